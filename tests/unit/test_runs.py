@@ -1,0 +1,45 @@
+"""runs.Run: an immutable value with a name that never changes."""
+
+import dataclasses
+
+import pytest
+
+from dlbench.runs import DEFAULTS, FIELDS, Run, shuffled
+
+LENET = Run(model="lenet5", dataset="digits", batch_per_device=64, steps=100)
+
+
+def test_ids_never_change_between_releases():
+    scaled = dataclasses.replace(
+        LENET, strategy="horovod", launcher="horovodrun", devices_per_node=2, precision="bfloat16"
+    )
+    assert LENET.id == "lenet5-digits-b64-single-1x1-r1-e8d7321263"
+    assert scaled.id == "lenet5-digits-b64-bfloat16-horovod-1x2-r1-931b9ddb00"
+
+
+def test_a_value_equal_to_its_default_is_left_out_of_the_id():
+    for name, default in DEFAULTS.items():
+        assert dataclasses.replace(LENET, **{name: getattr(LENET, name) or default}).id == LENET.id
+    assert set(LENET.values()) == {"model", "dataset", "batch_per_device", "steps"}
+
+
+@pytest.mark.parametrize("name", [n for n in FIELDS if n not in ("model", "dataset")])
+def test_every_field_is_part_of_the_id(name):
+    value = getattr(LENET, name)
+    other = value + 1 if isinstance(value, int | float) else "other"
+    assert dataclasses.replace(LENET, **{name: other}).id != LENET.id
+
+
+def test_the_order_is_a_seeded_shuffle_interleaved_over_repeats():
+    runs = [
+        dataclasses.replace(LENET, batch_per_device=batch, repeat=repeat)
+        for repeat in (1, 2, 3)
+        for batch in range(1, 9)
+    ]
+    order = shuffled(runs, seed=1)
+    assert [run.repeat for run in order] == [1] * 8 + [2] * 8 + [3] * 8
+    assert sorted(r.id for r in order) == sorted(r.id for r in runs)
+    assert order == shuffled(runs[::-1], seed=1)
+    assert order != shuffled(runs, seed=2)
+    batches = [[r.batch_per_device for r in order[i : i + 8]] for i in (0, 8, 16)]
+    assert batches[0] != batches[1] != batches[2]

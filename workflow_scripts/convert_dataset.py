@@ -1,0 +1,24 @@
+"""Convert the fetched files of a dataset to TFRecord shards with a manifest."""
+
+import argparse
+import os
+
+from dlbench import conversion, plugins
+from dlbench.cli import run_program
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("dataset", choices=plugins.names("datasets"))
+    parser.add_argument("--source", required=True, help="folder with the fetched files")
+    parser.add_argument("--output", required=True, help="folder for the shards and manifest.json")
+    parser.add_argument(
+        "--code-sha256", default="", help="digest of the converting code, kept in the manifest"
+    )
+    args = parser.parse_args()
+    conversion.convert(args.dataset, args.source, args.output, args.code_sha256)
+    print(f"{args.dataset}: {os.path.join(args.output, 'manifest.json')} written")
+
+
+if __name__ == "__main__":
+    run_program(main)

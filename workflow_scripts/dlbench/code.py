@@ -1,0 +1,68 @@
+"""Which of our files a program executes, and the digest of their content.
+
+Rules list these files as inputs and records carry the digest, so that a
+changed file redoes what executes it and nothing else. Imports are followed by
+reading the source; things found by name (a run's model, say) are given.
+"""
+
+import ast
+import functools
+import hashlib
+from pathlib import Path
+
+PROGRAMS = Path(__file__).parents[1]
+
+
+def files(program, *plugins):
+    """The program and every file of the library that it or a plugin imports.
+
+    Args:
+        program: name of a program in workflow_scripts/, with its suffix.
+        plugins: paths of files that the program finds by name.
+
+    Returns:
+        Paths relative to the folder of the Snakefile, sorted.
+    """
+    return list(_files((PROGRAMS / program, *map(Path, plugins))))
+
+
+def digest(paths):
+    """SHA-256 over names and contents of files, as 64 hexadecimal digits."""
+    total = hashlib.sha256()
+    for path in paths:
+        total.update(f"{path}\0{_digest(path)}\n".encode())
+    return total.hexdigest()
+
+
+@functools.cache
+def _digest(path):
+    return hashlib.sha256((PROGRAMS.parent / path).read_bytes()).hexdigest()
+
+
+@functools.cache
+def _files(start):
+    found, todo = set(), list(start)
+    while todo:
+        path = todo.pop()
+        if path not in found:
+            found.add(path)
+            todo += _imports(path)
+    return tuple(sorted(p.relative_to(PROGRAMS.parent).as_posix() for p in found))
+
+
+@functools.cache
+def _imports(path):
+    """The files of the library that one file imports, packages' __init__ included."""
+    modules = []
+    for node in ast.walk(ast.parse(path.read_bytes(), filename=str(path))):
+        if isinstance(node, ast.Import):
+            modules += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            modules += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    paths = []
+    for module in modules:
+        parts = module.split(".")
+        for length in range(1, len(parts) + 1):
+            base = PROGRAMS.joinpath(*parts[:length])
+            paths += [p for p in (base.with_suffix(".py"), base / "__init__.py") if p.is_file()]
+    return tuple(dict.fromkeys(paths))

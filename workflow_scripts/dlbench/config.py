@@ -1,0 +1,260 @@
+"""The config: read it, check it, and expand it into the runs of a study.
+
+- Files are merged as Snakemake merges `--configfile` over `config.yaml`:
+  mappings key by key, everything else (the matrix too) as a whole.
+- One JSON schema (config.schema.json) says which keys there are and what each
+  means; what a schema cannot say (names of files, impossible values together)
+  is checked here. Every error names the key, the value found, what is allowed
+  and the nearest valid name.
+- `matrix` blocks become runs; what a block excludes is kept with its reason.
+"""
+
+import functools
+import itertools
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import jsonschema
+import yaml
+
+from dlbench import Error, plugins
+from dlbench.runs import DEFAULTS, FIELDS, PLUGIN_FOLDERS, Run, shuffled
+
+SCHEMA_FILE = Path(__file__).with_name("config.schema.json")
+ENVIRONMENTS = Path(__file__).parents[2] / "envs"
+
+
+class ConfigError(Error):
+    """The config asks for something that cannot be; the message says what and where."""
+
+
+@dataclass(frozen=True)
+class Excluded:
+    """A combination that a block leaves out, and why."""
+
+    block: str
+    values: dict
+    reason: str
+
+
+@dataclass(frozen=True)
+class Study:
+    """A config, checked and expanded: `runs` in the order of their execution."""
+
+    name: str
+    runs: tuple[Run, ...]
+    excluded: tuple[Excluded, ...]
+    site: dict
+    figures: tuple[str, ...]
+    time_limit_s: float
+
+
+def read(*paths):
+    """The merged content of some config files, the last one winning.
+
+    Raises:
+        ConfigError: a file is missing or is not YAML.
+    """
+    merged = {}
+    for path in paths:
+        try:
+            content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise ConfigError(f"{path} cannot be read as YAML: {error}") from error
+        merged = _merge(merged, content or {})
+    return merged
+
+
+def study(config):
+    """Check a config (plain values, as from YAML) and expand it.
+
+    Raises:
+        ConfigError: with every mistake that was found, one a line.
+    """
+    _check_schema(config)
+    runs, excluded = {}, []
+    for index, block in enumerate(config["matrix"]):
+        where = f"matrix[{index}] ({block['name']})"
+        combinations, left_out = _expand(block, where)
+        excluded += left_out
+        for combination in combinations:
+            for repeat in range(1, block.get("repeats", config["repeats"]) + 1):
+                run = _run({**combination, "repeat": repeat}, where)
+                if run.id in runs:
+                    raise ConfigError(
+                        f"{where}: {run.label()} is already in {runs[run.id][1]}; "
+                        "exclude it from one of the two"
+                    )
+                runs[run.id] = run, where
+    if not runs:
+        raise ConfigError(
+            f"the matrix is empty: all {len(excluded)} combinations are excluded; "
+            "check the exclude entries"
+        )
+    for name in config["figures"]:
+        _named("figures", name, "figures")
+    return Study(
+        name=config["study"],
+        runs=tuple(shuffled([run for run, _ in runs.values()], config["seed"])),
+        excluded=tuple(excluded),
+        site=config["site"],
+        figures=tuple(config["figures"]),
+        time_limit_s=config["time_limit_s"],
+    )
+
+
+@functools.cache
+def schema():
+    """The JSON schema of the config (draft 2020-12)."""
+    return json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
+
+
+def _merge(base, over):
+    if not (isinstance(base, dict) and isinstance(over, dict)):
+        return over
+    return {**base, **{k: _merge(base[k], v) if k in base else v for k, v in over.items()}}
+
+
+def _check_schema(config):
+    validator = jsonschema.Draft202012Validator(schema())
+    errors = sorted(
+        validator.iter_errors(config), key=lambda e: (list(map(str, e.path)), e.message)
+    )
+    if errors:
+        raise ConfigError("\n".join(dict.fromkeys(_describe(e, config) for e in errors)))
+
+
+def _describe(error, config):
+    """One line for people from one error of jsonschema."""
+    where = _where(error.absolute_path, config)
+    prefix = f"{where}: " if where else ""
+    rule, allowed, found = error.validator, error.validator_value, error.instance
+    if rule in ("additionalProperties", "unevaluatedProperties"):
+        keys = _keys(error.schema)
+        unknown = [key for key in found if key not in keys]
+        return "\n".join(
+            f"{prefix}unknown key {key!r}{plugins.nearest(key, keys)}; "
+            f"there are: {', '.join(sorted(keys))}"
+            for key in unknown
+        )
+    if rule == "required":
+        missing = [key for key in allowed if key not in found]
+        return f"{prefix}missing key{'s' if len(missing) > 1 else ''}: {', '.join(missing)}"
+    expected = {
+        "enum": lambda: f"one of {', '.join(map(str, allowed))}{plugins.nearest(found, allowed)}",
+        "type": lambda: " or ".join(
+            {"array": "a list", "object": "a mapping"}.get(t, f"one {t}")
+            for t in (allowed if isinstance(allowed, list) else [allowed])
+        ),
+        "minimum": lambda: f"at least {allowed}",
+        "exclusiveMinimum": lambda: f"more than {allowed}",
+        "minItems": lambda: "a list that is not empty",
+        "minLength": lambda: "a text that is not empty",
+        "minProperties": lambda: "at least one key",
+        "uniqueItems": lambda: "a list without repetitions",
+        "pattern": lambda: f"a name that matches {allowed}",
+        "anyOf": lambda: "auto, or a number of at least 1",
+    }.get(rule, lambda: error.message)()
+    return f"{prefix}expected {expected}, found {json.dumps(found, default=str)}"
+
+
+def _where(path, config):
+    """The place of an error in words: `matrix[0] (scaling).batch_per_device`."""
+    words, value = "", config
+    for part in path:
+        value = value[part]
+        if isinstance(part, int):
+            words += f"[{part}]"
+            words += f" ({value['name']})" if isinstance(value, dict) and "name" in value else ""
+        else:
+            words += f".{part}" if words else str(part)
+    return words
+
+
+def _keys(part):
+    """All keys that a part of the schema allows, those it refers to included."""
+    keys = set(part.get("properties", {}))
+    if "$ref" in part:
+        keys |= _keys(schema()["$defs"][part["$ref"].rsplit("/", 1)[1]])
+    return keys
+
+
+def _expand(block, where):
+    """The combinations of one block, and those it excludes."""
+    axes = {
+        key: value if isinstance(value, list) else [value]
+        for key, value in block.items()
+        if key in FIELDS
+    }
+    combinations = [
+        dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())
+    ]
+    kept, excluded = [], []
+    rules = block.get("exclude", [])
+    for index, rule in enumerate(rules):
+        if not any(_matches(rule, combination) for combination in combinations):
+            raise ConfigError(
+                f"{where}.exclude[{index}]: no combination of this block matches "
+                f"{ {k: v for k, v in rule.items() if k != 'reason'} }; is a value misspelt?"
+            )
+    for combination in combinations:
+        rule = next((rule for rule in rules if _matches(rule, combination)), None)
+        if rule is None:
+            kept.append(combination)
+        else:
+            reason = rule.get("reason", "excluded in the config")
+            excluded.append(Excluded(block["name"], combination, reason))
+    single = {key: values[0] for key, values in axes.items() if len(values) == 1}
+    for entry in block.get("include", []):
+        lists = {k: v if isinstance(v, list) else [v] for k, v in {**single, **entry}.items()}
+        kept += [
+            dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())
+        ]
+    return kept, excluded
+
+
+def _matches(rule, combination):
+    return all(
+        combination.get(key, DEFAULTS.get(key)) in (value if isinstance(value, list) else [value])
+        for key, value in rule.items()
+        if key != "reason"
+    )
+
+
+def _run(values, where):
+    """The run of one combination, or a ConfigError that says why it cannot be."""
+    missing = [key for key in ("model", "dataset", "batch_per_device") if key not in values]
+    if missing:
+        raise ConfigError(f"{where}: no {', '.join(missing)} given")
+    if ("steps" in values) == ("epochs" in values):
+        found = "both" if "steps" in values else "neither"
+        raise ConfigError(f"{where}: expected either steps or epochs, found {found}")
+    for key, folder in PLUGIN_FOLDERS.items():
+        if key in values:
+            _named(folder, values[key], f"{where}.{key}")
+    strategy = plugins.load("strategies", values.get("strategy", DEFAULTS["strategy"])).Strategy
+    run = Run(**{"launcher": strategy.launcher, **values})
+    if run.epochs and run.mode != "train":
+        raise ConfigError(f"{where}: mode {run.mode} takes steps, not epochs: it learns nothing")
+    if run.epochs and plugins.load("datasets", run.dataset).SYNTHETIC:
+        raise ConfigError(f"{where}: dataset {run.dataset} has no epochs; give steps")
+    there = _environments()
+    if run.environment not in there:
+        raise ConfigError(
+            f"{where}.environment: no folder envs/{run.environment}"
+            f"{plugins.nearest(run.environment, there)}; there are: {', '.join(there)}"
+        )
+    return run
+
+
+@functools.cache
+def _environments():
+    return sorted(path.parent.name for path in ENVIRONMENTS.glob("*/pyproject.toml"))
+
+
+def _named(folder, name, where):
+    try:
+        plugins.path(folder, name)
+    except plugins.UnknownName as error:
+        raise ConfigError(f"{where}: {error}") from None

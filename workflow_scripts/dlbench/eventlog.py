@@ -1,0 +1,133 @@
+"""The training log: JSON lines, one event a line, appended with one write each.
+
+So a killed run leaves a readable log, and ranks never mix their lines: each
+has a file of its own, `train.jsonl` for rank 0 and `train.rank1.jsonl` and so
+on beside it.
+
+Events and their fields (times in seconds on a monotonic clock since run_start,
+dates in UTC):
+    launch      by start_run.py: command, made_from, commit of the workflow
+    run_start   spec, versions, devices, host, containment
+    compile     compile_s: tracing and compiling the step
+    step        step, t_s, step_time_s, loss, learning_rate, warm_up, epoch
+    eval        epoch, step, t_s, split, loss, top1, top5, examples
+    run_end     status, message, t_s, weights_sha256
+"""
+
+import json
+import math
+import os
+import re
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dlbench import Error
+
+LOG_VERSION = 1
+STATUSES = ("ok", "oom", "timeout", "failed", "unstable", "skipped")
+
+
+class LogError(Error):
+    """A training log that cannot be used; the message has file, line and reason."""
+
+
+def rank_path(path, rank):
+    """The log of one rank: `train.jsonl` -> `train.rank1.jsonl` for rank 1."""
+    path = Path(path)
+    return path if rank == 0 else path.with_name(f"{path.stem}.rank{rank}{path.suffix}")
+
+
+def rank_paths(path):
+    """The logs of all ranks that exist, in the order of the ranks."""
+    path = Path(path)
+    pattern = re.compile(rf"{re.escape(path.stem)}\.rank(\d+){re.escape(path.suffix)}")
+    others = [(int(m[1]), p) for p in path.parent.iterdir() if (m := pattern.fullmatch(p.name))]
+    return [path, *(p for _, p in sorted(others))]
+
+
+def utc_now():
+    """The date as text, to the microsecond: `2026-11-21T01:02:03.000004Z`."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+class EventLog:
+    """Appends events to one file. Times count from `start()`."""
+
+    def __init__(self, path):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        self._start = time.perf_counter()
+
+    def start(self, **values):
+        """Write run_start and set the clock to zero."""
+        self._start = time.perf_counter()
+        self.write("run_start", log_version=LOG_VERSION, t_utc=utc_now(), **values)
+
+    def now(self):
+        return time.perf_counter() - self._start
+
+    def write(self, event, **values):
+        line = json.dumps({"event": event, **{k: _plain(v) for k, v in values.items()}})
+        os.write(self._file, f"{line}\n".encode())
+
+    def step(self, step, t_s, step_time_s, loss, learning_rate, warm_up, epoch):
+        """A step event, formatted by hand: it is written while the next step waits."""
+        shown = repr(loss) if math.isfinite(loss) else f'"{loss}"'
+        os.write(
+            self._file,
+            f'{{"event": "step", "step": {step}, "t_s": {t_s:.7f}, '
+            f'"step_time_s": {step_time_s:.7f}, "loss": {shown}, '
+            f'"learning_rate": {learning_rate}, '
+            f'"warm_up": {"true" if warm_up else "false"}, "epoch": {epoch}}}\n'.encode(),
+        )
+
+    def close(self):
+        os.close(self._file)
+
+
+def read(path):
+    """Yield the events of one log.
+
+    A last line without its newline is a write that a kill cut short: it is left
+    out. Losses that are no numbers come back as float nan or inf.
+
+    Raises:
+        LogError: any other line is not an event.
+    """
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                event = json.loads(line)
+                kind = event["event"]
+            except (ValueError, TypeError, KeyError) as error:
+                raise LogError(
+                    f"{path}, line {number}: not an event of a training log: {error!r}"
+                ) from error
+            if kind in ("step", "eval") and isinstance(event["loss"], str):
+                event["loss"] = float(event["loss"])
+            yield event
+
+
+def ended(path):
+    """The last run_end event of a log, or None where the run did not get there."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - 65536))
+            lines = file.read().splitlines()
+    except FileNotFoundError:
+        return None
+    for line in reversed(lines):
+        if line.startswith(b'{"event": "run_end"'):
+            try:
+                return json.loads(line)
+            except ValueError:
+                return None
+    return None
+
+
+def _plain(value):
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,38 @@
+"""Files that are either whole or absent, and their checksums."""
+
+import contextlib
+import hashlib
+import json
+import os
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def written_whole(path):
+    """Yield a temporary path beside `path`; it takes its place when the block succeeds.
+
+    Whoever reads `path` sees the old content or the new, never a part, also
+    after a kill or a full disk.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield part
+        with open(part, "rb") as file:
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_json(path, content):
+    """Write plain values as JSON, whole or not at all."""
+    with written_whole(path) as part:
+        part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def sha256(path):
+    """SHA-256 of a file's content, as 64 hexadecimal digits."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

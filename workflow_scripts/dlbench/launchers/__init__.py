@@ -1,0 +1,8 @@
+"""Launchers, one file each: what starts the processes of a run.
+
+A launcher file defines:
+    unsupported(run): why it cannot start a run, or None.
+    command(run, trainer, python): the command line, a list of strings, that starts the
+        command `trainer` once per process; `python` is the trainer's own.
+Nothing here starts anything.
+"""

@@ -1,0 +1,32 @@
+"""Horovod's own launcher, over gloo: needs no MPI."""
+
+import shlex
+from pathlib import Path
+
+from dlbench import plugins
+
+
+def unsupported(run):
+    if run.nodes > 1:
+        return (
+            f"launcher horovodrun starts processes on this machine only, not on {run.nodes} nodes"
+        )
+    return None
+
+
+def command(run, trainer, python):
+    strategy = plugins.load("strategies", run.strategy).Strategy
+    processes = strategy.processes_per_node(run)
+    horovodrun = Path(python).with_name("horovodrun")
+    return [
+        str(horovodrun),
+        "--gloo",
+        "-np",
+        str(processes),
+        "-H",
+        f"localhost:{processes}",
+        # As one word: horovodrun would take the trainer's --log for one of its own flags.
+        "sh",
+        "-c",
+        f"exec {shlex.join(trainer)}",
+    ]

@@ -1,0 +1,50 @@
+"""Things found by their name: one file each in `models/`, `datasets/` and so on.
+
+Adding a file adds the thing; there is no list to edit. The file names are the
+names used in configs and on command lines.
+"""
+
+import difflib
+import functools
+import importlib
+from pathlib import Path
+
+from dlbench import Error
+
+LIBRARY = Path(__file__).parent
+
+
+class UnknownName(Error):
+    """A name for which there is no file."""
+
+
+@functools.cache
+def names(kind):
+    """All names of one kind, e.g. `names("models")`, in alphabetical order."""
+    return sorted(p.stem for p in (LIBRARY / kind).glob("*.py") if p.stem != "__init__")
+
+
+def path(kind, name):
+    """The file that defines `name`.
+
+    Raises:
+        UnknownName: there is none; the message has the nearest valid name.
+    """
+    if name not in names(kind):
+        raise UnknownName(
+            f"no file {kind}/{name}.py"
+            f"{nearest(name, names(kind))}; there are: {', '.join(names(kind))}"
+        )
+    return LIBRARY / kind / f"{name}.py"
+
+
+def load(kind, name):
+    """Import and return the module that defines `name`."""
+    path(kind, name)
+    return importlib.import_module(f"dlbench.{kind}.{name}")
+
+
+def nearest(name, valid):
+    """A hint for error messages: `" (did you mean 'x'?)"`, or `""` where nothing is near."""
+    near = difflib.get_close_matches(str(name), [str(v) for v in valid], n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""

@@ -1,0 +1,142 @@
+"""A run: one combination that is trained and measured, and the name it goes by.
+
+A run is an immutable value. Its id is readable words plus a hash of its plain
+values; values equal to their defaults are left out of the hash, so that a new
+field changes no existing id. Ids never change between releases.
+"""
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import random
+from dataclasses import dataclass
+
+MODES = ("train", "forward", "forward_backward")
+PRECISIONS = ("float32", "bfloat16", "float16")
+OPTIMIZERS = ("sgd", "momentum", "rmsprop", "adam")
+# The fields that name a file, and the folder it lies in.
+PLUGIN_FOLDERS = {
+    "model": "models",
+    "dataset": "datasets",
+    "strategy": "strategies",
+    "launcher": "launchers",
+    "runtime": "runtimes",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One combination. The fields are the flags of `train.py` and the keys of a matrix block."""
+
+    model: str
+    dataset: str
+    batch_per_device: int
+    framework: str = "tensorflow"
+    precision: str = "float32"
+    mode: str = "train"
+    steps: int | None = None
+    warmup_steps: int = 10
+    epochs: int | None = None
+    optimizer: str = "sgd"
+    learning_rate: float = 0.01
+    seed: int = 1
+    nodes: int = 1
+    devices_per_node: int = 1
+    threads_per_device: int = 1
+    strategy: str = "single"
+    launcher: str = "none"
+    runtime: str = "bare"
+    environment: str = "train"
+    repeat: int = 1
+
+    def __post_init__(self):
+        # 1 and 1.0 are one learning rate and must give one id.
+        object.__setattr__(self, "learning_rate", float(self.learning_rate))
+
+    @property
+    def devices(self):
+        return self.nodes * self.devices_per_node
+
+    @property
+    def global_batch(self):
+        """Items that one training step takes from the dataset, over all devices."""
+        return self.batch_per_device * self.devices
+
+    @property
+    def combination(self):
+        """The run without its repeat: runs of equal combination are repeats of one another."""
+        return dataclasses.replace(self, repeat=1)
+
+    @property
+    def id(self):
+        words = [self.model, self.dataset, f"b{self.batch_per_device}"]
+        words += [
+            getattr(self, name)
+            for name in ("precision", "mode")
+            if getattr(self, name) != DEFAULTS[name]
+        ]
+        words += [self.strategy, f"{self.nodes}x{self.devices_per_node}"]
+        words += [self.runtime] if self.runtime != DEFAULTS["runtime"] else []
+        words += [f"r{self.repeat}", self.digest()]
+        return "-".join(words)
+
+    def digest(self):
+        """Ten hexadecimal digits over the values that differ from their defaults."""
+        plain = json.dumps(self.values(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(plain.encode()).hexdigest()[:10]
+
+    def values(self):
+        """The values that differ from their defaults, as plain Python values."""
+        return {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if getattr(self, field.name) != field.default
+        }
+
+    def flags(self):
+        """The command line of `train.py` that trains this run, less data folder and log."""
+        return list(
+            itertools.chain.from_iterable(
+                (f"--{name.replace('_', '-')}", str(value)) for name, value in self.values().items()
+            )
+        )
+
+    def label(self):
+        """One line for people, as in `lenet5 digits batch 64, mirrored on 2 devices, repeat 1`."""
+        devices = f"{self.devices} device{'s' if self.devices > 1 else ''}"
+        extras = [
+            getattr(self, n)
+            for n in ("precision", "mode", "runtime")
+            if getattr(self, n) != DEFAULTS[n]
+        ]
+        return ", ".join(
+            [
+                f"{self.model} {self.dataset} batch {self.batch_per_device}",
+                f"{self.strategy} on {devices}",
+                *extras,
+                f"repeat {self.repeat}",
+            ]
+        )
+
+
+FIELDS = {field.name: field for field in dataclasses.fields(Run)}
+DEFAULTS = {
+    name: field.default
+    for name, field in FIELDS.items()
+    if field.default is not dataclasses.MISSING
+}
+
+
+def shuffled(runs, seed):
+    """All first repeats in random order, then all second ones, and so on.
+
+    Drift of the machine (heat, other users) then falls on all conditions alike
+    instead of on the last one. The order depends on the ids and the seed only.
+    """
+    order = []
+    for repeat in sorted({run.repeat for run in runs}):
+        block = sorted((run for run in runs if run.repeat == repeat), key=lambda run: run.id)
+        random.Random(f"{seed}/{repeat}").shuffle(block)
+        order += block
+    return order

@@ -1,0 +1,11 @@
+"""Bare metal: no container."""
+
+MARKED = False
+
+
+def command(run, trainer):
+    return list(trainer)
+
+
+def directive_image(run):
+    return None

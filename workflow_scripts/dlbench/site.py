@@ -1,0 +1,95 @@
+"""The machine: what counts as a device, how many there are, and which runs it cannot do."""
+
+import functools
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlbench import plugins
+
+ENVIRONMENTS = Path("envs")
+
+
+@dataclass(frozen=True)
+class Devices:
+    """The devices of one node: `kind` is cpu or gpu, `cores` those this process may use."""
+
+    kind: str
+    per_node: int | None
+    cores: int
+
+
+def devices(site):
+    """The devices the config's `site` names, `auto` answered by this machine.
+
+    A CPU device is `threads_per_device` cores, so `per_node` is None there
+    unless the config gives it: it depends on the run.
+    """
+    gpus = _gpus() if "auto" in (site["device"], site["devices_per_node"]) else 0
+    kind = site["device"] if site["device"] != "auto" else ("gpu" if gpus else "cpu")
+    per_node = site["devices_per_node"]
+    if per_node == "auto":
+        per_node = gpus if kind == "gpu" else None
+    return Devices(kind, per_node, len(os.sched_getaffinity(0)))
+
+
+def skip_reason(run, devices):
+    """Why this machine cannot do a run, or None where it can.
+
+    The reason says what to do about it, where something can be done.
+    """
+    strategy = plugins.load("strategies", run.strategy).Strategy
+    launcher = plugins.load("launchers", run.launcher)
+    return (
+        strategy.unsupported(run)
+        or launcher.unsupported(run)
+        or _too_few_devices(run, devices)
+        or _missing_package(run, strategy)
+    )
+
+
+def trainer_python(environment):
+    """The Python of a trainer's environment, relative to the workflow's folder."""
+    return ENVIRONMENTS / environment / ".venv" / "bin" / "python"
+
+
+def _too_few_devices(run, devices):
+    if devices.per_node is not None and run.devices_per_node > devices.per_node:
+        return (
+            f"needs {run.devices_per_node} {devices.kind} devices per node; "
+            f"this site has {devices.per_node}"
+        )
+    cores = run.devices_per_node * run.threads_per_device
+    if devices.kind == "cpu" and run.nodes == 1 and cores > devices.cores:
+        return (
+            f"needs {cores} cores ({run.devices_per_node} CPU devices of "
+            f"{run.threads_per_device}); this machine offers {devices.cores}"
+        )
+    return None
+
+
+def _missing_package(run, strategy):
+    for package in strategy.packages:
+        if not _installed(package, run.environment):
+            return (
+                f"{package} is not installed in envs/{run.environment}; install it with: "
+                f"uv sync --project envs/{run.environment} --frozen --extra {package}"
+            )
+    return None
+
+
+@functools.cache
+def _installed(package, environment):
+    library = ENVIRONMENTS / environment / ".venv" / "lib"
+    return any(library.glob(f"python3*/site-packages/{package}/__init__.py"))
+
+
+@functools.cache
+def _gpus():
+    """How many GPUs the NVIDIA driver lists; 0 where there is no driver."""
+    if not shutil.which("nvidia-smi"):
+        return 0
+    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
+    return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())

@@ -1,0 +1,23 @@
+"""Compare the TFRecord shards of a dataset with its manifest.json."""
+
+import argparse
+import sys
+
+from dlbench import conversion
+from dlbench.cli import run_program
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", help="folder with manifest.json, e.g. results/data/digits")
+    args = parser.parse_args()
+    problems = conversion.verify(args.folder)
+    if problems:
+        print("\n".join(problems))
+        print(f"{len(problems)} of the shards must be rebuilt: delete manifest.json and run again")
+        sys.exit(1)
+    print(f"{args.folder}: all shards are as the manifest says")
+
+
+if __name__ == "__main__":
+    run_program(main)
