@@ -1,0 +1,35 @@
+"""What the other rule files share: the study, its runs, and what is to be done.
+
+Needs the config. Makes STUDY, RUNS (by id) and the functions rules refer to.
+"""
+
+import sys
+
+sys.path.insert(0, f"{workflow.basedir}/workflow_scripts")
+
+from dlbench import planning
+
+PLAN = planning.plan(config)
+STUDY, RUNS = PLAN.study, PLAN.runs
+
+
+def training_inputs(wildcards):
+    """The inputs of a run, asked for while the graph of jobs is built.
+
+    Records decide what is trained again (dlbench/records.py), not Snakemake's memory of
+    earlier inputs and code: that memory does not travel with a copy of the results.
+    """
+    workflow.dag.forcefiles |= PLAN.forced
+    workflow.dag_settings.rerun_triggers = {
+        trigger
+        for trigger in workflow.dag_settings.rerun_triggers
+        if trigger.name in ("MTIME", "PARAMS")
+    }
+    return PLAN.training_inputs(wildcards)
+
+
+wildcard_constraints:
+    run_id="[a-z0-9_.-]+",
+    dataset="[a-z0-9_]+",
+    figure="[a-z0-9_]+",
+    environment="[A-Za-z0-9_.-]+",

@@ -1,0 +1,46 @@
+"""From a dataset's source to TFRecord shards and their manifest.
+
+Needs the dataset's file in dlbench/datasets/. Makes
+results/data/{dataset}/source/, the shards and manifest.json.
+"""
+
+
+rule data:
+    """Every dataset of the study that is stored."""
+    input:
+        expand("results/data/{dataset}/manifest.json", dataset=PLAN.datasets),
+
+
+rule fetch_dataset:
+    """Bring the source files and check their size and digest."""
+    output:
+        "results/data/{dataset}/source.json",
+    log:
+        "results/logs/fetch_dataset/{dataset}.log",
+    params:
+        folder=lambda w: f"results/data/{w.dataset}/source",
+    resources:
+        bench=1,
+    shell:
+        "{sys.executable:q} workflow_scripts/fetch_dataset.py {wildcards.dataset:q}"
+        " --folder {params.folder:q} --stamp {output:q} 2>{log:q}"
+
+
+rule convert_dataset:
+    """Write the shards and, last, the manifest."""
+    input:
+        unpack(PLAN.conversion_inputs),
+    output:
+        "results/data/{dataset}/manifest.json",
+    log:
+        "results/logs/convert_dataset/{dataset}.log",
+    params:
+        source=lambda w: f"results/data/{w.dataset}/source",
+        folder=lambda w: f"results/data/{w.dataset}",
+        recipe=lambda w: PLAN.recipe(w.dataset),
+    resources:
+        bench=1,
+    shell:
+        "{sys.executable:q} workflow_scripts/convert_dataset.py {wildcards.dataset:q}"
+        " --source {params.source:q} --output {params.folder:q}"
+        " --code-sha256 {params.recipe:q} >{log:q} 2>&1"

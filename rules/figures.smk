@@ -1,0 +1,32 @@
+"""Draw the figures that the config names.
+
+Needs results/tables/. Makes results/figures/{figure}.svg, .png and .pdf.
+"""
+
+
+rule figures:
+    """Every figure of the study."""
+    input:
+        expand("results/figures/{figure}.svg", figure=STUDY.figures),
+
+
+rule draw_figure:
+    """Draw one figure; the same tables give the same bytes."""
+    input:
+        rules.collect_runs.output,
+        code=lambda w: PLAN.figure_code(w.figure),
+    output:
+        report(
+            "results/figures/{figure}.svg",
+            caption="caption.rst",
+            category=lambda w: PLAN.figure(w.figure).CATEGORY,
+            labels={"figure": "{figure}"},
+        ),
+        "results/figures/{figure}.png",
+        "results/figures/{figure}.pdf",
+    log:
+        "results/logs/draw_figure/{figure}.log",
+    params:
+        caption=lambda w, threads: PLAN.figure(w.figure).CAPTION,
+    shell:
+        "{sys.executable:q} workflow_scripts/draw_figure.py {wildcards.figure:q} 2>{log:q}"

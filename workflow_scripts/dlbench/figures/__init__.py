@@ -1,0 +1,31 @@
+"""Figures, one file each. The file's name is its name in the config.
+
+A figure file defines:
+    CAPTION: how it was computed, for the report; reStructuredText.
+    CATEGORY: where the report files it.
+    draw(tables, stem): draw from a `Tables` and save as STEM.svg, STEM.png and STEM.pdf.
+"""
+
+from pathlib import Path
+
+from dlbench import tables as parquet
+
+
+class Tables:
+    """The result tables as pandas data frames, read when asked for."""
+
+    def __init__(self, folder, runs_folder):
+        self._folder, self._runs_folder = Path(folder), Path(runs_folder)
+
+    @property
+    def runs(self):
+        return parquet.read(self._folder / "runs.parquet", parquet.RUNS).to_pandas()
+
+    @property
+    def evals(self):
+        return parquet.read(self._folder / "evals.parquet", parquet.EVALS).to_pandas()
+
+    def steps(self, run_id):
+        """All steps of one run, ranks one after the other."""
+        path = self._runs_folder / run_id / "steps.parquet"
+        return parquet.read(path, parquet.STEPS).to_pandas()

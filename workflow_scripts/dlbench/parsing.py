@@ -1,0 +1,202 @@
+"""From the event logs of a run to its record, its steps and its evaluations.
+
+- Ranks are read one by one; a step's time is the maximum over the ranks, its
+  loss their mean.
+- Throughput is items over time: all items of the measured steps over the sum of
+  their times. The median step time stands beside it; where the two disagree by
+  more than 5 % the run is unstable: some steps stalled.
+- Ranks whose weights differ at the end did not train one model: failed.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from dlbench import eventlog, records, tables
+from dlbench.files import sha256
+
+PARSER_VERSION = 1
+UNSTABLE_SHARE = 0.05
+MAD_TO_SIGMA = 1.4826
+
+
+def parse(run, log, output):
+    """Write run.json, steps.parquet and evals.parquet of one run.
+
+    Args:
+        run: the Run that the log belongs to.
+        log: path of rank 0's log; the other ranks' lie beside it.
+        output: folder of the run.
+
+    Raises:
+        LogError: a log is missing, is no event log, or has no run_end.
+    """
+    log, output = Path(log), Path(output)
+    logs = [_Log(path) for path in eventlog.rank_paths(log)]
+    measured = _measured_steps(logs)
+    summary = _summary(run, logs, measured)
+    status, message = _status(run, logs, summary)
+    _write_steps(output / "steps.parquet", run.id, logs)
+    _write_evals(output / "evals.parquet", run.id, logs[0])
+    start, launch = logs[0].start, logs[0].launch
+    content = {
+        "run_id": run.id,
+        "spec": run.values(),
+        "status": status,
+        "message": message,
+        "made_from": launch.get("made_from", {}),
+        "parser_version": PARSER_VERSION,
+        "log_sha256": sha256(log),
+        "summary": summary,
+        "provenance": {
+            "command": launch.get("command"),
+            "git_commit": launch.get("git_commit"),
+            "git_dirty": launch.get("git_dirty"),
+            **{
+                key: start.get(key)
+                for key in (
+                    "device_model", "devices", "cores", "host", "platform", "versions",
+                    "strategy_settings", "load_average", "parameters",
+                )
+            },
+        },
+    }  # fmt: skip
+    files = [output / "steps.parquet", output / "evals.parquet", *(log.path for log in logs)]
+    records.write(output / "run.json", content, files)
+
+
+class _Log:
+    """The events of one rank, sorted by kind."""
+
+    def __init__(self, path):
+        self.path = path
+        kinds = {
+            "launch": [],
+            "run_start": [],
+            "compile": [],
+            "step": [],
+            "eval": [],
+            "run_end": [],
+        }
+        try:
+            for event in eventlog.read(path):
+                kinds.setdefault(event["event"], []).append(event)
+        except FileNotFoundError:
+            raise eventlog.LogError(f"{path}: there is no training log") from None
+        self.launch = next(iter(kinds["launch"]), {})
+        self.start = next(iter(kinds["run_start"]), {})
+        self.compile_s = next((event["compile_s"] for event in kinds["compile"]), None)
+        self.steps, self.evals = kinds["step"], kinds["eval"]
+        self.end = kinds["run_end"][-1] if kinds["run_end"] else None
+
+
+def _measured_steps(logs):
+    """Steps after the warm-up that all ranks finished.
+
+    Returns:
+        Step times in seconds (maximum over ranks) and losses (mean over ranks), two arrays
+        of shape (steps,).
+    """
+    length = min(len(log.steps) for log in logs)
+    times = np.array([[s["step_time_s"] for s in log.steps[:length]] for log in logs])
+    losses = np.array([[s["loss"] for s in log.steps[:length]] for log in logs])
+    counted = np.array([not s["warm_up"] for s in logs[0].steps[:length]], dtype=bool)
+    return times.max(axis=0)[counted], losses.mean(axis=0)[counted]
+
+
+def _summary(run, logs, measured):
+    times, losses = measured
+    first = logs[0]
+    ends = [log.end["t_s"] for log in logs if log.end and "t_s" in log.end]
+    summary = {
+        "steps_measured": len(times),
+        "burn_in_steps": sum(s["warm_up"] for s in first.steps),
+        "compile_s": first.compile_s,
+        "duration_s": max(ends, default=None),
+        "parameters": first.start.get("parameters"),
+        "started_at": first.start.get("t_utc", first.launch.get("t_utc")),
+        "ended_at": first.end["t_utc"] if first.end else None,
+    }
+    if len(times):
+        median = float(np.median(times))
+        summary |= {
+            "images_per_second": images_per_second(times, run.global_batch),
+            "step_time_median_s": median,
+            "step_time_p95_s": float(np.percentile(times, 95)),
+            "step_time_mad_s": float(MAD_TO_SIGMA * np.median(np.abs(times - median))),
+            "final_loss": _number(losses[-1]),
+        }
+    if first.evals:
+        summary |= {key: first.evals[-1][key] for key in ("top1", "top5")}
+    return summary
+
+
+def images_per_second(step_times_s, global_batch):
+    """Throughput over the measured steps: items over time.
+
+    Args:
+        step_times_s: seconds, shape (steps,).
+        global_batch: items per step over all devices.
+
+    >>> images_per_second([0.5, 0.25, 0.25], global_batch=32)
+    96.0
+
+    Raises:
+        ValueError: there are no steps.
+    """
+    if len(step_times_s) == 0:
+        raise ValueError("no measured steps: did the run stop during warm-up?")
+    return float(global_batch * len(step_times_s) / np.sum(step_times_s))
+
+
+def _status(run, logs, summary):
+    """Status and message of the run from those of its ranks."""
+    if logs[0].end is None:
+        raise eventlog.LogError(
+            f"{logs[0].path}: no run_end: the run was cut short; train it again"
+        )
+    ends = [log.end or {"status": "failed", "message": "a rank ended early"} for log in logs]
+    for worst in ("oom", "timeout", "failed", "skipped"):
+        for rank, end in enumerate(ends):
+            if end["status"] == worst:
+                prefix = f"rank {rank}: " if len(logs) > 1 else ""
+                return worst, prefix + end["message"]
+    digests = {digest for end in ends for digest in end["weights_sha256"]}
+    if len(digests) > 1:
+        return "failed", (
+            f"the weights differ over the devices at the end ({len(digests)} versions): "
+            "they did not train one model, so the times mean nothing"
+        )
+    if len(logs) * len(ends[0]["weights_sha256"]) != run.devices:
+        return "failed", (
+            f"expected {run.devices} devices, found {len(logs)} rank(s) of "
+            f"{len(ends[0]['weights_sha256'])} device(s)"
+        )
+    if "images_per_second" not in summary:
+        return "failed", "no step was measured after the warm-up"
+    by_median = run.global_batch / summary["step_time_median_s"]
+    if abs(summary["images_per_second"] / by_median - 1) > UNSTABLE_SHARE:
+        return "unstable", (
+            f"{summary['images_per_second']:.4g} items/s over all measured steps, "
+            f"{by_median:.4g} by the median step: some steps stalled"
+        )
+    return "ok", ""
+
+
+def _write_steps(path, run_id, logs):
+    rows = [
+        {"run_id": run_id, "rank": rank, **{k: v for k, v in step.items() if k != "event"}}
+        for rank, log in enumerate(logs)
+        for step in log.steps
+    ]
+    tables.write(path, rows, tables.STEPS, run_id=run_id)
+
+
+def _write_evals(path, run_id, log):
+    rows = [{"run_id": run_id, **{k: v for k, v in e.items() if k != "event"}} for e in log.evals]
+    tables.write(path, rows, tables.EVALS, run_id=run_id)
+
+
+def _number(value):
+    """A float that JSON can hold: None where it is not finite."""
+    return float(value) if np.isfinite(value) else None

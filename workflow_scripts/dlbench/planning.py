@@ -1,0 +1,177 @@
+"""What the workflow is to do: the study's runs, their states, and how to start each.
+
+The rules ask here for inputs, flags and priorities; nothing in here knows
+Snakemake.
+"""
+
+import functools
+import json
+import shlex
+import sys
+from dataclasses import dataclass
+
+from dlbench import Error, code, config, plugins, records, site
+from dlbench.records import State
+
+ATTEMPTS = 2  # a run that fails for a passing reason is tried once more
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study on this machine. `pending` maps the ids of runs to be done to (State, why)."""
+
+    study: config.Study
+    runs: dict
+    skipped: dict
+    pending: dict
+    device_kind: str
+    config_json: str
+    forced: frozenset
+    attempts: int = ATTEMPTS
+
+    @property
+    def datasets(self):
+        """The datasets of the study that are stored."""
+        names = sorted({run.dataset for run in self.runs.values()})
+        return [name for name in names if records.recipe(name)]
+
+    def training_inputs(self, wildcards):
+        """What a run needs: nothing once it is trained, its code only where it is skipped."""
+        run = self._run(wildcards.run_id)
+        if not self._to_be_trained(run.id):
+            return {}
+        inputs = {"code": records.training_code(run)}
+        if run.id not in self.skipped:
+            inputs["environment"] = f"results/environments/{run.environment}.json"
+            if records.recipe(run.dataset):
+                inputs["data"] = f"results/data/{run.dataset}/manifest.json"
+        return inputs
+
+    def parsing_inputs(self, wildcards):
+        if wildcards.run_id not in self.pending:
+            return {}
+        return {
+            "log": f"results/runs/{wildcards.run_id}/train.jsonl",
+            "code": self.code("parse_run.py"),
+        }
+
+    def conversion_inputs(self, wildcards):
+        return {
+            "source": f"results/data/{wildcards.dataset}/source.json",
+            "code": records.data_code(wildcards.dataset),
+        }
+
+    def code(self, program):
+        return code.files(program)
+
+    def figure(self, name):
+        return plugins.load("figures", name)
+
+    def figure_code(self, name):
+        return code.files("draw_figure.py", plugins.path("figures", name))
+
+    def recipe(self, dataset):
+        return records.recipe(dataset)
+
+    def spec(self, run_id):
+        return json.dumps(self._run(run_id).values(), sort_keys=True)
+
+    def priority(self, run_id):
+        """Higher for runs that come earlier in the seeded order."""
+        return len(self.runs) - self._positions[run_id]
+
+    def directive_image(self, run_id):
+        run = self._run(run_id)
+        return plugins.load("runtimes", run.runtime).directive_image(run)
+
+    def supervision(self, run_id, attempt):
+        """Flags of start_run.py, quoted for the shell."""
+        run = self._run(run_id)
+        done = len(self.runs) - len(self.pending)
+        pending = [id for id in self.runs if id in self.pending]
+        position = done + (pending.index(run_id) + 1 if run_id in self.pending else 1)
+        flags = [
+            f"--label={run.label()}",
+            f"--position={position}/{len(self.runs)}",
+            f"--made-from={json.dumps(records.made_from(run))}",
+            f"--time-limit-s={self.study.time_limit_s}",
+            f"--attempt={attempt}",
+            f"--attempts={self.attempts}",
+        ]
+        if run_id in self.skipped:
+            flags.append(f"--skip={self.skipped[run_id]}")
+        return shlex.join(flags)
+
+    def trainer(self, run_id):
+        """The command that trains a run, its launcher outside and its runtime inside, quoted."""
+        run = self._run(run_id)
+        python = str(site.trainer_python(run.environment))
+        trainer = [python, "workflow_scripts/train.py", *run.flags()]
+        trainer += ["--log", f"results/runs/{run_id}/train.jsonl", "--device", self.device_kind]
+        if records.recipe(run.dataset):
+            trainer += ["--data", f"results/data/{run.dataset}"]
+        inside = plugins.load("runtimes", run.runtime).command(run, trainer)
+        return shlex.join(plugins.load("launchers", run.launcher).command(run, inside, python))
+
+    @functools.cached_property
+    def _positions(self):
+        return {run_id: index for index, run_id in enumerate(self.runs)}
+
+    def _to_be_trained(self, run_id):
+        return run_id in self.pending and self.pending[run_id][0] is not State.UNREAD
+
+    def _run(self, run_id):
+        try:
+            return self.runs[run_id]
+        except KeyError:
+            raise Error(
+                f"no run {run_id!r} in this study{plugins.nearest(run_id, self.runs)}"
+            ) from None
+
+
+def plan(settings):
+    """Expand a merged config, look at the records, and say what is to be done.
+
+    Ends the program with the mistakes where the config has any.
+    """
+    try:
+        return _plan(settings)
+    except Error as error:
+        sys.exit(f"The config cannot be used:\n{error}")
+
+
+def _plan(settings):
+    study = config.study(settings)
+    devices = site.devices(study.site)
+    runs = {run.id: run for run in study.runs}
+    skipped = {run.id: reason for run in study.runs if (reason := site.skip_reason(run, devices))}
+    if len(skipped) == len(runs):
+        raise config.ConfigError(
+            "nothing remains: this machine can do none of the runs:\n"
+            + "\n".join(dict.fromkeys(f"- {reason}" for reason in skipped.values()))
+        )
+    pending = {}
+    for run in study.runs:
+        state, reason = records.state(run, can_run=run.id not in skipped)
+        if state is not State.CURRENT:
+            pending[run.id] = state, reason
+    return Plan(
+        study=study,
+        runs=runs,
+        skipped=skipped,
+        pending=pending,
+        device_kind=devices.kind,
+        config_json=json.dumps(settings, sort_keys=True),
+        forced=frozenset(_forced(pending)),
+    )
+
+
+def _forced(pending):
+    """Files that exist but must be made again."""
+    forced = set()
+    for run_id, (state, _) in pending.items():
+        if state is State.STALE:
+            forced |= {f"results/runs/{run_id}/{name}" for name in ("train.jsonl", "run.json")}
+        elif state is State.UNREAD:
+            forced.add(f"results/runs/{run_id}/run.json")
+    return forced

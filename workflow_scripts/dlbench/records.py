@@ -1,0 +1,188 @@
+"""The record of a run, results/runs/{run_id}/run.json, and whether it is believed.
+
+A record says what the run was made from (digests of the training code, the
+data's recipe and the environment's lock file), what came out, and the size and
+digest of the files beside it; it ends with a digest of itself. A run whose
+record is missing, damaged or made from something else is trained again, and no
+other. Snakemake's own memory takes no part in that, so copies and fresh clones
+keep their runs.
+"""
+
+import functools
+import hashlib
+import json
+from enum import Enum
+from pathlib import Path
+
+from dlbench import Error, code, eventlog, plugins, site
+from dlbench.files import sha256, write_json
+from dlbench.runs import PLUGIN_FOLDERS
+
+RECORD_VERSION = 1
+RESULTS = Path("results")
+
+
+class RecordError(Error):
+    """A record that is not believed; the message says why."""
+
+
+class State(Enum):
+    """What is to be done for a run: nothing, read its log, or train it."""
+
+    CURRENT = "current"
+    UNREAD = "unread"
+    MISSING = "missing"
+    STALE = "stale"
+
+
+def folder(run_id):
+    return RESULTS / "runs" / run_id
+
+
+def training_code(run):
+    """The files that training this run executes, relative to the workflow's folder."""
+    return list(_training_code(*(getattr(run, key) for key in PLUGIN_FOLDERS)))
+
+
+def data_code(dataset):
+    """The files that fetching and converting a dataset executes."""
+    return code.files("convert_dataset.py", plugins.path("datasets", dataset))
+
+
+def made_from(run):
+    """Digests of what a run's result depends on beside its own values."""
+    return {
+        "code": _code_digest(*(getattr(run, key) for key in PLUGIN_FOLDERS)),
+        "data": recipe(run.dataset),
+        "environment": _lock_digest(run.environment),
+    }
+
+
+@functools.cache
+def recipe(dataset):
+    """Digest of what a dataset's shards are made from; "" where nothing is stored."""
+    if plugins.load("datasets", dataset).SYNTHETIC:
+        return ""
+    return code.digest(data_code(dataset))
+
+
+def state(run, can_run=True):
+    """Whether a run's record stands, and if not, why.
+
+    Args:
+        can_run: False where this machine would have to skip the run.
+
+    Returns:
+        (State, reason): the reason is "" for current runs.
+    """
+    place = folder(run.id)
+    if not place.is_dir():
+        return State.MISSING, "not trained yet"
+    wanted = made_from(run)
+    try:
+        record = read(place / "run.json")
+        if record["run_id"] != run.id:
+            raise RecordError(f"the record is that of {record['run_id']}")
+        check_files(place, record)
+    except RecordError as error:
+        return _state_by_log(place, wanted, str(error))
+    difference = [key for key in wanted if record["made_from"].get(key) != wanted[key]]
+    if difference:
+        return State.STALE, f"{' and '.join(difference)} changed since it was trained"
+    if record["status"] == "skipped" and can_run:
+        return State.STALE, "was skipped and can be trained now"
+    return State.CURRENT, ""
+
+
+def _state_by_log(place, wanted, reason):
+    """A run without a sound record: a complete log of the same making needs reading only."""
+    log = place / "train.jsonl"
+    try:
+        first = next(eventlog.read(log), None)
+    except (OSError, eventlog.LogError):
+        return State.STALE, reason
+    if first and first.get("made_from") == wanted and eventlog.ended(log):
+        return State.UNREAD, reason
+    return State.STALE, reason
+
+
+def write(path, content, files):
+    """Complete a record with the digests of the files beside it and its own, and write it."""
+    path = Path(path)
+    content = {
+        "record_version": RECORD_VERSION,
+        **content,
+        "files": {
+            file.name: {"bytes": file.stat().st_size, "sha256": sha256(file)} for file in files
+        },
+    }
+    write_json(path, {**content, "record_sha256": _digest(content)})
+
+
+def read(path):
+    """The content of a record.
+
+    Raises:
+        RecordError: it is missing, damaged, or of a newer version.
+    """
+    try:
+        with open(path, "rb") as file:
+            record = json.loads(file.read())
+        claimed = record.pop("record_sha256")
+    except FileNotFoundError:
+        raise RecordError(f"{path}: there is no record") from None
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise RecordError(f"{path}: not a whole record ({error!r})") from error
+    if claimed != _digest(record):
+        raise RecordError(f"{path}: changed after it was written")
+    if record["record_version"] > RECORD_VERSION:
+        raise RecordError(
+            f"{path}: version {record['record_version']}, made by a newer dlbench; "
+            f"this one reads up to {RECORD_VERSION}"
+        )
+    return record
+
+
+def check_files(place, record, content=False):
+    """Compare the files beside a record with what it says of them.
+
+    Args:
+        content: also compare their digests, which reads them whole.
+
+    Raises:
+        RecordError: one is missing or differs.
+    """
+    for name, expected in record["files"].items():
+        path = place / name
+        try:
+            found = path.stat().st_size
+        except FileNotFoundError:
+            raise RecordError(f"{path}: missing, though the run's record names it") from None
+        if found != expected["bytes"]:
+            raise RecordError(f"{path}: expected {expected['bytes']} bytes, found {found}")
+        if content and sha256(path) != expected["sha256"]:
+            raise RecordError(f"{path}: changed after its record was written")
+
+
+def _digest(content):
+    plain = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(plain.encode()).hexdigest()
+
+
+@functools.cache
+def _training_code(*names):
+    files = [
+        plugins.path(folder, name)
+        for folder, name in zip(PLUGIN_FOLDERS.values(), names, strict=True)
+    ]
+    return tuple(code.files("train.py", *files))
+
+
+@functools.cache
+def _code_digest(*names):
+    return code.digest(_training_code(*names))
+
+
+@functools.cache
+def _lock_digest(environment):
+    return sha256(site.ENVIRONMENTS / environment / "uv.lock")

@@ -1,0 +1,206 @@
+"""Start the trainer of a run, watch it, and see that its log ends with a status.
+
+- Ends the trainer with all its processes at the time limit, when a signal
+  arrives, and when the workflow that started us is gone.
+- A trainer that ended without a word (killed, crashed) gets its run_end here.
+- Shows one line at the start, one now and then, and one at the end.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlbench import eventlog
+
+POLL_S = 0.2
+SHOW_EVERY_S = 10.0
+GRACE_S = 5.0  # between SIGTERM and SIGKILL
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What the supervisor needs to know of a run."""
+
+    log: Path
+    messages: Path
+    command: tuple
+    label: str
+    position: str
+    launch: dict
+    time_limit_s: float
+    last_attempt: bool
+
+
+def supervise(run):
+    """Run the trainer to its end.
+
+    Returns:
+        True where the log now holds the run's result, be it a failure; False
+        where the attempt failed for a passing reason and should be repeated.
+    """
+    _clear(run.log)
+    log = eventlog.EventLog(run.log)
+    log.write("launch", t_utc=eventlog.utc_now(), command=list(run.command), **run.launch)
+    _say(run, "starts")
+    started = time.monotonic()
+    kills_before = _kernel_kills()
+    with open(run.messages, "ab") as messages:
+        trainer = subprocess.Popen(
+            run.command, stdout=messages, stderr=messages, start_new_session=True
+        )
+        stopped_by = _watch(trainer, run, started)
+    end = eventlog.ended(run.log)
+    result = True
+    if stopped_by or end is None:
+        killed = _kernel_kills() > kills_before
+        status, message, may_pass = _verdict(trainer.returncode, stopped_by, killed, run.messages)
+        end = {"status": status, "message": message}
+        # Whoever interrupts a run wants no result of it, not even a failure.
+        result = not stopped_by.startswith("signal") and (run.last_attempt or not may_pass)
+        if result:
+            log.write("run_end", t_utc=eventlog.utc_now(), **end)
+    log.close()
+    _say(run, _summary(run.log, end, time.monotonic() - started))
+    if not result:
+        _keep_attempt(run.log)
+    return result
+
+
+def skip(run, reason):
+    """Write the log of a run that this machine cannot do."""
+    _clear(run.log)
+    log = eventlog.EventLog(run.log)
+    log.write("launch", t_utc=eventlog.utc_now(), command=[], **run.launch)
+    log.write("run_end", t_utc=eventlog.utc_now(), status="skipped", message=reason)
+    log.close()
+    _say(run, f"skipped: {reason}")
+
+
+def _watch(trainer, run, started):
+    """Wait for the trainer. Returns why it was stopped, "" where it ended by itself."""
+    parent = os.getppid()
+    received = []
+    handlers = {
+        number: signal.signal(number, lambda n, _: received.append(n))
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    }
+    shown = started
+    reason = ""
+    try:
+        while trainer.poll() is None:
+            time.sleep(POLL_S)
+            now = time.monotonic()
+            if received:
+                reason = f"signal {signal.Signals(received[0]).name}"
+            elif os.getppid() != parent:
+                reason = "signal: the workflow is gone"
+            elif now - started > run.time_limit_s:
+                reason = "time limit"
+            if reason:
+                break
+            if now - shown > SHOW_EVERY_S:
+                shown = now
+                _say(run, _progress(run.log))
+    finally:
+        _end_group(trainer)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    return reason
+
+
+def _end_group(trainer):
+    """End the trainer and every process it started; none outlives the run."""
+    for number, patience_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(trainer.pid, number)
+        deadline = time.monotonic() + patience_s
+        while time.monotonic() < deadline:
+            trainer.poll()
+            try:
+                os.killpg(trainer.pid, 0)
+            except (ProcessLookupError, PermissionError):
+                trainer.wait()
+                return
+            time.sleep(0.02)
+    trainer.wait()
+
+
+def _verdict(returncode, stopped_by, killed_by_kernel, messages):
+    """(status, message, whether the reason may pass) of a run that did not end by itself."""
+    if stopped_by == "time limit":
+        return "timeout", "stopped at time_limit_s", False
+    if stopped_by:
+        return "failed", f"stopped by {stopped_by}", True
+    if returncode == -signal.SIGKILL and killed_by_kernel:
+        return "oom", "killed by the kernel: the host ran out of memory", False
+    last_words = _last_line(messages)
+    how = (
+        f"killed by {signal.Signals(-returncode).name}"
+        if returncode < 0
+        else f"exit code {returncode}"
+    )
+    return "failed", f"the trainer ended without a word ({how}): {last_words}", True
+
+
+def _kernel_kills():
+    """How often the kernel killed for memory in our control group; 0 where it does not say."""
+    try:
+        group = Path("/proc/self/cgroup").read_text().rsplit(":", 1)[1].strip()
+        events = Path(f"/sys/fs/cgroup{group}/memory.events").read_text().split()
+        return int(events[events.index("oom_kill") + 1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _clear(log):
+    """Start from an empty folder, but for the logs of earlier attempts."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    for path in eventlog.rank_paths(log):
+        path.unlink(missing_ok=True)
+
+
+def _keep_attempt(log):
+    """Copy the log of a failed attempt aside: the workflow deletes what a failed job wrote."""
+    number = sum(1 for _ in log.parent.glob(f"{log.stem}.attempt*{log.suffix}")) + 1
+    shutil.copyfile(log, log.with_name(f"{log.stem}.attempt{number}{log.suffix}"))
+
+
+def _say(run, words):
+    print(f"run {run.position}  {run.label}: {words}", file=sys.stderr, flush=True)
+
+
+def _last_step(log):
+    with contextlib.suppress(OSError), open(log, "rb") as file:
+        file.seek(0, os.SEEK_END)
+        file.seek(max(0, file.tell() - 4096))
+        for line in reversed(file.read().splitlines(keepends=True)):
+            if line.startswith(b'{"event": "step"') and line.endswith(b"\n"):
+                return json.loads(line)
+    return None
+
+
+def _progress(log):
+    step = _last_step(log)
+    return f"step {step['step']}, loss {float(step['loss']):.4f}" if step else "no step yet"
+
+
+def _summary(log, end, seconds):
+    step = _last_step(log)
+    steps = f", {step['step']} steps" if step else ""
+    message = f" ({end['message']})" if end["message"] else ""
+    return f"{end['status']}{message}{steps} in {seconds:.0f} s"
+
+
+def _last_line(path):
+    with contextlib.suppress(OSError):
+        lines = path.read_bytes().decode(errors="replace").strip().splitlines()
+        if lines:
+            return lines[-1][:300]
+    return "no message"

@@ -1,0 +1,191 @@
+"""Parquet tables with explicit schemas: units in the fields' metadata, versions in the file's.
+
+- Written with zstd level 3, dictionaries for text, byte streams split for
+  floats, delta coding for the step column, one row group a run.
+- Read with the schema of this version; a file of a newer one is refused.
+"""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dlbench import Error
+from dlbench.files import written_whole
+
+SCHEMA_VERSION = 1
+
+
+class TableError(Error):
+    """A table that cannot be read; the message says why."""
+
+
+def _field(name, type_, unit="", note=""):
+    metadata = {k: v for k, v in (("unit", unit), ("description", note)) if v}
+    return pa.field(name, type_, metadata=metadata or None)
+
+
+_text = pa.string()
+_name = pa.dictionary(pa.int32(), pa.string())
+_count, _real = pa.int64(), pa.float64()
+_time = pa.timestamp("us", tz="UTC")
+
+STEPS = pa.schema(
+    [
+        _field("run_id", _name),
+        _field("rank", pa.int32()),
+        _field("step", _count, note="from 1, warm-up included"),
+        _field("epoch", pa.int32(), note="from 1"),
+        _field("t_s", _real, "s", "end of the step since run_start"),
+        _field("step_time_s", _real, "s", "since the end of the step before"),
+        _field("loss", _real, note="mean over the rank's items of the step"),
+        _field("learning_rate", _real),
+        _field("warm_up", pa.bool_(), note="not counted in any summary"),
+    ]
+)
+EVALS = pa.schema(
+    [
+        _field("run_id", _name),
+        _field("epoch", pa.int32()),
+        _field("step", _count),
+        _field("t_s", _real, "s", "end of the evaluation since run_start"),
+        _field("split", _name),
+        _field("loss", _real),
+        _field("top1", _real, "1", "share of items whose best class is right"),
+        _field("top5", _real, "1", "share of items with the right class among the best five"),
+        _field("examples", _count, "items"),
+    ]
+)
+RUNS = pa.schema(
+    [
+        _field("run_id", _text),
+        *(
+            _field(name, _name)
+            for name in (
+                "study",
+                "site",
+                "framework",
+                "framework_version",
+                "model",
+                "dataset",
+                "precision",
+                "mode",
+                "strategy",
+                "launcher",
+                "runtime",
+                "environment",
+                "optimizer",
+                "device_kind",
+                "device_model",
+                "status",
+                "timing_source",
+            )
+        ),
+        _field("message", _text, note="why the status is not ok"),
+        _field("nodes", pa.int32()),
+        _field("devices_per_node", pa.int32()),
+        _field("devices", pa.int32()),
+        _field("threads_per_device", pa.int32()),
+        _field("repeat", pa.int32()),
+        _field("seed", _count),
+        _field("batch_per_device", _count, "items"),
+        _field("global_batch", _count, "items"),
+        _field("learning_rate", _real),
+        _field("epochs", pa.int32()),
+        _field("parameters", _count),
+        _field("steps_measured", _count, "steps", "after the warm-up"),
+        _field("burn_in_steps", _count, "steps", "left out of all summaries"),
+        _field(
+            "images_per_second", _real, "items/s", "items of the measured steps over their time"
+        ),
+        _field("step_time_median_s", _real, "s"),
+        _field("step_time_p95_s", _real, "s"),
+        _field("step_time_mad_s", _real, "s", "1.4826 x median absolute deviation"),
+        _field("compile_s", _real, "s", "tracing the step"),
+        _field("duration_s", _real, "s", "run_start to run_end"),
+        _field("final_loss", _real, note="training loss of the last step"),
+        _field("top1", _real, "1", "held-out items, last evaluation"),
+        _field("top5", _real, "1", "held-out items, last evaluation"),
+        _field("started_at", _time),
+        _field("ended_at", _time),
+        _field("host", _name),
+        _field("git_commit", _name),
+        _field("git_dirty", pa.bool_()),
+        _field("log_sha256", _text),
+        _field("parser_version", pa.int32()),
+    ]
+)
+COVERAGE = pa.schema(
+    [
+        _field("run_id", _text),
+        _field("combination", _text),
+        _field("status", _name, note="done, failed, skipped or excluded"),
+        _field("reason", _text),
+    ]
+)
+
+
+def write(path, rows, schema, **notes):
+    """Write rows (dictionaries) as one Parquet file, whole or not at all.
+
+    Args:
+        notes: further entries of the file's metadata, as text.
+
+    Raises:
+        ValueError: a row has a key that the schema lacks.
+    """
+    unknown = {key for row in rows for key in row} - set(schema.names)
+    if unknown:
+        raise ValueError(f"columns without a schema: {', '.join(sorted(unknown))}")
+    metadata = {"schema_version": str(SCHEMA_VERSION), **notes}
+    table = pa.Table.from_pylist(rows, schema=schema.with_metadata(metadata))
+    floats = [f.name for f in schema if pa.types.is_floating(f.type)]
+    encoding = {name: "BYTE_STREAM_SPLIT" for name in floats}
+    if "step" in schema.names:
+        encoding["step"] = "DELTA_BINARY_PACKED"
+    with written_whole(path) as part:
+        pq.write_table(
+            table,
+            part,
+            compression="zstd",
+            compression_level=3,
+            use_dictionary=[f.name for f in schema if pa.types.is_dictionary(f.type)],
+            column_encoding=encoding,
+        )
+
+
+def read(path, schema):
+    """A table with exactly the columns of `schema`.
+
+    Raises:
+        TableError: no Parquet file, or one of a newer version.
+    """
+    try:
+        file = pq.ParquetFile(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise TableError(f"{path} cannot be read as Parquet: {error}") from error
+    with file:
+        version = int((file.schema_arrow.metadata or {}).get(b"schema_version", b"0"))
+        if version > SCHEMA_VERSION:
+            raise TableError(
+                f"{path}: schema version {version}, made by a newer dlbench; "
+                f"this one reads up to {SCHEMA_VERSION}"
+            )
+        missing = [name for name in schema.names if name not in file.schema_arrow.names]
+        if missing:
+            raise TableError(f"{path}: columns missing: {', '.join(missing)}")
+        return file.read(columns=schema.names).cast(schema)
+
+
+def write_csv(path, table):
+    """Write a table as CSV, whole or not at all; absent values are empty."""
+    import pyarrow.csv
+
+    plain = pa.table(
+        {
+            field.name: column.cast(field.type.value_type)
+            if pa.types.is_dictionary(field.type)
+            else column
+            for field, column in zip(table.schema, table.columns, strict=True)
+        }
+    )
+    with written_whole(path) as part:
+        pyarrow.csv.write_csv(plain, part)

@@ -1,0 +1,60 @@
+"""Install a trainer's pinned environment with uv and list what is in it.
+
+Packages beside the pinned ones (Horovod, which is an extra) stay.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from dlbench import Error
+from dlbench.cli import run_program
+from dlbench.files import sha256, write_json
+
+LIST_PACKAGES = (
+    "import importlib.metadata, json, platform;"
+    "print(json.dumps({'python': platform.python_version(), 'packages':"
+    " {d.metadata['Name']: d.version for d in importlib.metadata.distributions()}}))"
+)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("project", type=Path, help="folder with pyproject.toml and uv.lock")
+    parser.add_argument("--extra", action="append", default=[], help="also this extra")
+    parser.add_argument("--group", action="append", default=[], help="also this group")
+    parser.add_argument("--output", type=Path, help="JSON list of what is installed")
+    args = parser.parse_args()
+    extras = [word for extra in args.extra for word in ("--extra", extra)]
+    groups = [word for group in args.group for word in ("--group", group)]
+    # VIRTUAL_ENV is that of the workflow; uv would warn that it is not this project's.
+    environment = {k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"}
+    finished = subprocess.run(
+        [_uv(), "sync", "--project", args.project, "--frozen", "--inexact", *extras, *groups],
+        env=environment,
+        check=False,
+    )
+    if finished.returncode != 0:
+        raise Error(f"uv could not install {args.project}; its messages are above")
+    if args.output:
+        python = args.project / ".venv" / "bin" / "python"
+        listed = subprocess.run(
+            [python, "-c", LIST_PACKAGES], capture_output=True, text=True, check=True
+        )
+        lock = {"lock_sha256": sha256(args.project / "uv.lock")}
+        write_json(args.output, {**json.loads(listed.stdout), **lock})
+
+
+def _uv():
+    """The uv that runs us, else the one on the path."""
+    uv = os.environ.get("UV") or shutil.which("uv")
+    if not uv:
+        raise Error("uv is not found: start the workflow with `uv run snakemake`")
+    return uv
+
+
+if __name__ == "__main__":
+    run_program(main)

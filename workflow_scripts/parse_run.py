@@ -1,0 +1,22 @@
+"""Read the event logs of one run and write its record, steps and evaluations."""
+
+import argparse
+import json
+from pathlib import Path
+
+from dlbench import parsing
+from dlbench.cli import run_program
+from dlbench.runs import Run
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("log", type=Path, help="train.jsonl of rank 0, its other ranks beside it")
+    parser.add_argument("--spec", type=json.loads, required=True, help="fields of the run, JSON")
+    parser.add_argument("--output", type=Path, required=True, help="folder of the run")
+    args = parser.parse_args()
+    parsing.parse(Run(**args.spec), args.log, args.output)
+
+
+if __name__ == "__main__":
+    run_program(main)
