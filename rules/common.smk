@@ -11,6 +11,8 @@ from dlbench import planning
 
 PLAN = planning.plan(config)
 STUDY, RUNS = PLAN.study, PLAN.runs
+# Above that of every run: what runs need is made before the first of them is timed.
+PREPARATION = len(RUNS) + 1
 
 
 def training_inputs(wildcards):

@@ -19,6 +19,7 @@ rule fetch_dataset:
         "results/logs/fetch_dataset/{dataset}.log",
     params:
         folder=lambda w: f"results/data/{w.dataset}/source",
+    priority: PREPARATION
     resources:
         bench=1,
     shell:
@@ -38,6 +39,7 @@ rule convert_dataset:
         source=lambda w: f"results/data/{w.dataset}/source",
         folder=lambda w: f"results/data/{w.dataset}",
         recipe=lambda w: PLAN.recipe(w.dataset),
+    priority: PREPARATION
     resources:
         bench=1,
     shell:

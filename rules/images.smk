@@ -22,6 +22,7 @@ rule make_environment:
         "results/environments/{environment}.json",
     log:
         "results/logs/make_environment/{environment}.log",
+    priority: PREPARATION
     resources:
         bench=1,
     shell:

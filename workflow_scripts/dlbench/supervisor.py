@@ -7,6 +7,7 @@
 """
 
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from dlbench import eventlog
@@ -67,7 +69,7 @@ def supervise(run):
         if result:
             log.write("run_end", t_utc=eventlog.utc_now(), **end)
     log.close()
-    _say(run, _summary(run.log, end, time.monotonic() - started))
+    _say(run, _summary(run, end, time.monotonic() - started))
     if not result:
         _keep_attempt(run.log)
     return result
@@ -176,26 +178,76 @@ def _say(run, words):
     print(f"run {run.position}  {run.label}: {words}", file=sys.stderr, flush=True)
 
 
-def _last_step(log):
+def _progress(log):
+    """Steps done of all, items per second of late, and loss, as far as the log has them."""
+    start, steps = _start(log), _last_steps(log)
+    if not start or not steps:
+        return "no step yet"
+    spec, last = start["spec"], steps[-1]
+    if spec.get("epochs"):
+        total = spec["epochs"] * start["steps_per_epoch"]
+    else:
+        total = spec["warmup_steps"] + spec["steps"]
+    words = f"step {last['step']}/{total}, loss {float(last['loss']):.4g}"
+    times = [step["step_time_s"] for step in steps if not step["warm_up"]]
+    if times:
+        items = spec["batch_per_device"] * spec["devices_per_node"] * spec["nodes"]
+        words += f", {items * len(times) / sum(times):.4g} images/s"
+    return words
+
+
+def _summary(run, end, seconds):
+    message = f" ({end['message']})" if end["message"] else ""
+    shown = f", {_progress(run.log)}" if end["status"] == "ok" else ""
+    left = _left(run)
+    return f"{end['status']}{message}{shown}, {seconds:.0f} s{left}"
+
+
+def _left(run):
+    """How long the runs after this one will take, by the mean of the latest finished ones."""
+    number, _, total = run.position.partition("/")
+    if not total or number == total:
+        return ""
+    logs = sorted(run.log.parent.parent.glob(f"*/{run.log.name}"), key=os.path.getmtime)[-10:]
+    durations = [d for d in map(_duration_s, logs) if d is not None]
+    if not durations:
+        return ""
+    minutes = (int(total) - int(number)) * sum(durations) / len(durations) / 60
+    return f"; about {minutes:.0f} min left" if minutes >= 1 else "; less than a minute left"
+
+
+def _duration_s(log):
+    """Seconds from launch to run_end, None where the log has not both."""
+    launch, end = next(iter(_head(log)), None), eventlog.ended(log)
+    if not launch or not end or "t_utc" not in launch:
+        return None
+    began, ended = (datetime.fromisoformat(event["t_utc"]) for event in (launch, end))
+    return (ended - began).total_seconds()
+
+
+def _start(log):
+    return next((event for event in _head(log) if event["event"] == "run_start"), None)
+
+
+def _head(log):
+    """The first events of a log: launch and run_start."""
+    with contextlib.suppress(OSError, eventlog.LogError):
+        return list(itertools.islice(eventlog.read(log), 2))
+    return []
+
+
+def _last_steps(log):
+    """The step events in the last 4 KiB of a log."""
     with contextlib.suppress(OSError), open(log, "rb") as file:
         file.seek(0, os.SEEK_END)
         file.seek(max(0, file.tell() - 4096))
-        for line in reversed(file.read().splitlines(keepends=True)):
-            if line.startswith(b'{"event": "step"') and line.endswith(b"\n"):
-                return json.loads(line)
-    return None
-
-
-def _progress(log):
-    step = _last_step(log)
-    return f"step {step['step']}, loss {float(step['loss']):.4f}" if step else "no step yet"
-
-
-def _summary(log, end, seconds):
-    step = _last_step(log)
-    steps = f", {step['step']} steps" if step else ""
-    message = f" ({end['message']})" if end["message"] else ""
-    return f"{end['status']}{message}{steps} in {seconds:.0f} s"
+        lines = file.read().splitlines(keepends=True)
+        return [
+            json.loads(line)
+            for line in lines
+            if line.startswith(b'{"event": "step"') and line.endswith(b"\n")
+        ]
+    return []
 
 
 def _last_line(path):

@@ -1,0 +1,182 @@
+"""What is computed again, and what is not."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import Campaign, environment
+
+AFTER_RUNS = {"collect_runs", "draw_figure"}
+
+
+def trained_runs(jobs):
+    return jobs.get("train", [])
+
+
+def test_a_second_run_does_nothing(campaign):
+    assert campaign.scheduled() == {}
+
+
+def test_adding_a_model_trains_only_its_runs(campaign):
+    models = campaign.folder / "workflow_scripts/dlbench/models"
+    shutil.copyfile(models / "lenet5.py", models / "mymodel.py")
+    campaign.matrix(model=["lenet5", "cnn12", "mymodel"])
+    before = campaign.ids()
+    jobs = campaign.scheduled()
+    assert len(trained_runs(jobs)) == 2
+    assert all(run.startswith("mymodel-") for run in trained_runs(jobs))
+    assert set(jobs) == {"train", "parse_run"} | AFTER_RUNS
+    campaign.succeed()
+    assert len(set(campaign.ids()) - set(before)) == 2
+    assert campaign.scheduled() == {}
+
+
+def test_adding_a_repeat_trains_only_the_new_runs(campaign):
+    campaign.configure(repeats=2)
+    jobs = campaign.scheduled()
+    assert len(trained_runs(jobs)) == 3
+    assert all("-r2-" in run for run in trained_runs(jobs))
+
+
+def test_a_deleted_run_is_trained_again_and_no_other(campaign):
+    run = campaign.run_id("cnn12-")
+    shutil.rmtree(campaign.folder / "results/runs" / run)
+    jobs = campaign.scheduled()
+    assert jobs["train"] == jobs["parse_run"] == [run]
+
+
+def test_a_deleted_record_is_read_again_from_its_log(campaign):
+    record = campaign.record("cnn12-")
+    record.unlink()
+    jobs = campaign.scheduled()
+    assert jobs["parse_run"] == [record.parent.name]
+    assert "train" not in jobs
+
+
+def corrupt(record):
+    content = json.loads(record.read_text())
+    content["summary"]["images_per_second"] *= 2
+    record.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda r: r.write_bytes(r.read_bytes()[:100]), corrupt, lambda r: r.write_bytes(b"")],
+    ids=["truncated", "corrupted by hand", "emptied"],
+)
+def test_a_damaged_record_is_made_again_and_no_other(campaign, damage):
+    record = campaign.record("lenet5-synthetic")
+    good = json.loads(record.read_text())
+    damage(record)
+    jobs = campaign.scheduled()
+    assert jobs["parse_run"] == [record.parent.name]
+    assert "train" not in jobs
+    campaign.succeed()
+    assert json.loads(record.read_text())["summary"] == good["summary"]
+    assert campaign.scheduled() == {}
+
+
+def test_a_truncated_log_is_trained_again_and_no_other(campaign):
+    log = campaign.record("lenet5-digits").with_name("train.jsonl")
+    log.write_bytes(log.read_bytes()[:-200])
+    jobs = campaign.scheduled()
+    assert jobs["train"] == jobs["parse_run"] == [log.parent.name]
+
+
+def test_touching_every_file_computes_nothing(campaign):
+    later = time.time() + 10
+    for path in campaign.folder.rglob("*"):
+        inside = path.relative_to(campaign.folder).parts[0]
+        if path.is_file() and inside not in (".snakemake", "results", ".git"):
+            os.utime(path, (later, later))
+    assert campaign.scheduled() == {}
+
+
+def test_a_fresh_clone_with_the_results_alone_trains_nothing(campaign, tmp_path):
+    clone = Campaign.fresh(tmp_path / "clone")
+    shutil.copytree(campaign.folder / "results", clone.folder / "results")
+    jobs = clone.scheduled()
+    assert set(jobs) <= AFTER_RUNS
+
+
+def test_deleting_the_data_trains_nothing(campaign):
+    shutil.rmtree(campaign.folder / "results/data")
+    assert campaign.scheduled() == {}
+
+
+def test_editing_a_figure_draws_it_alone(campaign):
+    figure = campaign.folder / "workflow_scripts/dlbench/figures/loss.py"
+    figure.write_text(figure.read_text() + "\n# changed\n")
+    assert campaign.scheduled() == {"draw_figure": ["loss"]}
+
+
+@pytest.mark.parametrize(
+    ("edited", "trains"),
+    [
+        ("dlbench/models/cnn12.py", ["cnn12-synthetic"]),
+        ("dlbench/datasets/digits.py", ["lenet5-digits"]),
+        ("dlbench/training.py", ["cnn12-synthetic", "lenet5-digits", "lenet5-synthetic"]),
+        ("dlbench/strategies/mirrored.py", []),
+        ("dlbench/parsing.py", []),
+    ],
+)
+def test_editing_code_trains_exactly_the_runs_that_execute_it(campaign, edited, trains):
+    path = campaign.folder / "workflow_scripts" / edited
+    path.write_text(path.read_text() + "\n# changed\n")
+    runs = trained_runs(campaign.scheduled())
+    assert sorted("-".join(run.split("-")[:2]) for run in runs) == trains
+
+
+def test_site_facts_and_comments_train_nothing(campaign):
+    campaign.configure(site={"name": "elsewhere", "device": "auto", "devices_per_node": "auto"})
+    config = campaign.folder / "config.yaml"
+    config.write_text("# a comment\n" + config.read_text())
+    jobs = campaign.scheduled()
+    assert set(jobs) <= AFTER_RUNS
+
+
+def test_a_killed_workflow_loses_no_finished_run(fresh):
+    workflow = subprocess.Popen(
+        fresh.command(), cwd=fresh.folder, env=environment(), start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    runs = fresh.folder / "results/runs"
+    try:
+        wait_until(lambda: list(runs.glob("*/run.json")))
+        finished = {p: p.read_bytes() for p in runs.glob("*/run.json")}
+        wait_until(lambda: len(list(runs.glob("*/train.jsonl"))) > len(finished))
+    finally:
+        workflow.send_signal(signal.SIGKILL)
+        workflow.wait()
+    wait_until(lambda: not trainers(fresh.folder), 20)
+    fresh.succeed("--unlock")
+    jobs = fresh.scheduled()
+    assert not set(trained_runs(jobs)) & {p.parent.name for p in finished}
+    fresh.succeed()
+    assert len(fresh.ids()) == 3
+    assert all(path.read_bytes() == content for path, content in finished.items())
+    assert fresh.scheduled() == {}
+
+
+def wait_until(condition, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.1)
+
+
+def trainers(folder):
+    """Processes of trainers that run in a folder."""
+    found = []
+    for process in os.listdir("/proc"):
+        try:
+            command = open(f"/proc/{process}/cmdline").read()
+            if "train.py" in command and os.readlink(f"/proc/{process}/cwd") == str(folder):
+                found.append(process)
+        except OSError:
+            continue
+    return found
