@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from conftest import Campaign, environment
@@ -174,7 +175,7 @@ def trainers(folder):
     found = []
     for process in os.listdir("/proc"):
         try:
-            command = open(f"/proc/{process}/cmdline").read()
+            command = Path(f"/proc/{process}/cmdline").read_text()
             if "train.py" in command and os.readlink(f"/proc/{process}/cwd") == str(folder):
                 found.append(process)
         except OSError:
