@@ -7,6 +7,7 @@ from snakemake.utils import min_version
 
 min_version("9.27")
 
+
 # A study given with --configfile is laid over this one, key by key; its matrix replaces ours.
 configfile: "config.yaml"
 

@@ -1,11 +1,15 @@
-"""What the other rule files share: the study, its runs, and what is to be done.
+"""What the other files here share, the study with its runs and what is to be done.
 
 Needs the config. Makes STUDY, RUNS (by id) and the functions rules refer to.
 """
 
+import shlex
 import sys
+from pathlib import Path
 
 sys.path.insert(0, f"{workflow.basedir}/workflow_scripts")
+# `python` in the rules is the one that runs Snakemake.
+shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
 
 from dlbench import planning
 

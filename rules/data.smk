@@ -17,13 +17,15 @@ rule fetch_dataset:
         "results/data/{dataset}/source.json",
     log:
         "results/logs/fetch_dataset/{dataset}.log",
-    params:
-        folder=lambda w: f"results/data/{w.dataset}/source",
     priority: PREPARATION
+    conda:
+        "../envs/workflow.yaml"
     resources:
         bench=1,
+    params:
+        folder=lambda w: f"results/data/{w.dataset}/source",
     shell:
-        "{sys.executable:q} workflow_scripts/fetch_dataset.py {wildcards.dataset:q}"
+        "python workflow_scripts/fetch_dataset.py {wildcards.dataset:q}"
         " --folder {params.folder:q} --stamp {output:q} 2>{log:q}"
 
 
@@ -35,14 +37,16 @@ rule convert_dataset:
         "results/data/{dataset}/manifest.json",
     log:
         "results/logs/convert_dataset/{dataset}.log",
+    priority: PREPARATION
+    conda:
+        "../envs/workflow.yaml"
+    resources:
+        bench=1,
     params:
         source=lambda w: f"results/data/{w.dataset}/source",
         folder=lambda w: f"results/data/{w.dataset}",
         recipe=lambda w: PLAN.recipe(w.dataset),
-    priority: PREPARATION
-    resources:
-        bench=1,
     shell:
-        "{sys.executable:q} workflow_scripts/convert_dataset.py {wildcards.dataset:q}"
+        "python workflow_scripts/convert_dataset.py {wildcards.dataset:q}"
         " --source {params.source:q} --output {params.folder:q}"
         " --code-sha256 {params.recipe:q} >{log:q} 2>&1"

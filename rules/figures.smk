@@ -26,7 +26,9 @@ rule draw_figure:
         "results/figures/{figure}.pdf",
     log:
         "results/logs/draw_figure/{figure}.log",
+    conda:
+        "../envs/workflow.yaml"
     params:
         caption=lambda w, threads: PLAN.figure(w.figure).CAPTION,
     shell:
-        "{sys.executable:q} workflow_scripts/draw_figure.py {wildcards.figure:q} 2>{log:q}"
+        "python workflow_scripts/draw_figure.py {wildcards.figure:q} 2>{log:q}"

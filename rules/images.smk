@@ -23,8 +23,10 @@ rule make_environment:
     log:
         "results/logs/make_environment/{environment}.log",
     priority: PREPARATION
+    conda:
+        "../envs/workflow.yaml"
     resources:
         bench=1,
     shell:
-        "{sys.executable:q} workflow_scripts/make_environment.py envs/{wildcards.environment:q}"
+        "python workflow_scripts/make_environment.py envs/{wildcards.environment:q}"
         " --output {output:q} 2>&1 | tee {log:q}"

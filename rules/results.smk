@@ -19,15 +19,17 @@ rule parse_run:
         "results/runs/{run_id}/run.json",
     log:
         "results/logs/parse_run/{run_id}.log",
+    priority: lambda w: PLAN.priority(w.run_id)
+    conda:
+        "../envs/workflow.yaml"
+    resources:
+        bench=1,
     params:
         log=lambda w: f"results/runs/{w.run_id}/train.jsonl",
         folder=lambda w: f"results/runs/{w.run_id}",
         spec=lambda w: PLAN.spec(w.run_id),
-    priority: lambda w: PLAN.priority(w.run_id)
-    resources:
-        bench=1,
     shell:
-        "{sys.executable:q} workflow_scripts/parse_run.py {params.log:q}"
+        "python workflow_scripts/parse_run.py {params.log:q}"
         " --spec {params.spec:q} --output {params.folder:q} 2>{log:q}"
 
 
@@ -42,8 +44,10 @@ rule collect_runs:
         "results/tables/evals.parquet",
     log:
         "results/logs/collect_runs.log",
+    conda:
+        "../envs/workflow.yaml"
     params:
         config=PLAN.config_json,
     shell:
-        "{sys.executable:q} workflow_scripts/collect_runs.py"
+        "python workflow_scripts/collect_runs.py"
         " --config-json {params.config:q} 2>{log:q}"

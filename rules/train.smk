@@ -9,7 +9,11 @@ A run whose record stands has no inputs, so that nothing but its record decides.
 rule runs:
     """Every run's log and record."""
     input:
-        expand("results/runs/{run_id}/{file}", run_id=RUNS, file=["train.jsonl", "run.json"]),
+        expand(
+            "results/runs/{run_id}/{file}",
+            run_id=RUNS,
+            file=["train.jsonl", "run.json"],
+        ),
 
 
 rule train:
@@ -22,14 +26,14 @@ rule train:
         "results/logs/train/{run_id}.log",
     priority: lambda w: PLAN.priority(w.run_id)
     retries: PLAN.attempts - 1
+    container:
+        lambda w: PLAN.directive_image(w.run_id)
     resources:
         bench=1,
         # As resources, since a change of them is no reason to train again.
         supervised=lambda w, attempt: PLAN.supervision(w.run_id, attempt),
         trainer=lambda w: PLAN.trainer(w.run_id),
-    container:
-        lambda w: PLAN.directive_image(w.run_id)
     shell:
-        "exec {sys.executable:q} workflow_scripts/start_run.py"
+        "exec python workflow_scripts/start_run.py"
         " --log {output:q} --messages {log:q} {resources.supervised}"
         " -- {resources.trainer}"
