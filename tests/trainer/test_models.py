@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from dlbench import plugins
 
 # Trainable parameters: LeCun et al. 1998 as in later practice (61 706), Keras's
