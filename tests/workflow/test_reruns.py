@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import Campaign, environment
+from campaign import Campaign, environment
 
 AFTER_RUNS = {"collect_runs", "draw_figure"}
 

@@ -1,0 +1,104 @@
+"""The real Snakefile in a folder of its own, with a study that takes seconds."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+REPOSITORY = Path(__file__).parents[1]
+STUDY = {
+    "study": "test",
+    "repeats": 1,
+    "matrix": [
+        {
+            "name": "quick",
+            "model": ["lenet5", "cnn12"],
+            "dataset": ["synthetic", "digits"],
+            "batch_per_device": 4,
+            "warmup_steps": 1,
+            "steps": 3,
+            "exclude": [{"model": "cnn12", "dataset": "digits"}],
+        }
+    ],
+    "figures": ["scaling", "loss"],
+}
+
+
+class Campaign:
+    """A working copy of the project with results of its own."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    @classmethod
+    def fresh(cls, folder):
+        """A copy of the tracked files, as a clone would have them, with the test's study."""
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=REPOSITORY, capture_output=True, text=True, check=True,
+        ).stdout.split("\0")  # fmt: skip
+        for name in filter(None, listed):
+            if not name.startswith("tests/") and (REPOSITORY / name).is_file():
+                target = folder / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(REPOSITORY / name, target)
+        (folder / "envs/train/.venv").symlink_to(REPOSITORY / "envs/train/.venv")
+        campaign = cls(folder)
+        campaign.configure()
+        return campaign
+
+    def copy(self, folder):
+        """The same campaign, results and Snakemake's memory included, elsewhere."""
+        shutil.copytree(self.folder, folder, symlinks=True)
+        return Campaign(folder)
+
+    def configure(self, **changes):
+        config = yaml.safe_load((REPOSITORY / "config.yaml").read_text()) | STUDY | changes
+        (self.folder / "config.yaml").write_text(yaml.safe_dump(config))
+
+    def matrix(self, **changes):
+        self.configure(matrix=[STUDY["matrix"][0] | changes])
+
+    def command(self, *arguments):
+        return [sys.executable, "-m", "snakemake", *arguments]
+
+    def snakemake(self, *arguments):
+        """Run it to its end. Returns the finished process, output and errors in `stdout`."""
+        return subprocess.run(
+            self.command(*arguments), cwd=self.folder, text=True, check=False, env=environment(),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600,
+        )  # fmt: skip
+
+    def succeed(self, *arguments):
+        finished = self.snakemake(*arguments)
+        assert finished.returncode == 0, finished.stdout
+        return finished.stdout
+
+    def scheduled(self, *arguments):
+        """What a dry run would do: rules mapped to the sorted values of their wildcards."""
+        output = self.succeed("-n", "--quiet", "progress", *arguments)
+        jobs = {}
+        for block in re.split(r"\n\n", output):
+            if rule := re.search(r"^(?:local)?rule (\w+):", block, re.MULTILINE):
+                wildcard = re.search(r"^    wildcards: \w+=(.*)$", block, re.MULTILINE)
+                jobs.setdefault(rule[1], set()).add(wildcard[1] if wildcard else "")
+        jobs.pop("all", None)
+        return {rule: sorted(values) for rule, values in jobs.items()}
+
+    def ids(self):
+        return sorted(path.name for path in (self.folder / "results/runs").iterdir())
+
+    def run_id(self, start):
+        (found,) = [name for name in self.ids() if name.startswith(start)]
+        return found
+
+    def record(self, start):
+        return self.folder / "results/runs" / self.run_id(start) / "run.json"
+
+
+def environment():
+    return {k: v for k, v in os.environ.items() if not k.startswith("SNAKEMAKE")}
