@@ -82,10 +82,10 @@ class Campaign:
         """What a dry run would do: rules mapped to the sorted values of their wildcards."""
         output = self.succeed("-n", "--quiet", "progress", *arguments)
         jobs = {}
-        for block in re.split(r"\n\n", output):
-            if rule := re.search(r"^(?:local)?rule (\w+):", block, re.MULTILINE):
-                wildcard = re.search(r"^    wildcards: \w+=(.*)$", block, re.MULTILINE)
-                jobs.setdefault(rule[1], set()).add(wildcard[1] if wildcard else "")
+        for block in re.split(r"^(?:local)?rule ", output, flags=re.MULTILINE)[1:]:
+            wildcard = re.search(r"^    wildcards: \w+=(.*)$", block, re.MULTILINE)
+            rule = block.partition(":")[0]
+            jobs.setdefault(rule, set()).add(wildcard[1] if wildcard else "")
         jobs.pop("all", None)
         return {rule: sorted(values) for rule, values in jobs.items()}
 

@@ -1,8 +1,10 @@
 """How our figures look, and files that are the same byte for byte when drawn again."""
 
 import contextlib
+import itertools
 
 import matplotlib as mpl
+import numpy as np
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -17,6 +19,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 LINES = ("-", "--")
 GREY, LIGHT = "#5f5f5f", "#e2e2e2"
 FORMATS = ("svg", "png", "pdf")
+MOST_DIRECT_LABELS = 6
 
 STYLE = {
     "figure.constrained_layout.use": True,
@@ -93,6 +96,43 @@ def heading(axes, title, subtitle):
         color=GREY,
         fontsize=9,
     )
+
+
+def name_series(axes, ends):
+    """Write each series' name at its end, in its colour; beside the axes where they are many.
+
+    Call it when the limits are final.
+
+    Args:
+        ends: (x, y, name, colour) of the last point of each series.
+    """
+    if len(ends) > MOST_DIRECT_LABELS:
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=9)
+        return
+    to_fraction = axes.transData + axes.transAxes.inverted()
+    height_points = axes.get_window_extent().height * 72 / axes.figure.dpi
+    gap = 13 / height_points
+    placed = [[*to_fraction.transform((x, y)), name, colour] for x, y, name, colour in ends]
+    placed.sort(key=lambda end: end[1])
+    for below, above in itertools.pairwise(placed):
+        above[1] = max(above[1], below[1] + gap)
+    for x, y, name, colour in placed:
+        axes.annotate(
+            name,
+            (x, y),
+            xytext=(9, 0),
+            xycoords="axes fraction",
+            textcoords="offset points",
+            va="center",
+            color=text_colour(colour),
+            fontweight="bold",
+            fontsize=9,
+        )
+
+
+def side_by_side(values, index, count):
+    """Positions on a logarithmic axis, moved a little so that `count` series do not overlap."""
+    return np.asarray(values, dtype=float) * 2 ** (0.03 * (index - (count - 1) / 2))
 
 
 def powers(axis, values):

@@ -64,9 +64,9 @@ def train(spec, strategy, log, data_folder):
     before = log.now()
     step.compile()
     log.write("compile", compile_s=round(log.now() - before, 6))
-    evaluate = _Evaluation(model, source) if spec.epochs and strategy.rank == 0 else None
+    evaluation = _Evaluation(model, source) if spec.epochs else None
 
-    finite = _loop(spec, strategy, log, step, source, evaluate)
+    finite = _loop(spec, strategy, log, step, source, evaluation)
     return {
         "status": "ok" if finite else "failed",
         "message": "" if finite else "the loss is not a number",
@@ -74,13 +74,24 @@ def train(spec, strategy, log, data_folder):
     }
 
 
-def _loop(spec, strategy, log, step, source, evaluate):
+def _loop(spec, strategy, log, step, source, evaluation):
     """Run all steps. Returns False as soon as a loss is not finite."""
     total = spec.epochs * source.steps_per_epoch if spec.epochs else spec.warmup_steps + spec.steps
     progress = _Progress(
         total, spec.batch_per_device * strategy.devices_per_process * strategy.size
     )
-    last = log.now()
+
+    def evaluate(epoch, step):
+        """Rank 0 evaluates, the others wait; returns when training goes on."""
+        if strategy.rank == 0:
+            scores = evaluation()
+            t_s = round(log.now(), 6)
+            log.write("eval", epoch=epoch, step=step, t_s=t_s, split="validation", **scores)
+        strategy.barrier()
+        return log.now()
+
+    # Before training too: there the loss curve begins, and there the evaluation compiles.
+    last = evaluate(0, 0) if evaluation else log.now()
     for index in range(1, total + 1):
         loss = step()
         now = log.now()
@@ -92,12 +103,8 @@ def _loop(spec, strategy, log, step, source, evaluate):
         last = now
         if strategy.rank == 0:
             progress.show(index, now, loss)
-        if evaluate and index % source.steps_per_epoch == 0:
-            scores = evaluate()
-            last = log.now()
-            log.write(
-                "eval", epoch=epoch, step=index, t_s=round(last, 6), split="validation", **scores
-            )
+        if evaluation and index % source.steps_per_epoch == 0:
+            last = evaluate(epoch, index)
     return True
 
 

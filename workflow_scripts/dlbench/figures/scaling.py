@@ -1,5 +1,7 @@
 """Throughput and parallel efficiency against the number of devices."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from dlbench import figure_style as style
@@ -35,25 +37,24 @@ def draw(tables, stem):
 def _panel(axes, model, dataset, group, done):
     throughput, efficiency = axes
     kind = {"cpu": "CPU devices", "gpu": "GPUs"}[group["device_kind"].iloc[0]]
-    notes = []
     names = [name for name in SERIES[2:] if group[name].nunique() > 1]
-    for index, (_, series) in enumerate(group.groupby(list(SERIES[2:]), observed=True)):
-        looks = style.looks(index)
-        label = _label(series.iloc[0], names)
+    all_series = [series for _, series in group.groupby(list(SERIES[2:]), observed=True)]
+    notes, ends = [], []
+    for index, series in enumerate(all_series):
+        drawn = _Drawn(style.looks(index), index, len(all_series), _label(series.iloc[0], names))
         base, borrowed = _base(series, done)
         if borrowed:
-            notes.append(f"{label}: base differs in {', '.join(borrowed)}")
-        _throughput(throughput, series, base, borrowed, looks, label)
-        _efficiency(efficiency, series, base, looks)
-    devices = group["devices"]
+            notes.append(f"{drawn.label}: base differs in {', '.join(borrowed)}")
+        ends.append(_throughput(throughput, series, base, borrowed, drawn))
+        _efficiency(efficiency, series, base, drawn)
     for axis in (throughput.xaxis, efficiency.xaxis):
-        style.powers(axis, [1, *devices])
+        style.powers(axis, [1, *group["devices"]])
     throughput.set_yscale("log")
     throughput.yaxis.set_major_formatter(style.thousands)
     throughput.yaxis.set_minor_formatter(style.thousands)
     throughput.set_ylabel("images / s")
     throughput.set_xlabel(kind)
-    throughput.legend(loc="best")
+    style.name_series(throughput, ends)
     style.heading(
         throughput,
         f"Throughput \u00b7 {model}",
@@ -62,7 +63,8 @@ def _panel(axes, model, dataset, group, done):
     efficiency.axhline(1, color=style.GREY, linestyle="--", linewidth=1.2, zorder=1)
     efficiency.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     efficiency.set_xlabel(kind)
-    efficiency.set_ylim(bottom=min(0.5, efficiency.get_ylim()[0]), top=1.05)
+    low, high = efficiency.get_ylim()
+    efficiency.set_ylim(min(0.5, low), max(1.05, high))
     style.heading(
         efficiency,
         "Parallel efficiency",
@@ -70,29 +72,58 @@ def _panel(axes, model, dataset, group, done):
     )
 
 
-def _throughput(axes, series, base, borrowed, looks, label):
+@dataclass(frozen=True)
+class _Drawn:
+    """How one series of several is drawn."""
+
+    looks: dict
+    index: int
+    count: int
+    label: str
+
+    @property
+    def color(self):
+        return self.looks["color"]
+
+    def x(self, devices):
+        return style.side_by_side(devices, self.index, self.count)
+
+    def line(self, axes, points):
+        """Draw (devices, Estimate) points. Returns the end of the line, for its name."""
+        x = self.x([devices for devices, _ in points])
+        values = [estimate.value for _, estimate in points]
+        axes.plot(x, values, label=self.label, zorder=3, **self.looks)
+        for at, (_, estimate) in zip(x, points, strict=True):
+            if np.isfinite(estimate.low):
+                axes.plot(
+                    [at, at], [estimate.low, estimate.high], color=self.color, lw=1.4, zorder=2
+                )
+        return x[-1], values[-1], self.label, self.color
+
+
+def _throughput(axes, series, base, borrowed, drawn):
     points = [
         (devices, statistics.mean(repeats["images_per_second"]))
         for devices, repeats in series.groupby("devices")
     ]
-    _line(axes, points, looks, label)
     base_devices, base_runs = base
     rate = statistics.mean(base_runs["images_per_second"]).value
     most = max(devices for devices, _ in points)
     axes.plot(
-        [base_devices, most],
+        drawn.x([base_devices, most]),
         [rate, rate * most / base_devices],
-        color=looks["color"],
+        color=drawn.color,
         linestyle="--",
         linewidth=1.2,
         alpha=0.6,
         zorder=1,
     )
     if borrowed:
-        axes.plot(base_devices, rate, "o", ms=13, mfc="none", mec=looks["color"], mew=1.6)
+        axes.plot(drawn.x(base_devices), rate, "o", ms=13, mfc="none", mec=drawn.color, mew=1.6)
+    return drawn.line(axes, points)
 
 
-def _efficiency(axes, series, base, looks):
+def _efficiency(axes, series, base, drawn):
     base_devices, base_runs = base
     points = []
     for devices, repeats in series.groupby("devices"):
@@ -101,16 +132,7 @@ def _efficiency(axes, series, base, looks):
         own_base = devices == base_devices and repeats.index.equals(base_runs.index)
         low, high = (np.nan, np.nan) if own_base else (ratio.low * share, ratio.high * share)
         points.append((devices, statistics.Estimate(ratio.value * share, low, high, ratio.runs)))
-    _line(axes, points, looks)
-
-
-def _line(axes, points, looks, label=None):
-    devices = [devices for devices, _ in points]
-    values = [estimate.value for _, estimate in points]
-    axes.plot(devices, values, label=label, zorder=3, **looks)
-    for x, estimate in points:
-        if np.isfinite(estimate.low):
-            axes.plot([x, x], [estimate.low, estimate.high], color=looks["color"], lw=1.4, zorder=2)
+    drawn.line(axes, points)
 
 
 def _base(series, done):

@@ -57,6 +57,9 @@ class Base:
     def broadcast(self, variables):
         """Give all processes the values that rank 0 has (raw TensorFlow variables)."""
 
+    def barrier(self):
+        """Wait for the other processes."""
+
     def reduce(self, gradients):
         """Average gradients over processes; called in the compiled step."""
         return gradients

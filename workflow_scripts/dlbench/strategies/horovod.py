@@ -47,5 +47,10 @@ class Strategy(Base):
     def broadcast(self, variables):
         self._hvd.broadcast_variables(variables, root_rank=0)
 
+    def barrier(self):
+        import tensorflow as tf
+
+        self._hvd.allreduce(tf.zeros(1), name="barrier")
+
     def reduce(self, gradients):
         return self._hvd.grouped_allreduce(gradients, op=self._hvd.Average)
