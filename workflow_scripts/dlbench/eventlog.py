@@ -14,6 +14,7 @@ dates in UTC):
     run_end     status, message, t_s, weights_sha256
 """
 
+import itertools
 import json
 import math
 import os
@@ -44,6 +45,15 @@ def rank_paths(path):
     pattern = re.compile(rf"{re.escape(path.stem)}\.rank(\d+){re.escape(path.suffix)}")
     others = [(int(m[1]), p) for p in path.parent.iterdir() if (m := pattern.fullmatch(p.name))]
     return [path, *(p for _, p in sorted(others))]
+
+
+def keep_aside(path):
+    """Move the logs of all ranks to `train.attempt1.jsonl` and so on, as the next number."""
+    path = Path(path)
+    taken = {p.name.split(".")[1] for p in path.parent.glob(f"{path.stem}.attempt*{path.suffix}")}
+    number = next(n for n in itertools.count(1) if f"attempt{n}" not in taken)
+    for log in rank_paths(path):
+        log.rename(log.with_name(log.name.replace(".", f".attempt{number}.", 1)))
 
 
 def utc_now():

@@ -87,12 +87,9 @@ class Plan:
     def supervision(self, run_id, attempt):
         """Flags of start_run.py, quoted for the shell."""
         run = self._run(run_id)
-        done = len(self.runs) - len(self.pending)
-        pending = [id for id in self.runs if id in self.pending]
-        position = done + (pending.index(run_id) + 1 if run_id in self.pending else 1)
         flags = [
             f"--label={run.label()}",
-            f"--position={position}/{len(self.runs)}",
+            f"--position={self._count(run_id)}/{len(self.runs)}",
             f"--made-from={json.dumps(records.made_from(run))}",
             f"--time-limit-s={self.study.time_limit_s}",
             f"--attempt={attempt}",
@@ -116,6 +113,15 @@ class Plan:
     @functools.cached_property
     def _positions(self):
         return {run_id: index for index, run_id in enumerate(self.runs)}
+
+    def _count(self, run_id):
+        """Which run of how many this is, those counted first that are done already."""
+        return len(self.runs) - len(self.pending) + self._pending_positions.get(run_id, 0) + 1
+
+    @functools.cached_property
+    def _pending_positions(self):
+        ordered = (run_id for run_id in self.runs if run_id in self.pending)
+        return {run_id: index for index, run_id in enumerate(ordered)}
 
     def _to_be_trained(self, run_id):
         return run_id in self.pending and self.pending[run_id][0] is not State.UNREAD

@@ -8,6 +8,7 @@ other. Snakemake's own memory takes no part in that, so copies and fresh clones
 keep their runs.
 """
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -162,6 +163,25 @@ def check_files(place, record, content=False):
             raise RecordError(f"{path}: expected {expected['bytes']} bytes, found {found}")
         if content and sha256(path) != expected["sha256"]:
             raise RecordError(f"{path}: changed after its record was written")
+
+
+def with_status(statuses):
+    """The ids of all runs in the results whose record has one of these statuses."""
+    found = []
+    for path in sorted((RESULTS / "runs").glob("*/run.json")):
+        with contextlib.suppress(RecordError):  # without a record it is trained again anyway
+            if read(path)["status"] in statuses:
+                found.append(path.parent.name)
+    return found
+
+
+def forget(run_id):
+    """Remove the record of a run, so that it is trained again; its logs are kept aside."""
+    place = folder(run_id)
+    (place / "run.json").unlink(missing_ok=True)
+    log = place / "train.jsonl"
+    if log.is_file():
+        eventlog.keep_aside(log)
 
 
 def _digest(content):

@@ -10,7 +10,6 @@ import contextlib
 import itertools
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -71,7 +70,8 @@ def supervise(run):
     log.close()
     _say(run, _summary(run, end, time.monotonic() - started))
     if not result:
-        _keep_attempt(run.log)
+        # Aside: the workflow deletes what a failed job wrote.
+        eventlog.keep_aside(run.log)
     return result
 
 
@@ -166,12 +166,6 @@ def _clear(log):
     log.parent.mkdir(parents=True, exist_ok=True)
     for path in eventlog.rank_paths(log):
         path.unlink(missing_ok=True)
-
-
-def _keep_attempt(log):
-    """Copy the log of a failed attempt aside: the workflow deletes what a failed job wrote."""
-    number = sum(1 for _ in log.parent.glob(f"{log.stem}.attempt*{log.suffix}")) + 1
-    shutil.copyfile(log, log.with_name(f"{log.stem}.attempt{number}{log.suffix}"))
 
 
 def _say(run, words):

@@ -1,0 +1,146 @@
+"""Our training step beside a bare compiled step and beside `keras fit`, in interleaved pairs.
+
+    uv run python workflow_scripts/make_environment.py envs/train
+    taskset -c 0 envs/train/.venv/bin/python tests/performance/training_step.py
+
+Prints, for each model, the median ratio of images per second (ours / theirs)
+over the pairs, with the ratio's quartiles. The targets are 0.97 against the
+bare step and 0.98 against fit.
+"""
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+REPOSITORY = Path(__file__).parents[2]
+sys.path.insert(0, str(REPOSITORY / "workflow_scripts"))
+
+from dlbench import eventlog, plugins  # noqa: E402
+
+# Model, batch, steps in one half of a pair: about half a second each on one core.
+CASES = (("lenet5", 64, 150), ("resnet56", 32, 6))
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--pairs", type=int, default=40)
+    args = parser.parse_args()
+    single = plugins.load("strategies", "single").Strategy("cpu", 1, 1)
+    with tempfile.TemporaryDirectory() as folder:
+        for model, batch, steps in CASES:
+            for name, theirs in (("bare compiled step", Bare), ("keras fit", Fit)):
+                ours = Ours(model, batch, steps, single, Path(folder) / f"{model}-{name}.jsonl")
+                ratios = pairs(ours, theirs(model, batch, steps, ours), args.pairs)
+                low, median, high = statistics.quantiles(ratios, n=4)
+                print(
+                    f"{model} batch {batch}: {median:.3f} of {name} "
+                    f"(quartiles {low:.3f} .. {high:.3f}, {len(ratios)} pairs of {steps} steps)",
+                    flush=True,
+                )
+
+
+def pairs(ours, theirs, count):
+    """Ratios of speed, ours / theirs; the order within a pair alternates."""
+    ours(), theirs()
+    ratios = []
+    for number in range(count):
+        first, second = (ours, theirs) if number % 2 else (theirs, ours)
+        times = {first: seconds(first), second: seconds(second)}
+        ratios.append(times[theirs] / times[ours])
+    return ratios
+
+
+def seconds(call):
+    before = time.perf_counter()
+    call()
+    return time.perf_counter() - before
+
+
+class Ours:
+    """The trainer's own loop, its event log included, on synthetic items."""
+
+    def __init__(self, model, batch, steps, strategy, log):
+        from dlbench import training
+
+        words = f"--model {model} --dataset synthetic --batch-per-device {batch} --steps {steps}"
+        self.spec = _parse([*words.split(), "--warmup-steps", "0", "--log", str(log)])
+        self.strategy, self.loop = strategy, training._loop
+        self.source = training._Synthetic(self.spec, strategy, seed=1)
+        self.images, self.labels = self.source.constants
+        native = plugins.load("models", model)
+        self.build = lambda: native.build(self.source.image_shape, self.source.classes)
+        network = self.build()
+        optimizer = training._optimizer(self.spec)
+        optimizer.build(network.trainable_variables)
+        self.step = training._Step(self.spec, strategy, network, optimizer, self.source)
+        self.log = eventlog.EventLog(log)
+
+    def __call__(self):
+        self.loop(self.spec, self.strategy, self.log, self.step, self.source, None)
+
+
+class Bare:
+    """The same model and optimizer in the shortest compiled step there is."""
+
+    def __init__(self, model, batch, steps, ours):
+        import keras
+        import tensorflow as tf
+
+        network, self.steps = ours.build(), steps
+        optimizer = keras.optimizers.SGD(0.01)
+        optimizer.build(network.trainable_variables)
+        images, labels = ours.images, ours.labels
+
+        @tf.function
+        def step():
+            with tf.GradientTape() as tape:
+                logits = network(tf.cast(images, tf.float32) * (2 / 255) - 1.0, training=True)
+                losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+                loss = tf.reduce_mean(losses)
+            gradients = tape.gradient(loss, network.trainable_variables)
+            optimizer.apply(gradients, network.trainable_variables)
+            return loss
+
+        self.step = step
+
+    def __call__(self):
+        for _ in range(self.steps):
+            loss = self.step()
+        return float(loss)
+
+
+class Fit:
+    """`Model.fit` on the same items, already scaled, without callbacks or progress bar."""
+
+    def __init__(self, model, batch, steps, ours):
+        import keras
+        import tensorflow as tf
+
+        self.network, self.steps = ours.build(), steps
+        self.network.compile(
+            optimizer=keras.optimizers.SGD(0.01),
+            loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            jit_compile=False,
+        )
+        images = tf.cast(ours.images, tf.float32) * (2 / 255) - 1.0
+        self.items = tf.data.Dataset.from_tensors((images, ours.labels)).cache().repeat()
+
+    def __call__(self):
+        self.network.fit(self.items, steps_per_epoch=self.steps, epochs=1, verbose=0)
+
+
+def _parse(words):
+    from train import parser
+
+    return parser().parse_args(words)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""What becomes of runs that fail, that cannot be done, and that need a thing added by one file."""
+
+import csv
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+QUICK = {"name": "quick", "dataset": "synthetic", "batch_per_device": 4, "warmup_steps": 1}
+PLUGINS = {
+    "models": "lenet5",
+    "datasets": "digits",
+    "strategies": "single",
+    "launchers": "none",
+    "runtimes": "bare",
+    "figures": "loss",
+}
+
+
+def coverage(campaign):
+    with open(campaign.folder / "results/tables/coverage.csv", newline="") as file:
+        return {row["run_id"]: (row["status"], row["reason"]) for row in csv.DictReader(file)}
+
+
+def program(campaign, name, *arguments):
+    return subprocess.run(
+        [sys.executable, f"workflow_scripts/{name}", *arguments],
+        cwd=campaign.folder, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+
+
+def test_a_failing_run_stops_no_other_and_is_forgotten_on_demand(fresh):
+    models = fresh.folder / "workflow_scripts/dlbench/models"
+    (models / "broken.py").write_text(
+        (models / "lenet5.py").read_text().replace("return keras", 'raise ValueError("no!")\n    #')
+    )
+    diverging = {"model": "lenet5", "learning_rate": 1e39, "steps": 5}
+    fresh.configure(
+        matrix=[
+            QUICK | {"model": "broken", "steps": 2},
+            QUICK | diverging | {"name": "diverging"},
+            QUICK | {"name": "sound", "model": "lenet5", "steps": 3},
+        ]
+    )
+    output = fresh.succeed()
+    states = coverage(fresh)
+    broken, diverged = fresh.run_id("broken-"), read_id(fresh, "learning_rate")
+    sound = next(run for run in states if run not in (broken, diverged))
+    assert states[broken] == ("failed", "ValueError: no!")
+    assert states[diverged] == ("failed", "the loss is not a number")
+    assert states[sound] == ("ok", "")
+    assert "failed (the loss is not a number)" in output
+    assert '"run_end"' in fresh.record("broken-").with_name("train.jsonl").read_text()
+    assert "no!" in (fresh.folder / f"results/logs/train/{broken}.log").read_text()
+    assert fresh.scheduled() == {}
+
+    assert "would forget 2 run(s)" in program(fresh, "forget_runs.py", "--dry-run")
+    assert fresh.scheduled() == {}
+    program(fresh, "forget_runs.py")
+    assert sorted(fresh.scheduled()["train"]) == sorted([broken, diverged])
+    assert list((fresh.folder / "results/runs" / broken).glob("train.attempt1.jsonl"))
+
+
+def read_id(campaign, key):
+    """The id of the run whose values have a key."""
+    for path in (campaign.folder / "results/runs").glob("*/run.json"):
+        if key in json.loads(path.read_text())["spec"]:
+            return path.parent.name
+    raise AssertionError(f"no run has {key}")
+
+
+def test_a_trainer_that_is_killed_is_tried_again_before_it_counts_as_failed(fresh):
+    models = fresh.folder / "workflow_scripts/dlbench/models"
+    (models / "killed.py").write_text(
+        (models / "lenet5.py")
+        .read_text()
+        .replace("import keras\n", "import os\n\nimport keras\n")
+        .replace("    return keras", "    os.kill(os.getpid(), 9)\n    return keras")
+    )
+    fresh.configure(matrix=[QUICK | {"model": "killed", "steps": 2}])
+    fresh.succeed()
+    ((status, reason),) = coverage(fresh).values()
+    assert status == "failed"
+    assert "killed by SIGKILL" in reason
+    place = fresh.record("killed-").parent
+    assert [path.name for path in place.glob("*.attempt*")] == ["train.attempt1.jsonl"]
+
+
+def test_each_kind_of_thing_is_added_by_one_file(campaign):
+    library = campaign.folder / "workflow_scripts/dlbench"
+    for kind, like in PLUGINS.items():
+        shutil.copyfile(library / kind / f"{like}.py", library / kind / "mine.py")
+    added = dict.fromkeys(("model", "dataset", "strategy", "launcher", "runtime"), "mine")
+    campaign.configure(
+        matrix=[QUICK | added | {"name": "mine", "steps": 2}], figures=["loss", "mine"]
+    )
+    assert len(campaign.scheduled()["train"]) == 1
+    campaign.succeed()
+    record = json.loads(campaign.record("mine-").read_text())
+    assert record["status"] == "ok"
+    assert (campaign.folder / "results/figures/mine.svg").is_file()
+
+
+def test_what_this_machine_cannot_do_is_recorded_with_its_reason(fresh):
+    fresh.configure(
+        site={"name": "small", "device": "cpu", "devices_per_node": 1},
+        matrix=[
+            QUICK
+            | {"model": "lenet5", "strategy": "mirrored", "devices_per_node": [1, 2], "steps": 2}
+        ],
+    )
+    fresh.succeed()
+    two = fresh.run_id("lenet5-synthetic-b4-mirrored-1x2")
+    assert coverage(fresh)[two] == (
+        "skipped",
+        "needs 2 cpu devices per node; this site has 1",
+    )
+    assert fresh.scheduled() == {}
+    fresh.configure(
+        matrix=[
+            QUICK
+            | {"model": "lenet5", "strategy": "mirrored", "devices_per_node": [1, 2], "steps": 2}
+        ],
+    )
+    assert fresh.scheduled()["train"] == [two]
+
+
+def test_horovod_runs_are_skipped_until_horovod_is_installed(fresh):
+    environment = fresh.folder / "envs/train/.venv"
+    real = environment.resolve()
+    environment.unlink()
+    (site_packages,) = real.glob("lib/python3*/site-packages")
+    mirror = environment / site_packages.relative_to(real)
+    mirror.mkdir(parents=True)
+    for name in ("bin", "pyvenv.cfg"):
+        (environment / name).symlink_to(real / name)
+    for path in site_packages.iterdir():
+        if not path.name.startswith("horovod"):
+            (mirror / path.name).symlink_to(path)
+    fresh.configure(
+        matrix=[
+            QUICK | {"model": "lenet5", "strategy": ["single", "horovod"], "steps": 2},
+        ]
+    )
+    fresh.succeed()
+    horovod = fresh.run_id("lenet5-synthetic-b4-horovod")
+    status, reason = coverage(fresh)[horovod]
+    assert status == "skipped"
+    assert reason.endswith("uv sync --project envs/train --frozen --extra horovod")
+
+    for path in site_packages.glob("horovod*"):
+        (mirror / path.name).symlink_to(path)
+    assert fresh.scheduled()["train"] == [horovod]
+    fresh.succeed()
+    assert coverage(fresh)[horovod][0] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": "lenet6"}, "did you mean 'lenet5'?"),
+        ({"batch_per_device": 0}, "batch_per_device: expected at least 1, found 0"),
+        ({"batchsize": 4}, "unknown key 'batchsize'"),
+    ],
+)
+def test_a_mistake_in_the_config_ends_it_before_anything_is_done(fresh, changes, message):
+    fresh.matrix(**changes)
+    finished = fresh.snakemake()
+    assert finished.returncode != 0
+    assert message in finished.stdout
+    assert "Traceback" not in finished.stdout
+    assert not (fresh.folder / "results").exists()
+
+
+def test_figures_are_drawn_again_byte_for_byte(campaign):
+    figures = campaign.folder / "results/figures"
+    before = {path.name: path.read_bytes() for path in figures.iterdir()}
+    assert sorted(before) == [
+        f"{name}.{suffix}" for name in ("loss", "scaling") for suffix in ("pdf", "png", "svg")
+    ]
+    shutil.rmtree(figures)
+    campaign.succeed()
+    assert {path.name: path.read_bytes() for path in figures.iterdir()} == before
+
+
+def test_the_report_has_the_figures_with_their_captions(campaign):
+    campaign.succeed("--report", "report.html")
+    report = (campaign.folder / "report.html").read_text()
+    for words in ("Weak scaling", "Training loss of the runs", "Scaling", "Learning"):
+        assert words in report
