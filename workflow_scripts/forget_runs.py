@@ -9,7 +9,7 @@ from dlbench import Error, records
 from dlbench.cli import run_program
 from dlbench.eventlog import STATUSES
 
-FAILURES = ("failed", "oom", "timeout", "unstable")
+FAILURES = ("failed", "oom", "timeout")
 
 
 def main():

@@ -10,6 +10,8 @@ import functools
 import hashlib
 from pathlib import Path
 
+from dlbench import Error
+
 PROGRAMS = Path(__file__).parents[1]
 
 
@@ -22,6 +24,9 @@ def files(program, *plugins):
 
     Returns:
         Paths relative to the folder of the Snakefile, sorted.
+
+    Raises:
+        Error: a file is not valid Python.
     """
     return list(_files((PROGRAMS / program, *map(Path, plugins))))
 
@@ -53,8 +58,12 @@ def _files(start):
 @functools.cache
 def _imports(path):
     """The files of the library that one file imports, packages' __init__ included."""
+    try:
+        tree = ast.parse(path.read_bytes(), filename=str(path))
+    except SyntaxError as error:
+        raise Error(f"{path}, line {error.lineno}: not valid Python: {error.msg}") from error
     modules = []
-    for node in ast.walk(ast.parse(path.read_bytes(), filename=str(path))):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             modules += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:

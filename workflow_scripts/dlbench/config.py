@@ -182,11 +182,7 @@ def _keys(part):
 
 def _expand(block, where):
     """The combinations of one block, and those it excludes."""
-    axes = {
-        key: value if isinstance(value, list) else [value]
-        for key, value in block.items()
-        if key in FIELDS
-    }
+    axes = _axes(block, where)
     combinations = [
         dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())
     ]
@@ -206,12 +202,25 @@ def _expand(block, where):
             reason = rule.get("reason", "excluded in the config")
             excluded.append(Excluded(block["name"], combination, reason))
     single = {key: values[0] for key, values in axes.items() if len(values) == 1}
-    for entry in block.get("include", []):
-        lists = {k: v if isinstance(v, list) else [v] for k, v in {**single, **entry}.items()}
+    for index, entry in enumerate(block.get("include", [])):
+        lists = _axes({**single, **entry}, f"{where}.include[{index}]")
         kept += [
             dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())
         ]
     return kept, excluded
+
+
+def _axes(block, where):
+    """The fields of a run that a block names, each as a list, its names checked."""
+    axes = {
+        key: value if isinstance(value, list) else [value]
+        for key, value in block.items()
+        if key in FIELDS
+    }
+    for key, folder in PLUGIN_FOLDERS.items():
+        for name in axes.get(key, []):
+            _named(folder, name, f"{where}.{key}")
+    return axes
 
 
 def _matches(rule, combination):
@@ -230,9 +239,6 @@ def _run(values, where):
     if ("steps" in values) == ("epochs" in values):
         found = "both" if "steps" in values else "neither"
         raise ConfigError(f"{where}: expected either steps or epochs, found {found}")
-    for key, folder in PLUGIN_FOLDERS.items():
-        if key in values:
-            _named(folder, values[key], f"{where}.{key}")
     strategy = plugins.load("strategies", values.get("strategy", DEFAULTS["strategy"])).Strategy
     run = Run(**{"launcher": strategy.launcher, **values})
     if run.epochs and run.mode != "train":

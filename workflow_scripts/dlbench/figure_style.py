@@ -8,7 +8,7 @@ import numpy as np
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from dlbench.files import written_whole
 
@@ -114,6 +114,10 @@ def name_series(axes, ends):
     gap = 13 / height_points
     placed = [[*to_fraction.transform((x, y)), name, colour] for x, y, name, colour in ends]
     placed.sort(key=lambda end: end[1])
+    rightmost = max(end[0] for end in placed)
+    for end in placed:
+        if rightmost - end[0] < 0.05:  # side by side: no name over the other's bar
+            end[0] = rightmost
     for below, above in itertools.pairwise(placed):
         above[1] = max(above[1], below[1] + gap)
     for x, y, name, colour in placed:
@@ -133,6 +137,14 @@ def name_series(axes, ends):
 def side_by_side(values, index, count):
     """Positions on a logarithmic axis, moved a little so that `count` series do not overlap."""
     return np.asarray(values, dtype=float) * 2 ** (0.03 * (index - (count - 1) / 2))
+
+
+def logarithmic(axis):
+    """A logarithmic axis with a few round ticks, also within one decade."""
+    getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
+    axis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+    axis.set_major_formatter(thousands)
+    axis.set_minor_locator(NullLocator())
 
 
 def powers(axis, values):

@@ -158,6 +158,7 @@ def _plan(settings):
         )
     pending = {}
     for run in study.runs:
+        records.training_code(run)  # a file with a syntax error is named here, before any work
         state, reason = records.state(run, can_run=run.id not in skipped)
         if state is not State.CURRENT:
             pending[run.id] = state, reason

@@ -31,7 +31,7 @@ def draw(tables, stem):
     names = [name for name in COMBINATION if runs[name].nunique() > 1] or ["devices"]
     with style.figure(2, width=5.4, height=3.8, sharey=True) as (figure, axes):
         by_epoch, by_time = axes[0]
-        ends = [], []
+        ends = [], []  # of the lines in the two panels
         for index, (_, repeats) in enumerate(groups):
             looks = style.looks(index)
             runs_logged = [(row, tables.steps(row["run_id"])) for _, row in repeats.iterrows()]
@@ -52,9 +52,9 @@ def draw(tables, stem):
             by_epoch.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
             by_epoch.yaxis.set_minor_formatter(style.NullFormatter())
             by_epoch.xaxis.set_major_locator(MaxNLocator(integer=True))
-            for axis, named in zip((by_epoch, by_time), ends, strict=True):
-                axis.set_xlim(left=0)
-                style.name_series(axis, named)
+            by_epoch.set_xlim(0, max(x for x, *_ in ends[0]) * 1.01)
+            by_time.set_xlim(left=0)
+            style.name_series(by_time, ends[1])
             subtitle = ", ".join(
                 f"{model} on {dataset}"
                 for model, dataset in sorted(

@@ -49,9 +49,7 @@ def _panel(axes, model, dataset, group, done):
         _efficiency(efficiency, series, base, drawn)
     for axis in (throughput.xaxis, efficiency.xaxis):
         style.powers(axis, [1, *group["devices"]])
-    throughput.set_yscale("log")
-    throughput.yaxis.set_major_formatter(style.thousands)
-    throughput.yaxis.set_minor_formatter(style.thousands)
+    style.logarithmic(throughput.yaxis)
     throughput.set_ylabel("images / s")
     throughput.set_xlabel(kind)
     style.name_series(throughput, ends)
