@@ -3,6 +3,7 @@
 Needs the config. Makes STUDY, RUNS (by id) and the functions rules refer to.
 """
 
+import functools
 import shlex
 import sys
 from pathlib import Path
@@ -19,11 +20,11 @@ STUDY, RUNS = PLAN.study, PLAN.runs
 PREPARATION = len(RUNS) + 1
 
 
-def training_inputs(wildcards):
-    """The inputs of a run, asked for while the graph of jobs is built.
+@functools.cache
+def let_records_decide():
+    """Have records (dlbench/records.py) say what is trained again.
 
-    Records decide what is trained again (dlbench/records.py), not Snakemake's memory of
-    earlier inputs and code: that memory does not travel with a copy of the results.
+    Snakemake's memory of earlier inputs and code does not travel with a copy of the results.
     """
     workflow.dag.forcefiles |= PLAN.forced
     workflow.dag_settings.rerun_triggers = {
@@ -31,6 +32,11 @@ def training_inputs(wildcards):
         for trigger in workflow.dag_settings.rerun_triggers
         if trigger.name in ("MTIME", "PARAMS")
     }
+
+
+def training_inputs(wildcards):
+    """The inputs of a run; asked for when the graph of jobs is there but not yet judged."""
+    let_records_decide()
     return PLAN.training_inputs(wildcards)
 
 

@@ -19,7 +19,7 @@ rule draw_figure:
         report(
             "results/figures/{figure}.svg",
             caption="caption.rst",
-            category=lambda w: PLAN.figure(w.figure).CATEGORY,
+            category=lambda w: PLAN.figure(w.figure)["CATEGORY"],
             labels={"figure": "{figure}"},
         ),
         "results/figures/{figure}.png",
@@ -29,6 +29,6 @@ rule draw_figure:
     conda:
         "../envs/workflow.yaml"
     params:
-        caption=lambda w, threads: PLAN.figure(w.figure).CAPTION,
+        caption=lambda w, threads: PLAN.figure(w.figure)["CAPTION"],
     shell:
         "python workflow_scripts/draw_figure.py {wildcards.figure:q} 2>{log:q}"

@@ -1,19 +1,15 @@
-"""Train each combination once and keep its event log.
+"""Train each combination once; keep its event log and its record.
 
 Needs the trainer's environment and the dataset's manifest. Makes
-results/runs/{run_id}/train.jsonl, other ranks' logs beside it.
+results/runs/{run_id}/train.jsonl, other ranks' logs beside it, and run.json.
 A run whose record stands has no inputs, so that nothing but its record decides.
 """
 
 
 rule runs:
-    """Every run's log and record."""
+    """Every run's record."""
     input:
-        expand(
-            "results/runs/{run_id}/{file}",
-            run_id=RUNS,
-            file=["train.jsonl", "run.json"],
-        ),
+        expand("results/runs/{run_id}/run.json", run_id=RUNS),
 
 
 rule train:
@@ -21,7 +17,8 @@ rule train:
     input:
         unpack(training_inputs),
     output:
-        "results/runs/{run_id}/train.jsonl",
+        log="results/runs/{run_id}/train.jsonl",
+        record="results/runs/{run_id}/run.json",
     log:
         "results/logs/train/{run_id}.log",
     priority: lambda w: PLAN.priority(w.run_id)
@@ -30,10 +27,28 @@ rule train:
         lambda w: PLAN.directive_image(w.run_id)
     resources:
         bench=1,
-        # As resources, since a change of them is no reason to train again.
-        supervised=lambda w, attempt: PLAN.supervision(w.run_id, attempt),
-        trainer=lambda w: PLAN.trainer(w.run_id),
+        # As a resource, since a change of it is no reason to train again.
+        command=lambda w, attempt: PLAN.command(w.run_id, attempt),
     shell:
         "exec python workflow_scripts/start_run.py"
-        " --log {output:q} --messages {log:q} {resources.supervised}"
-        " -- {resources.trainer}"
+        " --log {output.log:q} --messages {log:q} {resources.command}"
+
+
+rule read_run:
+    """Make the record of a run whose log stands, where the record is lost or of another version."""
+    output:
+        "results/runs/{run_id}/run.json",
+    log:
+        "results/logs/read_run/{run_id}.log",
+    wildcard_constraints:
+        run_id=PLAN.unread,
+    conda:
+        "../envs/workflow.yaml"
+    params:
+        log=lambda w: f"results/runs/{w.run_id}/train.jsonl",
+        spec=lambda w: PLAN.spec(w.run_id),
+    shell:
+        "python workflow_scripts/parse_run.py {params.log:q} --spec {params.spec:q} 2>{log:q}"
+
+
+ruleorder: read_run > train

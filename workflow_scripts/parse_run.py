@@ -1,4 +1,4 @@
-"""Read the event logs of one run and write its record, steps and evaluations."""
+"""Read the event logs of one run and write its record, run.json, beside them."""
 
 import argparse
 import json
@@ -13,9 +13,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("log", type=Path, help="train.jsonl of rank 0, its other ranks beside it")
     parser.add_argument("--spec", type=json.loads, required=True, help="fields of the run, JSON")
-    parser.add_argument("--output", type=Path, required=True, help="folder of the run")
     args = parser.parse_args()
-    parsing.parse(Run(**args.spec), args.log, args.output)
+    parsing.parse(Run(**args.spec), args.log, args.log.with_name("run.json"))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Start the trainer of one run under supervision and see that its log ends with a status.
+"""Start the trainer of one run under supervision and write the run's record.
 
-Exit code 0 means that the log holds the run's result: trained, or failed in a
-way that would repeat itself. Anything else: try again.
+Exit code 0 means that there is a result: trained, or failed in a way that would
+repeat itself. Anything else: try again.
 """
 
 import argparse
@@ -10,15 +10,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dlbench import supervisor
+from dlbench import parsing, supervisor
 from dlbench.cli import run_program
+from dlbench.runs import Run
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--log", required=True, type=Path, help="event log of the run")
     parser.add_argument("--messages", required=True, type=Path, help="what the trainer prints")
-    parser.add_argument("--label", default="", help="the run in words, for progress lines")
+    parser.add_argument("--spec", type=json.loads, required=True, help="fields of the run, JSON")
     parser.add_argument("--position", default="", help="as in 3/36, for progress lines")
     parser.add_argument("--made-from", type=json.loads, default={}, help="digests, as JSON")
     parser.add_argument("--skip", default="", help="record this reason instead of training")
@@ -27,20 +28,22 @@ def main():
     parser.add_argument("--attempts", type=int, default=1, help="the last one is recorded")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="after --: starts the trainer")
     args = parser.parse_args()
-    run = supervisor.Watched(
+    run = Run(**args.spec)
+    watched = supervisor.Watched(
         log=args.log,
         messages=args.messages,
         command=tuple(args.command[1:] if args.command[:1] == ["--"] else args.command),
-        label=args.label,
+        label=run.label(),
         position=args.position,
         launch={"made_from": args.made_from, **_commit()},
         time_limit_s=args.time_limit_s,
         last_attempt=args.attempt >= args.attempts,
     )
     if args.skip:
-        supervisor.skip(run, args.skip)
-    elif not supervisor.supervise(run):
+        supervisor.skip(watched, args.skip)
+    elif not supervisor.supervise(watched):
         sys.exit(1)
+    parsing.parse(run, args.log, args.log.with_name("run.json"))
 
 
 def _commit():

@@ -30,7 +30,7 @@ def test_adding_a_model_trains_only_its_runs(campaign):
     jobs = campaign.scheduled()
     assert len(trained_runs(jobs)) == 2
     assert all(run.startswith("mymodel-") for run in trained_runs(jobs))
-    assert set(jobs) == {"train", "parse_run"} | AFTER_RUNS
+    assert set(jobs) == {"train"} | AFTER_RUNS
     campaign.succeed()
     assert len(set(campaign.ids()) - set(before)) == 2
     assert campaign.scheduled() == {}
@@ -47,14 +47,14 @@ def test_a_deleted_run_is_trained_again_and_no_other(campaign):
     run = campaign.run_id("cnn12-")
     shutil.rmtree(campaign.folder / "results/runs" / run)
     jobs = campaign.scheduled()
-    assert jobs["train"] == jobs["parse_run"] == [run]
+    assert jobs["train"] == [run]
 
 
 def test_a_deleted_record_is_read_again_from_its_log(campaign):
     record = campaign.record("cnn12-")
     record.unlink()
     jobs = campaign.scheduled()
-    assert jobs["parse_run"] == [record.parent.name]
+    assert jobs["read_run"] == [record.parent.name]
     assert "train" not in jobs
 
 
@@ -74,7 +74,7 @@ def test_a_damaged_record_is_made_again_and_no_other(campaign, damage):
     good = json.loads(record.read_text())
     damage(record)
     jobs = campaign.scheduled()
-    assert jobs["parse_run"] == [record.parent.name]
+    assert jobs["read_run"] == [record.parent.name]
     assert "train" not in jobs
     campaign.succeed()
     assert json.loads(record.read_text())["summary"] == good["summary"]
@@ -85,7 +85,7 @@ def test_a_truncated_log_is_trained_again_and_no_other(campaign):
     log = campaign.record("lenet5-digits").with_name("train.jsonl")
     log.write_bytes(log.read_bytes()[:-200])
     jobs = campaign.scheduled()
-    assert jobs["train"] == jobs["parse_run"] == [log.parent.name]
+    assert jobs["train"] == [log.parent.name]
 
 
 def test_touching_every_file_computes_nothing(campaign):

@@ -1,4 +1,9 @@
-"""From the records of all runs to results/tables: runs, evaluations, coverage."""
+"""From the records and logs of all runs to tables.
+
+- results/tables: runs, evaluations, coverage.
+- steps.parquet and evals.parquet in each run's folder, made from its logs where
+  they are missing or were made from another log.
+"""
 
 import json
 from datetime import datetime
@@ -6,7 +11,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from dlbench import records, tables
+from dlbench import eventlog, parsing, records, tables
+from dlbench.files import written_whole
 from dlbench.runs import Run
 
 EXCLUDED = "excluded"
@@ -30,7 +36,7 @@ def collect(study, device_kind, output):
         record = records.read(place / "run.json")
         records.check_files(place, record, content=True)
         rows.append(row(run, record, study, device_kind))
-        evals.append(place / "evals.parquet")
+        evals.append(_run_tables(run.id, place, record["log_sha256"]))
         coverage.append(
             {
                 "run_id": run.id,
@@ -86,10 +92,28 @@ def row(run, record, study, device_kind):
     }
 
 
+def _run_tables(run_id, place, log_sha256):
+    """See that a run's steps.parquet and evals.parquet are there. Returns the latter's path."""
+    steps, evals = place / "steps.parquet", place / "evals.parquet"
+    if not all(tables.made_from(path, log_sha256) for path in (steps, evals)):
+        logs = [parsing.RankLog(path) for path in eventlog.rank_paths(place / "train.jsonl")]
+        rows = [
+            {"run_id": run_id, "rank": rank, **_values(step)}
+            for rank, log in enumerate(logs)
+            for step in log.steps
+        ]
+        tables.write(steps, rows, tables.STEPS, run_id=run_id, log_sha256=log_sha256)
+        rows = [{"run_id": run_id, **_values(event)} for event in logs[0].evals]
+        tables.write(evals, rows, tables.EVALS, run_id=run_id, log_sha256=log_sha256)
+    return evals
+
+
+def _values(event):
+    return {key: value for key, value in event.items() if key != "event"}
+
+
 def _concatenate(paths, output, schema):
     """Stream small tables into one, file by file."""
-    from dlbench.files import written_whole
-
     with written_whole(output) as part:
         metadata = {"schema_version": str(tables.SCHEMA_VERSION)}
         with pq.ParquetWriter(

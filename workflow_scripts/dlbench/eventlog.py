@@ -20,12 +20,13 @@ import math
 import os
 import re
 import time
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 
 from dlbench import Error
 
 LOG_VERSION = 1
+UTC_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 STATUSES = ("ok", "oom", "timeout", "failed", "unstable", "skipped")
 
 
@@ -58,7 +59,13 @@ def keep_aside(path):
 
 def utc_now():
     """The date as text, to the microsecond: `2026-11-21T01:02:03.000004Z`."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return datetime.now(timezone.utc).strftime(UTC_FORMAT)
+
+
+def seconds_between(start, end):
+    """Seconds between two dates as `utc_now` writes them."""
+    start, end = (datetime.strptime(date, UTC_FORMAT) for date in (start, end))
+    return (end - start).total_seconds()
 
 
 class EventLog:

@@ -34,5 +34,8 @@ def write_json(path, content):
 
 def sha256(path):
     """SHA-256 of a file's content, as 64 hexadecimal digits."""
+    total = hashlib.sha256()
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        while block := file.read(1 << 20):
+            total.update(block)
+    return total.hexdigest()

@@ -1,4 +1,4 @@
-"""From the event logs of a run to its record, its steps and its evaluations.
+"""From the event logs of a run to its record.
 
 - Ranks are read one by one; a step's time is the maximum over the ranks, its
   loss their mean.
@@ -6,38 +6,36 @@
   their times. The median step time stands beside it; where the two disagree by
   more than 5 % the run is unstable: some steps stalled.
 - Ranks whose weights differ at the end did not train one model: failed.
+
+Needs the standard library only: a record is written where the run was trained.
 """
 
+import math
+import statistics
 from pathlib import Path
 
-import numpy as np
-
-from dlbench import eventlog, records, tables
+from dlbench import eventlog, records
 from dlbench.files import sha256
 
-PARSER_VERSION = 1
 UNSTABLE_SHARE = 0.05
 MAD_TO_SIGMA = 1.4826
 
 
 def parse(run, log, output):
-    """Write run.json, steps.parquet and evals.parquet of one run.
+    """Write the record of one run.
 
     Args:
         run: the Run that the log belongs to.
         log: path of rank 0's log; the other ranks' lie beside it.
-        output: folder of the run.
+        output: path of the record, run.json; it lies beside the log.
 
     Raises:
         LogError: a log is missing, is no event log, or has no run_end.
     """
-    log, output = Path(log), Path(output)
-    logs = [_Log(path) for path in eventlog.rank_paths(log)]
-    measured = _measured_steps(logs)
-    summary = _summary(run, logs, measured)
+    log = Path(log)
+    logs = [RankLog(path) for path in eventlog.rank_paths(log)]
+    summary = _summary(run, logs)
     status, message = _status(run, logs, summary)
-    _write_steps(output / "steps.parquet", run.id, logs)
-    _write_evals(output / "evals.parquet", run.id, logs[0])
     start, launch = logs[0].start, logs[0].launch
     content = {
         "run_id": run.id,
@@ -45,7 +43,6 @@ def parse(run, log, output):
         "status": status,
         "message": message,
         "made_from": launch.get("made_from", {}),
-        "parser_version": PARSER_VERSION,
         "log_sha256": sha256(log),
         "summary": summary,
         "provenance": {
@@ -61,11 +58,10 @@ def parse(run, log, output):
             },
         },
     }  # fmt: skip
-    files = [output / "steps.parquet", output / "evals.parquet", *(log.path for log in logs)]
-    records.write(output / "run.json", content, files)
+    records.write(output, content, [log.path for log in logs])
 
 
-class _Log:
+class RankLog:
     """The events of one rank, sorted by kind."""
 
     def __init__(self, path):
@@ -94,37 +90,39 @@ def _measured_steps(logs):
     """Steps after the warm-up that all ranks finished.
 
     Returns:
-        Step times in seconds (maximum over ranks) and losses (mean over ranks), two arrays
-        of shape (steps,).
+        Their times in seconds (maximum over ranks) and losses (mean over ranks), two lists.
     """
-    length = min(len(log.steps) for log in logs)
-    times = np.array([[s["step_time_s"] for s in log.steps[:length]] for log in logs])
-    losses = np.array([[s["loss"] for s in log.steps[:length]] for log in logs])
-    counted = np.array([not s["warm_up"] for s in logs[0].steps[:length]], dtype=bool)
-    return times.max(axis=0)[counted], losses.mean(axis=0)[counted]
+    times, losses = [], []
+    for ranks in zip(*(log.steps for log in logs), strict=False):
+        if not ranks[0]["warm_up"]:
+            times.append(max(step["step_time_s"] for step in ranks))
+            losses.append(statistics.fmean(step["loss"] for step in ranks))
+    return times, losses
 
 
-def _summary(run, logs, measured):
-    times, losses = measured
+def _summary(run, logs):
+    times, losses = _measured_steps(logs)
     first = logs[0]
     ends = [log.end["t_s"] for log in logs if log.end and "t_s" in log.end]
     summary = {
         "steps_measured": len(times),
-        "burn_in_steps": sum(s["warm_up"] for s in first.steps),
+        "burn_in_steps": sum(step["warm_up"] for step in first.steps),
         "compile_s": first.compile_s,
         "duration_s": max(ends, default=None),
         "parameters": first.start.get("parameters"),
         "started_at": first.start.get("t_utc", first.launch.get("t_utc")),
         "ended_at": first.end["t_utc"] if first.end else None,
     }
-    if len(times):
-        median = float(np.median(times))
+    if times:
+        median = statistics.median(times)
+        deviations = [abs(time - median) for time in times]
         summary |= {
             "images_per_second": images_per_second(times, run.global_batch),
             "step_time_median_s": median,
-            "step_time_p95_s": float(np.percentile(times, 95)),
-            "step_time_mad_s": float(MAD_TO_SIGMA * np.median(np.abs(times - median))),
-            "final_loss": _number(losses[-1]),
+            "step_time_p95_s": _percentile_95(times),
+            "step_time_mad_s": MAD_TO_SIGMA * statistics.median(deviations),
+            # JSON has no nan.
+            "final_loss": losses[-1] if math.isfinite(losses[-1]) else None,
         }
     if first.evals:
         summary |= {key: first.evals[-1][key] for key in ("top1", "top5")}
@@ -135,7 +133,7 @@ def images_per_second(step_times_s, global_batch):
     """Throughput over the measured steps: items over time.
 
     Args:
-        step_times_s: seconds, shape (steps,).
+        step_times_s: seconds, one for each step.
         global_batch: items per step over all devices.
 
     >>> images_per_second([0.5, 0.25, 0.25], global_batch=32)
@@ -144,9 +142,16 @@ def images_per_second(step_times_s, global_batch):
     Raises:
         ValueError: there are no steps.
     """
-    if len(step_times_s) == 0:
+    if not step_times_s:
         raise ValueError("no measured steps: did the run stop during warm-up?")
-    return float(global_batch * len(step_times_s) / np.sum(step_times_s))
+    return global_batch * len(step_times_s) / math.fsum(step_times_s)
+
+
+def _percentile_95(values):
+    """As numpy.percentile: linear between the two nearest ranks."""
+    if len(values) == 1:
+        return values[0]
+    return statistics.quantiles(values, n=20, method="inclusive")[-1]
 
 
 def _status(run, logs, summary):
@@ -181,22 +186,3 @@ def _status(run, logs, summary):
             f"{by_median:.4g} by the median step: some steps stalled"
         )
     return "ok", ""
-
-
-def _write_steps(path, run_id, logs):
-    rows = [
-        {"run_id": run_id, "rank": rank, **{k: v for k, v in step.items() if k != "event"}}
-        for rank, log in enumerate(logs)
-        for step in log.steps
-    ]
-    tables.write(path, rows, tables.STEPS, run_id=run_id)
-
-
-def _write_evals(path, run_id, log):
-    rows = [{"run_id": run_id, **{k: v for k, v in e.items() if k != "event"}} for e in log.evals]
-    tables.write(path, rows, tables.EVALS, run_id=run_id)
-
-
-def _number(value):
-    """A float that JSON can hold: None where it is not finite."""
-    return float(value) if np.isfinite(value) else None

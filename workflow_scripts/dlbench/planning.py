@@ -6,6 +6,7 @@ Snakemake.
 
 import functools
 import json
+import re
 import shlex
 import sys
 from dataclasses import dataclass
@@ -36,24 +37,23 @@ class Plan:
         return [name for name in names if records.recipe(name)]
 
     def training_inputs(self, wildcards):
-        """What a run needs: nothing once it is trained, its code only where it is skipped."""
+        """What a run needs: nothing once it is trained, or where it is skipped.
+
+        Its code is not among them: the record knows its digest.
+        """
         run = self._run(wildcards.run_id)
-        if not self._to_be_trained(run.id):
-            return {}
-        inputs = {"code": records.training_code(run)}
-        if run.id not in self.skipped:
+        inputs = {}
+        if run.id in self.pending and run.id not in self.skipped:
             inputs["environment"] = f"results/environments/{run.environment}.json"
             if records.recipe(run.dataset):
                 inputs["data"] = f"results/data/{run.dataset}/manifest.json"
         return inputs
 
-    def parsing_inputs(self, wildcards):
-        if wildcards.run_id not in self.pending:
-            return {}
-        return {
-            "log": f"results/runs/{wildcards.run_id}/train.jsonl",
-            "code": self.code("parse_run.py"),
-        }
+    @property
+    def unread(self):
+        """A pattern that matches the runs whose logs stand but whose records do not."""
+        ids = [run_id for run_id, (state, _) in self.pending.items() if state is State.UNREAD]
+        return "|".join(map(re.escape, ids)) or "(?!)"
 
     def conversion_inputs(self, wildcards):
         return {
@@ -65,7 +65,8 @@ class Plan:
         return code.files(program)
 
     def figure(self, name):
-        return plugins.load("figures", name)
+        """The constants of a figure's file: CATEGORY and CAPTION."""
+        return plugins.constants("figures", name)
 
     def figure_code(self, name):
         return code.files("draw_figure.py", plugins.path("figures", name))
@@ -84,11 +85,11 @@ class Plan:
         run = self._run(run_id)
         return plugins.load("runtimes", run.runtime).directive_image(run)
 
-    def supervision(self, run_id, attempt):
-        """Flags of start_run.py, quoted for the shell."""
+    def command(self, run_id, attempt):
+        """What follows start_run.py and its files: flags and the trainer, quoted for the shell."""
         run = self._run(run_id)
         flags = [
-            f"--label={run.label()}",
+            f"--spec={self.spec(run_id)}",
             f"--position={self._count(run_id)}/{len(self.runs)}",
             f"--made-from={json.dumps(records.made_from(run))}",
             f"--time-limit-s={self.study.time_limit_s}",
@@ -97,18 +98,17 @@ class Plan:
         ]
         if run_id in self.skipped:
             flags.append(f"--skip={self.skipped[run_id]}")
-        return shlex.join(flags)
+        return shlex.join([*flags, "--", *self._trainer(run)])
 
-    def trainer(self, run_id):
-        """The command that trains a run, its launcher outside and its runtime inside, quoted."""
-        run = self._run(run_id)
+    def _trainer(self, run):
+        """The command that trains a run, its launcher outside and its runtime inside."""
         python = str(site.trainer_python(run.environment))
         trainer = [python, "workflow_scripts/train.py", *run.flags()]
-        trainer += ["--log", f"results/runs/{run_id}/train.jsonl", "--device", self.device_kind]
+        trainer += ["--log", f"results/runs/{run.id}/train.jsonl", "--device", self.device_kind]
         if records.recipe(run.dataset):
             trainer += ["--data", f"results/data/{run.dataset}"]
         inside = plugins.load("runtimes", run.runtime).command(run, trainer)
-        return shlex.join(plugins.load("launchers", run.launcher).command(run, inside, python))
+        return plugins.load("launchers", run.launcher).command(run, inside, python)
 
     @functools.cached_property
     def _positions(self):
@@ -122,9 +122,6 @@ class Plan:
     def _pending_positions(self):
         ordered = (run_id for run_id in self.runs if run_id in self.pending)
         return {run_id: index for index, run_id in enumerate(ordered)}
-
-    def _to_be_trained(self, run_id):
-        return run_id in self.pending and self.pending[run_id][0] is not State.UNREAD
 
     def _run(self, run_id):
         try:

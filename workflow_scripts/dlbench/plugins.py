@@ -4,6 +4,8 @@ Adding a file adds the thing; there is no list to edit. The file names are the
 names used in configs and on command lines.
 """
 
+import ast
+import contextlib
 import difflib
 import functools
 import importlib
@@ -38,10 +40,25 @@ def path(kind, name):
     return LIBRARY / kind / f"{name}.py"
 
 
+@functools.cache
 def load(kind, name):
     """Import and return the module that defines `name`."""
     path(kind, name)
     return importlib.import_module(f"dlbench.{kind}.{name}")
+
+
+@functools.cache
+def constants(kind, name):
+    """The plain constants that the file of `name` defines, read without importing it.
+
+    So the workflow asks a figure for its caption without loading Matplotlib.
+    """
+    found = {}
+    for node in ast.parse(path(kind, name).read_bytes()).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            with contextlib.suppress(ValueError):  # not a constant
+                found[node.targets[0].id] = ast.literal_eval(node.value)
+    return found
 
 
 def nearest(name, valid):

@@ -20,6 +20,7 @@ from dlbench.files import sha256, write_json
 from dlbench.runs import PLUGIN_FOLDERS
 
 RECORD_VERSION = 1
+PARSER_VERSION = 1  # of the meaning of a record's numbers; another one has all logs read again
 RESULTS = Path("results")
 
 
@@ -85,6 +86,8 @@ def state(run, can_run=True):
         if record["run_id"] != run.id:
             raise RecordError(f"the record is that of {record['run_id']}")
         check_files(place, record)
+        if record["parser_version"] != PARSER_VERSION:
+            raise RecordError(f"read by version {record['parser_version']} of the parser")
     except RecordError as error:
         return _state_by_log(place, wanted, str(error))
     difference = [key for key in wanted if record["made_from"].get(key) != wanted[key]]
@@ -112,6 +115,7 @@ def write(path, content, files):
     path = Path(path)
     content = {
         "record_version": RECORD_VERSION,
+        "parser_version": PARSER_VERSION,
         **content,
         "files": {
             file.name: {"bytes": file.stat().st_size, "sha256": sha256(file)} for file in files

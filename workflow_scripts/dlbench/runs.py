@@ -6,6 +6,7 @@ field changes no existing id. Ids never change between releases.
 """
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 import json
@@ -68,7 +69,7 @@ class Run:
         """The run without its repeat: runs of equal combination are repeats of one another."""
         return dataclasses.replace(self, repeat=1)
 
-    @property
+    @functools.cached_property
     def id(self):
         words = [self.model, self.dataset, f"b{self.batch_per_device}"]
         words += [

@@ -15,7 +15,6 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from dlbench import eventlog
@@ -215,8 +214,7 @@ def _duration_s(log):
     launch, end = next(iter(_head(log)), None), eventlog.ended(log)
     if not launch or not end or "t_utc" not in launch:
         return None
-    began, ended = (datetime.fromisoformat(event["t_utc"]) for event in (launch, end))
-    return (ended - began).total_seconds()
+    return eventlog.seconds_between(launch["t_utc"], end["t_utc"])
 
 
 def _start(log):

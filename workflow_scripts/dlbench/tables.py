@@ -152,6 +152,16 @@ def write(path, rows, schema, **notes):
         )
 
 
+def made_from(path, log_sha256):
+    """Whether a table of this version was made from the log with that digest."""
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+    except (OSError, pa.ArrowInvalid):
+        return False
+    wanted = {b"log_sha256": log_sha256.encode(), b"schema_version": b"%d" % SCHEMA_VERSION}
+    return wanted.items() <= metadata.items()
+
+
 def read(path, schema):
     """A table with exactly the columns of `schema`.
 
