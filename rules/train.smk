@@ -44,11 +44,12 @@ rule read_run:
         run_id=PLAN.unread,
     conda:
         "../envs/workflow.yaml"
-    params:
-        log=lambda w: f"results/runs/{w.run_id}/train.jsonl",
+    resources:
+        # As in train: a parameter here would be a change to the rule that made the record.
         spec=lambda w: PLAN.spec(w.run_id),
     shell:
-        "python workflow_scripts/parse_run.py {params.log:q} --spec {params.spec:q} 2>{log:q}"
+        "python workflow_scripts/parse_run.py results/runs/{wildcards.run_id:q}/train.jsonl"
+        " --spec {resources.spec:q} 2>{log:q}"
 
 
 ruleorder: read_run > train
