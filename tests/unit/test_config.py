@@ -1,0 +1,187 @@
+"""config: what is accepted, what is refused, and in which words."""
+
+import copy
+
+import pytest
+
+from dlbench import config, runs
+from dlbench.config import ConfigError
+
+BLOCK = {"name": "block", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8}
+STUDY = {
+    "study": "test",
+    "seed": 1,
+    "repeats": 1,
+    "time_limit_s": 60,
+    "site": {"name": "here", "device": "cpu", "devices_per_node": 2},
+    "matrix": [BLOCK | {"steps": 5}],
+    "figures": ["scaling"],
+}
+
+
+def study(*blocks, **changes):
+    return config.study(STUDY | ({"matrix": list(blocks)} if blocks else {}) | changes)
+
+
+def refused(*blocks, **changes):
+    with pytest.raises(ConfigError) as error:
+        study(*blocks, **changes)
+    return str(error.value)
+
+
+def test_the_default_study_is_valid_and_as_the_readme_says():
+    default = config.study(config.read("config.yaml"))
+    models = {run.model for run in default.runs}
+    assert models == {"lenet5", "cnn12"}
+    assert {run.strategy for run in default.runs} == {"single", "mirrored", "horovod"}
+    assert {run.devices for run in default.runs} == {1, 2}
+    assert {run.repeat for run in default.runs} == {1, 2, 3}
+    assert {run.dataset for run in default.runs} == {"synthetic", "digits"}
+    assert all(left_out.reason for left_out in default.excluded)
+
+
+def test_every_combination_of_the_lists_becomes_a_run():
+    block = BLOCK | {"steps": 5, "batch_per_device": [8, 16], "precision": ["float32", "bfloat16"]}
+    found = {(run.batch_per_device, run.precision) for run in study(block).runs}
+    assert found == {(8, "float32"), (8, "bfloat16"), (16, "float32"), (16, "bfloat16")}
+
+
+def test_excluded_combinations_are_kept_with_their_reason():
+    made = study(
+        BLOCK
+        | {
+            "steps": 5,
+            "batch_per_device": [8, 16],
+            "exclude": [{"batch_per_device": 16, "reason": "too big"}],
+        }
+    )
+    assert [run.batch_per_device for run in made.runs] == [8]
+    (left_out,) = made.excluded
+    assert (left_out.values["batch_per_device"], left_out.reason) == (16, "too big")
+
+
+def test_included_combinations_take_the_single_values_of_their_block():
+    block = BLOCK | {
+        "steps": 5,
+        "batch_per_device": [8, 16],
+        "include": [{"model": "cnn12", "batch_per_device": 32}],
+    }
+    added = [run for run in study(block).runs if run.model == "cnn12"]
+    assert [(run.batch_per_device, run.dataset, run.steps) for run in added] == [
+        (32, "synthetic", 5)
+    ]
+
+
+def test_the_launcher_is_that_of_the_strategy_unless_named():
+    two = BLOCK | {"steps": 5, "devices_per_node": 2, "strategy": "horovod"}
+    assert study(two).runs[0].launcher == "horovodrun"
+    assert study(two | {"launcher": "mpirun"}).runs[0].launcher == "mpirun"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": "lenet6"}, "block).model: no file models/lenet6.py (did you mean 'lenet5'?)"),
+        ({"dataset": "digit"}, "did you mean 'digits'?"),
+        ({"strategy": "miror"}, "did you mean 'mirrored'?"),
+        ({"batch_per_device": 0}, "batch_per_device: expected at least 1, found 0"),
+        ({"batch_per_device": "8"}, 'expected one integer or a list, found "8"'),
+        ({"batch_per_device": []}, "a list that is not empty"),
+        ({"batch_per_device": [8, 8]}, "a list without repetitions"),
+        ({"batch_size": 8}, "unknown key 'batch_size'"),
+        ({"precision": "float31"}, "did you mean 'float32'?"),
+        ({"precision": ["float32", "float31"]}, "precision[1]: expected one of float32"),
+        ({"environment": "trian"}, "no folder envs/trian (did you mean 'train'?)"),
+        ({"epochs": 2}, "expected either steps or epochs, found both"),
+        ({"steps": None}, "steps"),
+        ({"exclude": [{"model": "cnn12"}]}, "is a value misspelt?"),
+        ({"exclude": [{"model": "lenet5"}]}, "the matrix is empty: all 1 combinations"),
+        ({"include": [{"model": "lenet6"}]}, "include[0].model: no file models/lenet6.py"),
+    ],
+)
+def test_a_mistake_in_a_block_is_named_with_what_is_allowed(change, message):
+    assert message in refused(BLOCK | {"steps": 5} | change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"matrix": []}, "matrix: expected a list that is not empty"),
+        ({"matrx": []}, "unknown key 'matrx' (did you mean 'matrix'?)"),
+        ({"repeats": 0}, "repeats: expected at least 1, found 0"),
+        ({"repeats": True}, "repeats: expected one integer, found true"),
+        ({"figures": ["scalling"]}, "did you mean 'scaling'?"),
+        ({"time_limit_s": 0}, "time_limit_s: expected more than 0"),
+        ({"site": STUDY["site"] | {"devices_per_node": 0}}, "auto, or a number of at least 1"),
+        ({"site": {"name": "here"}}, "site: missing keys: device, devices_per_node"),
+    ],
+)
+def test_a_mistake_in_the_study_is_named_with_what_is_allowed(change, message):
+    assert message in refused(**change)
+
+
+def test_all_mistakes_are_named_at_once():
+    message = refused(BLOCK | {"batch": 1}, repeats=0)
+    assert "batch" in message
+    assert "repeats" in message
+
+
+def test_neither_steps_nor_epochs_is_a_mistake():
+    assert "found neither" in refused(BLOCK)
+
+
+def test_epochs_need_data_and_training():
+    epochs = {k: v for k, v in BLOCK.items()} | {"epochs": 1}
+    assert "dataset synthetic has no epochs" in refused(epochs)
+    assert "mode forward takes steps" in refused(epochs | {"dataset": "digits", "mode": "forward"})
+
+
+def test_the_same_run_in_two_blocks_is_refused():
+    message = refused(BLOCK | {"steps": 5}, BLOCK | {"steps": 5, "name": "again"})
+    assert "matrix[1] (again)" in message
+    assert "is already in matrix[0] (block)" in message
+
+
+def test_a_second_file_replaces_the_matrix_as_a_whole(tmp_path):
+    (tmp_path / "mine.yaml").write_text("matrix: [{name: mine}]\nsite: {name: there}\n")
+    merged = config.read("config.yaml", tmp_path / "mine.yaml")
+    assert merged["matrix"] == [{"name": "mine"}]
+    assert merged["site"] == config.read("config.yaml")["site"] | {"name": "there"}
+
+
+@pytest.mark.parametrize("content", [b"a: [", b"\xff\xfe"])
+def test_a_file_that_is_not_yaml_is_named(tmp_path, content):
+    path = tmp_path / "broken.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"broken\.yaml cannot be read as YAML"):
+        config.read(path)
+
+
+def test_every_key_is_described():
+    def undescribed(part, where):
+        for name, value in part.get("properties", {}).items():
+            if "description" not in value:
+                yield f"{where}.{name}"
+            yield from undescribed(value, f"{where}.{name}")
+
+    schema = config.schema()
+    assert list(undescribed(schema, "")) == []
+    for name, part in schema["$defs"].items():
+        assert list(undescribed(part, name)) == []
+
+
+def test_the_axes_of_the_schema_are_the_fields_of_a_run():
+    axes = config.schema()["$defs"]["axes"]["properties"]
+    assert set(axes) == set(runs.FIELDS) - {"repeat"}
+    for name, allowed in (
+        ("mode", runs.MODES),
+        ("precision", runs.PRECISIONS),
+        ("optimizer", runs.OPTIMIZERS),
+    ):
+        assert axes[name]["then"]["enum"] == axes[name]["items"]["enum"] == list(allowed)
+
+
+def test_checking_changes_nothing_in_the_config():
+    before = copy.deepcopy(STUDY)
+    study()
+    assert before == STUDY
