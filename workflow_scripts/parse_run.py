@@ -1,7 +1,6 @@
 """Read the event logs of one run and write its record, run.json, beside them."""
 
 import argparse
-import json
 from pathlib import Path
 
 from dlbench import parsing
@@ -12,9 +11,9 @@ from dlbench.runs import Run
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("log", type=Path, help="train.jsonl of rank 0, its other ranks beside it")
-    parser.add_argument("--spec", type=json.loads, required=True, help="fields of the run, JSON")
+    parser.add_argument("--spec", required=True, help="fields of the run, JSON")
     args = parser.parse_args()
-    parsing.parse(Run(**args.spec), args.log, args.log.with_name("run.json"))
+    parsing.parse(Run.from_json(args.spec), args.log, args.log.with_name("run.json"))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--log", required=True, type=Path, help="event log of the run")
     parser.add_argument("--messages", required=True, type=Path, help="what the trainer prints")
-    parser.add_argument("--spec", type=json.loads, required=True, help="fields of the run, JSON")
+    parser.add_argument("--spec", required=True, help="fields of the run, JSON")
     parser.add_argument("--position", default="", help="as in 3/36, for progress lines")
     parser.add_argument("--made-from", type=json.loads, default={}, help="digests, as JSON")
     parser.add_argument("--skip", default="", help="record this reason instead of training")
@@ -28,7 +28,7 @@ def main():
     parser.add_argument("--attempts", type=int, default=1, help="the last one is recorded")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="after --: starts the trainer")
     args = parser.parse_args()
-    run = Run(**args.spec)
+    run = Run.from_json(args.spec)
     watched = supervisor.Watched(
         log=args.log,
         messages=args.messages,

@@ -1,9 +1,11 @@
 """runs.Run: an immutable value with a name that never changes."""
 
 import dataclasses
+import json
 
 import pytest
 
+from dlbench import Error
 from dlbench.runs import DEFAULTS, FIELDS, Run, shuffled
 
 LENET = Run(model="lenet5", dataset="digits", batch_per_device=64, steps=100)
@@ -43,3 +45,13 @@ def test_the_order_is_a_seeded_shuffle_interleaved_over_repeats():
     assert order != shuffled(runs, seed=2)
     batches = [[r.batch_per_device for r in order[i : i + 8]] for i in (0, 8, 16)]
     assert batches[0] != batches[1] != batches[2]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"model": "lenet5", "size": 1}'])
+def test_what_is_no_run_is_refused(text):
+    with pytest.raises(Error, match="expected the fields of a run as JSON"):
+        Run.from_json(text)
+
+
+def test_a_run_comes_back_from_its_values():
+    assert Run.from_json(json.dumps(LENET.values())) == LENET

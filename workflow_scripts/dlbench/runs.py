@@ -13,6 +13,8 @@ import json
 import random
 from dataclasses import dataclass
 
+from dlbench import Error
+
 MODES = ("train", "forward", "forward_backward")
 PRECISIONS = ("float32", "bfloat16", "float16")
 OPTIMIZERS = ("sgd", "momentum", "rmsprop", "adam")
@@ -50,6 +52,18 @@ class Run:
     runtime: str = "bare"
     environment: str = "train"
     repeat: int = 1
+
+    @classmethod
+    def from_json(cls, text):
+        """The run with the values that `values()` gives, as JSON.
+
+        Raises:
+            Error: it is no JSON object, or a field is unknown or missing.
+        """
+        try:
+            return cls(**json.loads(text))
+        except (ValueError, TypeError) as error:
+            raise Error(f"expected the fields of a run as JSON, found {text!r}: {error}") from error
 
     def __post_init__(self):
         # 1 and 1.0 are one learning rate and must give one id.

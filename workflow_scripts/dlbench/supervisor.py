@@ -211,10 +211,10 @@ def _left(run):
 
 def _duration_s(log):
     """Seconds from launch to run_end, None where the log has not both."""
-    launch, end = next(iter(_head(log)), None), eventlog.ended(log)
-    if not launch or not end or "t_utc" not in launch:
-        return None
-    return eventlog.seconds_between(launch["t_utc"], end["t_utc"])
+    launch, end = next(iter(_head(log)), {}), eventlog.ended(log) or {}
+    with contextlib.suppress(KeyError, ValueError):
+        return eventlog.seconds_between(launch["t_utc"], end["t_utc"])
+    return None
 
 
 def _start(log):

@@ -1,0 +1,133 @@
+"""parsing: from logs to summaries, with what must hold of their numbers."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlbench import eventlog, parsing, records
+from dlbench.eventlog import EventLog, LogError
+from dlbench.runs import Run
+
+RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=32, steps=3)
+TWO = dataclasses.replace(RUN, strategy="horovod", launcher="horovodrun", devices_per_node=2)
+
+
+def write(folder, times, rank=0, status="ok", message="", weights=("0",), losses=None, warm_up=1):
+    """A log whose first `warm_up` steps are warm-up; None for `status` leaves out run_end."""
+    log = EventLog(eventlog.rank_path(folder / "train.jsonl", rank))
+    log.start(versions={"tensorflow": "2.18.1"}, parameters=61706)
+    log.write("compile", compile_s=0.5)
+    t_s = 0.0
+    for index, time in enumerate(times, start=1):
+        t_s += time
+        loss = losses[index - 1] if losses else 2.0
+        log.step(index, t_s, time, loss, 0.01, index <= warm_up, 1)
+    if status:
+        log.write("run_end", t_s=t_s, t_utc=eventlog.utc_now(), status=status, message=message,
+                  weights_sha256=list(weights))  # fmt: skip
+    log.close()
+
+
+def parsed(folder, run=RUN):
+    parsing.parse(run, folder / "train.jsonl", folder / "run.json")
+    return records.read(folder / "run.json")
+
+
+@given(st.floats(1e-5, 100).map(lambda s: round(s, 7)), st.integers(1, 4096), st.integers(1, 200))
+def test_constant_step_times_give_their_mean_exactly_and_no_scatter(step_time_s, batch, steps):
+    times = [step_time_s] * steps
+    assert parsing.images_per_second(times, batch) == pytest.approx(batch / step_time_s, rel=1e-15)
+
+
+def test_constant_steps_have_no_deviation(tmp_path):
+    write(tmp_path, [9.0, *[0.125] * 8])
+    summary = parsed(tmp_path)["summary"]
+    assert summary["images_per_second"] == 32 / 0.125
+    assert summary["step_time_median_s"] == summary["step_time_p95_s"] == 0.125
+    assert summary["step_time_mad_s"] == 0.0
+
+
+def test_the_warm_up_is_counted_apart(tmp_path):
+    write(tmp_path, [9.0, 8.0, 0.5, 0.5], warm_up=2)
+    summary = parsed(tmp_path)["summary"]
+    assert (summary["burn_in_steps"], summary["steps_measured"]) == (2, 2)
+    assert summary["images_per_second"] == 64
+
+
+def test_a_step_takes_as_long_as_on_the_slowest_rank(tmp_path):
+    write(tmp_path, [1.0, 0.5, 0.25], rank=0, losses=[1.0, 1.0, 1.0])
+    write(tmp_path, [1.0, 0.25, 0.5], rank=1, losses=[3.0, 3.0, 3.0])
+    record = parsed(tmp_path, TWO)
+    assert record["status"] == "ok"
+    assert record["summary"]["images_per_second"] == 64 / 0.5
+    assert record["summary"]["final_loss"] == 2.0
+
+
+def test_percentiles_are_those_of_numpy(tmp_path):
+    times = np.random.default_rng(1).lognormal(size=101).round(6).tolist()
+    write(tmp_path, times, warm_up=0)
+    summary = parsed(tmp_path)["summary"]
+    assert summary["step_time_p95_s"] == pytest.approx(np.percentile(times, 95), rel=1e-12)
+    assert summary["step_time_median_s"] == np.median(times)
+
+
+def test_ranks_whose_weights_differ_did_not_train_one_model(tmp_path):
+    for rank in range(2):
+        write(tmp_path, [0.5] * 4, rank, weights=[str(rank)])
+    record = parsed(tmp_path, TWO)
+    assert record["status"] == "failed"
+    assert "the weights differ over the devices at the end (2 versions)" in record["message"]
+
+
+def test_a_rank_that_is_missing_makes_the_run_fail(tmp_path):
+    write(tmp_path, [0.5] * 4)
+    record = parsed(tmp_path, TWO)
+    assert record["status"] == "failed"
+    assert record["message"] == "expected 2 devices, found 1 rank(s) of 1 device(s)"
+
+
+def test_a_rank_without_an_end_makes_the_run_fail(tmp_path):
+    write(tmp_path, [0.5] * 4, 0)
+    write(tmp_path, [0.5] * 2, 1, status=None)
+    record = parsed(tmp_path, TWO)
+    assert (record["status"], record["message"]) == ("failed", "rank 1: a rank ended early")
+
+
+@pytest.mark.parametrize("status", ["oom", "timeout", "failed", "skipped"])
+def test_what_ended_a_run_is_its_status(tmp_path, status):
+    write(tmp_path, [0.5], status=status, message="because")
+    record = parsed(tmp_path)
+    assert (record["status"], record["message"]) == (status, "because")
+
+
+def test_stalled_steps_make_a_run_unstable(tmp_path):
+    write(tmp_path, [0.1] * 50 + [2.0])
+    record = parsed(tmp_path)
+    assert record["status"] == "unstable"
+    assert "some steps stalled" in record["message"]
+    assert record["summary"]["step_time_median_s"] == 0.1
+
+
+def test_a_run_that_ends_in_its_warm_up_measured_nothing(tmp_path):
+    write(tmp_path, [0.5], warm_up=1)
+    assert parsed(tmp_path)["message"] == "no step was measured after the warm-up"
+    with pytest.raises(ValueError, match="did the run stop during warm-up"):
+        parsing.images_per_second([], 32)
+
+
+def test_a_loss_that_is_not_a_number_is_left_out_of_the_record(tmp_path):
+    write(tmp_path, [0.5] * 3, losses=[1.0, 2.0, float("inf")], status="failed")
+    assert parsed(tmp_path)["summary"]["final_loss"] is None
+    json.loads((tmp_path / "run.json").read_text(), parse_constant=pytest.fail)
+
+
+def test_a_log_that_was_cut_short_is_no_result(tmp_path):
+    write(tmp_path, [0.5] * 3, status=None)
+    with pytest.raises(LogError, match="no run_end: the run was cut short"):
+        parsed(tmp_path)
+    with pytest.raises(LogError, match="there is no training log"):
+        parsing.parse(RUN, tmp_path / "absent.jsonl", tmp_path / "run.json")

@@ -1,0 +1,96 @@
+"""The programs in workflow_scripts/, as a user starts them."""
+
+import dataclasses
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tomllib
+import yaml
+
+from dlbench import runs
+
+REPOSITORY = Path(__file__).parents[2]
+PROGRAMS = sorted((REPOSITORY / "workflow_scripts").glob("*.py"))
+
+
+def start(name, *arguments, cwd=REPOSITORY):
+    return subprocess.run(
+        [sys.executable, REPOSITORY / "workflow_scripts" / name, *map(str, arguments)],
+        cwd=cwd, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
+def test_every_program_says_what_it_does(program):
+    finished = start(program.name, "--help")
+    assert finished.returncode == 0, finished.stderr
+    assert "usage:" in finished.stdout
+    assert len(finished.stdout.split("\n\n")[1]) > 20
+
+
+def trainer_flags():
+    spec = importlib.util.spec_from_file_location("train", REPOSITORY / "workflow_scripts/train.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return {action.dest: action for action in module.parser()._actions}
+
+
+def test_the_flags_of_the_trainer_are_the_fields_of_a_run():
+    flags = trainer_flags()
+    where = {"help", "log", "data", "device"}
+    assert set(flags) - where == set(runs.FIELDS)
+    for name, field in runs.FIELDS.items():
+        if field.default is not dataclasses.MISSING:
+            assert flags[name].default == field.default, name
+    assert tuple(flags["mode"].choices) == runs.MODES
+    assert tuple(flags["precision"].choices) == runs.PRECISIONS
+    assert tuple(flags["optimizer"].choices) == runs.OPTIMIZERS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["draw_figure.py", "loss", "--tables", "nowhere"], "runs.parquet cannot be read"),
+        (["collect_runs.py", "--config", "absent.yaml"], "absent.yaml cannot be read as YAML"),
+        (["parse_run.py", "absent.jsonl", "--spec={}"], "expected the fields of a run as JSON"),
+        (["fetch_dataset.py", "digit", "--folder", "x", "--stamp", "y"], "choose from 'digits'"),
+        (["forget_runs.py", "no-such-run"], "no run 'no-such-run'"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_bad_input_ends_a_program_with_one_clear_line(tmp_path, arguments, message):
+    finished = start(*arguments, cwd=tmp_path)
+    assert finished.returncode != 0
+    assert message in finished.stderr
+    assert "Traceback" not in finished.stderr
+
+
+def test_verifying_a_folder_that_is_no_dataset_says_so(tmp_path):
+    finished = start("verify_dataset.py", tmp_path)
+    assert finished.returncode != 0
+    assert "is this the folder of a converted dataset?" in finished.stdout + finished.stderr
+
+
+def test_the_pins_of_conda_are_those_of_the_lock_file():
+    lock = tomllib.loads((REPOSITORY / "uv.lock").read_text())
+    locked = {package["name"]: package.get("version") for package in lock["package"]}
+    conda = yaml.safe_load((REPOSITORY / "envs/workflow.yaml").read_text())
+    pins = [re.split("=+", line) for line in conda["dependencies"] if isinstance(line, str)]
+    for name, version in pins:
+        if name not in ("python", "uv"):
+            assert locked[name] == version, name
+    assert len(pins) > 5
+
+
+def test_one_version_of_uv_is_named_everywhere():
+    files = ("README.md", ".ci/run", "envs/workflow.yaml")
+    named = {
+        version
+        for file in files
+        for version in re.findall(r"\buv==?(\d[\d.]+\d)", (REPOSITORY / file).read_text())
+    }
+    assert len(named) == 1

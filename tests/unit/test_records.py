@@ -1,0 +1,122 @@
+"""records: which are believed, and what is to be done for the others."""
+
+import json
+
+import pytest
+
+from dlbench import eventlog, parsing, records, site
+from dlbench.eventlog import EventLog
+from dlbench.records import RecordError, State
+from dlbench.runs import Run
+
+RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=32, steps=3)
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """The folder of a finished run."""
+    (tmp_path / "envs").symlink_to(site.ENVIRONMENTS.resolve())
+    monkeypatch.chdir(tmp_path)
+    return finished()
+
+
+def finished(status="ok", **made_from):
+    place = records.folder(RUN.id)
+    log = EventLog(place / "train.jsonl")
+    log.write("launch", t_utc=eventlog.utc_now(), made_from=records.made_from(RUN) | made_from)
+    log.start()
+    for step in range(1, 4):
+        log.step(step, step * 0.5, 0.5, 2.0, 0.01, False, 1)
+    log.write("run_end", t_s=1.5, t_utc=eventlog.utc_now(), status=status, message="",
+              weights_sha256=["0"])  # fmt: skip
+    log.close()
+    parsing.parse(RUN, place / "train.jsonl", place / "run.json")
+    return place
+
+
+def test_a_sound_record_stands(place):
+    assert records.state(RUN) == (State.CURRENT, "")
+
+
+def test_a_run_without_a_folder_is_missing(place):
+    import shutil
+
+    shutil.rmtree(place)
+    assert records.state(RUN) == (State.MISSING, "not trained yet")
+
+
+def edit(path):
+    content = json.loads(path.read_text())
+    content["summary"]["images_per_second"] = 1e9
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda path: path.unlink(), "there is no record"),
+        (lambda path: path.write_bytes(path.read_bytes()[:50]), "not a whole record"),
+        (lambda path: path.write_bytes(b"[]"), "not a whole record"),
+        (lambda path: path.write_bytes(b""), "not a whole record"),
+        (edit, "changed after it was written"),
+    ],
+)
+def test_without_a_sound_record_the_log_is_read_again(place, damage, reason):
+    damage(place / "run.json")
+    state, why = records.state(RUN)
+    assert state is State.UNREAD
+    assert reason in why
+
+
+def test_a_record_of_another_parser_is_made_again(place, monkeypatch):
+    monkeypatch.setattr(records, "PARSER_VERSION", records.PARSER_VERSION + 1)
+    assert records.state(RUN)[0] is State.UNREAD
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda log: log.unlink(), lambda log: log.write_bytes(log.read_bytes()[:-9])],
+    ids=["deleted", "truncated"],
+)
+def test_without_a_sound_log_the_run_is_trained_again(place, damage):
+    damage(place / "train.jsonl")
+    assert records.state(RUN)[0] is State.STALE
+    (place / "run.json").unlink()
+    assert records.state(RUN)[0] is State.STALE
+
+
+def test_a_run_made_from_something_else_is_stale(place):
+    (place / "train.jsonl").unlink()
+    finished(code="0" * 64)
+    assert records.state(RUN) == (State.STALE, "code changed since it was trained")
+
+
+def test_a_skipped_run_is_trained_once_it_can_be(place):
+    (place / "train.jsonl").unlink()
+    finished(status="skipped")
+    assert records.state(RUN, can_run=False)[0] is State.CURRENT
+    assert records.state(RUN) == (State.STALE, "was skipped and can be trained now")
+
+
+def test_a_record_of_a_newer_version_is_refused(place, monkeypatch):
+    monkeypatch.setattr(records, "RECORD_VERSION", records.RECORD_VERSION - 1)
+    with pytest.raises(RecordError, match="made by a newer dlbench"):
+        records.read(place / "run.json")
+
+
+def test_a_file_that_changed_beside_its_record_is_named(place):
+    record = records.read(place / "run.json")
+    log = place / "train.jsonl"
+    content = log.read_bytes()
+    log.write_bytes(content.replace(b"2.0", b"9.0"))
+    records.check_files(place, record)
+    with pytest.raises(RecordError, match=r"train\.jsonl: changed after its record was written"):
+        records.check_files(place, record, content=True)
+
+
+def test_forgetting_keeps_the_log_aside(place):
+    assert records.with_status(["ok"]) == [RUN.id]
+    records.forget(RUN.id)
+    assert sorted(path.name for path in place.iterdir()) == ["train.attempt1.jsonl"]
+    assert records.state(RUN)[0] is State.STALE
+    assert records.with_status(["ok"]) == []
