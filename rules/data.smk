@@ -22,11 +22,14 @@ rule fetch_dataset:
         "../envs/workflow.yaml"
     resources:
         bench=1,
+        # As a resource, since a change of it is no reason to fetch again.
+        fetching=lambda w: PLAN.fetching(w.dataset),
     params:
         folder=lambda w: f"results/data/{w.dataset}/source",
     shell:
         "python workflow_scripts/fetch_dataset.py {wildcards.dataset:q}"
-        " --folder {params.folder:q} --stamp {output:q} 2>{log:q}"
+        " --folder {params.folder:q} --stamp {output:q} {resources.fetching}"
+        " 2>&1 | tee {log:q}"
 
 
 rule convert_dataset:
@@ -42,6 +45,7 @@ rule convert_dataset:
         "../envs/workflow.yaml"
     resources:
         bench=1,
+        check=STUDY.data["check"],
     params:
         source=lambda w: f"results/data/{w.dataset}/source",
         folder=lambda w: f"results/data/{w.dataset}",
@@ -49,4 +53,27 @@ rule convert_dataset:
     shell:
         "python workflow_scripts/convert_dataset.py {wildcards.dataset:q}"
         " --source {params.source:q} --output {params.folder:q}"
-        " --code-sha256 {params.recipe:q} >{log:q} 2>&1"
+        " --code-sha256 {params.recipe:q} --check {resources.check:q} 2>&1 | tee {log:q}"
+
+
+rule adopt_dataset:
+    """Use the TFRecords of a store or of another tool where they lie."""
+    output:
+        "results/data/{dataset}/manifest.json",
+    log:
+        "results/logs/adopt_dataset/{dataset}.log",
+    wildcard_constraints:
+        dataset=PLAN.adoptable,
+    priority: PREPARATION
+    conda:
+        "../envs/workflow.yaml"
+    resources:
+        bench=1,
+    params:
+        folder=lambda w: PLAN.adopted_folder(w.dataset),
+    shell:
+        "python workflow_scripts/adopt_dataset.py {wildcards.dataset:q} {params.folder:q}"
+        " --output {output:q} 2>&1 | tee {log:q}"
+
+
+ruleorder: adopt_dataset > convert_dataset

@@ -15,8 +15,22 @@ def main():
     parser.add_argument(
         "--code-sha256", default="", help="digest of the converting code, kept in the manifest"
     )
+    parser.add_argument("--workers", type=int, help="processes; by default one for each core")
+    parser.add_argument(
+        "--check",
+        default="header",
+        choices=conversion.CHECKS,
+        help="of encoded images: nothing, the header, or decode them whole",
+    )
     args = parser.parse_args()
-    conversion.convert(args.dataset, args.source, args.output, args.code_sha256)
+    conversion.convert(
+        args.dataset,
+        args.source,
+        args.output,
+        code_sha256=args.code_sha256,
+        workers=args.workers,
+        check=args.check,
+    )
     print(f"{args.dataset}: {os.path.join(args.output, 'manifest.json')} written")
 
 

@@ -1,8 +1,8 @@
-"""Fetch the source files of a dataset and check their size and SHA-256."""
+"""Fetch the source files of a dataset, whole and as they were published."""
 
 import argparse
 
-from dlbench import conversion, plugins
+from dlbench import fetching, plugins
 from dlbench.cli import run_program
 from dlbench.files import write_json
 
@@ -12,8 +12,19 @@ def main():
     parser.add_argument("dataset", choices=plugins.names("datasets"))
     parser.add_argument("--folder", required=True, help="where the source files go")
     parser.add_argument("--stamp", help="JSON file that lists what was checked, written last")
+    parser.add_argument("--manual-dir", help="folder with files put there by hand")
+    parser.add_argument("--offline", action="store_true", help="download nothing")
+    parser.add_argument(
+        "--terms-accepted", action="store_true", help="you have accepted the dataset's terms"
+    )
     args = parser.parse_args()
-    checked = conversion.fetch(args.dataset, args.folder)
+    checked = fetching.fetch(
+        args.dataset,
+        args.folder,
+        manual_dir=args.manual_dir,
+        offline=args.offline,
+        terms_accepted=args.terms_accepted,
+    )
     if args.stamp:
         write_json(args.stamp, checked)
 

@@ -40,6 +40,14 @@ def parser():
     run.add_argument("--warmup-steps", type=_at_least(0), default=10, metavar="K")
     run.add_argument("--optimizer", default="sgd", choices=["sgd", "momentum", "rmsprop", "adam"])
     run.add_argument("--learning-rate", type=float, default=0.01)
+    run.add_argument(
+        "--augment", type=_boolean, default=True, metavar="True|False",
+        help="vary the training items, where the dataset has a way to",
+    )  # fmt: skip
+    run.add_argument(
+        "--cache", default="auto", choices=["auto", "memory", "none"],
+        help="keep the training items in memory; auto: up to 1 GiB",
+    )  # fmt: skip
     run.add_argument("--seed", type=_at_least(0), default=1)
     run.add_argument("--nodes", type=_at_least(1), default=1, metavar="N")
     run.add_argument("--devices-per-node", type=_at_least(1), default=1, metavar="N")
@@ -127,6 +135,12 @@ class _Stopped(BaseException):
 
 def _stop(number, frame):
     raise _Stopped
+
+
+def _boolean(text):
+    if text not in ("True", "False"):
+        raise argparse.ArgumentTypeError(f"expected True or False, found {text}")
+    return text == "True"
 
 
 def _at_least(least):

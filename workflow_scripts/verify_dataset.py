@@ -14,7 +14,10 @@ def main():
     problems = conversion.verify(args.folder)
     if problems:
         print("\n".join(problems))
-        print(f"{len(problems)} of the shards must be rebuilt: delete manifest.json and run again")
+        print(
+            f"{len(problems)} problem(s); the rule convert_dataset rebuilds the shards: "
+            f"delete {args.folder}/manifest.json and the damaged shards, and run the workflow again"
+        )
         sys.exit(1)
     print(f"{args.folder}: all shards are as the manifest says")
 

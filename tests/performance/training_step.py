@@ -75,7 +75,7 @@ class Ours:
         self.source = training._Synthetic(self.spec, strategy, seed=1)
         self.images, self.labels = self.source.constants
         native = plugins.load("models", model)
-        self.build = lambda: native.build(self.source.image_shape, self.source.classes)
+        self.build = lambda: native.build(self.source.item_shape, self.source.classes)
         network = self.build()
         optimizer = training._optimizer(self.spec)
         optimizer.build(network.trainable_variables)

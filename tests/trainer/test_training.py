@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from shards import dataset
 
 from dlbench import eventlog, plugins
 from dlbench.runs import Run
@@ -94,28 +95,17 @@ def test_the_same_seed_gives_the_same_run_and_another_repeat_another(digits, tmp
     assert a != c
 
 
-def test_an_epoch_reads_no_item_twice(digits):
-    from dlbench.reading import Data
-
-    data = Data(digits)
-    seen = []
-    for rank in range(2):
-        batches, steps = data.training_batches(32, seed=3, rank=rank, size=2)
-        for images, _ in batches.take(steps):
-            seen += [image.tobytes() for image in images.numpy()]
-    assert len(seen) == steps * 64
-    everything = [image.tobytes() for image in all_images(digits)]
-    # A few digits occur twice in the set itself.
-    assert all(seen.count(image) <= everything.count(image) for image in set(seen))
-
-
-def all_images(folder):
+def test_tensorflows_own_reader_reads_our_shards(digits):
     import tensorflow as tf
 
-    for shard in sorted(folder.glob("train-*")):
+    labels = []
+    for shard in sorted(digits.glob("train-*")):
         for record in tf.data.TFRecordDataset(str(shard)):
             features = tf.train.Example.FromString(record.numpy()).features.feature
-            yield np.frombuffer(features["image/encoded"].bytes_list.value[0], np.uint8)
+            assert len(features["image/encoded"].bytes_list.value[0]) == 32 * 32
+            labels += features["image/class/label"].int64_list.value
+    assert len(labels) == 1437
+    assert set(labels) == set(range(10))
 
 
 @pytest.mark.parametrize("mode", ["forward", "forward_backward"])
@@ -175,3 +165,44 @@ def test_a_log_that_holds_a_run_is_never_overwritten(tmp_path):
 def test_the_log_is_json_line_by_line(one_process):
     for line in one_process.read_text().splitlines():
         json.loads(line)
+
+
+def words(index):
+    """Sentences in which each word is followed by the next number."""
+    return {"tokens": [(index + place) % 50 for place in range(21)]}
+
+
+def blobs(index):
+    mask = np.zeros((32, 32, 1), np.uint8)
+    mask[index % 16 : index % 16 + 12, 4:20] = 1
+    image = mask + np.random.default_rng(index).normal(0, 0.1, mask.shape)
+    return {"image/encoded": image.astype(np.float32).tobytes(), "image/mask": mask.tobytes()}
+
+
+@pytest.mark.parametrize(
+    ("model", "kind", "reader", "features", "score", "better"),
+    [
+        ("lstm_ptb", "text", {"encoding": "tokens", "shape": [20], "classes": 50}, words,
+         "perplexity", lambda before, after: after < 0.5 * before),
+        ("unet", "mask", {"encoding": "raw", "dtype": "float32", "shape": [32, 32, 1],
+                          "mask": [32, 32, 1]}, blobs,
+         "iou", lambda before, after: after > 0.8 > before),
+    ],
+)  # fmt: skip
+def test_words_and_masks_are_learned(model, kind, reader, features, score, better, tmp_path):
+    folder = dataset(tmp_path / "data", 64, 2, reader, features, kind)
+    name = {"text": "ptb", "mask": "blends"}[kind]
+    log = tmp_path / "train.jsonl"
+    finished = train(log, folder, model=model, dataset=name, batch_per_device=8, epochs=6,
+                     optimizer="adam", learning_rate=0.01, steps=None)  # fmt: skip
+    assert finished.returncode == 0, finished.stderr
+    scores = [event[score] for event in events(log, "eval")]
+    assert len(scores) == 7
+    assert better(scores[0], scores[-1]), scores
+
+
+def test_a_model_refuses_data_of_another_kind(digits, tmp_path):
+    log = tmp_path / "train.jsonl"
+    finished = train(log, digits, model="unet", dataset="digits", steps=1)
+    assert finished.returncode == 1
+    assert "needs data of the kind mask; digits is of the kind image" in finished.stderr

@@ -1,6 +1,7 @@
 """config: what is accepted, what is refused, and in which words."""
 
 import copy
+from pathlib import Path
 
 import pytest
 
@@ -8,7 +9,7 @@ from dlbench import config, runs
 from dlbench.config import ConfigError
 
 BLOCK = {"name": "block", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8}
-STUDY = {
+STUDY = config.read(Path(__file__).parents[2] / "config.yaml") | {
     "study": "test",
     "seed": 1,
     "repeats": 1,
@@ -177,6 +178,7 @@ def test_the_axes_of_the_schema_are_the_fields_of_a_run():
         ("mode", runs.MODES),
         ("precision", runs.PRECISIONS),
         ("optimizer", runs.OPTIMIZERS),
+        ("cache", runs.CACHES),
     ):
         assert axes[name]["then"]["enum"] == axes[name]["items"]["enum"] == list(allowed)
 

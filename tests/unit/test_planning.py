@@ -1,12 +1,13 @@
 """planning: what is to be done, in which order and by which commands."""
 
 import shlex
+from pathlib import Path
 
 import pytest
 
-from dlbench import planning, site
+from dlbench import config, planning, site
 
-STUDY = {
+STUDY = config.read(Path(__file__).parents[2] / "config.yaml") | {
     "study": "test",
     "seed": 1,
     "repeats": 2,

@@ -49,6 +49,7 @@ def test_the_flags_of_the_trainer_are_the_fields_of_a_run():
     assert tuple(flags["mode"].choices) == runs.MODES
     assert tuple(flags["precision"].choices) == runs.PRECISIONS
     assert tuple(flags["optimizer"].choices) == runs.OPTIMIZERS
+    assert tuple(flags["cache"].choices) == runs.CACHES
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_the_flags_of_the_trainer_are_the_fields_of_a_run():
         (["draw_figure.py", "loss", "--tables", "nowhere"], "runs.parquet cannot be read"),
         (["collect_runs.py", "--config", "absent.yaml"], "absent.yaml cannot be read as YAML"),
         (["parse_run.py", "absent.jsonl", "--spec={}"], "expected the fields of a run as JSON"),
-        (["fetch_dataset.py", "digit", "--folder", "x", "--stamp", "y"], "choose from 'digits'"),
+        (["fetch_dataset.py", "digit", "--folder", "x", "--stamp", "y"], "(choose from 'blends'"),
         (["forget_runs.py", "no-such-run"], "no run 'no-such-run'"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",

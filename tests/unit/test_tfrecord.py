@@ -1,5 +1,7 @@
 """tfrecord: read back by a reader of its own; by TensorFlow's in tests/trainer."""
 
+import contextlib
+import io
 import struct
 
 import google_crc32c
@@ -7,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlbench import tfrecord
 from dlbench.tfrecord import example, record
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -85,7 +88,39 @@ def test_names_are_sorted_so_that_equal_examples_have_equal_bytes():
     assert example({"label": 3}) == bytes.fromhex("0a100a0e0a056c6162656c12051a030a0103")
 
 
-@pytest.mark.parametrize("value", [1.5, None, [1]])
+@pytest.mark.parametrize("value", [1.5, None, [1.5], [b"x"]])
 def test_a_value_of_another_type_is_refused(value):
-    with pytest.raises(TypeError, match="feature 'x': expected bytes, str or int"):
+    with pytest.raises(TypeError, match="feature 'x': expected bytes, str, int or a list of ints"):
         example({"x": value})
+
+
+@given(FEATURES)
+def test_examples_are_parsed_as_they_were_written(features):
+    parsed = tfrecord.parse_example(example(features))
+    assert parsed == {name: [value] for name, value in features.items()}
+
+
+@given(st.lists(INT64, max_size=30))
+def test_lists_of_ints_are_kept_in_order(numbers):
+    assert tfrecord.parse_example(example({"tokens": numbers})) == {"tokens": numbers}
+
+
+@given(st.binary(max_size=60))
+def test_what_is_no_example_is_refused_or_parsed_but_never_crashes(payload):
+    with contextlib.suppress(tfrecord.RecordError):
+        tfrecord.parse_example(payload)
+
+
+@given(st.lists(st.binary(max_size=500), max_size=5))
+def test_our_reader_gives_what_the_other_one_gives(contents):
+    framed = b"".join(map(record, contents))
+    assert [payload for _, payload in tfrecord.payloads(io.BytesIO(framed), "x")] == contents
+
+
+def test_records_are_counted_without_reading_them(tmp_path):
+    path = tmp_path / "shard"
+    path.write_bytes(b"".join(map(record, [b"", b"abc", b"x" * 1000])))
+    assert tfrecord.records_in(path) == 3
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(tfrecord.RecordError, match="record at byte 35 is cut off"):
+        tfrecord.records_in(path)

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 from campaign import Campaign, environment
 
 AFTER_RUNS = {"collect_runs", "draw_figure"}
@@ -181,3 +182,23 @@ def trainers(folder):
         except OSError:
             continue
     return found
+
+
+def test_a_store_of_converted_data_is_used_where_it_lies(campaign, tmp_path):
+    """Others converted by the same code: nothing is fetched, converted or trained again."""
+    (campaign.folder / "results/data").rename(tmp_path / "store")
+    data = yaml.safe_load((campaign.folder / "config.yaml").read_text())["data"]
+    campaign.configure(data=data | {"store": str(tmp_path / "store")})
+    assert not trained_runs(campaign.scheduled())
+    campaign.configure(data=data | {"store": str(tmp_path / "store")}, repeats=2)
+    jobs = campaign.scheduled()
+    assert jobs["adopt_dataset"] == ["digits"]
+    assert not {"fetch_dataset", "convert_dataset"} & set(jobs)
+    campaign.succeed("data")
+    manifest = json.loads((campaign.folder / "results/data/digits/manifest.json").read_text())
+    assert manifest["folder"] == str(tmp_path / "store/digits")
+    shutil.rmtree(campaign.folder / "results/data")
+    (tmp_path / "store/digits/train-00000-of-00004").unlink()
+    finished = campaign.snakemake("data")
+    assert finished.returncode != 0
+    assert "train-00000-of-00004: missing" in finished.stdout

@@ -10,17 +10,17 @@ import functools
 import hashlib
 from pathlib import Path
 
-from dlbench import Error
+from dlbench import plugins
 
 PROGRAMS = Path(__file__).parents[1]
 
 
-def files(program, *plugins):
-    """The program and every file of the library that it or a plugin imports.
+def files(program, *named):
+    """The program and every file of the library that it or a named thing imports.
 
     Args:
         program: name of a program in workflow_scripts/, with its suffix.
-        plugins: paths of files that the program finds by name.
+        named: paths of files that the program finds by name.
 
     Returns:
         Paths relative to the folder of the Snakefile, sorted.
@@ -28,7 +28,7 @@ def files(program, *plugins):
     Raises:
         Error: a file is not valid Python.
     """
-    return list(_files((PROGRAMS / program, *map(Path, plugins))))
+    return list(_files((PROGRAMS / program, *map(Path, named))))
 
 
 def digest(paths):
@@ -58,12 +58,8 @@ def _files(start):
 @functools.cache
 def _imports(path):
     """The files of the library that one file imports, packages' __init__ included."""
-    try:
-        tree = ast.parse(path.read_bytes(), filename=str(path))
-    except SyntaxError as error:
-        raise Error(f"{path}, line {error.lineno}: not valid Python: {error.msg}") from error
     modules = []
-    for node in ast.walk(tree):
+    for node in ast.walk(plugins.parsed(path)):
         if isinstance(node, ast.Import):
             modules += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:

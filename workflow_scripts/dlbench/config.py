@@ -48,6 +48,7 @@ class Study:
     site: dict
     figures: tuple[str, ...]
     time_limit_s: float
+    data: dict
 
 
 def read(*paths):
@@ -92,6 +93,9 @@ def study(config):
             f"the matrix is empty: all {len(excluded)} combinations are excluded; "
             "check the exclude entries"
         )
+    for key in ("terms_accepted", "tfrecords"):
+        for name in config["data"][key]:
+            _named("datasets", name, f"data.{key}")
     for name in config["figures"]:
         _named("figures", name, "figures")
     return Study(
@@ -101,6 +105,7 @@ def study(config):
         site=config["site"],
         figures=tuple(config["figures"]),
         time_limit_s=config["time_limit_s"],
+        data=config["data"],
     )
 
 
@@ -241,6 +246,7 @@ def _run(values, where):
         raise ConfigError(f"{where}: expected either steps or epochs, found {found}")
     strategy = plugins.load("strategies", values.get("strategy", DEFAULTS["strategy"])).Strategy
     run = Run(**{"launcher": strategy.launcher, **values})
+    _check_task(run, where)
     if run.epochs and run.mode != "train":
         raise ConfigError(f"{where}: mode {run.mode} takes steps, not epochs: it learns nothing")
     if run.epochs and plugins.load("datasets", run.dataset).SYNTHETIC:
@@ -252,6 +258,19 @@ def _run(values, where):
             f"{plugins.nearest(run.environment, there)}; there are: {', '.join(there)}"
         )
     return run
+
+
+def _check_task(run, where):
+    """See that a model can learn from a dataset."""
+    task = plugins.constants("models", run.model).get("TASK")
+    _named("tasks", task, f"{where}: TASK of models/{run.model}.py")
+    dataset = plugins.load("datasets", run.dataset)
+    kind = plugins.constants("tasks", task)["KIND"]
+    if not dataset.SYNTHETIC and kind != dataset.KIND:
+        raise ConfigError(
+            f"{where}: model {run.model} learns {task} and needs data of the kind {kind}; "
+            f"{run.dataset} is of the kind {dataset.KIND}"
+        )
 
 
 @functools.cache

@@ -1,102 +1,246 @@
-"""From a dataset's source files to verified TFRecord shards and their manifest.
+"""From a dataset's source files to TFRecord shards, their manifest, and its verification.
 
-- fetch: bring the source files, check size and SHA-256, keep nothing else.
-- convert: write the shards, each whole or not at all, then `manifest.json`.
-- verify: compare shards with the manifest.
+- Records are shuffled with a fixed seed and cut into shards of equal length, so
+  that any process can write any shard: the bytes are the same whatever the
+  number of workers.
+- A shard takes its name when it is whole; what is known of it is kept beside it
+  until the manifest is written. A conversion that was killed goes on from there.
+- Source files are read in place (dlbench/archives.py).
 """
 
+import concurrent.futures
+import io
 import json
+import multiprocessing
+import os
+import random
+import sys
+import time
+from array import array
+from hashlib import sha256 as new_sha256
+from importlib import metadata
 from pathlib import Path
 
 from dlbench import Error, plugins
+from dlbench.archives import ArchiveError
 from dlbench.files import sha256, write_json, written_whole
-from dlbench.tfrecord import example, record
+from dlbench.tfrecord import RecordError, example, payloads, record
 
-MANIFEST_VERSION = 1
-FEATURES = {
-    "image/encoded": "bytes: uint8 pixels, rows of height, width, channels",
-    "image/format": "bytes: RAW",
-    "image/height": "int64",
-    "image/width": "int64",
-    "image/channels": "int64",
-    "image/class/label": "int64, from 0",
-}
+MANIFEST_VERSION = 2
+SEED = 1
+CHECKS = ("none", "header", "decode")
+SHOW_EVERY_S = 5.0
 
 
 class DataError(Error):
     """Data is not what it should be; the message has file, expected and found."""
 
 
-def fetch(name, folder):
-    """Bring the source files of dataset `name` into `folder`.
-
-    Returns:
-        The checked files: names mapped to bytes and sha256.
-
-    Raises:
-        DataError: what arrived is not the published file; it is kept as FILE.bad.
-    """
-    dataset = plugins.load("datasets", name)
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    for file, expected in dataset.FILES.items():
-        part = folder / f"{file}.part"
-        dataset.fetch(file, part)
-        found = {"bytes": part.stat().st_size, "sha256": sha256(part)}
-        if found != expected:
-            part.replace(folder / f"{file}.bad")
-            raise DataError(
-                f"{name}: {file}: expected {expected['bytes']} bytes with sha256 "
-                f"{expected['sha256']}, found {found['bytes']} with {found['sha256']}; "
-                f"kept as {folder / file}.bad for a look"
-            )
-        part.replace(folder / file)
-    return dataset.FILES
-
-
-def convert(name, source, output, code_sha256):
+def convert(name, source, output, *, code_sha256="", workers=None, check="header"):
     """Write the TFRecord shards of dataset `name` and their manifest.
 
     Args:
         source: folder with the fetched files.
         output: folder for `train-00000-of-00004` and so on.
         code_sha256: digest of the converting code, kept in the manifest.
+        workers: processes that write shards; by default one for each core.
+        check: `none`, `header` (an encoded image's header is read) or `decode` (every
+            encoded image is decoded).
 
     Raises:
-        DataError: a split has not the number of records it should have.
+        DataError: a split has not the number of records it should have, or an image does
+            not decode.
+        ArchiveError: a source file is damaged.
     """
     dataset = plugins.load("datasets", name)
     output = Path(output)
-    splits = {split: [] for split in dataset.SPLITS}
-    for split, image, label in dataset.examples(Path(source)):
-        splits[split].append(record(_example(image, label)))
+    output.mkdir(parents=True, exist_ok=True)
+    for left_over in output.glob(".*.part"):  # of a conversion that was killed
+        left_over.unlink()
+    opened = dataset.open(Path(source))
+    recipe = {
+        "code_sha256": code_sha256,
+        "seed": SEED,
+        "check": check,
+        "source": _source_digests(dataset, Path(source)),
+    }
+    tasks = []
+    for split, expected in dataset.SPLITS.items():
+        found = opened.count(split)
+        if found != expected:
+            raise DataError(f"{name}: expected {expected} {split} records, found {found}")
+        order = array("Q", range(found))
+        random.Random(f"{SEED}/{split}").shuffle(order)
+        count = dataset.SHARDS[split]
+        for index in range(count):
+            part = order[found * index // count : found * (index + 1) // count]
+            path = output / f"{split}-{index:05d}-of-{count:05d}"
+            tasks.append(_Task(opened, split, part, path, recipe, check))
+    shards = _write_all(name, tasks, workers or len(os.sched_getaffinity(0)))
+    features = sorted(opened.features("train", 0))
     manifest = {
         "manifest_version": MANIFEST_VERSION,
         "dataset": name,
         "title": dataset.TITLE,
         "licence": dataset.LICENCE,
         "citation": dataset.CITATION,
-        "code_sha256": code_sha256,
-        "source": dataset.FILES,
-        "image_shape": list(dataset.IMAGE_SHAPE),
-        "classes": dataset.CLASSES,
-        "features": FEATURES,
-        "splits": {},
+        "kind": dataset.KIND,
+        "reader": dataset.READER,
+        "features": features,
+        **recipe,
+        "versions": _versions(),
+        "splits": {
+            split: {
+                "records": dataset.SPLITS[split],
+                "shards": [shards[task.path] for task in tasks if task.split == split],
+            }
+            for split in dataset.SPLITS
+        },
     }
-    for split, records in splits.items():
-        if len(records) != dataset.SPLITS[split]:
-            raise DataError(
-                f"{name}: expected {dataset.SPLITS[split]} {split} records, found {len(records)}"
-            )
-        manifest["splits"][split] = {
-            "records": len(records),
-            "shards": _write_shards(output, split, records, dataset.SHARDS[split]),
-        }
     write_json(output / "manifest.json", manifest)
+    for task in tasks:
+        task.note.unlink(missing_ok=True)
 
 
-def verify(folder):
+class _Task:
+    """One shard to be written."""
+
+    def __init__(self, opened, split, part, path, recipe, check):
+        self.opened, self.split, self.part = opened, split, part
+        self.path, self.recipe, self.check = path, recipe, check
+        self.note = path.with_name(f".{path.name}.json")
+
+    def finished(self):
+        """What an earlier conversion noted of this shard, where it stands, else None."""
+        try:
+            noted = json.loads(self.note.read_text(encoding="utf-8"))
+            stands = noted["recipe"] == json.loads(json.dumps(self.recipe))
+            if stands and self.path.stat().st_size == noted["shard"]["bytes"]:
+                return noted["shard"]
+        except (OSError, ValueError, KeyError):
+            pass
+        return None
+
+    def write(self):
+        total, size_bytes = new_sha256(), 0
+        with written_whole(self.path) as part, open(part, "wb") as file:
+            for index in self.part:
+                features = self.opened.features(self.split, index)
+                if self.check == "decode":
+                    _decode(features, self.path.name)
+                framed = record(example(features))
+                file.write(framed)
+                total.update(framed)
+                size_bytes += len(framed)
+        shard = {
+            "file": self.path.name,
+            "records": len(self.part),
+            "bytes": size_bytes,
+            "sha256": total.hexdigest(),
+        }
+        write_json(self.note, {"recipe": self.recipe, "shard": shard})
+        return shard
+
+
+def _write_all(name, tasks, workers):
+    """Write the shards that are not there yet. Returns what is known of each, by its path."""
+    shards = {task.path: shard for task in tasks if (shard := task.finished())}
+    todo = [task for task in tasks if task.path not in shards]
+    progress = _Progress(name, sum(len(task.part) for task in todo))
+    if workers == 1 or len(todo) < 2:
+        for task in todo:
+            shards[task.path] = task.write()
+            progress.add(task)
+        return shards
+    # Forked, so that all workers share what the source holds in memory.
+    context = multiprocessing.get_context("fork")
+    global _todo
+    _todo = todo
+    with concurrent.futures.ProcessPoolExecutor(min(workers, len(todo)), context) as pool:
+        writing = {pool.submit(_write_number, number): todo[number] for number in range(len(todo))}
+        try:
+            for done in concurrent.futures.as_completed(writing):
+                task = writing[done]
+                shards[task.path] = done.result()
+                progress.add(task)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return shards
+
+
+_todo = []  # of this conversion; workers find it by fork
+
+
+def _write_number(number):
+    return _todo[number].write()
+
+
+class _Progress:
+    """A line on stderr now and then: records done, rate, time left."""
+
+    def __init__(self, name, total):
+        self._name, self._total, self._done = name, total, 0
+        self._started_s = self._shown_s = time.monotonic()
+
+    def add(self, task):
+        self._done += len(task.part)
+        now = time.monotonic()
+        if now - self._shown_s < SHOW_EVERY_S and self._done < self._total:
+            return
+        self._shown_s = now
+        rate = self._done / max(now - self._started_s, 1e-9)
+        left_s = (self._total - self._done) / rate
+        print(
+            f"{self._name}: {self._done}/{self._total} records, {rate:.0f}/s, {left_s:.0f} s left",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def _decode(features, where):
+    """Decode an encoded image whole.
+
+    Raises:
+        DataError: it does not decode.
+    """
+    if features.get("image/format") != "JPEG":
+        return
+    from PIL import Image
+
+    try:
+        Image.open(io.BytesIO(features["image/encoded"])).load()
+    except OSError as error:
+        raise DataError(
+            f"{features['image/filename']} (for {where}) does not decode: {error}; "
+            "the archive it comes from is damaged"
+        ) from error
+
+
+def _source_digests(dataset, folder):
+    """Bytes and SHA-256 of the source files: published, or as found where they are not."""
+    digests = {}
+    for name, expected in dataset.FILES.items():
+        path = folder / name
+        if not path.is_file():
+            raise ArchiveError(f"{path}: missing; fetch_dataset.py brings it")
+        digests[name] = {
+            "bytes": path.stat().st_size,
+            "sha256": expected["sha256"] or sha256(path),
+        }
+    return digests
+
+
+def _versions():
+    """Of what encodes images anew."""
+    return {"pillow": metadata.version("pillow")}
+
+
+def verify(folder, content=True):
     """Compare the shards in `folder` with its manifest.
+
+    Args:
+        content: also read every record; else sizes only.
 
     Returns:
         One line for each thing that is wrong; none where all is well.
@@ -108,48 +252,29 @@ def verify(folder):
         return [f"{folder}: no manifest.json; is this the folder of a converted dataset?"]
     except ValueError as error:
         return [f"{folder}/manifest.json is not JSON ({error}); convert the dataset again"]
-    problems = []
-    for split in manifest["splits"].values():
-        for shard in split["shards"]:
-            path = folder / shard["file"]
-            if not path.is_file():
-                problems.append(f"{path}: missing")
-            elif path.stat().st_size != shard["bytes"]:
-                problems.append(
-                    f"{path}: expected {shard['bytes']} bytes, found {path.stat().st_size}"
-                )
-            elif (found := sha256(path)) != shard["sha256"]:
-                problems.append(f"{path}: expected sha256 {shard['sha256']}, found {found}")
-    return problems
+    place = Path(manifest.get("folder", folder))
+    shards = [shard for split in manifest["splits"].values() for shard in split["shards"]]
+    return [problem for shard in shards if (problem := _problem(place, shard, content))]
 
 
-def _example(image, label):
-    height, width, channels = image.shape
-    return example(
-        {
-            "image/encoded": image.tobytes(),
-            "image/format": "RAW",
-            "image/height": height,
-            "image/width": width,
-            "image/channels": channels,
-            "image/class/label": label,
-        }
-    )
-
-
-def _write_shards(output, split, records, count):
-    shards = []
-    for index in range(count):
-        mine = records[index::count]
-        path = output / f"{split}-{index:05d}-of-{count:05d}"
-        with written_whole(path) as part:
-            part.write_bytes(b"".join(mine))
-        shards.append(
-            {
-                "file": path.name,
-                "records": len(mine),
-                "bytes": path.stat().st_size,
-                "sha256": sha256(path),
-            }
-        )
-    return shards
+def _problem(folder, shard, content):
+    path = folder / shard["file"]
+    if not path.is_file():
+        return f"{path}: missing"
+    size_bytes = path.stat().st_size
+    sized = f"expected {shard['bytes']} bytes, found {size_bytes}"
+    if not content:
+        return f"{path}: {sized}" if size_bytes != shard["bytes"] else None
+    found = 0
+    try:
+        with open(path, "rb") as file:
+            for _ in payloads(file, path):
+                found += 1
+    except RecordError as error:
+        return f"{error} ({found} of {shard['records']} records are whole; {sized})"
+    if found != shard["records"]:
+        return f"{path}: {found} of {shard['records']} records (manifest); {sized}"
+    digest = sha256(path)
+    if shard["sha256"] not in (None, digest):
+        return f"{path}: expected sha256 {shard['sha256']}, found {digest}"
+    return None

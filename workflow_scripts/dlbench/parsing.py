@@ -19,6 +19,7 @@ from dlbench.files import sha256
 
 UNSTABLE_SHARE = 0.05
 MAD_TO_SIGMA = 1.4826
+SCORES = ("top1", "top5", "iou", "perplexity")  # of the last evaluation
 
 
 def parse(run, log, output):
@@ -125,7 +126,8 @@ def _summary(run, logs):
             "final_loss": losses[-1] if math.isfinite(losses[-1]) else None,
         }
     if first.evals:
-        summary |= {key: first.evals[-1][key] for key in ("top1", "top5")}
+        last = first.evals[-1]
+        summary |= {key: last[key] for key in SCORES if key in last}
     return summary
 
 

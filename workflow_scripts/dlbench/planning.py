@@ -11,7 +11,7 @@ import shlex
 import sys
 from dataclasses import dataclass
 
-from dlbench import Error, code, config, plugins, records, site
+from dlbench import Error, adoption, code, config, plugins, records, site
 from dlbench.records import State
 
 ATTEMPTS = 2  # a run that fails for a passing reason is tried once more
@@ -19,7 +19,11 @@ ATTEMPTS = 2  # a run that fails for a passing reason is tried once more
 
 @dataclass(frozen=True)
 class Plan:
-    """A study on this machine. `pending` maps the ids of runs to be done to (State, why)."""
+    """A study on this machine.
+
+    `pending` maps the ids of runs to be done to (State, why); `adopted` maps the datasets
+    that are there already to (folder, digest).
+    """
 
     study: config.Study
     runs: dict
@@ -28,6 +32,7 @@ class Plan:
     device_kind: str
     config_json: str
     forced: frozenset
+    adopted: dict
     attempts: int = ATTEMPTS
 
     @property
@@ -54,6 +59,22 @@ class Plan:
         """A pattern that matches the runs whose logs stand but whose records do not."""
         ids = [run_id for run_id, (state, _) in self.pending.items() if state is State.UNREAD]
         return "|".join(map(re.escape, ids)) or "(?!)"
+
+    @property
+    def adoptable(self):
+        """A pattern that matches the datasets that are there already."""
+        return "|".join(self.adopted) or "(?!)"
+
+    def adopted_folder(self, dataset):
+        return str(self.adopted[dataset][0])
+
+    def fetching(self, dataset):
+        """Flags of fetch_dataset.py that say where files may come from, quoted for the shell."""
+        data = self.study.data
+        flags = [f"--manual-dir={data['manual_dir']}"] if data["manual_dir"] else []
+        flags += ["--offline"] if data["offline"] else []
+        flags += ["--terms-accepted"] if dataset in data["terms_accepted"] else []
+        return shlex.join(flags)
 
     def conversion_inputs(self, wildcards):
         return {
@@ -91,7 +112,7 @@ class Plan:
         flags = [
             f"--spec={self.spec(run_id)}",
             f"--position={self._count(run_id)}/{len(self.runs)}",
-            f"--made-from={json.dumps(records.made_from(run))}",
+            f"--made-from={json.dumps(records.made_from(run, self._recipes))}",
             f"--time-limit-s={self.study.time_limit_s}",
             f"--attempt={attempt}",
             f"--attempts={self.attempts}",
@@ -109,6 +130,10 @@ class Plan:
             trainer += ["--data", f"results/data/{run.dataset}"]
         inside = plugins.load("runtimes", run.runtime).command(run, trainer)
         return plugins.load("launchers", run.launcher).command(run, inside, python)
+
+    @functools.cached_property
+    def _recipes(self):
+        return {name: digest for name, (_, digest) in self.adopted.items()}
 
     @functools.cached_property
     def _positions(self):
@@ -153,10 +178,12 @@ def _plan(settings):
             "nothing remains: this machine can do none of the runs:\n"
             + "\n".join(dict.fromkeys(f"- {reason}" for reason in skipped.values()))
         )
+    adopted = adoption.found(study)
+    recipes = {name: digest for name, (_, digest) in adopted.items()}
     pending = {}
     for run in study.runs:
         records.training_code(run)  # a file with a syntax error is named here, before any work
-        state, reason = records.state(run, can_run=run.id not in skipped)
+        state, reason = records.state(run, run.id not in skipped, recipes)
         if state is not State.CURRENT:
             pending[run.id] = state, reason
     return Plan(
@@ -167,6 +194,7 @@ def _plan(settings):
         device_kind=devices.kind,
         config_json=json.dumps(settings, sort_keys=True),
         forced=frozenset(_forced(pending)),
+        adopted=adopted,
     )
 
 

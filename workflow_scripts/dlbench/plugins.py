@@ -47,6 +47,18 @@ def load(kind, name):
     return importlib.import_module(f"dlbench.{kind}.{name}")
 
 
+def parsed(file):
+    """The syntax tree of one of our files, which a user may have added.
+
+    Raises:
+        Error: it is not valid Python.
+    """
+    try:
+        return ast.parse(file.read_bytes(), filename=str(file))
+    except SyntaxError as error:
+        raise Error(f"{file}, line {error.lineno}: not valid Python: {error.msg}") from error
+
+
 @functools.cache
 def constants(kind, name):
     """The plain constants that the file of `name` defines, read without importing it.
@@ -54,7 +66,7 @@ def constants(kind, name):
     So the workflow asks a figure for its caption without loading Matplotlib.
     """
     found = {}
-    for node in ast.parse(path(kind, name).read_bytes()).body:
+    for node in parsed(path(kind, name)).body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             with contextlib.suppress(ValueError):  # not a constant
                 found[node.targets[0].id] = ast.literal_eval(node.value)

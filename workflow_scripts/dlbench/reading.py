@@ -1,10 +1,15 @@
 """tf.data pipelines over the TFRecord shards of a dataset.
 
-- The order is a shuffle of the whole split, new in each epoch, fixed by the seed.
-- Ranks take turns in that order, so one global batch holds the same items
-  however many processes share it.
-- An epoch is a whole number of global batches; the rest of a pass, drawn anew
-  each epoch, is left out, alike on all ranks.
+- Epochs follow one another without a gap: a batch may hold the end of one and
+  the start of the next. So each record is read exactly once an epoch, over all
+  ranks together, also where counts do not divide.
+- Small splits are kept in memory. Which record stands at a
+  position of the endless order is a function of position and seed alone; rank r
+  of n takes the positions r, r + n, r + 2n ... A global batch holds the same
+  items however many processes share it.
+- Larger splits are read anew each epoch: the shards in random order, each rank
+  its own share of the records, shuffled in a window. Shares differ by one record
+  at most, so the ends of an epoch drift apart by one record an epoch.
 - Images are handed over as uint8; the step scales them.
 """
 
@@ -15,18 +20,38 @@ import tensorflow as tf
 
 from dlbench import Error
 
+CACHED_BYTES = 1 << 30
+SHUFFLED_RECORDS = 10_000  # the window, for a split that is not kept in memory
+SHARDS_AT_ONCE = 8
+KEYS = {
+    "tensorflow/models": ("image/encoded", "image/class/label"),
+    "tfds": ("image", "label"),
+}
+# Szegedy et al. (2015), as tensorflow/models and tf_cnn_benchmarks crop photographs.
+CROP_AREA, CROP_RATIO, CENTRAL_SHARE = (0.08, 1.0), (3 / 4, 4 / 3), 0.875
+SHIFT_PIXELS = 4  # of small images: He et al. (2016), section 4.2
+
 
 class Data:
     """A converted dataset, opened by its manifest.
 
+    Args:
+        folder: where manifest.json lies; the shards may lie elsewhere, as it says.
+        image_shape: (height, width, channels) to which encoded images are brought.
+        augment: whether training items are varied in the way the dataset names.
+        cache: keep the training items in memory (`memory`), do not (`none`), or do where
+            they have no more than CACHED_BYTES (`auto`).
+
     Attributes:
-        image_shape: (height, width, channels).
-        classes: labels are 0 .. classes - 1.
+        item_shape: shape of one input, an image or a window of words.
+        classes: labels are 0 .. classes - 1; None where targets are masks.
+
+    Raises:
+        Error: there is no manifest.
     """
 
-    def __init__(self, folder):
-        self.folder = Path(folder)
-        path = self.folder / "manifest.json"
+    def __init__(self, folder, image_shape=None, augment=True, cache="auto"):
+        path = Path(folder) / "manifest.json"
         try:
             self.manifest = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
@@ -34,67 +59,228 @@ class Data:
                 f"{path} cannot be read ({error.strerror}): --data must name the folder of a "
                 "converted dataset; convert_dataset.py makes one"
             ) from error
-        self.image_shape = tuple(self.manifest["image_shape"])
-        self.classes = self.manifest["classes"]
+        self.name = self.manifest["dataset"]
+        self._path = path
+        self._place = Path(self.manifest.get("folder", folder))
+        self._reader = self.manifest["reader"]
+        self._encoded = self._reader["encoding"] == "jpeg"
+        self._variation = self._reader.get("augmentation") if augment else None
+        self.item_shape = tuple(image_shape if self._encoded else self._reader["shape"])
+        self.classes = self._reader.get("classes")
+        small = self._bytes("train") <= CACHED_BYTES
+        self._in_memory = cache == "memory" or (cache == "auto" and small)
 
     def records(self, split):
         return self.manifest["splits"][split]["records"]
 
-    def training_batches(self, batch, seed, rank=0, size=1):
-        """Endless batches of (images, labels) for one of `size` processes.
+    def training_batches(self, batch, seed, rank=0, size=1, first_step=0):
+        """Endless batches of (inputs, targets) for one of `size` processes.
 
         Args:
             batch: items per step of this process.
-
-        Returns:
-            The dataset, and the number of steps in an epoch.
-
-        Raises:
-            Error: the split has fewer items than one global batch.
+            first_step: steps of an earlier part of the run, which are left out.
         """
-        records = self.records("train")
-        steps_per_epoch = records // (batch * size)
-        if steps_per_epoch == 0:
-            raise Error(
-                f"{self.folder.name} has {records} training records, fewer than one global "
-                f"batch of {batch * size}: choose a smaller batch_per_device or fewer devices"
-            )
-        batches = (
-            self._serialised("train")
-            .cache()
-            .shuffle(records, seed=seed, reshuffle_each_iteration=True)
-            .shard(size, rank)
-            .batch(batch, drop_remainder=True)
-            .take(steps_per_epoch)
-            .repeat()
-            .map(self._decode, num_parallel_calls=1, deterministic=True)
-            .prefetch(tf.data.AUTOTUNE)
-        )
-        return batches, steps_per_epoch
+        if self._in_memory:
+            batches = self._from_memory(batch, seed, rank, size, first_step)
+        else:
+            batches = self._from_shards(batch, seed, rank, size, first_step)
+        options = tf.data.Options()
+        options.deterministic = True
+        return batches.prefetch(tf.data.AUTOTUNE).with_options(options)
 
     def validation_batches(self, batch):
         """All held-out items once, in the order of the shards; the last batch may be smaller."""
-        return self._serialised("validation").batch(batch).map(self._decode).prefetch(2)
+        records = tf.data.TFRecordDataset([str(path) for path, _ in self._shards("validation")])
+        if self._encoded:
+            decoded = records.map(self._central, num_parallel_calls=tf.data.AUTOTUNE)
+            return decoded.batch(batch).prefetch(2)
+        return records.batch(batch).map(self._parsed).prefetch(2)
 
-    def _serialised(self, split):
+    def _from_memory(self, batch, seed, rank, size, first_step):
+        count = self.records("train")
+        records = tf.data.TFRecordDataset([str(path) for path, _ in self._shards("train")])
+        if self._encoded:
+            kept = (next(iter(records.batch(count))),)
+        else:
+            parts = list(records.batch(1024).map(self._parsed))
+            kept = tuple(tf.concat(part, axis=0) for part in zip(*parts, strict=True))
+
+        def items(positions):
+            epochs, places = positions // count, positions % count
+            seeds = tf.stack([tf.zeros_like(epochs) + seed, epochs, tf.zeros_like(epochs)], axis=1)
+            # The raw operation: tf.random's own function takes no seed for each index.
+            indices = tf.raw_ops.RandomIndexShuffle(
+                index=places, seed=seeds, max_index=tf.zeros_like(places) + (count - 1), rounds=4
+            )
+            return tuple(tf.gather(part, indices) for part in kept)
+
+        first = tf.constant(first_step * batch * size + rank, tf.int64)
+        batches = tf.data.Dataset.range(first, tf.int64.max, size).batch(batch)
+        if not self._encoded:
+            return batches.map(
+                lambda positions: self._varied(items(positions), seed, positions),
+                num_parallel_calls=1,
+            )
+        return (
+            batches.map(lambda positions: (items(positions)[0], positions))
+            .unbatch()
+            .map(self._cropped(seed), num_parallel_calls=tf.data.AUTOTUNE)
+            .batch(batch, drop_remainder=True)
+        )
+
+    def _from_shards(self, batch, seed, rank, size, first_step):
+        shards = self._shards("train")
+        paths = tf.constant([str(path) for path, _ in shards])
+        counts = tf.constant([count for _, count in shards], tf.int64)
+        total = self.records("train")
+        start, end = total * rank // size, total * (rank + 1) // size
+        skipped = first_step * batch
+        first_epoch, left_out = skipped // (end - start), skipped % (end - start)
+
+        def one_epoch(epoch):
+            order = tf.random.experimental.stateless_shuffle(
+                tf.range(len(shards)), seed=tf.stack([tf.constant(seed, tf.int64), epoch])
+            )
+            before = tf.cumsum(tf.gather(counts, order), exclusive=True)
+            here = tf.gather(counts, order)
+            low = tf.clip_by_value(start - before, 0, here)
+            high = tf.clip_by_value(end - before, 0, here)
+            mine = tf.where(high > low)[:, 0]
+            parts = tf.data.Dataset.from_tensor_slices(
+                tuple(tf.gather(x, mine) for x in (tf.gather(paths, order), low, high))
+            )
+            records = parts.interleave(
+                lambda path, low, high: tf.data.TFRecordDataset(path).skip(low).take(high - low),
+                cycle_length=SHARDS_AT_ONCE,
+                num_parallel_calls=tf.data.AUTOTUNE,
+                deterministic=True,
+            )
+            window = min(SHUFFLED_RECORDS, end - start)
+            shuffled = records.shuffle(
+                window, seed=seed * 1_000_003 + epoch, reshuffle_each_iteration=False
+            )
+            positions = epoch * total + tf.range(start, end, dtype=tf.int64)
+            return tf.data.Dataset.zip((shuffled, tf.data.Dataset.from_tensor_slices(positions)))
+
+        stream = tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(one_epoch)
+        stream = stream.skip(left_out)
+        if self._encoded:
+            varied = stream.map(self._cropped(seed), num_parallel_calls=tf.data.AUTOTUNE)
+            return varied.batch(batch, drop_remainder=True)
+        return stream.batch(batch, drop_remainder=True).map(
+            lambda records, positions: self._varied(self._parsed(records), seed, positions)
+        )
+
+    def _shards(self, split):
+        """(path, records) of each shard of a split."""
         shards = self.manifest["splits"][split]["shards"]
-        files = [str(self.folder / shard["file"]) for shard in shards]
-        missing = [file for file in files if not Path(file).is_file()]
+        paths = [self._place / shard["file"] for shard in shards]
+        missing = [str(path) for path in paths if not path.is_file()]
         if missing:
             raise Error(
-                f"missing shards: {', '.join(missing)}; the rule convert_dataset makes them: "
-                f"delete {self.folder / 'manifest.json'} and run the workflow again"
+                f"missing shards: {', '.join(missing[:5])}; the rule convert_dataset makes them: "
+                f"delete {self._path} and run the workflow again"
             )
-        return tf.data.TFRecordDataset(files)
+        return [(path, shard["records"]) for path, shard in zip(paths, shards, strict=True)]
 
-    def _decode(self, serialised):
+    def _bytes(self, split):
+        return sum(shard["bytes"] for shard in self.manifest["splits"][split]["shards"])
+
+    def _parsed(self, records):
+        """(inputs, targets) of a batch of serialised records that are not encoded images."""
+        shape = self._reader["shape"]
+        if self._reader["encoding"] == "tokens":
+            words = tf.io.FixedLenFeature([shape[0] + 1], tf.int64)
+            tokens = tf.cast(tf.io.parse_example(records, {"tokens": words})["tokens"], tf.int32)
+            return tokens[:, :-1], tokens[:, 1:]
+        text, integer = (tf.io.FixedLenFeature([], kind) for kind in (tf.string, tf.int64))
+        masked = "mask" in self._reader
+        target = "image/mask" if masked else "image/class/label"
         parsed = tf.io.parse_example(
-            serialised,
-            {
-                "image/encoded": tf.io.FixedLenFeature([], tf.string),
-                "image/class/label": tf.io.FixedLenFeature([], tf.int64),
-            },
+            records, {"image/encoded": text, target: text if masked else integer}
         )
-        pixels = tf.io.decode_raw(parsed["image/encoded"], tf.uint8)
-        images = tf.reshape(pixels, (-1, *self.image_shape))
-        return images, tf.cast(parsed["image/class/label"], tf.int32)
+        dtype = tf.as_dtype(self._reader.get("dtype", "uint8"))
+        images = tf.reshape(tf.io.decode_raw(parsed["image/encoded"], dtype), (-1, *shape))
+        if masked:
+            masks = tf.io.decode_raw(parsed[target], tf.uint8)
+            return images, tf.reshape(masks, (-1, *self._reader["mask"]))
+        return images, tf.cast(parsed[target] - self._reader["first_label"], tf.int32)
+
+    def _varied(self, items, seed, positions):
+        """A batch of small images, shifted and mirrored at random where the dataset says so."""
+        images, targets = items
+        if self._variation != "shift_flip":
+            return images, targets
+        height, width, _ = self.item_shape
+        seeds = tf.stack([tf.zeros_like(positions) + seed, positions], axis=1)
+
+        def vary(part):
+            image, item_seed = part
+            padded = tf.pad(image, [[SHIFT_PIXELS] * 2, [SHIFT_PIXELS] * 2, [0, 0]])
+            drawn = tf.random.stateless_uniform(
+                [3], item_seed, maxval=2 * SHIFT_PIXELS + 1, dtype=tf.int32
+            )
+            moved = tf.slice(padded, [drawn[0], drawn[1], 0], self.item_shape)
+            flip = tf.random.stateless_uniform([], item_seed + 1) < 0.5
+            return tf.cond(flip, lambda: tf.reverse(moved, axis=[1]), lambda: moved)
+
+        varied = tf.map_fn(vary, (images, seeds), fn_output_signature=images.dtype)
+        return tf.ensure_shape(varied, (None, height, width, images.shape[-1])), targets
+
+    def _keys(self):
+        return KEYS[self._reader.get("layout", "tensorflow/models")]
+
+    def _label(self, parsed):
+        return tf.cast(parsed[self._keys()[1]] - self._reader["first_label"], tf.int32)
+
+    def _encoded_features(self, record):
+        image, label = self._keys()
+        wanted = {
+            image: tf.io.FixedLenFeature([], tf.string),
+            label: tf.io.FixedLenFeature([], tf.int64),
+        }
+        parsed = tf.io.parse_single_example(record, wanted)
+        return parsed[image], self._label(parsed)
+
+    def _cropped(self, seed):
+        """(record, position) to (image, label): a random part of the image, decoded alone."""
+
+        def crop(record, position):
+            encoded, label = self._encoded_features(record)
+            if self._variation != "crop_flip":
+                return self._centre(encoded), label
+            item_seed = tf.stack([tf.cast(seed, tf.int64), position])
+            begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
+                tf.image.extract_jpeg_shape(encoded),
+                tf.zeros([1, 0, 4]),
+                item_seed,
+                min_object_covered=0.0,
+                aspect_ratio_range=CROP_RATIO,
+                area_range=CROP_AREA,
+                max_attempts=10,
+                use_image_if_no_bounding_boxes=True,
+            )
+            window = tf.concat([begin[:2], extent[:2]], axis=0)
+            image = self._resized(tf.image.decode_and_crop_jpeg(encoded, window, channels=3))
+            return tf.image.stateless_random_flip_left_right(image, item_seed + 1), label
+
+        return crop
+
+    def _central(self, record):
+        encoded, label = self._encoded_features(record)
+        return self._centre(encoded), label
+
+    def _centre(self, encoded):
+        """The central part of an image, in the model's proportions, decoded alone."""
+        height, width, _ = self.item_shape
+        shape = tf.cast(tf.image.extract_jpeg_shape(encoded)[:2], tf.float32)
+        scale = CENTRAL_SHARE * tf.reduce_min(shape / [height, width])
+        extent = tf.cast(tf.round(scale * [height, width]), tf.int32)
+        begin = (tf.cast(shape, tf.int32) - extent) // 2
+        window = tf.concat([begin, extent], axis=0)
+        return self._resized(tf.image.decode_and_crop_jpeg(encoded, window, channels=3))
+
+    def _resized(self, image):
+        height, width, _ = self.item_shape
+        resized = tf.image.resize(image, (height, width))
+        return tf.saturate_cast(tf.round(resized), tf.uint8)

@@ -51,11 +51,15 @@ def data_code(dataset):
     return code.files("convert_dataset.py", plugins.path("datasets", dataset))
 
 
-def made_from(run):
-    """Digests of what a run's result depends on beside its own values."""
+def made_from(run, adopted=None):
+    """Digests of what a run's result depends on beside its own values.
+
+    Args:
+        adopted: digests of datasets that others converted, by name.
+    """
     return {
         "code": _code_digest(*(getattr(run, key) for key in PLUGIN_FOLDERS)),
-        "data": recipe(run.dataset),
+        "data": (adopted or {}).get(run.dataset, recipe(run.dataset)),
         "environment": _lock_digest(run.environment),
     }
 
@@ -68,10 +72,11 @@ def recipe(dataset):
     return code.digest(data_code(dataset))
 
 
-def state(run, can_run=True):
+def state(run, can_run=True, adopted=None):
     """Whether a run's record stands, and if not, why.
 
     Args:
+        adopted: as in `made_from`.
         can_run: False where this machine would have to skip the run.
 
     Returns:
@@ -80,7 +85,7 @@ def state(run, can_run=True):
     place = folder(run.id)
     if not place.is_dir():
         return State.MISSING, "not trained yet"
-    wanted = made_from(run)
+    wanted = made_from(run, adopted)
     try:
         record = read(place / "run.json")
         if record["run_id"] != run.id:
@@ -199,6 +204,7 @@ def _training_code(*names):
         plugins.path(folder, name)
         for folder, name in zip(PLUGIN_FOLDERS.values(), names, strict=True)
     ]
+    files.append(plugins.path("tasks", plugins.constants("models", names[0])["TASK"]))
     return tuple(code.files("train.py", *files))
 
 

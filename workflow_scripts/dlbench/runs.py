@@ -17,6 +17,7 @@ from dlbench import Error
 
 MODES = ("train", "forward", "forward_backward")
 PRECISIONS = ("float32", "bfloat16", "float16")
+CACHES = ("auto", "memory", "none")
 OPTIMIZERS = ("sgd", "momentum", "rmsprop", "adam")
 # The fields that name a file, and the folder it lies in.
 PLUGIN_FOLDERS = {
@@ -43,6 +44,8 @@ class Run:
     epochs: int | None = None
     optimizer: str = "sgd"
     learning_rate: float = 0.01
+    augment: bool = True
+    cache: str = "auto"
     seed: int = 1
     nodes: int = 1
     devices_per_node: int = 1

@@ -177,11 +177,7 @@ def _progress(log):
     if not start or not steps:
         return "no step yet"
     spec, last = start["spec"], steps[-1]
-    if spec.get("epochs"):
-        total = spec["epochs"] * start["steps_per_epoch"]
-    else:
-        total = spec["warmup_steps"] + spec["steps"]
-    words = f"step {last['step']}/{total}, loss {float(last['loss']):.4g}"
+    words = f"step {last['step']}/{start['total_steps']}, loss {float(last['loss']):.4g}"
     times = [step["step_time_s"] for step in steps if not step["warm_up"]]
     if times:
         items = spec["batch_per_device"] * spec["devices_per_node"] * spec["nodes"]

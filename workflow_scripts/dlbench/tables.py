@@ -51,6 +51,8 @@ EVALS = pa.schema(
         _field("loss", _real),
         _field("top1", _real, "1", "share of items whose best class is right"),
         _field("top5", _real, "1", "share of items with the right class among the best five"),
+        _field("iou", _real, "1", "intersection over union of masks, all pixels together"),
+        _field("perplexity", _real, "1", "exponential of the loss a word"),
         _field("examples", _count, "items"),
     ]
 )
@@ -104,6 +106,8 @@ RUNS = pa.schema(
         _field("final_loss", _real, note="training loss of the last step"),
         _field("top1", _real, "1", "held-out items, last evaluation"),
         _field("top5", _real, "1", "held-out items, last evaluation"),
+        _field("iou", _real, "1", "held-out items, last evaluation"),
+        _field("perplexity", _real, "1", "held-out items, last evaluation"),
         _field("started_at", _time),
         _field("ended_at", _time),
         _field("host", _name),

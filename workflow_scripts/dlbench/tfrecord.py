@@ -1,4 +1,4 @@
-"""Write TFRecord files of tf.train.Example without TensorFlow.
+"""Write and read TFRecord files of tf.train.Example without TensorFlow.
 
 A record is its length (u64, little-endian), the masked CRC-32C of the length,
 the payload, and the masked CRC-32C of the payload. The payload is a protobuf
@@ -9,9 +9,17 @@ Source of the format: tensorflow/core/lib/io/record_writer.h and
 tensorflow/core/example/{example,feature}.proto.
 """
 
+import os
 import struct
 
 import google_crc32c
+
+from dlbench import Error
+
+
+class RecordError(Error):
+    """A TFRecord file is damaged; the message has file, place, found and expected."""
+
 
 _BYTES_LIST, _INT64_LIST = 1, 3
 _LENGTH_DELIMITED = 2
@@ -27,7 +35,7 @@ def example(features):
     """A serialised tf.train.Example.
 
     Args:
-        features: maps names to bytes, str or int, one value each.
+        features: maps names to bytes, str, int or a list of ints.
 
     Raises:
         TypeError: a value is of another type.
@@ -44,9 +52,13 @@ def _feature(name, value):
         value = value.encode()
     if isinstance(value, bytes):
         return _field(_BYTES_LIST, _field(1, value))
-    if isinstance(value, int):
-        return _field(_INT64_LIST, _field(1, _varint(value & (2**64 - 1))))
-    raise TypeError(f"feature {name!r}: expected bytes, str or int, found {type(value).__name__}")
+    values = value if isinstance(value, list) else [value]
+    if all(type(number) is int for number in values):
+        packed = b"".join(_varint(number & (2**64 - 1)) for number in values)
+        return _field(_INT64_LIST, _field(1, packed))
+    raise TypeError(
+        f"feature {name!r}: expected bytes, str, int or a list of ints, found {value!r}"
+    )
 
 
 def _field(number, content):
@@ -65,3 +77,118 @@ def _varint(value):
 def _masked_crc(data):
     crc = google_crc32c.value(data)
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def payloads(file, where):
+    """Yield (offset, payload) of each record of an open file, its checksums compared.
+
+    Args:
+        where: name of the file for messages.
+
+    Raises:
+        RecordError: the file is cut off or a checksum differs; with the record's place.
+    """
+    offset = 0
+    while header := file.read(12):
+        place = f"{where}: record at byte {offset}"
+        if len(header) < 12:
+            raise RecordError(f"{place}: only {len(header)} of 12 header bytes: cut off")
+        if header[8:] != _masked_crc(header[:8]):
+            raise RecordError(
+                f"{place}: the checksum of its length is {header[8:].hex()}, expected "
+                f"{_masked_crc(header[:8]).hex()}{_what_else(header) if offset == 0 else ''}"
+            )
+        (length,) = struct.unpack("<Q", header[:8])
+        payload, crc = file.read(length), file.read(4)
+        if len(payload) < length or len(crc) < 4:
+            raise RecordError(f"{place}: {length} bytes announced, {len(payload)} there: cut off")
+        if crc != _masked_crc(payload):
+            raise RecordError(
+                f"{place}: the checksum of its content is {crc.hex()}, expected "
+                f"{_masked_crc(payload).hex()}"
+            )
+        yield offset, payload
+        offset += 16 + length
+
+
+def records_in(path):
+    """How many records a file has, by their lengths alone; their content is not read.
+
+    Raises:
+        RecordError: the last one is cut off.
+    """
+    size_bytes, count, offset = os.path.getsize(path), 0, 0
+    with open(path, "rb", buffering=0) as file:
+        while offset < size_bytes:
+            header = os.pread(file.fileno(), 8, offset)
+            length = struct.unpack("<Q", header)[0] if len(header) == 8 else size_bytes
+            if offset + 16 + length > size_bytes:
+                raise RecordError(f"{path}: record at byte {offset} is cut off")
+            offset, count = offset + 16 + length, count + 1
+    return count
+
+
+def parse_example(payload):
+    """The features of a serialised tf.train.Example: names mapped to lists of bytes or ints.
+
+    Raises:
+        RecordError: it is none.
+    """
+    try:
+        features = {}
+        for _, content in _fields(payload):
+            for _, entry in _fields(content):
+                parts = dict(_fields(entry))
+                features[parts[1].decode()] = [
+                    value for kind, values in _fields(parts[2]) for value in _values(kind, values)
+                ]
+        return features
+    except (IndexError, KeyError, TypeError, UnicodeDecodeError) as error:
+        raise RecordError(f"not a tf.train.Example: {error!r}") from error
+
+
+def _values(kind, content):
+    if kind not in (_BYTES_LIST, _INT64_LIST):
+        return  # floats: none of ours
+    for _, value in _fields(content):
+        if kind == _BYTES_LIST:
+            yield value
+        elif isinstance(value, int):  # not packed, as older writers do
+            yield value - (value >> 63 << 64)
+        else:
+            position = 0
+            while position < len(value):
+                number, position = _read_varint(value, position)
+                yield number - (number >> 63 << 64)
+
+
+def _fields(message):
+    """(number, content) of each field: bytes where it is length-delimited, else an int."""
+    position = 0
+    while position < len(message):
+        key, position = _read_varint(message, position)
+        value, position = _read_varint(message, position)
+        if key & 7 == _LENGTH_DELIMITED:
+            value, position = message[position : position + value], position + value
+        yield key >> 3, value
+
+
+def _read_varint(data, position):
+    value = shift = 0
+    while True:
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        position, shift = position + 1, shift + 7
+        if byte < 0x80:
+            return value, position
+
+
+def _what_else(start):
+    """What a file that begins like this is, where it is no TFRecord file."""
+    if start.startswith(b"\x1f\x8b"):
+        return "; this is a gzip file"
+    if start.lstrip().lower().startswith((b"<!doctype", b"<html")):
+        return "; this is an HTML page"
+    if start.startswith(b"version http"):
+        return "; this is a git-LFS pointer, not the file"
+    return ""

@@ -8,6 +8,7 @@
 - Compiling is timed apart. Warm-up steps are logged and marked.
 """
 
+import collections
 import math
 import os
 import platform
@@ -50,23 +51,29 @@ def train(spec, strategy, log, data_folder):
     keras.mixed_precision.set_global_policy(
         spec.precision if spec.precision == "float32" else f"mixed_{spec.precision}"
     )
+    native = plugins.load("models", spec.model)
+    task = plugins.load("tasks", native.TASK)
     with strategy.scope():
-        source = _source(spec, strategy, data_folder, seed)
-        model = plugins.load("models", spec.model).build(source.image_shape, source.classes)
+        source = _source(spec, strategy, native, task, data_folder, seed)
+        model = native.build(source.item_shape, source.classes)
         optimizer = _optimizer(spec)
         optimizer.build(model.trainable_variables)
     weights = [variable.value for variable in model.trainable_variables]
     strategy.broadcast([v.value for v in _state(model)])
     strategy.broadcast([v.value for v in optimizer.variables])
 
-    log.start(**_description(spec, strategy, model, source))
-    step = _Step(spec, strategy, model, optimizer, source)
+    global_batch = spec.batch_per_device * strategy.devices_per_process * strategy.size
+    total = spec.warmup_steps + (spec.steps or 0)
+    if spec.epochs:
+        total = steps_in(spec.epochs, source.records, global_batch)
+    log.start(**_description(spec, strategy, model, source, total))
+    step = _Step(spec, strategy, task, model, optimizer, source)
     before = log.now()
     step.compile()
     log.write("compile", compile_s=round(log.now() - before, 6))
-    evaluation = _Evaluation(model, source) if spec.epochs else None
+    evaluation = _Evaluation(task, model, source) if spec.epochs else None
 
-    finite = _loop(spec, strategy, log, step, source, evaluation)
+    finite = _loop(spec, strategy, log, step, source, evaluation, total, global_batch)
     return {
         "status": "ok" if finite else "failed",
         "message": "" if finite else "the loss is not a number",
@@ -74,12 +81,9 @@ def train(spec, strategy, log, data_folder):
     }
 
 
-def _loop(spec, strategy, log, step, source, evaluation):
+def _loop(spec, strategy, log, step, source, evaluation, total, global_batch):
     """Run all steps. Returns False as soon as a loss is not finite."""
-    total = spec.epochs * source.steps_per_epoch if spec.epochs else spec.warmup_steps + spec.steps
-    progress = _Progress(
-        total, spec.batch_per_device * strategy.devices_per_process * strategy.size
-    )
+    progress = _Progress(total, global_batch)
 
     def evaluate(epoch, step):
         """Rank 0 evaluates, the others wait; returns when training goes on."""
@@ -92,10 +96,10 @@ def _loop(spec, strategy, log, step, source, evaluation):
 
     # Before training too: there the loss curve begins, and there the evaluation compiles.
     last = evaluate(0, 0) if evaluation else log.now()
+    epoch = 1
     for index in range(1, total + 1):
         loss = step()
         now = log.now()
-        epoch = (index - 1) // source.steps_per_epoch + 1 if source.steps_per_epoch else 1
         warm_up = (spec.epochs > 1 and epoch == 1) if spec.epochs else index <= spec.warmup_steps
         log.step(index, now, now - last, loss, spec.learning_rate, warm_up, epoch)
         if not math.isfinite(loss):
@@ -103,32 +107,47 @@ def _loop(spec, strategy, log, step, source, evaluation):
         last = now
         if strategy.rank == 0:
             progress.show(index, now, loss)
-        if evaluation and index % source.steps_per_epoch == 0:
-            last = evaluate(epoch, index)
+        if source.records and index == steps_in(epoch, source.records, global_batch):
+            if evaluation:
+                last = evaluate(epoch, index)
+            epoch += 1
     return True
+
+
+def steps_in(epochs, records, global_batch):
+    """The step in which the last record of an epoch is read; batches go across epochs.
+
+    >>> [steps_in(epochs, records=10, global_batch=4) for epochs in (1, 2, 3)]
+    [3, 5, 8]
+    """
+    return -(-epochs * records // global_batch)
 
 
 class _Synthetic:
     """Random items in the model's native shape, the same in every step."""
 
-    def __init__(self, spec, strategy, seed):
-        native = plugins.load("models", spec.model)
-        self.image_shape, self.classes = native.INPUT_SHAPE, native.CLASSES
-        self.steps_per_epoch = None
+    def __init__(self, spec, strategy, native, task, seed):
+        self.item_shape, self.classes = native.INPUT_SHAPE, native.CLASSES
+        self.records = None
         self.content_sha256 = None
-        generator = np.random.default_rng(seed + strategy.rank)
-        images = generator.integers(0, 256, (spec.batch_per_device, *self.image_shape), np.uint8)
-        labels = generator.integers(0, self.classes, spec.batch_per_device, np.int32)
-        self.constants = strategy.constants(lambda: (tf.constant(images), tf.constant(labels)))
+        items = task.synthetic(
+            np.random.default_rng(seed + strategy.rank),
+            spec.batch_per_device,
+            self.item_shape,
+            self.classes,
+        )
+        self.constants = strategy.constants(lambda: tuple(tf.constant(part) for part in items))
 
 
 class _Stored:
     """The items of a converted dataset, in an order fixed by the seed."""
 
-    def __init__(self, spec, strategy, folder, seed):
-        self.data = Data(folder)
-        self.image_shape, self.classes = self.data.image_shape, self.data.classes
-        batches, self.steps_per_epoch = self.data.training_batches(
+    def __init__(self, spec, strategy, native, folder, seed):
+        self.data = Data(folder, native.INPUT_SHAPE, spec.augment, spec.cache)
+        self.item_shape = self.data.item_shape
+        self.classes = self.data.classes or native.CLASSES
+        self.records = self.data.records("train")
+        batches = self.data.training_batches(
             spec.batch_per_device * strategy.devices_per_process,
             seed,
             strategy.rank,
@@ -142,12 +161,19 @@ class _Stored:
         self.iterator = iter(strategy.distribute(batches))
 
 
-def _source(spec, strategy, data_folder, seed):
+def _source(spec, strategy, native, task, data_folder, seed):
     if plugins.load("datasets", spec.dataset).SYNTHETIC:
-        return _Synthetic(spec, strategy, seed)
+        return _Synthetic(spec, strategy, native, task, seed)
     if data_folder is None:
         raise Error(f"dataset {spec.dataset} is not synthetic: --data must name its folder")
-    return _Stored(spec, strategy, data_folder, seed)
+    stored = _Stored(spec, strategy, native, data_folder, seed)
+    kind = stored.data.manifest["kind"]
+    if kind != task.KIND:
+        raise Error(
+            f"model {spec.model} learns {native.TASK} and needs data of the kind {task.KIND}; "
+            f"{spec.dataset} is of the kind {kind}"
+        )
+    return stored
 
 
 def _optimizer(spec):
@@ -167,21 +193,11 @@ def _state(model):
     return [v for v in model.variables if "seed_generator" not in v.path]
 
 
-def scaled(images):
-    """uint8 pixels to the range -1 .. 1."""
-    return tf.cast(images, tf.float32) * (2 / 255) - 1.0
-
-
-def _mean_loss(labels, logits):
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, tf.cast(logits, tf.float32))
-    return tf.reduce_mean(losses)
-
-
 class _Step:
     """One step as a compiled function; calling it returns the mean loss as a float."""
 
-    def __init__(self, spec, strategy, model, optimizer, source):
-        on_device = _device_step(spec.mode, strategy, model, optimizer)
+    def __init__(self, spec, strategy, task, model, optimizer, source):
+        on_device = _device_step(spec.mode, strategy, task, model, optimizer)
 
         if isinstance(source, _Synthetic):
 
@@ -206,28 +222,28 @@ class _Step:
         return float(self._step(*self._arguments))
 
 
-def _device_step(mode, strategy, model, optimizer):
-    """What one device does in a step: (images, labels) -> its mean loss."""
+def _device_step(mode, strategy, task, model, optimizer):
+    """What one device does in a step: (inputs, targets) -> its mean loss."""
     scale = strategy.loss_scale()
     weights = [variable.value for variable in model.trainable_variables]
 
-    def forward(images, labels):
-        return _mean_loss(labels, model(scaled(images), training=False))
+    def forward(inputs, targets):
+        return task.loss(targets, model(task.scaled(inputs), training=False))
 
-    def gradients_of(images, labels):
+    def gradients_of(inputs, targets):
         with tf.GradientTape() as tape:
-            loss = _mean_loss(labels, model(scaled(images), training=True))
+            loss = task.loss(targets, model(task.scaled(inputs), training=True))
             minimised = optimizer.scale_loss(loss) * scale
         return loss, tape.gradient(minimised, weights)
 
-    def forward_backward(images, labels):
-        loss, gradients = gradients_of(images, labels)
+    def forward_backward(inputs, targets):
+        loss, gradients = gradients_of(inputs, targets)
         # Without this the compiler drops the gradients, which nothing else uses.
         with tf.control_dependencies(gradients):
             return tf.identity(loss)
 
-    def train_step(images, labels):
-        loss, gradients = gradients_of(images, labels)
+    def train_step(inputs, targets):
+        loss, gradients = gradients_of(inputs, targets)
         optimizer.apply(strategy.reduce(gradients), model.trainable_variables)
         return loss
 
@@ -235,35 +251,24 @@ def _device_step(mode, strategy, model, optimizer):
 
 
 class _Evaluation:
-    """Loss, top-1 and top-5 over all held-out items, on one device."""
+    """The task's scores over all held-out items, on one device."""
 
-    def __init__(self, model, source):
+    def __init__(self, task, model, source):
+        self._task = task
         self._batches = source.data.validation_batches(EVALUATION_BATCH)
+        self.examples = source.data.records("validation")
 
         @tf.function(reduce_retracing=True)
-        def sums(images, labels):
-            logits = tf.cast(model(scaled(images), training=False), tf.float32)
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-            return (
-                tf.reduce_sum(losses),
-                tf.math.count_nonzero(tf.math.in_top_k(labels, logits, 1)),
-                tf.math.count_nonzero(tf.math.in_top_k(labels, logits, 5)),
-                tf.shape(labels)[0],
-            )
+        def sums(inputs, targets):
+            return task.sums(targets, model(task.scaled(inputs), training=False))
 
         self._sums = sums
 
     def __call__(self):
-        totals = np.zeros(4)
-        for images, labels in self._batches:
-            totals += [float(part) for part in self._sums(images, labels)]
-        loss, top1, top5, examples = totals
-        return {
-            "loss": loss / examples,
-            "top1": top1 / examples,
-            "top5": top5 / examples,
-            "examples": int(examples),
-        }
+        totals = collections.Counter()
+        for inputs, targets in self._batches:
+            totals.update({name: float(part) for name, part in self._sums(inputs, targets).items()})
+        return {**self._task.scores(totals), "examples": self.examples}
 
 
 class _Progress:
@@ -285,7 +290,7 @@ class _Progress:
         )
 
 
-def _description(spec, strategy, model, source):
+def _description(spec, strategy, model, source, total):
     """What run_start says beside the time."""
     return {
         "spec": {k: v for k, v in vars(spec).items() if v is not None},
@@ -296,7 +301,8 @@ def _description(spec, strategy, model, source):
         "cores": strategy.cores,
         "strategy_settings": strategy.settings(),
         "parameters": model.count_params(),
-        "steps_per_epoch": source.steps_per_epoch,
+        "records": source.records,
+        "total_steps": total,
         "data_sha256": source.content_sha256,
         "host": socket.gethostname(),
         "pid": os.getpid(),

@@ -9,49 +9,45 @@
 """
 
 TITLE = "Optical recognition of handwritten digits"
+AUTHOR = "E. Alpaydin, C. Kaynak"
+DESCRIPTION = "1797 handwritten digits as 8x8 counts of ink, enlarged to 32x32 pixels"
+KIND = "image"
 LICENCE = "CC BY 4.0"
 CITATION = (
     "E. Alpaydin and C. Kaynak (1998). Optical Recognition of Handwritten Digits. "
     "UCI Machine Learning Repository. https://doi.org/10.24432/C50P49"
 )
+HOMEPAGE = "https://doi.org/10.24432/C50P49"
 SYNTHETIC = False
-IMAGE_SHAPE = (32, 32, 1)
-CLASSES = 10
+TERMS = ""
 SPLITS = {"train": 1437, "validation": 360}
 SHARDS = {"train": 4, "validation": 1}
+READER = {"encoding": "raw", "shape": [32, 32, 1], "classes": 10, "first_label": 0}
 FILES = {
     "digits.csv.gz": {
         "bytes": 57523,
         "sha256": "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22",
+        "md5": None,
+        "urls": ["package:sklearn.datasets.data/digits.csv.gz"],
     }
 }
 
 
-def fetch(name, path):
-    """Copy a source file out of the installed scikit-learn."""
-    import importlib.resources
-    import shutil
-
-    with importlib.resources.as_file(
-        importlib.resources.files("sklearn.datasets.data") / name
-    ) as source:
-        shutil.copyfile(source, path)
-
-
-def examples(folder):
-    """Yield (split, image, label) in a shuffled order that never changes."""
-    import csv
+def open(folder):
     import gzip
     import random
 
     import numpy as np
 
+    from dlbench.arrays import ArraySource
+
     with gzip.open(folder / "digits.csv.gz", "rt", encoding="ascii") as file:
-        rows = np.array([[int(value) for value in row] for row in csv.reader(file)])
+        rows = np.loadtxt(file, delimiter=",")
     grey = np.rint(rows[:, :-1] * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8, 1)
     images = grey.repeat(4, axis=1).repeat(4, axis=2)
+    labels = rows[:, -1].astype(np.int64)
     order = list(range(len(rows)))
     random.Random(1998).shuffle(order)
-    for position, index in enumerate(order):
-        split = "validation" if position < SPLITS["validation"] else "train"
-        yield split, images[index], int(rows[index, -1])
+    held_out = SPLITS["validation"]
+    parts = {"validation": order[:held_out], "train": order[held_out:]}
+    return ArraySource({split: (images[part], labels[part]) for split, part in parts.items()})

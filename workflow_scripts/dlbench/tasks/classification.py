@@ -1,0 +1,38 @@
+"""One of several classes for each image: softmax cross-entropy, top-1 and top-5."""
+
+import numpy as np
+import tensorflow as tf
+
+KIND = "image"
+
+
+def scaled(images):
+    """uint8 pixels to the range -1 .. 1."""
+    return tf.cast(images, tf.float32) * (2 / 255) - 1.0
+
+
+def loss(labels, logits):
+    return tf.reduce_mean(_losses(labels, logits))
+
+
+def sums(labels, logits):
+    logits = tf.cast(logits, tf.float32)
+    return {
+        "items": tf.shape(labels)[0],
+        "loss": tf.reduce_sum(_losses(labels, logits)),
+        "top1": tf.math.count_nonzero(tf.math.in_top_k(labels, logits, 1)),
+        "top5": tf.math.count_nonzero(tf.math.in_top_k(labels, logits, 5)),
+    }
+
+
+def scores(sums):
+    return {name: sums[name] / sums["items"] for name in ("loss", "top1", "top5")}
+
+
+def synthetic(random, batch, input_shape, classes):
+    images = random.integers(0, 256, (batch, *input_shape), np.uint8)
+    return images, random.integers(0, classes, batch, np.int32)
+
+
+def _losses(labels, logits):
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, tf.cast(logits, tf.float32))
