@@ -134,6 +134,7 @@ def add(archive, name, content):
 
 OURS = f"""
 import json, os, resource, sys
+import scipy.io  # as TensorFlow on the other side, not counted
 sys.path.insert(0, {str(REPOSITORY / "workflow_scripts")!r})
 from pathlib import Path
 from dlbench import conversion

@@ -83,6 +83,11 @@ def test_examples_come_back_with_their_values(features):
     assert decoded(example(features)) == features
 
 
+@given(FEATURES)
+def test_the_pieces_of_a_framed_example_are_its_bytes(features):
+    assert b"".join(tfrecord.framed_example(features)) == record(example(features))
+
+
 def test_names_are_sorted_so_that_equal_examples_have_equal_bytes():
     assert example({"b": 1, "a": b"x"}) == example({"a": b"x", "b": 1})
     assert example({"label": 3}) == bytes.fromhex("0a100a0e0a056c6162656c12051a030a0103")

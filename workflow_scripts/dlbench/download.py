@@ -51,7 +51,7 @@ def fetch_file(urls, path, *, size_bytes=None, sha256=None, md5=None, say=None):
     known = {"bytes": size_bytes, "sha256": sha256, "md5": md5}
     with _alone(path):
         if path.is_file():  # another process was faster
-            return {**_checked(path, _digests_of(path), known), "url": None}
+            return {**_checked(path, _digests_of(path, known), known), "url": None}
         problems = []
         for url in urls:
             try:
@@ -76,7 +76,7 @@ def check_file(path, *, size_bytes=None, sha256=None, md5=None):
         DownloadError: it is another file.
     """
     known = {"bytes": size_bytes, "sha256": sha256, "md5": md5}
-    return _checked(Path(path), _digests_of(path), known, keep=True)
+    return _checked(Path(path), _digests_of(path, known), known, keep=True)
 
 
 def _part(path):
@@ -138,7 +138,7 @@ class _Transfer:
         version = {"url": self._url, "validator": answer.validator}
         self._note.write_text(json.dumps(version), encoding="utf-8")
         mode = "r+b" if answer.offset else "wb"
-        with _Digests() as digests, open(self._part, mode, buffering=0) as file:
+        with _Digests(self._known) as digests, open(self._part, mode, buffering=0) as file:
             if answer.offset:
                 while chunk := file.read(CHUNK_BYTES):
                     digests.add(chunk)
@@ -201,11 +201,13 @@ class _Transfer:
 
 
 class _Digests:
-    """SHA-256 and MD5 of a stream, computed beside it in a thread of their own."""
+    """Digests of a stream, computed beside it in a thread: SHA-256, and MD5 where it is needed."""
 
-    def __init__(self):
+    def __init__(self, known):
         self._chunks = queue.Queue(maxsize=8)
-        self._digests = {"sha256": hashlib.sha256(), "md5": hashlib.md5(usedforsecurity=False)}
+        self._digests = {"sha256": hashlib.sha256()}
+        if known["md5"] and not known["sha256"]:
+            self._digests["md5"] = hashlib.md5(usedforsecurity=False)
         self._bytes = 0
         self._thread = threading.Thread(target=self._work, daemon=True)
 
@@ -232,8 +234,8 @@ class _Digests:
                 digest.update(chunk)
 
 
-def _digests_of(path):
-    with _Digests() as digests, open(path, "rb") as file:
+def _digests_of(path, known):
+    with _Digests(known) as digests, open(path, "rb") as file:
         while chunk := file.read(CHUNK_BYTES):
             digests.add(chunk)
         return digests.result()
@@ -241,7 +243,11 @@ def _digests_of(path):
 
 def _checked(path, found, known, keep=False):
     """What is found, where it is what is known; else the file is put aside as FILE.bad."""
-    wrong = [name for name, value in known.items() if value is not None and found[name] != value]
+    wrong = [
+        name
+        for name, value in known.items()
+        if value is not None and found.get(name, value) != value
+    ]
     if not wrong:
         return {"bytes": found["bytes"], "sha256": found["sha256"]}
     expected = ", ".join(f"{name} {known[name]}" for name in wrong)

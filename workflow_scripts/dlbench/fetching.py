@@ -1,5 +1,6 @@
 """Bring the source files of a dataset: staged by hand, or from its mirrors."""
 
+import hashlib
 from pathlib import Path
 
 from dlbench import Error, download, plugins
@@ -73,14 +74,17 @@ def _staged_as_published(name, file, staged, size_bytes, digests):
     try:
         return download.check_file(staged, size_bytes=size_bytes, **digests)
     except DownloadError as error:
-        # Public pages swap the sums of some archives.
-        others = {
-            known["md5"]: other
-            for other, known in plugins.load("datasets", name).FILES.items()
-            if other != file and known["md5"]
-        }
-        hint = next((o for md5, o in others.items() if md5 in str(error)), None)
+        hint = _mistaken_for(name, file, staged)
         raise FetchError(
             f"{name}: {staged} is not the published {file}: {error}"
             + (f"; this is {hint}" if hint else "")
         ) from error
+
+
+def _mistaken_for(name, file, staged):
+    """The other archive of a dataset that a file is, by its MD5, or None."""
+    dataset = plugins.load("datasets", name)
+    sums = {known["md5"]: other for other, known in dataset.FILES.items() if other != file}
+    sums |= {md5: other for other, md5 in getattr(dataset, "OTHERS", {}).items()}
+    with open(staged, "rb") as content:
+        return sums.get(hashlib.file_digest(content, "md5").hexdigest())

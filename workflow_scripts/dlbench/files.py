@@ -8,19 +8,24 @@ from pathlib import Path
 
 
 @contextlib.contextmanager
-def written_whole(path):
+def written_whole(path, force=True):
     """Yield a temporary path beside `path`; it takes its place when the block succeeds.
 
     Whoever reads `path` sees the old content or the new, never a part, also
     after a kill or a full disk.
+
+    Args:
+        force: have it on the disk before it takes its place, so that a power cut leaves the
+            old content or the new too.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield part
-        with open(part, "rb") as file:
-            os.fsync(file.fileno())
+        if force:
+            with open(part, "rb") as file:
+                os.fsync(file.fileno())
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)

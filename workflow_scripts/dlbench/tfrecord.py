@@ -9,6 +9,7 @@ Source of the format: tensorflow/core/lib/io/record_writer.h and
 tensorflow/core/example/{example,feature}.proto.
 """
 
+import functools
 import os
 import struct
 
@@ -23,12 +24,13 @@ class RecordError(Error):
 
 _BYTES_LIST, _INT64_LIST = 1, 3
 _LENGTH_DELIMITED = 2
+_ONE_BYTE = [bytes([value]) for value in range(0x80)]
+SMALL_BYTES = 4096
 
 
 def record(payload):
     """One framed record: 16 bytes more than its payload."""
-    length = struct.pack("<Q", len(payload))
-    return length + _masked_crc(length) + payload + _masked_crc(payload)
+    return b"".join(_framed([payload]))
 
 
 def example(features):
@@ -40,32 +42,85 @@ def example(features):
     Raises:
         TypeError: a value is of another type.
     """
-    entries = b"".join(
-        _field(1, _field(1, name.encode()) + _field(2, _feature(name, features[name])))
-        for name in sorted(features)
-    )
-    return _field(1, entries)
+    return b"".join(_pieces(features))
+
+
+def framed_example(features):
+    """`record(example(features))` as a list of its pieces: images in it are not copied."""
+    return _framed(_joined(_pieces(features)))
+
+
+def _joined(pieces):
+    """The same bytes in fewer pieces: small neighbours are joined, large ones not copied."""
+    joined, small = [], []
+    for piece in pieces:
+        if len(piece) < SMALL_BYTES:
+            small.append(piece)
+        else:
+            joined += [b"".join(small), piece]
+            small = []
+    return [*joined, b"".join(small)]
+
+
+def _framed(payload):
+    length = struct.pack("<Q", sum(map(len, payload)))
+    crc = 0
+    for piece in payload:
+        crc = google_crc32c.extend(crc, piece)
+    return [length, _masked_crc(length), *payload, _masked(crc)]
+
+
+def _pieces(features):
+    entries = []
+    for name in sorted(features):
+        value = features[name]
+        if type(value) in (str, int):
+            entries.append(_small_entry(name, value))
+        else:
+            entries += _entry(name, value)
+    return [_start(1, entries), *entries]
+
+
+@functools.lru_cache(maxsize=1 << 14)  # classes, sizes and formats come again and again
+def _small_entry(name, value):
+    return b"".join(_entry(name, value))
+
+
+def _entry(name, value):
+    key = _field(1, name.encode())
+    feature = _feature(name, value)
+    wrapped = [_start(2, feature), *feature]
+    return [_start(1, [key, *wrapped]), key, *wrapped]
 
 
 def _feature(name, value):
     if isinstance(value, str):
         value = value.encode()
     if isinstance(value, bytes):
-        return _field(_BYTES_LIST, _field(1, value))
-    values = value if isinstance(value, list) else [value]
-    if all(type(number) is int for number in values):
-        packed = b"".join(_varint(number & (2**64 - 1)) for number in values)
-        return _field(_INT64_LIST, _field(1, packed))
-    raise TypeError(
-        f"feature {name!r}: expected bytes, str, int or a list of ints, found {value!r}"
-    )
+        kind, start = _BYTES_LIST, _start(1, [value])
+    else:
+        values = value if isinstance(value, list) else [value]
+        if not all(type(number) is int for number in values):
+            raise TypeError(
+                f"feature {name!r}: expected bytes, str, int or a list of ints, found {value!r}"
+            )
+        kind, value = _INT64_LIST, b"".join(_varint(number & (2**64 - 1)) for number in values)
+        start = _start(1, [value])
+    return [_start(kind, [start, value]), start, value]
 
 
 def _field(number, content):
-    return _varint(number << 3 | _LENGTH_DELIMITED) + _varint(len(content)) + content
+    return _start(number, [content]) + content
+
+
+def _start(number, pieces):
+    """What stands before a field of that number with that content: its key and its length."""
+    return _varint(number << 3 | _LENGTH_DELIMITED) + _varint(sum(map(len, pieces)))
 
 
 def _varint(value):
+    if value <= 0x7F:
+        return _ONE_BYTE[value]
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -75,7 +130,10 @@ def _varint(value):
 
 
 def _masked_crc(data):
-    crc = google_crc32c.value(data)
+    return _masked(google_crc32c.value(data))
+
+
+def _masked(crc):
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 

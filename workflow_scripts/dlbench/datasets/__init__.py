@@ -6,6 +6,7 @@ A dataset file defines, for people and for what is published:
 and, where SYNTHETIC is False:
     FILES: maps each source file to its `bytes`, `sha256`, `md5` and `urls` (mirrors in
         order); None where it is not published: what arrives first is then pinned.
+    OTHERS (optional): MD5 of files that are mistaken for these, by name.
     TERMS: what must be accepted before use; "" where nothing must.
     SPLITS: records in `train` and `validation`.
     SHARDS: TFRecord files in `train` and `validation`.
