@@ -291,6 +291,18 @@ def test_a_damaged_tar_is_named_with_its_place(imagenet_files, cut, message):
         imagenet.open(folder)
 
 
+def test_archives_without_images_are_refused(imagenet_files):
+    folder, images, _ = imagenet_files
+    (folder / "ILSVRC2012_img_train.tar").write_bytes(
+        tar({f"{synset}.tar": tar({}) for synset in images})
+    )
+    with pytest.raises(DataError, match="expected 12 train records, found 0"):
+        conversion.convert("imagenet", folder, folder / "out")
+    (folder / "ILSVRC2012_img_val.tar").write_bytes(tar({}))
+    with pytest.raises(ArchiveError, match="expected 6 images, as the development kit has labels"):
+        imagenet.open(folder)
+
+
 def test_classes_that_are_missing_are_counted(imagenet_files):
     folder, images, _ = imagenet_files
     path = folder / "ILSVRC2012_img_train.tar"
@@ -308,7 +320,9 @@ def test_an_image_that_does_not_decode_is_named(imagenet_files):
     train = {f"{synset}.tar": tar(files) for synset, files in images.items()}
     (folder / "ILSVRC2012_img_train.tar").write_bytes(tar(train))
     conversion.convert("imagenet", folder, folder / "header")
-    with pytest.raises(DataError, match=r"n01443537_2\.JPEG .* does not decode"):
+    with pytest.raises(
+        DataError, match=r"n01443537_2\.JPEG \(.*train\.tar, header at byte \d+\) does"
+    ):
         conversion.convert("imagenet", folder, folder / "decode", check="decode")
     assert not (folder / "decode" / "manifest.json").exists()
     images["n01443537"]["n01443537_2.JPEG"] = b"GIF89a" + bytes(100)

@@ -15,6 +15,9 @@ class ArraySource:
     def count(self, split):
         return len(self._splits[split][0])
 
+    def place(self, split, index):
+        return f"{split} record {index}"
+
     def features(self, split, index):
         images, targets = self._splits[split]
         image, target = images[index], targets[index]

@@ -128,7 +128,7 @@ class _Task:
             for index in self.part:
                 features = self.opened.features(self.split, index)
                 if self.check == "decode":
-                    _decode(features, self.path.name)
+                    _decode(features, self.opened.place(self.split, index))
                 for piece in framed_example(features):
                     file.write(piece)
                     total.update(piece)
@@ -213,8 +213,8 @@ def _decode(features, where):
         Image.open(io.BytesIO(features["image/encoded"])).load()
     except OSError as error:
         raise DataError(
-            f"{features['image/filename']} (for {where}) does not decode: {error}; "
-            "the archive it comes from is damaged"
+            f"{features['image/filename']} ({where}) does not decode: {error}; "
+            "the archive it comes from is damaged: fetch it again"
         ) from error
 
 

@@ -92,18 +92,18 @@ class Data:
         """All held-out items once, in the order of the shards; the last batch may be smaller."""
         records = tf.data.TFRecordDataset([str(path) for path, _ in self._shards("validation")])
         if self._encoded:
-            decoded = records.map(self._central, num_parallel_calls=tf.data.AUTOTUNE)
+            decoded = records.map(
+                lambda record: self._central(*self._parsed_one(record)),
+                num_parallel_calls=tf.data.AUTOTUNE,
+            )
             return decoded.batch(batch).prefetch(2)
         return records.batch(batch).map(self._parsed).prefetch(2)
 
     def _from_memory(self, batch, seed, rank, size, first_step):
         count = self.records("train")
         records = tf.data.TFRecordDataset([str(path) for path, _ in self._shards("train")])
-        if self._encoded:
-            kept = (next(iter(records.batch(count))),)
-        else:
-            parts = list(records.batch(1024).map(self._parsed))
-            kept = tuple(tf.concat(part, axis=0) for part in zip(*parts, strict=True))
+        parts = list(records.batch(1024).map(self._parsed))
+        kept = tuple(tf.concat(part, axis=0) for part in zip(*parts, strict=True))
 
         def items(positions):
             epochs, places = positions // count, positions % count
@@ -122,7 +122,7 @@ class Data:
                 num_parallel_calls=1,
             )
         return (
-            batches.map(lambda positions: (items(positions)[0], positions))
+            batches.map(lambda positions: (*items(positions), positions))
             .unbatch()
             .map(self._cropped(seed), num_parallel_calls=tf.data.AUTOTUNE)
             .batch(batch, drop_remainder=True)
@@ -165,8 +165,11 @@ class Data:
         stream = tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(one_epoch)
         stream = stream.skip(left_out)
         if self._encoded:
-            varied = stream.map(self._cropped(seed), num_parallel_calls=tf.data.AUTOTUNE)
-            return varied.batch(batch, drop_remainder=True)
+            crop = self._cropped(seed)
+            return stream.map(
+                lambda record, position: crop(*self._parsed_one(record), position),
+                num_parallel_calls=tf.data.AUTOTUNE,
+            ).batch(batch, drop_remainder=True)
         return stream.batch(batch, drop_remainder=True).map(
             lambda records, positions: self._varied(self._parsed(records), seed, positions)
         )
@@ -187,7 +190,15 @@ class Data:
         return sum(shard["bytes"] for shard in self.manifest["splits"][split]["shards"])
 
     def _parsed(self, records):
-        """(inputs, targets) of a batch of serialised records that are not encoded images."""
+        """(inputs, targets) of a batch of serialised records; encoded images stay encoded."""
+        if self._encoded:
+            image, label = self._keys()
+            wanted = {
+                image: tf.io.FixedLenFeature([], tf.string),
+                label: tf.io.FixedLenFeature([], tf.int64),
+            }
+            parsed = tf.io.parse_example(records, wanted)
+            return parsed[image], tf.cast(parsed[label] - self._reader["first_label"], tf.int32)
         shape = self._reader["shape"]
         if self._reader["encoding"] == "tokens":
             words = tf.io.FixedLenFeature([shape[0] + 1], tf.int64)
@@ -230,23 +241,14 @@ class Data:
     def _keys(self):
         return KEYS[self._reader.get("layout", "tensorflow/models")]
 
-    def _label(self, parsed):
-        return tf.cast(parsed[self._keys()[1]] - self._reader["first_label"], tf.int32)
-
-    def _encoded_features(self, record):
-        image, label = self._keys()
-        wanted = {
-            image: tf.io.FixedLenFeature([], tf.string),
-            label: tf.io.FixedLenFeature([], tf.int64),
-        }
-        parsed = tf.io.parse_single_example(record, wanted)
-        return parsed[image], self._label(parsed)
+    def _parsed_one(self, record):
+        image, label = self._parsed(record[None])
+        return image[0], label[0]
 
     def _cropped(self, seed):
-        """(record, position) to (image, label): a random part of the image, decoded alone."""
+        """(encoded, label, position) to (image, label): a random part, decoded alone."""
 
-        def crop(record, position):
-            encoded, label = self._encoded_features(record)
+        def crop(encoded, label, position):
             if self._variation != "crop_flip":
                 return self._centre(encoded), label
             item_seed = tf.stack([tf.cast(seed, tf.int64), position])
@@ -266,8 +268,7 @@ class Data:
 
         return crop
 
-    def _central(self, record):
-        encoded, label = self._encoded_features(record)
+    def _central(self, encoded, label):
         return self._centre(encoded), label
 
     def _centre(self, encoded):

@@ -13,7 +13,8 @@ and, where SYNTHETIC is False:
     READER: how records are read, kept in the manifest (see dlbench/reading.py).
     open(folder): a source, made from the files in `folder`: `count(split)` and
         `features(split, index)`, the features of one record, in any order and from any
-        process; index runs from 0 in the source's own order.
+        process; index runs from 0 in the source's own order; and `place(split, index)`,
+        where it lies, for messages.
 The file is read outside and inside the trainer's environment: whatever is not
 in the standard library is imported inside the functions.
 """

@@ -94,6 +94,9 @@ class ImageNet:
     def count(self, split):
         return len(self._headers[split])
 
+    def place(self, split, index):
+        return f"{self._paths[split]}, header at byte {self._headers[split][index]}"
+
     def features(self, split, index):
         name, content = self._read(split, self._headers[split][index])
         if split == "train":

@@ -75,6 +75,9 @@ class _Windows:
     def count(self, split):
         return (len(self._tokens[split]) - 1) // WINDOW_WORDS
 
+    def place(self, split, index):
+        return f"{split} word {index * WINDOW_WORDS}"
+
     def features(self, split, index):
         start = index * WINDOW_WORDS
         return {"tokens": self._tokens[split][start : start + WINDOW_WORDS + 1]}

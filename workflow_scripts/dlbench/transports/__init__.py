@@ -29,9 +29,11 @@ class Answer:
     Attributes:
         total_bytes: size of the whole file, None where it is not said.
         validator: names this version of the file, None where nothing does.
+        content_type: such as "text/html", None where it is not said.
     """
 
     chunks: Iterable[bytes]
     offset: int = 0
     total_bytes: int | None = None
     validator: str | None = None
+    content_type: str | None = None

@@ -20,20 +20,23 @@ def open(url, offset, validator):
     request = {"Bucket": parts.netloc, "Key": parts.path.lstrip("/")}
     session = boto3.Session()
     signature = None if session.get_credentials() else botocore.UNSIGNED
-    client = session.client("s3", config=botocore.config.Config(signature_version=signature))
     try:
+        client = session.client("s3", config=botocore.config.Config(signature_version=signature))
         head = client.head_object(**request)
-        first = offset if validator in (None, head["ETag"]) else 0
-        if first >= head["ContentLength"] > 0:
-            return Answer([], first, head["ContentLength"], head["ETag"])
+        size_bytes, found = head["ContentLength"], head["ETag"]
+        first = offset if validator in (None, found) and offset <= size_bytes else 0
+        if first == size_bytes:  # an empty range is an error
+            return Answer([], first, size_bytes, found)
         # IfMatch: a file that changes between the two requests is an error, not a mixture.
-        answer = client.get_object(**request, Range=f"bytes={first}-", IfMatch=head["ETag"])
+        answer = client.get_object(**request, Range=f"bytes={first}-", IfMatch=found)
     except botocore.exceptions.ClientError as error:
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        raise TransportError(f"S3 refuses: {error}", passing=status >= 500) from error
-    except botocore.exceptions.BotoCoreError as error:
-        raise TransportError(f"S3 cannot be asked: {error}", passing=True) from error
-    return Answer(_chunks(answer["Body"]), first, head["ContentLength"], head["ETag"])
+        passing = status >= 500 or status in (412, 429)
+        raise TransportError(f"S3 refuses: {error}", passing) from error
+    except (botocore.exceptions.BotoCoreError, ValueError) as error:  # no region, bad endpoint
+        passing = isinstance(error, botocore.exceptions.HTTPClientError)
+        raise TransportError(f"S3 cannot be asked: {error}", passing) from error
+    return Answer(_chunks(answer["Body"]), first, size_bytes, found)
 
 
 def _chunks(body):
