@@ -263,7 +263,11 @@ class Data:
                 use_image_if_no_bounding_boxes=True,
             )
             window = tf.concat([begin[:2], extent[:2]], axis=0)
-            image = self._resized(tf.image.decode_and_crop_jpeg(encoded, window, channels=3))
+            # The fast transform and plain upsampling, as tf_cnn_benchmarks decodes.
+            image = tf.image.decode_and_crop_jpeg(
+                encoded, window, channels=3, fancy_upscaling=False, dct_method="INTEGER_FAST"
+            )
+            image = self._resized(image)
             return tf.image.stateless_random_flip_left_right(image, item_seed + 1), label
 
         return crop
