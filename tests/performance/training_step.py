@@ -72,18 +72,22 @@ class Ours:
         words = f"--model {model} --dataset synthetic --batch-per-device {batch} --steps {steps}"
         self.spec = _parse([*words.split(), "--warmup-steps", "0", "--log", str(log)])
         self.strategy, self.loop = strategy, training._loop
-        self.source = training._Synthetic(self.spec, strategy, seed=1)
-        self.images, self.labels = self.source.constants
         native = plugins.load("models", model)
+        task = plugins.load("tasks", native.TASK)
+        self.source = training._Synthetic(self.spec, strategy, native, task, seed=1)
+        self.images, self.labels = self.source.constants
         self.build = lambda: native.build(self.source.item_shape, self.source.classes)
         network = self.build()
         optimizer = training._optimizer(self.spec)
         optimizer.build(network.trainable_variables)
-        self.step = training._Step(self.spec, strategy, network, optimizer, self.source)
+        self.step = training._Step(self.spec, strategy, task, network, optimizer, self.source)
         self.log = eventlog.EventLog(log)
 
     def __call__(self):
-        self.loop(self.spec, self.strategy, self.log, self.step, self.source, None)
+        self.loop(
+            self.spec, self.strategy, self.log, self.step, self.source, None,
+            self.spec.steps, self.spec.batch_per_device,
+        )  # fmt: skip
 
 
 class Bare:
