@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dlbench import config, runs
+from dlbench import config, plugins, runs
 from dlbench.config import ConfigError
 
 BLOCK = {"name": "block", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8}
@@ -87,6 +87,8 @@ def test_the_launcher_is_that_of_the_strategy_unless_named():
         ({"strategy": "miror"}, "did you mean 'mirrored'?"),
         ({"batch_per_device": 0}, "batch_per_device: expected at least 1, found 0"),
         ({"batch_per_device": "8"}, 'expected one integer or a list, found "8"'),
+        ({"batch_per_device": True}, "expected one integer or a list, found true"),
+        ({"augment": 1}, "augment: expected one boolean or a list, found 1"),
         ({"batch_per_device": []}, "a list that is not empty"),
         ({"batch_per_device": [8, 8]}, "a list without repetitions"),
         ({"batch_size": 8}, "unknown key 'batch_size'"),
@@ -114,6 +116,13 @@ def test_a_mistake_in_a_block_is_named_with_what_is_allowed(change, message):
         ({"figures": ["scalling"]}, "did you mean 'scaling'?"),
         ({"time_limit_s": 0}, "time_limit_s: expected more than 0"),
         ({"site": STUDY["site"] | {"devices_per_node": 0}}, "auto, or a number of at least 1"),
+        ({"site": STUDY["site"] | {"devic": "cpu"}}, "site: unknown key 'devic' (did you mean 'de"),
+        ({"site": STUDY["site"] | {"device": "cpi"}}, "auto, cpu, gpu (did you mean 'cpu'?)"),
+        ({"data": STUDY["data"] | {"ofline": True}}, "unknown key 'ofline' (did you mean 'offline"),
+        ({"data": STUDY["data"] | {"terms_accepted": ["imagnet"]}}, "did you mean 'imagenet'?"),
+        ({"data": STUDY["data"] | {"tfrecords": {"imagnet": "/x"}}}, "data.tfrecords: no file dat"),
+        ({"study": ""}, "study: expected a text that is not empty"),
+        ({"matrix": None}, "matrix: expected a list, found null"),
         ({"site": {"name": "here"}}, "site: missing keys: device, devices_per_node"),
     ],
 )
@@ -187,3 +196,91 @@ def test_checking_changes_nothing_in_the_config():
     before = copy.deepcopy(STUDY)
     study()
     assert before == STUDY
+
+
+def test_a_name_without_a_file_is_refused_with_all_that_there_are():
+    for kind, message in (
+        ("models", refused(BLOCK | {"steps": 5, "model": "lenet6"})),
+        ("strategies", refused(BLOCK | {"steps": 5, "strategy": "singel"})),
+        ("figures", refused(figures=["scalling"])),
+    ):
+        assert f"; there are: {', '.join(plugins.names(kind))}" in message
+
+
+def test_one_value_and_a_list_of_one_are_the_same_runs():
+    values = BLOCK | {"steps": 5, "precision": "float32", "strategy": "mirrored"}
+    lists = {key: [value] for key, value in values.items() if key != "name"} | {"name": "block"}
+    assert study(values).runs == study(lists).runs
+
+
+def test_a_block_may_have_repeats_of_its_own():
+    made = study(BLOCK | {"steps": 5, "repeats": 3}, BLOCK | {"name": "other", "steps": 6})
+    repeats = {steps: [r.repeat for r in made.runs if r.steps == steps] for steps in (5, 6)}
+    assert repeats == {5: [1, 2, 3], 6: [1]}
+
+
+def test_an_exclusion_may_list_values_and_needs_no_reason():
+    block = BLOCK | {"steps": 5, "batch_per_device": [8, 16, 32], "precision": ["float32"]}
+    made = study(block | {"exclude": [{"batch_per_device": [16, 32], "precision": "float32"}]})
+    assert [run.batch_per_device for run in made.runs] == [8]
+    assert {left_out.reason for left_out in made.excluded} == {"excluded in the config"}
+    assert {left_out.block for left_out in made.excluded} == {"block"}
+
+
+def test_an_exclusion_matches_values_that_the_block_leaves_at_their_default():
+    block = BLOCK | {"steps": 5, "batch_per_device": [8, 16]}
+    made = study(block | {"exclude": [{"batch_per_device": 8, "precision": "float32"}]})
+    assert [run.batch_per_device for run in made.runs] == [16]
+
+
+def test_included_combinations_may_be_lists_too():
+    made = study(
+        BLOCK | {"steps": 5, "include": [{"batch_per_device": [16, 32], "precision": "float16"}]}
+    )
+    found = {(run.batch_per_device, run.precision) for run in made.runs}
+    assert found == {(8, "float32"), (16, "float16"), (32, "float16")}
+
+
+def test_an_included_combination_that_is_there_already_is_refused():
+    message = refused(BLOCK | {"steps": 5, "include": [{"model": "lenet5"}]})
+    assert "is already in matrix[0] (block)" in message
+
+
+@pytest.mark.parametrize("part", ["exclude", "include"])
+def test_a_misspelt_key_is_named_with_its_place(part):
+    message = refused(BLOCK | {"steps": 5, part: [{"modl": "lenet5"}]})
+    assert f"matrix[0] (block).{part}[0]: unknown key 'modl' (did you mean 'model'?)" in message
+
+
+def test_a_model_and_data_of_another_kind_are_refused():
+    message = refused(BLOCK | {"steps": 5, "dataset": "ptb"})
+    assert "lenet5 learns classification and needs data of the kind image" in message
+    assert "ptb is of the kind text" in message
+
+
+def test_the_order_of_the_runs_follows_the_seed():
+    block = BLOCK | {"steps": 5, "batch_per_device": list(range(1, 20))}
+    orders = [[run.id for run in study(block, seed=seed).runs] for seed in (1, 1, 2)]
+    assert orders[0] == orders[1] != orders[2]
+    assert sorted(orders[0]) == sorted(orders[2])
+
+
+def test_a_config_that_is_no_mapping_is_refused(tmp_path):
+    (tmp_path / "list.yaml").write_text("[a]")
+    with pytest.raises(ConfigError, match=r'expected a mapping, found \["a"\]'):
+        config.study(config.read(tmp_path / "list.yaml"))
+    (tmp_path / "empty.yaml").write_text("# nothing\n")
+    with pytest.raises(ConfigError, match="missing keys: study, matrix"):
+        config.study(config.read(tmp_path / "empty.yaml"))
+
+
+def test_a_file_that_is_missing_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"absent\.yaml cannot be read as YAML: .*No such file"):
+        config.read(tmp_path / "absent.yaml")
+
+
+def test_of_two_files_the_last_one_wins_and_neither_is_changed():
+    base, over = {"a": {"b": 1, "c": [1, 2]}}, {"a": {"c": [3]}, "d": None}
+    before = copy.deepcopy((base, over))
+    assert config._merge(base, over) == {"a": {"b": 1, "c": [3]}, "d": None}
+    assert (base, over) == before

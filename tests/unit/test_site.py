@@ -1,6 +1,7 @@
 """site: which runs a machine cannot do, and why."""
 
 import dataclasses
+import os
 
 import pytest
 
@@ -62,3 +63,78 @@ def test_given_devices_win_over_what_the_machine_has():
     automatic = site.devices({"name": "here", "device": "cpu", "devices_per_node": "auto"})
     assert (automatic.kind, automatic.per_node) == ("cpu", None)
     assert automatic.cores >= 1
+
+
+@pytest.fixture
+def gpus(tmp_path, monkeypatch):
+    """A machine on which the driver lists as many GPUs as it is told."""
+
+    def list_them(count):
+        program = tmp_path / "nvidia-smi"
+        lines = "".join(f"echo 'GPU {number}: NVIDIA A100 (UUID: x)'\n" for number in range(count))
+        program.write_text(f"#!/bin/sh\necho header\n{lines}")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        site._gpus.cache_clear()
+
+    yield list_them
+    site._gpus.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("count", "device", "per_node", "found"),
+    [
+        (2, "auto", "auto", ("gpu", 2)),
+        (0, "auto", "auto", ("cpu", None)),
+        (2, "cpu", "auto", ("cpu", None)),
+        (2, "gpu", "auto", ("gpu", 2)),
+        (2, "auto", 1, ("gpu", 1)),
+        (0, "auto", 4, ("cpu", 4)),
+        (0, "gpu", "auto", ("gpu", 0)),
+    ],
+)
+def test_auto_is_answered_by_the_machine(gpus, count, device, per_node, found):
+    gpus(count)
+    devices = site.devices({"name": "here", "device": device, "devices_per_node": per_node})
+    assert (devices.kind, devices.per_node) == found
+
+
+def test_a_machine_without_a_driver_has_no_gpus(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    site._gpus.cache_clear()
+    devices = site.devices({"name": "here", "device": "auto", "devices_per_node": "auto"})
+    site._gpus.cache_clear()
+    assert devices.kind == "cpu"
+
+
+def test_cores_are_those_this_process_may_use():
+    given = {"name": "here", "device": "cpu", "devices_per_node": "auto"}
+    allowed = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        assert site.devices(given).cores == 1
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+def test_cores_count_where_devices_are_cpus_of_this_machine_only():
+    mirrored = {"strategy": "mirrored", "devices_per_node": 2, "threads_per_device": 8}
+    assert "needs 16 cores" in reason(**mirrored)
+    assert reason(Devices("gpu", 2, cores=2), **mirrored) is None
+
+
+def test_a_package_that_is_installed_is_no_reason_to_skip(tmp_path, monkeypatch):
+    package = tmp_path / "envs/train/.venv/lib/python3.11/site-packages/horovod"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    monkeypatch.chdir(tmp_path)
+    site._installed.cache_clear()
+    found = reason(strategy="horovod", launcher="horovodrun", devices_per_node=2)
+    site._installed.cache_clear()
+    assert found is None
+
+
+@pytest.mark.parametrize("launcher", ["horovodrun", "mpirun"])
+def test_a_launcher_says_that_it_stays_on_this_machine(launcher):
+    message = reason(strategy="horovod", launcher=launcher, nodes=2)
+    assert message == f"launcher {launcher} starts processes on this machine only, not on 2 nodes"

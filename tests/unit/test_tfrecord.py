@@ -129,3 +129,81 @@ def test_records_are_counted_without_reading_them(tmp_path):
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(tfrecord.RecordError, match="record at byte 35 is cut off"):
         tfrecord.records_in(path)
+
+
+def test_records_have_the_bytes_that_the_format_says():
+    """The checksum of 123456789 is 0xe3069283, the check value of CRC-32C."""
+    assert google_crc32c.value(b"123456789") == 0xE3069283
+    assert record(b"") == bytes.fromhex("000000000000000029039807d8ea82a2")
+    assert record(b"123456789") == (
+        bytes.fromhex("090000000000000037f97139") + b"123456789" + bytes.fromhex("e5b08ac7")
+    )
+
+
+def test_examples_have_the_bytes_that_the_format_says():
+    assert example({}) == bytes.fromhex("0a00")
+    assert example({"x": b"\xff"}) == bytes.fromhex("0a0c0a0a0a017812050a030a01ff")
+    assert example({"x": -1}) == bytes.fromhex("0a150a130a0178120e1a0c0a0a" + "ff" * 9 + "01")
+    assert example({"x": 300}) == bytes.fromhex("0a0d0a0b0a017812061a040a02ac02")
+    assert example({"x": "\u00e9"}) == example({"x": "\u00e9".encode()})
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([0, 1, 4095, 4096, 4097, 20_000]), st.integers(0, 255)),
+        max_size=5,
+    )
+)
+def test_large_values_are_framed_as_small_ones_are(sizes):
+    features = {f"{n}": bytes([byte]) * size for n, (size, byte) in enumerate(sizes)}
+    framed = b"".join(tfrecord.framed_example(features))
+    assert framed == record(example(features))
+    assert [decoded(payload) for payload in payloads(framed)] == [features]
+
+
+@given(st.binary(max_size=60), st.data())
+def test_any_flipped_bit_is_noticed(content, data):
+    framed = bytearray(record(content) + record(b"next"))
+    position = data.draw(st.integers(0, len(framed) - 1))
+    framed[position] ^= 1 << data.draw(st.integers(0, 7))
+    with pytest.raises(tfrecord.RecordError, match="the checksum of its"):
+        list(tfrecord.payloads(io.BytesIO(framed), "shard"))
+
+
+@given(st.lists(st.binary(max_size=60), min_size=1, max_size=3), st.data())
+def test_any_cut_is_noticed_unless_it_is_between_records(contents, data):
+    framed = [record(content) for content in contents]
+    ends = {sum(map(len, framed[:number])) for number in range(len(framed) + 1)}
+    cut = data.draw(st.integers(0, sum(map(len, framed))))
+    reader = tfrecord.payloads(io.BytesIO(b"".join(framed)[:cut]), "shard")
+    if cut in ends:
+        assert [payload for _, payload in reader] == contents[: len(list(ends_before(ends, cut)))]
+    else:
+        with pytest.raises(tfrecord.RecordError, match="cut off"):
+            list(reader)
+
+
+def ends_before(ends, cut):
+    return (end for end in ends if 0 < end <= cut)
+
+
+def test_a_damaged_record_is_named_with_its_place_after_those_before_it():
+    framed = bytearray(record(b"whole") + record(b"damaged"))
+    framed[-5] ^= 1
+    reader = tfrecord.payloads(io.BytesIO(framed), "shard-7")
+    assert next(reader) == (0, b"whole")
+    with pytest.raises(tfrecord.RecordError, match="shard-7: record at byte 21: the checksum of"):
+        next(reader)
+
+
+def test_examples_of_other_writers_are_parsed():
+    unpacked = "0a0b0a090a017812041a020805"  # older writers: numbers one by one
+    floats = "0a0f0a0d0a0178120812060a040000803f"  # none of ours: left out
+    assert tfrecord.parse_example(bytes.fromhex(unpacked)) == {"x": [5]}
+    assert tfrecord.parse_example(bytes.fromhex(floats)) == {"x": []}
+
+
+@pytest.mark.parametrize("value", [True, [True], [1, 2.5], (1, 2), bytearray(b"x"), {"a": 1}])
+def test_what_only_resembles_bytes_or_ints_is_refused(value):
+    with pytest.raises(TypeError, match="feature 'x': expected"):
+        example({"x": value})

@@ -5,6 +5,9 @@ A model file defines:
     INPUT_SHAPE: the shape of one input it was designed for; synthetic data has it.
     CLASSES: its number of classes in that design (words, for language); synthetic labels
         have it. 1 for segmentation.
-    build(input_shape, classes): a keras.Model that returns logits.
-Its docstring names the publication that it follows.
+    build(input_shape, classes): a keras.Model that returns logits, of the shape
+        (batch, classes) for classification, (batch, height, width, 1) for segmentation
+        and (batch, words, classes) for language.
+Its docstring names the publication that it follows, what deviates from it and the
+number of parameters, which a test compares. Shared parts lie in dlbench/layers/.
 """

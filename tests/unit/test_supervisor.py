@@ -1,0 +1,227 @@
+"""supervisor: how runs end that do not end well, in this process and with real children."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dlbench import eventlog, supervisor
+from dlbench.supervisor import Watched
+
+PROGRAM = Path(__file__).parents[2] / "workflow_scripts" / "start_run.py"
+SPEC = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 3}
+WRITES = """
+import json, os, subprocess, sys, time, signal
+def write(event, **values):
+    with open({log!r}, "a") as log:
+        log.write(json.dumps({{"event": event, **values}}) + chr(10))
+"""
+END = 'write("run_end", status="ok", message="", t_utc="2026", weights_sha256=["0"])\n'
+# Without site-packages it starts at once, also on a busy machine.
+PYTHON = (sys.executable, "-I", "-S", "-c")
+SLEEPER = '[sys.executable, "-c", "import time; time.sleep(60)"]'
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr(supervisor, "POLL_S", 0.02)
+    monkeypatch.setattr(supervisor, "GRACE_S", 0.2)
+
+
+def watched(folder, python, **changes):
+    log = folder / "runs" / "run" / "train.jsonl"
+    values = {
+        "log": log,
+        "messages": folder / "messages",
+        "command": (*PYTHON, WRITES.format(log=str(log)) + python),
+        "label": "lenet5 synthetic",
+        "position": "1/2",
+        "launch": {"made_from": {}},
+        "time_limit_s": 30,
+        "last_attempt": True,
+    }
+    return Watched(**values | changes)
+
+
+def ends(log):
+    return [event for event in eventlog.read(log) if event["event"] == "run_end"]
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_for(path):
+    deadline = time.monotonic() + 20
+    while not (path.is_file() and path.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_run_that_ends_well_has_one_end_that_of_the_trainer(tmp_path):
+    run = watched(tmp_path, END)
+    assert supervisor.supervise(run)
+    launch, end = eventlog.read(run.log)
+    assert (launch["event"], launch["command"]) == ("launch", list(run.command))
+    assert (end["status"], end["weights_sha256"]) == ("ok", ["0"])
+
+
+def test_a_trainer_that_ignores_the_request_to_stop_is_killed(tmp_path):
+    ready = tmp_path / "ready"
+    ignores = (
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        f"open({str(ready)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"
+    )
+    assert supervisor.supervise(watched(tmp_path, ignores, time_limit_s=0.5))
+    assert not alive(int(ready.read_text()))
+    (end,) = ends(tmp_path / "runs/run/train.jsonl")
+    assert (end["status"], end["message"]) == ("timeout", "stopped at time_limit_s")
+
+
+def test_a_trainer_that_hangs_after_its_end_is_a_timeout(tmp_path):
+    run = watched(tmp_path, END + "time.sleep(60)", time_limit_s=0.5)
+    assert supervisor.supervise(run)
+    assert [end["status"] for end in ends(run.log)] == ["ok", "timeout"]
+    assert eventlog.ended(run.log)["status"] == "timeout"
+
+
+def test_what_the_trainer_started_does_not_outlive_it(tmp_path):
+    pid = tmp_path / "pid"
+    leaves = f"child = subprocess.Popen({SLEEPER})\nopen({str(pid)!r}, 'w').write(str(child.pid))\n"
+    assert supervisor.supervise(watched(tmp_path, leaves + END))
+    assert not alive(int(pid.read_text()))
+
+
+def test_an_attempt_that_may_pass_is_kept_aside_and_not_recorded(tmp_path):
+    run = watched(tmp_path, "sys.exit(7)", last_attempt=False)
+    assert not supervisor.supervise(run)
+    assert [path.name for path in run.log.parent.iterdir()] == ["train.attempt1.jsonl"]
+    assert ends(run.log.with_name("train.attempt1.jsonl")) == []
+
+
+@pytest.mark.parametrize(
+    ("python", "message"),
+    [
+        ("sys.exit(7)", "(exit code 7): no message"),
+        ("raise MemoryError('too much')", "(exit code 1): MemoryError: too much"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "(killed by SIGSEGV): no message"),
+        ("print('x' * 1000); sys.exit(2)", f"(exit code 2): {'x' * 300}"),
+        ("pass", "(exit code 0): no message"),
+        ("sys.stdout.buffer.write(b'\\xff\\n'); sys.exit(3)", "(exit code 3): \ufffd"),
+    ],
+)
+def test_a_trainer_without_a_word_is_described(tmp_path, python, message):
+    run = watched(tmp_path, python)
+    assert supervisor.supervise(run)
+    (end,) = ends(run.log)
+    assert end["status"] == "failed"
+    assert end["message"] == f"the trainer ended without a word {message}"
+
+
+def test_a_trainer_that_the_kernel_killed_for_memory_is_not_tried_again(tmp_path, monkeypatch):
+    counts = iter([4, 5])
+    monkeypatch.setattr(supervisor, "_kernel_kills", lambda: next(counts))
+    run = watched(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)", last_attempt=False)
+    assert supervisor.supervise(run)
+    (end,) = ends(run.log)
+    assert (end["status"], end["message"]) == (
+        "oom",
+        "killed by the kernel: the host ran out of memory",
+    )
+
+
+def test_a_timeout_is_a_result_at_the_first_attempt(tmp_path):
+    run = watched(tmp_path, "time.sleep(60)", time_limit_s=0.3, last_attempt=False)
+    assert supervisor.supervise(run)
+    assert eventlog.ended(run.log)["status"] == "timeout"
+
+
+def test_signals_mean_afterwards_what_they_meant_before(tmp_path):
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    supervisor.supervise(watched(tmp_path, END))
+    assert [signal.getsignal(number) for number in numbers] == before
+
+
+def test_the_last_line_says_how_fast_it_was_and_what_is_left(tmp_path, capsys):
+    spec = {"batch_per_device": 8, "devices_per_node": 2, "nodes": 1}
+    trains = (
+        f"write('run_start', spec={spec!r}, total_steps=3, t_utc=0)\n"
+        "for step in (1, 2, 3):\n"
+        "    write('step', step=step, step_time_s=0.5, loss=2.0, warm_up=step == 1)\n"
+    )
+    end = END.replace('"2026"', '"2999-01-01T00:00:00.000000Z"')
+    assert supervisor.supervise(watched(tmp_path, trains + end, position="1/2"))
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("run 1/2  lenet5 synthetic: ok, step 3/3, loss 2, 32 images/s, ")
+    assert "; about " in last
+    assert last.endswith(" min left")
+
+
+def test_the_last_run_of_all_leaves_nothing(tmp_path, capsys):
+    assert supervisor.supervise(watched(tmp_path, END, position="2/2"))
+    assert "left" not in capsys.readouterr().err
+
+
+def test_a_skipped_run_has_a_log_with_its_reason_and_no_command(tmp_path):
+    run = watched(tmp_path, END)
+    supervisor.skip(run, "needs 4 cores")
+    launch, end = eventlog.read(run.log)
+    assert launch["command"] == []
+    assert (end["status"], end["message"]) == ("skipped", "needs 4 cores")
+    assert not run.messages.exists()
+
+
+def test_a_run_interrupted_after_its_end_is_no_result_either(tmp_path):
+    """The trainer has written its end and started a process; both go when a signal arrives."""
+    log, pid = tmp_path / "train.jsonl", tmp_path / "pid"
+    trainer = WRITES.format(log=str(log)) + END
+    trainer += f"child = subprocess.Popen({SLEEPER})\n"
+    trainer += f"open({str(pid)!r}, 'w').write(str(child.pid))\ntime.sleep(60)"
+    process = subprocess.Popen(
+        [sys.executable, PROGRAM, "--log", log, "--messages", tmp_path / "messages",
+         f"--spec={json.dumps(SPEC)}", "--", sys.executable, "-c", trainer],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    wait_for(pid)
+    process.send_signal(signal.SIGHUP)
+    _, messages = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert "stopped by signal SIGHUP" in messages
+    assert not alive(int(pid.read_text()))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "messages",
+        "pid",
+        "train.attempt1.jsonl",
+    ]
+
+
+def test_earlier_attempts_stay_and_other_logs_go(tmp_path):
+    run = watched(tmp_path, END)
+    run.log.parent.mkdir(parents=True)
+    for name in ("train.jsonl", "train.rank1.jsonl", "train.attempt1.jsonl"):
+        (run.log.parent / name).write_text("old\n")
+    assert supervisor.supervise(run)
+    names = sorted(path.name for path in run.log.parent.iterdir())
+    assert names == ["train.attempt1.jsonl", "train.jsonl"]
+    assert "old" not in run.log.read_text()
+
+
+def test_a_trainer_that_does_not_exist_ends_the_program_with_one_line(tmp_path):
+    finished = subprocess.run(
+        [sys.executable, PROGRAM, "--log", tmp_path / "train.jsonl", "--messages",
+         tmp_path / "messages", f"--spec={json.dumps(SPEC)}", "--", tmp_path / "absent"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert finished.returncode == 1
+    assert finished.stderr.splitlines()[-1].startswith("error: ")
+    assert os.fspath(tmp_path / "absent") in finished.stderr
+    assert not (tmp_path / "run.json").exists()

@@ -1,0 +1,12 @@
+"""The classifier of networks before 2015: wide dense layers, half of their units dropped."""
+
+from keras import layers
+
+
+def dense(x, units, classes):
+    """Rectified dense layers of the given widths with dropout, and the logits."""
+    x = layers.Flatten()(x)
+    for width in units:
+        x = layers.Dense(width, activation="relu", kernel_initializer="he_normal")(x)
+        x = layers.Dropout(0.5)(x)
+    return layers.Dense(classes, name="logits")(x)

@@ -1,0 +1,62 @@
+"""Batch normalisation that is one fused operation on TensorFlow.
+
+- S. Ioffe and C. Szegedy (2015). Batch normalization: accelerating deep network
+  training by reducing internal covariate shift. ICML, algorithms 1 and 2.
+- Keras 3 computes it with some ten operations, each of which goes over the whole
+  batch; tf_cnn_benchmarks and legacy Keras fuse them.
+"""
+
+import keras
+from keras import ops
+
+FUSED_DTYPES = ("float16", "bfloat16", "float32")
+
+
+class BatchNormalization(keras.layers.BatchNormalization):
+    """keras.layers.BatchNormalization with the same weights, moments and results.
+
+    - Fused for images with channels last on the TensorFlow backend; all else, other
+      backends included, goes to Keras's own code.
+    - Statistics are float32 where inputs are float16 or bfloat16.
+    - The fused operation applies Bessel's correction to the variance it averages,
+      Keras does not; here it is undone.
+    - Under tf.distribute each device keeps the moving statistics of its own share of
+      the batch, as with Keras's layer, and evaluation reads those of the first.
+    """
+
+    def call(self, inputs, training=None, mask=None):
+        if mask is not None or not self._can_fuse(inputs):
+            return super().call(inputs, training=training, mask=mask)
+        import tensorflow as tf
+
+        learning = bool(training and self.trainable)
+        mean, variance = (
+            ops.cast(moment, "float32") for moment in (self.moving_mean, self.moving_variance)
+        )
+        values = tf.cast(tf.size(inputs, tf.int64) // inputs.shape[-1], tf.float32)
+        bessel = values / tf.maximum(values - 1.0, 1.0)
+        outputs, new_mean, new_variance, *_ = tf.raw_ops.FusedBatchNormV3(
+            x=inputs,
+            scale=ops.cast(self.gamma, "float32") if self.scale else tf.ones_like(mean),
+            offset=ops.cast(self.beta, "float32") if self.center else tf.zeros_like(mean),
+            mean=mean,
+            # It returns momentum * variance + (1 - momentum) * bessel * (that of the batch).
+            variance=variance * bessel if learning else variance,
+            epsilon=self.epsilon,
+            exponential_avg_factor=1.0 - self.momentum if learning else 1.0,
+            is_training=learning,
+        )
+        if learning:
+            self.moving_mean.assign(new_mean)
+            self.moving_variance.assign(new_variance / bessel)
+        return ops.cast(outputs, self.compute_dtype)
+
+    def _can_fuse(self, inputs):
+        return (
+            keras.backend.backend() == "tensorflow"
+            and len(inputs.shape) == 4
+            and self.axis in (-1, 3)
+            and keras.backend.standardize_dtype(inputs.dtype) in FUSED_DTYPES
+            and not self.synchronized
+            and not getattr(self, "renorm", False)  # newer than some Keras 3 in images
+        )
