@@ -1,7 +1,7 @@
 """From records and logs to tables.
 
-Needs every run's record. Makes results/tables/, and steps.parquet and
-evals.parquet in each run's folder.
+Needs every run's record. Makes results/tables/, and steps.parquet, evals.parquet
+and samples.parquet in each run's folder. Names runs that missed their learning gate.
 """
 
 
@@ -28,4 +28,4 @@ rule collect_runs:
         config=PLAN.config_json,
     shell:
         "python workflow_scripts/collect_runs.py"
-        " --config-json {params.config:q} 2>{log:q}"
+        " --config-json {params.config:q} 2>&1 | tee {log:q} >&2"

@@ -24,6 +24,10 @@ def main():
     parser.add_argument("--made-from", type=json.loads, default={}, help="digests, as JSON")
     parser.add_argument("--skip", default="", help="record this reason instead of training")
     parser.add_argument("--time-limit-s", type=float, default=float("inf"))
+    parser.add_argument(
+        "--hang-limit-s", type=float, default=float("inf"), help="without a step or the like"
+    )
+    parser.add_argument("--checkpoint", type=Path, help="where the trainer keeps its checkpoints")
     parser.add_argument("--attempt", type=int, default=1)
     parser.add_argument("--attempts", type=int, default=1, help="the last one is recorded")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="after --: starts the trainer")
@@ -37,6 +41,8 @@ def main():
         position=args.position,
         launch={"made_from": args.made_from, **_commit()},
         time_limit_s=args.time_limit_s,
+        hang_limit_s=args.hang_limit_s,
+        checkpoint=args.checkpoint,
         last_attempt=args.attempt >= args.attempts,
     )
     if args.skip:

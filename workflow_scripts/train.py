@@ -6,8 +6,9 @@ TensorFlow:
     python train.py --model lenet5 --dataset synthetic --batch-per-device 64 \\
         --steps 100 --log log.jsonl
 
-Exit code 0 means that the run trained to its end; otherwise the last event of
-the log says what happened.
+Exit code 0 means that the run trained to its end, 75 that it was stopped after a
+checkpoint and goes on when started again; otherwise the last event of the log says
+what happened.
 """
 
 import argparse
@@ -17,9 +18,10 @@ import signal
 import sys
 from pathlib import Path
 
-from dlbench import Error, eventlog, plugins
+from dlbench import Error, checkpoints, eventlog, plugins
 
 IMAGE_MARKER = Path("/etc/dlbench-image.json")
+STOPPED = 75  # EX_TEMPFAIL of sysexits.h: stopped after a checkpoint, to be started again
 
 
 def parser():
@@ -29,17 +31,40 @@ def parser():
     )
     run = flags.add_argument_group("the run")
     run.add_argument("--framework", default="tensorflow", choices=["tensorflow"])
-    run.add_argument("--model", required=True, choices=plugins.names("models"))
+    run.add_argument("--model", required=True, metavar="M", help=", ".join(plugins.names("models")))
     run.add_argument("--dataset", required=True, choices=plugins.names("datasets"))
     run.add_argument("--batch-per-device", type=_at_least(1), required=True, metavar="N")
-    run.add_argument("--precision", default="float32", choices=["float32", "bfloat16", "float16"])
+    run.add_argument(
+        "--precision", default="float32", choices=["float32", "tf32", "bfloat16", "float16"]
+    )
+    run.add_argument(
+        "--xla", type=_boolean, default=False, metavar="True|False",
+        help="compile forward and backward pass with XLA",
+    )  # fmt: skip
+    run.add_argument(
+        "--deterministic", type=_boolean, default=False, metavar="True|False",
+        help="only operations that give the same bits each time; slower",
+    )  # fmt: skip
     run.add_argument("--mode", default="train", choices=["train", "forward", "forward_backward"])
     length = run.add_mutually_exclusive_group(required=True)
     length.add_argument("--steps", type=_at_least(1), metavar="N", help="measured steps")
     length.add_argument("--epochs", type=_at_least(1), metavar="E", help="passes over the data")
     run.add_argument("--warmup-steps", type=_at_least(0), default=10, metavar="K")
+    run.add_argument(
+        "--evaluate", default="auto", choices=["auto", "yes", "no"],
+        help="score held-out items after each epoch; auto: with --epochs",
+    )  # fmt: skip
     run.add_argument("--optimizer", default="sgd", choices=["sgd", "momentum", "rmsprop", "adam"])
     run.add_argument("--learning-rate", type=float, default=0.01)
+    run.add_argument(
+        "--learning-rate-scaling", default="none", choices=["none", "linear", "sqrt"],
+        help="with global batch / learning-rate-batch, or its root",
+    )  # fmt: skip
+    run.add_argument(
+        "--learning-rate-batch", type=_at_least(1), default=256, metavar="N",
+        help="global batch for which the learning rate is meant",
+    )  # fmt: skip
+    run.add_argument("--learning-rate-warmup-steps", type=_at_least(0), default=0, metavar="K")
     run.add_argument(
         "--augment", type=_boolean, default=True, metavar="True|False",
         help="vary the training items, where the dataset has a way to",
@@ -55,36 +80,73 @@ def parser():
         "--threads-per-device", type=_at_least(1), default=1, help="cores of a CPU device"
     )
     run.add_argument("--strategy", default="single", choices=plugins.names("strategies"))
+    run.add_argument(
+        "--strategy-options", default="", metavar="A=1,B=x", help="see the file of the strategy"
+    )
     run.add_argument("--launcher", default="none", choices=plugins.names("launchers"))
     run.add_argument("--runtime", default="bare", choices=plugins.names("runtimes"))
     run.add_argument("--environment", default="train", help="recorded only")
     run.add_argument("--repeat", type=_at_least(1), default=1, help="is added to the seed, less 1")
-    where = flags.add_argument_group("where")
+    where = flags.add_argument_group("where and how")
     where.add_argument("--log", required=True, help="event log; must not hold a run already")
     where.add_argument("--data", help="folder of the converted dataset, unless it is synthetic")
     where.add_argument("--device", default="cpu", choices=["cpu", "gpu"])
+    where.add_argument("--model-folder", help="folder with a file of your own for --model")
+    where.add_argument(
+        "--checkpoint", metavar="FOLDER",
+        help="write checkpoints here, and go on from the newest one; also on SIGTERM and SIGUSR1",
+    )  # fmt: skip
+    where.add_argument("--checkpoint-every-min", type=float, default=10.0, metavar="MINUTES")
+    where.add_argument(
+        "--sample-every-s", type=float, default=1.0, metavar="SECONDS",
+        help="sample CPU, memory and GPUs; 0: never",
+    )  # fmt: skip
     return flags
+
+
+PLACES = (
+    "log", "data", "device", "model_folder", "checkpoint", "checkpoint_every_min", "sample_every_s",
+)  # fmt: skip
 
 
 def main():
     spec = parser().parse_args()
-    log_path, data, device = (spec.__dict__.pop(key) for key in ("log", "data", "device"))
-    signal.signal(signal.SIGTERM, _stop)
+    where = argparse.Namespace(**{key: spec.__dict__.pop(key) for key in PLACES})
+    asked = _Asked(where.checkpoint is not None)
+    # CUDA's order of devices must be that of NVML, which samples them.
+    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     strategy, log = None, None
     try:
+        if where.model_folder:
+            plugins.use_folder("models", where.model_folder)
+        plugins.path("models", spec.model)
         _check_containment(spec.runtime)
         strategy = plugins.load("strategies", spec.strategy).Strategy(
-            device, spec.devices_per_node, spec.threads_per_device
+            spec, where.device, Path(where.log).parent
         )
-        log = _open(eventlog.rank_path(log_path, strategy.rank))
+        if strategy.serve(lambda: eventlog.ended(where.log) is not None):
+            return
+        resumes = where.checkpoint and checkpoints.latest(where.checkpoint)
+        log = _open(eventlog.rank_path(where.log, strategy.rank), resumes)
         # Imported late: it imports TensorFlow, which must see the strategy's set-up first.
         from dlbench import training
 
-        end = training.train(spec, strategy, log, data)
+        checkpointing = None
+        if where.checkpoint:
+            every_s = 60 * where.checkpoint_every_min
+            checkpointing = {"folder": where.checkpoint, "every_s": every_s, "asked": asked}
+        end = training.train(spec, strategy, log, where.data, checkpointing, where.sample_every_s)
     except BaseException as error:
-        log = log or _open(log_path)
+        if type(error).__name__ == "Stopped":
+            # No end: started again with the same words, the run goes on.
+            print(error, file=sys.stderr)
+            sys.exit(STOPPED)
         status, message = _outcome(error)
-        log.write("run_end", t_utc=eventlog.utc_now(), status=status, message=message)
+        path = eventlog.rank_path(where.log, strategy.rank if strategy else 0)
+        if log is None and not _holds_run(path):
+            log = eventlog.EventLog(path)
+        if log:
+            log.write("run_end", t_utc=eventlog.utc_now(), status=status, message=message)
         print(f"{status}: {message}", file=sys.stderr)
         if isinstance(error, Error):
             sys.exit(1)
@@ -94,11 +156,15 @@ def main():
         sys.exit(f"{end['status']}: {end['message']}")
 
 
-def _open(path):
-    """The log at `path`, refused where it holds a run already."""
-    if Path(path).is_file() and any(e["event"] == "run_start" for e in eventlog.read(path)):
-        sys.exit(f"error: {path} holds a run already; move it away or name another --log")
+def _open(path, resumes):
+    """The log at `path`, refused where it holds a run already that does not go on."""
+    if not resumes and _holds_run(path):
+        raise Error(f"{path} holds a run already; move it away or name another --log")
     return eventlog.EventLog(path)
+
+
+def _holds_run(path):
+    return Path(path).is_file() and any(e["event"] == "run_start" for e in eventlog.read(path))
 
 
 def _check_containment(runtime):
@@ -118,7 +184,7 @@ def _outcome(error):
     """Status and message of run_end for what ended the run early."""
     if isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError":
         return "oom", f"out of memory: {_first_lines(error)}"
-    if isinstance(error, (KeyboardInterrupt, _Stopped)):
+    if isinstance(error, (KeyboardInterrupt, _Signal)):
         return "failed", "stopped by a signal"
     if isinstance(error, Error):
         return "failed", str(error)
@@ -129,12 +195,28 @@ def _first_lines(error):
     return re.sub(r"\s+", " ", str(error))[:500]
 
 
-class _Stopped(BaseException):
-    """SIGTERM arrived."""
+class _Signal(BaseException):
+    """SIGTERM or SIGUSR1 arrived."""
 
 
-def _stop(number, frame):
-    raise _Stopped
+class _Asked:
+    """Says which signal asked the run to stop; "" as long as none did.
+
+    Where checkpoints are written the run ends after one; else at once.
+    """
+
+    def __init__(self, later):
+        self._reason, self._later = "", later
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, self._receive)
+
+    def __call__(self):
+        return self._reason
+
+    def _receive(self, number, frame):
+        if not self._later or self._reason:
+            raise _Signal
+        self._reason = signal.Signals(number).name
 
 
 def _boolean(text):

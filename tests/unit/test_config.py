@@ -182,7 +182,7 @@ def test_every_key_is_described():
 
 def test_the_axes_of_the_schema_are_the_fields_of_a_run():
     axes = config.schema()["$defs"]["axes"]["properties"]
-    assert set(axes) == set(runs.FIELDS) - {"repeat"}
+    assert set(axes) == set(runs.FIELDS) - {"repeat"} | {"global_batch"}
     for name, allowed in (
         ("mode", runs.MODES),
         ("precision", runs.PRECISIONS),

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,19 +18,21 @@ RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=32, steps=3)
 TWO = dataclasses.replace(RUN, strategy="horovod", launcher="horovodrun", devices_per_node=2)
 
 
-def write(folder, times, rank=0, status="ok", message="", weights=("0",), losses=None, warm_up=1):
+def write(folder, times, rank=0, status="ok", message="", weights=("0",), losses=None, warm_up=1,
+          epoch=lambda step: 1, **end):  # fmt: skip
     """A log whose first `warm_up` steps are warm-up; None for `status` leaves out run_end."""
     log = EventLog(eventlog.rank_path(folder / "train.jsonl", rank))
-    log.start(versions={"tensorflow": "2.18.1"}, parameters=61706)
-    log.write("compile", compile_s=0.5)
+    log.start(versions={"tensorflow": "2.18.1"}, parameters=61706, total_steps=len(times),
+              devices=[f"CPU:{index}" for index in range(len(weights))])  # fmt: skip
+    log.write("compile", trace_s=0.5)
     t_s = 0.0
     for index, time in enumerate(times, start=1):
         t_s += time
         loss = losses[index - 1] if losses else 2.0
-        log.step(index, t_s, time, loss, 0.01, index <= warm_up, 1)
+        log.step(index, t_s, time, loss, 0.01, index <= warm_up, epoch(index))
     if status:
         log.write("run_end", t_s=t_s, t_utc=eventlog.utc_now(), status=status, message=message,
-                  weights_sha256=list(weights))  # fmt: skip
+                  weights_sha256=list(weights), **end)  # fmt: skip
     log.close()
 
 
@@ -41,6 +45,11 @@ def parsed(folder, run=RUN):
 def test_constant_step_times_give_their_mean_exactly_and_no_scatter(step_time_s, batch, steps):
     times = [step_time_s] * steps
     assert parsing.images_per_second(times, batch) == pytest.approx(batch / step_time_s, rel=1e-15)
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder), [9.0, *times, step_time_s])
+        summary = parsed(Path(folder))["summary"]
+    assert summary["step_time_mean_s"] == summary["step_time_median_s"] == step_time_s
+    assert summary["step_time_sd_s"] == summary["step_time_mad_s"] == 0.0
 
 
 def test_constant_steps_have_no_deviation(tmp_path):
@@ -87,14 +96,70 @@ def test_a_rank_that_is_missing_makes_the_run_fail(tmp_path):
     write(tmp_path, [0.5] * 4)
     record = parsed(tmp_path, TWO)
     assert record["status"] == "failed"
-    assert record["message"] == "expected 2 devices, found 1 rank(s) of 1 device(s)"
+    assert record["message"] == "expected 2 devices, found 1 in the logs of 1 rank(s)"
 
 
 def test_a_rank_without_an_end_makes_the_run_fail(tmp_path):
     write(tmp_path, [0.5] * 4, 0)
     write(tmp_path, [0.5] * 2, 1, status=None)
     record = parsed(tmp_path, TWO)
-    assert (record["status"], record["message"]) == ("failed", "rank 1: a rank ended early")
+    assert record["status"] == "failed"
+    assert record["message"] == "rank 1 ended without a word after step 2"
+
+
+def test_a_rank_that_died_is_named_and_not_those_that_were_stopped_for_it(tmp_path):
+    write(tmp_path, [0.5] * 4, 0, status="failed", message="stopped by a signal")
+    write(tmp_path, [], 1, status=None)
+    assert parsed(tmp_path, TWO)["message"] == "rank 1 ended without a word before its first step"
+
+
+def test_a_rank_out_of_memory_is_named_before_one_without_a_word(tmp_path):
+    write(tmp_path, [0.5] * 4, 0, status="oom", message="GPU 0")
+    write(tmp_path, [0.5] * 4, 1, status=None)
+    record = parsed(tmp_path, TWO)
+    assert (record["status"], record["message"]) == ("oom", "rank 0: GPU 0")
+
+
+def test_ranks_that_took_another_number_of_steps_did_not_train_one_model(tmp_path):
+    write(tmp_path, [0.5] * 4, 0)
+    write(tmp_path, [0.5] * 3, 1)
+    assert parsed(tmp_path, TWO)["message"] == "expected 4 steps, found 4 and 3"
+
+
+def test_compiling_is_the_graph_and_what_the_first_step_took_longer(tmp_path):
+    write(tmp_path, [2.25, 0.25, 0.25])
+    assert parsed(tmp_path)["summary"]["compile_s"] == 0.5 + 2.0
+
+
+def test_the_first_of_several_epochs_is_kept_apart(tmp_path):
+    run = dataclasses.replace(RUN, steps=None, epochs=2, dataset="digits")
+    write(tmp_path, [9.0, 1.0, 1.0, 0.5, 0.5], warm_up=3, epoch=lambda step: 1 if step < 4 else 2)
+    summary = parsed(tmp_path, run)["summary"]
+    assert summary["first_epoch_images_per_second"] == 32
+    assert summary["images_per_second"] == 64
+
+
+def test_energy_and_cpu_time_are_those_of_all_ranks_or_unknown(tmp_path):
+    used = {"cpu_time_s": 2.0, "peak_memory_bytes": 5, "energy_j": 10.0}
+    write(tmp_path, [0.5] * 3, 0, **used)
+    write(tmp_path, [0.5] * 3, 1, **used | {"energy_j": None, "peak_memory_bytes": 7})
+    summary = parsed(tmp_path, TWO)["summary"]
+    assert (summary["cpu_time_s"], summary["peak_memory_bytes"]) == (4.0, 7)
+    assert summary["energy_j"] is None
+
+
+def test_a_run_that_went_on_with_other_devices_is_unstable(tmp_path):
+    write(tmp_path, [0.5] * 3, status=None)
+    log = EventLog(tmp_path / "train.jsonl")
+    log.write("resume", step=3, t_utc=eventlog.utc_now(), host="b", device_model="another")
+    log.write("run_end", t_utc=eventlog.utc_now(), status="ok", message="", weights_sha256=["0"])
+    log.close()
+    record = parsed(tmp_path)
+    assert record["summary"]["resumes"] == 1
+    assert (record["status"], record["message"]) == (
+        "unstable",
+        "trained on different devices: None, another",
+    )
 
 
 @pytest.mark.parametrize("status", ["oom", "timeout", "failed", "skipped"])

@@ -24,7 +24,7 @@ def finished(status="ok", **made_from):
     place = records.folder(RUN.id)
     log = EventLog(place / "train.jsonl")
     log.write("launch", t_utc=eventlog.utc_now(), made_from=records.made_from(RUN) | made_from)
-    log.start()
+    log.start(devices=["CPU:0"], total_steps=3)
     for step in range(1, 4):
         log.step(step, step * 0.5, 0.5, 2.0, 0.01, False, 1)
     log.write("run_end", t_s=1.5, t_utc=eventlog.utc_now(), status=status, message="",

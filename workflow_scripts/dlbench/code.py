@@ -23,7 +23,7 @@ def files(program, *named):
         named: paths of files that the program finds by name.
 
     Returns:
-        Paths relative to the folder of the Snakefile, sorted.
+        Paths relative to the folder of the Snakefile, those of files elsewhere absolute, sorted.
 
     Raises:
         Error: a file is not valid Python.
@@ -35,7 +35,9 @@ def digest(paths):
     """SHA-256 over names and contents of files, as 64 hexadecimal digits."""
     total = hashlib.sha256()
     for path in paths:
-        total.update(f"{path}\0{_digest(path)}\n".encode())
+        # A file of the user's may be moved.
+        name = Path(path).name if Path(path).is_absolute() else path
+        total.update(f"{name}\0{_digest(path)}\n".encode())
     return total.hexdigest()
 
 
@@ -52,7 +54,12 @@ def _files(start):
         if path not in found:
             found.add(path)
             todo += _imports(path)
-    return tuple(sorted(p.relative_to(PROGRAMS.parent).as_posix() for p in found))
+    return tuple(sorted(map(_relative, found)))
+
+
+def _relative(path):
+    root = PROGRAMS.parent
+    return (path.relative_to(root) if path.is_relative_to(root) else path.absolute()).as_posix()
 
 
 @functools.cache

@@ -1,11 +1,13 @@
 """From the records and logs of all runs to tables.
 
 - results/tables: runs, evaluations, coverage.
-- steps.parquet and evals.parquet in each run's folder, made from its logs where
-  they are missing or were made from another log.
+- steps.parquet, evals.parquet and samples.parquet in each run's folder, made from
+  its logs where they are missing or were made from another log.
+- The learning gate is judged here, since it is no part of a run.
 """
 
 import json
+import sys
 from datetime import datetime
 from pathlib import Path
 
@@ -16,6 +18,8 @@ from dlbench.files import written_whole
 from dlbench.runs import Run
 
 EXCLUDED = "excluded"
+REACHED = "reached"
+AT_MOST = ("perplexity", "final_loss")  # scores that are better the lower they are
 
 
 def collect(study, device_kind, output):
@@ -36,13 +40,16 @@ def collect(study, device_kind, output):
         record = records.read(place / "run.json")
         records.check_files(place, record, content=True)
         rows.append(row(run, record, study, device_kind))
+        missed = rows[-1]["learning_gate"] if rows[-1]["learning_gate"] != REACHED else None
+        if missed:
+            print(f"{run.label()}: {missed}", file=sys.stderr)
         evals.append(_run_tables(run.id, place, record["log_sha256"]))
         coverage.append(
             {
                 "run_id": run.id,
                 "combination": run.label(),
                 "status": record["status"],
-                "reason": record["message"],
+                "reason": "; ".join(filter(None, (record["message"], missed))),
             }
         )
     coverage += [
@@ -82,8 +89,10 @@ def row(run, record, study, device_kind):
         "device_model": provenance["device_model"],
         "status": record["status"],
         "message": record["message"],
+        "learning_gate": gate(study.must_reach.get(run.id), summary),
         "timing_source": "dlbench",
         "host": provenance["host"],
+        "data_sha256": provenance["data_sha256"],
         "git_commit": provenance["git_commit"],
         "git_dirty": provenance["git_dirty"],
         "log_sha256": record["log_sha256"],
@@ -92,10 +101,32 @@ def row(run, record, study, device_kind):
     }
 
 
+def gate(must_reach, summary):
+    """Whether a run learned what it must: None where nothing is asked.
+
+    >>> gate({"top1": 0.9}, {"top1": 0.95}), gate({"perplexity": 120}, {"perplexity": 300.0})
+    ('reached', 'missed: perplexity 300, expected at most 120')
+
+    Args:
+        must_reach: the least (for perplexity and final_loss the largest) value of some scores.
+        summary: that of the run's record.
+    """
+    if not must_reach:
+        return None
+    missed = []
+    for name, bound in must_reach.items():
+        found = summary.get(name)
+        at_most = name in AT_MOST
+        if found is None or (found > bound if at_most else found < bound):
+            shown = "not evaluated" if found is None else f"{name} {found:.4g}"
+            missed.append(f"{shown}, expected at {'most' if at_most else 'least'} {bound:g}")
+    return f"missed: {'; '.join(missed)}" if missed else REACHED
+
+
 def _run_tables(run_id, place, log_sha256):
-    """See that a run's steps.parquet and evals.parquet are there. Returns the latter's path."""
-    steps, evals = place / "steps.parquet", place / "evals.parquet"
-    if not all(tables.made_from(path, log_sha256) for path in (steps, evals)):
+    """See that a run's steps, evals and samples tables are there. Returns the path of evals."""
+    steps, evals, samples = (place / f"{name}.parquet" for name in ("steps", "evals", "samples"))
+    if not all(tables.made_from(path, log_sha256) for path in (steps, evals, samples)):
         logs = [parsing.RankLog(path) for path in eventlog.rank_paths(place / "train.jsonl")]
         rows = [
             {"run_id": run_id, "rank": rank, **_values(step)}
@@ -105,7 +136,29 @@ def _run_tables(run_id, place, log_sha256):
         tables.write(steps, rows, tables.STEPS, run_id=run_id, log_sha256=log_sha256)
         rows = [{"run_id": run_id, **_values(event)} for event in logs[0].evals]
         tables.write(evals, rows, tables.EVALS, run_id=run_id, log_sha256=log_sha256)
+        rows = [
+            {"run_id": run_id, "rank": rank, **row}
+            for rank, log in enumerate(logs)
+            for sample in log.samples
+            for row in _sample_rows(sample)
+        ]
+        tables.write(samples, rows, tables.SAMPLES, run_id=run_id, log_sha256=log_sha256)
     return evals
+
+
+def _sample_rows(sample):
+    """One row for the process and its node, and one for each of its GPUs."""
+    values = _values(sample)
+    gpus = values.pop("gpus", [])
+    yield values
+    for gpu in gpus:
+        reasons = gpu["throttle_reasons"]
+        yield {
+            **gpu,
+            "t_s": values["t_s"],
+            "gpu": str(gpu["gpu"]),
+            "throttle_reasons": None if reasons is None else "+".join(reasons),
+        }
 
 
 def _values(event):

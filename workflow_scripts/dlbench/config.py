@@ -18,7 +18,7 @@ from pathlib import Path
 import jsonschema
 import yaml
 
-from dlbench import Error, plugins
+from dlbench import Error, plugins, strategies
 from dlbench.runs import DEFAULTS, FIELDS, PLUGIN_FOLDERS, Run, shuffled
 
 SCHEMA_FILE = Path(__file__).with_name("config.schema.json")
@@ -40,15 +40,23 @@ class Excluded:
 
 @dataclass(frozen=True)
 class Study:
-    """A config, checked and expanded: `runs` in the order of their execution."""
+    """A config, checked and expanded: `runs` in the order of their execution.
+
+    `must_reach` maps the ids of runs with a learning gate to the scores they must reach.
+    """
 
     name: str
     runs: tuple[Run, ...]
     excluded: tuple[Excluded, ...]
     site: dict
     figures: tuple[str, ...]
-    time_limit_s: float
     data: dict
+    time_limit_s: float
+    hang_limit_s: float
+    sample_every_s: float
+    checkpoint_every_min: float | None
+    model_folder: str | None
+    must_reach: dict
 
 
 def read(*paths):
@@ -74,7 +82,8 @@ def study(config):
         ConfigError: with every mistake that was found, one a line.
     """
     _check_schema(config)
-    runs, excluded = {}, []
+    _use_models_of(config["model_folder"])
+    runs, excluded, must_reach = {}, [], {}
     for index, block in enumerate(config["matrix"]):
         where = f"matrix[{index}] ({block['name']})"
         combinations, left_out = _expand(block, where)
@@ -88,6 +97,8 @@ def study(config):
                         "exclude it from one of the two"
                     )
                 runs[run.id] = run, where
+                if "must_reach" in block:
+                    must_reach[run.id] = _gate(block["must_reach"], run, where)
     if not runs:
         raise ConfigError(
             f"the matrix is empty: all {len(excluded)} combinations are excluded; "
@@ -104,8 +115,18 @@ def study(config):
         excluded=tuple(excluded),
         site=config["site"],
         figures=tuple(config["figures"]),
-        time_limit_s=config["time_limit_s"],
         data=config["data"],
+        must_reach=must_reach,
+        **{
+            key: config[key]
+            for key in (
+                "time_limit_s",
+                "hang_limit_s",
+                "sample_every_s",
+                "checkpoint_every_min",
+                "model_folder",
+            )
+        },
     )
 
 
@@ -220,7 +241,7 @@ def _axes(block, where):
     axes = {
         key: value if isinstance(value, list) else [value]
         for key, value in block.items()
-        if key in FIELDS
+        if key in FIELDS or key == "global_batch"
     }
     for key, folder in PLUGIN_FOLDERS.items():
         for name in axes.get(key, []):
@@ -238,19 +259,31 @@ def _matches(rule, combination):
 
 def _run(values, where):
     """The run of one combination, or a ConfigError that says why it cannot be."""
-    missing = [key for key in ("model", "dataset", "batch_per_device") if key not in values]
+    values = _with_batch_per_device(values, where)
+    missing = [key for key in ("model", "dataset") if key not in values]
     if missing:
         raise ConfigError(f"{where}: no {', '.join(missing)} given")
     if ("steps" in values) == ("epochs" in values):
         found = "both" if "steps" in values else "neither"
         raise ConfigError(f"{where}: expected either steps or epochs, found {found}")
     strategy = plugins.load("strategies", values.get("strategy", DEFAULTS["strategy"])).Strategy
+    if "strategy_options" in values:
+        try:
+            options = strategies.options_text(strategy, values["strategy_options"])
+        except Error as error:
+            raise ConfigError(f"{where}.strategy_options: {error}") from None
+        values = {**values, "strategy_options": options}
     run = Run(**{"launcher": strategy.launcher, **values})
     _check_task(run, where)
     if run.epochs and run.mode != "train":
         raise ConfigError(f"{where}: mode {run.mode} takes steps, not epochs: it learns nothing")
-    if run.epochs and plugins.load("datasets", run.dataset).SYNTHETIC:
-        raise ConfigError(f"{where}: dataset {run.dataset} has no epochs; give steps")
+    if plugins.load("datasets", run.dataset).SYNTHETIC:
+        if run.epochs:
+            raise ConfigError(f"{where}: dataset {run.dataset} has no epochs; give steps")
+        if run.evaluate == "yes":
+            raise ConfigError(f"{where}: dataset {run.dataset} has no held-out items to evaluate")
+    if run.evaluate == "yes" and run.mode != "train":
+        raise ConfigError(f"{where}: mode {run.mode} learns nothing that could be evaluated")
     there = _environments()
     if run.environment not in there:
         raise ConfigError(
@@ -258,6 +291,50 @@ def _run(values, where):
             f"{plugins.nearest(run.environment, there)}; there are: {', '.join(there)}"
         )
     return run
+
+
+def _with_batch_per_device(values, where):
+    """The values of a combination, with global_batch dealt out over its devices."""
+    if ("global_batch" in values) == ("batch_per_device" in values):
+        found = "both" if "global_batch" in values else "neither"
+        raise ConfigError(
+            f"{where}: expected either batch_per_device or global_batch, found {found}"
+        )
+    if "global_batch" not in values:
+        return values
+    values = dict(values)
+    total = values.pop("global_batch")
+    devices = values.get("nodes", 1) * values.get("devices_per_node", 1)
+    if total % devices:
+        raise ConfigError(
+            f"{where}: a global_batch of {total} cannot be shared evenly by {devices} devices; "
+            "exclude that combination or choose another global_batch"
+        )
+    return {**values, "batch_per_device": total // devices}
+
+
+def _gate(must_reach, run, where):
+    """The scores a run must reach, seen to be scores that it will have."""
+    scores = plugins.constants("tasks", plugins.constants("models", run.model)["TASK"])["SCORES"]
+    for name in must_reach:
+        if name == "final_loss":
+            continue
+        if name not in scores:
+            raise ConfigError(
+                f"{where}.must_reach: {run.model} has no {name}; it has: {', '.join(scores)}"
+            )
+        if run.mode != "train" or not (run.epochs or run.evaluate == "yes"):
+            raise ConfigError(
+                f"{where}.must_reach: {name} needs an evaluation; give epochs, or evaluate: yes"
+            )
+    return must_reach
+
+
+def _use_models_of(folder):
+    try:
+        plugins.use_folder("models", folder)
+    except Error as error:
+        raise ConfigError(f"model_folder: {error}") from None
 
 
 def _check_task(run, where):

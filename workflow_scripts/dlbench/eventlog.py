@@ -8,10 +8,15 @@ Events and their fields (times in seconds on a monotonic clock since run_start,
 dates in UTC):
     launch      by start_run.py: command, made_from, commit of the workflow
     run_start   spec, versions, devices, host, containment
-    compile     compile_s: tracing and compiling the step
+    compile     trace_s: making the graph of the step; the first step compiles it
     step        step, t_s, step_time_s, loss, learning_rate, warm_up, epoch
-    eval        epoch, step, t_s, split, loss, top1, top5, examples
-    run_end     status, message, t_s, weights_sha256
+    eval        epoch, step, t_s, split, loss, scores of the task, examples
+    sampling    interval_s, gpus: what is sampled, and what cannot be
+    sample      what process, node and GPUs use (dlbench/sampling.py)
+    checkpoint  step, t_s
+    resume      step, t_s, t_utc, host, devices: the run goes on from a checkpoint
+    run_end     status, message, t_s, weights_sha256, energy_j, cpu_time_s, peak_memory_bytes
+A log that was resumed goes on after the checkpoint; what came after it is gone.
 """
 
 import itertools
@@ -73,13 +78,34 @@ class EventLog:
 
     def __init__(self, path):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         self._start = time.perf_counter()
 
     def start(self, **values):
         """Write run_start and set the clock to zero."""
         self._start = time.perf_counter()
         self.write("run_start", log_version=LOG_VERSION, t_utc=utc_now(), **values)
+
+    def resume(self, earlier, t_s, **values):
+        """Go on with the log of an earlier part of the run.
+
+        Args:
+            earlier: its bytes up to the checkpoint. What this log holds already (how the
+                run was started this time) comes after them.
+            t_s: what the clock said then.
+        """
+        present = os.pread(self._file, os.fstat(self._file).st_size, 0)
+        if b'"event": "run_start"' in present:
+            present = b""  # the same log, with what was lost after the checkpoint
+        # In place, for others may have it open.
+        os.ftruncate(self._file, 0)
+        _write_all(self._file, earlier + present)
+        self._start = time.perf_counter() - t_s
+        self.write("resume", t_s=round(t_s, 6), t_utc=utc_now(), **values)
+
+    def content(self):
+        """The bytes written so far."""
+        return os.pread(self._file, os.fstat(self._file).st_size, 0)
 
     def now(self):
         return time.perf_counter() - self._start
@@ -144,6 +170,12 @@ def ended(path):
             except ValueError:
                 return None
     return None
+
+
+def _write_all(file, content):
+    view = memoryview(content)
+    while view:
+        view = view[os.write(file, view) :]
 
 
 def _plain(value):

@@ -5,7 +5,10 @@
 - Throughput is items over time: all items of the measured steps over the sum of
   their times. The median step time stands beside it; where the two disagree by
   more than 5 % the run is unstable: some steps stalled.
-- Ranks whose weights differ at the end did not train one model: failed.
+- Compiling is the time of making the graph and what the first step took longer than
+  the median one.
+- Ranks whose weights differ at the end did not train one model: failed. So did those
+  that did not take all steps.
 
 Needs the standard library only: a record is written where the run was trained.
 """
@@ -54,9 +57,14 @@ def parse(run, log, output):
                 key: start.get(key)
                 for key in (
                     "device_model", "devices", "cores", "host", "platform", "versions",
-                    "strategy_settings", "load_average", "parameters",
+                    "strategy_settings", "load_average", "parameters", "data_sha256",
                 )
             },
+            "hosts": list(dict.fromkeys(log.start["host"] for log in logs if "host" in log.start)),
+            "resumed": [
+                {key: event.get(key) for key in ("step", "t_utc", "host", "device_model")}
+                for event in logs[0].resumes
+            ],
         },
     }  # fmt: skip
     records.write(output, content, [log.path for log in logs])
@@ -73,6 +81,8 @@ class RankLog:
             "compile": [],
             "step": [],
             "eval": [],
+            "sample": [],
+            "resume": [],
             "run_end": [],
         }
         try:
@@ -82,8 +92,9 @@ class RankLog:
             raise eventlog.LogError(f"{path}: there is no training log") from None
         self.launch = next(iter(kinds["launch"]), {})
         self.start = next(iter(kinds["run_start"]), {})
-        self.compile_s = next((event["compile_s"] for event in kinds["compile"]), None)
+        self.trace_s = next((event.get("trace_s") for event in kinds["compile"]), None)
         self.steps, self.evals = kinds["step"], kinds["eval"]
+        self.samples, self.resumes = kinds["sample"], kinds["resume"]
         self.end = kinds["run_end"][-1] if kinds["run_end"] else None
 
 
@@ -108,7 +119,7 @@ def _summary(run, logs):
     summary = {
         "steps_measured": len(times),
         "burn_in_steps": sum(step["warm_up"] for step in first.steps),
-        "compile_s": first.compile_s,
+        "resumes": len(first.resumes),
         "duration_s": max(ends, default=None),
         "parameters": first.start.get("parameters"),
         "started_at": first.start.get("t_utc", first.launch.get("t_utc")),
@@ -119,16 +130,54 @@ def _summary(run, logs):
         deviations = [abs(time - median) for time in times]
         summary |= {
             "images_per_second": images_per_second(times, run.global_batch),
+            "step_time_mean_s": statistics.mean(times),
+            "step_time_sd_s": statistics.stdev(times) if len(times) > 1 else None,
             "step_time_median_s": median,
             "step_time_p95_s": _percentile_95(times),
             "step_time_mad_s": MAD_TO_SIGMA * statistics.median(deviations),
             # JSON has no nan.
             "final_loss": losses[-1] if math.isfinite(losses[-1]) else None,
+            "compile_s": _compile_s(logs, median),
+            "first_epoch_images_per_second": _first_epoch(run, logs),
         }
     if first.evals:
         last = first.evals[-1]
         summary |= {key: last[key] for key in SCORES if key in last}
-    return summary
+    return summary | _used(logs)
+
+
+def _compile_s(logs, median):
+    """Seconds, the most over ranks, of making the graph and compiling it in the first step."""
+    spent = [
+        log.trace_s + max(0.0, log.steps[0]["step_time_s"] - median)
+        for log in logs
+        if log.trace_s is not None and log.steps
+    ]
+    return max(spent, default=None)
+
+
+def _first_epoch(run, logs):
+    """Throughput of the first of several epochs, in which files are read for the first time."""
+    if not run.epochs or run.epochs < 2:
+        return None
+    ranks = zip(*(log.steps for log in logs), strict=False)
+    times = [max(s["step_time_s"] for s in steps) for steps in ranks if steps[0]["epoch"] == 1]
+    return images_per_second(times[1:], run.global_batch) if len(times) > 1 else None
+
+
+def _used(logs):
+    """Energy and CPU time of all ranks together, the most memory of one."""
+    ends = [log.end or {} for log in logs]
+
+    def of_all(key, combine):
+        values = [end.get(key) for end in ends]
+        return combine(values) if values and None not in values else None
+
+    return {
+        "energy_j": of_all("energy_j", math.fsum),
+        "cpu_time_s": of_all("cpu_time_s", math.fsum),
+        "peak_memory_bytes": of_all("peak_memory_bytes", max),
+    }
 
 
 def images_per_second(step_times_s, global_batch):
@@ -162,25 +211,12 @@ def _status(run, logs, summary):
         raise eventlog.LogError(
             f"{logs[0].path}: no run_end: the run was cut short; train it again"
         )
-    ends = [log.end or {"status": "failed", "message": "a rank ended early"} for log in logs]
-    for worst in ("oom", "timeout", "failed", "skipped"):
-        for rank, end in enumerate(ends):
-            if end["status"] == worst:
-                prefix = f"rank {rank}: " if len(logs) > 1 else ""
-                return worst, prefix + end["message"]
-    digests = {digest for end in ends for digest in end["weights_sha256"]}
-    if len(digests) > 1:
-        return "failed", (
-            f"the weights differ over the devices at the end ({len(digests)} versions): "
-            "they did not train one model, so the times mean nothing"
-        )
-    if len(logs) * len(ends[0]["weights_sha256"]) != run.devices:
-        return "failed", (
-            f"expected {run.devices} devices, found {len(logs)} rank(s) of "
-            f"{len(ends[0]['weights_sha256'])} device(s)"
-        )
-    if "images_per_second" not in summary:
-        return "failed", "no step was measured after the warm-up"
+    failure = _failure(logs) or _mismatch(run, logs, summary)
+    if failure:
+        return failure
+    models = {event.get("device_model") for log in logs for event in (log.start, *log.resumes)}
+    if len(models) > 1:
+        return "unstable", f"trained on different devices: {', '.join(sorted(map(str, models)))}"
     by_median = run.global_batch / summary["step_time_median_s"]
     if abs(summary["images_per_second"] / by_median - 1) > UNSTABLE_SHARE:
         return "unstable", (
@@ -188,3 +224,42 @@ def _status(run, logs, summary):
             f"{by_median:.4g} by the median step: some steps stalled"
         )
     return "ok", ""
+
+
+def _failure(logs):
+    """Status and message where a rank says that it failed, or says nothing."""
+    ends = [log.end for log in logs]
+    silent = [rank for rank, end in enumerate(ends) if end is None]
+    for worst in ("oom", "timeout", "failed", "skipped"):
+        if worst == "failed" and silent:
+            # The others fail, or are stopped, because this one is gone.
+            steps = logs[silent[0]].steps
+            after = f"after step {steps[-1]['step']}" if steps else "before its first step"
+            return "failed", f"rank {silent[0]} ended without a word {after}"
+        for rank, end in enumerate(ends):
+            if end and end["status"] == worst:
+                prefix = f"rank {rank}: " if len(logs) > 1 else ""
+                return worst, prefix + end["message"]
+    return None
+
+
+def _mismatch(run, logs, summary):
+    """Status and message where what the ranks did is not what the run is."""
+    digests = {digest for log in logs for digest in log.end["weights_sha256"]}
+    if len(digests) > 1:
+        return "failed", (
+            f"the weights differ over the devices at the end ({len(digests)} versions): "
+            "they did not train one model, so the times mean nothing"
+        )
+    devices = sum(len(log.start.get("devices", ())) for log in logs)
+    if devices != run.devices:
+        return "failed", (
+            f"expected {run.devices} devices, found {devices} in the logs of {len(logs)} rank(s)"
+        )
+    wanted = logs[0].start.get("total_steps")
+    taken = [log.steps[-1]["step"] if log.steps else 0 for log in logs]
+    if set(taken) != {wanted}:
+        return "failed", f"expected {wanted} steps, found {' and '.join(map(str, taken))}"
+    if "images_per_second" not in summary:
+        return "failed", "no step was measured after the warm-up"
+    return None

@@ -114,9 +114,12 @@ class Plan:
             f"--position={self._count(run_id)}/{len(self.runs)}",
             f"--made-from={json.dumps(records.made_from(run, self._recipes))}",
             f"--time-limit-s={self.study.time_limit_s}",
+            f"--hang-limit-s={self.study.hang_limit_s}",
             f"--attempt={attempt}",
             f"--attempts={self.attempts}",
         ]
+        if self.study.checkpoint_every_min:
+            flags.append(f"--checkpoint={records.folder(run_id)}/checkpoint")
         if run_id in self.skipped:
             flags.append(f"--skip={self.skipped[run_id]}")
         return shlex.join([*flags, "--", *self._trainer(run)])
@@ -126,6 +129,12 @@ class Plan:
         python = str(site.trainer_python(run.environment))
         trainer = [python, "workflow_scripts/train.py", *run.flags()]
         trainer += ["--log", f"results/runs/{run.id}/train.jsonl", "--device", self.device_kind]
+        trainer += ["--sample-every-s", str(self.study.sample_every_s)]
+        if self.study.checkpoint_every_min:
+            trainer += ["--checkpoint", f"results/runs/{run.id}/checkpoint"]
+            trainer += ["--checkpoint-every-min", str(self.study.checkpoint_every_min)]
+        if self.study.model_folder:
+            trainer += ["--model-folder", self.study.model_folder]
         if records.recipe(run.dataset):
             trainer += ["--data", f"results/data/{run.dataset}"]
         inside = plugins.load("runtimes", run.runtime).command(run, trainer)

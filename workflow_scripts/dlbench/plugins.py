@@ -9,21 +9,44 @@ import contextlib
 import difflib
 import functools
 import importlib
+import importlib.util
 from pathlib import Path
 
 from dlbench import Error
 
 LIBRARY = Path(__file__).parent
+_own = {}  # folders of the user, by kind
 
 
 class UnknownName(Error):
     """A name for which there is no file."""
 
 
+def use_folder(kind, folder=None):
+    """Find things of one kind in a folder of the user's too, or no longer where it is None.
+
+    Raises:
+        Error: there is no such folder, or it has a name that is one of ours.
+    """
+    _own.pop(kind, None)
+    for cached in (names, load, constants):
+        cached.cache_clear()
+    if folder is None:
+        return
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise Error(f"{folder}: expected a folder with {kind} of your own, found none")
+    ours = {p.stem for p in _files(LIBRARY / kind)}
+    for file in _files(folder):
+        if file.stem in ours:
+            raise Error(f"{file}: there is a file {kind}/{file.name} of ours; choose another name")
+    _own[kind] = folder
+
+
 @functools.cache
 def names(kind):
     """All names of one kind, e.g. `names("models")`, in alphabetical order."""
-    return sorted(p.stem for p in (LIBRARY / kind).glob("*.py") if p.stem != "__init__")
+    return sorted(p.stem for folder in _folders(kind) for p in _files(folder))
 
 
 def path(kind, name):
@@ -37,14 +60,27 @@ def path(kind, name):
             f"no file {kind}/{name}.py"
             f"{nearest(name, names(kind))}; there are: {', '.join(names(kind))}"
         )
-    return LIBRARY / kind / f"{name}.py"
+    return next(p for folder in _folders(kind) if (p := folder / f"{name}.py").is_file())
 
 
 @functools.cache
 def load(kind, name):
     """Import and return the module that defines `name`."""
-    path(kind, name)
-    return importlib.import_module(f"dlbench.{kind}.{name}")
+    file = path(kind, name)
+    if file.parent == LIBRARY / kind:
+        return importlib.import_module(f"dlbench.{kind}.{name}")
+    spec = importlib.util.spec_from_file_location(f"dlbench.{kind}.{name}", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _folders(kind):
+    return [LIBRARY / kind, *([_own[kind]] if kind in _own else [])]
+
+
+def _files(folder):
+    return [p for p in folder.glob("*.py") if p.stem != "__init__"]
 
 
 def parsed(file):

@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from dlbench import Error
 
 MODES = ("train", "forward", "forward_backward")
-PRECISIONS = ("float32", "bfloat16", "float16")
+PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
+EVALUATIONS = ("auto", "yes", "no")
+LEARNING_RATE_SCALINGS = ("none", "linear", "sqrt")
 CACHES = ("auto", "memory", "none")
 OPTIMIZERS = ("sgd", "momentum", "rmsprop", "adam")
 # The fields that name a file, and the folder it lies in.
@@ -38,12 +40,18 @@ class Run:
     batch_per_device: int
     framework: str = "tensorflow"
     precision: str = "float32"
+    xla: bool = False
+    deterministic: bool = False
     mode: str = "train"
     steps: int | None = None
     warmup_steps: int = 10
     epochs: int | None = None
+    evaluate: str = "auto"
     optimizer: str = "sgd"
     learning_rate: float = 0.01
+    learning_rate_scaling: str = "none"
+    learning_rate_batch: int = 256
+    learning_rate_warmup_steps: int = 0
     augment: bool = True
     cache: str = "auto"
     seed: int = 1
@@ -51,6 +59,7 @@ class Run:
     devices_per_node: int = 1
     threads_per_device: int = 1
     strategy: str = "single"
+    strategy_options: str = ""
     launcher: str = "none"
     runtime: str = "bare"
     environment: str = "train"
@@ -94,6 +103,7 @@ class Run:
             for name in ("precision", "mode")
             if getattr(self, name) != DEFAULTS[name]
         ]
+        words += ["xla"] if self.xla else []
         words += [self.strategy, f"{self.nodes}x{self.devices_per_node}"]
         words += [self.runtime] if self.runtime != DEFAULTS["runtime"] else []
         words += [f"r{self.repeat}", self.digest()]
@@ -128,6 +138,8 @@ class Run:
             for n in ("precision", "mode", "runtime")
             if getattr(self, n) != DEFAULTS[n]
         ]
+        extras += ["XLA"] if self.xla else []
+        extras += [self.strategy_options] if self.strategy_options else []
         return ", ".join(
             [
                 f"{self.model} {self.dataset} batch {self.batch_per_device}",

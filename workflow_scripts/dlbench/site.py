@@ -45,6 +45,7 @@ def skip_reason(run, devices):
     return (
         strategy.unsupported(run)
         or launcher.unsupported(run)
+        or _no_such_numbers(run, devices)
         or _too_few_devices(run, devices)
         or _missing_package(run, strategy)
     )
@@ -53,6 +54,12 @@ def skip_reason(run, devices):
 def trainer_python(environment):
     """The Python of a trainer's environment, relative to the workflow's folder."""
     return ENVIRONMENTS / environment / ".venv" / "bin" / "python"
+
+
+def _no_such_numbers(run, devices):
+    if run.precision == "tf32" and devices.kind == "cpu":
+        return "precision tf32 is one of NVIDIA's GPUs; the devices of this site are CPUs"
+    return None
 
 
 def _too_few_devices(run, devices):

@@ -1,7 +1,10 @@
 """Start the trainer of a run, watch it, and see that its log ends with a status.
 
-- Ends the trainer with all its processes at the time limit, when a signal
-  arrives, and when the workflow that started us is gone.
+- Ends the trainer with all its processes at the time limit, when it hangs (takes no
+  step, evaluation or checkpoint for long), when a signal arrives, and when the
+  workflow that started us is gone.
+- Where the run is checkpointed, it is asked for a checkpoint first. The request is a
+  file: a signal would not reach ranks on other nodes or in containers.
 - A trainer that ended without a word (killed, crashed) gets its run_end here.
 - Shows one line at the start, one now and then, and one at the end.
 """
@@ -17,11 +20,16 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlbench import eventlog
+from dlbench import Error, checkpoints, eventlog
 
 POLL_S = 0.2
 SHOW_EVERY_S = 10.0
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
+CHECKPOINT_GRACE_S = 60.0  # for a last checkpoint
+STOPPED = 75  # the trainer's exit code after a checkpoint that a signal asked for
+TIME_LIMIT, HANG = "time limit", "hang"
+SAMPLE = b'{"event": "sample"'
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,8 @@ class Watched:
     launch: dict
     time_limit_s: float
     last_attempt: bool
+    hang_limit_s: float = float("inf")
+    checkpoint: Path | None = None
 
 
 def supervise(run):
@@ -46,9 +56,9 @@ def supervise(run):
         where the attempt failed for a passing reason and should be repeated.
     """
     _clear(run.log)
+    _say(run, _checkpoint_to_start_from(run))
     log = eventlog.EventLog(run.log)
     log.write("launch", t_utc=eventlog.utc_now(), command=list(run.command), **run.launch)
-    _say(run, "starts")
     started = time.monotonic()
     kills_before = _kernel_kills()
     with open(run.messages, "ab") as messages:
@@ -60,10 +70,11 @@ def supervise(run):
     result = True
     if stopped_by or end is None:
         killed = _kernel_kills() > kills_before
-        status, message, may_pass = _verdict(trainer.returncode, stopped_by, killed, run.messages)
+        status, message, may_pass = _verdict(run, trainer.returncode, stopped_by, killed)
         end = {"status": status, "message": message}
         # Whoever interrupts a run wants no result of it, not even a failure.
-        result = not stopped_by.startswith("signal") and (run.last_attempt or not may_pass)
+        interrupted = stopped_by.startswith("signal") or trainer.returncode == STOPPED
+        result = not interrupted and (run.last_attempt or not may_pass)
         if result:
             log.write("run_end", t_utc=eventlog.utc_now(), **end)
     log.close()
@@ -89,9 +100,9 @@ def _watch(trainer, run, started):
     parent = os.getppid()
     received = []
     handlers = {
-        number: signal.signal(number, lambda n, _: received.append(n))
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        number: signal.signal(number, lambda n, _: received.append(n)) for number in SIGNALS
     }
+    activity = _Activity(run.log, started)
     shown = started
     reason = ""
     try:
@@ -103,17 +114,71 @@ def _watch(trainer, run, started):
             elif os.getppid() != parent:
                 reason = "signal: the workflow is gone"
             elif now - started > run.time_limit_s:
-                reason = "time limit"
+                reason = TIME_LIMIT
+            elif now - activity.last_s(now) > run.hang_limit_s:
+                reason = HANG
             if reason:
                 break
             if now - shown > SHOW_EVERY_S:
                 shown = now
                 _say(run, _progress(run.log))
+        if reason and reason != HANG and run.checkpoint:
+            _ask_for_checkpoint(trainer, run)
     finally:
         _end_group(trainer)
         for number, handler in handlers.items():
             signal.signal(number, handler)
     return reason
+
+
+class _Activity:
+    """When a log was last written to, samples apart: a thread takes them, also in a hang."""
+
+    def __init__(self, log, started):
+        self._log, self._offset, self._last_s = log, 0, started
+
+    def last_s(self, now):
+        with contextlib.suppress(OSError), open(self._log, "rb") as file:
+            if os.fstat(file.fileno()).st_size < self._offset:
+                self._offset = 0  # begun anew from a checkpoint
+            file.seek(self._offset)
+            lines = file.read(1 << 20)
+            self._offset += len(lines)
+            if any(line and not line.startswith(SAMPLE) for line in lines.split(b"\n")):
+                self._last_s = now
+        return self._last_s
+
+
+def _ask_for_checkpoint(trainer, run):
+    """Have the trainer write a checkpoint and end, as long as that takes no longer than it may."""
+    _say(run, "is asked for a checkpoint")
+    stop_file = run.checkpoint / checkpoints.STOP_FILE
+    run.checkpoint.mkdir(parents=True, exist_ok=True)
+    stop_file.touch()
+    deadline = time.monotonic() + CHECKPOINT_GRACE_S
+    while trainer.poll() is None and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    stop_file.unlink(missing_ok=True)
+
+
+def _checkpoint_to_start_from(run):
+    """Remove a checkpoint that cannot be gone on from. Returns what the run does, in words."""
+    if not run.checkpoint:
+        return "starts"
+    with contextlib.suppress(FileNotFoundError):
+        (run.checkpoint / checkpoints.STOP_FILE).unlink()
+    try:
+        found = checkpoints.latest(run.checkpoint)
+        if found is None:
+            return "starts"
+        launch = json.loads(found.log(0).splitlines()[0])
+        if launch.get("made_from") == run.launch["made_from"]:
+            return f"goes on after step {found.step}"
+        reason = "is of other code, data or environment"
+    except (Error, OSError, ValueError, IndexError, AttributeError) as error:
+        reason = f"cannot be read ({error})"
+    checkpoints.remove(run.checkpoint)
+    return f"starts anew: its checkpoint {reason}"
 
 
 def _end_group(trainer):
@@ -133,15 +198,17 @@ def _end_group(trainer):
     trainer.wait()
 
 
-def _verdict(returncode, stopped_by, killed_by_kernel, messages):
+def _verdict(run, returncode, stopped_by, killed_by_kernel):
     """(status, message, whether the reason may pass) of a run that did not end by itself."""
-    if stopped_by == "time limit":
+    if stopped_by == TIME_LIMIT:
         return "timeout", "stopped at time_limit_s", False
+    if stopped_by == HANG:
+        return "failed", f"hung: no step for {run.hang_limit_s:g} s; {_progress(run.log)}", True
     if stopped_by:
         return "failed", f"stopped by {stopped_by}", True
     if returncode == -signal.SIGKILL and killed_by_kernel:
         return "oom", "killed by the kernel: the host ran out of memory", False
-    last_words = _last_line(messages)
+    last_words = _last_line(run.messages)
     how = (
         f"killed by {signal.Signals(-returncode).name}"
         if returncode < 0

@@ -56,6 +56,27 @@ EVALS = pa.schema(
         _field("examples", _count, "items"),
     ]
 )
+SAMPLES = pa.schema(
+    [
+        _field("run_id", _name),
+        _field("rank", pa.int32()),
+        _field("t_s", _real, "s", "since run_start"),
+        _field("gpu", _name, note="NVML index or UUID; none in the row of the process"),
+        _field("cpu_percent", _real, "%", "of the process since the last sample; 100: one core"),
+        _field("memory_bytes", _count, "B", "resident set of the process"),
+        _field("node_cpu_percent", _real, "%", "since the last sample; 100: all cores"),
+        _field("node_memory_available_bytes", _count, "B"),
+        _field("load_average_1min", _real),
+        _field("utilisation_percent", _real, "%"),
+        _field("memory_used_bytes", _count, "B", "of the GPU"),
+        _field("power_w", _real, "W"),
+        _field("temperature_c", _real, "Cel"),
+        _field("clock_sm_mhz", _real, "MHz"),
+        _field("clock_memory_mhz", _real, "MHz"),
+        _field("throttle_reasons", _name, note="joined by +"),
+        _field("energy_j", _real, "J", "since the first sample"),
+    ]
+)
 RUNS = pa.schema(
     [
         _field("run_id", _text),
@@ -75,6 +96,8 @@ RUNS = pa.schema(
                 "runtime",
                 "environment",
                 "optimizer",
+                "learning_rate_scaling",
+                "strategy_options",
                 "device_kind",
                 "device_model",
                 "status",
@@ -82,6 +105,9 @@ RUNS = pa.schema(
             )
         ),
         _field("message", _text, note="why the status is not ok"),
+        _field("learning_gate", _text, note="reached, or by how much missed; none: no gate"),
+        _field("xla", pa.bool_()),
+        _field("deterministic", pa.bool_()),
         _field("nodes", pa.int32()),
         _field("devices_per_node", pa.int32()),
         _field("devices", pa.int32()),
@@ -90,7 +116,9 @@ RUNS = pa.schema(
         _field("seed", _count),
         _field("batch_per_device", _count, "items"),
         _field("global_batch", _count, "items"),
-        _field("learning_rate", _real),
+        _field("learning_rate", _real, note="before scaling"),
+        _field("learning_rate_batch", _count, "items", "for which it is meant where it is scaled"),
+        _field("learning_rate_warmup_steps", _count, "steps"),
         _field("epochs", pa.int32()),
         _field("parameters", _count),
         _field("steps_measured", _count, "steps", "after the warm-up"),
@@ -98,11 +126,20 @@ RUNS = pa.schema(
         _field(
             "images_per_second", _real, "items/s", "items of the measured steps over their time"
         ),
+        _field("step_time_mean_s", _real, "s"),
+        _field("step_time_sd_s", _real, "s", "sample standard deviation over the measured steps"),
         _field("step_time_median_s", _real, "s"),
         _field("step_time_p95_s", _real, "s"),
         _field("step_time_mad_s", _real, "s", "1.4826 x median absolute deviation"),
-        _field("compile_s", _real, "s", "tracing the step"),
+        _field("compile_s", _real, "s", "making the graph, and the first step over the median one"),
+        _field(
+            "first_epoch_images_per_second", _real, "items/s", "the first of several, kept apart"
+        ),
         _field("duration_s", _real, "s", "run_start to run_end"),
+        _field("resumes", pa.int32(), note="times it went on from a checkpoint"),
+        _field("energy_j", _real, "J", "of all GPUs, run_start to run_end"),
+        _field("cpu_time_s", _real, "s", "of all processes, run_start to run_end"),
+        _field("peak_memory_bytes", _count, "B", "resident set of the largest process"),
         _field("final_loss", _real, note="training loss of the last step"),
         _field("top1", _real, "1", "held-out items, last evaluation"),
         _field("top5", _real, "1", "held-out items, last evaluation"),
@@ -113,6 +150,7 @@ RUNS = pa.schema(
         _field("host", _name),
         _field("git_commit", _name),
         _field("git_dirty", pa.bool_()),
+        _field("data_sha256", _text, note="of the manifest's list of shards"),
         _field("log_sha256", _text),
         _field("parser_version", pa.int32()),
     ]

@@ -1,14 +1,20 @@
 """The training loop: one compiled step, timed exactly, logged as it goes.
 
 - A step's time runs from the end of the step before it to its own end, waiting
-  for data and writing the log included, evaluations left out. So the times of
-  the measured steps add up to the time they took.
+  for data and writing the log included; evaluations, and what all ranks do together
+  for a checkpoint, are left out. So the times of the measured steps add up to the
+  time they took.
 - The step ends when its loss has arrived on the host; there is no other
   synchronisation.
-- Compiling is timed apart. Warm-up steps are logged and marked.
+- The graph of the step is made, and timed, before the first step, which compiles it.
+  Warm-up steps are logged and marked; so are as many after a run was resumed.
+- With XLA the forward and the backward pass are one compiled cluster; the exchange
+  of gradients and the update are outside of it, under every strategy.
 """
 
 import collections
+import contextlib
+import json
 import math
 import os
 import platform
@@ -20,15 +26,22 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from dlbench import Error, plugins
+from dlbench import Error, checkpoints, learning_rate, plugins, sampling
 from dlbench.reading import Data
 
 EVALUATION_BATCH = 256
 PROGRESS_INTERVAL_S = 1.0
 MOMENTUM = 0.9  # as in tf_cnn_benchmarks
+SPEC_BYTES = 4096  # of a run's fields as text, when ranks compare them
+# The least compute capability of NVIDIA's devices that have these kinds of numbers.
+CAPABILITIES = {"tf32": (8, 0), "bfloat16": (8, 0), "float16": (5, 3)}
 
 
-def train(spec, strategy, log, data_folder):
+class Stopped(Exception):
+    """The run was asked to stop and has written a checkpoint; the message says where."""
+
+
+def train(spec, strategy, log, data_folder, checkpointing=None, sample_every_s=1.0):
     """Train one run and log it, from run_start to the last step.
 
     Args:
@@ -36,53 +49,71 @@ def train(spec, strategy, log, data_folder):
         strategy: the joined strategy of this process.
         log: an EventLog, not yet started.
         data_folder: folder of the converted dataset, None where it is synthetic.
+        checkpointing: {"folder", "every_s", "asked"} as for checkpoints.Keeper, or None.
+        sample_every_s: seconds between two samples of what the machine does; 0: none.
 
     Returns:
-        The fields of run_end: status, message and the digests of the weights.
+        The fields of run_end: status, message, digests of the weights, energy and so on.
 
     Raises:
         Error: the combination cannot be trained; the message says why.
+        Stopped: a checkpoint was written because the run was asked to stop.
     """
     seed = spec.seed + spec.repeat - 1
     # Weights and dropout differ by rank, so that the broadcast is seen to matter;
     # TensorFlow's own seed does not, for it orders the data.
     keras.utils.set_random_seed(seed + 1000 * strategy.rank)
     tf.random.set_seed(seed)
-    keras.mixed_precision.set_global_policy(
-        spec.precision if spec.precision == "float32" else f"mixed_{spec.precision}"
-    )
+    _set_precision(spec, strategy.devices)
+    if spec.deterministic:
+        tf.config.experimental.enable_op_determinism()
     native = plugins.load("models", spec.model)
     task = plugins.load("tasks", native.TASK)
     with strategy.scope():
         source = _source(spec, strategy, native, task, data_folder, seed)
-        model = native.build(source.item_shape, source.classes)
+        identity = _agreed(spec, strategy, source)
+        model = _built(spec, native, source)
         optimizer = _optimizer(spec)
         optimizer.build(model.trainable_variables)
-    weights = [variable.value for variable in model.trainable_variables]
     strategy.broadcast([v.value for v in _state(model)])
     strategy.broadcast([v.value for v in optimizer.variables])
+    keeper = None
+    if checkpointing:
+        keeper = checkpoints.Keeper(
+            strategy=strategy, log=log, run=identity, **_kept(model, optimizer), **checkpointing
+        )
 
-    global_batch = spec.batch_per_device * strategy.devices_per_process * strategy.size
+    global_batch = spec.batch_per_device * spec.devices_per_node * spec.nodes
     total = spec.warmup_steps + (spec.steps or 0)
     if spec.epochs:
         total = steps_in(spec.epochs, source.records, global_batch)
-    log.start(**_description(spec, strategy, model, source, total))
-    step = _Step(spec, strategy, task, model, optimizer, source)
-    before = log.now()
-    step.compile()
-    log.write("compile", compile_s=round(log.now() - before, 6))
-    evaluation = _Evaluation(task, model, source) if spec.epochs else None
-
-    finite = _loop(spec, strategy, log, step, source, evaluation, total, global_batch)
+    description = _description(spec, strategy, model, source, total)
+    first = keeper.resume(**_where(strategy)) if keeper else 0
+    if not first:
+        log.start(**description)
+    source.begin(first)
+    step = _Step(spec, strategy, task, model, optimizer, source, global_batch)
+    with _sampled(log, strategy, sample_every_s) as used:
+        before = log.now()
+        step.trace()
+        log.write("compile", trace_s=round(log.now() - before, 6))
+        evaluation = _Evaluation(task, model, source) if _evaluates(spec, source) else None
+        finite = _loop(
+            spec, strategy, log, step, source, evaluation, total, global_batch, first, keeper
+        )
+    if keeper:
+        keeper.finish()
+    weights = [variable.value for variable in model.trainable_variables]
     return {
         "status": "ok" if finite else "failed",
         "message": "" if finite else "the loss is not a number",
         "weights_sha256": strategy.weights_sha256(weights),
+        **used,
     }
 
 
-def _loop(spec, strategy, log, step, source, evaluation, total, global_batch):
-    """Run all steps. Returns False as soon as a loss is not finite."""
+def _loop(spec, strategy, log, step, source, evaluation, total, global_batch, first=0, keeper=None):
+    """Run all steps after `first`. Returns False as soon as a loss is not finite."""
     progress = _Progress(total, global_batch)
 
     def evaluate(epoch, step):
@@ -91,26 +122,34 @@ def _loop(spec, strategy, log, step, source, evaluation, total, global_batch):
             scores = evaluation()
             t_s = round(log.now(), 6)
             log.write("eval", epoch=epoch, step=step, t_s=t_s, split="validation", **scores)
-        strategy.barrier()
+        strategy.gather([0.0])
         return log.now()
 
     # Before training too: there the loss curve begins, and there the evaluation compiles.
-    last = evaluate(0, 0) if evaluation else log.now()
+    last = evaluate(0, 0) if evaluation and not first else log.now()
     epoch = 1
-    for index in range(1, total + 1):
-        loss = step()
+    while source.records and steps_in(epoch, source.records, global_batch) <= first:
+        epoch += 1
+    for index in range(first + 1, total + 1):
+        loss = step(index)
         now = log.now()
         warm_up = (spec.epochs > 1 and epoch == 1) if spec.epochs else index <= spec.warmup_steps
-        log.step(index, now, now - last, loss, spec.learning_rate, warm_up, epoch)
+        warm_up = warm_up or 0 < first >= index - spec.warmup_steps
+        log.step(index, now, now - last, loss, step.learning_rate, warm_up, epoch)
         if not math.isfinite(loss):
             return False
-        last = now
+        step_time_s, last = now - last, now
         if strategy.rank == 0:
             progress.show(index, now, loss)
-        if source.records and index == steps_in(epoch, source.records, global_batch):
-            if evaluation:
-                last = evaluate(epoch, index)
-            epoch += 1
+        epoch_ends = source.records and index == steps_in(epoch, source.records, global_batch)
+        if evaluation and (epoch_ends or index == total):
+            last = evaluate(epoch, index)
+        epoch += bool(epoch_ends)
+        if keeper and keeper.due(index):
+            asked = keeper.meet(index, step_time_s)
+            if asked and index < total:
+                raise Stopped(f"stopped by {asked} with a checkpoint after step {index}")
+            last = log.now()
     return True
 
 
@@ -138,6 +177,9 @@ class _Synthetic:
         )
         self.constants = strategy.constants(lambda: tuple(tf.constant(part) for part in items))
 
+    def begin(self, step):
+        """Every step has the same items."""
+
 
 class _Stored:
     """The items of a converted dataset, in an order fixed by the seed."""
@@ -147,17 +189,20 @@ class _Stored:
         self.item_shape = self.data.item_shape
         self.classes = self.data.classes or native.CLASSES
         self.records = self.data.records("train")
-        batches = self.data.training_batches(
-            spec.batch_per_device * strategy.devices_per_process,
-            seed,
-            strategy.rank,
-            strategy.size,
+        self._strategy, self._seed = strategy, seed
+        self._batch = spec.batch_per_device * strategy.devices_per_process
+        # Of what the manifest says of all shards, digests among it.
+        self.content_sha256 = checkpoints.digest(
+            json.dumps(self.data.manifest["splits"], sort_keys=True).encode()
         )
-        self.content_sha256 = [
-            shard["sha256"]
-            for split in self.data.manifest["splits"].values()
-            for shard in split["shards"]
-        ]
+        self.iterator = None
+
+    def begin(self, step):
+        """Open the stream of batches after some steps."""
+        strategy = self._strategy
+        batches = self.data.training_batches(
+            self._batch, self._seed, strategy.rank, strategy.size, step
+        )
         self.iterator = iter(strategy.distribute(batches))
 
 
@@ -174,6 +219,84 @@ def _source(spec, strategy, native, task, data_folder, seed):
             f"{spec.dataset} is of the kind {kind}"
         )
     return stored
+
+
+def _built(spec, native, source):
+    """The model for the items of a source."""
+    try:
+        return native.build(source.item_shape, source.classes)
+    except ValueError as error:
+        raise Error(
+            f"model {spec.model} cannot be built for items of shape {source.item_shape} in "
+            f"{source.classes} classes of {spec.dataset}; it was designed for "
+            f"{native.INPUT_SHAPE}: {' '.join(str(error).split())[:300]}"
+        ) from error
+
+
+def _set_precision(spec, devices):
+    """What the layers compute in.
+
+    Raises:
+        Error: the device has no such numbers.
+    """
+    least = CAPABILITIES.get(spec.precision)
+    if least and "GPU" in devices[0]:
+        gpu = tf.config.get_visible_devices("GPU")[0]
+        details = tf.config.experimental.get_device_details(gpu)
+        found = details.get("compute_capability", least)
+        if found < least:
+            raise Error(
+                f"precision {spec.precision} needs compute capability {_version(least)}; "
+                f"{details.get('device_name', 'this GPU')} has {_version(found)}"
+            )
+    elif spec.precision == "tf32":
+        raise Error("precision tf32 is one of NVIDIA's GPUs; this device is a CPU")
+    # On by default where there is TF32: float32 would not mean float32.
+    tf.config.experimental.enable_tensor_float_32_execution(spec.precision == "tf32")
+    keras.mixed_precision.set_global_policy(
+        "float32" if spec.precision in ("float32", "tf32") else f"mixed_{spec.precision}"
+    )
+
+
+def _version(numbers):
+    return ".".join(map(str, numbers))
+
+
+def _agreed(spec, strategy, source):
+    """What says which run this is, seen to be the same on all ranks.
+
+    Raises:
+        Error: ranks were started for different runs, or see different data.
+    """
+    mine = {
+        "spec": _plain(spec),
+        "size": strategy.size,
+        "data_sha256": source.content_sha256,
+    }
+    text = json.dumps(mine, sort_keys=True).encode().ljust(SPEC_BYTES)
+    rows = strategy.gather(np.frombuffer(text, np.uint8).astype(np.float64))
+    others = [json.loads(bytes(row.astype(np.uint8))) for row in rows]
+    for rank, other in enumerate(others):
+        if other != others[0]:
+            different = checkpoints.differences(
+                {**others[0], **others[0]["spec"]}, {**other, **other["spec"]}, leave_out=("spec",)
+            )
+            raise Error(
+                f"ranks 0 and {rank} were not started for the same run on the same data: "
+                + "; ".join(f"{key}: {first!r} and {second!r}" for key, first, second in different)
+            )
+    return mine
+
+
+def _plain(spec):
+    return {key: value for key, value in vars(spec).items() if value is not None}
+
+
+def _evaluates(spec, source):
+    """Whether the run is scored on held-out items."""
+    if spec.mode != "train" or not source.records:
+        return False
+    return spec.evaluate == "yes" or (spec.evaluate == "auto" and spec.epochs is not None)
 
 
 def _optimizer(spec):
@@ -193,11 +316,40 @@ def _state(model):
     return [v for v in model.variables if "seed_generator" not in v.path]
 
 
+def _kept(model, optimizer):
+    """What a checkpoint holds: variables that are equal on all ranks, and those that differ."""
+    trained = {v.path: v.value for v in model.trainable_variables}
+    optimized = {f"optimizer/{v.path}": v.value for v in optimizer.variables}
+    own = {v.path: v.value for v in model.variables if v.path not in trained}
+    if len(trained) + len(own) != len(model.variables):
+        raise Error("two variables of the model have one name: it cannot be checkpointed")
+    return {"common": trained | optimized, "own": own}
+
+
+@contextlib.contextmanager
+def _sampled(log, strategy, every_s):
+    """Sample what this process uses; yields a dictionary that has the totals afterwards."""
+    totals = {}
+    if not every_s:
+        yield totals
+        return
+    gpus = ()
+    if "GPU" in strategy.devices[0]:
+        first = strategy.local_rank * strategy.devices_per_process
+        gpus = sampling.visible_gpus(first, strategy.devices_per_process)
+    sampler = sampling.Sampler(log, every_s, gpus, node=strategy.local_rank == 0)
+    log.write("sampling", **sampler.start())
+    try:
+        yield totals
+    finally:
+        totals.update(sampler.stop())
+
+
 class _Step:
     """One step as a compiled function; calling it returns the mean loss as a float."""
 
-    def __init__(self, spec, strategy, task, model, optimizer, source):
-        on_device = _device_step(spec.mode, strategy, task, model, optimizer)
+    def __init__(self, spec, strategy, task, model, optimizer, source, global_batch):
+        on_device = _device_step(spec, strategy, task, model, optimizer)
 
         if isinstance(source, _Synthetic):
 
@@ -214,15 +366,21 @@ class _Step:
 
             self._arguments = (source.iterator,)
         self._step = step
+        self._spec, self._global_batch = spec, global_batch
+        self._optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+        self.learning_rate = None
 
-    def compile(self):
+    def trace(self):
         self._step.get_concrete_function(*self._arguments)
 
-    def __call__(self):
+    def __call__(self, index):
+        rate = learning_rate.in_step(self._spec, self._global_batch, index)
+        if rate != self.learning_rate:
+            self._optimizer.learning_rate = self.learning_rate = rate
         return float(self._step(*self._arguments))
 
 
-def _device_step(mode, strategy, task, model, optimizer):
+def _device_step(spec, strategy, task, model, optimizer):
     """What one device does in a step: (inputs, targets) -> its mean loss."""
     scale = strategy.loss_scale()
     weights = [variable.value for variable in model.trainable_variables]
@@ -236,6 +394,11 @@ def _device_step(mode, strategy, task, model, optimizer):
             minimised = optimizer.scale_loss(loss) * scale
         return loss, tape.gradient(minimised, weights)
 
+    if spec.xla:
+        forward, gradients_of = (
+            tf.function(part, jit_compile=True) for part in (forward, gradients_of)
+        )
+
     def forward_backward(inputs, targets):
         loss, gradients = gradients_of(inputs, targets)
         # Without this the compiler drops the gradients, which nothing else uses.
@@ -247,7 +410,9 @@ def _device_step(mode, strategy, task, model, optimizer):
         optimizer.apply(strategy.reduce(gradients), model.trainable_variables)
         return loss
 
-    return {"forward": forward, "forward_backward": forward_backward, "train": train_step}[mode]
+    return {"forward": forward, "forward_backward": forward_backward, "train": train_step}[
+        spec.mode
+    ]
 
 
 class _Evaluation:
@@ -293,17 +458,24 @@ class _Progress:
 def _description(spec, strategy, model, source, total):
     """What run_start says beside the time."""
     return {
-        "spec": {k: v for k, v in vars(spec).items() if v is not None},
+        "spec": _plain(spec),
         "rank": strategy.rank,
         "size": strategy.size,
-        "devices": strategy.devices,
-        "device_model": _device_model(strategy.devices),
-        "cores": strategy.cores,
         "strategy_settings": strategy.settings(),
         "parameters": model.count_params(),
         "records": source.records,
         "total_steps": total,
         "data_sha256": source.content_sha256,
+        **_where(strategy),
+    }
+
+
+def _where(strategy):
+    """On what a run, or its part after a checkpoint, is trained."""
+    return {
+        "devices": strategy.devices,
+        "device_model": _device_model(strategy.devices),
+        "cores": strategy.cores,
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "load_average": os.getloadavg(),

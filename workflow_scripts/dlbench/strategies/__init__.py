@@ -8,6 +8,12 @@ instances live in the trainer. So TensorFlow is imported inside the methods.
 import contextlib
 import hashlib
 import os
+from pathlib import Path
+
+import numpy as np
+
+from dlbench import Error
+from dlbench.plugins import nearest
 
 
 class Base:
@@ -15,6 +21,7 @@ class Base:
 
     packages = ()  # needed beside TensorFlow in the trainer's environment
     launcher = "none"  # the one that runs without a `launcher` get
+    OPTIONS = {}  # names and defaults of `strategy_options`; a tuple lists the choices
 
     rank, size = 0, 1  # of this process among all processes
     local_rank = 0  # of this process among those of its node
@@ -29,22 +36,33 @@ class Base:
     def processes_per_node(run):
         return 1
 
-    def __init__(self, device, devices_per_node, threads_per_device):
+    @classmethod
+    def jobs(cls, run):
+        """How many processes of each kind a run has, in the order of their ranks."""
+        return {"worker": run.nodes * cls.processes_per_node(run)}
+
+    def __init__(self, spec, device, folder="."):
         """Join the other processes and set up the devices of this one.
 
         Args:
+            spec: the run's fields as attributes.
             device: "cpu" or "gpu".
-            devices_per_node: as in the run.
-            threads_per_device: cores of a CPU device.
+            folder: where the run's log lies, for further files.
         """
-        self.join(devices_per_node)
+        self.options = parse_options(type(self), spec.strategy_options)
+        self.folder = Path(folder)
+        self.join(spec)
         self.cores = None
         if device == "cpu":
-            self.cores = self._pin(threads_per_device)
-        self.devices = self._configure(device, threads_per_device)
+            self.cores = self._pin(spec.threads_per_device)
+        self.devices = self._configure(device, spec.threads_per_device)
 
-    def join(self, devices_per_node):
+    def join(self, spec):
         """Set rank, size, local_rank and devices_per_process."""
+
+    def serve(self, finished):
+        """Where this process only serves others, do so until `finished()`. Returns if it did."""
+        return False
 
     def scope(self):
         """The context in which model and optimizer are made."""
@@ -52,13 +70,17 @@ class Base:
 
     def settings(self):
         """What sets this strategy's speed, for the log."""
-        return {}
+        return dict(self.options)
 
     def broadcast(self, variables):
         """Give all processes the values that rank 0 has (raw TensorFlow variables)."""
 
-    def barrier(self):
-        """Wait for the other processes."""
+    def gather(self, values):
+        """The numbers of all processes: from (n,) on each to (size, n) on each, float64.
+
+        No process returns before all have called.
+        """
+        return np.asarray([values], np.float64)
 
     def reduce(self, gradients):
         """Average gradients over processes; called in the compiled step."""
@@ -84,9 +106,14 @@ class Base:
         """`make()` once per device: a tuple of tensors that lie there."""
         return make()
 
+    def copies(self, variable):
+        """A variable's copies on the devices of this process, raw TensorFlow variables."""
+        return [variable]
+
     def weights_sha256(self, variables):
         """One digest of all weights for each device of this process."""
-        return [_digest(variable.numpy() for variable in variables)]
+        copies = zip(*map(self.copies, variables), strict=True)
+        return [_digest(variable.numpy() for variable in copy) for copy in copies]
 
     def _pin(self, threads_per_device):
         """Keep this process to the cores that make up its CPU devices.
@@ -98,7 +125,7 @@ class Base:
         wanted = threads_per_device * self.devices_per_process
         mine = cores[self.local_rank * wanted : (self.local_rank + 1) * wanted]
         if len(mine) < wanted:
-            raise RuntimeError(
+            raise Error(
                 f"rank {self.rank} needs {wanted} cores; {len(cores)} are left to all processes "
                 "of this node: fewer devices or threads_per_device, or a wider CPU mask"
             )
@@ -124,7 +151,7 @@ class Base:
             first = self.local_rank * self.devices_per_process
             mine = gpus[first : first + self.devices_per_process]
             if len(mine) < self.devices_per_process:
-                raise RuntimeError(
+                raise Error(
                     f"rank {self.rank} needs {self.devices_per_process} GPUs from number {first} "
                     f"on; TensorFlow sees {len(gpus)} in all (CUDA_VISIBLE_DEVICES="
                     f"{os.environ.get('CUDA_VISIBLE_DEVICES', 'unset')})"
@@ -132,7 +159,83 @@ class Base:
             tf.config.set_visible_devices(mine, "GPU")
             for gpu in mine:
                 tf.config.experimental.set_memory_growth(gpu, True)
+        return self._connected(device)
+
+    def _connected(self, device):
+        """The names of this process's devices, once it is one of the others' cluster."""
+        import tensorflow as tf
+
         return [d.name for d in tf.config.list_logical_devices(device.upper())]
+
+
+def parse_options(strategy, text):
+    """The options of a strategy class with their values, from text such as `a=1,b=x`.
+
+    Raises:
+        Error: an option or a value that it does not have.
+    """
+    words = dict(
+        word.split("=", 1) if "=" in word else (word, "") for word in text.split(",") if word
+    )
+    return _checked(strategy, {name: _plain(strategy, name, word) for name, word in words.items()})
+
+
+def options_text(strategy, given):
+    """The text of some options, those equal to their defaults left out: one text a meaning.
+
+    Raises:
+        Error: an option or a value that the strategy does not have.
+    """
+    values, defaults = _checked(strategy, given), _checked(strategy, {})
+    return ",".join(
+        f"{name}={values[name]}" for name in sorted(values) if values[name] != defaults[name]
+    )
+
+
+def _checked(strategy, given):
+    """Defaults updated with some options, each of the kind of its default."""
+    known = strategy.OPTIONS
+    for name, value in given.items():
+        _known(strategy, name)
+        allowed = known[name]
+        if isinstance(allowed, tuple):
+            valid, expected = value in allowed, f"one of {', '.join(map(str, allowed))}"
+        elif isinstance(allowed, bool):
+            valid, expected = isinstance(value, bool), "true or false"
+        else:
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            valid = number and value >= 0 and type(allowed)(value) == value
+            expected = (
+                "a whole number of at least 0"
+                if isinstance(allowed, int)
+                else "a number of at least 0"
+            )
+        if not valid:
+            raise Error(f"strategy option {name}: expected {expected}, found {value!r}")
+    defaults = {n: v[0] if isinstance(v, tuple) else v for n, v in known.items()}
+    return {name: type(default)(given.get(name, default)) for name, default in defaults.items()}
+
+
+def _known(strategy, name):
+    if name not in strategy.OPTIONS:
+        own = strategy.__module__.rpartition(".")[2]
+        raise Error(
+            f"strategy {own} has no option {name!r}{nearest(name, strategy.OPTIONS)}; "
+            f"there are: {', '.join(sorted(strategy.OPTIONS)) or 'none'}"
+        )
+
+
+def _plain(strategy, name, word):
+    """A value from its text, as the kind of the default says."""
+    _known(strategy, name)
+    default = strategy.OPTIONS[name]
+    if isinstance(default, tuple):
+        return word
+    if isinstance(default, bool):
+        return {"True": True, "False": False}.get(word, word)
+    with contextlib.suppress(ValueError):
+        return type(default)(word)
+    return word
 
 
 def _digest(arrays):

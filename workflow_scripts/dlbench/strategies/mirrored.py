@@ -4,23 +4,23 @@ Each device holds a copy of the weights; Keras's optimizer sums the gradients
 over the devices, so a device's loss is divided by their number.
 """
 
-from dlbench.strategies import Base, _digest
+from dlbench.strategies import Base
 
 
 class Strategy(Base):
     @staticmethod
     def unsupported(run):
         if run.nodes > 1:
-            return f"strategy mirrored stays on one node; {run.nodes} need horovod"
+            return f"strategy mirrored stays on one node; {run.nodes} need horovod or multiworker"
         return None
 
-    def join(self, devices_per_node):
-        self.devices_per_process = devices_per_node
+    def join(self, spec):
+        self.devices_per_process = spec.devices_per_node
 
-    def __init__(self, device, devices_per_node, threads_per_device):
+    def __init__(self, spec, device, folder="."):
         import tensorflow as tf
 
-        super().__init__(device, devices_per_node, threads_per_device)
+        super().__init__(spec, device, folder)
         self._mirrored = tf.distribute.MirroredStrategy(self.devices)
 
     def scope(self):
@@ -55,9 +55,8 @@ class Strategy(Base):
             for part in parts
         )
 
-    def weights_sha256(self, variables):
-        copies = [self._mirrored.experimental_local_results(v) for v in variables]
-        return [_digest(c.numpy() for c in copy) for copy in zip(*copies, strict=True)]
+    def copies(self, variable):
+        return list(self._mirrored.experimental_local_results(variable))
 
     def _on_each_device(self, make):
         import tensorflow as tf

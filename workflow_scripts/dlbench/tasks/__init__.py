@@ -2,6 +2,7 @@
 
 A task file defines:
     KIND: the kind of dataset it needs: image, mask or text.
+    SCORES: names of its scores beside the loss.
     scaled(inputs): what the model gets of a batch of inputs.
     loss(targets, logits): the mean loss of a batch, a float32 scalar.
     sums(targets, logits): a dictionary of sums over a batch: `items`, what is averaged

@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 KIND = "image"
+SCORES = ("top1", "top5")
 
 
 def scaled(images):

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 KIND = "text"
+SCORES = ("perplexity",)
 
 
 def scaled(words):

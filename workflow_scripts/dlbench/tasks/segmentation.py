@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 KIND = "mask"
+SCORES = ("iou",)
 
 
 def scaled(images):

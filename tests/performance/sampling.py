@@ -1,0 +1,116 @@
+"""What sampling costs the training process, beside the same readings through psutil.
+
+    uv run python workflow_scripts/make_environment.py envs/train
+    envs/train/.venv/bin/python tests/performance/sampling.py [--samples 2000] [--rounds 10]
+
+Prints, from interleaved rounds in one run, each over its share of the samples:
+- microseconds of CPU per sample back to back, written to a log, and the ratio to psutil;
+- the same in the background thread, that wakes up for each sample as in training,
+  and the per cent of a core at 1 Hz (target: under 1).
+Process and node only: what NVML takes for a GPU needs one.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+
+REPOSITORY = Path(__file__).parents[2]
+sys.path.insert(0, str(REPOSITORY / "workflow_scripts"))
+
+from dlbench.eventlog import EventLog  # noqa: E402
+from dlbench.sampling import Sampler  # noqa: E402
+
+INTERVAL_S = 0.005  # of the thread here; 1 s would take hours
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--samples", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=10)
+    args = parser.parse_args()
+    samples = args.samples // args.rounds
+    with tempfile.TemporaryDirectory() as folder:
+        log = EventLog(Path(folder) / "train.jsonl")
+        ours, theirs = Sampler(log, interval_s=1e6), Psutil(log)
+        ours.start()
+        rounds = [
+            (back_to_back(ours._sample, samples), back_to_back(theirs.sample, samples),
+             in_the_thread(log, samples))
+            for _ in range(args.rounds)
+        ]  # fmt: skip
+        ours.stop()
+    sampler_us, psutil_us, thread_us = zip(*rounds, strict=True)
+    ratios = [a / b for a, b in zip(sampler_us, psutil_us, strict=True)]
+    print(f"back to back:  {spread(sampler_us)} us of CPU per sample")
+    print(f"psutil:        {spread(psutil_us)} us of CPU per sample")
+    print(f"ours / psutil: {spread(ratios)}")
+    print(f"in the thread: {spread(thread_us)} us of CPU per sample")
+    print(f"at 1 Hz:       {statistics.median(thread_us) / 1e4:.4f} % of a core (target < 1)")
+
+
+def back_to_back(sample, samples):
+    """Microseconds of CPU per sample, of this thread."""
+    begun = time.thread_time()
+    for _ in range(samples):
+        sample()
+    return (time.thread_time() - begun) / samples * 1e6
+
+
+def in_the_thread(log, samples):
+    """Microseconds of CPU per sample, of the whole process, that does nothing else."""
+    counting = Counting(log)
+    sampler = Sampler(counting, interval_s=INTERVAL_S)
+    sampler.start()
+    begun, before = time.process_time(), counting.written
+    time.sleep(samples * INTERVAL_S)
+    cpu_s, written = time.process_time() - begun, counting.written - before
+    sampler.stop()
+    return cpu_s / written * 1e6
+
+
+def spread(values):
+    low, median, high = statistics.quantiles(values, n=4)
+    return f"{median:.3g} (quartiles {low:.3g} .. {high:.3g}, {len(values)} rounds)"
+
+
+class Counting:
+    """A log that counts what was written: under load, dates are missed."""
+
+    def __init__(self, log):
+        self._log = log
+        self.now = log.now
+        self.written = 0
+
+    def write(self, event, **values):
+        self._log.write(event, **values)
+        self.written += 1
+
+
+class Psutil:
+    """The peer: the same values into the same log."""
+
+    def __init__(self, log):
+        self._log = log
+        self._process = psutil.Process()
+
+    def sample(self):
+        self._log.write(
+            "sample",
+            t_s=round(self._log.now(), 6),
+            cpu_percent=self._process.cpu_percent(),
+            memory_bytes=self._process.memory_info().rss,
+            node_cpu_percent=psutil.cpu_percent(),
+            node_memory_available_bytes=psutil.virtual_memory().available,
+            load_average_1min=psutil.getloadavg()[0],
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""Which processes make up a tf.distribute cluster, and which of them this one is.
+
+- TF_CONFIG says it where a launcher has set it (dlbench/launchers/local.py, or a
+  site's own scheduler).
+- Else Slurm's variables do: the tasks of a step stand in the order of
+  SLURM_PROCID, and the ports follow from the job's number, so that two jobs on
+  one node do not meet.
+"""
+
+import json
+import os
+import re
+from dataclasses import dataclass
+
+from dlbench import Error
+
+PORTS = range(20_000, 60_000)
+PORTS_PER_JOB = 64
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Addresses (`host:port`) of all tasks by their kind of job, and which task this one is."""
+
+    addresses: dict
+    job: str
+    task: int
+
+    @property
+    def local_rank(self):
+        """How many tasks of this kind on this host come before this one."""
+        addresses = self.addresses[self.job]
+        hosts = [address.rpartition(":")[0] for address in addresses]
+        return hosts[: self.task].count(hosts[self.task])
+
+    def resolver(self):
+        """As TensorFlow wants it."""
+        import tensorflow as tf
+
+        return tf.distribute.cluster_resolver.SimpleClusterResolver(
+            tf.train.ClusterSpec(self.addresses),
+            task_type=self.job,
+            task_id=self.task,
+            rpc_layer="grpc",
+        )
+
+
+def find(spec, wanted, environ=os.environ):
+    """The cluster of this process.
+
+    Args:
+        spec: the run's fields as attributes.
+        wanted: how many tasks of each kind of job the run needs, as in {"worker": 2}.
+
+    Raises:
+        Error: neither TF_CONFIG nor Slurm says, or what they say does not fit.
+    """
+    if "TF_CONFIG" in environ:
+        found = _from_tf_config(environ["TF_CONFIG"])
+    elif "SLURM_PROCID" in environ:
+        found = from_slurm(wanted, environ)
+    else:
+        raise Error(
+            f"strategy {spec.strategy} needs to know its other processes, but neither TF_CONFIG "
+            "nor Slurm's variables are set: start it with --launcher local or srun"
+        )
+    counts = {job: len(addresses) for job, addresses in found.addresses.items()}
+    if counts != wanted:
+        raise Error(f"the run needs the processes {_words(wanted)}, found {_words(counts)}")
+    return found
+
+
+def _from_tf_config(text):
+    try:
+        config = json.loads(text)
+        addresses = {job: list(tasks) for job, tasks in config["cluster"].items()}
+        task = config["task"]
+        found = Cluster(addresses, task["type"], int(task["index"]))
+        addresses[found.job][found.task]
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        raise Error(
+            'TF_CONFIG: expected {"cluster": {"worker": ["host:port", ...]}, "task": {"type": '
+            f'"worker", "index": 0}}}}, found {text!r} ({error!r})'
+        ) from error
+    return found
+
+
+def from_slurm(wanted, environ):
+    """The cluster of the tasks of a Slurm step, dealt out over the kinds of job in their order."""
+    try:
+        process = int(environ["SLURM_PROCID"])
+        hosts = expand_hosts(environ.get("SLURM_STEP_NODELIST") or environ["SLURM_JOB_NODELIST"])
+        tasks = environ.get("SLURM_STEP_TASKS_PER_NODE") or environ["SLURM_TASKS_PER_NODE"]
+        job_id = int(environ["SLURM_JOB_ID"])
+    except KeyError as error:
+        raise Error(f"{error.args[0]} is not set: was the trainer started by srun?") from None
+    step = environ.get("SLURM_STEP_ID", "0")
+    number = job_id * 7 + (int(step) if step.isdigit() else 0)
+    base = PORTS[number * PORTS_PER_JOB % len(PORTS)]
+    addresses = [
+        f"{host}:{base + index}"
+        for host, count in zip(hosts, expand_tasks(tasks), strict=True)
+        for index in range(count)
+    ]
+    if len(addresses) != sum(wanted.values()):
+        raise Error(f"the run needs the processes {_words(wanted)}, found {len(addresses)} tasks")
+    remaining, dealt = iter(addresses), {}
+    for job, count in wanted.items():
+        dealt[job] = [next(remaining) for _ in range(count)]
+    for job, count in wanted.items():
+        if process < count:
+            return Cluster(dealt, job, process)
+        process -= count
+    raise Error(f"SLURM_PROCID {environ['SLURM_PROCID']} is none of {len(addresses)} tasks")
+
+
+def expand_hosts(text):
+    """The names in Slurm's list of nodes, as `scontrol show hostnames` gives them.
+
+    >>> expand_hosts("gpu[01-03,7],login")
+    ['gpu01', 'gpu02', 'gpu03', 'gpu7', 'login']
+    """
+    names = []
+    for part in re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", text):
+        names += _expanded(part)
+    return names
+
+
+def expand_tasks(text):
+    """Tasks on each node from Slurm's short form.
+
+    >>> expand_tasks("4(x2),1")
+    [4, 4, 1]
+    """
+    counts = []
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)
+        if not match:
+            raise Error(f"expected tasks per node as in 4(x2),1, found {text!r}")
+        counts += [int(match[1])] * int(match[2] or 1)
+    return counts
+
+
+def _expanded(part):
+    """One element of a list of nodes; each of its brackets multiplies the names."""
+    before, bracket, rest = part.partition("[")
+    if not bracket:
+        return [part]
+    ranges, _, after = rest.partition("]")
+    numbers = []
+    for piece in ranges.split(","):
+        first, _, last = piece.partition("-")
+        if not first.isdigit() or not (last or first).isdigit():
+            raise Error(f"expected a list of nodes as in n[1-3,5], found {part!r}")
+        numbers += [
+            str(number).zfill(len(first)) for number in range(int(first), int(last or first) + 1)
+        ]
+    return [before + number + end for number in numbers for end in _expanded(after)]
+
+
+def _words(counts):
+    return ", ".join(f"{count} {job}" for job, count in counts.items()) or "none"

@@ -1,0 +1,29 @@
+"""Slurm's srun, inside an allocation: one task per process, on all nodes of the run.
+
+- For Horovod, srun must speak the MPI library's protocol. Its name is a fact of
+  the site: SLURM_MPI_TYPE in the environment chooses it (`srun --mpi=list` shows
+  what there is; Open MPI 4 wants pmix). tf.distribute needs none.
+- A task that fails takes the others with it.
+"""
+
+from dlbench import plugins
+
+
+def unsupported(run):
+    return None
+
+
+def command(run, trainer, python):
+    strategy = plugins.load("strategies", run.strategy).Strategy
+    tasks = sum(strategy.jobs(run).values())
+    return [
+        "srun",
+        f"--nodes={run.nodes}",
+        f"--ntasks={tasks}",
+        f"--ntasks-per-node={-(-tasks // run.nodes)}",
+        "--distribution=block",
+        # Cores are bound by the trainer, which knows which of them make up a device.
+        "--cpu-bind=none",
+        "--kill-on-bad-exit=1",
+        *trainer,
+    ]
