@@ -148,7 +148,7 @@ def main():
         if log:
             log.write("run_end", t_utc=eventlog.utc_now(), status=status, message=message)
         print(f"{status}: {message}", file=sys.stderr)
-        if isinstance(error, Error):
+        if isinstance(error, (Error, _Signal, KeyboardInterrupt)):
             sys.exit(1)
         raise
     log.write("run_end", t_s=round(log.now(), 6), t_utc=eventlog.utc_now(), **end)
@@ -185,7 +185,7 @@ def _outcome(error):
     if isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError":
         return "oom", f"out of memory: {_first_lines(error)}"
     if isinstance(error, (KeyboardInterrupt, _Signal)):
-        return "failed", "stopped by a signal"
+        return "failed", eventlog.STOPPED_BY_SIGNAL
     if isinstance(error, Error):
         return "failed", str(error)
     return "failed", f"{type(error).__name__}: {_first_lines(error)}"

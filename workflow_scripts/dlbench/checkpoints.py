@@ -74,13 +74,16 @@ class Keeper:
         common: raw variables that are equal on all ranks, by name.
         own: those that are not.
         asked: function that gives the reason for which this process was asked to stop, or "".
+
+    Attributes:
+        meet_at: the step after which the ranks meet.
     """
 
     def __init__(self, folder, every_s, strategy, log, run, common, own, asked):
         self._folder, self._every_s = Path(folder), every_s
         self._strategy, self._log, self._run = strategy, log, run
         self._common, self._own, self._asked = common, own, asked
-        self._meet_at = None
+        self.meet_at = None
         self._written = time.monotonic()
         self._start = latest(folder, run)
 
@@ -94,7 +97,7 @@ class Keeper:
             The step after which the run goes on, 0 where it begins.
         """
         if self._start is None:
-            self._meet_at = 1
+            self.meet_at = 1
             return 0
         common = self._start.arrays(0)
         own = common if self._strategy.rank == 0 else self._start.arrays(self._strategy.rank)
@@ -104,12 +107,8 @@ class Keeper:
                     copy.assign(self._array(arrays, name, number, copy))
         step = self._start.step
         self._log.resume(self._start.log(self._strategy.rank), self._start.t_s, step=step, **values)
-        self._meet_at = step + 1
+        self.meet_at = step + 1
         return step
-
-    def due(self, step):
-        """Whether the ranks meet after this step."""
-        return step == self._meet_at
 
     def meet(self, step, step_time_s):
         """Write a checkpoint where one is due. Returns why the run stops, "" where it goes on."""
@@ -117,7 +116,7 @@ class Keeper:
         due = time.monotonic() - self._written >= self._every_s
         next_step = step + max(1, round(MEET_EVERY_S / max(step_time_s, 1e-6)))
         rows = self._strategy.gather([bool(asked), due, next_step])
-        stops, due, self._meet_at = rows[:, 0].any(), rows[0, 1], int(rows[0, 2])
+        stops, due, self.meet_at = rows[:, 0].any(), rows[0, 1], int(rows[0, 2])
         if due or stops:
             self._write(step)
         return (asked or "another rank was asked to") if stops else ""

@@ -2,11 +2,12 @@
 
 - TF_CONFIG says it where a launcher has set it (dlbench/launchers/local.py, or a
   site's own scheduler).
-- Else Slurm's variables do: the tasks of a step stand in the order of
-  SLURM_PROCID, and the ports follow from the job's number, so that two jobs on
-  one node do not meet.
+- Else Slurm's variables do: the first tasks on each node are its workers, the
+  others what else there is. The ports follow from the job's number, so that two
+  jobs on one node do not meet.
 """
 
+import itertools
 import json
 import os
 import re
@@ -58,7 +59,7 @@ def find(spec, wanted, environ=os.environ):
     if "TF_CONFIG" in environ:
         found = _from_tf_config(environ["TF_CONFIG"])
     elif "SLURM_PROCID" in environ:
-        found = from_slurm(wanted, environ)
+        found = from_slurm(wanted, spec.nodes, environ)
     else:
         raise Error(
             f"strategy {spec.strategy} needs to know its other processes, but neither TF_CONFIG "
@@ -85,33 +86,42 @@ def _from_tf_config(text):
     return found
 
 
-def from_slurm(wanted, environ):
-    """The cluster of the tasks of a Slurm step, dealt out over the kinds of job in their order."""
+def from_slurm(wanted, nodes, environ=os.environ):
+    """The cluster of the tasks of a Slurm step, as many workers on each node.
+
+    Raises:
+        Error: a variable is missing, or there are too few tasks.
+    """
     try:
-        process = int(environ["SLURM_PROCID"])
+        here = int(environ["SLURM_NODEID"]), int(environ["SLURM_LOCALID"])
         hosts = expand_hosts(environ.get("SLURM_STEP_NODELIST") or environ["SLURM_JOB_NODELIST"])
-        tasks = environ.get("SLURM_STEP_TASKS_PER_NODE") or environ["SLURM_TASKS_PER_NODE"]
-        job_id = int(environ["SLURM_JOB_ID"])
+        counts = expand_tasks(
+            environ.get("SLURM_STEP_TASKS_PER_NODE") or environ["SLURM_TASKS_PER_NODE"]
+        )
+        job_id, step = int(environ["SLURM_JOB_ID"]), environ.get("SLURM_STEP_ID", "0")
     except KeyError as error:
         raise Error(f"{error.args[0]} is not set: was the trainer started by srun?") from None
-    step = environ.get("SLURM_STEP_ID", "0")
     number = job_id * 7 + (int(step) if step.isdigit() else 0)
     base = PORTS[number * PORTS_PER_JOB % len(PORTS)]
-    addresses = [
-        f"{host}:{base + index}"
-        for host, count in zip(hosts, expand_tasks(tasks), strict=True)
-        for index in range(count)
-    ]
-    if len(addresses) != sum(wanted.values()):
-        raise Error(f"the run needs the processes {_words(wanted)}, found {len(addresses)} tasks")
-    remaining, dealt = iter(addresses), {}
-    for job, count in wanted.items():
-        dealt[job] = [next(remaining) for _ in range(count)]
-    for job, count in wanted.items():
-        if process < count:
-            return Cluster(dealt, job, process)
-        process -= count
-    raise Error(f"SLURM_PROCID {environ['SLURM_PROCID']} is none of {len(addresses)} tasks")
+    places = [(node, task) for node, count in enumerate(counts) for task in range(count)]
+    per_node = wanted["worker"] // nodes
+    workers = [place for place in places if place[1] < per_node]
+    others = iter(place for place in places if place[1] >= per_node)
+    dealt = {
+        job: workers if job == "worker" else list(itertools.islice(others, count))
+        for job, count in wanted.items()
+    }
+    addresses = {
+        job: [f"{hosts[node]}:{base + task}" for node, task in places]
+        for job, places in dealt.items()
+    }
+    for job, places in dealt.items():
+        if here in places:
+            return Cluster(addresses, job, places.index(here))
+    raise Error(
+        f"the run needs the processes {_words(wanted)} on {nodes} node(s), found the Slurm tasks "
+        f"{' + '.join(map(str, counts))}"
+    )
 
 
 def expand_hosts(text):

@@ -15,7 +15,8 @@ dates in UTC):
     sample      what process, node and GPUs use (dlbench/sampling.py)
     checkpoint  step, t_s
     resume      step, t_s, t_utc, host, devices: the run goes on from a checkpoint
-    run_end     status, message, t_s, weights_sha256, energy_j, cpu_time_s, peak_memory_bytes
+    run_end     status, message, t_s, weights_sha256, energy_j, cpu_time_s, peak_memory_bytes;
+                hung, where the supervisor wrote it
 A log that was resumed goes on after the checkpoint; what came after it is gone.
 """
 
@@ -32,6 +33,7 @@ from dlbench import Error
 
 LOG_VERSION = 1
 UTC_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
+STOPPED_BY_SIGNAL = "stopped by a signal"  # the message of a trainer that was
 STATUSES = ("ok", "oom", "timeout", "failed", "unstable", "skipped")
 
 

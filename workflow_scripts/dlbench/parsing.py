@@ -231,7 +231,7 @@ def _failure(logs):
     ends = [log.end for log in logs]
     silent = [rank for rank, end in enumerate(ends) if end is None]
     for worst in ("oom", "timeout", "failed", "skipped"):
-        if worst == "failed" and silent:
+        if worst == "failed" and silent and not (ends[0] or {}).get("hung"):
             # The others fail, or are stopped, because this one is gone.
             steps = logs[silent[0]].steps
             after = f"after step {steps[-1]['step']}" if steps else "before its first step"

@@ -40,15 +40,19 @@ def run(jobs, command):
             config = {"cluster": cluster, "task": {"type": job, "index": index}}
             environment = os.environ | {"TF_CONFIG": json.dumps(config)}
             processes[job, index] = subprocess.Popen(command, env=environment)
-        return _wait(processes, received)
+        code, message = _wait(processes, received)
     finally:
         _end(processes.values())
         for number, handler in before.items():
             signal.signal(number, handler)
+    if message:
+        # After what the others say of their end.
+        print(message, file=sys.stderr)
+    return code
 
 
 def _wait(processes, received):
-    """Until all have ended, one has failed, or the first ended long ago."""
+    """(exit code, message) once all have ended, one has failed, or the first ended long ago."""
     first_ended = None
     while True:
         while received:
@@ -60,16 +64,15 @@ def _wait(processes, received):
         for (job, index), code in codes.items():
             if code:
                 how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-                print(f"{job} {index} failed ({how}); the others are ended", file=sys.stderr)
-                return code if code > 0 else 128 - code
+                message = f"{job} {index} failed ({how}); the others are ended"
+                return (code if code > 0 else 128 - code), message
         if None not in codes.values():
-            return 0
+            return 0, ""
         if next(iter(codes.values())) == 0:
             first_ended = first_ended or time.monotonic()
             if time.monotonic() - first_ended > LAST_S:
                 left = [f"{job} {index}" for (job, index), code in codes.items() if code is None]
-                print(f"still there after the first ended: {', '.join(left)}", file=sys.stderr)
-                return 1
+                return 1, f"still there {LAST_S:g} s after the first ended: {', '.join(left)}"
         time.sleep(POLL_S)
 
 

@@ -78,6 +78,7 @@ class Data:
 
         Args:
             batch: items per step of this process.
+            rank: its number, which may be a tensor where the pipeline is made elsewhere.
             first_step: steps of an earlier part of the run, which are left out.
         """
         if self._in_memory:
@@ -101,9 +102,11 @@ class Data:
 
     def _from_memory(self, batch, seed, rank, size, first_step):
         count = self.records("train")
-        records = tf.data.TFRecordDataset([str(path) for path, _ in self._shards("train")])
-        parts = list(records.batch(1024).map(self._parsed))
-        kept = tuple(tf.concat(part, axis=0) for part in zip(*parts, strict=True))
+        # At once, also where the pipeline itself is made in another process.
+        with tf.init_scope():
+            records = tf.data.TFRecordDataset([str(path) for path, _ in self._shards("train")])
+            parts = list(records.batch(1024).map(self._parsed))
+            kept = tuple(tf.concat(part, axis=0) for part in zip(*parts, strict=True))
 
         def items(positions):
             epochs, places = positions // count, positions % count
@@ -114,7 +117,7 @@ class Data:
             )
             return tuple(tf.gather(part, indices) for part in kept)
 
-        first = tf.constant(first_step * batch * size + rank, tf.int64)
+        first = first_step * batch * size + tf.cast(rank, tf.int64)
         batches = tf.data.Dataset.range(first, tf.int64.max, size).batch(batch)
         if not self._encoded:
             return batches.map(
@@ -133,6 +136,7 @@ class Data:
         paths = tf.constant([str(path) for path, _ in shards])
         counts = tf.constant([count for _, count in shards], tf.int64)
         total = self.records("train")
+        rank = tf.cast(rank, tf.int64)
         start, end = total * rank // size, total * (rank + 1) // size
         skipped = first_step * batch
         first_epoch, left_out = skipped // (end - start), skipped % (end - start)
@@ -155,7 +159,7 @@ class Data:
                 num_parallel_calls=tf.data.AUTOTUNE,
                 deterministic=True,
             )
-            window = min(SHUFFLED_RECORDS, end - start)
+            window = tf.minimum(tf.constant(SHUFFLED_RECORDS, tf.int64), end - start)
             shuffled = records.shuffle(
                 window, seed=seed * 1_000_003 + epoch, reshuffle_each_iteration=False
             )

@@ -67,11 +67,13 @@ def supervise(run):
         )
         stopped_by = _watch(trainer, run, started)
     end = eventlog.ended(run.log)
+    if end and end["message"] == eventlog.STOPPED_BY_SIGNAL:
+        end = None  # a launcher did it, because another rank was gone
     result = True
     if stopped_by or end is None:
         killed = _kernel_kills() > kills_before
         status, message, may_pass = _verdict(run, trainer.returncode, stopped_by, killed)
-        end = {"status": status, "message": message}
+        end = {"status": status, "message": message, "hung": stopped_by == HANG}
         # Whoever interrupts a run wants no result of it, not even a failure.
         interrupted = stopped_by.startswith("signal") or trainer.returncode == STOPPED
         result = not interrupted and (run.last_attempt or not may_pass)

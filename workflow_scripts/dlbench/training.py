@@ -131,7 +131,9 @@ def _loop(spec, strategy, log, step, source, evaluation, total, global_batch, fi
     while source.records and steps_in(epoch, source.records, global_batch) <= first:
         epoch += 1
     for index in range(first + 1, total + 1):
-        loss = step(index)
+        epoch_end = steps_in(epoch, source.records, global_batch) if source.records else total
+        until = min(total, epoch_end, keeper.meet_at if keeper else total)
+        loss = step(index, until)
         now = log.now()
         warm_up = (spec.epochs > 1 and epoch == 1) if spec.epochs else index <= spec.warmup_steps
         warm_up = warm_up or 0 < first >= index - spec.warmup_steps
@@ -141,11 +143,12 @@ def _loop(spec, strategy, log, step, source, evaluation, total, global_batch, fi
         step_time_s, last = now - last, now
         if strategy.rank == 0:
             progress.show(index, now, loss)
-        epoch_ends = source.records and index == steps_in(epoch, source.records, global_batch)
-        if evaluation and (epoch_ends or index == total):
+        if index < until:
+            continue
+        if evaluation and index in (epoch_end, total):
             last = evaluate(epoch, index)
-        epoch += bool(epoch_ends)
-        if keeper and keeper.due(index):
+        epoch += index == epoch_end
+        if keeper and index == keeper.meet_at:
             asked = keeper.meet(index, step_time_s)
             if asked and index < total:
                 raise Stopped(f"stopped by {asked} with a checkpoint after step {index}")
@@ -175,10 +178,16 @@ class _Synthetic:
             self.item_shape,
             self.classes,
         )
-        self.constants = strategy.constants(lambda: tuple(tf.constant(part) for part in items))
+        self.arguments = ()
+        self._strategy, self._items = strategy, items
 
     def begin(self, step):
-        """Every step has the same items."""
+        """Put the items where they are used; every step has the same."""
+        constants = self._strategy.constants(lambda: tuple(map(tf.constant, self._items)))
+        if isinstance(constants, tuple):
+            self.next = lambda: constants
+        else:
+            self.arguments, self.next = (constants,), next
 
 
 class _Stored:
@@ -195,15 +204,15 @@ class _Stored:
         self.content_sha256 = checkpoints.digest(
             json.dumps(self.data.manifest["splits"], sort_keys=True).encode()
         )
-        self.iterator = None
+        self.arguments, self.next = None, next
 
     def begin(self, step):
         """Open the stream of batches after some steps."""
-        strategy = self._strategy
-        batches = self.data.training_batches(
-            self._batch, self._seed, strategy.rank, strategy.size, step
-        )
-        self.iterator = iter(strategy.distribute(batches))
+
+        def batches(rank, size):
+            return self.data.training_batches(self._batch, self._seed, rank, size, step)
+
+        self.arguments = (self._strategy.iterator(batches),)
 
 
 def _source(spec, strategy, native, task, data_folder, seed):
@@ -241,7 +250,7 @@ def _set_precision(spec, devices):
     """
     least = CAPABILITIES.get(spec.precision)
     if least and "GPU" in devices[0]:
-        gpu = tf.config.get_visible_devices("GPU")[0]
+        gpu = tf.config.list_physical_devices("GPU")[0]
         details = tf.config.experimental.get_device_details(gpu)
         found = details.get("compute_capability", least)
         if found < least:
@@ -333,11 +342,7 @@ def _sampled(log, strategy, every_s):
     if not every_s:
         yield totals
         return
-    gpus = ()
-    if "GPU" in strategy.devices[0]:
-        first = strategy.local_rank * strategy.devices_per_process
-        gpus = sampling.visible_gpus(first, strategy.devices_per_process)
-    sampler = sampling.Sampler(log, every_s, gpus, node=strategy.local_rank == 0)
+    sampler = sampling.Sampler(log, every_s, strategy.gpus(), node=strategy.local_rank == 0)
     log.write("sampling", **sampler.start())
     try:
         yield totals
@@ -351,33 +356,23 @@ class _Step:
     def __init__(self, spec, strategy, task, model, optimizer, source, global_batch):
         on_device = _device_step(spec, strategy, task, model, optimizer)
 
-        if isinstance(source, _Synthetic):
+        @tf.function
+        def step(*arguments):
+            return strategy.mean(strategy.run(on_device, source.next(*arguments)))
 
-            @tf.function
-            def step():
-                return strategy.mean(strategy.run(on_device, source.constants))
-
-            self._arguments = ()
-        else:
-
-            @tf.function
-            def step(iterator):
-                return strategy.mean(strategy.run(on_device, next(iterator)))
-
-            self._arguments = (source.iterator,)
-        self._step = step
-        self._spec, self._global_batch = spec, global_batch
+        self._step, self._arguments = step, source.arguments
+        self._spec, self._strategy, self._global_batch = spec, strategy, global_batch
         self._optimizer = getattr(optimizer, "inner_optimizer", optimizer)
         self.learning_rate = None
 
     def trace(self):
-        self._step.get_concrete_function(*self._arguments)
+        self._call = self._strategy.stepper(self._step, self._arguments)
 
-    def __call__(self, index):
+    def __call__(self, index, until):
         rate = learning_rate.in_step(self._spec, self._global_batch, index)
         if rate != self.learning_rate:
             self._optimizer.learning_rate = self.learning_rate = rate
-        return float(self._step(*self._arguments))
+        return self._call(index, until)
 
 
 def _device_step(spec, strategy, task, model, optimizer):
@@ -407,7 +402,7 @@ def _device_step(spec, strategy, task, model, optimizer):
 
     def train_step(inputs, targets):
         loss, gradients = gradients_of(inputs, targets)
-        optimizer.apply(strategy.reduce(gradients), model.trainable_variables)
+        strategy.apply(optimizer, gradients, model.trainable_variables)
         return loss
 
     return {"forward": forward, "forward_backward": forward_backward, "train": train_step}[

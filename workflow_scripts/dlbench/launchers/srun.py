@@ -15,13 +15,15 @@ def unsupported(run):
 
 def command(run, trainer, python):
     strategy = plugins.load("strategies", run.strategy).Strategy
-    tasks = sum(strategy.jobs(run).values())
+    jobs = strategy.jobs(run)
+    # Ranks that follow one another share a node; where there are also processes that are
+    # no ranks, these are dealt out over the nodes.
+    distribution = "block" if list(jobs) == ["worker"] else "cyclic"
     return [
         "srun",
         f"--nodes={run.nodes}",
-        f"--ntasks={tasks}",
-        f"--ntasks-per-node={-(-tasks // run.nodes)}",
-        "--distribution=block",
+        f"--ntasks={sum(jobs.values())}",
+        f"--distribution={distribution}",
         # Cores are bound by the trainer, which knows which of them make up a device.
         "--cpu-bind=none",
         "--kill-on-bad-exit=1",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dlbench import Error
+from dlbench import Error, sampling
 from dlbench.plugins import nearest
 
 
@@ -41,6 +41,11 @@ class Base:
         """How many processes of each kind a run has, in the order of their ranks."""
         return {"worker": run.nodes * cls.processes_per_node(run)}
 
+    @classmethod
+    def parsed(cls, run):
+        """The options of a run with their values."""
+        return parse_options(cls, run.strategy_options)
+
     def __init__(self, spec, device, folder="."):
         """Join the other processes and set up the devices of this one.
 
@@ -49,7 +54,7 @@ class Base:
             device: "cpu" or "gpu".
             folder: where the run's log lies, for further files.
         """
-        self.options = parse_options(type(self), spec.strategy_options)
+        self.options = self.parsed(spec)
         self.folder = Path(folder)
         self.join(spec)
         self.cores = None
@@ -82,9 +87,9 @@ class Base:
         """
         return np.asarray([values], np.float64)
 
-    def reduce(self, gradients):
-        """Average gradients over processes; called in the compiled step."""
-        return gradients
+    def apply(self, optimizer, gradients, variables):
+        """Average gradients over all devices and update; called in the compiled step."""
+        optimizer.apply(gradients, variables)
 
     def loss_scale(self):
         """What a device's mean loss is multiplied with before its gradient is taken."""
@@ -98,13 +103,33 @@ class Base:
         """The mean of a per-device value over this process; called in the compiled step."""
         return value
 
-    def distribute(self, batches):
-        """Split each batch of a dataset over the devices of this process."""
-        return batches
+    def iterator(self, make):
+        """An iterator for the compiled step over the batches of this process.
+
+        Args:
+            make: function (rank, size) -> tf.data.Dataset with the batches of one process.
+        """
+        return iter(make(self.rank, self.size))
 
     def constants(self, make):
-        """`make()` once per device: a tuple of tensors that lie there."""
+        """`make()` once per device: a tuple of tensors that lie there, or an iterator."""
         return make()
+
+    def stepper(self, step, arguments):
+        """Trace the compiled step. Returns a function that does one and gives its mean loss.
+
+        That function gets the number of the step and of the next one after which something
+        else is done (an evaluation, a checkpoint, the end).
+        """
+        step.get_concrete_function(*arguments)
+        return lambda index, until: float(step(*arguments))
+
+    def gpus(self):
+        """NVML's selectors of the GPUs of this process, which are sampled."""
+        if "GPU" not in self.devices[0]:
+            return ()
+        first = self.local_rank * self.devices_per_process
+        return sampling.visible_gpus(first, self.devices_per_process)
 
     def copies(self, variable):
         """A variable's copies on the devices of this process, raw TensorFlow variables."""

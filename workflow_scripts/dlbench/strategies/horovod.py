@@ -41,6 +41,10 @@ class Strategy(Base):
         return run.devices_per_node
 
     def join(self, spec):
+        if spec.launcher == "none":  # MPI would abort without an exception
+            raise Error(
+                "strategy horovod needs a launcher (horovodrun, mpirun or srun), found none"
+            )
         os.environ["HOROVOD_CYCLE_TIME"] = str(self.options["cycle_time_ms"])
         os.environ["HOROVOD_FUSION_THRESHOLD"] = str(self.options["fusion_threshold_mib"] << 20)
         if self.options["timeline"]:
@@ -77,7 +81,10 @@ class Strategy(Base):
 
         return self._hvd.allgather(tf.constant([values], tf.float64), name="gather").numpy()
 
-    def reduce(self, gradients):
+    def apply(self, optimizer, gradients, variables):
+        optimizer.apply(self._averaged(gradients), variables)
+
+    def _averaged(self, gradients):
         import tensorflow as tf
 
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]

@@ -39,12 +39,13 @@ class Strategy(Base):
     def mean(self, value):
         return self._mirrored.reduce("MEAN", value, axis=None)
 
-    def distribute(self, batches):
+    def iterator(self, make):
         import tensorflow as tf
 
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-        return self._mirrored.experimental_distribute_dataset(batches.with_options(options))
+        batches = make(self.rank, self.size).with_options(options)
+        return iter(self._mirrored.experimental_distribute_dataset(batches))
 
     def constants(self, make):
         parts = zip(*(self._on_each_device(make)), strict=True)
