@@ -1,6 +1,6 @@
 """dlbench: from datasets to figures, every combination trained once.
 
-Targets: all (the default), data, images, runs, tables, figures.
+Targets: all (the default), data, images, runs, tables, figures; tensorboard, no part of all.
 """
 
 from snakemake.utils import min_version
@@ -18,6 +18,7 @@ include: "rules/data.smk"
 include: "rules/train.smk"
 include: "rules/results.smk"
 include: "rules/figures.smk"
+include: "rules/tensorboard.smk"
 
 
 localrules:
@@ -27,6 +28,7 @@ localrules:
     runs,
     tables,
     figures,
+    tensorboard,
 
 
 rule all:

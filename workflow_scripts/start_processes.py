@@ -23,7 +23,10 @@ def main():
 
 def _jobs(text):
     try:
-        return {name: int(count) for name, count in (word.split("=") for word in text.split(","))}
+        jobs = {name: int(count) for name, count in (word.split("=") for word in text.split(","))}
+        if min(jobs.values()) < 1:
+            raise ValueError
+        return jobs
     except ValueError:
         raise argparse.ArgumentTypeError(f"expected chief=1,worker=2, found {text!r}") from None
 

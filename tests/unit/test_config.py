@@ -284,3 +284,269 @@ def test_of_two_files_the_last_one_wins_and_neither_is_changed():
     before = copy.deepcopy((base, over))
     assert config._merge(base, over) == {"a": {"b": 1, "c": [3]}, "d": None}
     assert (base, over) == before
+
+
+# The global batch.
+
+STRONG = {"name": "strong", "model": "lenet5", "dataset": "synthetic", "steps": 5,
+          "strategy": "mirrored"}  # fmt: skip
+
+
+def sizes(made):
+    return sorted((run.devices, run.batch_per_device) for run in made.runs)
+
+
+def test_a_global_batch_is_shared_by_all_devices():
+    made = study(STRONG | {"global_batch": 64, "devices_per_node": [1, 2, 4]})
+    assert sizes(made) == [(1, 64), (2, 32), (4, 16)]
+    assert {run.global_batch for run in made.runs} == {64}
+
+
+def test_devices_of_all_nodes_share_a_global_batch():
+    nodes = {"strategy": "multiworker", "launcher": "srun", "nodes": 3, "devices_per_node": 2}
+    assert sizes(study(STRONG | nodes | {"global_batch": [24, 48]})) == [(6, 4), (6, 8)]
+
+
+def test_a_global_batch_makes_the_same_run_as_its_share():
+    strong = study(STRONG | {"global_batch": 16, "devices_per_node": 2})
+    weak = study(STRONG | {"batch_per_device": 8, "devices_per_node": 2})
+    assert strong.runs == weak.runs
+    assert strong.runs[0].id == weak.runs[0].id
+
+
+def test_a_global_batch_that_cannot_be_shared_evenly_is_refused():
+    message = refused(STRONG | {"global_batch": 16, "devices_per_node": [1, 3]})
+    assert message == (
+        "matrix[0] (strong): a global_batch of 16 cannot be shared evenly by 3 devices; exclude "
+        "that combination or choose another global_batch"
+    )
+
+
+def test_the_combination_that_cannot_be_shared_may_be_excluded():
+    block = STRONG | {"global_batch": [12, 16], "devices_per_node": [1, 3]}
+    made = study(block | {"exclude": [{"global_batch": 16, "devices_per_node": 3}]})
+    assert sizes(made) == [(1, 12), (1, 16), (3, 4)]
+    assert [left_out.values["global_batch"] for left_out in made.excluded] == [16]
+
+
+@pytest.mark.parametrize(
+    ("change", "found"), [({"global_batch": 8, "batch_per_device": 8}, "both"), ({}, "neither")]
+)
+def test_either_batch_is_given(change, found):
+    message = refused(STRONG | change)
+    assert message == (
+        f"matrix[0] (strong): expected either batch_per_device or global_batch, found {found}"
+    )
+
+
+@pytest.mark.parametrize("value", [0, "8", [], True])
+def test_a_global_batch_is_a_number(value):
+    assert "(strong).global_batch: expected" in refused(STRONG | {"global_batch": value})
+
+
+def test_weak_and_strong_scaling_that_meet_in_one_run_say_so():
+    weak = STRONG | {"name": "weak", "batch_per_device": 8, "devices_per_node": [1, 2]}
+    strong = STRONG | {"global_batch": 16, "devices_per_node": [1, 2]}
+    message = refused(weak, strong)
+    assert message.startswith("matrix[1] (strong): lenet5 synthetic batch 8, mirrored on 2 devices")
+    assert message.endswith("is already in matrix[0] (weak); exclude it from one of the two")
+    made = study(weak, strong | {"exclude": [{"devices_per_node": 2, "reason": "as weak"}]})
+    assert sizes(made) == [(1, 8), (1, 16), (2, 8)]
+
+
+# Options of strategies.
+
+HOROVOD = BLOCK | {"steps": 5, "strategy": "horovod"}
+
+
+def test_options_of_a_strategy_are_a_mapping():
+    (run,) = study(HOROVOD | {"strategy_options": {"cycle_time_ms": 1, "compression": "fp16"}}).runs
+    assert run.strategy_options == "compression=fp16,cycle_time_ms=1.0"
+    assert "compression=fp16" in run.label()
+
+
+def test_several_mappings_of_options_are_an_axis():
+    options = [{"compression": "none"}, {"compression": "fp16"}, {"gradient_groups": 0}]
+    made = study(HOROVOD | {"strategy_options": options, "batch_per_device": [8, 16]})
+    found = sorted((run.batch_per_device, run.strategy_options) for run in made.runs)
+    texts = ["", "compression=fp16", "gradient_groups=0"]
+    assert found == [(batch, text) for batch in (8, 16) for text in texts]
+
+
+def test_a_default_that_is_given_is_the_same_run_as_one_left_out():
+    (without,) = study(HOROVOD).runs
+    for options in ({"cycle_time_ms": 5}, {"cycle_time_ms": 5.0, "timeline": False}):
+        (run,) = study(HOROVOD | {"strategy_options": options}).runs
+        assert run.id == without.id
+    message = refused(HOROVOD | {"strategy_options": [{"timeline": False}, {"cycle_time_ms": 5}]})
+    assert "is already in matrix[0] (block)" in message
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cycle_time": 1}, "horovod has no option 'cycle_time' (did you mean 'cycle_time_ms'?)"),
+        ({"compression": "fp8"}, "option compression: expected one of none, fp16, found 'fp8'"),
+        ({"gradient_groups": -1}, "expected a whole number of at least 0, found -1"),
+        ([{"timeline": True}, {"timeline": "yes"}], "expected true or false, found 'yes'"),
+    ],
+)
+def test_an_option_that_cannot_be_is_named_with_its_place(options, message):
+    found = refused(HOROVOD | {"strategy_options": options})
+    assert found.startswith("matrix[0] (block).strategy_options: strategy")
+    assert message in found
+
+
+@pytest.mark.parametrize("options", ["cycle_time_ms=1", {}, [], [{}], {"timeline": None}])
+def test_options_in_another_form_are_refused(options):
+    assert "strategy_options" in refused(HOROVOD | {"strategy_options": options})
+
+
+def test_options_count_for_their_strategy_only():
+    message = refused(
+        HOROVOD | {"strategy": ["horovod", "mirrored"], "strategy_options": {"timeline": True}}
+    )
+    assert "strategy mirrored has no option 'timeline'; there are: none" in message
+
+
+def test_a_mapping_of_options_may_be_excluded():
+    options = [{"compression": "none"}, {"compression": "fp16"}]
+    made = study(
+        HOROVOD
+        | {"strategy_options": options, "exclude": [{"strategy_options": {"compression": "fp16"}}]}
+    )
+    assert [run.strategy_options for run in made.runs] == [""]
+
+
+# The learning gate.
+
+LEARNS = BLOCK | {"dataset": "digits", "epochs": 2}
+
+
+def test_a_gate_is_kept_for_every_run_of_its_block():
+    made = study(
+        LEARNS | {"must_reach": {"top1": 0.9, "final_loss": 0.5}, "repeats": 2},
+        BLOCK | {"name": "other", "steps": 5},
+    )
+    gated = {run.id for run in made.runs if run.dataset == "digits"}
+    assert made.must_reach == {run_id: {"top1": 0.9, "final_loss": 0.5} for run_id in gated}
+    assert len(gated) == 2
+
+
+def test_a_gate_changes_no_run():
+    assert study(LEARNS).runs == study(LEARNS | {"must_reach": {"top1": 0.9}}).runs
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"must_reach": {"top5": 1.0}},
+        {"epochs": None, "steps": 5, "evaluate": "yes", "must_reach": {"top1": 0.5}},
+        {"epochs": None, "steps": 5, "must_reach": {"final_loss": 1}},
+        {"model": "lstm_ptb", "dataset": "ptb", "must_reach": {"perplexity": 120}},
+        {"model": "unet", "dataset": "blends", "must_reach": {"iou": 0.5}},
+    ],
+)
+def test_scores_that_a_run_will_have_are_accepted(change):
+    block = {key: value for key, value in (LEARNS | change).items() if value is not None}
+    made = study(block)
+    assert list(made.must_reach.values()) == [change["must_reach"]]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"must_reach": {"iou": 0.5}}, "must_reach: lenet5 has no iou; it has: top1, top5"),
+        ({"must_reach": {"top2": 0.5}}, "must_reach: unknown key 'top2' (did you mean 'top"),
+        ({"must_reach": {}}, "must_reach: expected at least one key"),
+        ({"must_reach": {"top1": "0.9"}}, 'must_reach.top1: expected one number, found "0.9"'),
+        (
+            {"epochs": None, "steps": 5, "must_reach": {"top1": 0.9}},
+            "must_reach: top1 needs an evaluation; give epochs, or evaluate: yes",
+        ),
+        (
+            {"epochs": None, "steps": 5, "mode": "forward", "must_reach": {"top1": 0.9}},
+            "must_reach: top1 needs an evaluation",
+        ),
+    ],
+)
+def test_scores_that_a_run_will_not_have_are_refused(change, message):
+    block = {key: value for key, value in (LEARNS | change).items() if value is not None}
+    assert f"matrix[0] (block).{message}" in refused(block)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({}, "dataset synthetic has no held-out items to evaluate"),
+        ({"dataset": "digits", "mode": "forward"}, "mode forward learns nothing that could be"),
+    ],
+)
+def test_an_evaluation_needs_items_and_learning(change, message):
+    assert message in refused(BLOCK | {"steps": 5, "evaluate": "yes"} | change)
+    assert study(BLOCK | {"steps": 5, "evaluate": "no"} | change)
+
+
+# Models of the user.
+
+OWN = 'TASK = "classification"\nINPUT_SHAPE = (32, 32, 1)\nCLASSES = 10\n'
+
+
+@pytest.fixture
+def own(tmp_path):
+    yield tmp_path / "models"
+    plugins.use_folder("models")
+
+
+def models(folder, **files):
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text)
+    return str(folder)
+
+
+def test_a_model_of_the_user_is_found_beside_ours(own):
+    folder = models(own, mine=OWN)
+    made = study(BLOCK | {"steps": 5, "model": ["mine", "lenet5"]}, model_folder=folder)
+    assert {run.model for run in made.runs} == {"mine", "lenet5"}
+    assert made.model_folder == folder
+    assert "mine" in plugins.names("models")
+
+
+def test_without_the_folder_the_model_is_gone_again(own):
+    study(BLOCK | {"steps": 5, "model": "mine"}, model_folder=models(own, mine=OWN))
+    assert "no file models/mine.py" in refused(BLOCK | {"steps": 5, "model": "mine"})
+    assert "mine" not in plugins.names("models")
+
+
+def test_a_misspelt_model_is_named_with_the_nearest_of_both(own):
+    folder = models(own, mine=OWN)
+    message = refused(BLOCK | {"steps": 5, "model": "mien"}, model_folder=folder)
+    assert "no file models/mien.py (did you mean 'mine'?)" in message
+
+
+def test_a_folder_of_models_that_is_missing_is_named(own):
+    assert refused(model_folder=str(own)) == (
+        f"model_folder: {own}: expected a folder with models of your own, found none"
+    )
+
+
+def test_a_model_of_the_user_may_not_have_one_of_our_names(own):
+    folder = models(own, lenet5=OWN)
+    assert refused(model_folder=folder) == (
+        f"model_folder: {own}/lenet5.py: there is a file models/lenet5.py of ours; choose another "
+        "name"
+    )
+    assert study().runs[0].model == "lenet5"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('TASK = "classifying"\n', "no file tasks/classifying.py (did you mean 'classification'"),
+        ("", "TASK of models/mine.py: no file tasks/None.py"),
+    ],
+)
+def test_a_model_without_a_task_that_there_is_is_named(own, text, message):
+    folder = models(own, mine=text)
+    assert message in refused(BLOCK | {"steps": 5, "model": "mine"}, model_folder=folder)

@@ -92,3 +92,94 @@ def test_dates_are_utc_and_their_distance_is_seconds():
     assert eventlog.utc_now().endswith("Z")
     start, end = "2026-01-01T23:59:59.500000Z", "2026-01-02T00:00:01.000000Z"
     assert eventlog.seconds_between(start, end) == 1.5
+
+
+# Going on from a checkpoint.
+
+
+def earlier(path, steps=2):
+    """The bytes of a log that was started and took some steps."""
+    log = EventLog(path)
+    log.write("launch", command=["first"])
+    log.start(spec={"model": "lenet5"})
+    for step in range(1, steps + 1):
+        log.step(step, step * 0.5, 0.5, 2.0, 0.01, False, 1)
+    content = log.content()
+    log.close()
+    path.unlink()
+    return content
+
+
+def kinds(path):
+    return [event["event"] for event in eventlog.read(path)]
+
+
+def test_a_resumed_log_goes_on_after_the_earlier_one(path):
+    before = earlier(path)
+    log = EventLog(path)
+    log.resume(before, 1.25, step=2, host="here")
+    assert path.read_bytes().startswith(before)
+    resume = list(eventlog.read(path))[-1]
+    assert {key: resume[key] for key in ("event", "step", "t_s", "host")} == {
+        "event": "resume", "step": 2, "t_s": 1.25, "host": "here",
+    }  # fmt: skip
+    assert eventlog.seconds_between(resume["t_utc"], eventlog.utc_now()) < 60
+
+
+def test_how_the_run_was_started_this_time_comes_after_the_earlier_log(path):
+    before = earlier(path)
+    log = EventLog(path)
+    log.write("launch", command=["second"])
+    log.resume(before, 1.0, step=2)
+    log.step(3, 1.5, 0.5, 2.0, 0.01, False, 1)
+    assert kinds(path) == ["launch", "run_start", "step", "step", "launch", "resume", "step"]
+    launches = [event["command"] for event in eventlog.read(path) if event["event"] == "launch"]
+    assert launches == [["first"], ["second"]]
+
+
+def test_steps_after_the_checkpoint_are_gone(path):
+    before = earlier(path, steps=2)
+    path.write_bytes(before)
+    log = EventLog(path)
+    for step in (3, 4, 5):
+        log.step(step, step * 0.5, 0.5, 9.0, 0.01, False, 1)
+    log.resume(before, 1.0, step=2)
+    log.step(3, 1.5, 0.5, 2.0, 0.01, False, 1)
+    steps = [event for event in eventlog.read(path) if event["event"] == "step"]
+    assert [(event["step"], event["loss"]) for event in steps] == [(1, 2.0), (2, 2.0), (3, 2.0)]
+    assert kinds(path).count("launch") == 1
+
+
+def test_who_has_the_log_open_sees_it_and_may_write_on(path):
+    before = earlier(path)
+    other = EventLog(path)
+    other.write("launch", command=["second"])
+    log = EventLog(path)
+    with open(path, "rb") as reader:
+        log.resume(before, 1.0, step=2)
+        assert reader.read() == other.content() == path.read_bytes()
+    other.write("run_end", status="failed", message="")
+    assert kinds(path)[-2:] == ["resume", "run_end"]
+    assert eventlog.ended(path)["status"] == "failed"
+
+
+def test_the_clock_goes_on_from_the_checkpoint(path):
+    log = EventLog(path)
+    log.resume(earlier(path.with_name("other")), 1000.0, step=2)
+    assert 1000.0 <= log.now() < 1060.0
+
+
+def test_a_log_longer_than_one_write_comes_back_whole(path):
+    before = earlier(path, steps=30_000)
+    log = EventLog(path)
+    log.resume(before, 1.0, step=30_000)
+    assert len(before) > 1 << 20
+    assert path.read_bytes()[: len(before)] == before
+    assert kinds(path)[-1] == "resume"
+
+
+def test_the_content_of_a_log_is_what_was_written_so_far(path):
+    log = EventLog(path)
+    assert log.content() == b""
+    log.write("launch", command=[])
+    assert log.content() == path.read_bytes() == b'{"event": "launch", "command": []}\n'

@@ -40,7 +40,10 @@ def test_what_the_site_says_of_its_devices_counts():
     [
         ({"devices_per_node": 2}, "single drives one device; 2 need mirrored or horovod"),
         ({"strategy": "mirrored", "nodes": 2}, "mirrored stays on one node"),
-        ({"strategy": "horovod", "devices_per_node": 2}, "needs a launcher, found none"),
+        (
+            {"strategy": "horovod", "devices_per_node": 2},
+            "needs a launcher such as horovodrun, found none",
+        ),
     ],
 )
 def test_a_strategy_says_what_it_cannot_do(changes, message):
@@ -138,3 +141,19 @@ def test_a_package_that_is_installed_is_no_reason_to_skip(tmp_path, monkeypatch)
 def test_a_launcher_says_that_it_stays_on_this_machine(launcher):
     message = reason(strategy="horovod", launcher=launcher, nodes=2)
     assert message == f"launcher {launcher} starts processes on this machine only, not on 2 nodes"
+
+
+def test_tf32_is_for_gpus():
+    assert reason(precision="tf32") == (
+        "precision tf32 is one of NVIDIA's GPUs; the devices of this site are CPUs"
+    )
+    assert reason(Devices("gpu", 1, cores=2), precision="tf32") is None
+    assert reason(precision="bfloat16") is None
+
+
+def test_the_launcher_of_tf_distribute_stays_on_this_machine():
+    assert reason(strategy="multiworker", launcher="local", devices_per_node=2) is None
+    assert reason(strategy="multiworker", launcher="local", nodes=2) == (
+        "launcher local starts processes on this machine only, not on 2 nodes"
+    )
+    assert reason(strategy="parameter_server", launcher="srun", nodes=2) is None

@@ -5,12 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from dlbench import eventlog, supervisor
+from dlbench import checkpoints, eventlog, supervisor
 from dlbench.supervisor import Watched
 
 PROGRAM = Path(__file__).parents[2] / "workflow_scripts" / "start_run.py"
@@ -225,3 +226,228 @@ def test_a_trainer_that_does_not_exist_ends_the_program_with_one_line(tmp_path):
     assert finished.stderr.splitlines()[-1].startswith("error: ")
     assert os.fspath(tmp_path / "absent") in finished.stderr
     assert not (tmp_path / "run.json").exists()
+
+
+# Hangs.
+
+SAMPLES = """
+for number in range(1000):
+    write("sample", t_s=number)
+    time.sleep(0.02)
+"""
+STEPS = """
+for number in range(1, 31):
+    write("step", step=number, step_time_s=0.05, loss=2.0, warm_up=False)
+    time.sleep(0.05)
+"""
+
+
+@pytest.mark.parametrize("samples", [SAMPLES, "time.sleep(60)"])
+def test_a_trainer_that_takes_no_step_is_ended_as_hung_even_where_it_is_sampled(tmp_path, samples):
+    run = watched(tmp_path, samples, hang_limit_s=0.5)
+    assert supervisor.supervise(run)
+    (end,) = ends(run.log)
+    assert (end["status"], end["hung"]) == ("failed", True)
+    assert end["message"] == "hung: no step for 0.5 s; no step yet"
+
+
+def test_a_trainer_that_takes_steps_does_not_hang_however_long_it_takes(tmp_path):
+    run = watched(tmp_path, STEPS + END, hang_limit_s=1.0)
+    assert supervisor.supervise(run)
+    assert [end["status"] for end in ends(run.log)] == ["ok"]
+
+
+def test_a_hang_may_pass(tmp_path):
+    run = watched(tmp_path, "time.sleep(60)", hang_limit_s=0.3, last_attempt=False)
+    assert not supervisor.supervise(run)
+    assert [path.name for path in run.log.parent.iterdir()] == ["train.attempt1.jsonl"]
+
+
+def test_every_event_but_a_sample_is_a_sign_of_life(tmp_path):
+    path = tmp_path / "train.jsonl"
+    activity = supervisor._Activity(path, 0.0)
+    assert activity.last_s(1.0) == 0.0  # no log yet
+    log = eventlog.EventLog(path)
+    log.start()
+    assert activity.last_s(2.0) == 2.0
+    log.write("sample", t_s=1.0)
+    assert activity.last_s(3.0) == 2.0
+    log.write("sample", t_s=2.0)
+    log.step(1, 0.5, 0.5, 2.0, 0.01, False, 1)
+    log.write("sample", t_s=3.0)
+    assert activity.last_s(4.0) == 4.0
+    assert activity.last_s(5.0) == 4.0
+    # Begun anew from a checkpoint: shorter than what was read.
+    log.resume(b"", 0.0, step=1)
+    assert activity.last_s(6.0) == 6.0
+    assert activity.last_s(7.0) == 6.0
+
+
+# Checkpoints.
+
+MADE_FROM = {"code": "1", "data": "", "environment": "2"}
+
+
+def kept(folder, made_from=MADE_FROM, step=3):
+    """A whole checkpoint of a run."""
+    place = folder / "runs" / "run" / "checkpoint"
+    launch = json.dumps({"event": "launch", "made_from": made_from})
+    checkpoints.write(place, 0, step, {}, f"{launch}\n".encode())
+    checkpoints.complete(place, step, 1.5, {})
+    return place
+
+
+def keeping(folder, python, **changes):
+    place = folder / "runs" / "run" / "checkpoint"
+    launch = {"made_from": MADE_FROM}
+    return watched(folder, python, **{"checkpoint": place, "launch": launch} | changes)
+
+
+def stops_when_asked(folder, code):
+    """A trainer that waits for the stop file, says so, and ends."""
+    stop, heard = folder / "runs/run/checkpoint/stop", folder / "heard"
+    return (
+        "write('run_start', spec={})\n"
+        f"while not os.path.exists({str(stop)!r}): time.sleep(0.01)\n"
+        f"open({str(heard)!r}, 'w').write('heard')\nsys.exit({code})"
+    )
+
+
+def send_when_it_trains(run, number):
+    """Send a signal to this process once the trainer has started."""
+
+    def started():
+        heard = signal.getsignal(number) is not before
+        return heard and run.log.is_file() and b'"event": "run_start"' in run.log.read_bytes()
+
+    def send():
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            if started():
+                return os.kill(os.getpid(), number)
+            time.sleep(0.01)
+
+    before = signal.getsignal(number)
+    sender = threading.Thread(target=send)
+    sender.start()
+    return sender
+
+
+@pytest.mark.parametrize("last_attempt", [True, False])
+def test_on_a_signal_the_trainer_is_asked_for_a_checkpoint_and_there_is_no_result(
+    tmp_path, capsys, last_attempt
+):
+    place = kept(tmp_path)
+    run = keeping(tmp_path, stops_when_asked(tmp_path, 75), last_attempt=last_attempt)
+    sender = send_when_it_trains(run, signal.SIGUSR1)
+    assert not supervisor.supervise(run)
+    sender.join()
+    assert (tmp_path / "heard").read_text() == "heard"
+    assert sorted(path.name for path in place.iterdir()) == ["latest.json", "step-3"]
+    names = sorted(path.name for path in run.log.parent.iterdir())
+    assert names == ["checkpoint", "train.attempt1.jsonl"]
+    messages = capsys.readouterr().err
+    assert "is asked for a checkpoint\n" in messages
+    assert "failed (stopped by signal SIGUSR1)" in messages
+
+
+def test_a_trainer_that_writes_no_checkpoint_in_time_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(supervisor, "CHECKPOINT_GRACE_S", 0.3)
+    run = keeping(tmp_path, "write('run_start', spec={})\ntime.sleep(60)")
+    sender = send_when_it_trains(run, signal.SIGTERM)
+    began = time.monotonic()
+    assert not supervisor.supervise(run)
+    sender.join()
+    assert time.monotonic() - began < 20
+    assert list(run.checkpoint.iterdir()) == []
+
+
+def test_a_run_without_checkpoints_is_asked_for_none(tmp_path, capsys):
+    run = watched(tmp_path, "write('run_start', spec={})\ntime.sleep(60)")
+    sender = send_when_it_trains(run, signal.SIGTERM)
+    assert not supervisor.supervise(run)
+    sender.join()
+    assert "asked for a checkpoint" not in capsys.readouterr().err
+    assert [path.name for path in run.log.parent.iterdir()] == ["train.attempt1.jsonl"]
+
+
+def test_a_trainer_that_hangs_is_asked_for_nothing(tmp_path, capsys):
+    run = keeping(tmp_path, "time.sleep(60)", hang_limit_s=0.3)
+    assert supervisor.supervise(run)
+    assert "asked for a checkpoint" not in capsys.readouterr().err
+    assert eventlog.ended(run.log)["hung"]
+
+
+def test_a_trainer_that_was_stopped_after_a_checkpoint_has_no_result_at_the_last_attempt(tmp_path):
+    run = keeping(tmp_path, "sys.exit(75)", last_attempt=True)
+    assert not supervisor.supervise(run)
+    assert [path.name for path in run.log.parent.iterdir()] == ["train.attempt1.jsonl"]
+    assert ends(run.log.with_name("train.attempt1.jsonl")) == []
+
+
+def test_a_run_goes_on_from_a_checkpoint_of_the_same_making(tmp_path, capsys):
+    place = kept(tmp_path)
+    (place / "stop").touch()  # of whoever stopped it
+    assert supervisor.supervise(keeping(tmp_path, END))
+    assert capsys.readouterr().err.startswith("run 1/2  lenet5 synthetic: goes on after step 3\n")
+    assert sorted(path.name for path in place.iterdir()) == ["latest.json", "step-3"]
+
+
+def test_a_checkpoint_of_other_code_is_removed_with_a_message(tmp_path, capsys):
+    place = kept(tmp_path, made_from=MADE_FROM | {"code": "another"})
+    assert supervisor.supervise(keeping(tmp_path, END))
+    assert capsys.readouterr().err.startswith(
+        "run 1/2  lenet5 synthetic: starts anew: its checkpoint is of other code, data or "
+        "environment\n"
+    )
+    assert not place.exists()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda place: (place / "latest.json").write_text("{"),
+        lambda place: (place / "step-3" / "rank0.jsonl").unlink(),
+        lambda place: (place / "step-3" / "rank0.jsonl").write_text(""),
+        lambda place: (place / "step-3" / "rank0.jsonl").write_text("[]\n"),
+        lambda place: (place / "step-3" / "rank0.jsonl").write_text("no json\n"),
+    ],
+)
+def test_a_damaged_checkpoint_is_removed_with_a_message(tmp_path, capsys, damage):
+    place = kept(tmp_path)
+    damage(place)
+    assert supervisor.supervise(keeping(tmp_path, END))
+    assert ": starts anew: its checkpoint cannot be read (" in capsys.readouterr().err
+    assert not place.exists()
+
+
+def test_a_run_without_a_checkpoint_starts(tmp_path, capsys):
+    assert supervisor.supervise(keeping(tmp_path, END))
+    assert capsys.readouterr().err.startswith("run 1/2  lenet5 synthetic: starts\n")
+
+
+# Ends that say less than the launcher does.
+
+SIGNALLED = f"write('run_end', status='failed', message={eventlog.STOPPED_BY_SIGNAL!r})\n"
+LAST_WORDS = "worker 1 failed (exit code 9); the others are ended"
+
+
+def test_a_rank_that_its_launcher_stopped_is_described_by_what_the_launcher_says(tmp_path):
+    run = watched(tmp_path, SIGNALLED + f"print({LAST_WORDS!r}, file=sys.stderr)\nsys.exit(9)")
+    assert supervisor.supervise(run)
+    assert eventlog.ended(run.log)["message"] == (
+        f"the trainer ended without a word (exit code 9): {LAST_WORDS}"
+    )
+
+
+def test_a_rank_that_its_launcher_stopped_is_tried_again(tmp_path):
+    run = watched(tmp_path, SIGNALLED + "sys.exit(9)", last_attempt=False)
+    assert not supervisor.supervise(run)
+    assert [path.name for path in run.log.parent.iterdir()] == ["train.attempt1.jsonl"]
+
+
+def test_a_failure_that_the_trainer_describes_stays_as_it_is(tmp_path):
+    fails = "write('run_end', status='failed', message='no such file')\nsys.exit(1)"
+    run = watched(tmp_path, fails, last_attempt=False)
+    assert supervisor.supervise(run)
+    assert [end["message"] for end in ends(run.log)] == ["no such file"]

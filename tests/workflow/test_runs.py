@@ -137,8 +137,9 @@ def test_horovod_runs_are_skipped_until_horovod_is_installed(fresh):
     (site_packages,) = real.glob("lib/python3*/site-packages")
     mirror = environment / site_packages.relative_to(real)
     mirror.mkdir(parents=True)
-    for name in ("bin", "pyvenv.cfg"):
-        (environment / name).symlink_to(real / name)
+    # Copied, since it is written to when the environment is checked.
+    shutil.copytree(real / "bin", environment / "bin", symlinks=True)
+    shutil.copy(real / "pyvenv.cfg", environment)
     for path in site_packages.iterdir():
         if not path.name.startswith("horovod"):
             (mirror / path.name).symlink_to(path)
@@ -202,3 +203,11 @@ def test_the_report_has_the_figures_with_their_captions(campaign):
     report = (campaign.folder / "report.html").read_text()
     for words in ("Weak scaling", "Training loss of the runs", "Scaling", "Learning"):
         assert words in report
+
+
+def test_tensorboard_gets_every_run_when_asked_for_and_not_with_all(campaign):
+    assert not (campaign.folder / "results/tensorboard").exists()
+    campaign.succeed("tensorboard")
+    exported = (campaign.folder / "results/tensorboard").glob("*/events.out.tfevents.*")
+    assert sorted(path.parent.name for path in exported) == campaign.ids()
+    assert campaign.scheduled("--cores", "1", "tensorboard") == {}

@@ -48,14 +48,25 @@ class Checkpoint:
         try:
             with np.load(path, allow_pickle=False) as content:
                 return {name: content[name] for name in content.files}
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        except (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile) as error:
             raise Error(
                 f"{path} cannot be read ({error}): delete {self.folder.parent} to begin anew"
             ) from error
 
     def log(self, rank):
-        """The bytes of a rank's log up to here."""
-        return _log(self.folder, rank).read_bytes()
+        """The bytes of a rank's log up to here.
+
+        Raises:
+            Error: it is missing.
+        """
+        path = _log(self.folder, rank)
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise Error(
+                f"{path} cannot be read ({error.strerror}): delete {self.folder.parent} to begin "
+                "anew"
+            ) from error
 
 
 class Keeper:
@@ -191,7 +202,7 @@ def latest(folder, run=None):
     try:
         content = json.loads(path.read_bytes())
         found = Checkpoint(
-            _place(folder, content["step"]), content["step"], content["t_s"], content["run"]
+            _place(folder, content["step"]), content["step"], content["t_s"], dict(content["run"])
         )
     except FileNotFoundError:
         return None

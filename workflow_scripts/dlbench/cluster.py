@@ -101,6 +101,10 @@ def from_slurm(wanted, nodes, environ=os.environ):
         job_id, step = int(environ["SLURM_JOB_ID"]), environ.get("SLURM_STEP_ID", "0")
     except KeyError as error:
         raise Error(f"{error.args[0]} is not set: was the trainer started by srun?") from None
+    except ValueError as error:
+        raise Error(f"Slurm's variables are not as expected: {error}") from None
+    if len(hosts) != len(counts):
+        raise Error(f"Slurm's variables name {len(hosts)} nodes, and tasks for {len(counts)}")
     number = job_id * 7 + (int(step) if step.isdigit() else 0)
     base = PORTS[number * PORTS_PER_JOB % len(PORTS)]
     places = [(node, task) for node, count in enumerate(counts) for task in range(count)]
@@ -131,7 +135,7 @@ def expand_hosts(text):
     ['gpu01', 'gpu02', 'gpu03', 'gpu7', 'login']
     """
     names = []
-    for part in re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", text):
+    for part in re.findall(r"(?:[^,\[\]]|\[[^\]]*\]?)+", text):
         names += _expanded(part)
     return names
 
@@ -156,15 +160,14 @@ def _expanded(part):
     before, bracket, rest = part.partition("[")
     if not bracket:
         return [part]
-    ranges, _, after = rest.partition("]")
+    ranges, closing, after = rest.partition("]")
     numbers = []
     for piece in ranges.split(","):
-        first, _, last = piece.partition("-")
-        if not first.isdigit() or not (last or first).isdigit():
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", piece)
+        last = int(match[2] or match[1]) if match else -1
+        if not closing or not match or last < int(match[1]):
             raise Error(f"expected a list of nodes as in n[1-3,5], found {part!r}")
-        numbers += [
-            str(number).zfill(len(first)) for number in range(int(first), int(last or first) + 1)
-        ]
+        numbers += [str(number).zfill(len(match[1])) for number in range(int(match[1]), last + 1)]
     return [before + number + end for number in numbers for end in _expanded(after)]
 
 

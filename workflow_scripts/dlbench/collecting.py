@@ -117,8 +117,8 @@ def gate(must_reach, summary):
     for name, bound in must_reach.items():
         found = summary.get(name)
         at_most = name in AT_MOST
-        if found is None or (found > bound if at_most else found < bound):
-            shown = "not evaluated" if found is None else f"{name} {found:.4g}"
+        if found is None or not (found <= bound if at_most else found >= bound):
+            shown = f"{name} not evaluated" if found is None else f"{name} {found:.4g}"
             missed.append(f"{shown}, expected at {'most' if at_most else 'least'} {bound:g}")
     return f"missed: {'; '.join(missed)}" if missed else REACHED
 

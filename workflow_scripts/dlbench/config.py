@@ -229,7 +229,10 @@ def _expand(block, where):
             excluded.append(Excluded(block["name"], combination, reason))
     single = {key: values[0] for key, values in axes.items() if len(values) == 1}
     for index, entry in enumerate(block.get("include", [])):
-        lists = _axes({**single, **entry}, f"{where}.include[{index}]")
+        batches = {"batch_per_device", "global_batch"}
+        left_out = batches if batches & entry.keys() else set()
+        inherited = {key: value for key, value in single.items() if key not in left_out}
+        lists = _axes({**inherited, **entry}, f"{where}.include[{index}]")
         kept += [
             dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())
         ]
@@ -323,7 +326,8 @@ def _gate(must_reach, run, where):
             raise ConfigError(
                 f"{where}.must_reach: {run.model} has no {name}; it has: {', '.join(scores)}"
             )
-        if run.mode != "train" or not (run.epochs or run.evaluate == "yes"):
+        evaluated = run.evaluate == "yes" or (run.evaluate == "auto" and run.epochs)
+        if run.mode != "train" or not evaluated:
             raise ConfigError(
                 f"{where}.must_reach: {name} needs an evaluation; give epochs, or evaluate: yes"
             )

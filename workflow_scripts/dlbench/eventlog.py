@@ -32,6 +32,7 @@ from pathlib import Path
 from dlbench import Error
 
 LOG_VERSION = 1
+NOT_FINITE = ("nan", "inf", "-inf")  # JSON has no such numbers
 UTC_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 STOPPED_BY_SIGNAL = "stopped by a signal"  # the message of a trainer that was
 STATUSES = ("ok", "oom", "timeout", "failed", "unstable", "skipped")
@@ -135,7 +136,7 @@ def read(path):
     """Yield the events of one log.
 
     A last line without its newline is a write that a kill cut short: it is left
-    out. Losses that are no numbers come back as float nan or inf.
+    out. Losses and scores that are no numbers come back as float nan or inf.
 
     Raises:
         LogError: any other line is not an event.
@@ -151,8 +152,10 @@ def read(path):
                 raise LogError(
                     f"{path}, line {number}: not an event of a training log: {error!r}"
                 ) from error
-            if kind in ("step", "eval") and isinstance(event["loss"], str):
-                event["loss"] = float(event["loss"])
+            if kind in ("step", "eval"):
+                for name, value in event.items():
+                    if value in NOT_FINITE:
+                        event[name] = float(value)
             yield event
 
 

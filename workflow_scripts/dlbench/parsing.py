@@ -142,7 +142,10 @@ def _summary(run, logs):
         }
     if first.evals:
         last = first.evals[-1]
-        summary |= {key: last[key] for key in SCORES if key in last}
+        # JSON has no nan.
+        summary |= {
+            key: last[key] if math.isfinite(last[key]) else None for key in SCORES if key in last
+        }
     return summary | _used(logs)
 
 
@@ -260,6 +263,8 @@ def _mismatch(run, logs, summary):
     taken = [log.steps[-1]["step"] if log.steps else 0 for log in logs]
     if set(taken) != {wanted}:
         return "failed", f"expected {wanted} steps, found {' and '.join(map(str, taken))}"
+    if logs[0].evals and not math.isfinite(logs[0].evals[-1]["loss"]):
+        return "failed", "the loss on held-out items is not a number"
     if "images_per_second" not in summary:
         return "failed", "no step was measured after the warm-up"
     return None

@@ -92,6 +92,16 @@ class Plan:
     def figure_code(self, name):
         return code.files("draw_figure.py", plugins.path("figures", name))
 
+    @property
+    def export_environment(self):
+        """What says that the environment of `export_python` is installed."""
+        return f"results/environments/{self._export_environment}.json"
+
+    @property
+    def export_python(self):
+        """The Python that exports runs to TensorBoard, which comes with TensorFlow."""
+        return str(site.trainer_python(self._export_environment))
+
     def recipe(self, dataset):
         return records.recipe(dataset)
 
@@ -139,6 +149,10 @@ class Plan:
             trainer += ["--data", f"results/data/{run.dataset}"]
         inside = plugins.load("runtimes", run.runtime).command(run, trainer)
         return plugins.load("launchers", run.launcher).command(run, inside, python)
+
+    @property
+    def _export_environment(self):
+        return min(run.environment for run in self.runs.values())
 
     @functools.cached_property
     def _recipes(self):

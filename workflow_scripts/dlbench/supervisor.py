@@ -61,11 +61,20 @@ def supervise(run):
     log.write("launch", t_utc=eventlog.utc_now(), command=list(run.command), **run.launch)
     started = time.monotonic()
     kills_before = _kernel_kills()
-    with open(run.messages, "ab") as messages:
-        trainer = subprocess.Popen(
-            run.command, stdout=messages, stderr=messages, start_new_session=True
-        )
-        stopped_by = _watch(trainer, run, started)
+    # Before the trainer starts: it would outlive a signal that comes just then.
+    received = []
+    handlers = {
+        number: signal.signal(number, lambda n, _: received.append(n)) for number in SIGNALS
+    }
+    try:
+        with open(run.messages, "ab") as messages:
+            trainer = subprocess.Popen(
+                run.command, stdout=messages, stderr=messages, start_new_session=True
+            )
+            stopped_by = _watch(trainer, run, started, received)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
     end = eventlog.ended(run.log)
     if end and end["message"] == eventlog.STOPPED_BY_SIGNAL:
         end = None  # a launcher did it, because another rank was gone
@@ -75,7 +84,8 @@ def supervise(run):
         status, message, may_pass = _verdict(run, trainer.returncode, stopped_by, killed)
         end = {"status": status, "message": message, "hung": stopped_by == HANG}
         # Whoever interrupts a run wants no result of it, not even a failure.
-        interrupted = stopped_by.startswith("signal") or trainer.returncode == STOPPED
+        by_itself = not stopped_by and trainer.returncode == STOPPED
+        interrupted = stopped_by.startswith("signal") or by_itself
         result = not interrupted and (run.last_attempt or not may_pass)
         if result:
             log.write("run_end", t_utc=eventlog.utc_now(), **end)
@@ -97,13 +107,9 @@ def skip(run, reason):
     _say(run, f"skipped: {reason}")
 
 
-def _watch(trainer, run, started):
+def _watch(trainer, run, started, received):
     """Wait for the trainer. Returns why it was stopped, "" where it ended by itself."""
     parent = os.getppid()
-    received = []
-    handlers = {
-        number: signal.signal(number, lambda n, _: received.append(n)) for number in SIGNALS
-    }
     activity = _Activity(run.log, started)
     shown = started
     reason = ""
@@ -128,8 +134,6 @@ def _watch(trainer, run, started):
             _ask_for_checkpoint(trainer, run)
     finally:
         _end_group(trainer)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
     return reason
 
 

@@ -130,9 +130,11 @@ def _loop(spec, strategy, log, step, source, evaluation, total, global_batch, fi
     epoch = 1
     while source.records and steps_in(epoch, source.records, global_batch) <= first:
         epoch += 1
+    until = first
     for index in range(first + 1, total + 1):
-        epoch_end = steps_in(epoch, source.records, global_batch) if source.records else total
-        until = min(total, epoch_end, keeper.meet_at if keeper else total)
+        if index > until:
+            epoch_end = steps_in(epoch, source.records, global_batch) if source.records else total
+            until = min(total, epoch_end, keeper.meet_at if keeper else total)
         loss = step(index, until)
         now = log.now()
         warm_up = (spec.epochs > 1 and epoch == 1) if spec.epochs else index <= spec.warmup_steps
@@ -166,7 +168,7 @@ def steps_in(epochs, records, global_batch):
 
 
 class _Synthetic:
-    """Random items in the model's native shape, the same in every step."""
+    """Random items in the model's native shape, the same in every step and scaled beforehand."""
 
     def __init__(self, spec, strategy, native, task, seed):
         self.item_shape, self.classes = native.INPUT_SHAPE, native.CLASSES
@@ -180,10 +182,19 @@ class _Synthetic:
         )
         self.arguments = ()
         self._strategy, self._items = strategy, items
+        self._task = task
+
+    @staticmethod
+    def scaled(inputs):
+        return inputs
 
     def begin(self, step):
         """Put the items where they are used; every step has the same."""
-        constants = self._strategy.constants(lambda: tuple(map(tf.constant, self._items)))
+        inputs, targets = self._items
+
+        constants = self._strategy.constants(
+            lambda: (self._task.scaled(tf.constant(inputs)), tf.constant(targets))
+        )
         if isinstance(constants, tuple):
             self.next = lambda: constants
         else:
@@ -193,7 +204,7 @@ class _Synthetic:
 class _Stored:
     """The items of a converted dataset, in an order fixed by the seed."""
 
-    def __init__(self, spec, strategy, native, folder, seed):
+    def __init__(self, spec, strategy, native, task, folder, seed):
         self.data = Data(folder, native.INPUT_SHAPE, spec.augment, spec.cache)
         self.item_shape = self.data.item_shape
         self.classes = self.data.classes or native.CLASSES
@@ -205,6 +216,7 @@ class _Stored:
             json.dumps(self.data.manifest["splits"], sort_keys=True).encode()
         )
         self.arguments, self.next = None, next
+        self.scaled = task.scaled
 
     def begin(self, step):
         """Open the stream of batches after some steps."""
@@ -220,7 +232,7 @@ def _source(spec, strategy, native, task, data_folder, seed):
         return _Synthetic(spec, strategy, native, task, seed)
     if data_folder is None:
         raise Error(f"dataset {spec.dataset} is not synthetic: --data must name its folder")
-    stored = _Stored(spec, strategy, native, data_folder, seed)
+    stored = _Stored(spec, strategy, native, task, data_folder, seed)
     kind = stored.data.manifest["kind"]
     if kind != task.KIND:
         raise Error(
@@ -354,7 +366,7 @@ class _Step:
     """One step as a compiled function; calling it returns the mean loss as a float."""
 
     def __init__(self, spec, strategy, task, model, optimizer, source, global_batch):
-        on_device = _device_step(spec, strategy, task, model, optimizer)
+        on_device = _device_step(spec, strategy, task, model, optimizer, source.scaled)
 
         @tf.function
         def step(*arguments):
@@ -369,23 +381,23 @@ class _Step:
         self._call = self._strategy.stepper(self._step, self._arguments)
 
     def __call__(self, index, until):
-        rate = learning_rate.in_step(self._spec, self._global_batch, index)
-        if rate != self.learning_rate:
+        if self.learning_rate is None or index <= self._spec.learning_rate_warmup_steps:
+            rate = learning_rate.in_step(self._spec, self._global_batch, index)
             self._optimizer.learning_rate = self.learning_rate = rate
         return self._call(index, until)
 
 
-def _device_step(spec, strategy, task, model, optimizer):
+def _device_step(spec, strategy, task, model, optimizer, scaled):
     """What one device does in a step: (inputs, targets) -> its mean loss."""
     scale = strategy.loss_scale()
     weights = [variable.value for variable in model.trainable_variables]
 
     def forward(inputs, targets):
-        return task.loss(targets, model(task.scaled(inputs), training=False))
+        return task.loss(targets, model(scaled(inputs), training=False))
 
     def gradients_of(inputs, targets):
         with tf.GradientTape() as tape:
-            loss = task.loss(targets, model(task.scaled(inputs), training=True))
+            loss = task.loss(targets, model(scaled(inputs), training=True))
             minimised = optimizer.scale_loss(loss) * scale
         return loss, tape.gradient(minimised, weights)
 

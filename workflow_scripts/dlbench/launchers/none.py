@@ -5,8 +5,8 @@ from dlbench import plugins
 
 def unsupported(run):
     strategy = plugins.load("strategies", run.strategy).Strategy
-    if run.nodes * strategy.processes_per_node(run) > 1:
-        return f"strategy {run.strategy} on {run.devices} devices needs a launcher, found none"
+    if strategy.launcher != "none":
+        return f"strategy {run.strategy} needs a launcher such as {strategy.launcher}, found none"
     return None
 
 

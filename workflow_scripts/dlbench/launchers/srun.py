@@ -18,7 +18,8 @@ def command(run, trainer, python):
     jobs = strategy.jobs(run)
     # Ranks that follow one another share a node; where there are also processes that are
     # no ranks, these are dealt out over the nodes.
-    distribution = "block" if list(jobs) == ["worker"] else "cyclic"
+    # As many on each, also where a site packs nodes.
+    distribution = "block,NoPack" if list(jobs) == ["worker"] else "cyclic"
     return [
         "srun",
         f"--nodes={run.nodes}",

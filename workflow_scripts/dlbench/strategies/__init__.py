@@ -15,6 +15,8 @@ import numpy as np
 from dlbench import Error, sampling
 from dlbench.plugins import nearest
 
+LARGEST = 1e15  # of an option's value
+
 
 class Base:
     """One process on one device: what the other strategies change."""
@@ -121,8 +123,9 @@ class Base:
         That function gets the number of the step and of the next one after which something
         else is done (an evaluation, a checkpoint, the end).
         """
-        step.get_concrete_function(*arguments)
-        return lambda index, until: float(step(*arguments))
+        # Called directly: finding the graph for the arguments anew costs 20 us a step.
+        traced = step.get_concrete_function(*arguments)
+        return lambda index, until: float(traced(*arguments))
 
     def gpus(self):
         """NVML's selectors of the GPUs of this process, which are sampled."""
@@ -229,7 +232,7 @@ def _checked(strategy, given):
             valid, expected = isinstance(value, bool), "true or false"
         else:
             number = isinstance(value, int | float) and not isinstance(value, bool)
-            valid = number and value >= 0 and type(allowed)(value) == value
+            valid = number and 0 <= value <= LARGEST and type(allowed)(value) == value
             expected = (
                 "a whole number of at least 0"
                 if isinstance(allowed, int)
@@ -238,7 +241,11 @@ def _checked(strategy, given):
         if not valid:
             raise Error(f"strategy option {name}: expected {expected}, found {value!r}")
     defaults = {n: v[0] if isinstance(v, tuple) else v for n, v in known.items()}
-    return {name: type(default)(given.get(name, default)) for name, default in defaults.items()}
+    values = {name: type(default)(given.get(name, default)) for name, default in defaults.items()}
+    # -0.0 is 0.0: one meaning has one text.
+    return {
+        name: value + 0.0 if isinstance(value, float) else value for name, value in values.items()
+    }
 
 
 def _known(strategy, name):

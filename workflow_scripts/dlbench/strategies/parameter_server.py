@@ -40,6 +40,8 @@ class Strategy(Base):
 
     @staticmethod
     def unsupported(run):
+        if not Strategy.parsed(run)["servers"]:
+            return "strategy parameter_server needs at least one of servers, found 0"
         if run.deterministic:
             return "strategy parameter_server cannot be deterministic: its workers race"
         return None
@@ -50,7 +52,7 @@ class Strategy(Base):
 
     @classmethod
     def jobs(cls, run):
-        servers = max(1, cls.parsed(run)["servers"])
+        servers = cls.parsed(run)["servers"]
         return {"chief": 1, "worker": run.nodes * run.devices_per_node, "ps": servers}
 
     def join(self, spec):

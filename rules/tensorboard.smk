@@ -1,0 +1,32 @@
+"""Look at runs in TensorBoard.
+
+Needs results/tables/ and the trainer's environment, which has TensorBoard's writer. Makes
+results/tensorboard/{run_id}/. No part of `all`.
+"""
+
+
+rule tensorboard:
+    """Every run of the study, for `tensorboard --logdir results/tensorboard`."""
+    input:
+        "results/tensorboard",
+
+
+rule export_tensorboard:
+    """Write the logs of all runs as event files of TensorBoard."""
+    input:
+        rules.collect_runs.output,
+        environment=PLAN.export_environment,
+        code=PLAN.code("export_tensorboard.py"),
+    output:
+        directory("results/tensorboard"),
+    log:
+        "results/logs/export_tensorboard.log",
+    conda:
+        "../envs/workflow.yaml"
+    params:
+        python=PLAN.export_python,
+    shell:
+        # Not as arguments of ours: a large study's would be too long.
+        "tail -n +2 results/tables/runs.csv | cut -d, -f1 | tr -d '\"' | sed s,^,results/runs/,"
+        " | xargs {params.python:q} workflow_scripts/export_tensorboard.py"
+        " --output {output:q} 2>{log:q}"

@@ -1,0 +1,290 @@
+"""collecting: the tables of a study, from logs that were written and records that were read."""
+
+import csv
+import doctest
+
+import pyarrow.parquet as pq
+import pytest
+
+from dlbench import collecting, config, eventlog, parsing, records, site, tables
+from dlbench.eventlog import EventLog
+from dlbench.records import RecordError
+
+SETTINGS = config.read(site.ENVIRONMENTS.resolve().parent / "config.yaml") | {
+    "study": "test",
+    "repeats": 1,
+    "site": {"name": "here", "device": "cpu", "devices_per_node": 2},
+    "figures": [],
+}
+PLAIN = {
+    "name": "plain", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 2,
+}  # fmt: skip
+LEARNS = {
+    "name": "learns", "model": "lenet5", "dataset": "digits", "batch_per_device": 8, "epochs": 1,
+    "must_reach": {"top1": 0.9, "final_loss": 3},
+}  # fmt: skip
+PROCESS = {
+    "t_s": 0.5, "cpu_percent": 99.5, "memory_bytes": 1 << 30, "node_cpu_percent": 51.0,
+    "node_memory_available_bytes": 8 << 30, "load_average_1min": 1.25,
+}  # fmt: skip
+GPU = {
+    "gpu": 0, "utilisation_percent": 97, "memory_used_bytes": 4 << 30, "power_w": 305.5,
+    "temperature_c": 61, "clock_sm_mhz": 1980, "clock_memory_mhz": 2619, "throttle_reasons": [],
+    "energy_j": 152.5,
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "envs").symlink_to(site.ENVIRONMENTS.resolve())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def study(*blocks, **changes):
+    return config.study(SETTINGS | {"matrix": list(blocks)} | changes)
+
+
+def finished(run, samples=(), top1=None, ranks=1, **end):
+    """The log and the record of a run; `samples` are written by every rank."""
+    place = records.folder(run.id)
+    for rank in range(ranks):
+        log = EventLog(eventlog.rank_path(place / "train.jsonl", rank))
+        if rank == 0:
+            log.write("launch", t_utc=eventlog.utc_now(), made_from=records.made_from(run))
+        log.start(devices=["CPU:0"], total_steps=2, versions={"tensorflow": "2.18.1"})
+        for step in (1, 2):
+            log.step(step, step * 0.5, 0.5, 2.0, 0.01, False, 1)
+        for sample in samples:
+            log.write("sample", **sample)
+        if top1 is not None and rank == 0:
+            log.write("eval", epoch=1, step=2, t_s=1.2, split="test", loss=0.5, top1=top1,
+                      examples=360)  # fmt: skip
+        values = {"status": "ok", "message": "", "weights_sha256": ["0"]} | end
+        log.write("run_end", t_s=1.5, t_utc=eventlog.utc_now(), **values)
+        log.close()
+    parsing.parse(run, place / "train.jsonl", place / "run.json")
+    return place
+
+
+def collected(made, name, schema):
+    collecting.collect(made, "cpu", "tables")
+    return tables.read(f"tables/{name}.parquet", schema).to_pylist()
+
+
+# The learning gate.
+
+
+def test_the_examples_in_the_docstrings_hold():
+    assert doctest.testmod(collecting).failed == 0
+
+
+@pytest.mark.parametrize("must_reach", [None, {}])
+def test_where_nothing_is_asked_nothing_is_judged(must_reach):
+    assert collecting.gate(must_reach, {"top1": 0.1}) is None
+
+
+@pytest.mark.parametrize(
+    ("must_reach", "found"),
+    [
+        ({"top1": 0.9}, {"top1": 0.9}),
+        ({"top1": 0.9, "top5": 0.99}, {"top1": 0.95, "top5": 1.0}),
+        ({"iou": 0}, {"iou": 0.0}),
+        ({"perplexity": 120}, {"perplexity": 120.0}),
+        ({"final_loss": 0.5}, {"final_loss": -1.0, "top1": 0.0}),
+    ],
+)
+def test_a_bound_that_is_met_is_reached(must_reach, found):
+    assert collecting.gate(must_reach, found) == collecting.REACHED
+
+
+@pytest.mark.parametrize(
+    ("must_reach", "found", "message"),
+    [
+        ({"top1": 0.9}, {"top1": 0.89996}, "missed: top1 0.9, expected at least 0.9"),
+        ({"top1": 0.9}, {"top1": 0.123456}, "missed: top1 0.1235, expected at least 0.9"),
+        ({"iou": 0.5}, {"iou": 0.0}, "missed: iou 0, expected at least 0.5"),
+        (
+            {"perplexity": 120},
+            {"perplexity": 120.5},
+            "missed: perplexity 120.5, expected at most 120",
+        ),
+        ({"final_loss": 0.5}, {"final_loss": 2.3}, "missed: final_loss 2.3, expected at most 0.5"),
+        (
+            {"top1": 0.9, "final_loss": 1, "top5": 0.5},
+            {"top1": 0.1, "final_loss": 2.0, "top5": 0.6},
+            "missed: top1 0.1, expected at least 0.9; final_loss 2, expected at most 1",
+        ),
+    ],
+)
+def test_a_bound_that_is_missed_is_shown_with_what_was_found(must_reach, found, message):
+    assert collecting.gate(must_reach, found) == message
+
+
+@pytest.mark.parametrize("found", [{}, {"top1": None}])
+def test_a_score_that_was_not_taken_is_missed(found):
+    verdict = collecting.gate({"top1": 0.9}, found)
+    assert verdict.startswith("missed: ")
+    assert "not evaluated" in verdict
+    assert "expected at least 0.9" in verdict
+
+
+@pytest.mark.parametrize(
+    ("top1", "gate"),
+    [(0.95, "reached"), (0.85, "missed: top1 0.85, expected at least 0.9")],
+)
+def test_the_gate_stands_in_the_tables_and_changes_no_status(folder, capsys, top1, gate):
+    made = study(LEARNS, PLAIN)
+    learns = next(run for run in made.runs if run.epochs)
+    plain = next(run for run in made.runs if run.steps)
+    finished(learns, top1=top1)
+    finished(plain)
+    rows = {row["run_id"]: row for row in collected(made, "runs", tables.RUNS)}
+    assert {run_id: row["learning_gate"] for run_id, row in rows.items()} == {
+        learns.id: gate,
+        plain.id: None,
+    }
+    assert {row["status"] for row in rows.values()} == {"ok"}
+    assert (rows[learns.id]["top1"], rows[learns.id]["final_loss"]) == (top1, 2.0)
+    reached = gate == "reached"
+    shown = "" if reached else gate
+    with open("tables/coverage.csv", newline="") as file:
+        reasons = {row["run_id"]: row["reason"] for row in csv.DictReader(file)}
+    assert reasons == {learns.id: shown, plain.id: ""}
+    assert capsys.readouterr().err == ("" if reached else f"{learns.label()}: {gate}\n")
+
+
+def test_the_gate_is_judged_anew_without_training_again():
+    (run,) = study(LEARNS).runs
+    finished(run, top1=0.5)
+    for bound, gate in ((0.4, "reached"), (0.6, "missed: top1 0.5, expected at least 0.6")):
+        made = study(LEARNS | {"must_reach": {"top1": bound}})
+        assert collected(made, "runs", tables.RUNS)[0]["learning_gate"] == gate
+
+
+def test_why_a_run_failed_comes_before_what_it_missed():
+    made = study(LEARNS)
+    finished(made.runs[0], top1=0.5, status="failed", message="no memory")
+    (row,) = collected(made, "coverage", tables.COVERAGE)
+    assert row["status"] == "failed"
+    assert row["reason"] == "no memory; missed: top1 0.5, expected at least 0.9"
+
+
+# Samples.
+
+
+def samples_of(made):
+    collecting.collect(made, "cpu", "tables")
+    place = records.folder(made.runs[0].id)
+    return tables.read(place / "samples.parquet", tables.SAMPLES).to_pylist()
+
+
+def filled(**values):
+    return dict.fromkeys(tables.SAMPLES.names) | values
+
+
+def test_a_sample_of_a_process_is_one_row():
+    made = study(PLAIN)
+    run = made.runs[0]
+    later = {"t_s": 1.5, "cpu_percent": None, "memory_bytes": 5}
+    finished(run, samples=[PROCESS, later])
+    assert samples_of(made) == [
+        filled(run_id=run.id, rank=0, **PROCESS),
+        filled(run_id=run.id, rank=0, t_s=1.5, memory_bytes=5),
+    ]
+
+
+def test_each_gpu_of_a_sample_is_a_row_of_its_own():
+    made = study(PLAIN)
+    run = made.runs[0]
+    reasons = ["sw_power_cap", "hw_slowdown"]
+    other = GPU | {"gpu": "GPU-5d1b", "throttle_reasons": reasons, "power_w": None}
+    finished(run, samples=[PROCESS | {"gpus": [GPU, other]}])
+    process, first, second = samples_of(made)
+    assert process == filled(run_id=run.id, rank=0, **PROCESS)
+    whose = {"run_id": run.id, "rank": 0, "t_s": 0.5}
+    assert first == filled(**GPU | whose | {"gpu": "0", "throttle_reasons": ""})
+    assert second == filled(
+        **other | whose | {"throttle_reasons": "sw_power_cap+hw_slowdown"},
+    )
+
+
+def test_reasons_that_could_not_be_read_are_absent_and_not_empty():
+    made = study(PLAIN)
+    gpu = dict.fromkeys(GPU) | {"gpu": 1}
+    finished(made.runs[0], samples=[PROCESS | {"gpus": [gpu]}])
+    row = samples_of(made)[1]
+    assert row["gpu"] == "1"
+    assert row["throttle_reasons"] is None
+
+
+def test_every_rank_has_samples_of_its_own():
+    two = {"strategy": "horovod", "devices_per_node": 2}
+    made = study(PLAIN | two)
+    finished(made.runs[0], samples=[PROCESS, PROCESS | {"t_s": 1.0}], ranks=2)
+    rows = samples_of(made)
+    assert [(row["rank"], row["t_s"]) for row in rows] == [(0, 0.5), (0, 1.0), (1, 0.5), (1, 1.0)]
+
+
+def test_a_run_that_was_not_sampled_has_an_empty_table():
+    made = study(PLAIN)
+    finished(made.runs[0])
+    assert samples_of(made) == []
+    made_from = pq.read_schema(records.folder(made.runs[0].id) / "samples.parquet").metadata
+    assert b"log_sha256" in made_from
+
+
+def test_tables_that_are_there_are_kept_until_the_log_is_another_one():
+    made = study(PLAIN)
+    place = finished(made.runs[0], samples=[PROCESS])
+    assert len(samples_of(made)) == 1
+    before = (place / "samples.parquet").stat().st_mtime_ns
+    assert len(samples_of(made)) == 1
+    assert (place / "samples.parquet").stat().st_mtime_ns == before
+    (place / "train.jsonl").unlink()
+    finished(made.runs[0], samples=[PROCESS, PROCESS])
+    assert len(samples_of(made)) == 2
+
+
+def test_a_table_of_samples_that_was_deleted_is_made_again():
+    made = study(PLAIN)
+    place = finished(made.runs[0], samples=[PROCESS])
+    samples_of(made)
+    (place / "samples.parquet").unlink()
+    assert len(samples_of(made)) == 1
+
+
+# All tables.
+
+
+def test_the_tables_of_a_study_have_all_runs_and_what_was_left_out():
+    block = PLAIN | {
+        "batch_per_device": [8, 16],
+        "exclude": [{"batch_per_device": 16, "reason": "too big"}],
+    }
+    made = study(block, LEARNS)
+    for run in made.runs:
+        finished(run, top1=0.95 if run.epochs else None)
+    rows = collected(made, "coverage", tables.COVERAGE)
+    assert [row["status"] for row in rows] == ["ok", "ok", "excluded"]
+    assert [row["run_id"] for row in rows] == [*sorted(run.id for run in made.runs), None]
+    assert rows[-1]["reason"] == "plain: too big"
+    (evaluation,) = tables.read("tables/evals.parquet", tables.EVALS).to_pylist()
+    assert (evaluation["top1"], evaluation["split"], evaluation["iou"]) == (0.95, "test", None)
+    (row, _) = tables.read("tables/runs.parquet", tables.RUNS).to_pylist()
+    assert (row["study"], row["site"], row["device_kind"]) == ("test", "here", "cpu")
+    assert row["framework_version"] == "2.18.1"
+
+
+def test_a_log_that_changed_after_its_record_stops_the_collection():
+    made = study(PLAIN)
+    place = finished(made.runs[0])
+    content = (place / "train.jsonl").read_bytes()
+    (place / "train.jsonl").write_bytes(content.replace(b"2.0", b"1.0"))
+    with pytest.raises(RecordError, match="changed after its record was written"):
+        collecting.collect(made, "cpu", "tables")
+
+
+def test_a_run_without_a_record_stops_the_collection():
+    with pytest.raises(RecordError, match="there is no record"):
+        collecting.collect(study(PLAIN), "cpu", "tables")

@@ -1,0 +1,142 @@
+"""launchers: the command lines that start a run, compared word by word."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from dlbench import plugins
+from dlbench.runs import Run
+
+RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
+PYTHON = "envs/train/.venv/bin/python"
+TRAINER = [PYTHON, "workflow_scripts/train.py", "--log", "it's here"]
+
+
+def command(launcher, **changes):
+    run = dataclasses.replace(RUN, launcher=launcher, **changes)
+    return plugins.load("launchers", launcher).command(run, list(TRAINER), PYTHON)
+
+
+def unsupported(launcher, **changes):
+    run = dataclasses.replace(RUN, launcher=launcher, **changes)
+    return plugins.load("launchers", launcher).unsupported(run)
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """The workflow's folder, where all paths are relative."""
+    monkeypatch.chdir(Path(__file__).parents[2])
+
+
+def test_without_a_launcher_the_trainer_is_started_as_it_is():
+    assert command("none") == TRAINER
+
+
+@pytest.mark.parametrize(
+    ("changes", "jobs"),
+    [
+        ({"strategy": "multiworker"}, "worker=1"),
+        ({"strategy": "multiworker", "devices_per_node": 4}, "worker=4"),
+        ({"strategy": "parameter_server", "devices_per_node": 2}, "chief=1,worker=2,ps=1"),
+        (
+            {
+                "strategy": "parameter_server",
+                "devices_per_node": 2,
+                "strategy_options": "servers=3,update=barrier",
+            },
+            "chief=1,worker=2,ps=3",
+        ),
+    ],
+)
+def test_local_starts_the_jobs_of_the_strategy_on_this_machine(here, changes, jobs):
+    assert command("local", **changes) == [
+        PYTHON, "workflow_scripts/start_processes.py", "--jobs", jobs, "--", *TRAINER
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "nodes", "tasks", "distribution"),
+    [
+        ({"strategy": "horovod"}, 1, 1, "block,NoPack"),
+        ({"strategy": "horovod", "devices_per_node": 4}, 1, 4, "block,NoPack"),
+        ({"strategy": "horovod", "devices_per_node": 4, "nodes": 2}, 2, 8, "block,NoPack"),
+        ({"strategy": "multiworker", "devices_per_node": 2, "nodes": 3}, 3, 6, "block,NoPack"),
+        ({"strategy": "mirrored", "devices_per_node": 4}, 1, 1, "block,NoPack"),
+        ({"strategy": "parameter_server", "devices_per_node": 2}, 1, 4, "cyclic"),
+        ({"strategy": "parameter_server", "devices_per_node": 2, "nodes": 3}, 3, 8, "cyclic"),
+        (
+            {"strategy": "parameter_server", "nodes": 2, "strategy_options": "servers=2"},
+            2,
+            5,
+            "cyclic",
+        ),
+    ],
+)
+def test_srun_starts_one_task_per_process_on_all_nodes(changes, nodes, tasks, distribution):
+    assert command("srun", **changes) == [
+        "srun",
+        f"--nodes={nodes}",
+        f"--ntasks={tasks}",
+        f"--distribution={distribution}",
+        "--cpu-bind=none",
+        "--kill-on-bad-exit=1",
+        *TRAINER,
+    ]
+
+
+def test_horovodrun_gets_the_trainer_as_one_word_that_survives_the_shell():
+    assert command("horovodrun", strategy="horovod", devices_per_node=2) == [
+        "envs/train/.venv/bin/horovodrun", "--gloo", "-np", "2", "-H", "localhost:2", "sh", "-c",
+        f"exec {PYTHON} workflow_scripts/train.py --log 'it'\"'\"'s here'",
+    ]  # fmt: skip
+
+
+def test_mpirun_is_that_of_the_environment_and_so_are_its_libraries():
+    assert command("mpirun", strategy="horovod", devices_per_node=2) == [
+        "env", "OPAL_PREFIX=envs/train/.venv", "LD_LIBRARY_PATH=envs/train/.venv/lib",
+        "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+        "envs/train/.venv/bin/mpirun", "-np", "2", "--bind-to", "none",
+        "-x", "LD_LIBRARY_PATH", "-x", "OPAL_PREFIX", *TRAINER,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("launcher", ["local", "horovodrun", "mpirun"])
+def test_launchers_of_one_machine_say_so(launcher):
+    strategy = "multiworker" if launcher == "local" else "horovod"
+    assert unsupported(launcher, strategy=strategy, devices_per_node=2) is None
+    assert unsupported(launcher, strategy=strategy, nodes=2) == (
+        f"launcher {launcher} starts processes on this machine only, not on 2 nodes"
+    )
+
+
+@pytest.mark.parametrize("strategy", plugins.names("strategies"))
+def test_srun_starts_whatever_there_is(strategy):
+    assert unsupported("srun", strategy=strategy, devices_per_node=4, nodes=8) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, None),
+        ({"strategy": "mirrored", "devices_per_node": 4}, None),
+        (
+            {"strategy": "horovod", "devices_per_node": 2},
+            "strategy horovod needs a launcher such as horovodrun, found none",
+        ),
+        (
+            {"strategy": "multiworker", "devices_per_node": 2, "nodes": 2},
+            "strategy multiworker needs a launcher such as local, found none",
+        ),
+    ],
+)
+def test_several_processes_need_a_launcher(changes, reason):
+    assert unsupported("none", **changes) == reason
+
+
+@pytest.mark.parametrize("launcher", plugins.names("launchers"))
+def test_making_a_command_changes_nothing(here, launcher):
+    trainer = list(TRAINER)
+    run = dataclasses.replace(RUN, strategy="multiworker", launcher=launcher)
+    plugins.load("launchers", launcher).command(run, trainer, PYTHON)
+    assert trainer == TRAINER
