@@ -12,14 +12,19 @@ import numpy as np
 from scipy import stats
 
 CONFIDENCE = 0.95
-# A speedup compares like with like: these must agree between a point and its base.
+# A speedup compares like with like: these must agree between a point and its base, and the
+# batch per device (weak scaling) or the global batch (strong).
 BASE_KEYS = (
     "model",
     "dataset",
+    "data_sha256",
+    "seed",
+    "steps_measured",
     "precision",
+    "xla",
     "mode",
-    "batch_per_device",
     "strategy",
+    "strategy_options",
     "runtime",
     "framework_version",
     "environment",
@@ -73,9 +78,16 @@ def ratio(values, base):
     )
 
 
-def base_mismatch(row, base):
+def base_mismatch(row, base, fixed="batch_per_device"):
     """The names of what differs between a row and its base, of what must agree."""
-    return [key for key in BASE_KEYS if row[key] != base[key]]
+    return [key for key in (*BASE_KEYS, fixed) if _differ(row[key], base[key])]
+
+
+def _differ(one, other):
+    """Whether two values differ; absent ones are equal to one another."""
+    if one is None or other is None or one != one or other != other:
+        return (one is None or one != one) != (other is None or other != other)
+    return one != other
 
 
 def _logs(values):

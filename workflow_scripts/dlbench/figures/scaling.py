@@ -9,40 +9,53 @@ from dlbench import statistics
 
 CATEGORY = "Scaling"
 CAPTION = """
-Weak scaling: the batch per device is fixed, so the global batch grows with the devices.
+Weak scaling: the batch per device is fixed, so the global batch grows with the devices. Strong
+scaling: the global batch is fixed, so each device has the less of it the more there are.
 Points are geometric means over repeats, one run each; bars and bands are 95 % intervals
 (Student's t, and Welch's t for ratios, on the logarithm of the throughput). The dashed line is
 the base times the number of devices. The base of a series is its own run on the fewest devices;
 a series without one borrows that of another strategy, which is marked with a ring and named.
 """
-SERIES = ("model", "dataset", "batch_per_device", "precision", "strategy", "runtime")
+# What is fixed in a kind of scaling, and what else makes up a series.
+FIXED = {"weak": "batch_per_device", "strong": "global_batch"}
+SERIES = ("precision", "xla", "strategy", "strategy_options", "runtime")
 
 
 def draw(tables, stem):
     runs = tables.runs
     runs = runs[(runs["mode"] == "train") & runs["epochs"].isna()]
     done = runs[runs["status"].isin(["ok", "unstable"])]
-    scaled = done.groupby(list(SERIES), observed=True)["devices"].transform("max") > 1
     panels = [
-        (key, group) for key, group in done[scaled].groupby(["model", "dataset"], observed=True)
+        (kind, *key, group)
+        for kind, fixed in FIXED.items()
+        for key, group in _scaled(done, kind, fixed).groupby(["model", "dataset"], observed=True)
     ]
     with style.figure(2, max(1, len(panels)), width=5.2) as (figure, axes):
         if not panels:
             _say_nothing(axes[0])
-        for row, ((model, dataset), group) in zip(axes, panels, strict=False):
-            _panel(row, model, dataset, group, done)
+        for row, panel in zip(axes, panels, strict=False):
+            _panel(row, *panel, done)
         style.save(figure, stem)
 
 
-def _panel(axes, model, dataset, group, done):
+def _scaled(done, kind, fixed):
+    """The runs of series on several numbers of devices (weak ones may have one only)."""
+    groups = done.groupby(["model", "dataset", fixed, *SERIES], observed=True)["devices"]
+    if kind == "weak":
+        return done[groups.transform("max") > 1]
+    return done[groups.transform("nunique") > 1]
+
+
+def _panel(axes, scaling, model, dataset, group, done):
     throughput, efficiency = axes
-    kind = {"cpu": "CPU devices", "gpu": "GPUs"}[group["device_kind"].iloc[0]]
-    names = [name for name in SERIES[2:] if group[name].nunique() > 1]
-    all_series = [series for _, series in group.groupby(list(SERIES[2:]), observed=True)]
+    devices = {"cpu": "CPU devices", "gpu": "GPUs"}[group["device_kind"].iloc[0]]
+    keys = [FIXED[scaling], *SERIES]
+    names = [name for name in keys if group[name].nunique() > 1]
+    all_series = [series for _, series in group.groupby(keys, observed=True)]
     notes, ends = [], []
     for index, series in enumerate(all_series):
         drawn = _Drawn(style.looks(index), index, len(all_series), _label(series.iloc[0], names))
-        base, borrowed = _base(series, done)
+        base, borrowed = _base(series, done, keys)
         if borrowed:
             notes.append(f"{drawn.label}: base differs in {', '.join(borrowed)}")
         ends.append(_throughput(throughput, series, base, borrowed, drawn))
@@ -51,16 +64,16 @@ def _panel(axes, model, dataset, group, done):
         style.powers(axis, [1, *group["devices"]])
     style.logarithmic(throughput.yaxis)
     throughput.set_ylabel("images / s")
-    throughput.set_xlabel(kind)
+    throughput.set_xlabel(devices)
     style.name_series(throughput, ends)
     style.heading(
         throughput,
         f"Throughput \u00b7 {model}",
-        f"{dataset}, weak scaling \u00b7 dashed: linear from the base",
+        f"{dataset}, {_fixed_words(scaling, group)} \u00b7 dashed: linear from the base",
     )
     efficiency.axhline(1, color=style.GREY, linestyle="--", linewidth=1.2, zorder=1)
     efficiency.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    efficiency.set_xlabel(kind)
+    efficiency.set_xlabel(devices)
     low, high = efficiency.get_ylim()
     efficiency.set_ylim(min(0.5, low), max(1.05, high))
     style.heading(
@@ -133,7 +146,7 @@ def _efficiency(axes, series, base, drawn):
     drawn.line(axes, points)
 
 
-def _base(series, done):
+def _base(series, done, keys):
     """((devices, runs) of the base, what it differs in from the series)."""
     fewest = series["devices"].min()
     own = series[series["devices"] == fewest]
@@ -142,19 +155,35 @@ def _base(series, done):
     row = own.iloc[0]
     same = done[
         (done["devices"] == 1)
-        & np.logical_and.reduce([done[key] == row[key] for key in SERIES if key != "strategy"])
+        & np.logical_and.reduce(
+            [
+                done[key] == row[key]
+                for key in ("model", "dataset", *keys)
+                if key not in ("strategy", "strategy_options")
+            ]
+        )
     ]
     if same.empty:
         return (fewest, own), []
     same = same[same["strategy"] == same["strategy"].iloc[0]]
-    return (1, same), statistics.base_mismatch(row, same.iloc[0])
+    fixed = keys[0]
+    return (1, same), statistics.base_mismatch(row, same.iloc[0], fixed)
 
 
 def _label(row, names):
     parts = [str(row["strategy"])] if "strategy" in names or not names else []
-    parts += [f"batch {row['batch_per_device']}"] if "batch_per_device" in names else []
-    parts += [str(row[name]) for name in names if name in ("precision", "runtime")]
-    return ", ".join(parts)
+    parts += [f"batch {row[name]}" for name in FIXED.values() if name in names]
+    parts += ["XLA" if row["xla"] else "no XLA"] if "xla" in names else []
+    parts += [str(row[n]) for n in names if n in ("precision", "runtime", "strategy_options")]
+    return ", ".join(filter(None, parts))
+
+
+def _fixed_words(scaling, group):
+    """As in `weak scaling, 64 per device`."""
+    fixed = group[FIXED[scaling]].unique()
+    if len(fixed) > 1:
+        return f"{scaling} scaling"
+    return f"{scaling} scaling, {fixed[0]} {'per device' if scaling == 'weak' else 'in all'}"
 
 
 def _say_nothing(axes):

@@ -3,8 +3,10 @@
 - Keras 3 with Horovod's own DistributedOptimizer raises nothing and does not
   synchronise: the ranks drift apart. So gradients are averaged here, on the raw
   TensorFlow variables, and every run ends with a digest of each rank's weights.
-- All gradients go in one group and the cycle is 5 ms: with the defaults (no
-  groups, 1 ms) two CPU processes lost a quarter of their speed on ResNet-56.
+- All gradients travel as one tensor and the cycle is 5 ms. Two CPU processes of one
+  thread reach an efficiency of 0.87 so on ResNet-56 with batch 32, 0.82 with the
+  tensors in one group, and 0.65 to 0.69 with Horovod's defaults (no groups, 1 ms).
+  GPUs may gain from groups, whose exchange begins before the backward pass has ended.
 - Gradients of embeddings are sent whole, not as the rows that changed.
 
 Options, Horovod's own names in brackets:
@@ -14,6 +16,7 @@ Options, Horovod's own names in brackets:
                           [HOROVOD_FUSION_THRESHOLD, 128]
     gradient_groups       groups that are sent whole; 0: each gradient once it is
                           ready [num_groups, 0]
+    packed                a group is one tensor; false: Horovod packs it in its buffer
     compression           fp16: gradients travel as float16 [hvd.Compression]
     timeline              keep Horovod's trace in timeline.json beside the log;
                           it costs time [HOROVOD_TIMELINE]
@@ -32,6 +35,7 @@ class Strategy(Base):
         "cycle_time_ms": 5.0,
         "fusion_threshold_mib": 128,
         "gradient_groups": 1,
+        "packed": True,
         "compression": ("none", "fp16"),
         "timeline": False,
     }
@@ -99,5 +103,23 @@ class Strategy(Base):
         averaged = []
         for number in range(groups):
             first, last = (len(gradients) * n // groups for n in (number, number + 1))
-            averaged += hvd.grouped_allreduce(gradients[first:last], **how)
+            group = gradients[first:last]
+            if self.options["packed"]:
+                averaged += _unpacked(hvd.allreduce(_packed(group), **how), group)
+            else:
+                averaged += hvd.grouped_allreduce(group, **how)
         return averaged
+
+
+def _packed(tensors):
+    import tensorflow as tf
+
+    return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], axis=0)
+
+
+def _unpacked(flat, tensors):
+    """The parts of a packed tensor, with the shapes they had."""
+    import tensorflow as tf
+
+    parts = tf.split(flat, [tensor.shape.num_elements() for tensor in tensors])
+    return [tf.reshape(part, tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]

@@ -1,0 +1,191 @@
+"""Our two-device runs beside bare programs in the same layout, and efficiency from one to two.
+
+    uv run python -m tests            # once: builds Horovod
+    envs/train/.venv/bin/python tests/performance/two_processes.py
+
+A round runs, one after another in random order, one process on one core, and for
+each strategy our trainer and a bare program: the same model, optimizer and
+settings in the shortest compiled step with that strategy's exchange of gradients,
+no log, no wait but for the last step. Prints medians over the rounds of
+
+    ours / bare     images per second; the target is 0.95
+    efficiency      images per second on two devices over twice those on one;
+                    the target is 0.85 for Horovod
+"""
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+REPOSITORY = Path(__file__).parents[2]
+sys.path.insert(0, str(REPOSITORY / "workflow_scripts"))
+
+from dlbench import eventlog, plugins  # noqa: E402
+from dlbench.runs import Run  # noqa: E402
+
+WARMUP_STEPS = 5
+LAYOUTS = {
+    "single": {"strategy": "single", "launcher": "none"},
+    "mirrored": {"strategy": "mirrored", "launcher": "none"},
+    "multiworker": {"strategy": "multiworker", "launcher": "local"},
+    "horovod": {"strategy": "horovod", "launcher": "horovodrun"},
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", default="resnet56")
+    parser.add_argument("--batch", type=int, default=32, help="per device")
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--options", default="", help="of Horovod, as --strategy-options")
+    parser.add_argument("--bare", nargs=2, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.bare:
+        bare(*args.bare, args)
+        return
+    rates = {}
+    cases = [(name, how) for name in LAYOUTS for how in (ours, bare_program)]
+    for number in range(args.rounds):
+        random.Random(number).shuffle(cases)
+        for name, how in cases:
+            rates.setdefault((name, how), []).append(how(name, args))
+            print(f"{name} {how.__name__}: {rates[name, how][-1]:.1f} images/s", file=sys.stderr)
+    for name in LAYOUTS:
+        mine, theirs = rates[name, ours], rates[name, bare_program]
+        ratio = statistics.median(mine) / statistics.median(theirs)
+        efficiency = statistics.median(mine) / statistics.median(rates["single", ours]) / 2
+        shown = "" if name == "single" else f", efficiency {efficiency:.3f}"
+        print(
+            f"{args.model} batch {args.batch}, {name}: {ratio:.3f} of the bare program "
+            f"({spread(mine)} and {spread(theirs)} images/s, {args.rounds} rounds){shown}"
+        )
+
+
+def spread(values):
+    return f"{statistics.median(values):.1f} [{min(values):.1f} .. {max(values):.1f}]"
+
+
+def run_of(name, args):
+    options = args.options if name == "horovod" else ""
+    return Run(
+        model=args.model, dataset="synthetic", batch_per_device=args.batch, steps=args.steps,
+        warmup_steps=WARMUP_STEPS, devices_per_node=1 if name == "single" else 2,
+        strategy_options=options, **LAYOUTS[name],
+    )  # fmt: skip
+
+
+def ours(name, args):
+    """Images per second of the trainer, by the slowest rank of each step."""
+    run = run_of(name, args)
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "train.jsonl"
+        start(run, "workflow_scripts/train.py", *run.flags(), "--log", str(log))
+        ranks = [
+            [e["step_time_s"] for e in eventlog.read(p) if e["event"] == "step"]
+            for p in eventlog.rank_paths(log)
+        ]
+        times = [max(times) for times in zip(*ranks, strict=True)][WARMUP_STEPS:]
+    return run.global_batch * len(times) / sum(times)
+
+
+def bare_program(name, args):
+    run = run_of(name, args)
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder) / "result"
+        start(
+            run, "tests/performance/two_processes.py", "--bare", name, str(result),
+            "--model", args.model, "--batch", str(args.batch), "--steps", str(args.steps),
+            "--options", args.options,
+        )  # fmt: skip
+        return run.global_batch * args.steps / float(result.read_text())
+
+
+def start(run, program, *arguments):
+    command = plugins.load("launchers", run.launcher).command(
+        run, [sys.executable, program, *arguments], sys.executable
+    )
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{run.label()}: {done.stdout}{done.stderr}")
+
+
+def bare(name, result, args):
+    """The shortest program that trains with a strategy; rank 0 writes seconds to `result`."""
+    import keras
+    import tensorflow as tf
+
+    rank, local_rank, cores = 0, 0, 1
+    if name == "horovod":
+        settings = plugins.load("strategies", "horovod").Strategy.parsed(run_of(name, args))
+        os.environ["HOROVOD_CYCLE_TIME"] = str(settings["cycle_time_ms"])
+        import horovod.tensorflow as hvd
+
+        hvd.init()
+        rank = local_rank = hvd.rank()
+    elif name == "multiworker":
+        rank = local_rank = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+    elif name == "mirrored":
+        cores = 2
+    allowed = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, allowed[local_rank * cores : (local_rank + 1) * cores])
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(cores)
+    if name == "mirrored":
+        host = tf.config.list_physical_devices("CPU")[0]
+        tf.config.set_logical_device_configuration(
+            host, [tf.config.LogicalDeviceConfiguration()] * 2
+        )
+    strategy = {
+        "mirrored": lambda: tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]),
+        "multiworker": tf.distribute.MultiWorkerMirroredStrategy,
+    }.get(name, tf.distribute.get_strategy)()
+    module = plugins.load("models", args.model)
+    replicas = strategy.num_replicas_in_sync
+    with strategy.scope():
+        model = module.build()
+        optimizer = keras.optimizers.SGD(0.01)
+        optimizer.build(model.trainable_variables)
+    weights = [v.value for v in model.trainable_variables]
+    images = tf.random.uniform([args.batch, *module.INPUT_SHAPE], -1, 1)
+    labels = tf.random.uniform([args.batch], 0, module.CLASSES, tf.int32)
+
+    def on_device():
+        with tf.GradientTape() as tape:
+            logits = model(images, training=True)
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+            loss = tf.reduce_mean(losses) / replicas
+        gradients = tape.gradient(loss, weights)
+        if name == "horovod":
+            flat = tf.concat([tf.reshape(gradient, [-1]) for gradient in gradients], axis=0)
+            parts = tf.split(
+                hvd.allreduce(flat), [weight.shape.num_elements() for weight in weights]
+            )
+            gradients = [tf.reshape(p, w.shape) for p, w in zip(parts, weights, strict=True)]
+        optimizer.apply(gradients, model.trainable_variables)
+
+    step = tf.function(lambda: strategy.run(on_device)).get_concrete_function()
+    for _ in range(WARMUP_STEPS):
+        step()
+    model.trainable_variables[0].numpy()
+    before = time.perf_counter()
+    for _ in range(args.steps):
+        step()
+    model.trainable_variables[0].numpy()
+    seconds = time.perf_counter() - before
+    if rank == 0:
+        Path(result).write_text(str(seconds))
+
+
+if __name__ == "__main__":
+    main()
