@@ -164,6 +164,36 @@ def test_a_killed_workflow_loses_no_finished_run(fresh):
     assert fresh.scheduled() == {}
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_stopped_workflow_goes_on_from_the_last_checkpoint(number, fresh):
+    block = {"name": "long", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 4}
+    fresh.configure(matrix=[block | {"steps": 5000}], checkpoint_every_min=0.01)
+    workflow = subprocess.Popen(
+        fresh.command(), cwd=fresh.folder, env=environment(), start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    runs = fresh.folder / "results/runs"
+    try:
+        wait_until(lambda: list(runs.glob("*/checkpoint/latest.json")))
+    finally:
+        if number == signal.SIGINT:
+            os.killpg(workflow.pid, number)  # as Ctrl-C does
+        else:
+            workflow.send_signal(number)
+        workflow.wait()
+    wait_until(lambda: not trainers(fresh.folder), 60)
+    if number == signal.SIGKILL:
+        fresh.succeed("--unlock")
+    output = fresh.succeed()
+    assert "goes on after step" in output
+    record = json.loads(fresh.record("lenet5-").read_text())
+    assert record["status"] in ("ok", "unstable")
+    assert record["summary"]["resumes"] == 1
+    assert record["summary"]["steps_measured"] == 5000 - 10
+    assert not list(runs.glob("*/checkpoint"))
+    assert fresh.scheduled() == {}
+
+
 def wait_until(condition, seconds=120):
     deadline = time.monotonic() + seconds
     while not condition():

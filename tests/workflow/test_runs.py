@@ -37,7 +37,7 @@ def test_a_failing_run_stops_no_other_and_is_forgotten_on_demand(fresh):
     (models / "broken.py").write_text(
         (models / "lenet5.py")
         .read_text()
-        .replace("    return keras", '    raise ValueError("no!")\n    return keras')
+        .replace("    return keras", '    raise RuntimeError("no!")\n    return keras')
     )
     diverging = {"model": "lenet5", "learning_rate": 1e39, "steps": 5}
     fresh.configure(
@@ -51,7 +51,7 @@ def test_a_failing_run_stops_no_other_and_is_forgotten_on_demand(fresh):
     states = coverage(fresh)
     broken, diverged = fresh.run_id("broken-"), read_id(fresh, "learning_rate")
     sound = next(run for run in states if run not in (broken, diverged))
-    assert states[broken] == ("failed", "ValueError: no!")
+    assert states[broken] == ("failed", "RuntimeError: no!")
     assert states[diverged] == ("failed", "the loss is not a number")
     assert states[sound][0] in TRAINED
     assert "failed (the loss is not a number)" in output
@@ -104,6 +104,41 @@ def test_each_kind_of_thing_is_added_by_one_file(campaign):
     record = json.loads(campaign.record("mine-").read_text())
     assert record["status"] in TRAINED
     assert (campaign.folder / "results/figures/mine.svg").is_file()
+
+
+def test_a_model_of_the_users_own_folder_is_trained_again_when_it_changes(fresh):
+    folder = fresh.folder / "my models"
+    folder.mkdir()
+    ours = (fresh.folder / "workflow_scripts/dlbench/models/lenet5.py").read_text()
+    (folder / "mine.py").write_text(ours)
+    matrix = [QUICK | {"model": ["mine", "lenet5"], "steps": 2}]
+    fresh.configure(matrix=matrix, model_folder="my models")
+    fresh.succeed()
+    mine = fresh.run_id("mine-")
+    assert coverage(fresh)[mine][0] in TRAINED
+    assert fresh.scheduled() == {}
+    (folder / "mine.py").write_text(ours.replace("16, 5", "8, 5"))
+    assert fresh.scheduled()["train"] == [mine]
+
+
+def test_a_run_that_misses_its_learning_gate_is_named(fresh):
+    block = QUICK | {"model": "lenet5", "dataset": "digits", "epochs": 1}
+    fresh.configure(
+        matrix=[
+            block | {"name": "hard", "must_reach": {"top1": 0.999}},
+            block | {"name": "easy", "must_reach": {"top1": 0.01}, "batch_per_device": 8},
+        ]
+    )
+    output = fresh.succeed()
+    states = coverage(fresh)
+    hard, easy = (states[fresh.run_id(f"lenet5-digits-b{batch}-")] for batch in (4, 8))
+    assert "missed: top1 0." in hard[1]
+    assert hard[1].endswith("expected at least 0.999")
+    assert "missed" not in easy[1]
+    assert "batch 4, single on 1 device, repeat 1: missed: top1 0." in output
+    with open(fresh.folder / "results/tables/runs.csv", newline="") as file:
+        gates = [row["learning_gate"] for row in csv.DictReader(file)]
+    assert sorted(gate[:6] for gate in gates) == ["missed", "reache"]
 
 
 def test_what_this_machine_cannot_do_is_recorded_with_its_reason(fresh):

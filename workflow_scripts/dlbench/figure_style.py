@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import textwrap
 
 import matplotlib as mpl
 import numpy as np
@@ -20,6 +21,7 @@ LINES = ("-", "--")
 GREY, LIGHT = "#5f5f5f", "#e2e2e2"
 FORMATS = ("svg", "png", "pdf")
 MOST_DIRECT_LABELS = 6
+NAME_CHARACTERS = 26  # of a line of a series' name
 
 STYLE = {
     "figure.constrained_layout.use": True,
@@ -111,15 +113,19 @@ def name_series(axes, ends):
         return
     to_fraction = axes.transData + axes.transAxes.inverted()
     height_points = axes.get_window_extent().height * 72 / axes.figure.dpi
-    gap = 13 / height_points
-    placed = [[*to_fraction.transform((x, y)), name, colour] for x, y, name, colour in ends]
+    line = 13 / height_points
+    placed = [
+        [*to_fraction.transform((x, y)), textwrap.fill(name, NAME_CHARACTERS), colour]
+        for x, y, name, colour in ends
+    ]
     placed.sort(key=lambda end: end[1])
     rightmost = max(end[0] for end in placed)
     for end in placed:
         if rightmost - end[0] < 0.05:  # side by side: no name over the other's bar
             end[0] = rightmost
     for below, above in itertools.pairwise(placed):
-        above[1] = max(above[1], below[1] + gap)
+        lines = 1 + (below[2].count("\n") + above[2].count("\n")) / 2
+        above[1] = max(above[1], below[1] + lines * line)
     for x, y, name, colour in placed:
         axes.annotate(
             name,

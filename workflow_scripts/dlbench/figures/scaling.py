@@ -39,11 +39,15 @@ def draw(tables, stem):
 
 
 def _scaled(done, kind, fixed):
-    """The runs of series on several numbers of devices (weak ones may have one only)."""
+    """The runs of series on several numbers of devices, or with a base that another lends."""
     groups = done.groupby(["model", "dataset", fixed, *SERIES], observed=True)["devices"]
-    if kind == "weak":
-        return done[groups.transform("max") > 1]
-    return done[groups.transform("nunique") > 1]
+    several = groups.transform("nunique") > 1
+    if kind == "strong":
+        return done[several]
+    # A base that another strategy can lend: one device, all else alike.
+    keys = ["model", "dataset", fixed, *(k for k in SERIES if not k.startswith("strategy"))]
+    lent = done.groupby(keys, observed=True)["devices"].transform("min") == 1
+    return done[several | (lent & (groups.transform("max") > 1))]
 
 
 def _panel(axes, scaling, model, dataset, group, done):
@@ -174,7 +178,8 @@ def _label(row, names):
     parts = [str(row["strategy"])] if "strategy" in names or not names else []
     parts += [f"batch {row[name]}" for name in FIXED.values() if name in names]
     parts += ["XLA" if row["xla"] else "no XLA"] if "xla" in names else []
-    parts += [str(row[n]) for n in names if n in ("precision", "runtime", "strategy_options")]
+    parts += [str(row[name]) for name in names if name in ("precision", "runtime")]
+    parts += [row["strategy_options"].replace(",", ", ")] if "strategy_options" in names else []
     return ", ".join(filter(None, parts))
 
 
