@@ -180,3 +180,21 @@ def test_masks_come_with_their_images(tmp_path):
     images, masks = next(iter(Data(folder).training_batches(9, seed=1)))
     assert images.dtype == "float32"
     assert (masks.numpy() == images.numpy() % 2).all()
+
+
+def test_shifts_and_flips_are_uniform_and_neighbours_independent():
+    data = Data.__new__(Data)
+    data._variation, data.item_shape = "shift_flip", (1, 8, 1)
+    count = 20_000
+    row = tf.cast(tf.range(1, 9), tf.uint8)[None, None, :, None]
+    images, _ = data._varied((tf.tile(row, [count, 1, 1, 1]), None), 3, tf.range(count))
+    images = images.numpy()[:, 0, :, 0].astype(int)
+    kept = images[(images > 0).sum(axis=1) > 1]
+    assert len(kept) == pytest.approx(count / 9, rel=0.1)  # one of nine vertical shifts shows it
+    flipped = np.array([np.diff(line[line > 0])[0] < 0 for line in kept])
+    assert flipped.mean() == pytest.approx(0.5, abs=0.05)
+    left = np.array([(line == 0).sum() * (1 if line[0] == 0 else -1) for line in kept])
+    shares = np.bincount(left + 4, minlength=9) / len(left)
+    assert shares == pytest.approx(np.full(9, 1 / 9), abs=0.03)
+    assert abs(np.corrcoef(left[1:], left[:-1])[0, 1]) < 0.06
+    assert abs(np.corrcoef(flipped[1:], flipped[:-1])[0, 1]) < 0.06
