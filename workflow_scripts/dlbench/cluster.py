@@ -115,13 +115,12 @@ def from_slurm(wanted, nodes, environ=os.environ):
         job: workers if job == "worker" else list(itertools.islice(others, count))
         for job, count in wanted.items()
     }
-    addresses = {
-        job: [f"{hosts[node]}:{base + task}" for node, task in places]
-        for job, places in dealt.items()
-    }
-    for job, places in dealt.items():
-        if here in places:
-            return Cluster(addresses, job, places.index(here))
+    # Numbered over all nodes, so that nodes which are one machine (as in tests) do not meet either.
+    port = {place: base + number % PORTS_PER_JOB for number, place in enumerate(places)}
+    addresses = {job: [f"{hosts[place[0]]}:{port[place]}" for place in dealt[job]] for job in dealt}
+    for job, mine in dealt.items():
+        if here in mine:
+            return Cluster(addresses, job, mine.index(here))
     raise Error(
         f"the run needs the processes {_words(wanted)} on {nodes} node(s), found the Slurm tasks "
         f"{' + '.join(map(str, counts))}"

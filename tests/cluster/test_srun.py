@@ -1,0 +1,75 @@
+"""The launcher srun on a real Slurm: processes on two nodes find one another and train alike."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dlbench import eventlog, plugins
+from dlbench.runs import Run
+
+REPOSITORY = Path(__file__).parents[2]
+PYTHON = "envs/train/.venv/bin/python"
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"strategy": "multiworker"},
+        {"strategy": "multiworker", "nodes": 1, "devices_per_node": 2},
+        {"strategy": "parameter_server", "strategy_options": "update=averaged"},
+        {"strategy": "horovod"},
+    ],
+    ids=lambda how: "-".join(map(str, how.values())),
+)
+def test_processes_under_srun_find_one_another_and_train_one_model(how, slurm, tmp_path):
+    fields = {"model": "lenet5", "dataset": "synthetic", "steps": 4, "warmup_steps": 1}
+    run = Run(**{"nodes": 2, **fields, "batch_per_device": 8, "launcher": "srun", **how})
+    log = tmp_path / "train.jsonl"
+    finished = train(run, log, slurm)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    paths = eventlog.rank_paths(log)
+    starts = [events(path, "run_start")[0] for path in paths]
+    servers = run.strategy == "parameter_server"
+    assert len(paths) == (1 if servers else 2)
+    if not servers:
+        assert len({start["host"] for start in starts}) == run.nodes
+    digests = {tuple(events(path, "run_end")[0]["weights_sha256"]) for path in paths}
+    assert len(digests) == 1
+    assert sum(len(start["devices"]) for start in starts) == 2
+
+
+def test_a_task_that_dies_ends_the_others(slurm, tmp_path):
+    log = tmp_path / "train.jsonl"
+    run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=10**6, nodes=2,
+              strategy="multiworker", launcher="srun")  # fmt: skip
+    killer = f"(while ! grep -q step.:.5, {log}; do sleep 0.2; done; kill -9 $$) & exec "
+    finished = train(run, log, slurm, wrapped=killer)
+    assert finished.returncode != 0
+    assert all(not alive(events(p, "run_start")[0]["pid"]) for p in eventlog.rank_paths(log))
+
+
+def train(run, log, environment, wrapped=None):
+    trainer = [PYTHON, "workflow_scripts/train.py", *run.flags(), "--log", str(log)]
+    if wrapped:
+        words = " ".join(trainer)
+        script = f'if [ "$SLURM_PROCID" = 1 ]; then {wrapped} {words}; fi; exec {words}'
+        trainer = ["sh", "-c", script]
+    command = plugins.load("launchers", run.launcher).command(run, trainer, PYTHON)
+    if run.strategy == "horovod":
+        environment = {**environment, "SLURM_MPI_TYPE": "pmix"}
+    return subprocess.run(
+        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False,
+        timeout=180,
+    )  # fmt: skip
+
+
+def events(path, kind):
+    return [event for event in eventlog.read(path) if event["event"] == kind]
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
