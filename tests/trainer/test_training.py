@@ -343,6 +343,16 @@ def test_a_rank_that_dies_ends_the_run_and_leaves_nothing(how, tmp_path):
     assert not any(map(alive, pids))
 
 
+def test_a_loss_that_is_not_a_number_ends_all_ranks_with_that_message(tmp_path):
+    how = {"strategy": "multiworker", "launcher": "local", "devices_per_node": 2}
+    process = start_supervised(tmp_path, **how, learning_rate=1e39)
+    process.communicate(timeout=120)
+    assert process.returncode == 0
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert record["status"] == "failed"
+    assert record["message"].endswith("the loss is not a number")
+
+
 def test_a_worker_that_dies_ends_the_run_and_its_servers(tmp_path):
     process = start_supervised(tmp_path, **SERVERS, devices_per_node=2)
     pids_of_ranks(tmp_path / "train.jsonl", 1)
@@ -368,13 +378,13 @@ def processes_with(words, file):
 
 def test_a_rank_that_hangs_ends_the_run_and_leaves_nothing(tmp_path):
     how = {"strategy": "horovod", "launcher": "horovodrun", "devices_per_node": 2}
-    process = start_supervised(tmp_path, "--hang-limit-s", "4", **how)
+    process = start_supervised(tmp_path, "--hang-limit-s", "12", **how)
     pids = pids_of_ranks(tmp_path / "train.jsonl", 2)
     os.kill(pids[1], signal.SIGSTOP)
     process.communicate(timeout=120)
     record = json.loads((tmp_path / "run.json").read_text())
     assert record["status"] == "failed"
-    assert record["message"].startswith("rank 0: hung: no step for 4 s; step ")
+    assert record["message"].startswith("rank 0: hung: no step for 12 s; step ")
     assert not any(map(alive, pids))
 
 
@@ -394,6 +404,15 @@ def test_a_loss_that_is_not_a_number_ends_the_run_as_failed(tmp_path):
     assert end["status"] == "failed"
     assert "not a number" in end["message"]
     assert len(events(log, "step")) < 210
+
+
+def test_more_items_than_memory_holds_end_the_run_as_oom(tmp_path):
+    log = tmp_path / "train.jsonl"
+    finished = train(log, batch_per_device=10**10, steps=1)
+    assert finished.returncode != 0
+    (end,) = events(log, "run_end")
+    assert end["status"] == "oom"
+    assert "out of memory" in end["message"]
 
 
 def test_a_run_in_the_wrong_place_is_refused(tmp_path):

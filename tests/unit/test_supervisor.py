@@ -451,3 +451,54 @@ def test_a_failure_that_the_trainer_describes_stays_as_it_is(tmp_path):
     run = watched(tmp_path, fails, last_attempt=False)
     assert supervisor.supervise(run)
     assert [end["message"] for end in ends(run.log)] == ["no such file"]
+
+
+def ranks(folder, *ends):
+    """Logs of ranks with these (status, message) in the order of time; None: without an end."""
+    for rank, end in enumerate(ends):
+        log = eventlog.EventLog(eventlog.rank_path(folder / "train.jsonl", rank))
+        log.start()
+        if end:
+            status, message, t_utc = end
+            log.write("run_end", status=status, message=message, t_utc=t_utc)
+        log.close()
+    end = supervisor._end_of_ranks(folder / "train.jsonl")
+    return end and (end["status"], end["message"])
+
+
+STOPPED = ("failed", eventlog.STOPPED_BY_SIGNAL, "2")
+NAN = ("failed", "the loss is not a number", "1")
+LOST = ("failed", "HorovodInternalError", "3")
+FULL = ("oom", "GPU 1", "4")
+
+
+@pytest.mark.parametrize(
+    ("ends", "found"),
+    [
+        ([("ok", "", "1"), ("ok", "", "2")], ("ok", "")),
+        ([STOPPED, NAN], NAN[:2]),
+        ([LOST, NAN], NAN[:2]),
+        ([LOST, None], None),
+        ([None, LOST], None),
+        ([STOPPED, None], None),
+        ([STOPPED], None),
+        ([None, FULL], FULL[:2]),
+        ([LOST, FULL], FULL[:2]),
+        ([NAN], NAN[:2]),
+    ],
+)
+def test_the_first_failure_counts_and_none_beside_a_rank_that_said_nothing(tmp_path, ends, found):
+    assert ranks(tmp_path, *ends) == found
+
+
+def test_a_failure_that_another_rank_explains_is_a_result_at_the_first_attempt(tmp_path):
+    other = (
+        f"log = {str(tmp_path / 'runs/run/train.rank1.jsonl')!r}\n"
+        "open(log, 'w').write(json.dumps({'event': 'run_end', 'status': 'failed', 't_utc': '1',"
+        " 'message': 'the loss is not a number'}) + chr(10))\n"
+        f"write('run_end', status='failed', message={eventlog.STOPPED_BY_SIGNAL!r}, t_utc='2')\n"
+        "sys.exit(1)"
+    )
+    run = watched(tmp_path, other, last_attempt=False)
+    assert supervisor.supervise(run)
+    assert eventlog.ended(run.log)["message"] == "the loss is not a number"

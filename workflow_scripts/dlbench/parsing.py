@@ -239,11 +239,26 @@ def _failure(logs):
             steps = logs[silent[0]].steps
             after = f"after step {steps[-1]['step']}" if steps else "before its first step"
             return "failed", f"rank {silent[0]} ended without a word {after}"
-        for rank, end in enumerate(ends):
-            if end and end["status"] == worst:
+        for rank, end in _in_order_of_time(ends):
+            if end["status"] == worst:
                 prefix = f"rank {rank}: " if len(logs) > 1 else ""
                 return worst, prefix + end["message"]
     return None
+
+
+def _in_order_of_time(ends):
+    """(rank, run_end) of those that said something, the earliest first, those stopped last.
+
+    The first to fail is the cause; the others fail because it is gone.
+    """
+    said = [(rank, end) for rank, end in enumerate(ends) if end]
+    return sorted(
+        said,
+        key=lambda item: (
+            item[1]["message"] == eventlog.STOPPED_BY_SIGNAL,
+            item[1].get("t_utc", ""),
+        ),
+    )
 
 
 def _mismatch(run, logs, summary):

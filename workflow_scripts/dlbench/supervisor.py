@@ -75,9 +75,7 @@ def supervise(run):
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-    end = eventlog.ended(run.log)
-    if end and end["message"] == eventlog.STOPPED_BY_SIGNAL:
-        end = None  # a launcher did it, because another rank was gone
+    end = _end_of_ranks(run.log)
     result = True
     if stopped_by or end is None:
         killed = _kernel_kills() > kills_before
@@ -89,12 +87,37 @@ def supervise(run):
         result = not interrupted and (run.last_attempt or not may_pass)
         if result:
             log.write("run_end", t_utc=eventlog.utc_now(), **end)
+    elif end != eventlog.ended(run.log):
+        log.write("run_end", t_utc=eventlog.utc_now(), status=end["status"], message=end["message"])
     log.close()
     _say(run, _summary(run, end, time.monotonic() - started))
     if not result:
         # Aside: the workflow deletes what a failed job wrote.
         eventlog.keep_aside(run.log)
     return result
+
+
+def _end_of_ranks(log):
+    """The run_end that says how the ranks ended; None where none knows.
+
+    What ends one rank ends the others: they fail because it is gone, or their launcher
+    stops them. So the first failure is the one that counts, and none does beside a rank
+    that ended without a word, but for memory, which such an end may follow too.
+    """
+    ends = [eventlog.ended(path) for path in eventlog.rank_paths(log) if path.is_file()]
+    said = [end for end in ends if end and end["message"] != eventlog.STOPPED_BY_SIGNAL]
+    failed = sorted((end for end in said if end["status"] != "ok"), key=_when)
+    for end in failed:
+        if end["status"] != "failed":
+            return end
+    if len(said) < len(ends):
+        stopped = [end for end in ends if end and end not in said]
+        return failed[0] if failed and len(said) + len(stopped) == len(ends) else None
+    return failed[0] if failed else next(iter(said), None)
+
+
+def _when(end):
+    return end.get("t_utc", "")
 
 
 def skip(run, reason):
