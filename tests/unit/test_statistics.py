@@ -63,6 +63,17 @@ def test_what_is_no_throughput_is_refused(values):
 
 
 def test_a_base_says_in_what_it_differs():
-    row = dict.fromkeys(statistics.BASE_KEYS, "same")
+    row = dict.fromkeys((*statistics.BASE_KEYS, "batch_per_device", "global_batch"), "same")
     assert statistics.base_mismatch(row, row) == []
     assert statistics.base_mismatch(row, row | {"strategy": "other"}) == ["strategy"]
+    other_batch = row | {"batch_per_device": 32}
+    assert statistics.base_mismatch(row, other_batch) == ["batch_per_device"]
+    assert statistics.base_mismatch(row, other_batch, "global_batch") == []
+
+
+@pytest.mark.parametrize("absent", [None, float("nan")])
+def test_values_that_both_lack_do_not_differ(absent):
+    row = dict.fromkeys((*statistics.BASE_KEYS, "batch_per_device"), "same")
+    without = row | {"data_sha256": absent}
+    assert statistics.base_mismatch(without, without) == []
+    assert statistics.base_mismatch(without, row) == ["data_sha256"]
