@@ -124,7 +124,8 @@ def main():
         strategy = plugins.load("strategies", spec.strategy).Strategy(
             spec, where.device, Path(where.log).parent
         )
-        if strategy.serve(lambda: eventlog.ended(where.log) is not None):
+        before = eventlog.ended(where.log)  # of an earlier part of the run
+        if strategy.serve(lambda: eventlog.ended(where.log) not in (None, before)):
             return
         resumes = where.checkpoint and checkpoints.latest(where.checkpoint)
         log = _open(eventlog.rank_path(where.log, strategy.rank), resumes)
