@@ -142,14 +142,15 @@ def main():
             # No end: started again with the same words, the run goes on.
             print(error, file=sys.stderr)
             sys.exit(STOPPED)
-        status, message = _outcome(error)
+        # TensorFlow may make another exception of it.
+        status, message = _outcome(_Signal() if asked.ended else error)
         path = eventlog.rank_path(where.log, strategy.rank if strategy else 0)
         if log is None and not _holds_run(path):
             log = eventlog.EventLog(path)
         if log:
             log.write("run_end", t_utc=eventlog.utc_now(), status=status, message=message)
         print(f"{status}: {message}", file=sys.stderr)
-        if isinstance(error, (Error, _Signal, KeyboardInterrupt)):
+        if asked.ended or isinstance(error, (Error, KeyboardInterrupt)):
             sys.exit(1)
         raise
     log.write("run_end", t_s=round(log.now(), 6), t_utc=eventlog.utc_now(), **end)
@@ -208,6 +209,7 @@ class _Asked:
 
     def __init__(self, later):
         self._reason, self._later = "", later
+        self.ended = False  # a signal ended the run at once
         for number in (signal.SIGTERM, signal.SIGUSR1):
             signal.signal(number, self._receive)
 
@@ -216,6 +218,7 @@ class _Asked:
 
     def _receive(self, number, frame):
         if not self._later or self._reason:
+            self.ended = True
             raise _Signal
         self._reason = signal.Signals(number).name
 
