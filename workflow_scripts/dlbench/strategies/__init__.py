@@ -123,9 +123,23 @@ class Base:
         That function gets the number of the step and of the next one after which something
         else is done (an evaluation, a checkpoint, the end).
         """
-        # Called directly: finding the graph for the arguments anew costs 20 us a step.
-        traced = step.get_concrete_function(*arguments)
-        return lambda index, until: float(traced(*arguments))
+        import tensorflow as tf
+
+        # Left in a variable and called directly: on ResNet-56 a step that returns its loss took
+        # 2 % longer, and finding the graph for the arguments anew costs 20 us.
+        loss = tf.Variable(0.0, trainable=False)
+
+        @tf.function
+        def measured(*arguments):
+            loss.assign(step(*arguments))
+
+        traced = measured.get_concrete_function(*arguments)
+
+        def one(index, until):
+            traced(*arguments)
+            return float(tf.raw_ops.ReadVariableOp(resource=loss.handle, dtype=tf.float32))
+
+        return one
 
     def gpus(self):
         """NVML's selectors of the GPUs of this process, which are sampled."""
