@@ -21,7 +21,6 @@ from pathlib import Path
 from dlbench import Error, checkpoints, eventlog, plugins
 
 IMAGE_MARKER = Path("/etc/dlbench-image.json")
-STOPPED = 75  # EX_TEMPFAIL of sysexits.h: stopped after a checkpoint, to be started again
 
 
 def parser():
@@ -137,11 +136,11 @@ def main():
             every_s = 60 * where.checkpoint_every_min
             checkpointing = {"folder": where.checkpoint, "every_s": every_s, "asked": asked}
         end = training.train(spec, strategy, log, where.data, checkpointing, where.sample_every_s)
+    except checkpoints.Stopped as stopped:
+        # No end: started again with the same words, the run goes on.
+        print(stopped, file=sys.stderr)
+        sys.exit(checkpoints.STOPPED_EXIT_CODE)
     except BaseException as error:
-        if type(error).__name__ == "Stopped":
-            # No end: started again with the same words, the run goes on.
-            print(error, file=sys.stderr)
-            sys.exit(STOPPED)
         # TensorFlow may make another exception of it.
         status, message = _outcome(_Signal() if asked.ended else error)
         path = eventlog.rank_path(where.log, strategy.rank if strategy else 0)

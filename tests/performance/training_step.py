@@ -75,21 +75,21 @@ class Ours:
     """The trainer's own loop, its event log included, on synthetic items."""
 
     def __init__(self, model, batch, steps, log):
-        from dlbench import training
+        from dlbench import sources, step, training
 
         words = f"--model {model} --dataset synthetic --batch-per-device {batch} --steps {steps}"
         self.spec = _parse([*words.split(), "--warmup-steps", "0", "--log", str(log)])
         self.strategy = _single()
         native = plugins.load("models", model)
         task = plugins.load("tasks", native.TASK)
-        self.source = training._Synthetic(self.spec, self.strategy, native, task, seed=1)
+        self.source = sources.Synthetic(self.spec, self.strategy, native, task, seed=1)
         self.source.begin(0)
         self.images, self.labels = self.source.next()
         self.build = lambda: native.build(self.source.item_shape, self.source.classes)
         network = self.build()
-        optimizer = training._optimizer(self.spec)
+        optimizer = step.make_optimizer(self.spec)
         optimizer.build(network.trainable_variables)
-        self.step = training._Step(
+        self.step = step.Step(
             self.spec, self.strategy, task, network, optimizer, self.source, batch
         )
         self.step.trace()

@@ -27,6 +27,11 @@ from dlbench.files import write_json, written_whole
 
 STOP_FILE = "stop"
 MEET_EVERY_S = 0.5
+STOPPED_EXIT_CODE = 75  # EX_TEMPFAIL of sysexits.h: of a trainer that is to be started again
+
+
+class Stopped(Exception):
+    """The run was asked to stop and has written a checkpoint; the message says where."""
 
 
 @dataclass(frozen=True)
@@ -209,8 +214,7 @@ def latest(folder, run=None):
     except (ValueError, KeyError, TypeError) as error:
         raise Error(f"{path} is damaged ({error!r}): delete {folder} to begin anew") from error
     if run is not None and found.run != run:
-        there, here = ({**values, **values.get("spec", {})} for values in (found.run, run))
-        different = differences(there, here, leave_out=("spec",))
+        different = differences_of_runs(found.run, run)
         words = "; ".join(f"{key}: {old!r} there, {new!r} here" for key, old, new in different)
         raise Error(
             f"{path} is a checkpoint of another run ({words}): name another folder, or delete it "
@@ -229,6 +233,12 @@ def remove(folder):
 def digest(content):
     """SHA-256 of some bytes, as 64 hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
+
+
+def differences_of_runs(first, second):
+    """`differences` of two values that say which run it is, field by field."""
+    flat = ({**values, **values.get("spec", {})} for values in (first, second))
+    return differences(*flat, leave_out=("spec",))
 
 
 def differences(first, second, leave_out=()):

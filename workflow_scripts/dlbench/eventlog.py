@@ -97,7 +97,7 @@ class EventLog:
                 run was started this time) comes after them.
             t_s: what the clock said then.
         """
-        present = os.pread(self._file, os.fstat(self._file).st_size, 0)
+        present = self.content()
         if b'"event": "run_start"' in present:
             present = b""  # the same log, with what was lost after the checkpoint
         # In place, for others may have it open.

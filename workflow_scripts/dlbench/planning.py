@@ -129,7 +129,7 @@ class Plan:
             f"--attempts={self.attempts}",
         ]
         if self.study.checkpoint_every_min:
-            flags.append(f"--checkpoint={records.folder(run_id)}/checkpoint")
+            flags.append(f"--checkpoint={_checkpoint(run)}")
         if run_id in self.skipped:
             flags.append(f"--skip={self.skipped[run_id]}")
         return shlex.join([*flags, "--", *self._trainer(run)])
@@ -141,7 +141,7 @@ class Plan:
         trainer += ["--log", f"results/runs/{run.id}/train.jsonl", "--device", self.device_kind]
         trainer += ["--sample-every-s", str(self.study.sample_every_s)]
         if self.study.checkpoint_every_min:
-            trainer += ["--checkpoint", f"results/runs/{run.id}/checkpoint"]
+            trainer += ["--checkpoint", _checkpoint(run)]
             trainer += ["--checkpoint-every-min", str(self.study.checkpoint_every_min)]
         if self.study.model_folder:
             trainer += ["--model-folder", self.study.model_folder]
@@ -219,6 +219,11 @@ def _plan(settings):
         forced=frozenset(_forced(pending)),
         adopted=adopted,
     )
+
+
+def _checkpoint(run):
+    """Where a run's checkpoints lie."""
+    return str(records.folder(run.id) / "checkpoint")
 
 
 def _forced(pending):

@@ -9,6 +9,7 @@ at five repeats with 2 % scatter, where bootstrap intervals cover 85 %.
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 
 CONFIDENCE = 0.95
@@ -84,10 +85,8 @@ def base_mismatch(row, base, fixed="batch_per_device"):
 
 
 def _differ(one, other):
-    """Whether two values differ; absent ones are equal to one another."""
-    if one is None or other is None or one != one or other != other:
-        return (one is None or one != one) != (other is None or other != other)
-    return one != other
+    """Whether two values differ; absent ones (None or nan) are equal to one another."""
+    return not (one == other or (pd.isna(one) and pd.isna(other)))
 
 
 def _logs(values):

@@ -26,7 +26,6 @@ POLL_S = 0.2
 SHOW_EVERY_S = 10.0
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
 CHECKPOINT_GRACE_S = 60.0  # for a last checkpoint
-STOPPED = 75  # the trainer's exit code after a checkpoint that a signal asked for
 TIME_LIMIT, HANG = "time limit", "hang"
 SAMPLE = b'{"event": "sample"'
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
@@ -82,7 +81,7 @@ def supervise(run):
         status, message, may_pass = _verdict(run, trainer.returncode, stopped_by, killed)
         end = {"status": status, "message": message, "hung": stopped_by == HANG}
         # Whoever interrupts a run wants no result of it, not even a failure.
-        by_itself = not stopped_by and trainer.returncode == STOPPED
+        by_itself = not stopped_by and trainer.returncode == checkpoints.STOPPED_EXIT_CODE
         interrupted = stopped_by.startswith("signal") or by_itself
         result = not interrupted and (run.last_attempt or not may_pass)
         if result:

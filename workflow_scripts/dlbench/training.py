@@ -8,37 +8,24 @@
   synchronisation.
 - The graph of the step is made, and timed, before the first step, which compiles it.
   Warm-up steps are logged and marked; so are as many after a run was resumed.
-- With XLA the forward and the backward pass are one compiled cluster; the exchange
-  of gradients and the update are outside of it, under every strategy.
 """
 
 import collections
 import contextlib
 import json
 import math
-import os
-import platform
-import socket
 import sys
-from importlib import metadata
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from dlbench import Error, checkpoints, learning_rate, plugins, sampling
-from dlbench.reading import Data
+from dlbench import Error, checkpoints, plugins, provenance, sampling, sources
+from dlbench.step import Step, make_optimizer, set_precision
 
 EVALUATION_BATCH = 256
 PROGRESS_INTERVAL_S = 1.0
-MOMENTUM = 0.9  # as in tf_cnn_benchmarks
 SPEC_BYTES = 4096  # of a run's fields as text, when ranks compare them
-# The least compute capability of NVIDIA's devices that have these kinds of numbers.
-CAPABILITIES = {"tf32": (8, 0), "bfloat16": (8, 0), "float16": (5, 3)}
-
-
-class Stopped(Exception):
-    """The run was asked to stop and has written a checkpoint; the message says where."""
 
 
 def train(spec, strategy, log, data_folder, checkpointing=None, sample_every_s=1.0):
@@ -57,23 +44,23 @@ def train(spec, strategy, log, data_folder, checkpointing=None, sample_every_s=1
 
     Raises:
         Error: the combination cannot be trained; the message says why.
-        Stopped: a checkpoint was written because the run was asked to stop.
+        checkpoints.Stopped: a checkpoint was written because the run was asked to stop.
     """
     seed = spec.seed + spec.repeat - 1
     # Weights and dropout differ by rank, so that the broadcast is seen to matter;
     # TensorFlow's own seed does not, for it orders the data.
     keras.utils.set_random_seed(seed + 1000 * strategy.rank)
     tf.random.set_seed(seed)
-    _set_precision(spec, strategy.devices)
+    set_precision(spec, strategy.devices)
     if spec.deterministic:
         tf.config.experimental.enable_op_determinism()
     native = plugins.load("models", spec.model)
     task = plugins.load("tasks", native.TASK)
     with strategy.scope():
-        source = _source(spec, strategy, native, task, data_folder, seed)
+        source = sources.find(spec, strategy, native, task, data_folder, seed)
         identity = _agreed(spec, strategy, source)
         model = _built(spec, native, source)
-        optimizer = _optimizer(spec)
+        optimizer = make_optimizer(spec)
         optimizer.build(model.trainable_variables)
     strategy.broadcast([v.value for v in _state(model)])
     strategy.broadcast([v.value for v in optimizer.variables])
@@ -87,12 +74,11 @@ def train(spec, strategy, log, data_folder, checkpointing=None, sample_every_s=1
     total = spec.warmup_steps + (spec.steps or 0)
     if spec.epochs:
         total = steps_in(spec.epochs, source.records, global_batch)
-    description = _description(spec, strategy, model, source, total)
-    first = keeper.resume(**_where(strategy)) if keeper else 0
+    first = keeper.resume(**provenance.describe(strategy)) if keeper else 0
     if not first:
-        log.start(**description)
+        log.start(**_description(spec, strategy, model, source, total))
     source.begin(first)
-    step = _Step(spec, strategy, task, model, optimizer, source, global_batch)
+    step = Step(spec, strategy, task, model, optimizer, source, global_batch)
     with _sampled(log, strategy, sample_every_s) as used:
         before = log.now()
         step.trace()
@@ -153,7 +139,9 @@ def _loop(spec, strategy, log, step, source, evaluation, total, global_batch, fi
         if keeper and index == keeper.meet_at:
             asked = keeper.meet(index, step_time_s)
             if asked and index < total:
-                raise Stopped(f"stopped by {asked} with a checkpoint after step {index}")
+                raise checkpoints.Stopped(
+                    f"stopped by {asked} with a checkpoint after step {index}"
+                )
             last = log.now()
     return True
 
@@ -167,81 +155,6 @@ def steps_in(epochs, records, global_batch):
     return -(-epochs * records // global_batch)
 
 
-class _Synthetic:
-    """Random items in the model's native shape, the same in every step and scaled beforehand."""
-
-    def __init__(self, spec, strategy, native, task, seed):
-        self.item_shape, self.classes = native.INPUT_SHAPE, native.CLASSES
-        self.records = None
-        self.content_sha256 = None
-        items = task.synthetic(
-            np.random.default_rng(seed + strategy.rank),
-            spec.batch_per_device,
-            self.item_shape,
-            self.classes,
-        )
-        self.arguments = ()
-        self._strategy, self._items = strategy, items
-        self._task = task
-
-    @staticmethod
-    def scaled(inputs):
-        return inputs
-
-    def begin(self, step):
-        """Put the items where they are used; every step has the same."""
-        inputs, targets = self._items
-
-        constants = self._strategy.constants(
-            lambda: (self._task.scaled(tf.constant(inputs)), tf.constant(targets))
-        )
-        if isinstance(constants, tuple):
-            self.next = lambda: constants
-        else:
-            self.arguments, self.next = (constants,), next
-
-
-class _Stored:
-    """The items of a converted dataset, in an order fixed by the seed."""
-
-    def __init__(self, spec, strategy, native, task, folder, seed):
-        self.data = Data(folder, native.INPUT_SHAPE, spec.augment, spec.cache)
-        self.item_shape = self.data.item_shape
-        self.classes = self.data.classes or native.CLASSES
-        self.records = self.data.records("train")
-        self._strategy, self._seed = strategy, seed
-        self._batch = spec.batch_per_device * strategy.devices_per_process
-        # Of what the manifest says of all shards, digests among it.
-        self.content_sha256 = checkpoints.digest(
-            json.dumps(self.data.manifest["splits"], sort_keys=True).encode()
-        )
-        self.arguments, self.next = None, next
-        self.scaled = task.scaled
-
-    def begin(self, step):
-        """Open the stream of batches after some steps."""
-
-        def batches(rank, size):
-            return self.data.training_batches(self._batch, self._seed, rank, size, step)
-
-        self.arguments = (self._strategy.iterator(batches),)
-
-
-def _source(spec, strategy, native, task, data_folder, seed):
-    if plugins.load("datasets", spec.dataset).SYNTHETIC:
-        return _Synthetic(spec, strategy, native, task, seed)
-    if data_folder is None:
-        raise Error(f"dataset {spec.dataset} is not synthetic: --data must name its folder")
-    stored = _Stored(spec, strategy, native, task, data_folder, seed)
-    kind = stored.data.manifest["kind"]
-    if kind != task.KIND:
-        raise Error(
-            f"model {spec.model} learns {native.TASK} and needs data of the kind {task.KIND}; "
-            f"{spec.dataset} is of the kind {kind}"
-        )
-    return stored
-
-
 def _built(spec, native, source):
     """The model for the items of a source."""
     try:
@@ -252,35 +165,6 @@ def _built(spec, native, source):
             f"{source.classes} classes of {spec.dataset}; it was designed for "
             f"{native.INPUT_SHAPE}: {' '.join(str(error).split())[:300]}"
         ) from error
-
-
-def _set_precision(spec, devices):
-    """What the layers compute in.
-
-    Raises:
-        Error: the device has no such numbers.
-    """
-    least = CAPABILITIES.get(spec.precision)
-    if least and "GPU" in devices[0]:
-        gpu = tf.config.list_physical_devices("GPU")[0]
-        details = tf.config.experimental.get_device_details(gpu)
-        found = details.get("compute_capability", least)
-        if found < least:
-            raise Error(
-                f"precision {spec.precision} needs compute capability {_version(least)}; "
-                f"{details.get('device_name', 'this GPU')} has {_version(found)}"
-            )
-    elif spec.precision == "tf32":
-        raise Error("precision tf32 is one of NVIDIA's GPUs; this device is a CPU")
-    # On by default where there is TF32: float32 would not mean float32.
-    tf.config.experimental.enable_tensor_float_32_execution(spec.precision == "tf32")
-    keras.mixed_precision.set_global_policy(
-        "float32" if spec.precision in ("float32", "tf32") else f"mixed_{spec.precision}"
-    )
-
-
-def _version(numbers):
-    return ".".join(map(str, numbers))
 
 
 def _agreed(spec, strategy, source):
@@ -299,9 +183,7 @@ def _agreed(spec, strategy, source):
     others = [json.loads(bytes(row.astype(np.uint8))) for row in rows]
     for rank, other in enumerate(others):
         if other != others[0]:
-            different = checkpoints.differences(
-                {**others[0], **others[0]["spec"]}, {**other, **other["spec"]}, leave_out=("spec",)
-            )
+            different = checkpoints.differences_of_runs(others[0], other)
             raise Error(
                 f"ranks 0 and {rank} were not started for the same run on the same data: "
                 + "; ".join(f"{key}: {first!r} and {second!r}" for key, first, second in different)
@@ -318,18 +200,6 @@ def _evaluates(spec, source):
     if spec.mode != "train" or not source.records:
         return False
     return spec.evaluate == "yes" or (spec.evaluate == "auto" and spec.epochs is not None)
-
-
-def _optimizer(spec):
-    optimizer = {
-        "sgd": lambda: keras.optimizers.SGD(spec.learning_rate),
-        "momentum": lambda: keras.optimizers.SGD(spec.learning_rate, momentum=MOMENTUM),
-        "rmsprop": lambda: keras.optimizers.RMSprop(spec.learning_rate),
-        "adam": lambda: keras.optimizers.Adam(spec.learning_rate),
-    }[spec.optimizer]()
-    if spec.precision == "float16":
-        return keras.optimizers.LossScaleOptimizer(optimizer)
-    return optimizer
 
 
 def _state(model):
@@ -360,66 +230,6 @@ def _sampled(log, strategy, every_s):
         yield totals
     finally:
         totals.update(sampler.stop())
-
-
-class _Step:
-    """One step as a compiled function; calling it returns the mean loss as a float."""
-
-    def __init__(self, spec, strategy, task, model, optimizer, source, global_batch):
-        on_device = _device_step(spec, strategy, task, model, optimizer, source.scaled)
-
-        @tf.function
-        def step(*arguments):
-            return strategy.mean(strategy.run(on_device, source.next(*arguments)))
-
-        self._step, self._arguments = step, source.arguments
-        self._spec, self._strategy, self._global_batch = spec, strategy, global_batch
-        self._optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-        self.learning_rate = None
-
-    def trace(self):
-        self._call = self._strategy.stepper(self._step, self._arguments)
-
-    def __call__(self, index, until):
-        if self.learning_rate is None or index <= self._spec.learning_rate_warmup_steps:
-            rate = learning_rate.in_step(self._spec, self._global_batch, index)
-            self._optimizer.learning_rate = self.learning_rate = rate
-        return self._call(index, until)
-
-
-def _device_step(spec, strategy, task, model, optimizer, scaled):
-    """What one device does in a step: (inputs, targets) -> its mean loss."""
-    scale = strategy.loss_scale()
-    weights = [variable.value for variable in model.trainable_variables]
-
-    def forward(inputs, targets):
-        return task.loss(targets, model(scaled(inputs), training=False))
-
-    def gradients_of(inputs, targets):
-        with tf.GradientTape() as tape:
-            loss = task.loss(targets, model(scaled(inputs), training=True))
-            minimised = optimizer.scale_loss(loss) * scale
-        return loss, tape.gradient(minimised, weights)
-
-    if spec.xla:
-        forward, gradients_of = (
-            tf.function(part, jit_compile=True) for part in (forward, gradients_of)
-        )
-
-    def forward_backward(inputs, targets):
-        loss, gradients = gradients_of(inputs, targets)
-        # Without this the compiler drops the gradients, which nothing else uses.
-        with tf.control_dependencies(gradients):
-            return tf.identity(loss)
-
-    def train_step(inputs, targets):
-        loss, gradients = gradients_of(inputs, targets)
-        strategy.apply(optimizer, gradients, model.trainable_variables)
-        return loss
-
-    return {"forward": forward, "forward_backward": forward_backward, "train": train_step}[
-        spec.mode
-    ]
 
 
 class _Evaluation:
@@ -473,35 +283,5 @@ def _description(spec, strategy, model, source, total):
         "records": source.records,
         "total_steps": total,
         "data_sha256": source.content_sha256,
-        **_where(strategy),
+        **provenance.describe(strategy),
     }
-
-
-def _where(strategy):
-    """On what a run, or its part after a checkpoint, is trained."""
-    return {
-        "devices": strategy.devices,
-        "device_model": _device_model(strategy.devices),
-        "cores": strategy.cores,
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "load_average": os.getloadavg(),
-        "platform": platform.platform(),
-        "versions": {
-            "python": platform.python_version(),
-            "tensorflow": tf.__version__,
-            "keras": keras.__version__,
-            "numpy": np.__version__,
-            **{name: metadata.version(name) for name in strategy.packages},
-        },
-    }
-
-
-def _device_model(devices):
-    """What the devices are called by their maker: the GPU's name or the CPU's."""
-    if "GPU" in devices[0]:
-        gpu = tf.config.list_physical_devices("GPU")[0]
-        return tf.config.experimental.get_device_details(gpu).get("device_name", "unknown GPU")
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
-    return names[0] if names else platform.processor() or "unknown CPU"

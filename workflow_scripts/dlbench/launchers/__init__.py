@@ -6,3 +6,13 @@ A launcher file defines:
         command `trainer` once per process; `python` is the trainer's own.
 Nothing here starts anything.
 """
+
+
+def of_this_machine(run):
+    """`unsupported` of a launcher that starts processes on this machine only."""
+    if run.nodes > 1:
+        return (
+            f"launcher {run.launcher} starts processes on this machine only, not on "
+            f"{run.nodes} nodes"
+        )
+    return None

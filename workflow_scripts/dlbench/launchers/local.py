@@ -6,15 +6,11 @@ start_processes.py starts them and ends all when one fails.
 import os
 from pathlib import Path
 
-from dlbench import plugins
+from dlbench import launchers, plugins
 
 PROGRAM = Path(__file__).parents[2] / "start_processes.py"
 
-
-def unsupported(run):
-    if run.nodes > 1:
-        return f"launcher local starts processes on this machine only, not on {run.nodes} nodes"
-    return None
+unsupported = launchers.of_this_machine
 
 
 def command(run, trainer, python):

@@ -7,13 +7,9 @@ folder comes first, for mpirun and, by -x, for the ranks.
 
 from pathlib import Path
 
-from dlbench import plugins
+from dlbench import launchers, plugins
 
-
-def unsupported(run):
-    if run.nodes > 1:
-        return f"launcher mpirun starts processes on this machine only, not on {run.nodes} nodes"
-    return None
+unsupported = launchers.of_this_machine
 
 
 def command(run, trainer, python):

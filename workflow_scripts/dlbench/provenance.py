@@ -1,0 +1,40 @@
+"""On what a run is trained: devices, host, versions."""
+
+import os
+import platform
+import socket
+from importlib import metadata
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+
+def describe(strategy):
+    """Plain values for run_start, and for resume where a part goes on elsewhere."""
+    return {
+        "devices": strategy.devices,
+        "device_model": _device_model(strategy.devices),
+        "cores": strategy.cores,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "load_average": os.getloadavg(),
+        "platform": platform.platform(),
+        "versions": {
+            "python": platform.python_version(),
+            "tensorflow": tf.__version__,
+            "keras": keras.__version__,
+            "numpy": np.__version__,
+            **{name: metadata.version(name) for name in strategy.packages},
+        },
+    }
+
+
+def _device_model(devices):
+    """What the devices are called by their maker: the GPU's name or the CPU's."""
+    if "GPU" in devices[0]:
+        gpu = tf.config.list_physical_devices("GPU")[0]
+        return tf.config.experimental.get_device_details(gpu).get("device_name", "unknown GPU")
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    return names[0] if names else platform.processor() or "unknown CPU"
