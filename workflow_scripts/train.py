@@ -84,6 +84,11 @@ def parser():
     )
     run.add_argument("--launcher", default="none", choices=plugins.names("launchers"))
     run.add_argument("--runtime", default="bare", choices=plugins.names("runtimes"))
+    run.add_argument("--runtime-options", default="", metavar="A=1,B=x", help="recorded only")
+    run.add_argument(
+        "--copies-per-node", type=_at_least(1), default=1, metavar="N",
+        help="trained at once; each is started by start_processes.py --copies N",
+    )  # fmt: skip
     run.add_argument("--environment", default="train", help="recorded only")
     run.add_argument("--repeat", type=_at_least(1), default=1, help="is added to the seed, less 1")
     where = flags.add_argument_group("where and how")

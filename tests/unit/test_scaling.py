@@ -8,7 +8,8 @@ from dlbench.figures import scaling
 ROW = {
     "run_id": "r", "model": "lenet5", "dataset": "synthetic", "data_sha256": None, "seed": 1,
     "steps_measured": 50, "precision": "float32", "xla": False, "mode": "train",
-    "strategy": "mirrored", "strategy_options": "", "runtime": "bare", "framework_version": "2",
+    "strategy": "mirrored", "strategy_options": "", "runtime": "bare",
+    "runtime_options": "", "copies_per_node": 1, "framework_version": "2",
     "environment": "train", "device_model": "CPU", "device_kind": "cpu", "site": "here",
     "status": "ok", "epochs": float("nan"), "images_per_second": 100.0,
 }  # fmt: skip

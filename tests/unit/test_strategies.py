@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlbench import Error, plugins, strategies
+from dlbench import Error, options, plugins
 from dlbench.runs import Run
 
 RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
@@ -107,6 +107,18 @@ def test_no_framework_is_imported_by_the_file_itself(name):
 # Options.
 
 
+def text_of(strategy, given):
+    return options.text("strategy", name_of(strategy), strategy.OPTIONS, given)
+
+
+def parsed_from(strategy, text):
+    return options.parse("strategy", name_of(strategy), strategy.OPTIONS, text)
+
+
+def name_of(strategy):
+    return strategy.__module__.rpartition(".")[2]
+
+
 def defaults(strategy):
     return {n: v[0] if isinstance(v, tuple) else v for n, v in strategy.OPTIONS.items()}
 
@@ -122,7 +134,7 @@ def values(allowed):
     return st.floats(0, 1e9).map(abs) | st.integers(0, 1 << 40)
 
 
-options = st.sampled_from(NAMES).flatmap(
+cases = st.sampled_from(NAMES).flatmap(
     lambda name: st.tuples(
         st.just(load(name)),
         st.fixed_dictionaries(
@@ -135,35 +147,35 @@ options = st.sampled_from(NAMES).flatmap(
 @pytest.mark.parametrize("name", NAMES)
 def test_defaults_need_no_words(name):
     strategy = load(name)
-    assert strategies.options_text(strategy, {}) == ""
-    assert strategies.options_text(strategy, defaults(strategy)) == ""
-    assert strategies.parse_options(strategy, "") == defaults(strategy)
+    assert text_of(strategy, {}) == ""
+    assert text_of(strategy, defaults(strategy)) == ""
+    assert parsed_from(strategy, "") == defaults(strategy)
     assert strategy.parsed(RUN) == defaults(strategy)
 
 
-@given(options)
+@given(cases)
 def test_options_come_back_from_their_text(case):
     strategy, given = case
-    text = strategies.options_text(strategy, given)
-    parsed = strategies.parse_options(strategy, text)
+    text = text_of(strategy, given)
+    parsed = parsed_from(strategy, text)
     assert parsed == defaults(strategy) | given
     kinds = {name: type(value) for name, value in defaults(strategy).items()}
     assert {name: type(value) for name, value in parsed.items()} == kinds
     # One text a meaning: whatever is given in other words or another order.
-    assert strategies.options_text(strategy, parsed) == text
-    assert strategies.options_text(strategy, dict(reversed(given.items()))) == text
+    assert text_of(strategy, parsed) == text
+    assert text_of(strategy, dict(reversed(given.items()))) == text
 
 
 def test_numbers_of_either_kind_mean_the_same():
     for cycle in (2, 2.0):
-        assert strategies.options_text(HOROVOD, {"cycle_time_ms": cycle}) == "cycle_time_ms=2.0"
+        assert text_of(HOROVOD, {"cycle_time_ms": cycle}) == "cycle_time_ms=2.0"
     for pack in (64, 64.0):
-        assert strategies.options_text(MULTIWORKER, {"pack_mib": pack}) == "pack_mib=64"
+        assert text_of(MULTIWORKER, {"pack_mib": pack}) == "pack_mib=64"
 
 
 def test_options_are_written_by_name_those_of_the_default_left_out():
     given = {"timeline": True, "gradient_groups": 1, "compression": "fp16"}
-    assert strategies.options_text(HOROVOD, given) == "compression=fp16,timeline=True"
+    assert text_of(HOROVOD, given) == "compression=fp16,timeline=True"
 
 
 @pytest.mark.parametrize(
@@ -178,8 +190,8 @@ def test_options_are_written_by_name_those_of_the_default_left_out():
 )
 def test_an_option_that_a_strategy_lacks_is_named_with_the_nearest(strategy, name, message):
     for make in (
-        lambda: strategies.options_text(strategy, {name: 1}),
-        lambda: strategies.parse_options(strategy, f"{name}=1"),
+        lambda: text_of(strategy, {name: 1}),
+        lambda: parsed_from(strategy, f"{name}=1"),
     ):
         with pytest.raises(Error) as error:
             make()
@@ -207,7 +219,7 @@ def test_an_option_that_a_strategy_lacks_is_named_with_the_nearest(strategy, nam
 )
 def test_a_value_that_an_option_cannot_have_is_shown(strategy, name, value, expected):
     with pytest.raises(Error) as error:
-        strategies.options_text(strategy, {name: value})
+        text_of(strategy, {name: value})
     assert str(error.value) == f"strategy option {name}: expected {expected}, found {value!r}"
 
 
@@ -225,7 +237,7 @@ def test_a_value_that_an_option_cannot_have_is_shown(strategy, name, value, expe
 )
 def test_a_text_with_a_value_that_cannot_be_is_refused(strategy, text, message):
     with pytest.raises(Error) as error:
-        strategies.parse_options(strategy, text)
+        parsed_from(strategy, text)
     assert f"strategy option {message}" in str(error.value)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import jsonschema
 import yaml
 
-from dlbench import Error, plugins, strategies
+from dlbench import Error, options, plugins
 from dlbench.runs import DEFAULTS, FIELDS, PLUGIN_FOLDERS, Run, shuffled
 
 SCHEMA_FILE = Path(__file__).with_name("config.schema.json")
@@ -57,6 +57,9 @@ class Study:
     checkpoint_every_min: float | None
     model_folder: str | None
     must_reach: dict
+    images: dict
+    compare: tuple
+    equivalence_margin: float
 
 
 def read(*paths):
@@ -117,6 +120,7 @@ def study(config):
         figures=tuple(config["figures"]),
         data=config["data"],
         must_reach=must_reach,
+        compare=tuple(config["compare"]),
         **{
             key: config[key]
             for key in (
@@ -125,6 +129,8 @@ def study(config):
                 "sample_every_s",
                 "checkpoint_every_min",
                 "model_folder",
+                "images",
+                "equivalence_margin",
             )
         },
     )
@@ -270,12 +276,17 @@ def _run(values, where):
         found = "both" if "steps" in values else "neither"
         raise ConfigError(f"{where}: expected either steps or epochs, found {found}")
     strategy = plugins.load("strategies", values.get("strategy", DEFAULTS["strategy"])).Strategy
-    if "strategy_options" in values:
-        try:
-            options = strategies.options_text(strategy, values["strategy_options"])
-        except Error as error:
-            raise ConfigError(f"{where}.strategy_options: {error}") from None
-        values = {**values, "strategy_options": options}
+    runtime = values.get("runtime", DEFAULTS["runtime"])
+    for kind, owner, known in (
+        ("strategy", values.get("strategy", DEFAULTS["strategy"]), strategy.OPTIONS),
+        ("runtime", runtime, plugins.load("runtimes", runtime).OPTIONS),
+    ):
+        key = f"{kind}_options"
+        if key in values:
+            try:
+                values = {**values, key: options.text(kind, owner, known, values[key])}
+            except Error as error:
+                raise ConfigError(f"{where}.{key}: {error}") from None
     run = Run(**{"launcher": strategy.launcher, **values})
     _check_task(run, where)
     if run.epochs and run.mode != "train":

@@ -62,6 +62,8 @@ class Run:
     strategy_options: str = ""
     launcher: str = "none"
     runtime: str = "bare"
+    runtime_options: str = ""
+    copies_per_node: int = 1
     environment: str = "train"
     repeat: int = 1
 
@@ -105,6 +107,7 @@ class Run:
         ]
         words += ["xla"] if self.xla else []
         words += [self.strategy, f"{self.nodes}x{self.devices_per_node}"]
+        words += [f"x{self.copies_per_node}"] if self.copies_per_node > 1 else []
         words += [self.runtime] if self.runtime != DEFAULTS["runtime"] else []
         words += [f"r{self.repeat}", self.digest()]
         return "-".join(words)
@@ -139,7 +142,8 @@ class Run:
             if getattr(self, n) != DEFAULTS[n]
         ]
         extras += ["XLA"] if self.xla else []
-        extras += [self.strategy_options] if self.strategy_options else []
+        extras += [text for text in (self.strategy_options, self.runtime_options) if text]
+        extras += [f"{self.copies_per_node} copies at once"] if self.copies_per_node > 1 else []
         return ", ".join(
             [
                 f"{self.model} {self.dataset} batch {self.batch_per_device}",

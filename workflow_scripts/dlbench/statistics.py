@@ -27,6 +27,8 @@ BASE_KEYS = (
     "strategy",
     "strategy_options",
     "runtime",
+    "runtime_options",
+    "copies_per_node",
     "framework_version",
     "environment",
     "device_model",

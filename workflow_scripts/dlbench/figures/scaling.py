@@ -18,7 +18,15 @@ a series without one borrows that of another strategy, which is marked with a ri
 """
 # What is fixed in a kind of scaling, and what else makes up a series.
 FIXED = {"weak": "batch_per_device", "strong": "global_batch"}
-SERIES = ("precision", "xla", "strategy", "strategy_options", "runtime")
+SERIES = (
+    "precision",
+    "xla",
+    "strategy",
+    "strategy_options",
+    "runtime",
+    "runtime_options",
+    "copies_per_node",
+)
 
 
 def draw(tables, stem):
@@ -179,7 +187,12 @@ def _label(row, names):
     parts += [f"batch {row[name]}" for name in FIXED.values() if name in names]
     parts += ["XLA" if row["xla"] else "no XLA"] if "xla" in names else []
     parts += [str(row[name]) for name in names if name in ("precision", "runtime")]
-    parts += [row["strategy_options"].replace(",", ", ")] if "strategy_options" in names else []
+    parts += [
+        row[name].replace(",", ", ")
+        for name in names
+        if name in ("strategy_options", "runtime_options")
+    ]
+    parts += [f"{row['copies_per_node']} at once"] if "copies_per_node" in names else []
     return ", ".join(filter(None, parts))
 
 

@@ -1,6 +1,7 @@
 """Bare metal: no container."""
 
 MARKED = False
+OPTIONS = {}
 
 
 def command(run, trainer):

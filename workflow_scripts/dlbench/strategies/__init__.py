@@ -12,10 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dlbench import Error, sampling
-from dlbench.plugins import nearest
-
-LARGEST = 1e15  # of an option's value
+from dlbench import Error, options, sampling
 
 
 class Base:
@@ -23,7 +20,7 @@ class Base:
 
     packages = ()  # needed beside TensorFlow in the trainer's environment
     launcher = "none"  # the one that runs without a `launcher` get
-    OPTIONS = {}  # names and defaults of `strategy_options`; a tuple lists the choices
+    OPTIONS = {}  # of `strategy_options`: see dlbench/options.py
 
     rank, size = 0, 1  # of this process among all processes
     local_rank = 0  # of this process among those of its node
@@ -46,7 +43,7 @@ class Base:
     @classmethod
     def parsed(cls, run):
         """The options of a run with their values."""
-        return parse_options(cls, run.strategy_options)
+        return options.parse("strategy", run.strategy, cls.OPTIONS, run.strategy_options)
 
     def __init__(self, spec, device, folder="."):
         """Join the other processes and set up the devices of this one.
@@ -208,80 +205,6 @@ class Base:
         import tensorflow as tf
 
         return [d.name for d in tf.config.list_logical_devices(device.upper())]
-
-
-def parse_options(strategy, text):
-    """The options of a strategy class with their values, from text such as `a=1,b=x`.
-
-    Raises:
-        Error: an option or a value that it does not have.
-    """
-    words = dict(
-        word.split("=", 1) if "=" in word else (word, "") for word in text.split(",") if word
-    )
-    return _checked(strategy, {name: _plain(strategy, name, word) for name, word in words.items()})
-
-
-def options_text(strategy, given):
-    """The text of some options, those equal to their defaults left out: one text a meaning.
-
-    Raises:
-        Error: an option or a value that the strategy does not have.
-    """
-    values, defaults = _checked(strategy, given), _checked(strategy, {})
-    return ",".join(
-        f"{name}={values[name]}" for name in sorted(values) if values[name] != defaults[name]
-    )
-
-
-def _checked(strategy, given):
-    """Defaults updated with some options, each of the kind of its default."""
-    known = strategy.OPTIONS
-    for name, value in given.items():
-        _known(strategy, name)
-        allowed = known[name]
-        if isinstance(allowed, tuple):
-            valid, expected = value in allowed, f"one of {', '.join(map(str, allowed))}"
-        elif isinstance(allowed, bool):
-            valid, expected = isinstance(value, bool), "true or false"
-        else:
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            valid = number and 0 <= value <= LARGEST and type(allowed)(value) == value
-            expected = (
-                "a whole number of at least 0"
-                if isinstance(allowed, int)
-                else "a number of at least 0"
-            )
-        if not valid:
-            raise Error(f"strategy option {name}: expected {expected}, found {value!r}")
-    defaults = {n: v[0] if isinstance(v, tuple) else v for n, v in known.items()}
-    values = {name: type(default)(given.get(name, default)) for name, default in defaults.items()}
-    # -0.0 is 0.0: one meaning has one text.
-    return {
-        name: value + 0.0 if isinstance(value, float) else value for name, value in values.items()
-    }
-
-
-def _known(strategy, name):
-    if name not in strategy.OPTIONS:
-        own = strategy.__module__.rpartition(".")[2]
-        raise Error(
-            f"strategy {own} has no option {name!r}{nearest(name, strategy.OPTIONS)}; "
-            f"there are: {', '.join(sorted(strategy.OPTIONS)) or 'none'}"
-        )
-
-
-def _plain(strategy, name, word):
-    """A value from its text, as the kind of the default says."""
-    _known(strategy, name)
-    default = strategy.OPTIONS[name]
-    if isinstance(default, tuple):
-        return word
-    if isinstance(default, bool):
-        return {"True": True, "False": False}.get(word, word)
-    with contextlib.suppress(ValueError):
-        return type(default)(word)
-    return word
 
 
 def _digest(arrays):
