@@ -1,6 +1,8 @@
-"""Start a command as several processes of one tf.distribute cluster on this machine.
+"""Start a command several times on this machine and wait for all.
 
-Exit code 0 means that all ended well; else it is that of the first that failed.
+As the processes of one tf.distribute cluster (--jobs), or as copies of one run that are
+trained at once, each on devices of its own (--copies). Exit code 0 means that all ended
+well; else it is that of the first that failed.
 """
 
 import argparse
@@ -12,13 +14,33 @@ from dlbench.cli import run_program
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--jobs", type=_jobs, help="kinds of process, as in chief=1,ps=1,worker=2")
+    what.add_argument("--copies", type=_at_least_1, metavar="N", help="each has DLBENCH_COPY")
     parser.add_argument(
-        "--jobs", type=_jobs, required=True, help="kinds of process, as in chief=1,ps=1,worker=2"
+        "--cores-each", type=_at_least_1, metavar="N", help="cores that each copy keeps to"
     )
+    parser.add_argument(
+        "--gpus-each", type=_at_least_1, metavar="N",
+        help="GPUs that each copy sees, of those in CUDA_VISIBLE_DEVICES",
+    )  # fmt: skip
     parser.add_argument("command", nargs=argparse.REMAINDER, help="after --: what each runs")
     args = parser.parse_args()
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
-    sys.exit(processes.run(args.jobs, command))
+    if not command:
+        parser.error("expected a command after --, found none")
+    if args.jobs:
+        if args.cores_each or args.gpus_each:
+            parser.error("--cores-each and --gpus-each are for --copies")
+        sys.exit(processes.run(args.jobs, command))
+    each = args.cores_each or 0, args.gpus_each or 0
+    sys.exit(processes.run_copies(args.copies, command, *each))
+
+
+def _at_least_1(text):
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 1, found {text!r}")
+    return int(text)
 
 
 def _jobs(text):

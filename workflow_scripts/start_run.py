@@ -44,6 +44,7 @@ def main():
         hang_limit_s=args.hang_limit_s,
         checkpoint=args.checkpoint,
         last_attempt=args.attempt >= args.attempts,
+        copies=run.copies_per_node,
     )
     if args.skip:
         supervisor.skip(watched, args.skip)

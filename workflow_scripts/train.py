@@ -18,7 +18,7 @@ import signal
 import sys
 from pathlib import Path
 
-from dlbench import Error, checkpoints, eventlog, plugins
+from dlbench import Error, checkpoints, copies, eventlog, plugins
 
 IMAGE_MARKER = Path("/etc/dlbench-image.json")
 
@@ -119,12 +119,13 @@ def main():
     asked = _Asked(where.checkpoint is not None)
     # CUDA's order of devices must be that of NVML, which samples them.
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-    strategy, log = None, None
+    strategy, copy, log = None, None, None
     try:
         if where.model_folder:
             plugins.use_folder("models", where.model_folder)
         plugins.path("models", spec.model)
         _check_containment(spec.runtime)
+        copy = _copy(spec, where)
         strategy = plugins.load("strategies", spec.strategy).Strategy(
             spec, where.device, Path(where.log).parent
         )
@@ -132,7 +133,7 @@ def main():
         if strategy.serve(lambda: eventlog.ended(where.log) not in (None, before)):
             return
         resumes = where.checkpoint and checkpoints.latest(where.checkpoint)
-        log = _open(eventlog.rank_path(where.log, strategy.rank), resumes)
+        log = _open(_own_log(where.log, strategy, copy), resumes)
         # Imported late: it imports TensorFlow, which must see the strategy's set-up first.
         from dlbench import training
 
@@ -140,7 +141,9 @@ def main():
         if where.checkpoint:
             every_s = 60 * where.checkpoint_every_min
             checkpointing = {"folder": where.checkpoint, "every_s": every_s, "asked": asked}
-        end = training.train(spec, strategy, log, where.data, checkpointing, where.sample_every_s)
+        end = training.train(
+            spec, strategy, copy, log, where.data, checkpointing, where.sample_every_s
+        )
     except checkpoints.Stopped as stopped:
         # No end: started again with the same words, the run goes on.
         print(stopped, file=sys.stderr)
@@ -148,7 +151,7 @@ def main():
     except BaseException as error:
         # TensorFlow may make another exception of it.
         status, message = _outcome(_Signal() if asked.ended else error)
-        path = eventlog.rank_path(where.log, strategy.rank if strategy else 0)
+        path = _own_log(where.log, strategy, copy)
         if log is None and not _holds_run(path):
             log = eventlog.EventLog(path)
         if log:
@@ -160,6 +163,27 @@ def main():
     log.write("run_end", t_s=round(log.now(), 6), t_utc=eventlog.utc_now(), **end)
     if end["status"] != "ok":
         sys.exit(f"{end['status']}: {end['message']}")
+
+
+def _copy(spec, where):
+    """Which of the run's copies this process is.
+
+    Raises:
+        Error: the run cannot have copies, or was not started as one.
+    """
+    strategy = plugins.load("strategies", spec.strategy).Strategy
+    reason = copies.unsupported(spec, strategy)
+    if not reason and where.checkpoint and spec.copies_per_node > 1:
+        reason = copies.NO_CHECKPOINTS
+    if reason:
+        raise Error(reason)
+    return copies.mine(spec, where.device, where.log)
+
+
+def _own_log(path, strategy, copy):
+    """The log of this process: one that knows neither rank nor copy has the first one's."""
+    rank = strategy.rank if strategy else 0
+    return eventlog.rank_path(path, rank or (copy.number if copy else 0))
 
 
 def _open(path, resumes):

@@ -276,6 +276,18 @@ def test_the_tables_of_a_study_have_all_runs_and_what_was_left_out():
     assert row["framework_version"] == "2.18.1"
 
 
+def test_copies_are_one_row_with_the_spread_between_them():
+    made = study(PLAIN | {"copies_per_node": 2})
+    finished(made.runs[0], ranks=2)
+    (row,) = collected(made, "runs", tables.RUNS)
+    assert (row["copies_per_node"], row["devices"], row["images_per_second"]) == (2, 1, 16.0)
+    assert row["copy_sd_images_per_second"] == 0.0
+    assert 0.9 < row["overlap"] <= 1.0
+    place = records.folder(made.runs[0].id)
+    steps = tables.read(place / "steps.parquet", tables.STEPS).to_pylist()
+    assert [(step["rank"], step["step"]) for step in steps] == [(0, 1), (0, 2), (1, 1), (1, 2)]
+
+
 def test_a_log_that_changed_after_its_record_stops_the_collection():
     made = study(PLAIN)
     place = finished(made.runs[0])

@@ -550,3 +550,17 @@ def test_a_model_of_the_user_may_not_have_one_of_our_names(own):
 def test_a_model_without_a_task_that_there_is_is_named(own, text, message):
     folder = models(own, mine=text)
     assert message in refused(BLOCK | {"steps": 5, "model": "mine"}, model_folder=folder)
+
+
+def test_copies_are_not_checkpointed():
+    block = BLOCK | {"steps": 5, "copies_per_node": [1, 2]}
+    assert [run.copies_per_node for run in study(block).runs] in ([1, 2], [2, 1])
+    assert "copies_per_node and checkpoint_every_min exclude each other" in refused(
+        block, checkpoint_every_min=30
+    )
+    assert study(block | {"copies_per_node": 1}, checkpoint_every_min=30).runs
+
+
+@pytest.mark.parametrize("value", [0, -1, "2", 1.5, True, []])
+def test_copies_are_a_number_of_at_least_one(value):
+    assert "copies_per_node: expected" in refused(BLOCK | {"steps": 5, "copies_per_node": value})

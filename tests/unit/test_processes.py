@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dlbench import processes
+from dlbench import Error, processes
 
 PROGRAM = Path(__file__).parents[2] / "workflow_scripts" / "start_processes.py"
 # Without site-packages it starts at once, also on a busy machine.
@@ -185,6 +185,87 @@ def test_a_command_that_does_not_exist_leaves_nothing_changed(tmp_path):
     assert [signal.getsignal(number) for number in processes.FORWARDED] == before
 
 
+# Copies.
+
+# Each writes a file with its number.
+COPY = CHILD.replace('config = json.loads(os.environ["TF_CONFIG"])\n', "").replace(
+    'config["task"]["type"] + str(config["task"]["index"])', '"copy" + os.environ["DLBENCH_COPY"]'
+)
+WRITES_CORES = "write(me, ' '.join(map(str, sorted(os.sched_getaffinity(0)))))"
+WRITES_GPUS = "write(me, os.environ.get('CUDA_VISIBLE_DEVICES', 'unset'))"
+
+
+def copy(folder, python):
+    return [*PYTHON, COPY.format(folder=str(folder)) + python]
+
+
+def written(folder):
+    return [path.read_text() for path in sorted(folder.glob("copy*"))]
+
+
+def test_each_copy_knows_its_number_and_is_waited_for(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(processes, "LAST_S", 0.0)
+    waits = "there('copy0') if me == 'copy2' else None\ntime.sleep(0.2)\nwrite(me, me)"
+    assert processes.run_copies(3, copy(tmp_path, waits)) == 0
+    assert written(tmp_path) == ["copy0", "copy1", "copy2"]
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_each_copy_keeps_to_cores_of_its_own_and_the_starter_to_its(tmp_path):
+    before = os.sched_getaffinity(0)
+    assert processes.run_copies(2, copy(tmp_path, WRITES_CORES), cores_each=1) == 0
+    assert written(tmp_path) == [str(core) for core in sorted(before)[:2]]
+    assert os.sched_getaffinity(0) == before
+
+
+def test_without_a_number_of_cores_copies_use_all(tmp_path):
+    assert processes.run_copies(1, copy(tmp_path, WRITES_CORES)) == 0
+    assert written(tmp_path) == [" ".join(map(str, sorted(os.sched_getaffinity(0))))]
+
+
+@pytest.mark.parametrize(
+    ("visible", "each", "found"),
+    [
+        (None, 1, ["0", "1"]),
+        (None, 2, ["0,1", "2,3"]),
+        ("3,1", 1, ["3", "1"]),
+        ("7,5,3,1,0", 2, ["7,5", "3,1"]),
+        ("GPU-8932f937, MIG-1/2/0", 1, ["GPU-8932f937", "MIG-1/2/0"]),
+    ],
+)
+def test_each_copy_sees_gpus_of_its_own(tmp_path, monkeypatch, visible, each, found):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert processes.run_copies(2, copy(tmp_path, WRITES_GPUS), gpus_each=each) == 0
+    assert written(tmp_path) == found
+    assert os.environ.get("CUDA_VISIBLE_DEVICES") == visible
+
+
+@pytest.mark.parametrize(
+    ("visible", "message"),
+    [
+        ("0,1,2", "2 copies of 2 GPUs each need 4; found 3"),
+        ("0,1,-1,2,3", "2 copies of 2 GPUs each need 4; found 2"),
+        ("", "2 copies of 2 GPUs each need 4; found 0"),
+    ],
+)
+def test_too_few_gpus_start_nothing(tmp_path, monkeypatch, visible, message):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with pytest.raises(Error) as error:
+        processes.run_copies(2, copy(tmp_path, WRITES_GPUS), gpus_each=2)
+    assert str(error.value) == message
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_copy_that_fails_ends_the_others_and_is_named(tmp_path, capfd):
+    fails = f"if me == 'copy1':\n    there('ready-copy0'); sys.exit(7)\n{SLEEPS}"
+    assert processes.run_copies(2, copy(tmp_path, fails)) == 7
+    assert capfd.readouterr().err == "copy 1 failed (exit code 7); the others are ended\n"
+    assert not any(map(alive, pids(tmp_path)))
+
+
 # The program.
 
 
@@ -239,3 +320,37 @@ def test_the_program_leaves_nothing_when_it_is_asked_to_end(tmp_path):
     assert process.returncode == 128 + signal.SIGTERM
     assert "failed (killed by SIGTERM); the others are ended" in messages
     assert not any(map(alive, pids(tmp_path)))
+
+
+def test_the_program_starts_copies_with_cores_and_gpus_of_their_own(tmp_path):
+    gpus = WRITES_GPUS.replace("write(me", "write('gpus'")
+    finished = program(
+        "--copies", "1", "--cores-each", "1", "--gpus-each", "2", "--",
+        *copy(tmp_path, f"{gpus}; {WRITES_CORES}"),
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "4,2,0"},
+    )  # fmt: skip
+    assert (finished.returncode, finished.stderr) == (0, "")
+    assert (tmp_path / "gpus").read_text() == "4,2"
+    assert written(tmp_path) == [str(min(os.sched_getaffinity(0)))]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--copies", "0", "--", "true"], 2, "expected a number of at least 1, found '0'"),
+        (["--copies", "two", "--", "true"], 2, "expected a number of at least 1, found 'two'"),
+        (["--copies", "2", "--jobs", "worker=1", "--", "true"], 2, "not allowed with argument"),
+        (["--jobs", "worker=1", "--cores-each", "1", "--", "true"], 2, "are for --copies"),
+        (["--copies", "2", "--"], 2, "expected a command after --, found none"),
+        (["--", "true"], 2, "one of the arguments --jobs --copies is required"),
+        (
+            ["--copies", "2", "--cores-each", "5000", "--", "true"],
+            1,
+            "error: 2 copies of 5000 cores each need 10000; found",
+        ),
+    ],
+)
+def test_the_program_names_what_it_cannot_start(words, code, message):
+    finished = program(*words)
+    assert finished.returncode == code
+    assert message in finished.stderr

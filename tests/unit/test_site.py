@@ -157,3 +157,30 @@ def test_the_launcher_of_tf_distribute_stays_on_this_machine():
         "launcher local starts processes on this machine only, not on 2 nodes"
     )
     assert reason(strategy="parameter_server", launcher="srun", nodes=2) is None
+
+
+def test_copies_need_devices_of_their_own():
+    assert reason(copies_per_node=2) is None
+    assert reason(copies_per_node=3) == (
+        "needs 3 cores (3 copies on 1 CPU devices of 1); this machine offers 2"
+    )
+    four = Devices("gpu", 4, cores=2)
+    assert reason(four, copies_per_node=4) is None
+    mirrored = {"strategy": "mirrored", "devices_per_node": 2}
+    assert reason(four, copies_per_node=3, **mirrored) == (
+        "needs 6 gpu devices per node (3 copies on 2); this site has 4"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"strategy": "multiworker", "launcher": "local"},
+            "copies_per_node needs a strategy of one process without a launcher",
+        ),
+        ({"launcher": "srun"}, "found strategy single with launcher srun"),
+    ],
+)
+def test_what_is_more_than_one_process_cannot_be_packed(changes, message):
+    assert message in reason(Devices("gpu", 8, cores=2), copies_per_node=2, **changes)

@@ -127,10 +127,11 @@ def test_a_trainer_without_a_word_is_described(tmp_path, python, message):
     assert end["message"] == f"the trainer ended without a word {message}"
 
 
-def test_a_trainer_that_the_kernel_killed_for_memory_is_not_tried_again(tmp_path, monkeypatch):
+@pytest.mark.parametrize("how", ["os.kill(os.getpid(), signal.SIGKILL)", "sys.exit(137)"])
+def test_a_trainer_that_the_kernel_killed_for_memory_is_not_tried_again(tmp_path, monkeypatch, how):
     counts = iter([4, 5])
     monkeypatch.setattr(supervisor, "_kernel_kills", lambda: next(counts))
-    run = watched(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)", last_attempt=False)
+    run = watched(tmp_path, how, last_attempt=False)
     assert supervisor.supervise(run)
     (end,) = ends(run.log)
     assert (end["status"], end["message"]) == (
@@ -261,6 +262,40 @@ def test_a_hang_may_pass(tmp_path):
     run = watched(tmp_path, "time.sleep(60)", hang_limit_s=0.3, last_attempt=False)
     assert not supervisor.supervise(run)
     assert [path.name for path in run.log.parent.iterdir()] == ["train.attempt1.jsonl"]
+
+
+# The second of two copies; the first has written its end already.
+COPY = """
+import pathlib
+first = pathlib.Path({log!r})
+def write(event, **values):
+    with open(first.with_name("train.rank1.jsonl"), "a") as log:
+        log.write(json.dumps({{"event": event, **values}}) + chr(10))
+"""
+
+
+def copies(folder, first, second, **changes):
+    """What is watched of two copies, one after the other as far as their logs are concerned."""
+    log = str(folder / "runs" / "run" / "train.jsonl")
+    return watched(folder, first + COPY.format(log=log) + second, copies=2, **changes)
+
+
+def test_a_copy_that_goes_on_after_another_has_ended_is_no_hang(tmp_path):
+    run = copies(tmp_path, END, STEPS + END, hang_limit_s=1.0)
+    assert supervisor.supervise(run)
+    assert [end["status"] for log in run.logs for end in ends(log)] == ["ok", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(END, "time.sleep(60)"), ("", STEPS * 40), (END, END + "time.sleep(60)")],
+)
+def test_a_copy_that_hangs_ends_the_run_and_is_told_from_the_other(tmp_path, first, second):
+    run = copies(tmp_path, first, second, hang_limit_s=0.6)
+    assert supervisor.supervise(run)
+    end = ends(run.log)[-1]
+    assert (end["status"], end["hung"]) == ("failed", True)
+    assert end["message"].startswith("hung: no step for 0.6 s; copy 0: no step yet; copy 1: ")
 
 
 def test_every_event_but_a_sample_is_a_sign_of_life(tmp_path):

@@ -72,6 +72,7 @@ def collect(study, device_kind, output):
 def row(run, record, study, device_kind):
     """One row of the runs table from a record."""
     provenance, summary = record["provenance"], dict(record["summary"])
+    summary.pop("copies_images_per_second", None)  # a list, for which there is no column
     for key in ("started_at", "ended_at"):
         if summary.get(key):
             summary[key] = datetime.fromisoformat(summary[key])

@@ -18,7 +18,7 @@ from pathlib import Path
 import jsonschema
 import yaml
 
-from dlbench import Error, options, plugins
+from dlbench import Error, copies, options, plugins
 from dlbench.runs import DEFAULTS, FIELDS, PLUGIN_FOLDERS, Run, shuffled
 
 SCHEMA_FILE = Path(__file__).with_name("config.schema.json")
@@ -94,6 +94,8 @@ def study(config):
         for combination in combinations:
             for repeat in range(1, block.get("repeats", config["repeats"]) + 1):
                 run = _run({**combination, "repeat": repeat}, where)
+                if run.copies_per_node > 1 and config["checkpoint_every_min"]:
+                    raise ConfigError(f"{where}: {copies.NO_CHECKPOINTS}")
                 if run.id in runs:
                     raise ConfigError(
                         f"{where}: {run.label()} is already in {runs[run.id][1]}; "

@@ -2,13 +2,14 @@
 
 So a killed run leaves a readable log, and ranks never mix their lines: each
 has a file of its own, `train.jsonl` for rank 0 and `train.rank1.jsonl` and so
-on beside it.
+on beside it. Copies of a run have logs as ranks do, by their numbers.
 
 Events and their fields (times in seconds on a monotonic clock since run_start,
 dates in UTC):
     launch      by start_run.py: command, made_from, commit of the workflow
     run_start   spec, versions, devices, host, containment
     compile     trace_s: making the graph of the step; the first step compiles it
+    ready, met  t_s, waited_s: of one of several copies, which start together (dlbench/copies.py)
     step        step, t_s, step_time_s, loss, learning_rate, warm_up, epoch
     eval        epoch, step, t_s, split, loss, scores of the task, examples
     sampling    interval_s, gpus: what is sampled, and what cannot be

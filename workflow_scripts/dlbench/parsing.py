@@ -9,10 +9,14 @@
   the median one.
 - Ranks whose weights differ at the end did not train one model: failed. So did those
   that did not take all steps.
+- Copies of a run (copies_per_node) have logs as ranks do, but each trained a model of its
+  own: throughput is the mean over the copies, step times are those of all. Where they were
+  not measured at the same time, the run is unstable.
 
 Needs the standard library only: a record is written where the run was trained.
 """
 
+import itertools
 import math
 import statistics
 from pathlib import Path
@@ -21,6 +25,7 @@ from dlbench import eventlog, records
 from dlbench.files import sha256
 
 UNSTABLE_SHARE = 0.05
+LEAST_OVERLAP = 0.9
 MAD_TO_SIGMA = 1.4826
 SCORES = ("top1", "top5", "iou", "perplexity")  # of the last evaluation
 
@@ -30,7 +35,7 @@ def parse(run, log, output):
 
     Args:
         run: the Run that the log belongs to.
-        log: path of rank 0's log; the other ranks' lie beside it.
+        log: path of rank 0's log; those of the other ranks or copies lie beside it.
         output: path of the record, run.json; it lies beside the log.
 
     Raises:
@@ -79,6 +84,7 @@ class RankLog:
             "launch": [],
             "run_start": [],
             "compile": [],
+            "met": [],
             "step": [],
             "eval": [],
             "sample": [],
@@ -93,13 +99,19 @@ class RankLog:
         self.launch = next(iter(kinds["launch"]), {})
         self.start = next(iter(kinds["run_start"]), {})
         self.trace_s = next((event.get("trace_s") for event in kinds["compile"]), None)
+        self.waited_s = sum(event["waited_s"] for event in kinds["met"])
         self.steps, self.evals = kinds["step"], kinds["eval"]
         self.samples, self.resumes = kinds["sample"], kinds["resume"]
         self.end = kinds["run_end"][-1] if kinds["run_end"] else None
 
 
+def _by_copy(run, logs):
+    """The logs of each copy: a list for each, in which one rank or all ranks are."""
+    return [[log] for log in logs] if run.copies_per_node > 1 else [logs]
+
+
 def _measured_steps(logs):
-    """Steps after the warm-up that all ranks finished.
+    """Steps after the warm-up that all ranks of one copy finished.
 
     Returns:
         Their times in seconds (maximum over ranks) and losses (mean over ranks), two lists.
@@ -113,11 +125,13 @@ def _measured_steps(logs):
 
 
 def _summary(run, logs):
-    times, losses = _measured_steps(logs)
+    copies = _by_copy(run, logs)
+    times_by_copy = [_measured_steps(copy)[0] for copy in copies]
+    times = list(itertools.chain(*times_by_copy))
     first = logs[0]
     ends = [log.end["t_s"] for log in logs if log.end and "t_s" in log.end]
     summary = {
-        "steps_measured": len(times),
+        "steps_measured": len(times_by_copy[0]),
         "burn_in_steps": sum(step["warm_up"] for step in first.steps),
         "resumes": len(first.resumes),
         "duration_s": max(ends, default=None),
@@ -125,11 +139,13 @@ def _summary(run, logs):
         "started_at": first.start.get("t_utc", first.launch.get("t_utc")),
         "ended_at": first.end["t_utc"] if first.end else None,
     }
-    if times:
+    if all(times_by_copy):
         median = statistics.median(times)
         deviations = [abs(time - median) for time in times]
+        rates = [images_per_second(own, run.global_batch) for own in times_by_copy]
+        losses = _measured_steps(copies[0])[1]
         summary |= {
-            "images_per_second": images_per_second(times, run.global_batch),
+            "images_per_second": statistics.fmean(rates),
             "step_time_mean_s": statistics.mean(times),
             "step_time_sd_s": statistics.stdev(times) if len(times) > 1 else None,
             "step_time_median_s": median,
@@ -138,8 +154,14 @@ def _summary(run, logs):
             # JSON has no nan.
             "final_loss": losses[-1] if math.isfinite(losses[-1]) else None,
             "compile_s": _compile_s(logs, median),
-            "first_epoch_images_per_second": _first_epoch(run, logs),
+            "first_epoch_images_per_second": _first_epoch(run, copies),
         }
+        if len(copies) > 1:
+            summary |= {
+                "copies_images_per_second": rates,
+                "copy_sd_images_per_second": statistics.stdev(rates),
+                "overlap": _overlap(logs),
+            }
     if first.evals:
         last = first.evals[-1]
         # JSON has no nan.
@@ -159,13 +181,33 @@ def _compile_s(logs, median):
     return max(spent, default=None)
 
 
-def _first_epoch(run, logs):
+def _first_epoch(run, copies):
     """Throughput of the first of several epochs, in which files are read for the first time."""
     if not run.epochs or run.epochs < 2:
         return None
-    ranks = zip(*(log.steps for log in logs), strict=False)
-    times = [max(s["step_time_s"] for s in steps) for steps in ranks if steps[0]["epoch"] == 1]
-    return images_per_second(times[1:], run.global_batch) if len(times) > 1 else None
+    rates = []
+    for logs in copies:
+        ranks = zip(*(log.steps for log in logs), strict=False)
+        times = [max(s["step_time_s"] for s in steps) for steps in ranks if steps[0]["epoch"] == 1]
+        if len(times) > 1:
+            rates.append(images_per_second(times[1:], run.global_batch))
+    return statistics.fmean(rates) if len(rates) == len(copies) else None
+
+
+def _overlap(logs):
+    """Share of the copies' measured time during which all of them were measured.
+
+    Their clocks are that of their host: run_start has the date of their zero.
+    """
+    zero = logs[0].start["t_utc"]
+    spans = []
+    for log in logs:
+        began_s = eventlog.seconds_between(zero, log.start["t_utc"])
+        measured = [step for step in log.steps if not step["warm_up"]]
+        first, last = measured[0], measured[-1]
+        spans.append((began_s + first["t_s"] - first["step_time_s"], began_s + last["t_s"]))
+    together = min(end for _, end in spans) - max(start for start, _ in spans)
+    return max(0.0, together) / statistics.fmean(end - start for start, end in spans)
 
 
 def _used(logs):
@@ -214,23 +256,33 @@ def _status(run, logs, summary):
         raise eventlog.LogError(
             f"{logs[0].path}: no run_end: the run was cut short; train it again"
         )
-    failure = _failure(logs) or _mismatch(run, logs, summary)
+    failure = _failure(run, logs) or _mismatch(run, logs, summary)
     if failure:
         return failure
     models = {event.get("device_model") for log in logs for event in (log.start, *log.resumes)}
     if len(models) > 1:
         return "unstable", f"trained on different devices: {', '.join(sorted(map(str, models)))}"
-    by_median = run.global_batch / summary["step_time_median_s"]
-    if abs(summary["images_per_second"] / by_median - 1) > UNSTABLE_SHARE:
+    for number, copy in enumerate(_by_copy(run, logs)):
+        times, _ = _measured_steps(copy)
+        by_total = images_per_second(times, run.global_batch)
+        by_median = run.global_batch / statistics.median(times)
+        if abs(by_total / by_median - 1) > UNSTABLE_SHARE:
+            prefix = f"copy {number}: " if run.copies_per_node > 1 else ""
+            return "unstable", (
+                f"{prefix}{by_total:.4g} items/s over all measured steps, "
+                f"{by_median:.4g} by the median step: some steps stalled"
+            )
+    if summary.get("overlap", 1.0) < LEAST_OVERLAP:
         return "unstable", (
-            f"{summary['images_per_second']:.4g} items/s over all measured steps, "
-            f"{by_median:.4g} by the median step: some steps stalled"
+            f"all copies were measured at once in {summary['overlap']:.0%} of their time only: "
+            "take more steps, or see in the logs (ready, met, step) which of them is late or slow"
         )
     return "ok", ""
 
 
-def _failure(logs):
-    """Status and message where a rank says that it failed, or says nothing."""
+def _failure(run, logs):
+    """Status and message where a rank or copy says that it failed, or says nothing."""
+    what = "copy" if run.copies_per_node > 1 else "rank"
     ends = [log.end for log in logs]
     silent = [rank for rank, end in enumerate(ends) if end is None]
     for worst in ("oom", "timeout", "failed", "skipped"):
@@ -238,10 +290,12 @@ def _failure(logs):
             # The others fail, or are stopped, because this one is gone.
             steps = logs[silent[0]].steps
             after = f"after step {steps[-1]['step']}" if steps else "before its first step"
-            return "failed", f"rank {silent[0]} ended without a word {after}"
+            return "failed", f"{what} {silent[0]} ended without a word {after}"
         for rank, end in _in_order_of_time(ends):
             if end["status"] == worst:
-                prefix = f"rank {rank}: " if len(logs) > 1 else ""
+                # The supervisor speaks of all copies.
+                whole = what == "copy" and "hung" in end
+                prefix = f"{what} {rank}: " if len(logs) > 1 and not whole else ""
                 return worst, prefix + end["message"]
     return None
 
@@ -262,18 +316,27 @@ def _in_order_of_time(ends):
 
 
 def _mismatch(run, logs, summary):
-    """Status and message where what the ranks did is not what the run is."""
-    digests = {digest for log in logs for digest in log.end["weights_sha256"]}
-    if len(digests) > 1:
-        return "failed", (
-            f"the weights differ over the devices at the end ({len(digests)} versions): "
-            "they did not train one model, so the times mean nothing"
-        )
-    devices = sum(len(log.start.get("devices", ())) for log in logs)
-    if devices != run.devices:
-        return "failed", (
-            f"expected {run.devices} devices, found {devices} in the logs of {len(logs)} rank(s)"
-        )
+    """Status and message where what the ranks or copies did is not what the run is."""
+    copies = _by_copy(run, logs)
+    if len(copies) != run.copies_per_node:
+        return "failed", f"expected {run.copies_per_node} copies, found {len(copies)} logs"
+    for copy in copies:
+        digests = {digest for log in copy for digest in log.end["weights_sha256"]}
+        if len(digests) > 1:
+            return "failed", (
+                f"the weights differ over the devices at the end ({len(digests)} versions): "
+                "they did not train one model, so the times mean nothing"
+            )
+        devices = sum(len(log.start.get("devices", ())) for log in copy)
+        if devices != run.devices:
+            return "failed", (
+                f"expected {run.devices} devices, found {devices} in the logs of "
+                f"{len(copy)} rank(s)"
+            )
+    for (a, one), (b, other) in itertools.combinations(enumerate(copies), 2):
+        shared = set(one[0].start.get("cores") or ()) & set(other[0].start.get("cores") or ())
+        if shared:
+            return "failed", f"copies {a} and {b} shared the cores {sorted(shared)}"
     wanted = logs[0].start.get("total_steps")
     taken = [log.steps[-1]["step"] if log.steps else 0 for log in logs]
     if set(taken) != {wanted}:

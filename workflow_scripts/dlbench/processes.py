@@ -1,17 +1,24 @@
-"""Plain processes on this machine that are one tf.distribute cluster.
+"""Plain processes on this machine: one tf.distribute cluster, or copies of one run.
 
-- Each gets a TF_CONFIG of its own, on free ports of the loopback interface.
+- A process of a cluster gets a TF_CONFIG of its own, on free ports of the loopback
+  interface.
+- A copy gets its number as DLBENCH_COPY, and cores and GPUs that no other copy has.
 - When one fails, all others are ended: those that wait for it would wait for ever.
 """
 
 import contextlib
+import functools
+import itertools
 import json
+import math
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+
+from dlbench import Error
 
 POLL_S = 0.05
 PATIENCE_S = 5.0  # between SIGTERM and SIGKILL
@@ -32,15 +39,63 @@ def run(jobs, command):
     names = [(job, index) for job, count in jobs.items() for index in range(count)]
     addresses = dict(zip(names, _free_addresses(len(names)), strict=True))
     cluster = {job: [addresses[job, i] for i in range(count)] for job, count in jobs.items()}
+    configs = {
+        (job, index): json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
+        for job, index in names
+    }
+    how = {name: {"env": os.environ | {"TF_CONFIG": config}} for name, config in configs.items()}
+    return _run(how, command, LAST_S)
+
+
+def run_copies(count, command, cores_each=0, gpus_each=0):
+    """Start `command` as copies that know their number, and wait for all.
+
+    Args:
+        count: how many copies.
+        command: list of strings.
+        cores_each: cores that each copy keeps to, of those this process may use; 0: all.
+        gpus_each: GPUs that each copy sees, of those CUDA_VISIBLE_DEVICES names here, or of
+            all in their order where it is unset; 0: those this process sees.
+
+    Returns:
+        Exit code of the first copy that failed, 0 where none did.
+
+    Raises:
+        Error: there are too few cores or GPUs.
+    """
+    how = {
+        ("copy", index): {"env": os.environ | {"DLBENCH_COPY": str(index)}}
+        for index in range(count)
+    }
+    if cores_each:
+        cores = _shares(sorted(os.sched_getaffinity(0)), count, cores_each, "core")
+        for options, mine in zip(how.values(), cores, strict=True):
+            options["preexec_fn"] = functools.partial(os.sched_setaffinity, 0, mine)
+    if gpus_each:
+        gpus = _shares(_visible_gpus(count * gpus_each), count, gpus_each, "GPU")
+        for options, mine in zip(how.values(), gpus, strict=True):
+            options["env"]["CUDA_VISIBLE_DEVICES"] = ",".join(mine)
+    # How much later the last one ends is what is measured.
+    return _run(how, command, math.inf)
+
+
+def _run(how, command, last_s):
+    """Start `command` once per name in `how` and wait for all.
+
+    Args:
+        how: options of subprocess.Popen by (job, index).
+        last_s: seconds for the others to end once the first has ended well.
+
+    Returns:
+        Exit code of the first that failed, 0 where none did.
+    """
     received = []
     before = {n: signal.signal(n, lambda number, _: received.append(number)) for n in FORWARDED}
     processes = {}
     try:
-        for job, index in names:
-            config = {"cluster": cluster, "task": {"type": job, "index": index}}
-            environment = os.environ | {"TF_CONFIG": json.dumps(config)}
-            processes[job, index] = subprocess.Popen(command, env=environment)
-        code, message = _wait(processes, received)
+        for name, options in how.items():
+            processes[name] = subprocess.Popen(command, **options)
+        code, message = _wait(processes, received, last_s)
     finally:
         _end(processes.values())
         for number, handler in before.items():
@@ -51,7 +106,7 @@ def run(jobs, command):
     return code
 
 
-def _wait(processes, received):
+def _wait(processes, received, last_s):
     """(exit code, message) once all have ended, one has failed, or the first ended long ago."""
     first_ended = None
     while True:
@@ -70,9 +125,9 @@ def _wait(processes, received):
             return 0, ""
         if next(iter(codes.values())) == 0:
             first_ended = first_ended or time.monotonic()
-            if time.monotonic() - first_ended > LAST_S:
+            if time.monotonic() - first_ended > last_s:
                 left = [f"{job} {index}" for (job, index), code in codes.items() if code is None]
-                return 1, f"still there {LAST_S:g} s after the first ended: {', '.join(left)}"
+                return 1, f"still there {last_s:g} s after the first ended: {', '.join(left)}"
         time.sleep(POLL_S)
 
 
@@ -96,3 +151,26 @@ def _free_addresses(count):
         for one in sockets:
             one.bind(("127.0.0.1", 0))
         return [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+
+
+def _shares(all_, count, each, what):
+    """Equal parts of a list, in its order.
+
+    >>> _shares([0, 1, 2, 5, 6], count=2, each=2, what="core")
+    [[0, 1], [2, 5]]
+    """
+    if count * each > len(all_):
+        raise Error(
+            f"{count} copies of {each} {what}{'s' if each > 1 else ''} each need {count * each}; "
+            f"found {len(all_)}"
+        )
+    return [all_[index * each : (index + 1) * each] for index in range(count)]
+
+
+def _visible_gpus(wanted):
+    """What CUDA_VISIBLE_DEVICES names, up to its end as CUDA sees it; else as many as wanted."""
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if listed is None:
+        return [str(number) for number in range(wanted)]
+    names = [name.strip() for name in listed.split(",")]
+    return list(itertools.takewhile(lambda name: name not in ("", "-1"), names))

@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlbench import plugins
+from dlbench import copies, plugins
 
 ENVIRONMENTS = Path("envs")
 
@@ -45,6 +45,7 @@ def skip_reason(run, devices):
     return (
         strategy.unsupported(run)
         or launcher.unsupported(run)
+        or copies.unsupported(run, strategy)
         or _no_such_numbers(run, devices)
         or _too_few_devices(run, devices)
         or _missing_package(run, strategy)
@@ -63,15 +64,17 @@ def _no_such_numbers(run, devices):
 
 
 def _too_few_devices(run, devices):
-    if devices.per_node is not None and run.devices_per_node > devices.per_node:
+    wanted = run.copies_per_node * run.devices_per_node
+    packed = f"{run.copies_per_node} copies on " if run.copies_per_node > 1 else ""
+    if devices.per_node is not None and wanted > devices.per_node:
+        of = f" ({packed}{run.devices_per_node})" if packed else ""
         return (
-            f"needs {run.devices_per_node} {devices.kind} devices per node; "
-            f"this site has {devices.per_node}"
+            f"needs {wanted} {devices.kind} devices per node{of}; this site has {devices.per_node}"
         )
-    cores = run.devices_per_node * run.threads_per_device
+    cores = wanted * run.threads_per_device
     if devices.kind == "cpu" and run.nodes == 1 and cores > devices.cores:
         return (
-            f"needs {cores} cores ({run.devices_per_node} CPU devices of "
+            f"needs {cores} cores ({packed}{run.devices_per_node} CPU devices of "
             f"{run.threads_per_device}); this machine offers {devices.cores}"
         )
     return None

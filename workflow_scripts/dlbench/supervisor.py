@@ -1,8 +1,8 @@
 """Start the trainer of a run, watch it, and see that its log ends with a status.
 
-- Ends the trainer with all its processes at the time limit, when it hangs (takes no
-  step, evaluation or checkpoint for long), when a signal arrives, and when the
-  workflow that started us is gone.
+- Ends the trainer with all its processes at the time limit, when it or one of several
+  copies hangs (takes no step, evaluation or checkpoint for long), when a signal arrives,
+  and when the workflow that started us is gone.
 - Where the run is checkpointed, it is asked for a checkpoint first. The request is a
   file: a signal would not reach ranks on other nodes or in containers.
 - A trainer that ended without a word (killed, crashed) gets its run_end here.
@@ -45,6 +45,12 @@ class Watched:
     last_attempt: bool
     hang_limit_s: float = float("inf")
     checkpoint: Path | None = None
+    copies: int = 1
+
+    @property
+    def logs(self):
+        """Those that show whether the run goes on: rank 0's, or each copy's."""
+        return [eventlog.rank_path(self.log, copy) for copy in range(self.copies)]
 
 
 def supervise(run):
@@ -132,7 +138,7 @@ def skip(run, reason):
 def _watch(trainer, run, started, received):
     """Wait for the trainer. Returns why it was stopped, "" where it ended by itself."""
     parent = os.getppid()
-    activity = _Activity(run.log, started)
+    activities = [_Activity(log, started) for log in run.logs]
     shown = started
     reason = ""
     try:
@@ -145,7 +151,7 @@ def _watch(trainer, run, started, received):
                 reason = "signal: the workflow is gone"
             elif now - started > run.time_limit_s:
                 reason = TIME_LIMIT
-            elif now - activity.last_s(now) > run.hang_limit_s:
+            elif _hangs(activities, now, run.hang_limit_s):
                 reason = HANG
             if reason:
                 break
@@ -159,14 +165,21 @@ def _watch(trainer, run, started, received):
     return reason
 
 
+def _hangs(activities, now, limit_s):
+    """Whether one that has not ended is quiet, or all are."""
+    quiet = [activity for activity in activities if now - activity.last_s(now) > limit_s]
+    ended = [activity for activity in quiet if eventlog.ended(activity.log)]
+    return len(quiet) == len(activities) or len(ended) < len(quiet)
+
+
 class _Activity:
     """When a log was last written to, samples apart: a thread takes them, also in a hang."""
 
     def __init__(self, log, started):
-        self._log, self._offset, self._last_s = log, 0, started
+        self.log, self._offset, self._last_s = log, 0, started
 
     def last_s(self, now):
-        with contextlib.suppress(OSError), open(self._log, "rb") as file:
+        with contextlib.suppress(OSError), open(self.log, "rb") as file:
             if os.fstat(file.fileno()).st_size < self._offset:
                 self._offset = 0  # begun anew from a checkpoint
             file.seek(self._offset)
@@ -231,10 +244,11 @@ def _verdict(run, returncode, stopped_by, killed_by_kernel):
     if stopped_by == TIME_LIMIT:
         return "timeout", "stopped at time_limit_s", False
     if stopped_by == HANG:
-        return "failed", f"hung: no step for {run.hang_limit_s:g} s; {_progress(run.log)}", True
+        return "failed", f"hung: no step for {run.hang_limit_s:g} s; {_progress_of_all(run)}", True
     if stopped_by:
         return "failed", f"stopped by {stopped_by}", True
-    if returncode == -signal.SIGKILL and killed_by_kernel:
+    # As a launcher puts it where it was one of its processes.
+    if returncode in (-signal.SIGKILL, 128 + signal.SIGKILL) and killed_by_kernel:
         return "oom", "killed by the kernel: the host ran out of memory", False
     last_words = _last_line(run.messages)
     how = (
@@ -278,6 +292,12 @@ def _progress(log):
         items = spec["batch_per_device"] * spec["devices_per_node"] * spec["nodes"]
         words += f", {items * len(times) / sum(times):.4g} images/s"
     return words
+
+
+def _progress_of_all(run):
+    if run.copies == 1:
+        return _progress(run.log)
+    return "; ".join(f"copy {number}: {_progress(log)}" for number, log in enumerate(run.logs))
 
 
 def _summary(run, end, seconds):

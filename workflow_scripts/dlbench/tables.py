@@ -129,6 +129,13 @@ RUNS = pa.schema(
         _field(
             "images_per_second", _real, "items/s", "items of the measured steps over their time"
         ),
+        _field(
+            "copy_sd_images_per_second",
+            _real,
+            "items/s",
+            "sample standard deviation over the copies trained at once",
+        ),
+        _field("overlap", _real, "1", "share of the copies' measured time in which all were"),
         _field("step_time_mean_s", _real, "s"),
         _field("step_time_sd_s", _real, "s", "sample standard deviation over the measured steps"),
         _field("step_time_median_s", _real, "s"),

@@ -28,12 +28,13 @@ PROGRESS_INTERVAL_S = 1.0
 SPEC_BYTES = 4096  # of a run's fields as text, when ranks compare them
 
 
-def train(spec, strategy, log, data_folder, checkpointing=None, sample_every_s=1.0):
+def train(spec, strategy, copy, log, data_folder, checkpointing=None, sample_every_s=1.0):
     """Train one run and log it, from run_start to the last step.
 
     Args:
         spec: the run's fields as attributes (see runs.Run).
         strategy: the joined strategy of this process.
+        copy: which Copy of the run this process is.
         log: an EventLog, not yet started.
         data_folder: folder of the converted dataset, None where it is synthetic.
         checkpointing: {"folder", "every_s", "asked"} as for checkpoints.Keeper, or None.
@@ -52,6 +53,8 @@ def train(spec, strategy, log, data_folder, checkpointing=None, sample_every_s=1
     keras.utils.set_random_seed(seed + 1000 * strategy.rank)
     tf.random.set_seed(seed)
     set_precision(spec, strategy.devices)
+    if "GPU" in strategy.devices[0]:
+        copy.check_gpus(len(tf.config.list_physical_devices("GPU")), spec.devices_per_node)
     if spec.deterministic:
         tf.config.experimental.enable_op_determinism()
     native = plugins.load("models", spec.model)
@@ -76,16 +79,16 @@ def train(spec, strategy, log, data_folder, checkpointing=None, sample_every_s=1
         total = steps_in(spec.epochs, source.records, global_batch)
     first = keeper.resume(**provenance.describe(strategy)) if keeper else 0
     if not first:
-        log.start(**_description(spec, strategy, model, source, total))
+        log.start(**_description(spec, strategy, copy, model, source, total))
     source.begin(first)
     step = Step(spec, strategy, task, model, optimizer, source, global_batch)
-    with _sampled(log, strategy, sample_every_s) as used:
+    with _sampled(log, strategy, copy, sample_every_s) as used:
         before = log.now()
         step.trace()
         log.write("compile", trace_s=round(log.now() - before, 6))
         evaluation = _Evaluation(task, model, source) if _evaluates(spec, source) else None
         finite = _loop(
-            spec, strategy, log, step, source, evaluation, total, global_batch, first, keeper
+            spec, strategy, copy, log, step, source, evaluation, total, global_batch, first, keeper
         )
     if keeper:
         keeper.finish()
@@ -98,7 +101,9 @@ def train(spec, strategy, log, data_folder, checkpointing=None, sample_every_s=1
     }
 
 
-def _loop(spec, strategy, log, step, source, evaluation, total, global_batch, first=0, keeper=None):
+def _loop(
+    spec, strategy, copy, log, step, source, evaluation, total, global_batch, first=0, keeper=None
+):
     """Run all steps after `first`. Returns False as soon as a loss is not finite."""
     progress = _Progress(total, global_batch)
 
@@ -112,7 +117,10 @@ def _loop(spec, strategy, log, step, source, evaluation, total, global_batch, fi
         return log.now()
 
     # Before training too: there the loss curve begins, and there the evaluation compiles.
-    last = evaluate(0, 0) if evaluation and not first else log.now()
+    if evaluation and not first:
+        evaluate(0, 0)
+    copy.meet(log)
+    last = log.now()
     epoch = 1
     while source.records and steps_in(epoch, source.records, global_batch) <= first:
         epoch += 1
@@ -218,13 +226,14 @@ def _kept(model, optimizer):
 
 
 @contextlib.contextmanager
-def _sampled(log, strategy, every_s):
+def _sampled(log, strategy, copy, every_s):
     """Sample what this process uses; yields a dictionary that has the totals afterwards."""
     totals = {}
     if not every_s:
         yield totals
         return
-    sampler = sampling.Sampler(log, every_s, strategy.gpus(), node=strategy.local_rank == 0)
+    first_of_node = strategy.local_rank == 0 and copy.number == 0
+    sampler = sampling.Sampler(log, every_s, strategy.gpus(), node=first_of_node)
     log.write("sampling", **sampler.start())
     try:
         yield totals
@@ -272,12 +281,13 @@ class _Progress:
         )
 
 
-def _description(spec, strategy, model, source, total):
+def _description(spec, strategy, copy, model, source, total):
     """What run_start says beside the time."""
     return {
         "spec": _plain(spec),
         "rank": strategy.rank,
         "size": strategy.size,
+        "copy": copy.number,
         "strategy_settings": strategy.settings(),
         "parameters": model.count_params(),
         "records": source.records,
