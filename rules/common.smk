@@ -4,6 +4,7 @@ Needs the config. Makes STUDY, RUNS (by id) and the functions rules refer to.
 """
 
 import functools
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -16,6 +17,8 @@ from dlbench import planning
 
 PLAN = planning.plan(config)
 STUDY, RUNS = PLAN.study, PLAN.runs
+# For the container directive, whose arguments are the same for all rules.
+os.environ.update(PLAN.directive_environment)
 # Above that of every run: what runs need is made before the first of them is timed.
 PREPARATION = len(RUNS) + 1
 
@@ -45,3 +48,4 @@ wildcard_constraints:
     dataset="[a-z0-9_]+",
     figure="[a-z0-9_]+",
     environment="[A-Za-z0-9_.-]+",
+    image="[A-Za-z0-9_.-]+",

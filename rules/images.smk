@@ -1,17 +1,16 @@
-"""The environments that trainers run in.
+"""The environments that trainers run in, on bare metal and in containers.
 
-Needs envs/{environment} (a locked uv project). Makes its .venv and
-results/environments/{environment}.json, which lists what is installed.
+Needs envs/{environment} (a locked uv project), or where the config says an image comes from.
+Makes the environment's .venv and results/environments/{environment}.json, which lists what is
+installed; results/images/{image}/image.json, which names the image, and {form}.json beside it for
+each runtime that takes it.
 """
 
 
 rule images:
-    """Every environment of the study."""
+    """Every environment of the study, and every image in the forms that its runs take."""
     input:
-        expand(
-            "results/environments/{environment}.json",
-            environment=sorted({run.environment for run in RUNS.values()}),
-        ),
+        PLAN.environments,
 
 
 rule make_environment:
@@ -30,3 +29,43 @@ rule make_environment:
     shell:
         "python workflow_scripts/make_environment.py envs/{wildcards.environment:q}"
         " --output {output:q} 2>&1 | tee {log:q}"
+
+
+rule make_image:
+    """Build, pull or take an image, once; its digest is its name from then on."""
+    output:
+        "results/images/{image}/image.json",
+    log:
+        "results/logs/make_image/{image}.log",
+    priority: PREPARATION
+    conda:
+        "../envs/workflow.yaml"
+    resources:
+        bench=1,
+        # As a resource: what makes it another image is found by dlbench/images.py.
+        settings=lambda w: PLAN.image(w.image),
+    shell:
+        "python workflow_scripts/make_image.py {wildcards.image:q}"
+        " --settings {resources.settings:q} --output {output:q} 2>&1 | tee {log:q}"
+
+
+rule prepare_image:
+    """Bring an image to the form that a runtime takes, and look at it from inside."""
+    input:
+        "results/images/{image}/image.json",
+    output:
+        "results/images/{image}/{form}.json",
+    log:
+        "results/logs/prepare_image/{image}-{form}.log",
+    wildcard_constraints:
+        form="(?!image$)[A-Za-z0-9-]+",
+    priority: PREPARATION
+    conda:
+        "../envs/workflow.yaml"
+    resources:
+        bench=1,
+    params:
+        how=lambda w: PLAN.preparing(w.image, w.form),
+    shell:
+        "python workflow_scripts/prepare_image.py {input:q}"
+        " {params.how} --output {output:q} 2>&1 | tee {log:q}"

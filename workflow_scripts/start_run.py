@@ -6,11 +6,10 @@ repeat itself. Anything else: try again.
 
 import argparse
 import json
-import subprocess
 import sys
 from pathlib import Path
 
-from dlbench import parsing, supervisor
+from dlbench import Error, images, parsing, starting, supervisor
 from dlbench.cli import run_program
 from dlbench.runs import Run
 
@@ -30,47 +29,49 @@ def main():
     parser.add_argument("--checkpoint", type=Path, help="where the trainer keeps its checkpoints")
     parser.add_argument("--attempt", type=int, default=1)
     parser.add_argument("--attempts", type=int, default=1, help="the last one is recorded")
-    parser.add_argument("command", nargs=argparse.REMAINDER, help="after --: starts the trainer")
+    parser.add_argument("--form", type=Path, help="the run's image, as prepare_image.py wrote it")
+    parser.add_argument("--bind", action="append", default=[], help="to be seen in a container")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "gpu"])
+    parser.add_argument("--commit", type=json.loads, default={}, help="of the workflow, as JSON")
+    parser.add_argument(
+        "command", nargs=argparse.REMAINDER, help="after --: trains, as one process on bare metal"
+    )
     args = parser.parse_args()
     run = Run.from_json(args.spec)
+    trainer = args.command[1:] if args.command[:1] == ["--"] else args.command
+    refused = ("skipped", args.skip) if args.skip else None
+    start = starting.NOTHING
+    if not refused:
+        try:
+            form = images.read_form(args.form) if args.form else None
+            start = starting.start(run, trainer, form, args.device, args.bind)
+        except images.Lacking as error:
+            refused = "skipped", str(error)
+        except Error as error:
+            refused = "failed", str(error)
+    made_from = {**args.made_from}
+    if start.container:
+        # Known for certain only now: the image may have been made after the workflow began.
+        made_from["environment"] = start.container["digest"]
     watched = supervisor.Watched(
         log=args.log,
         messages=args.messages,
-        command=tuple(args.command[1:] if args.command[:1] == ["--"] else args.command),
+        command=start.command,
+        cleanup=start.cleanup,
         label=run.label(),
         position=args.position,
-        launch={"made_from": args.made_from, **_commit()},
+        launch={"made_from": made_from, "container": start.container, **args.commit},
         time_limit_s=args.time_limit_s,
         hang_limit_s=args.hang_limit_s,
         checkpoint=args.checkpoint,
         last_attempt=args.attempt >= args.attempts,
         copies=run.copies_per_node,
     )
-    if args.skip:
-        supervisor.skip(watched, args.skip)
+    if refused:
+        supervisor.refuse(watched, *refused)
     elif not supervisor.supervise(watched):
         sys.exit(1)
     parsing.parse(run, args.log, args.log.with_name("run.json"))
-
-
-def _commit():
-    """Commit of the workflow and whether its tracked files differ from it; unknown without git."""
-    folder = Path(__file__).parent
-
-    def git(*words):
-        try:
-            answer = subprocess.run(
-                ["git", "-C", folder, *words], capture_output=True, text=True, check=False
-            )
-        except FileNotFoundError:
-            return None
-        return answer.stdout.strip() if answer.returncode == 0 else None
-
-    changes = git("status", "--porcelain", "--untracked-files=no")
-    return {
-        "git_commit": git("rev-parse", "HEAD"),
-        "git_dirty": None if changes is None else bool(changes),
-    }
 
 
 if __name__ == "__main__":

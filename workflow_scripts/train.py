@@ -12,6 +12,7 @@ what happened.
 """
 
 import argparse
+import json
 import os
 import re
 import signal
@@ -95,6 +96,7 @@ def parser():
     where.add_argument("--log", required=True, help="event log; must not hold a run already")
     where.add_argument("--data", help="folder of the converted dataset, unless it is synthetic")
     where.add_argument("--device", default="cpu", choices=["cpu", "gpu"])
+    where.add_argument("--image-id", help="what the marker says of the image that this is in")
     where.add_argument("--model-folder", help="folder with a file of your own for --model")
     where.add_argument(
         "--checkpoint", metavar="FOLDER",
@@ -109,11 +111,13 @@ def parser():
 
 
 PLACES = (
-    "log", "data", "device", "model_folder", "checkpoint", "checkpoint_every_min", "sample_every_s",
+    "log", "data", "device", "image_id", "model_folder", "checkpoint", "checkpoint_every_min",
+    "sample_every_s",
 )  # fmt: skip
 
 
 def main():
+    begun = eventlog.utc_now()  # what came before is the start of the container, or of Python
     spec = parser().parse_args()
     where = argparse.Namespace(**{key: spec.__dict__.pop(key) for key in PLACES})
     asked = _Asked(where.checkpoint is not None)
@@ -124,7 +128,7 @@ def main():
         if where.model_folder:
             plugins.use_folder("models", where.model_folder)
         plugins.path("models", spec.model)
-        _check_containment(spec.runtime)
+        containment = _check_containment(spec.runtime, where.image_id)
         copy = _copy(spec, where)
         strategy = plugins.load("strategies", spec.strategy).Strategy(
             spec, where.device, Path(where.log).parent
@@ -134,6 +138,7 @@ def main():
             return
         resumes = where.checkpoint and checkpoints.latest(where.checkpoint)
         log = _open(_own_log(where.log, strategy, copy), resumes)
+        log.write("begin", t_utc=begun, containment=containment)
         # Imported late: it imports TensorFlow, which must see the strategy's set-up first.
         from dlbench import training
 
@@ -197,17 +202,40 @@ def _holds_run(path):
     return Path(path).is_file() and any(e["event"] == "run_start" for e in eventlog.read(path))
 
 
-def _check_containment(runtime):
-    """Refuse to run where the run does not say it is.
+def _check_containment(runtime, image_id):
+    """See that the trainer is where the run says. Returns the proof, for the log.
 
-    Our images carry a marker file; bare metal does not.
+    Our images carry a marker file with the identity of the image; bare metal does not.
+
+    Raises:
+        Error: it is elsewhere.
     """
-    inside = IMAGE_MARKER.is_file()
-    if inside != plugins.load("runtimes", runtime).MARKED:
+    try:
+        marker = json.loads(IMAGE_MARKER.read_text(encoding="utf-8"))
+        found = marker["image_id"]
+    except FileNotFoundError:
+        marker = found = None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Error(f"{IMAGE_MARKER} is not the marker of an image of ours: {error!r}") from error
+    if not plugins.load("runtimes", runtime).CONTAINED:
+        if marker:
+            raise Error(
+                f"runtime {runtime} was asked for, but this is inside the image {found}: "
+                f"{IMAGE_MARKER} is there"
+            )
+        return None
+    if not marker:
         raise Error(
-            f"runtime {runtime} was asked for, but {IMAGE_MARKER} "
-            f"{'exists: this is inside an image' if inside else 'is missing: not in our image'}"
+            f"runtime {runtime} was asked for, but this is not in an image: {IMAGE_MARKER} is "
+            "missing. Either nothing entered the container (Snakemake without "
+            "--software-deployment-method apptainer, for one), or the runtime lets the host's "
+            "files through"
         )
+    if found != image_id:
+        raise Error(
+            f"runtime {runtime} was to be in the image {image_id}, but this is the image {found}"
+        )
+    return marker
 
 
 def _outcome(error):

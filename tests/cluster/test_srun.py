@@ -55,7 +55,7 @@ def train(run, log, environment, wrapped=None):
         words = " ".join(trainer)
         script = f'if [ "$SLURM_PROCID" = 1 ]; then {wrapped} {words}; fi; exec {words}'
         trainer = ["sh", "-c", script]
-    command = plugins.load("launchers", run.launcher).command(run, trainer, PYTHON)
+    command = plugins.load("launchers", run.launcher).command(run, trainer, None)
     if run.strategy == "horovod":
         environment = {**environment, "SLURM_MPI_TYPE": "pmix"}
     return subprocess.run(

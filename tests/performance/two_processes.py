@@ -113,7 +113,7 @@ def bare_program(name, args):
 
 def start(run, program, *arguments):
     command = plugins.load("launchers", run.launcher).command(
-        run, [sys.executable, program, *arguments], sys.executable
+        run, [sys.executable, program, *arguments], Path(sys.executable).parents[1]
     )
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -46,7 +46,9 @@ def command(run, folder, *flags, data=None):
     trainer = [sys.executable, str(TRAIN), *run.flags(), "--log", str(folder / "train.jsonl")]
     trainer += ["--checkpoint", str(folder / "checkpoint"), *flags]
     trainer += ["--data", str(data)] if data else []
-    return plugins.load("launchers", run.launcher).command(run, trainer, sys.executable)
+    return plugins.load("launchers", run.launcher).command(
+        run, trainer, Path(sys.executable).parents[1]
+    )
 
 
 def train(run, folder, *flags, data=None):

@@ -40,7 +40,9 @@ def train(log, data=None, flags=(), **fields):
     run = Run(**{"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, **fields})
     trainer = [sys.executable, str(TRAIN), *run.flags(), "--log", str(log), *flags]
     trainer += ["--data", str(data)] if data else []
-    command = plugins.load("launchers", run.launcher).command(run, trainer, sys.executable)
+    command = plugins.load("launchers", run.launcher).command(
+        run, trainer, Path(sys.executable).parents[1]
+    )
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
@@ -156,7 +158,7 @@ def test_ranks_that_were_started_for_different_runs_refuse_to_train(how, tmp_pat
         f"set -- --seed 7;; esac; exec {shlex.join(trainer)} $@"
     )
     command = plugins.load("launchers", run.launcher).command(
-        run, ["sh", "-c", script], sys.executable
+        run, ["sh", "-c", script], Path(sys.executable).parents[1]
     )
     finished = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert finished.returncode != 0
@@ -307,10 +309,9 @@ def start_supervised(folder, *flags, **fields):
               **fields}  # fmt: skip
     run, log = Run(**fields), folder / "train.jsonl"
     trainer = [sys.executable, str(TRAIN), *run.flags(), "--log", str(log)]
-    command = plugins.load("launchers", run.launcher).command(run, trainer, sys.executable)
     program = [sys.executable, str(TRAIN.with_name("start_run.py")), "--log", str(log)]
     program += ["--messages", str(folder / "messages"), f"--spec={json.dumps(run.values())}"]
-    return subprocess.Popen([*program, *flags, "--", *command], stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen([*program, *flags, "--", *trainer], stderr=subprocess.PIPE, text=True)
 
 
 def pids_of_ranks(log, count):

@@ -1,6 +1,7 @@
 """launchers: the command lines that start a run, compared word by word."""
 
 import dataclasses
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,13 +10,14 @@ from dlbench import plugins
 from dlbench.runs import Run
 
 RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
-PYTHON = "envs/train/.venv/bin/python"
+ENVIRONMENT = Path("envs/train/.venv")
+PYTHON = str(ENVIRONMENT / "bin" / "python")
 TRAINER = [PYTHON, "workflow_scripts/train.py", "--log", "it's here"]
 
 
 def command(launcher, **changes):
     run = dataclasses.replace(RUN, launcher=launcher, **changes)
-    return plugins.load("launchers", launcher).command(run, list(TRAINER), PYTHON)
+    return plugins.load("launchers", launcher).command(run, list(TRAINER), ENVIRONMENT)
 
 
 def unsupported(launcher, **changes):
@@ -51,7 +53,7 @@ def test_without_a_launcher_the_trainer_is_started_as_it_is():
 )
 def test_local_starts_the_jobs_of_the_strategy_on_this_machine(here, changes, jobs):
     assert command("local", **changes) == [
-        PYTHON, "workflow_scripts/start_processes.py", "--jobs", jobs, "--", *TRAINER
+        sys.executable, "workflow_scripts/start_processes.py", "--jobs", jobs, "--", *TRAINER
     ]  # fmt: skip
 
 
@@ -94,10 +96,10 @@ def test_horovodrun_gets_the_trainer_as_one_word_that_survives_the_shell():
 
 def test_mpirun_is_that_of_the_environment_and_so_are_its_libraries():
     assert command("mpirun", strategy="horovod", devices_per_node=2) == [
-        "env", "OPAL_PREFIX=envs/train/.venv", "LD_LIBRARY_PATH=envs/train/.venv/lib",
-        "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+        "env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+        "OPAL_PREFIX=envs/train/.venv", "LD_LIBRARY_PATH=envs/train/.venv/lib",
         "envs/train/.venv/bin/mpirun", "-np", "2", "--bind-to", "none",
-        "-x", "LD_LIBRARY_PATH", "-x", "OPAL_PREFIX", *TRAINER,
+        "-x", "OPAL_PREFIX", "-x", "LD_LIBRARY_PATH", *TRAINER,
     ]  # fmt: skip
 
 
@@ -138,5 +140,5 @@ def test_several_processes_need_a_launcher(changes, reason):
 def test_making_a_command_changes_nothing(here, launcher):
     trainer = list(TRAINER)
     run = dataclasses.replace(RUN, strategy="multiworker", launcher=launcher)
-    plugins.load("launchers", launcher).command(run, trainer, PYTHON)
+    plugins.load("launchers", launcher).command(run, trainer, ENVIRONMENT)
     assert trainer == TRAINER

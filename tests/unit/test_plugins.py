@@ -27,7 +27,7 @@ def test_every_thing_loads_without_a_framework(kind):
     ("kind", "wanted"),
     [
         ("launchers", {"unsupported", "command"}),
-        ("runtimes", {"command", "directive_image", "MARKED"}),
+        ("runtimes", {"CONTAINED", "OPTIONS"}),
         ("figures", {"CAPTION", "CATEGORY", "draw"}),
         ("strategies", {"Strategy"}),
         ("models", {"INPUT_SHAPE", "CLASSES", "build"}),
@@ -37,6 +37,13 @@ def test_every_thing_loads_without_a_framework(kind):
 def test_every_file_defines_what_its_kind_must(kind, wanted):
     for name in plugins.names(kind):
         assert wanted <= defined(plugins.path(kind, name)), f"{kind}/{name}"
+
+
+@pytest.mark.parametrize("name", sorted(set(plugins.names("runtimes")) - {"bare"}))
+def test_a_container_runtime_says_how_it_is_prepared_and_started(name):
+    wanted = {"HANDS_ON_LIBRARIES", "PROGRAMS", "form", "prepare", "prepared", "command", "cleanup"}
+    assert wanted <= defined(plugins.path("runtimes", name))
+    assert plugins.load("runtimes", name).CONTAINED
 
 
 def defined(path):

@@ -175,7 +175,7 @@ def test_the_last_run_of_all_leaves_nothing(tmp_path, capsys):
 
 def test_a_skipped_run_has_a_log_with_its_reason_and_no_command(tmp_path):
     run = watched(tmp_path, END)
-    supervisor.skip(run, "needs 4 cores")
+    supervisor.refuse(run, "skipped", "needs 4 cores")
     launch, end = eventlog.read(run.log)
     assert launch["command"] == []
     assert (end["status"], end["message"]) == ("skipped", "needs 4 cores")

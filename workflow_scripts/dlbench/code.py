@@ -8,6 +8,7 @@ reading the source; things found by name (a run's model, say) are given.
 import ast
 import functools
 import hashlib
+import subprocess
 from pathlib import Path
 
 from dlbench import plugins
@@ -78,3 +79,22 @@ def _imports(path):
             base = PROGRAMS.joinpath(*parts[:length])
             paths += [p for p in (base.with_suffix(".py"), base / "__init__.py") if p.is_file()]
     return tuple(dict.fromkeys(paths))
+
+
+def commit():
+    """Commit of the workflow and whether its tracked files differ from it; unknown without git."""
+
+    def git(*words):
+        try:
+            answer = subprocess.run(
+                ["git", "-C", PROGRAMS, *words], capture_output=True, text=True, check=False
+            )
+        except FileNotFoundError:
+            return None
+        return answer.stdout.strip() if answer.returncode == 0 else None
+
+    changes = git("status", "--porcelain", "--untracked-files=no")
+    return {
+        "git_commit": git("rev-parse", "HEAD"),
+        "git_dirty": None if changes is None else bool(changes),
+    }

@@ -6,8 +6,9 @@ on beside it. Copies of a run have logs as ranks do, by their numbers.
 
 Events and their fields (times in seconds on a monotonic clock since run_start,
 dates in UTC):
-    launch      by start_run.py: command, made_from, commit of the workflow
-    run_start   spec, versions, devices, host, containment
+    launch      by start_run.py: command, made_from, container, commit of the workflow
+    begin       t_utc: the trainer's first words; containment: the marker of the image it is in
+    run_start   spec, versions, devices, host
     compile     trace_s: making the graph of the step; the first step compiles it
     ready, met  t_s, waited_s: of one of several copies, which start together (dlbench/copies.py)
     step        step, t_s, step_time_s, loss, learning_rate, warm_up, epoch

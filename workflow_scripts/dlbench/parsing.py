@@ -56,6 +56,8 @@ def parse(run, log, output):
         "summary": summary,
         "provenance": {
             "command": launch.get("command"),
+            "container": launch.get("container"),
+            "containment": [log.begin.get("containment") for log in logs],
             "git_commit": launch.get("git_commit"),
             "git_dirty": launch.get("git_dirty"),
             **{
@@ -82,6 +84,7 @@ class RankLog:
         self.path = path
         kinds = {
             "launch": [],
+            "begin": [],
             "run_start": [],
             "compile": [],
             "met": [],
@@ -97,6 +100,7 @@ class RankLog:
         except FileNotFoundError:
             raise eventlog.LogError(f"{path}: there is no training log") from None
         self.launch = next(iter(kinds["launch"]), {})
+        self.begin = next(iter(kinds["begin"]), {})
         self.start = next(iter(kinds["run_start"]), {})
         self.trace_s = next((event.get("trace_s") for event in kinds["compile"]), None)
         self.waited_s = sum(event["waited_s"] for event in kinds["met"])
@@ -168,7 +172,32 @@ def _summary(run, logs):
         summary |= {
             key: last[key] if math.isfinite(last[key]) else None for key in SCORES if key in last
         }
-    return summary | _used(logs)
+    return summary | _beginning(logs) | _used(logs)
+
+
+def _beginning(logs):
+    """Seconds before the run is under way, the most over ranks; dates are those of their hosts.
+
+    The start of the container (or, on bare metal, of Python), imports, and the first step.
+    Snakemake's container directive has entered the container before the first of our dates.
+    """
+    launch = logs[0].launch
+    by_directive = (launch.get("container") or {}).get("start") == "directive"
+    launched = launch.get("t_utc")
+    begun = [log.begin.get("t_utc") for log in logs]
+    started = [log.start.get("t_utc") for log in logs]
+    if not launched or None in begun + started or any(log.resumes for log in logs):
+        return {}
+    between = eventlog.seconds_between
+    return {
+        "start_s": None if by_directive else max(between(launched, begin) for begin in begun),
+        "import_s": max(map(between, begun, started)),
+        "first_batch_s": max(
+            # Waiting for other copies left out.
+            (log.steps[0]["t_s"] - log.waited_s for log in logs if log.steps),
+            default=None,
+        ),
+    }
 
 
 def _compile_s(logs, median):

@@ -11,7 +11,7 @@ import shlex
 import sys
 from dataclasses import dataclass
 
-from dlbench import Error, adoption, code, config, plugins, records, site
+from dlbench import Error, adoption, code, config, images, plugins, records, site, starting
 from dlbench.records import State
 
 ATTEMPTS = 2  # a run that fails for a passing reason is tried once more
@@ -49,7 +49,7 @@ class Plan:
         run = self._run(wildcards.run_id)
         inputs = {}
         if run.id in self.pending and run.id not in self.skipped:
-            inputs["environment"] = f"results/environments/{run.environment}.json"
+            inputs["environment"] = _environment(run)
             if records.recipe(run.dataset):
                 inputs["data"] = f"results/data/{run.dataset}/manifest.json"
         return inputs
@@ -112,9 +112,45 @@ class Plan:
         """Higher for runs that come earlier in the seeded order."""
         return len(self.runs) - self._positions[run_id]
 
+    @property
+    def environments(self):
+        """What says that the environments and images of the runs are there."""
+        done = (run for run in self.runs.values() if run.id not in self.skipped)
+        return sorted({_environment(run) for run in done})
+
+    def image(self, name):
+        """The config's entry of an image, as JSON."""
+        return json.dumps(self.study.images.get(name, {}), sort_keys=True)
+
+    def preparing(self, image, form):
+        """Flags of prepare_image.py for the runs that take an image in a form, for the shell."""
+        settings = images.settings(image, self.study.images)
+        for run in self.runs.values():
+            if starting.contained(run) and images.form_name(run) == form:
+                chosen = json.dumps(images.options_of(run), sort_keys=True)
+                flags = [f"--runtime={run.runtime}", f"--options={chosen}"]
+                flags += [f"--python={settings['python']}", f"--device={self.device_kind}"]
+                return shlex.join(flags)
+        raise Error(f"no run of this study takes an image in the form {form!r}")
+
     def directive_image(self, run_id):
+        """The image that Snakemake's container directive enters, or None.
+
+        That of a run that is to be done: its form is there by the time the run starts.
+        """
         run = self._run(run_id)
-        return plugins.load("runtimes", run.runtime).directive_image(run)
+        if run.id in self.skipped or run.id not in self.pending or not starting.by_directive(run):
+            return None
+        return images.directive_image(run)
+
+    @property
+    def directive_environment(self):
+        """Variables that give the container directive what it has no words for."""
+        found = {}
+        for run in self.runs.values():
+            if run.id in self.pending and starting.by_directive(run):
+                found |= images.directive_environment(run, self.study.images, self.device_kind)
+        return found
 
     def command(self, run_id, attempt):
         """What follows start_run.py and its files: flags and the trainer, quoted for the shell."""
@@ -122,12 +158,18 @@ class Plan:
         flags = [
             f"--spec={self.spec(run_id)}",
             f"--position={self._count(run_id)}/{len(self.runs)}",
-            f"--made-from={json.dumps(records.made_from(run, self._recipes))}",
+            f"--made-from={json.dumps(records.made_from(run, self._recipes, self.study.images))}",
             f"--time-limit-s={self.study.time_limit_s}",
             f"--hang-limit-s={self.study.hang_limit_s}",
             f"--attempt={attempt}",
             f"--attempts={self.attempts}",
+            f"--device={self.device_kind}",
+            f"--commit={json.dumps(self._commit)}",
         ]
+        if starting.contained(run):
+            flags.append(f"--form={images.form_path(run)}")
+            settings = images.settings(run.environment, self.study.images)
+            flags += [f"--bind={bind}" for bind in settings["binds"]]
         if self.study.checkpoint_every_min:
             flags.append(f"--checkpoint={_checkpoint(run)}")
         if run_id in self.skipped:
@@ -135,9 +177,9 @@ class Plan:
         return shlex.join([*flags, "--", *self._trainer(run)])
 
     def _trainer(self, run):
-        """The command that trains a run, its launcher outside and its runtime inside."""
-        python = str(site.trainer_python(run.environment))
-        trainer = [python, "workflow_scripts/train.py", *run.flags()]
+        """The command that trains a run; start_run.py puts its launcher and runtime before it."""
+        trainer = [str(site.trainer_python(run.environment)), "workflow_scripts/train.py"]
+        trainer += run.flags()
         trainer += ["--log", f"results/runs/{run.id}/train.jsonl", "--device", self.device_kind]
         trainer += ["--sample-every-s", str(self.study.sample_every_s)]
         if self.study.checkpoint_every_min:
@@ -147,12 +189,15 @@ class Plan:
             trainer += ["--model-folder", self.study.model_folder]
         if records.recipe(run.dataset):
             trainer += ["--data", f"results/data/{run.dataset}"]
-        inside = plugins.load("runtimes", run.runtime).command(run, trainer)
-        return plugins.load("launchers", run.launcher).command(run, inside, python)
+        return trainer
 
     @property
     def _export_environment(self):
         return min(run.environment for run in self.runs.values())
+
+    @functools.cached_property
+    def _commit(self):
+        return code.commit()
 
     @functools.cached_property
     def _recipes(self):
@@ -206,7 +251,7 @@ def _plan(settings):
     pending = {}
     for run in study.runs:
         records.training_code(run)  # a file with a syntax error is named here, before any work
-        state, reason = records.state(run, run.id not in skipped, recipes)
+        state, reason = records.state(run, run.id not in skipped, recipes, study.images)
         if state is not State.CURRENT:
             pending[run.id] = state, reason
     return Plan(
@@ -216,9 +261,16 @@ def _plan(settings):
         pending=pending,
         device_kind=devices.kind,
         config_json=json.dumps(settings, sort_keys=True),
-        forced=frozenset(_forced(pending)),
+        forced=frozenset(_forced(runs, pending, study.images)),
         adopted=adopted,
     )
+
+
+def _environment(run):
+    """What says that a run's environment, or its image in the form it takes, is there."""
+    if starting.contained(run):
+        return images.form_path(run)
+    return f"results/environments/{run.environment}.json"
 
 
 def _checkpoint(run):
@@ -226,9 +278,13 @@ def _checkpoint(run):
     return str(records.folder(run.id) / "checkpoint")
 
 
-def _forced(pending):
+def _forced(runs, pending, image_settings):
     """Files that exist but must be made again."""
     forced = set()
+    contained = (run for run_id in pending if starting.contained(run := runs[run_id]))
+    for name in {run.environment for run in contained}:
+        if not images.digest(name, images.settings(name, image_settings)):
+            forced.add(images.image_path(name))
     for run_id, (state, _) in pending.items():
         if state is State.STALE:
             forced |= {f"results/runs/{run_id}/{name}" for name in ("train.jsonl", "run.json")}

@@ -15,12 +15,12 @@ import json
 from enum import Enum
 from pathlib import Path
 
-from dlbench import Error, code, eventlog, plugins, site
+from dlbench import Error, code, eventlog, images, plugins, site
 from dlbench.files import sha256, write_json
 from dlbench.runs import PLUGIN_FOLDERS
 
 RECORD_VERSION = 1
-PARSER_VERSION = 2  # of the meaning of a record's numbers; another one has all logs read again
+PARSER_VERSION = 3  # of the meaning of a record's numbers; another one has all logs read again
 RESULTS = Path("results")
 
 
@@ -51,17 +51,25 @@ def data_code(dataset):
     return code.files("convert_dataset.py", plugins.path("datasets", dataset))
 
 
-def made_from(run, adopted=None):
+def made_from(run, adopted=None, image_settings=None):
     """Digests of what a run's result depends on beside its own values.
+
+    Those of an image that is not there are None: `image`, what it is made from, where its source
+    is not on this machine, and `environment`, its digest, where it is not made yet.
 
     Args:
         adopted: digests of datasets that others converted, by name.
+        image_settings: the config's `images`.
     """
-    return {
+    found = {
         "code": _code_digest(*(getattr(run, key) for key in PLUGIN_FOLDERS)),
         "data": (adopted or {}).get(run.dataset, recipe(run.dataset)),
-        "environment": _lock_digest(run.environment),
     }
+    if not plugins.load("runtimes", run.runtime).CONTAINED:
+        return {**found, "environment": _lock_digest(run.environment)}
+    settings = images.settings(run.environment, image_settings or {})
+    identity, digest = _image(run.environment, json.dumps(settings, sort_keys=True))
+    return {**found, "image": identity, "environment": digest}
 
 
 @functools.cache
@@ -72,11 +80,12 @@ def recipe(dataset):
     return code.digest(data_code(dataset))
 
 
-def state(run, can_run=True, adopted=None):
+def state(run, can_run=True, adopted=None, image_settings=None):
     """Whether a run's record stands, and if not, why.
 
     Args:
         adopted: as in `made_from`.
+        image_settings: as in `made_from`.
         can_run: False where this machine would have to skip the run.
 
     Returns:
@@ -85,7 +94,7 @@ def state(run, can_run=True, adopted=None):
     place = folder(run.id)
     if not place.is_dir():
         return State.MISSING, "not trained yet"
-    wanted = made_from(run, adopted)
+    wanted = made_from(run, adopted, image_settings)
     try:
         record = read(place / "run.json")
         if record["run_id"] != run.id:
@@ -95,7 +104,7 @@ def state(run, can_run=True, adopted=None):
             raise RecordError(f"read by version {record['parser_version']} of the parser")
     except RecordError as error:
         return _state_by_log(place, wanted, str(error))
-    difference = [key for key in wanted if record["made_from"].get(key) != wanted[key]]
+    difference = _differences(wanted, record["made_from"])
     if difference:
         return State.STALE, f"{' and '.join(difference)} changed since it was trained"
     if record["status"] == "skipped" and can_run:
@@ -110,9 +119,15 @@ def _state_by_log(place, wanted, reason):
         first = next(eventlog.read(log), None)
     except (OSError, eventlog.LogError):
         return State.STALE, reason
-    if first and first.get("made_from") == wanted and eventlog.ended(log):
+    made = first.get("made_from") if first else None
+    if made and not _differences(wanted, made) and eventlog.ended(log):
         return State.UNREAD, reason
     return State.STALE, reason
+
+
+def _differences(wanted, found):
+    """What a result was made from that is another now; what is not known here is the same."""
+    return [key for key, value in wanted.items() if value is not None and found.get(key) != value]
 
 
 def write(path, content, files):
@@ -211,6 +226,13 @@ def _training_code(*names):
 @functools.cache
 def _code_digest(*names):
     return code.digest(_training_code(*names))
+
+
+@functools.cache
+def _image(name, settings):
+    """(what an image is made from, its digest), either None where it is not known here."""
+    settings = json.loads(settings)
+    return images.identity(name, settings), images.digest(name, settings)
 
 
 @functools.cache

@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlbench import copies, plugins
+from dlbench import copies, images, plugins
 
 ENVIRONMENTS = Path("envs")
 
@@ -81,6 +81,8 @@ def _too_few_devices(run, devices):
 
 
 def _missing_package(run, strategy):
+    if plugins.load("runtimes", run.runtime).CONTAINED:
+        return images.unsupported(run)
     for package in strategy.packages:
         if not _installed(package, run.environment):
             return (

@@ -46,6 +46,7 @@ class Watched:
     hang_limit_s: float = float("inf")
     checkpoint: Path | None = None
     copies: int = 1
+    cleanup: tuple | None = None
 
     @property
     def logs(self):
@@ -78,6 +79,9 @@ def supervise(run):
             )
             stopped_by = _watch(trainer, run, started, received)
     finally:
+        if run.cleanup:
+            with open(run.messages, "ab") as messages:
+                subprocess.run(run.cleanup, stdout=messages, stderr=messages, check=False)
         for number, handler in handlers.items():
             signal.signal(number, handler)
     end = _end_of_ranks(run.log)
@@ -125,14 +129,14 @@ def _when(end):
     return end.get("t_utc", "")
 
 
-def skip(run, reason):
-    """Write the log of a run that this machine cannot do."""
+def refuse(run, status, reason):
+    """Write the log of a run that is not started: skipped, or failed before it began."""
     _clear(run.log)
     log = eventlog.EventLog(run.log)
     log.write("launch", t_utc=eventlog.utc_now(), command=[], **run.launch)
-    log.write("run_end", t_utc=eventlog.utc_now(), status="skipped", message=reason)
+    log.write("run_end", t_utc=eventlog.utc_now(), status=status, message=reason)
     log.close()
-    _say(run, f"skipped: {reason}")
+    _say(run, f"{status}: {reason}")
 
 
 def _watch(trainer, run, started, received):
@@ -333,9 +337,9 @@ def _start(log):
 
 
 def _head(log):
-    """The first events of a log: launch and run_start."""
+    """The first events of a log: launch, begin and run_start."""
     with contextlib.suppress(OSError, eventlog.LogError):
-        return list(itertools.islice(eventlog.read(log), 2))
+        return list(itertools.islice(eventlog.read(log), 3))
     return []
 
 

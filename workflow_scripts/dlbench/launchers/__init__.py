@@ -2,8 +2,9 @@
 
 A launcher file defines:
     unsupported(run): why it cannot start a run, or None.
-    command(run, trainer, python): the command line, a list of strings, that starts the
-        command `trainer` once per process; `python` is the trainer's own.
+    command(run, trainer, environment): the command line, a list of strings, that starts the
+        command `trainer` once per process; programs are taken from the bin/ of the folder
+        `environment`, or where it is None from the path.
 Nothing here starts anything.
 """
 

@@ -1,17 +1,16 @@
 """Horovod's own launcher, over gloo: needs no MPI."""
 
 import shlex
-from pathlib import Path
 
 from dlbench import launchers, plugins
 
 unsupported = launchers.of_this_machine
 
 
-def command(run, trainer, python):
+def command(run, trainer, environment):
     strategy = plugins.load("strategies", run.strategy).Strategy
     processes = strategy.processes_per_node(run)
-    horovodrun = Path(python).with_name("horovodrun")
+    horovodrun = environment / "bin" / "horovodrun" if environment else "horovodrun"
     return [
         str(horovodrun),
         "--gloo",

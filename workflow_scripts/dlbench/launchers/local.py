@@ -4,6 +4,7 @@ start_processes.py starts them and ends all when one fails.
 """
 
 import os
+import sys
 from pathlib import Path
 
 from dlbench import launchers, plugins
@@ -13,7 +14,7 @@ PROGRAM = Path(__file__).parents[2] / "start_processes.py"
 unsupported = launchers.of_this_machine
 
 
-def command(run, trainer, python):
+def command(run, trainer, environment):
     strategy = plugins.load("strategies", run.strategy).Strategy
     jobs = ",".join(f"{job}={count}" for job, count in strategy.jobs(run).items())
-    return [python, os.path.relpath(PROGRAM), "--jobs", jobs, "--", *trainer]
+    return [sys.executable, os.path.relpath(PROGRAM), "--jobs", jobs, "--", *trainer]

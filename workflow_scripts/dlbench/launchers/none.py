@@ -10,5 +10,5 @@ def unsupported(run):
     return None
 
 
-def command(run, trainer, python):
+def command(run, trainer, environment):
     return list(trainer)

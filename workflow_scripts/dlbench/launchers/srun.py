@@ -13,7 +13,7 @@ def unsupported(run):
     return None
 
 
-def command(run, trainer, python):
+def command(run, trainer, environment):
     strategy = plugins.load("strategies", run.strategy).Strategy
     jobs = strategy.jobs(run)
     # Ranks that follow one another share a node; where there are also processes that are

@@ -1,9 +1,94 @@
 """Runtimes, one file each: where the trainer runs, on bare metal or in a container.
 
 A runtime file defines:
-    command(run, trainer): the command line, a list of strings, that runs `trainer` inside.
-    directive_image(run): the image for Snakemake's container directive, or None where
-        the command line above is what enters the container.
-    MARKED: whether the marker file of our images must be there (True) or must not (False).
-Nothing here starts anything.
+    OPTIONS: names and defaults of `runtime_options` (dlbench/options.py).
+    CONTAINED: whether the trainer is inside an image.
+and one that is contained also:
+    HANDS_ON_LIBRARIES: whether the host's LD_LIBRARY_PATH comes inside.
+    PROGRAMS: what must be on the path, as (name, ...); of a tuple in it one is enough.
+    form(options): name of the form that an image takes for it; one form serves several runs.
+    prepare(image, place, options, gpus): what makes that form of an Image (dlbench/images.py)
+        in the folder `place`, a list of commands; none where the image is used as it is.
+    prepared(image, place, options): what `command` is then given as its image.
+    command(container, program): the command line, a list of strings, that runs `program`, a
+        list too, in a Container.
+    cleanup(container): a command that ends what may be left of it, or None.
+Nothing here starts anything, and all of it needs the standard library only.
 """
+
+import shlex
+import shutil
+from dataclasses import dataclass, field
+
+APPTAINER = ("apptainer", "singularity")  # the same program under either name
+# What launchers, schedulers and libraries tell the processes they start, and what sets their
+# speed. Runtimes that do not hand on the whole environment hand on these.
+HANDED_ON = (
+    "CUDA", "DLBENCH", "GOMP", "HOROVOD", "HYDRA", "I_MPI", "KMP", "MKL", "MPI", "NCCL",
+    "NVIDIA", "OMP", "OMPI", "OPAL", "PMI", "PMIX", "PRTE", "SLURM", "TF", "UCX", "XLA",
+)  # fmt: skip
+# What the host says about its own programs; inside it would be wrong.
+KEPT_OUT = (
+    "LD_PRELOAD", "OPAL_PREFIX", "PMIX_INSTALL_PREFIX", "PYTHONHOME", "PYTHONPATH",
+    "PYTHONSTARTUP", "VIRTUAL_ENV",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Container:
+    """What a runtime starts.
+
+    `image` is what `prepared` gave. `folder` is the workflow's, seen inside under the same path
+    and the working folder. `binds` are as in /scratch, /data:/input and /data:/input:ro. `name`
+    is that of the run.
+    """
+
+    image: str
+    folder: str
+    binds: tuple = ()
+    environment: dict = field(default_factory=dict)
+    gpus: bool = False
+    options: dict = field(default_factory=dict)
+    name: str = ""
+
+    def mounts(self):
+        """(source, target, mode) of what is seen inside beside the image's own files."""
+        mounts = [(self.folder, self.folder, "rw")]
+        for bind in self.binds:
+            source, target, mode = (*bind.split(":"), "", "")[:3]
+            mounts.append((source, target or source, mode or "rw"))
+        return mounts
+
+
+def handing_on(command, flag="--env"):
+    """The command with a flag for each variable of HANDED_ON that is set where it is started.
+
+    A rank's variables are known only there. Names are matched to the last letter, so that
+    nothing in them means anything to the shell.
+
+    Args:
+        command: (before, after): the flags stand between the two lists.
+    """
+    before, after = command
+    names = rf"s/^\(\({'|'.join(HANDED_ON)}\)_[A-Za-z0-9_]*\)=.*/{flag}=\1/p".replace("|", r"\|")
+    started = f"exec {shlex.join(before)} $(env | sed -n {shlex.quote(names)}) {shlex.join(after)}"
+    return ["sh", "-c", started]
+
+
+def unpacked(image, place):
+    """(root folder of an image, commands that make it in the folder `place`)."""
+    if image.kind == "folder":
+        return str(image.path), []
+    root = f"{place}/root"
+    apptainer = next(filter(shutil.which, APPTAINER), None)
+    if apptainer or image.kind == "sif":
+        source = f"oci:{image.path}" if image.kind == "oci" else str(image.path)
+        return root, [[apptainer or APPTAINER[0], "build", "--force", "--sandbox", root, source]]
+    name = f"localhost/dlbench/{image.name}"
+    return root, [podman_pull(image, name), ["ch-convert", "-i", "podman", "-o", "dir", name, root]]
+
+
+def podman_pull(image, name):
+    """The command that brings an image's layout to podman's store under a name."""
+    script = 'podman tag "$(podman pull --quiet "$1")" "$2"'
+    return ["sh", "-c", script, "sh", f"oci:{image.path}", name]

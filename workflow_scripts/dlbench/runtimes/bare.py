@@ -1,12 +1,4 @@
 """Bare metal: no container."""
 
-MARKED = False
+CONTAINED = False
 OPTIONS = {}
-
-
-def command(run, trainer):
-    return list(trainer)
-
-
-def directive_image(run):
-    return None

@@ -1,0 +1,53 @@
+"""What podman and Docker have in common: an image in a store, containers that must be removed.
+
+Everything here is a command as a list of strings; nothing is run.
+"""
+
+from dlbench.runtimes import handing_on, unpacked
+
+LABEL = "dlbench.run"
+
+
+def name(image):
+    """The name of an image in the engine's store; another digest is another name."""
+    return f"localhost/dlbench/{image.name}:{image.digest.removeprefix('sha256:')[:12]}"
+
+
+def load(engine, image, place):
+    """Commands that bring an image to the store under its `name`."""
+    archive = f"{place}/image.tar"
+    clear = ["rm", "-rf", archive, f"{place}/root"]
+    if image.kind == "oci":
+        pack = ["tar", f"--directory={image.path}", "--create", f"--file={archive}", "."]
+        return [pack, [engine, "load", "--input", archive], clear]
+    root, commands = unpacked(image, place)
+    marker = [] if image.marked else [f"--directory={image.marker}", "."]
+    pack = ["tar", f"--directory={root}", "--create", f"--file={archive}", ".", *marker]
+    return [*commands, pack, [engine, "import", archive, name(image)], clear]
+
+
+def run(engine, container, program, flags):
+    """The command that runs `program` in a new container, which is gone afterwards."""
+    mounts = [
+        f"--volume={':'.join(mount)}" for mount in [*container.mounts(), ("/tmp", "/tmp", "rw")]
+    ]
+    variables = [f"--env={key}={value}" for key, value in sorted(container.environment.items())]
+    before = [
+        engine,
+        "run",
+        "--rm",
+        "--network=host",
+        "--ipc=host",
+        "--entrypoint=",
+        f"--workdir={container.folder}",
+        f"--label={LABEL}={container.name}",
+        *flags,
+        *mounts,
+    ]
+    return handing_on((before, [*variables, container.image, *program]))
+
+
+def remove(engine, container):
+    """The command that ends the containers of a run: they are no children of who started them."""
+    listed = f"{engine} ps --all --quiet --filter=label={LABEL}=$1"
+    return ["sh", "-c", f"{listed} | xargs -r {engine} rm --force", "sh", container.name]

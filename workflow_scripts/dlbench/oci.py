@@ -1,0 +1,200 @@
+"""OCI image layouts: folders with an image's manifest, config and layers, each under its digest.
+
+- An archive as `podman save`, `docker save` and `buildah push` write it becomes a layout, every
+  blob compared with its digest.
+- A file is added as one more layer, so that an image of whatever origin can carry our marker.
+
+Sources: the OCI image layout and image format specifications, version 1.1; Docker's image
+specification, version 1.2, for `docker save`.
+"""
+
+import contextlib
+import gzip
+import hashlib
+import io
+import json
+import platform
+import tarfile
+from pathlib import Path
+
+from dlbench import Error
+from dlbench.files import sha256, write_json
+
+TAG = "image"  # of the one image in a layout
+INDEX_TYPES = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)
+DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+CONFIG = "application/vnd.oci.image.config.v1+json"
+LAYER = "application/vnd.oci.image.layer.v1.tar"
+DOCKER_LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
+# What Python calls a machine, and what images call it.
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def unpack(archive, folder):
+    """Make a layout in `folder`, which is empty, of an archive with one image.
+
+    Raises:
+        Error: it is no image archive, or a blob differs from its digest.
+    """
+    folder = Path(folder)
+    try:
+        with tarfile.open(archive) as tar:
+            tar.extractall(folder, filter="data")
+    except (tarfile.TarError, OSError, EOFError) as error:
+        raise Error(f"{archive} cannot be read as an image archive: {error}") from error
+    if not (folder / "oci-layout").is_file():
+        if not (folder / "manifest.json").is_file():
+            raise Error(
+                f"{archive} is no image archive: expected oci-layout or manifest.json in it, "
+                "as `podman save --format oci-archive` or `docker save` writes them"
+            )
+        _from_docker(folder, archive)
+    for blob in (folder / "blobs" / "sha256").iterdir():
+        if sha256(blob) != blob.name:
+            raise Error(f"{archive} is damaged: blob {blob.name} has another digest")
+
+
+def manifest(folder):
+    """(digest, manifest, config) of the one image in a layout that is for this machine.
+
+    Raises:
+        Error: there is none, several, or it is for another architecture.
+    """
+    folder = Path(folder)
+    wanted = ARCHITECTURES.get(platform.machine(), platform.machine())
+    try:
+        entries = json.loads((folder / "index.json").read_bytes())["manifests"]
+        while len(entries) == 1 and entries[0].get("mediaType") in INDEX_TYPES:
+            entries = _blob(folder, entries[0]["digest"])["manifests"]
+        if len(entries) > 1:
+            entries = [e for e in entries if e.get("platform", {}).get("architecture") == wanted]
+        if len(entries) != 1:
+            raise Error(f"{folder}: expected one image for {wanted}, found {len(entries)}")
+        found = _blob(folder, entries[0]["digest"])
+        config = _blob(folder, found["config"]["digest"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Error(f"{folder} is no image layout that we can read: {error!r}") from error
+    if config.get("architecture", wanted) != wanted:
+        raise Error(
+            f"the image is for the architecture {config['architecture']}; this machine is {wanted}"
+        )
+    return entries[0]["digest"], found, config
+
+
+def add_file(folder, path, content):
+    """Put a file of our own on top of the image, which is then the layout's only one.
+
+    Args:
+        path: where it is in the image, relative to its root.
+        content: bytes.
+
+    Returns:
+        The digest of the new manifest.
+    """
+    folder = Path(folder)
+    _, found, config = manifest(folder)
+    docker = found.get("mediaType") == DOCKER_MANIFEST
+    layer = _layer(path, content)
+    config = {
+        **config,
+        "rootfs": {
+            **config["rootfs"],
+            "diff_ids": [*config["rootfs"]["diff_ids"], _digest(layer)],
+        },
+        "history": [*config.get("history", []), {"created_by": f"dlbench: /{path}"}],
+    }
+    # Without a time in it: the same image gets the same digest.
+    stored = gzip.compress(layer, mtime=0) if docker else layer
+    layer_type = DOCKER_LAYER if docker else LAYER
+    config_type = found["config"].get("mediaType", CONFIG)
+    found = {
+        **found,
+        "config": _store(folder, config_type, _json(config)),
+        "layers": [*found["layers"], _store(folder, layer_type, stored)],
+    }
+    return _finish(folder, found)
+
+
+def _from_docker(folder, archive):
+    """Turn what `docker save` wrote into a layout."""
+    try:
+        (entry,) = json.loads((folder / "manifest.json").read_bytes())
+        config = (folder / entry["Config"]).read_bytes()
+        layers = [_adopt(folder, folder / name) for name in entry["Layers"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Error(f"{archive}: expected one image as docker save writes it: {error!r}") from error
+    write_json(folder / "oci-layout", {"imageLayoutVersion": "1.0.0"})
+    found = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": _store(folder, CONFIG, config),
+        "layers": layers,
+    }
+    _finish(folder, found)
+
+
+def _adopt(folder, file):
+    """The descriptor of a layer that lies in the folder under another name."""
+    file = file.resolve()
+    if not file.is_relative_to(folder.resolve()):
+        raise ValueError(f"{file} is outside of the archive")
+    digest = sha256(file)
+    target = folder / "blobs" / "sha256" / digest
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with open(file, "rb") as content:
+        packed = content.read(2) == b"\x1f\x8b"
+    if not target.exists():
+        with contextlib.suppress(FileExistsError):
+            target.hardlink_to(file)
+    return {
+        "mediaType": LAYER + ("+gzip" if packed else ""),
+        "digest": f"sha256:{digest}",
+        "size": target.stat().st_size,
+    }
+
+
+def _finish(folder, found):
+    """Make a manifest the only one of the layout. Returns its digest."""
+    entry = _store(folder, found.get("mediaType", MANIFEST), _json(found))
+    entry["annotations"] = {"org.opencontainers.image.ref.name": TAG}
+    write_json(folder / "index.json", {"schemaVersion": 2, "manifests": [entry]})
+    return entry["digest"]
+
+
+def _layer(path, content):
+    """The bytes of a tar file with one file in it, and with no time or user of ours."""
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        member = tarfile.TarInfo(path)
+        member.size, member.mode = len(content), 0o644
+        tar.addfile(member, io.BytesIO(content))
+    return written.getvalue()
+
+
+def _store(folder, media_type, content):
+    """Write a blob. Returns its descriptor."""
+    digest = _digest(content)
+    target = Path(folder) / "blobs" / "sha256" / digest.removeprefix("sha256:")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(content)
+    return {"mediaType": media_type, "digest": digest, "size": len(content)}
+
+
+def _blob(folder, digest):
+    """The JSON in a blob, seen to have its digest."""
+    content = (folder / "blobs" / digest.replace(":", "/")).read_bytes()
+    if _digest(content) != digest:
+        raise ValueError(f"blob {digest} has another digest")
+    return json.loads(content)
+
+
+def _json(value):
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _digest(content):
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"

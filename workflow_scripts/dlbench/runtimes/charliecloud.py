@@ -1,0 +1,45 @@
+"""Charliecloud: an unpacked image entered by an ordinary user, who stays the same inside."""
+
+import shlex
+
+from dlbench.runtimes import unpacked
+
+CONTAINED = True
+HANDS_ON_LIBRARIES = True
+OPTIONS = {}
+PROGRAMS = ("ch-run",)
+
+
+def form(options):
+    return "charliecloud"
+
+
+def prepare(image, place, options, gpus=False):
+    root, commands = unpacked(image, place)
+    if image.kind == "folder":  # what is not ours is not written to
+        root = f"{place}/root"
+        commands = [["cp", "--archive", "--reflink=auto", str(image.path), root]]
+    marker = [] if image.marked else [["cp", "--recursive", f"{image.marker}/.", root]]
+    nvidia = [["ch-fromhost", "--nvidia", root]] if gpus else []
+    return [*commands, *marker, ["chmod", "--recursive", "u+rwX", root], *nvidia]
+
+
+def prepared(image, place, options):
+    return f"{place}/root"
+
+
+def command(container, program):
+    flags = [f"--cd={container.folder}", "--unset-env=LD_LIBRARY_PATH"]
+    for source, target, _ in container.mounts():
+        flags += [f"--bind={source}:{target}"]
+    flags += [f"--set-env={name}={value}" for name, value in sorted(container.environment.items())]
+    # A folder that the image lacks must be made in it before something is bound there.
+    points = " ".join(
+        shlex.quote(f"{container.image}{target}") for _, target, _ in container.mounts()
+    )
+    start = shlex.join(["ch-run", *flags, container.image, "--", *program])
+    return ["sh", "-c", f"mkdir -p {points} && exec {start}"]
+
+
+def cleanup(container):
+    return None

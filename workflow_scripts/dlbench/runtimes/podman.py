@@ -1,0 +1,38 @@
+"""podman: containers of an ordinary user from an image in the user's own store.
+
+- The processes of a run share network, memory and process numbers with the host, as MPI
+  needs it; the user stays the same.
+- Settings of the site (runtime, storage) belong in its containers.conf.
+"""
+
+from dlbench import engines
+from dlbench.runtimes import podman_pull
+
+CONTAINED = True
+HANDS_ON_LIBRARIES = False
+OPTIONS = {}
+PROGRAMS = ("podman",)
+
+
+def form(options):
+    return "podman"
+
+
+def prepare(image, place, options, gpus=False):
+    if image.kind != "oci":
+        return engines.load("podman", image, place)
+    return [podman_pull(image, engines.name(image))]
+
+
+def prepared(image, place, options):
+    return engines.name(image)
+
+
+def command(container, program):
+    gpus = ["--device=nvidia.com/gpu=all"] if container.gpus else []  # a name of CDI
+    flags = ["--ulimit=host", "--pid=host", "--userns=keep-id", "--security-opt=label=disable"]
+    return engines.run("podman", container, program, [*flags, *gpus])
+
+
+def cleanup(container):
+    return engines.remove("podman", container)

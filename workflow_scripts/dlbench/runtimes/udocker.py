@@ -1,0 +1,91 @@
+"""udocker: containers of an ordinary user, without anything installed by root.
+
+Options:
+    execmode  how it enters the container (`udocker setup --execmode`): P1, P2 (ptrace), F1,
+              F2, F3, F4 (library calls), R1 (runc), S1 (Singularity). It sets the speed of
+              what calls the system often, so it is part of a run.
+
+- Each execmode has a container of its own, since F and R modes change its files.
+- The whole environment is handed on: launchers speak to their processes so.
+- Its tools are the user's (`udocker install`), the containers lie beside the image.
+"""
+
+import os
+import pwd
+from pathlib import Path
+
+from dlbench.oci import TAG
+from dlbench.runtimes import unpacked
+
+CONTAINED = True
+HANDS_ON_LIBRARIES = True
+OPTIONS = {"execmode": ("P1", "P2", "F1", "F2", "F3", "F4", "R1", "S1")}
+PROGRAMS = ("udocker",)
+# Processes find one another by names, and by files in /tmp.
+FROM_HOST = [(path, path, "rw") for path in ("/tmp", "/etc/hosts", "/etc/resolv.conf")]
+NAME = "dlbench"  # of the one container in a place
+PLACES = {"UDOCKER_CONTAINERS": "containers", "UDOCKER_REPOS": "repos", "UDOCKER_LAYERS": "layers"}
+
+
+def form(options):
+    return f"udocker-{options['execmode']}"
+
+
+def prepare(image, place, options, gpus=False):
+    start = _udocker(place)
+    archive = f"{place}/image.tar"
+    if image.kind == "oci":
+        made = [
+            ["tar", f"--directory={image.path}", "--create", f"--file={archive}", "."],
+            [*start, "load", "-i", archive, NAME],
+            [*start, "create", f"--name={NAME}", f"{NAME}:{TAG}"],
+        ]
+    else:
+        root, commands = unpacked(image, place)
+        marker = [] if image.marked else [f"--directory={image.marker}", "."]
+        made = [
+            *commands,
+            ["tar", f"--directory={root}", "--create", f"--file={archive}", ".", *marker],
+            [*start, "import", "--tocontainer", f"--name={NAME}", archive],
+        ]
+    setup = [*start, "setup", f"--execmode={options['execmode']}", NAME]
+    nvidia = [[*start, "setup", "--nvidia", "--force", NAME]] if gpus else []
+    # The container has all that these have.
+    rest = ["rm", "-rf", archive, f"{place}/layers", f"{place}/root"]
+    return [*made, setup, *nvidia, rest]
+
+
+def prepared(image, place, options):
+    return str(Path(place).absolute())
+
+
+def command(container, program):
+    flags = [
+        f"--volume={source}:{target}" + (":ro" if mode == "ro" else "")
+        for source, target, mode in [*container.mounts(), *FROM_HOST]
+    ]
+    flags += [f"--env={name}={value}" for name, value in sorted(container.environment.items())]
+    return [
+        *_udocker(container.image),
+        "--quiet",
+        "run",
+        "--nobanner",
+        "--hostenv",
+        "--hostauth",
+        f"--user={pwd.getpwuid(os.getuid()).pw_name}",
+        "--entrypoint=",
+        f"--workdir={container.folder}",
+        *flags,
+        NAME,
+        *program,
+    ]
+
+
+def cleanup(container):
+    return None
+
+
+def _udocker(place):
+    """udocker with its containers in `place`."""
+    folders = [f"{key}={Path(place).absolute() / name}" for key, name in PLACES.items()]
+    return ["env", *folders, "udocker", *(["--allow-root"] if os.geteuid() == 0 else [])]

@@ -1,0 +1,169 @@
+"""The command that starts a run: its launcher outside, its runtime inside, the trainer innermost.
+
+    mpirun -np 2 ... apptainer exec ... IMAGE python workflow_scripts/train.py ...
+
+Where Snakemake's container directive has entered the image already, the launcher is inside too.
+Needs the standard library only, for that case.
+"""
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlbench import Error, copies, images, options, plugins, site
+from dlbench.runtimes import KEPT_OUT, Container
+
+# Of what is known about an image, this goes into the log of each run.
+SAID = ("image", "digest", "image_id", "runtime_version", "options", "libc", "mpi", "packages")
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a run is started.
+
+    `command` starts it, `cleanup` (or None) ends what may be left; `container` is what a run in
+    a container says about it in its log, {} on bare metal.
+    """
+
+    command: tuple
+    cleanup: tuple | None
+    container: dict
+
+
+NOTHING = Start((), None, {})
+
+
+def start(run, trainer, form=None, device="cpu", binds=()):
+    """How to start a run.
+
+    Args:
+        trainer: the command that trains, of one process, with the Python of bare metal.
+        form: what `images.prepare` wrote about the image, for a run in a container.
+        device: cpu or gpu.
+        binds: what the container sees of this machine beside the workflow's folder, as in
+            /scratch, /data:/input or /data:/input:ro.
+
+    Raises:
+        Error: a folder to bind is not there, or no launcher fits the image's MPI.
+        images.Lacking: the image lacks a package that the run needs.
+    """
+    runtime = plugins.load("runtimes", run.runtime)
+    if not runtime.CONTAINED:
+        return Start(
+            tuple(_launched(run, trainer, Path(trainer[0]).absolute().parents[1], device)), None, {}
+        )
+    images.see_packages(run, form)
+    inside = [form["python"], *trainer[1:], "--image-id", form["image_id"]]
+    said = {key: form[key] for key in SAID}
+    if by_directive(run):
+        said["start"] = "directive"
+        environment = Path(form["python"]).parents[1]
+        return Start(tuple(_launched(run, inside, environment, device)), None, said)
+    container = Container(
+        image=form["prepared"],
+        folder=os.getcwd(),
+        binds=tuple(binds),
+        environment=form["environment"],
+        gpus=device == "gpu",
+        options=form["options"],
+        name=run.id,
+    )
+    for source, _, _ in container.mounts():
+        if not os.path.exists(source):
+            raise Error(f"{source} is to be seen in the container but is not on this machine")
+    kept_out = (*KEPT_OUT, "LD_LIBRARY_PATH") if runtime.HANDS_ON_LIBRARIES else KEPT_OUT
+    absent = (name for name in kept_out if name not in container.environment)
+    hidden = [word for name in absent for word in ("-u", name)]
+    contained = runtime.command(container, ["env", *hidden, *inside])
+    launcher, version = _outer_tools(run, form)
+    said |= {"start": "command", "launcher_mpi": version}
+    cleanup = runtime.cleanup(container)
+    command = _launched(run, contained, launcher, device)
+    return Start(tuple(command), cleanup and tuple(cleanup), said)
+
+
+def contained(run):
+    """Whether a run is trained inside an image."""
+    return plugins.load("runtimes", run.runtime).CONTAINED
+
+
+def by_directive(run):
+    """Whether Snakemake's container directive starts a run."""
+    runtime = plugins.load("runtimes", run.runtime)
+    if "start" not in runtime.OPTIONS:
+        return False
+    asked = options.parse("runtime", run.runtime, runtime.OPTIONS, run.runtime_options)["start"]
+    return asked == "directive" or (asked == "auto" and run.nodes == 1 and run.copies_per_node == 1)
+
+
+def _launched(run, program, environment, device):
+    """The command that starts the processes of a run.
+
+    Args:
+        environment: folder with the bin/ that launchers are taken from; None: the path.
+    """
+    command = plugins.load("launchers", run.launcher).command(run, program, environment)
+    return (
+        copies.command(run, command, sys.executable, device) if run.copies_per_node > 1 else command
+    )
+
+
+def _outer_tools(run, form):
+    """(environment whose launcher starts containers, or None for the path; its MPI's version).
+
+    Of the mpirun on the path and that of our own environment, the first that may start the
+    image's processes: the same MPI, not older.
+    """
+    ours = site.trainer_python(run.environment).absolute().parents[1]
+    if run.launcher != "mpirun":
+        return (ours if (ours / "bin" / run.launcher).exists() else None), None
+    if not form["mpi"]:
+        raise Error(f"image {form['image']} has no mpirun: its processes cannot speak MPI")
+    tried = []
+    for environment in (None, ours):
+        mpirun = shutil.which("mpirun") if environment is None else ours / "bin" / "mpirun"
+        version = mpi_version(mpirun, environment) if mpirun else None
+        if version and fits(version, form["mpi"]):
+            return environment, version
+        tried += [f"{mpirun} ({version})"] if version else []
+    raise Error(
+        f"image {form['image']} has {form['mpi']}; to start its processes this machine needs the "
+        f"same MPI, as new or newer, and has: {', '.join(tried) or 'none'}"
+    )
+
+
+def fits(outside, inside):
+    """Whether an mpirun may start processes that use another MPI library.
+
+    >>> fits("Open MPI 4.1.8", "Open MPI 4.1.4"), fits("Open MPI 4.1.4", "Open MPI 5.0.3")
+    (True, False)
+    """
+    (kind, newer), (other, older) = (_split(text) for text in (outside, inside))
+    return kind == other and newer >= older
+
+
+def _split(text):
+    kind, _, version = text.rpartition(" ")
+    return kind, tuple(map(int, re.findall(r"\d+", version)))
+
+
+@functools.cache
+def mpi_version(mpirun, environment=None):
+    """As in `Open MPI 4.1.8`; None where it does not say."""
+    variables = {} if environment is None else {
+        "OPAL_PREFIX": str(environment), "LD_LIBRARY_PATH": str(environment / "lib"),
+    }  # fmt: skip
+    try:
+        said = subprocess.run(
+            [mpirun, "--version"], capture_output=True, text=True, check=False,
+            env=os.environ | variables,
+        ).stdout  # fmt: skip
+    except OSError:
+        return None
+    match = re.search(r"(Open MPI|MPICH|Intel\(R\) MPI)\D*([\d.]*\d)", said)
+    return " ".join(match.groups()) if match else None

@@ -1,0 +1,34 @@
+"""Bring an image to the form that a runtime takes, and see from inside that it is usable."""
+
+import argparse
+import json
+from pathlib import Path
+
+from dlbench import images, plugins
+from dlbench.cli import run_program
+
+
+def main():
+    runtimes = [
+        name for name in plugins.names("runtimes") if plugins.load("runtimes", name).CONTAINED
+    ]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("image", type=Path, help="image.json, as make_image.py wrote it")
+    parser.add_argument("--runtime", required=True, choices=runtimes)
+    parser.add_argument("--options", type=json.loads, default={}, help="of the runtime, JSON")
+    parser.add_argument("--python", default="python3", help="the interpreter inside")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "gpu"])
+    parser.add_argument("--output", required=True, type=Path, help="JSON; its folder has no suffix")
+    args = parser.parse_args()
+    images.prepare(
+        images.read(args.image),
+        args.runtime,
+        args.options,
+        args.python,
+        args.device == "gpu",
+        args.output,
+    )
+
+
+if __name__ == "__main__":
+    run_program(main)
