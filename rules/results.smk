@@ -8,7 +8,10 @@ and samples.parquet in each run's folder. Names runs that missed their learning 
 rule tables:
     """The tables of the study."""
     input:
-        expand("results/tables/{name}.parquet", name=["runs", "evals", "coverage"]),
+        expand(
+            "results/tables/{name}.parquet",
+            name=["runs", "evals", "coverage", "comparisons"],
+        ),
 
 
 rule collect_runs:
@@ -19,6 +22,7 @@ rule collect_runs:
     output:
         multiext("results/tables/runs", ".parquet", ".csv"),
         multiext("results/tables/coverage", ".parquet", ".csv"),
+        multiext("results/tables/comparisons", ".parquet", ".csv"),
         "results/tables/evals.parquet",
     log:
         "results/logs/collect_runs.log",

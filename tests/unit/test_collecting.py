@@ -300,3 +300,25 @@ def test_a_log_that_changed_after_its_record_stops_the_collection():
 def test_a_run_without_a_record_stops_the_collection():
     with pytest.raises(RecordError, match="there is no record"):
         collecting.collect(study(PLAIN), "cpu", "tables")
+
+
+def test_conditions_are_compared_in_a_table_of_their_own():
+    made = study(
+        PLAIN | {"xla": [False, True]},
+        repeats=3,
+        compare=[{"field": "xla", "base": False}],
+    )
+    for run in made.runs:
+        finished(run, **({"status": "oom", "message": ""} if run.repeat == 3 else {}))
+    (row,) = collected(made, "comparisons", tables.COMPARISONS)
+    assert (row["study"], row["condition"], row["base"]) == ("test", "True", "False")
+    assert (row["n_a"], row["n_b"], row["verdict"]) == (2, 2, "too few runs")
+    assert row["ratio"] == 1
+    with open("tables/comparisons.csv", newline="") as file:
+        assert [r["verdict"] for r in csv.DictReader(file)] == ["too few runs"]
+
+
+def test_a_study_that_compares_nothing_has_an_empty_table_of_comparisons():
+    made = study(PLAIN)
+    finished(made.runs[0])
+    assert collected(made, "comparisons", tables.COMPARISONS) == []

@@ -27,7 +27,7 @@ def test_rows_come_back_with_units_and_notes(path):
 
 
 def test_every_number_with_a_unit_in_its_name_has_it_in_its_metadata():
-    for schema in (tables.STEPS, tables.EVALS, tables.RUNS):
+    for schema in (tables.STEPS, tables.EVALS, tables.RUNS, tables.COMPARISONS):
         for field in schema:
             if field.name.endswith("_s"):
                 assert field.metadata[b"unit"] == b"s", field.name

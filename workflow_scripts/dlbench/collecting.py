@@ -1,6 +1,6 @@
 """From the records and logs of all runs to tables.
 
-- results/tables: runs, evaluations, coverage.
+- results/tables: runs, evaluations, coverage, comparisons of conditions.
 - steps.parquet, evals.parquet and samples.parquet in each run's folder, made from
   its logs where they are missing or were made from another log.
 - The learning gate is judged here, since it is no part of a run.
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from dlbench import eventlog, parsing, records, tables
+from dlbench import comparing, eventlog, parsing, records, tables
 from dlbench.files import written_whole
 from dlbench.runs import Run
 
@@ -23,7 +23,7 @@ AT_MOST = ("perplexity", "final_loss")  # scores that are better the lower they 
 
 
 def collect(study, device_kind, output):
-    """Write runs, evals and coverage of a study, every record checked to the last byte.
+    """Write the tables of a study, every record checked to the last byte.
 
     Args:
         study: the Study whose runs are collected.
@@ -63,6 +63,7 @@ def collect(study, device_kind, output):
     for name, content, schema in (
         ("runs", rows, tables.RUNS),
         ("coverage", coverage, tables.COVERAGE),
+        ("comparisons", comparing.rows(study, rows), tables.COMPARISONS),
     ):
         tables.write(output / f"{name}.parquet", content, schema)
         tables.write_csv(output / f"{name}.csv", tables.read(output / f"{name}.parquet", schema))
@@ -88,6 +89,8 @@ def row(run, record, study, device_kind):
         "framework_version": versions.get(run.framework),
         "device_kind": device_kind,
         "device_model": provenance["device_model"],
+        "container_start": (provenance["container"] or {}).get("start"),
+        "image_digest": (provenance["container"] or {}).get("digest"),
         "status": record["status"],
         "message": record["message"],
         "learning_gate": gate(study.must_reach.get(run.id), summary),

@@ -23,6 +23,8 @@ from dlbench.runs import DEFAULTS, FIELDS, PLUGIN_FOLDERS, Run, shuffled
 
 SCHEMA_FILE = Path(__file__).with_name("config.schema.json")
 ENVIRONMENTS = Path(__file__).parents[2] / "envs"
+# What goes with a field when its values are compared.
+COMPANIONS = {"runtime": ("runtime_options",), "strategy": ("strategy_options", "launcher")}
 
 
 class ConfigError(Error):
@@ -114,6 +116,8 @@ def study(config):
             _named("datasets", name, f"data.{key}")
     for name in config["figures"]:
         _named("figures", name, "figures")
+    for index, entry in enumerate(config["compare"]):
+        _check_compare(**entry, runs=[run for run, _ in runs.values()], where=f"compare[{index}]")
     return Study(
         name=config["study"],
         runs=tuple(shuffled([run for run, _ in runs.values()], config["seed"])),
@@ -345,6 +349,31 @@ def _gate(must_reach, run, where):
                 f"{where}.must_reach: {name} needs an evaluation; give epochs, or evaluate: yes"
             )
     return must_reach
+
+
+def _check_compare(field, base, runs, where):
+    """See that a field can be compared and that its base is one condition of some runs."""
+    known = [name for name in FIELDS if name != "repeat"]
+    if field not in known:
+        raise ConfigError(
+            f"{where}.field: a run has no field {field!r}{plugins.nearest(field, known)}; "
+            f"there are: {', '.join(known)}"
+        )
+    there = sorted({getattr(run, field) for run in runs}, key=str)
+    # 1 is true to Python, and must not be to a config.
+    if not any((type(value) is bool, value) == (type(base) is bool, base) for value in there):
+        raise ConfigError(
+            f"{where}.base: no run has the {field} {base!r}{plugins.nearest(base, there)}; "
+            f"there are: {', '.join(map(repr, there))}"
+        )
+    for companion in COMPANIONS.get(field, ()):
+        found = sorted({getattr(run, companion) for run in runs if getattr(run, field) == base})
+        if len(found) > 1:
+            raise ConfigError(
+                f"{where}.base: {field} {base} is no single condition, since its runs have the "
+                f"{companion} {', '.join(map(repr, found))}; compare {companion} instead, or "
+                "choose another base"
+            )
 
 
 def _use_models_of(folder):

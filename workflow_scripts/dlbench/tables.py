@@ -142,6 +142,9 @@ RUNS = pa.schema(
         _field("step_time_p95_s", _real, "s"),
         _field("step_time_mad_s", _real, "s", "1.4826 x median absolute deviation"),
         _field("compile_s", _real, "s", "making the graph, and the first step over the median one"),
+        _field("start_s", _real, "s", "start of the container until the trainer's first line"),
+        _field("import_s", _real, "s", "imports of the trainer, until run_start"),
+        _field("first_batch_s", _real, "s", "run_start to the end of the first step"),
         _field(
             "first_epoch_images_per_second", _real, "items/s", "the first of several, kept apart"
         ),
@@ -160,9 +163,87 @@ RUNS = pa.schema(
         _field("host", _name),
         _field("git_commit", _name),
         _field("git_dirty", pa.bool_()),
+        _field("image_digest", _text, note="of the image that the run was in; none on bare metal"),
         _field("data_sha256", _text, note="of the manifest's list of shards"),
         _field("log_sha256", _text),
         _field("parser_version", pa.int32()),
+    ]
+)
+COMPARISONS = pa.schema(
+    [
+        *(_field(name, _name) for name in ("study", "field")),
+        _field("condition", _name, note="value of the field, with the options that go with it"),
+        _field("base", _name, note="the condition it is compared with: b; the other one is a"),
+        # What a group of runs has in common, and of the compared field the value of a.
+        *(
+            _field(name, _name)
+            for name in (
+                "framework",
+                "model",
+                "dataset",
+                "precision",
+                "mode",
+                "strategy",
+                "strategy_options",
+                "launcher",
+                "runtime",
+                "runtime_options",
+                "environment",
+                "optimizer",
+                "learning_rate_scaling",
+                "evaluate",
+                "cache",
+                "device_kind",
+            )
+        ),
+        *(_field(name, pa.bool_()) for name in ("xla", "deterministic", "augment")),
+        *(
+            _field(name, pa.int32())
+            for name in (
+                "nodes",
+                "devices_per_node",
+                "devices",
+                "threads_per_device",
+                "copies_per_node",
+                "epochs",
+            )
+        ),
+        _field("seed", _count),
+        _field("batch_per_device", _count, "items"),
+        _field("global_batch", _count, "items"),
+        _field("steps", _count, "steps"),
+        _field("warmup_steps", _count, "steps"),
+        _field("learning_rate", _real),
+        _field("learning_rate_batch", _count, "items"),
+        _field("learning_rate_warmup_steps", _count, "steps"),
+        _field("ratio", _real, "1", "of the geometric means of images_per_second, a over b"),
+        _field("ci90_low", _real, "1", "Welch's interval on logarithms, of this comparison alone"),
+        _field("ci90_high", _real, "1"),
+        _field("ci95_low", _real, "1"),
+        _field("ci95_high", _real, "1"),
+        _field("margin", _real, "1", "equivalent is from 1 / (1 + margin) to 1 + margin"),
+        _field("scatter", _real, "1", "standard deviation of log images_per_second, pooled"),
+        _field("p_tost", _real, "1", "of a ratio within the margin, adjusted (Holm)"),
+        _field("p_difference", _real, "1", "of a ratio other than 1, adjusted (Holm)"),
+        _field("p_tost_raw", _real, "1", "before the adjustment"),
+        _field("p_difference_raw", _real, "1", "before the adjustment"),
+        _field("family", _count, note="comparisons for which p is adjusted"),
+        _field("verdict", _name, note="by the adjusted p; no runs, no base: nothing to compare"),
+        _field("repeats_needed", _count, note="of each condition; 1000 stands for more, too"),
+        _field("n_a", _count, "runs"),
+        _field("n_b", _count, "runs"),
+        _field("base_flags", _text, note="what else differs between runs of a and b"),
+        *(
+            _field(f"{name}_{side}{unit and '_s'}", _real, unit or "items/s", note)
+            for name, unit, note in (
+                ("images_per_second", "", "geometric mean over runs"),
+                ("step_time_sd", "s", "mean over runs of the standard deviation over steps"),
+                ("start", "s", "median over runs"),
+                ("import", "s", "median over runs"),
+                ("first_batch", "s", "median over runs"),
+            )
+            for side in "ab"
+        ),
     ]
 )
 COVERAGE = pa.schema(

@@ -25,6 +25,10 @@ class Tables:
     def evals(self):
         return parquet.read(self._folder / "evals.parquet", parquet.EVALS).to_pandas()
 
+    @property
+    def comparisons(self):
+        return parquet.read(self._folder / "comparisons.parquet", parquet.COMPARISONS).to_pandas()
+
     def steps(self, run_id):
         """All steps of one run, ranks one after the other."""
         path = self._runs_folder / run_id / "steps.parquet"

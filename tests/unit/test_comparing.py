@@ -1,0 +1,180 @@
+"""comparing: which runs are compared with which, and what the table says of them."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+
+from dlbench import comparing, statistics, tables
+from dlbench.runs import FIELDS, Run
+
+RUNTIME = {"field": "runtime", "base": "bare"}
+
+
+def repeats(rates, **fields):
+    """Runs of one combination, one a throughput, each with that throughput."""
+    values = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 50}
+    return [
+        (Run(**values | fields, repeat=repeat), rate) for repeat, rate in enumerate(rates, start=1)
+    ]
+
+
+def row(run, rate, **changes):
+    """What the runs table has of a run."""
+    return {
+        **{name: getattr(run, name) for name in FIELDS},
+        "run_id": run.id, "status": "ok" if rate else "failed", "images_per_second": rate,
+        "step_time_sd_s": 0.001 * run.repeat, "start_s": 0.1 * run.repeat, "import_s": 2.0,
+        "device_kind": "cpu", "device_model": "Xeon", "site": "here", "data_sha256": None,
+        "steps_measured": 50, "framework_version": "2.18",
+    } | changes  # fmt: skip
+
+
+def compared(runs, *entries, rows=None):
+    study = SimpleNamespace(
+        name="test", runs=[run for run, _ in runs], compare=entries, equivalence_margin=0.01
+    )
+    return comparing.rows(study, rows or [row(*run) for run in runs])
+
+
+def named(made):
+    return [(r["condition"], r["base"], r["verdict"], r["n_a"], r["n_b"]) for r in made]
+
+
+def test_a_condition_is_compared_with_the_base_of_its_group():
+    runs = [
+        *repeats([100, 101, 102]),
+        *repeats([90, 91, 92], runtime="apptainer"),
+        *repeats([200, 201, 202], batch_per_device=16),
+        *repeats([202, 203, 204], batch_per_device=16, runtime="apptainer"),
+    ]
+    small, large = compared(runs, RUNTIME)
+    assert (small["batch_per_device"], large["batch_per_device"]) == (8, 16)
+    alone = statistics.compare([90, 91, 92], [100, 101, 102], 0.01)
+    assert small["ratio"] == alone.ratio
+    assert small["p_difference_raw"] == alone.p_difference
+    assert small["p_difference"] == pytest.approx(2 * alone.p_difference)
+    assert (small["family"], small["verdict"]) == (2, "slower")
+    assert small["images_per_second_b"] == statistics.mean([100, 101, 102]).value
+    assert large["ratio"] == pytest.approx(1.01, abs=1e-3)
+
+
+def test_spread_and_start_up_stand_beside_the_comparison():
+    (found,) = compared([*repeats([5, 6, 9]), *repeats([5, 6], runtime="apptainer")], RUNTIME)
+    assert found["step_time_sd_b_s"] == pytest.approx(0.002)
+    assert found["step_time_sd_a_s"] == pytest.approx(0.0015)
+    assert (found["start_b_s"], found["start_a_s"]) == pytest.approx((0.2, 0.15))
+    assert found["import_a_s"] == 2
+    assert found["first_batch_a_s"] is None
+    assert found["verdict"] == "too few runs"
+
+
+def test_options_go_with_their_runtime_and_name_it():
+    runs = [
+        *repeats([1, 1, 1]),
+        *repeats([1, 1, 1], runtime="udocker"),
+        *repeats([1, 1, 1], runtime="udocker", runtime_options="execmode=S1"),
+    ]
+    assert named(compared(runs, RUNTIME)) == [
+        ("udocker", "bare", "equivalent", 3, 3),
+        ("udocker execmode=S1", "bare", "equivalent", 3, 3),
+    ]
+
+
+def test_options_are_compared_alone_within_their_runtime():
+    runs = [
+        *repeats([1, 1, 1], runtime="apptainer", runtime_options="start=directive"),
+        *repeats([2, 2, 2], runtime="apptainer", runtime_options="start=command"),
+        *repeats([2, 2, 2]),
+    ]
+    entry = {"field": "runtime_options", "base": "start=directive"}
+    assert named(compared(runs, entry)) == [
+        ("start=command", "start=directive", "faster", 3, 3),
+        ("defaults", "start=directive", "no base", 3, 0),
+    ]
+
+
+def test_a_strategy_goes_with_its_launcher_which_is_named_where_it_must_be():
+    runs = [
+        *repeats([1], devices_per_node=2, strategy="mirrored"),
+        *repeats([1], devices_per_node=2, strategy="horovod", launcher="horovodrun"),
+    ]
+    entry = {"field": "strategy", "base": "mirrored"}
+    assert [r["condition"] for r in compared(runs, entry)] == ["horovod"]
+    runs += repeats([1], devices_per_node=2, strategy="horovod", launcher="mpirun")
+    assert [r["condition"] for r in compared(runs, entry)] == [
+        "horovod horovodrun",
+        "horovod mpirun",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("field", "base", "conditions"),
+    [
+        ("copies_per_node", 2, [1, 10]),
+        ("xla", False, [True]),
+        ("environment", "train", ["old", "train2"]),
+    ],
+)
+def test_conditions_come_in_the_order_of_their_values(field, base, conditions):
+    runs = [run for value in (*conditions[::-1], base) for run in repeats([7], **{field: value})]
+    found = compared(runs, {"field": field, "base": base})
+    assert [r["condition"] for r in found] == [str(value) for value in conditions]
+    assert {r["base"] for r in found} == {str(base)}
+
+
+def test_what_has_no_finished_runs_keeps_its_row():
+    failed = repeats([None] * 3, runtime="apptainer")
+    assert named(compared([*repeats([1, 1, 1]), *failed], RUNTIME)) == [
+        ("apptainer", "bare", "no runs", 0, 3)
+    ]
+    assert named(compared([*repeats([None] * 3), *repeats([1], runtime="apptainer")], RUNTIME)) == [
+        ("apptainer", "bare", "no runs", 1, 0)
+    ]
+
+
+def test_unstable_runs_count_and_others_do_not():
+    runs = [*repeats([1, 2, 3]), *repeats([1, 2, 3], runtime="apptainer")]
+    rows = [row(*run) for run in runs]
+    for found, status in zip(rows, ("unstable", "oom", "ok"), strict=False):
+        found["status"] = status
+    assert compared(runs, RUNTIME, rows=rows)[0]["n_b"] == 2
+
+
+def test_what_else_differs_is_named():
+    runs = [*repeats([1, 2, 3]), *repeats([1, 2, 3], runtime="apptainer", runtime_options="x=1")]
+    rows = [row(*run) for run in runs]
+    assert compared(runs, RUNTIME, rows=rows)[0]["base_flags"] == ""
+    rows[1]["device_model"] = "EPYC"
+    rows[4]["framework_version"] = "2.17"
+    flags = compared(runs, RUNTIME, rows=rows)[0]["base_flags"]
+    assert flags == "framework_version, device_model"
+
+
+def test_several_entries_are_one_family():
+    runs = [
+        *repeats([1, 2, 3]),
+        *repeats([1, 2, 3], runtime="apptainer"),
+        *repeats([1, 2, 3], copies_per_node=2),
+    ]
+    found = compared(runs, RUNTIME, {"field": "copies_per_node", "base": 1})
+    assert [(r["field"], r["condition"], r["family"]) for r in found] == [
+        ("runtime", "apptainer", 2),
+        ("copies_per_node", "2", 2),
+    ]
+
+
+def test_nothing_to_compare_gives_no_rows():
+    assert compared(repeats([1, 2, 3])) == []
+    assert compared(repeats([1, 2, 3]), RUNTIME) == []
+
+
+def test_the_table_has_all_that_makes_up_a_group_and_keeps_its_numbers(tmp_path):
+    assert set(comparing.GROUP) <= set(tables.COMPARISONS.names)
+    made = compared([*repeats([5, 6, 9]), *repeats([5, 6, 8], runtime="apptainer")], RUNTIME)
+    tables.write(tmp_path / "c.parquet", made, tables.COMPARISONS)
+    (found,) = tables.read(tmp_path / "c.parquet", tables.COMPARISONS).to_pylist()
+    assert {key: found[key] for key in made[0]} == made[0]
+    assert math.isfinite(found["p_tost"])
+    tables.write_csv(tmp_path / "c.csv", tables.read(tmp_path / "c.parquet", tables.COMPARISONS))
+    assert (tmp_path / "c.csv").read_text().count("\n") == 2

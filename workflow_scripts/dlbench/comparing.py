@@ -1,0 +1,143 @@
+"""From runs to comparisons of conditions, as `compare` in the config asks for them.
+
+- A condition is a value of the compared field, with its companions (a runtime's options).
+- Runs equal in all else but their repeat are one group; in each, every condition is
+  compared with the base of that group.
+- All comparisons of a study are one family: their p are adjusted for one another.
+"""
+
+import numpy as np
+import pandas as pd
+
+from dlbench import statistics
+from dlbench.config import COMPANIONS
+from dlbench.runs import FIELDS
+
+NO_RUNS = "no runs"  # of the condition or of the base that finished
+NO_BASE = "no base"  # in the group: nobody asked for such runs
+GROUP = tuple(name for name in FIELDS if name != "repeat")
+START_UP = ("start_s", "import_s", "first_batch_s")
+NUMBERS = (
+    "ratio",
+    "ci90_low",
+    "ci90_high",
+    "ci95_low",
+    "ci95_high",
+    "scatter",
+    "p_tost",
+    "p_difference",
+    "p_tost_raw",
+    "p_difference_raw",
+)
+
+
+def rows(study, runs):
+    """Rows of the table of comparisons, in the order of the config and of the conditions.
+
+    Args:
+        study: a Study.
+        runs: rows of the runs table, dictionaries.
+    """
+    finished = {row["run_id"]: row for row in runs if row["status"] in ("ok", "unstable")}
+    made, comparisons = [], []
+    for entry in study.compare:
+        fields = (entry["field"], *COMPANIONS.get(entry["field"], ()))
+        for conditions in _groups(study.runs, fields):
+            conditions = {
+                name: (run, [finished[r.id] for r in repeats if r.id in finished])
+                for name, run, repeats in conditions
+            }
+            base = next(
+                (
+                    n
+                    for n, (run, _) in conditions.items()
+                    if getattr(run, entry["field"]) == entry["base"]
+                ),
+                None,
+            )
+            b = conditions.pop(base)[1] if base else []
+            for name, (run, a) in conditions.items():
+                words = {"condition": name, "base": base or str(entry["base"])}
+                made.append({"field": entry["field"], **words, **_row(study, run, a, b, fields)})
+                if a and b:
+                    rates = [[row["images_per_second"] for row in side] for side in (a, b)]
+                    compared = statistics.compare(*rates, study.equivalence_margin)
+                    comparisons.append((made[-1], compared))
+                else:
+                    made[-1]["verdict"] = NO_RUNS if base else NO_BASE
+    judged = statistics.together([compared for _, compared in comparisons])
+    for (row, _), compared in zip(comparisons, judged, strict=True):
+        row |= {name: _known(getattr(compared, name)) for name in NUMBERS}
+        row |= {name: getattr(compared, name) for name in ("verdict", "family", "repeats_needed")}
+    return made
+
+
+def _groups(runs, fields):
+    """Runs alike in all but `fields`: for each group [(name of a condition, run, repeats), ...].
+
+    The run stands for all repeats; base and conditions are in the order of their values.
+    """
+    alike = [name for name in GROUP if name not in fields]
+    groups = {}
+    for run in sorted(runs, key=lambda run: _order(run, (*alike, *fields, "repeat"))):
+        group = tuple(getattr(run, name) for name in alike)
+        groups.setdefault(group, {}).setdefault(run.combination, []).append(run)
+    return [_named(group, fields) for group in groups.values()]
+
+
+def _order(run, names):
+    """Numbers and names in their order, None before them."""
+    values = [getattr(run, name) for name in names]
+    return [(value is not None, value) for value in values]
+
+
+def _named(conditions, fields):
+    """A launcher goes by its name only where conditions are alike but for it."""
+    names = [_text(run, fields[:2]) for run in conditions]
+    if len(set(names)) < len(names):
+        names = [_text(run, fields) for run in conditions]
+    return [(name, run, conditions[run]) for name, run in zip(names, conditions, strict=True)]
+
+
+def _text(run, fields):
+    """What a condition is called, as in `udocker execmode=S1`."""
+    return " ".join(str(v) for name in fields if (v := getattr(run, name)) != "") or "defaults"
+
+
+def _row(study, run, a, b, fields):
+    """What is known of a condition's runs `a` and the base's `b` before any test."""
+    row = {
+        "study": study.name,
+        **{name: getattr(run, name) for name in GROUP},
+        "devices": run.devices,
+        "global_batch": run.global_batch,
+        "device_kind": next((row["device_kind"] for row in [*a, *b]), None),
+        "margin": study.equivalence_margin,
+        "n_a": len(a),
+        "n_b": len(b),
+        "base_flags": ", ".join(_differing(a, b, fields)),
+    }
+    for side, rows_of in (("a", a), ("b", b)):
+        rates = [row["images_per_second"] for row in rows_of]
+        row[f"images_per_second_{side}"] = statistics.mean(rates).value if rates else None
+        row[f"step_time_sd_{side}_s"] = _over(np.mean, rows_of, "step_time_sd_s")
+        for name in START_UP:
+            row[f"{name.removesuffix('_s')}_{side}_s"] = _over(np.median, rows_of, name)
+    return row
+
+
+def _differing(a, b, fields):
+    """What should agree and does not, over all runs of both sides; [] where one has none."""
+    rows = [*a, *b] if a and b else []
+    found = {key for row in rows for key in statistics.base_mismatch(row, rows[0])}
+    return [key for key in statistics.BASE_KEYS if key in found and key not in fields]
+
+
+def _over(what, runs, name):
+    """A number over the runs that have one, or None."""
+    values = [run[name] for run in runs if not pd.isna(run.get(name))]
+    return float(what(values)) if values else None
+
+
+def _known(number):
+    return None if np.isnan(number) else number

@@ -1,0 +1,293 @@
+"""Conditions against their base: differences of throughput with verdicts, and start-up apart."""
+
+import textwrap
+
+import numpy as np
+import pandas as pd
+from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea
+from matplotlib.ticker import MaxNLocator
+
+from dlbench import comparing, statistics
+from dlbench import figure_style as style
+from dlbench.config import COMPANIONS
+
+CATEGORY = "Comparisons"
+CAPTION = """
+Each row compares the runs of one condition with those of the base that are equal in all else.
+Markers are ratios of geometric mean throughputs, one run a value, less 1; lines are 90 %
+intervals (Welch's t on the logarithm of the throughput), each of its row alone. The green zone
+is the margin of equivalence, symmetric on the logarithm: from 1 / (1 + margin) to 1 + margin.
+*Equivalent*: two one-sided tests (TOST) show that the difference is within the margin; else
+*slower* or *faster*: a two-sided test shows that there is one; else *undecided*. Both tests are
+on the 5 % level, corrected by Holm's method for all comparisons of the study. Repeats needed:
+runs of each condition that would show equivalence with a probability of 80 % if there were no
+difference, at the scatter that was found. Start-up is no part of the throughput; its bars are
+medians over runs: start of the container until the trainer's first line, imports, and from
+there to the end of the first step. Conditions without a base are in the table only.
+"""
+LOOKS = {
+    statistics.EQUIVALENT: (style.COLOURS[2], "o"),
+    statistics.SLOWER: (style.COLOURS[3], "D"),
+    statistics.FASTER: (style.COLOURS[0], "D"),
+}
+OPEN = ("#8a8a8a", "s")  # no verdict
+PHASES = {"start": style.COLOURS[0], "import": style.COLOURS[4], "first_batch": style.COLOURS[1]}
+PHASE_WORDS = {"start": "container start", "import": "imports", "first_batch": "first step"}
+# What names a row, where rows of a panel differ in it; the rest goes to the heading.
+SETTINGS = {
+    "strategy": "{}",
+    "strategy_options": "{}",
+    "runtime": "{}",
+    "runtime_options": "{}",
+    "environment": "environment {}",
+    "mode": "{}",
+    "devices": "{} devices",
+    "batch_per_device": "batch {}",
+    "precision": "{}",
+    "xla": "XLA {}",
+    "copies_per_node": "{} at once",
+    "threads_per_device": "{} threads a device",
+    "optimizer": "{}",
+    "learning_rate": "rate {}",
+    "steps": "{} steps",
+    "epochs": "{} epochs",
+    "launcher": "{}",
+    "seed": "seed {}",
+}
+IN_HEADING = ("strategy", "runtime", "devices", "batch_per_device", "precision")
+# Points right of the axes where the difference ends, and the base and the verdict begin.
+DIFFERENCE_COLUMN, BASE_COLUMN, VERDICT_COLUMN = 50, 56, 118
+ROW_INCHES, FRAME_INCHES = 0.44, 1.5
+
+
+def draw(tables, stem):
+    table = tables.comparisons
+    panels = [
+        (key, rows.iloc[::-1].reset_index(drop=True))
+        for key, rows in table[table["verdict"] != comparing.NO_BASE].groupby(
+            ["field", "base", "model", "dataset"], observed=True, sort=False
+        )
+    ]
+    heights = [FRAME_INCHES + ROW_INCHES * len(rows) for _, rows in panels] or [1]
+    with style.figure(
+        2,
+        len(heights),
+        width=5.6,
+        height=sum(heights) / len(heights),
+        gridspec_kw={"width_ratios": [3, 2], "height_ratios": heights},
+    ) as (figure, axes):
+        figure.get_layout_engine().set(h_pad=0.1)
+        if not panels:
+            _say_nothing(axes[0], len(table))
+        for (differences, start_up), (key, rows) in zip(axes, panels, strict=False):
+            _differences(differences, *key, rows)
+            _start_up(start_up, rows)
+        style.save(figure, stem)
+
+
+def _differences(axes, field, base, model, dataset, rows):
+    margin = rows["margin"].iloc[0]
+    axes.axvspan(_percent(1 / (1 + margin)), _percent(1 + margin), color="#e3f4ee", zorder=0)
+    axes.axvline(0, color=style.GREY, linewidth=1.4, zorder=1)
+    for y, row in rows.iterrows():
+        colour, marker = LOOKS.get(row["verdict"], OPEN)
+        if not np.isnan(row["ci90_low"]):
+            interval = _percent(row[["ci90_low", "ci90_high"]].astype(float))
+            axes.plot(interval, [y, y], color=colour, lw=3, solid_capstyle="round", gid="interval")
+        if not np.isnan(row["ratio"]):
+            axes.plot(_percent(row["ratio"]), y, marker, color=colour, ms=7.5, gid="ratio")
+        _columns(axes, y, row, colour)
+    _rows(axes, [_name(row, rows) for _, row in rows.iterrows()])
+    axes.set_xlim(*_limits(rows))
+    axes.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10]))
+    axes.xaxis.set_major_formatter(lambda value, _: _signed(f"{value:+.4g}"))
+    axes.set_xlabel(_legend(rows), loc="left")
+    one = rows["condition"].nunique() == 1
+    subject = f"{_word(field, rows['condition'].iloc[0])} " if one else ""
+    common = [
+        _setting(rows.iloc[0], name)
+        for name in IN_HEADING
+        if name != field and rows[name].nunique() == 1
+    ]
+    style.heading(
+        axes,
+        f"{field.replace('_', ' ').capitalize()} \u00b7 {model}, {dataset}",
+        f"{subject}relative to {_word(field, base)} \u00b7 {', '.join(common)}",
+    )
+
+
+def _legend(rows):
+    words = (
+        "difference in images/s, % \u00b7 line: 90 % CI"
+        f" \u00b7 green zone: \u00b1{100 * rows['margin'].iloc[0]:g} % equivalence margin"
+    )
+    family = rows["family"].max()
+    if family > 1:
+        words += (
+            f"\neach line on its own \u00b7 verdicts corrected for {family:g} comparisons (Holm)"
+        )
+    return words
+
+
+def _columns(axes, y, row, colour):
+    """Right of a row: the difference, the base's throughput, the verdict and what else to know."""
+    if not np.isnan(row["ratio"]):
+        looks = {"ha": "right", "color": "#262626", "fontsize": 10}
+        _beside(axes, y, _difference(row), DIFFERENCE_COLUMN, **looks)
+    if row["n_b"]:
+        _beside(axes, y, f"of {style.thousands(row['images_per_second_b'])}/s", BASE_COLUMN)
+    notes = []
+    if row["verdict"] in (statistics.UNDECIDED, statistics.TOO_FEW_RUNS):
+        least, needed = min(row["n_a"], row["n_b"]), row["repeats_needed"]
+        more = "\u2265\u2009" if needed == statistics.MOST_REPEATS else ""
+        notes += [f"{more}{style.thousands(needed)} repeats needed"] if needed > least else []
+    if row["verdict"] == comparing.NO_RUNS:
+        notes.append("of the base" if row["n_a"] else "of this condition")
+    notes += [f"differs in {row['base_flags']}"] if row["base_flags"] else []
+    looks = {"color": colour, "fontweight": "bold", "fontsize": 10}
+    _beside(axes, y, row["verdict"], VERDICT_COLUMN, 6 if notes else 0, **looks)
+    _beside(axes, y, " \u00b7 ".join(notes), VERDICT_COLUMN, -6, fontsize=8)
+
+
+def _beside(axes, y, text, x_points, y_points=0, **looks):
+    axes.annotate(
+        text,
+        (1, y),
+        xytext=(x_points, y_points),
+        xycoords=axes.get_yaxis_transform(),
+        textcoords="offset points",
+        va="center",
+        annotation_clip=False,
+        **{"color": style.GREY, "fontsize": 9} | looks,
+    )
+
+
+def _start_up(axes, rows):
+    phases = [f"{phase}_{side}_s" for phase in PHASES for side in "ab"]
+    style.heading(axes, "Start-up", "")
+    if rows[phases].isna().all(axis=None):
+        axes.axis("off")
+        axes.text(0, 0.5, "not recorded", color=style.GREY, transform=axes.transAxes)
+        return
+    _rows(axes, [""] * len(rows))
+    for y, row in rows.iterrows():
+        _bar(axes, row, "a", (y + 0.14, 0.26), "", alpha=1, color="#262626", fontsize=9)
+        base = f"{_word(row['field'], row['base'])}: "
+        _bar(axes, row, "b", (y - 0.2, 0.18), base, alpha=0.45, color=style.GREY, fontsize=7.5)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("s \u00b7 pale: the base", loc="left")
+    words = [
+        TextArea(PHASE_WORDS[phase], textprops={"color": style.text_colour(colour), "fontsize": 9})
+        for phase, colour in PHASES.items()
+    ]
+    legend = HPacker(children=words, pad=0, sep=8)
+    axes.add_artist(
+        AnnotationBbox(
+            legend,
+            (0, 1),
+            xybox=(0, 5),
+            xycoords="axes fraction",
+            boxcoords="offset points",
+            box_alignment=(0, 0),
+            frameon=False,
+            pad=0,
+        )
+    )
+
+
+def _bar(axes, row, side, place, name, alpha, **looks):
+    """One bar of start-up, its phases side by side and written at its end."""
+    times = np.array([row[f"{phase}_{side}_s"] for phase in PHASES])
+    if np.isnan(times).all():
+        return
+    middle, height = place
+    ends = np.nancumsum(times)
+    axes.barh(
+        middle,
+        np.nan_to_num(times),
+        height,
+        ends - np.nan_to_num(times),
+        color=PHASES.values(),
+        alpha=alpha,
+    )
+    axes.annotate(
+        f"{name}{' + '.join(map(_seconds, times))} s",
+        (ends[-1], middle),
+        xytext=(4, 0),
+        textcoords="offset points",
+        va="center",
+        **looks,
+    )
+
+
+def _rows(axes, names):
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(-0.6, len(names) - 0.4)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.grid(visible=False, axis="y")
+    axes.grid(axis="x")
+
+
+def _name(row, rows):
+    """What tells a row from the others of its panel."""
+    field = row["field"]
+    compared = (field, *COMPANIONS.get(field, ()))
+    parts = [_setting(row, n) for n in SETTINGS if n not in compared and rows[n].nunique() > 1]
+    if not parts or rows["condition"].nunique() > 1:
+        parts.insert(0, _word(field, row["condition"]))
+    return textwrap.fill(", ".join(filter(None, parts)), style.NAME_CHARACTERS)
+
+
+def _setting(row, name):
+    """As in `2 GPUs` or `batch 64`."""
+    value = row[name]
+    if name == "devices":
+        kind = {"cpu": "CPU device", "gpu": "GPU"}.get(row["device_kind"], "device")
+        return f"{value} {kind}{'s' if value > 1 else ''}"
+    if pd.isna(value) or value == "":
+        return ""
+    return _word(name, f"{value:g}" if isinstance(value, float) else value)
+
+
+def _word(field, value):
+    return SETTINGS.get(field, f"{field.replace('_', ' ')} {{}}").format(value)
+
+
+def _limits(rows):
+    """Of the axis of differences: all that is drawn, and more than the zone."""
+    margin = rows["margin"].iloc[0]
+    values = rows[["ratio", "ci90_low", "ci90_high"]].to_numpy(dtype=float)
+    drawn = [*_percent(values[np.isfinite(values)]), -150 * margin, 150 * margin]
+    low, high = min(drawn), max(drawn)
+    return low - 0.06 * (high - low), high + 0.06 * (high - low)
+
+
+def _seconds(time):
+    """As in 0.05, 2.9 and 120."""
+    if np.isnan(time):
+        return "?"
+    return f"{time:.{2 if time < 1 else 1 if time < 10 else 0}f}"
+
+
+def _percent(ratio):
+    return 100 * (ratio - 1)
+
+
+def _difference(row):
+    """As in `+0.3 %`, with a second digit where the interval is narrow."""
+    narrow = row["ci90_high"] - row["ci90_low"] < 0.002
+    return _signed(f"{_percent(row['ratio']):+.{2 if narrow else 1}f}") + " %"
+
+
+def _signed(number):
+    """A number with its sign, as typeset; nought has none."""
+    return number.lstrip("+-") if float(number) == 0 else number.replace("-", "\u2212")
+
+
+def _say_nothing(axes, left_out):
+    for axis in axes:
+        axis.axis("off")
+    why = f"without a base: {left_out}" if left_out else "see `compare` in the config"
+    words = f"no conditions to compare \u00b7 {why}"
+    axes[0].text(0, 0.5, words, color=style.GREY)
