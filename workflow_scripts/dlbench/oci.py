@@ -8,13 +8,12 @@ Sources: the OCI image layout and image format specifications, version 1.1; Dock
 specification, version 1.2, for `docker save`.
 """
 
-import contextlib
-import gzip
 import hashlib
 import io
 import json
 import platform
 import tarfile
+import zlib
 from pathlib import Path
 
 from dlbench import Error
@@ -25,11 +24,14 @@ INDEX_TYPES = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
 )
-DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar"
-DOCKER_LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
+# The same under Docker's names, which skopeo and others do not read in a layout.
+DOCKER_LAYERS = {
+    "application/vnd.docker.image.rootfs.diff.tar": LAYER,
+    "application/vnd.docker.image.rootfs.diff.tar.gzip": f"{LAYER}+gzip",
+}
 # What Python calls a machine, and what images call it.
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -44,7 +46,7 @@ def unpack(archive, folder):
     try:
         with tarfile.open(archive) as tar:
             tar.extractall(folder, filter="data")
-    except (tarfile.TarError, OSError, EOFError) as error:
+    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         raise Error(f"{archive} cannot be read as an image archive: {error}") from error
     if not (folder / "oci-layout").is_file():
         if not (folder / "manifest.json").is_file():
@@ -53,8 +55,8 @@ def unpack(archive, folder):
                 "as `podman save --format oci-archive` or `docker save` writes them"
             )
         _from_docker(folder, archive)
-    for blob in (folder / "blobs" / "sha256").iterdir():
-        if sha256(blob) != blob.name:
+    for blob in (folder / "blobs" / "sha256").glob("*"):
+        if not blob.is_file() or sha256(blob) != blob.name:
             raise Error(f"{archive} is damaged: blob {blob.name} has another digest")
 
 
@@ -70,19 +72,27 @@ def manifest(folder):
         entries = json.loads((folder / "index.json").read_bytes())["manifests"]
         while len(entries) == 1 and entries[0].get("mediaType") in INDEX_TYPES:
             entries = _blob(folder, entries[0]["digest"])["manifests"]
-        if len(entries) > 1:
-            entries = [e for e in entries if e.get("platform", {}).get("architecture") == wanted]
-        if len(entries) != 1:
-            raise Error(f"{folder}: expected one image for {wanted}, found {len(entries)}")
-        found = _blob(folder, entries[0]["digest"])
+        mine = entries if len(entries) == 1 else [e for e in entries if _is_for(e, wanted)]
+        if len(mine) != 1:
+            raise Error(
+                f"{folder}: expected one image for linux on {wanted}, found {len(mine)} "
+                f"among {len(entries)}"
+            )
+        digest = mine[0]["digest"]
+        found = _blob(folder, digest)
         config = _blob(folder, found["config"]["digest"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        missing = [
+            e["digest"] for e in found["layers"] if not _place(folder, e["digest"]).is_file()
+        ]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Error(f"{folder} is no image layout that we can read: {error!r}") from error
     if config.get("architecture", wanted) != wanted:
         raise Error(
             f"the image is for the architecture {config['architecture']}; this machine is {wanted}"
         )
-    return entries[0]["digest"], found, config
+    if missing:
+        raise Error(f"{folder} is not whole: the layer {missing[0]} is missing")
+    return digest, found, config
 
 
 def add_file(folder, path, content):
@@ -97,7 +107,6 @@ def add_file(folder, path, content):
     """
     folder = Path(folder)
     _, found, config = manifest(folder)
-    docker = found.get("mediaType") == DOCKER_MANIFEST
     layer = _layer(path, content)
     config = {
         **config,
@@ -105,18 +114,24 @@ def add_file(folder, path, content):
             **config["rootfs"],
             "diff_ids": [*config["rootfs"]["diff_ids"], _digest(layer)],
         },
-        "history": [*config.get("history", []), {"created_by": f"dlbench: /{path}"}],
+        "history": [*(config.get("history") or []), {"created_by": f"dlbench: /{path}"}],
     }
-    # Without a time in it: the same image gets the same digest.
-    stored = gzip.compress(layer, mtime=0) if docker else layer
-    layer_type = DOCKER_LAYER if docker else LAYER
-    config_type = found["config"].get("mediaType", CONFIG)
+    before = [
+        {**one, "mediaType": DOCKER_LAYERS.get(one["mediaType"], one["mediaType"])}
+        for one in found["layers"]
+    ]
     found = {
         **found,
-        "config": _store(folder, config_type, _json(config)),
-        "layers": [*found["layers"], _store(folder, layer_type, stored)],
+        "mediaType": MANIFEST,
+        "config": _store(folder, CONFIG, _json(config)),
+        "layers": [*before, _store(folder, LAYER, layer)],
     }
     return _finish(folder, found)
+
+
+def _is_for(entry, architecture):
+    platform_ = entry.get("platform", {})
+    return (platform_.get("os", "linux"), platform_.get("architecture")) == ("linux", architecture)
 
 
 def _from_docker(folder, archive):
@@ -124,7 +139,14 @@ def _from_docker(folder, archive):
     try:
         (entry,) = json.loads((folder / "manifest.json").read_bytes())
         config = (folder / entry["Config"]).read_bytes()
-        layers = [_adopt(folder, folder / name) for name in entry["Layers"]]
+        # Where layers are equal, some are links to others.
+        files = [(folder / name).resolve() for name in entry["Layers"]]
+        adopted = {file: _adopt(folder, file) for file in dict.fromkeys(files)}
+        layers = [adopted[file] for file in files]
+        told = json.loads(config)["rootfs"]["diff_ids"]
+        for layer, diff_id in zip(layers, told, strict=True):
+            if layer["mediaType"] == LAYER and layer["digest"] != diff_id:
+                raise ValueError(f"damaged: the layer {diff_id} has another digest")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Error(f"{archive}: expected one image as docker save writes it: {error!r}") from error
     write_json(folder / "oci-layout", {"imageLayoutVersion": "1.0.0"})
@@ -138,30 +160,32 @@ def _from_docker(folder, archive):
 
 
 def _adopt(folder, file):
-    """The descriptor of a layer that lies in the folder under another name."""
-    file = file.resolve()
+    """The descriptor of a layer that lies in the folder under another name, until now."""
     if not file.is_relative_to(folder.resolve()):
         raise ValueError(f"{file} is outside of the archive")
-    digest = sha256(file)
-    target = folder / "blobs" / "sha256" / digest
+    digest = f"sha256:{sha256(file)}"
+    target = _place(folder, digest)
     target.parent.mkdir(parents=True, exist_ok=True)
     with open(file, "rb") as content:
         packed = content.read(2) == b"\x1f\x8b"
-    if not target.exists():
-        with contextlib.suppress(FileExistsError):
-            target.hardlink_to(file)
+    file.replace(target)
     return {
         "mediaType": LAYER + ("+gzip" if packed else ""),
-        "digest": f"sha256:{digest}",
+        "digest": digest,
         "size": target.stat().st_size,
     }
 
 
 def _finish(folder, found):
     """Make a manifest the only one of the layout. Returns its digest."""
-    entry = _store(folder, found.get("mediaType", MANIFEST), _json(found))
+    entry = _store(folder, MANIFEST, _json(found))
     entry["annotations"] = {"org.opencontainers.image.ref.name": TAG}
     write_json(folder / "index.json", {"schemaVersion": 2, "manifests": [entry]})
+    # For `docker load`, most versions of which read no other layout than their own.
+    config, *layers = (
+        str(_place(Path(), part["digest"])) for part in (found["config"], *found["layers"])
+    )
+    write_json(folder / "manifest.json", [{"Config": config, "RepoTags": None, "Layers": layers}])
     return entry["digest"]
 
 
@@ -178,7 +202,7 @@ def _layer(path, content):
 def _store(folder, media_type, content):
     """Write a blob. Returns its descriptor."""
     digest = _digest(content)
-    target = Path(folder) / "blobs" / "sha256" / digest.removeprefix("sha256:")
+    target = _place(folder, digest)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(content)
     return {"mediaType": media_type, "digest": digest, "size": len(content)}
@@ -186,10 +210,14 @@ def _store(folder, media_type, content):
 
 def _blob(folder, digest):
     """The JSON in a blob, seen to have its digest."""
-    content = (folder / "blobs" / digest.replace(":", "/")).read_bytes()
+    content = _place(folder, digest).read_bytes()
     if _digest(content) != digest:
         raise ValueError(f"blob {digest} has another digest")
     return json.loads(content)
+
+
+def _place(folder, digest):
+    return folder / "blobs" / digest.replace(":", "/")
 
 
 def _json(value):
