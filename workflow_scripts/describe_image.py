@@ -45,9 +45,10 @@ def main():
 def _marker():
     try:
         with open(MARKER, encoding="utf-8") as file:
-            return json.load(file)
+            found = json.load(file)
     except (OSError, ValueError):
         return None
+    return found if isinstance(found, dict) else None
 
 
 def _version(module):

@@ -40,19 +40,21 @@ def main():
     run = Run.from_json(args.spec)
     trainer = args.command[1:] if args.command[:1] == ["--"] else args.command
     refused = ("skipped", args.skip) if args.skip else None
-    start = starting.NOTHING
+    form, start = None, starting.NOTHING
     if not refused:
         try:
             form = images.read_form(args.form) if args.form else None
             start = starting.start(run, trainer, form, args.device, args.bind)
+        except starting.NotEntered:
+            raise
         except images.Lacking as error:
             refused = "skipped", str(error)
         except Error as error:
             refused = "failed", str(error)
     made_from = {**args.made_from}
-    if start.container:
+    if form:
         # Known for certain only now: the image may have been made after the workflow began.
-        made_from["environment"] = start.container["digest"]
+        made_from["environment"] = form["digest"]
     watched = supervisor.Watched(
         log=args.log,
         messages=args.messages,

@@ -95,7 +95,7 @@ def study(config):
         excluded += left_out
         for combination in combinations:
             for repeat in range(1, block.get("repeats", config["repeats"]) + 1):
-                run = _run({**combination, "repeat": repeat}, where)
+                run = _run({**combination, "repeat": repeat}, where, config["images"])
                 if run.copies_per_node > 1 and config["checkpoint_every_min"]:
                     raise ConfigError(f"{where}: {copies.NO_CHECKPOINTS}")
                 if run.id in runs:
@@ -272,7 +272,7 @@ def _matches(rule, combination):
     )
 
 
-def _run(values, where):
+def _run(values, where, images):
     """The run of one combination, or a ConfigError that says why it cannot be."""
     values = _with_batch_per_device(values, where)
     missing = [key for key in ("model", "dataset") if key not in values]
@@ -304,10 +304,12 @@ def _run(values, where):
             raise ConfigError(f"{where}: dataset {run.dataset} has no held-out items to evaluate")
     if run.evaluate == "yes" and run.mode != "train":
         raise ConfigError(f"{where}: mode {run.mode} learns nothing that could be evaluated")
-    there = _environments()
+    there, found = _environments(), f"no folder envs/{run.environment}"
+    if plugins.load("runtimes", runtime).CONTAINED:
+        there, found = sorted({*there, *images}), f"{found} and no such image under images"
     if run.environment not in there:
         raise ConfigError(
-            f"{where}.environment: no folder envs/{run.environment}"
+            f"{where}.environment: {found}"
             f"{plugins.nearest(run.environment, there)}; there are: {', '.join(there)}"
         )
     return run

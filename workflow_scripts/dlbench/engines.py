@@ -6,11 +6,13 @@ Everything here is a command as a list of strings; nothing is run.
 from dlbench.runtimes import handing_on, unpacked
 
 LABEL = "dlbench.run"
+# What is loaded has a name of its own or none: `Loaded image: x` or `Loaded image ID: sha256:...`.
+NAMED = 'loaded=$("$1" load --input "$2") && "$1" tag "${loaded##* }" "$3"'
 
 
 def name(image):
     """The name of an image in the engine's store; another digest is another name."""
-    return f"localhost/dlbench/{image.name}:{image.digest.removeprefix('sha256:')[:12]}"
+    return f"localhost/dlbench/{image.name.lower()}:{image.digest.removeprefix('sha256:')[:12]}"
 
 
 def load(engine, image, place):
@@ -19,7 +21,7 @@ def load(engine, image, place):
     clear = ["rm", "-rf", archive, f"{place}/root"]
     if image.kind == "oci":
         pack = ["tar", f"--directory={image.path}", "--create", f"--file={archive}", "."]
-        return [pack, [engine, "load", "--input", archive], clear]
+        return [pack, ["sh", "-c", NAMED, "sh", engine, archive, name(image)], clear]
     root, commands = unpacked(image, place)
     marker = [] if image.marked else [f"--directory={image.marker}", "."]
     pack = ["tar", f"--directory={root}", "--create", f"--file={archive}", ".", *marker]
@@ -49,5 +51,5 @@ def run(engine, container, program, flags):
 
 def remove(engine, container):
     """The command that ends the containers of a run: they are no children of who started them."""
-    listed = f"{engine} ps --all --quiet --filter=label={LABEL}=$1"
+    listed = f'{engine} ps --all --quiet "--filter=label={LABEL}=$1"'
     return ["sh", "-c", f"{listed} | xargs -r {engine} rm --force", "sh", container.name]

@@ -77,7 +77,8 @@ class Image:
 
     @property
     def marker(self):
-        return IMAGES / self.name / "marker"
+        # Absolute: tar takes a folder as relative to the one before it.
+        return (IMAGES / self.name / "marker").absolute()
 
 
 def settings(name, images):
@@ -143,7 +144,9 @@ def identity(name, settings):
 def digest(name, settings):
     """The digest of an image that is there and is still the one asked for, else None."""
     made = _read(image_path(name))
-    return made["digest"] if made and made["identity"] == identity(name, settings) else None
+    if not made or settings["digest"] not in (None, made["digest"]):
+        return None
+    return made["digest"] if made["identity"] == identity(name, settings) else None
 
 
 def base(settings):
@@ -153,8 +156,10 @@ def base(settings):
     file = Path(settings["source"]) / "pyproject.toml"
     try:
         return tomllib.loads(file.read_text())["tool"]["dlbench"]["image"]["base"]
-    except KeyError:
-        raise Error(f"{file} has no base in [tool.dlbench.image], and the config none") from None
+    except (OSError, ValueError, KeyError) as error:
+        raise Error(
+            f"{file} has no base in [tool.dlbench.image], and the config none: {error!r}"
+        ) from None
 
 
 def options_of(run):
@@ -269,8 +274,7 @@ def prepare(image, runtime, chosen, python, gpus, output):
     missing = missing_program(module)
     if missing:
         raise Error(missing)
-    shutil.rmtree(place, ignore_errors=True)
-    place.mkdir(parents=True)
+    _fresh(place)
     for command in module.prepare(image, place, chosen, gpus):
         run(command)
     started = Container(
@@ -322,9 +326,15 @@ def see_packages(run, form):
             raise Lacking(f"{package} is not in the image {form['image']} ({form['digest']})")
 
 
-def unsupported(run):
-    """Why a run in a container cannot be done here, as far as is known before, or None."""
+def unsupported(run, images):
+    """Why a run in a container cannot be done here, as far as is known before, or None.
+
+    Args:
+        images: the config's `images`.
+    """
     module = plugins.load("runtimes", run.runtime)
+    if run.nodes > 1 and options_of(run).get("start") == "directive":
+        return f"start: directive enters an image on one node only, not on {run.nodes}"
     missing = missing_program(module)
     if missing:
         return f"runtime {run.runtime}: {missing}"
@@ -332,7 +342,9 @@ def unsupported(run):
     try:
         return see_packages(run, form) if form else None
     except Lacking as error:
-        return str(error)
+        # Not where the image is to be another one.
+        now = digest(run.environment, settings(run.environment, images))
+        return str(error) if now == form["digest"] else None
 
 
 def missing_program(module):
@@ -346,10 +358,8 @@ def missing_program(module):
 
 def _version(module):
     """What a runtime says when it is asked for its version: its first line."""
-    for names in module.PROGRAMS:
-        program = next(filter(shutil.which, (names,) if isinstance(names, str) else names))
-        said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
-        return next(iter((said.stdout + said.stderr).splitlines()), "unknown").strip()
+    said = subprocess.run(module.version(), capture_output=True, text=True, check=False)
+    return next(iter((said.stdout + said.stderr).splitlines()), "unknown").strip()
 
 
 def run(command, folder=None):
@@ -423,7 +433,7 @@ def _build(name, settings, place):
     engine = next(filter(shutil.which, ENGINES), None)
     if engine:
         layout = _fresh(place / "oci")
-        local = f"localhost/dlbench/build-{name}"
+        local = f"localhost/dlbench/build-{name.lower()}"
         reference = f"oci-archive:{Path(start).absolute()}" if Path(start).is_file() else start
         arguments["BASE"] = reference
         given = [f"--build-arg={key}={value}" for key, value in arguments.items()]
@@ -465,28 +475,28 @@ def _take(name, settings, place):
     """A SIF file or a root folder of the user's, used where it lies."""
     path = Path(settings["source"]).absolute()
     kind = origin(settings)
-    marker = _marker_in(path, kind)
+    image_id = _image_id_in(path, kind)
     return {
         "kind": kind,
         "path": str(path),
         "digest": _content_digest(path),
-        "image_id": (marker or {}).get("image_id"),
-        "marked": marker is not None,
+        "image_id": image_id,
+        "marked": image_id is not None,
     }
 
 
-def _marker_in(path, kind):
+def _image_id_in(path, kind):
     """What the marker of an image says; None where it has none."""
     if kind == "folder":
-        return _read(path / MARKER)
+        return (_read(path / MARKER) or {}).get("image_id")
     tool = next(filter(shutil.which, APPTAINER), None)
     if not tool:
         raise Error(f"{path} is a SIF file; {' or '.join(APPTAINER)} is not on the path")
     shown = subprocess.run(
         [tool, "--silent", "exec", path, "cat", f"/{MARKER}"], capture_output=True, check=False
     )
-    with contextlib.suppress(ValueError):
-        return json.loads(shown.stdout) if shown.returncode == 0 else None
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        return json.loads(shown.stdout)["image_id"] if shown.returncode == 0 else None
 
 
 def _environment_in(path, kind):
@@ -582,10 +592,17 @@ def _tree_digest(folder, content):
             if stat.S_ISLNK(status.st_mode):
                 what = os.readlink(path)
             elif stat.S_ISREG(status.st_mode):
-                what = sha256(path) if content else f"{status.st_size} {status.st_mtime_ns}"
+                what = _file_digest(path) if content else f"{status.st_size} {status.st_mtime_ns}"
             words = [str(path.relative_to(folder)), str(status.st_mode), what]
             total.update(("\0".join(words) + "\n").encode(errors="surrogateescape"))
     return total.hexdigest()
+
+
+def _file_digest(path):
+    # In a folder that root made some files are for root only: no run of ours reads them.
+    with contextlib.suppress(PermissionError):
+        return sha256(path)
+    return "not readable"
 
 
 def _untagged(reference):
@@ -594,14 +611,18 @@ def _untagged(reference):
 
 
 def _fresh(folder):
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        # Images have folders that their owner may not write to.
+        run(["chmod", "--recursive", "u+rwX", folder])
+        shutil.rmtree(folder)
     folder.mkdir(parents=True)
     return folder
 
 
 def _read(path):
-    """The JSON in a file; None where there is none."""
+    """The JSON object in a file; None where there is none."""
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
+    return found if isinstance(found, dict) else None

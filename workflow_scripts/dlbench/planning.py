@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from dlbench import Error, adoption, code, config, images, plugins, records, site, starting
 from dlbench.records import State
+from dlbench.runs import DEFAULTS
 
 ATTEMPTS = 2  # a run that fails for a passing reason is tried once more
 
@@ -193,7 +194,9 @@ class Plan:
 
     @property
     def _export_environment(self):
-        return min(run.environment for run in self.runs.values())
+        names = {run.environment for run in self.runs.values()}
+        installed = (name for name in names if (site.ENVIRONMENTS / name / "uv.lock").is_file())
+        return min(installed, default=DEFAULTS["environment"])
 
     @functools.cached_property
     def _commit(self):
@@ -240,7 +243,11 @@ def _plan(settings):
     study = config.study(settings)
     devices = site.devices(study.site)
     runs = {run.id: run for run in study.runs}
-    skipped = {run.id: reason for run in study.runs if (reason := site.skip_reason(run, devices))}
+    skipped = {
+        run.id: reason
+        for run in study.runs
+        if (reason := site.skip_reason(run, devices, study.images))
+    }
     if len(skipped) == len(runs):
         raise config.ConfigError(
             "nothing remains: this machine can do none of the runs:\n"

@@ -35,10 +35,13 @@ def devices(site):
     return Devices(kind, per_node, len(os.sched_getaffinity(0)))
 
 
-def skip_reason(run, devices):
+def skip_reason(run, devices, image_settings=None):
     """Why this machine cannot do a run, or None where it can.
 
     The reason says what to do about it, where something can be done.
+
+    Args:
+        image_settings: the config's `images`.
     """
     strategy = plugins.load("strategies", run.strategy).Strategy
     launcher = plugins.load("launchers", run.launcher)
@@ -48,7 +51,7 @@ def skip_reason(run, devices):
         or copies.unsupported(run, strategy)
         or _no_such_numbers(run, devices)
         or _too_few_devices(run, devices)
-        or _missing_package(run, strategy)
+        or _missing_package(run, strategy, image_settings or {})
     )
 
 
@@ -80,9 +83,9 @@ def _too_few_devices(run, devices):
     return None
 
 
-def _missing_package(run, strategy):
+def _missing_package(run, strategy, image_settings):
     if plugins.load("runtimes", run.runtime).CONTAINED:
-        return images.unsupported(run)
+        return images.unsupported(run, image_settings)
     for package in strategy.packages:
         if not _installed(package, run.environment):
             return (

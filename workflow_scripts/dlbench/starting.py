@@ -22,6 +22,10 @@ from dlbench.runtimes import KEPT_OUT, Container
 SAID = ("image", "digest", "image_id", "runtime_version", "options", "libc", "mpi", "packages")
 
 
+class NotEntered(Error):
+    """The container directive did not take effect: nothing about the run, all about the call."""
+
+
 @dataclass(frozen=True)
 class Start:
     """How a run is started.
@@ -51,6 +55,7 @@ def start(run, trainer, form=None, device="cpu", binds=()):
     Raises:
         Error: a folder to bind is not there, or no launcher fits the image's MPI.
         images.Lacking: the image lacks a package that the run needs.
+        NotEntered: this is to be inside the image already, and is not.
     """
     runtime = plugins.load("runtimes", run.runtime)
     if not runtime.CONTAINED:
@@ -61,8 +66,14 @@ def start(run, trainer, form=None, device="cpu", binds=()):
     inside = [form["python"], *trainer[1:], "--image-id", form["image_id"]]
     said = {key: form[key] for key in SAID}
     if by_directive(run):
+        if not Path("/", images.MARKER).exists():
+            raise NotEntered(
+                f"Snakemake's container directive did not enter the image {form['image']}: call it "
+                "with --software-deployment-method apptainer, as profiles/default does, or give "
+                "the runs runtime_options: {start: command}"
+            )
         said["start"] = "directive"
-        environment = Path(form["python"]).parents[1]
+        environment = _having(run.launcher, Path(form["python"]).parents[1])
         return Start(tuple(_launched(run, inside, environment, device)), None, said)
     container = Container(
         image=form["prepared"],
@@ -73,7 +84,9 @@ def start(run, trainer, form=None, device="cpu", binds=()):
         options=form["options"],
         name=run.id,
     )
-    for source, _, _ in container.mounts():
+    for source, target, _ in container.mounts():
+        if set(source + target) & set(",:\n"):
+            raise Error(f"{source}: a path with , or : in it cannot be seen in a container")
         if not os.path.exists(source):
             raise Error(f"{source} is to be seen in the container but is not on this machine")
     kept_out = (*KEPT_OUT, "LD_LIBRARY_PATH") if runtime.HANDS_ON_LIBRARIES else KEPT_OUT
@@ -121,7 +134,7 @@ def _outer_tools(run, form):
     """
     ours = site.trainer_python(run.environment).absolute().parents[1]
     if run.launcher != "mpirun":
-        return (ours if (ours / "bin" / run.launcher).exists() else None), None
+        return _having(run.launcher, ours), None
     if not form["mpi"]:
         raise Error(f"image {form['image']} has no mpirun: its processes cannot speak MPI")
     tried = []
@@ -135,6 +148,11 @@ def _outer_tools(run, form):
         f"image {form['image']} has {form['mpi']}; to start its processes this machine needs the "
         f"same MPI, as new or newer, and has: {', '.join(tried) or 'none'}"
     )
+
+
+def _having(program, environment):
+    """The environment where it has a program, else None: it is that of the path."""
+    return environment if (environment / "bin" / program).exists() else None
 
 
 def fits(outside, inside):

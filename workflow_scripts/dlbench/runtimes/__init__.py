@@ -6,6 +6,7 @@ A runtime file defines:
 and one that is contained also:
     HANDS_ON_LIBRARIES: whether the host's LD_LIBRARY_PATH comes inside.
     PROGRAMS: what must be on the path, as (name, ...); of a tuple in it one is enough.
+    version(): a command that says which version it is.
     form(options): name of the form that an image takes for it; one form serves several runs.
     prepare(image, place, options, gpus): what makes that form of an Image (dlbench/images.py)
         in the folder `place`, a list of commands; none where the image is used as it is.
@@ -19,6 +20,7 @@ Nothing here starts anything, and all of it needs the standard library only.
 import shlex
 import shutil
 from dataclasses import dataclass, field
+from pathlib import Path
 
 APPTAINER = ("apptainer", "singularity")  # the same program under either name
 # What launchers, schedulers and libraries tell the processes they start, and what sets their
@@ -84,7 +86,7 @@ def unpacked(image, place):
     if apptainer or image.kind == "sif":
         source = f"oci:{image.path}" if image.kind == "oci" else str(image.path)
         return root, [[apptainer or APPTAINER[0], "build", "--force", "--sandbox", root, source]]
-    name = f"localhost/dlbench/{image.name}"
+    name = f"localhost/dlbench/{image.name.lower()}"
     return root, [podman_pull(image, name), ["ch-convert", "-i", "podman", "-o", "dir", name, root]]
 
 
@@ -92,3 +94,21 @@ def podman_pull(image, name):
     """The command that brings an image's layout to podman's store under a name."""
     script = 'podman tag "$(podman pull --quiet "$1")" "$2"'
     return ["sh", "-c", script, "sh", f"oci:{image.path}", name]
+
+
+def with_mount_points(root, container, command):
+    """The command, after the places were made at which the container's binds are to be seen.
+
+    Some runtimes bind only to what the image has.
+
+    Args:
+        root: folder that is the container's root.
+    """
+    made = []
+    for source, target, _ in container.mounts():
+        point = Path(root + target)
+        if Path(source).is_dir():
+            made.append(["mkdir", "-p", str(point)])
+        else:
+            made += [["mkdir", "-p", str(point.parent)], ["touch", str(point)]]
+    return ["sh", "-c", " && ".join(map(shlex.join, [*made, ["exec", *command]]))]

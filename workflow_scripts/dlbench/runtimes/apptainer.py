@@ -22,6 +22,10 @@ MARKED_DEFINITION = "envs/marked.def"
 ITS_OWN = ("PATH", "LD_LIBRARY_PATH")  # it takes them from the image, and adds the GPU's libraries
 
 
+def version():
+    return [_name(), "--version"]
+
+
 def form(options):
     return "apptainer"
 

@@ -1,13 +1,18 @@
-"""Charliecloud: an unpacked image entered by an ordinary user, who stays the same inside."""
+"""Charliecloud: an unpacked image entered by an ordinary user, who stays the same inside.
 
-import shlex
+It knows no binds that are read only: `:ro` means nothing here.
+"""
 
-from dlbench.runtimes import unpacked
+from dlbench.runtimes import unpacked, with_mount_points
 
 CONTAINED = True
 HANDS_ON_LIBRARIES = True
 OPTIONS = {}
 PROGRAMS = ("ch-run",)
+
+
+def version():
+    return ["ch-run", "--version"]
 
 
 def form(options):
@@ -33,12 +38,8 @@ def command(container, program):
     for source, target, _ in container.mounts():
         flags += [f"--bind={source}:{target}"]
     flags += [f"--set-env={name}={value}" for name, value in sorted(container.environment.items())]
-    # A folder that the image lacks must be made in it before something is bound there.
-    points = " ".join(
-        shlex.quote(f"{container.image}{target}") for _, target, _ in container.mounts()
-    )
-    start = shlex.join(["ch-run", *flags, container.image, "--", *program])
-    return ["sh", "-c", f"mkdir -p {points} && exec {start}"]
+    start = ["ch-run", *flags, container.image, "--", *program]
+    return with_mount_points(container.image, container, start)
 
 
 def cleanup(container):

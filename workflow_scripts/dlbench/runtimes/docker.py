@@ -14,6 +14,10 @@ OPTIONS = {}
 PROGRAMS = ("docker",)
 
 
+def version():
+    return ["docker", "--version"]
+
+
 def form(options):
     return "docker"
 

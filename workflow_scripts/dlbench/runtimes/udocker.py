@@ -7,6 +7,7 @@ Options:
 
 - Each execmode has a container of its own, since F and R modes change its files.
 - The whole environment is handed on: launchers speak to their processes so.
+- It knows no binds that are read only: `:ro` means nothing here.
 - Its tools are the user's (`udocker install`), the containers lie beside the image.
 """
 
@@ -15,7 +16,7 @@ import pwd
 from pathlib import Path
 
 from dlbench.oci import TAG
-from dlbench.runtimes import unpacked
+from dlbench.runtimes import unpacked, with_mount_points
 
 CONTAINED = True
 HANDS_ON_LIBRARIES = True
@@ -25,6 +26,10 @@ PROGRAMS = ("udocker",)
 FROM_HOST = [(path, path, "rw") for path in ("/tmp", "/etc/hosts", "/etc/resolv.conf")]
 NAME = "dlbench"  # of the one container in a place
 PLACES = {"UDOCKER_CONTAINERS": "containers", "UDOCKER_REPOS": "repos", "UDOCKER_LAYERS": "layers"}
+
+
+def version():
+    return ["udocker", *_as_root(), "--version"]
 
 
 def form(options):
@@ -61,11 +66,10 @@ def prepared(image, place, options):
 
 def command(container, program):
     flags = [
-        f"--volume={source}:{target}" + (":ro" if mode == "ro" else "")
-        for source, target, mode in [*container.mounts(), *FROM_HOST]
+        f"--volume={source}:{target}" for source, target, _ in [*container.mounts(), *FROM_HOST]
     ]
     flags += [f"--env={name}={value}" for name, value in sorted(container.environment.items())]
-    return [
+    start = [
         *_udocker(container.image),
         "--quiet",
         "run",
@@ -79,6 +83,9 @@ def command(container, program):
         NAME,
         *program,
     ]
+    # In execmode S1 it makes none itself.
+    root = f"{container.image}/{PLACES['UDOCKER_CONTAINERS']}/{NAME}/ROOT"
+    return with_mount_points(root, container, start)
 
 
 def cleanup(container):
@@ -88,4 +95,8 @@ def cleanup(container):
 def _udocker(place):
     """udocker with its containers in `place`."""
     folders = [f"{key}={Path(place).absolute() / name}" for key, name in PLACES.items()]
-    return ["env", *folders, "udocker", *(["--allow-root"] if os.geteuid() == 0 else [])]
+    return ["env", *folders, "udocker", *_as_root()]
+
+
+def _as_root():
+    return ["--allow-root"] if os.geteuid() == 0 else []
