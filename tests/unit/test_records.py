@@ -1,10 +1,15 @@
 """records: which are believed, and what is to be done for the others."""
 
+import dataclasses
 import json
+import os
+import shutil
+from pathlib import Path
 
 import pytest
+from image_files import Blobs, tar
 
-from dlbench import eventlog, parsing, records, site
+from dlbench import eventlog, images, parsing, records, site
 from dlbench.eventlog import EventLog
 from dlbench.records import RecordError, State
 from dlbench.runs import Run
@@ -20,17 +25,18 @@ def place(tmp_path, monkeypatch):
     return finished()
 
 
-def finished(status="ok", **made_from):
-    place = records.folder(RUN.id)
+def finished(run=RUN, made_from=None, status="ok", **other):
+    place = records.folder(run.id)
     log = EventLog(place / "train.jsonl")
-    log.write("launch", t_utc=eventlog.utc_now(), made_from=records.made_from(RUN) | made_from)
+    made_from = (made_from or records.made_from(run)) | other
+    log.write("launch", t_utc=eventlog.utc_now(), made_from=made_from)
     log.start(devices=["CPU:0"], total_steps=3)
     for step in range(1, 4):
         log.step(step, step * 0.5, 0.5, 2.0, 0.01, False, 1)
     log.write("run_end", t_s=1.5, t_utc=eventlog.utc_now(), status=status, message="",
               weights_sha256=["0"])  # fmt: skip
     log.close()
-    parsing.parse(RUN, place / "train.jsonl", place / "run.json")
+    parsing.parse(run, place / "train.jsonl", place / "run.json")
     return place
 
 
@@ -39,8 +45,6 @@ def test_a_sound_record_stands(place):
 
 
 def test_a_run_without_a_folder_is_missing(place):
-    import shutil
-
     shutil.rmtree(place)
     assert records.state(RUN) == (State.MISSING, "not trained yet")
 
@@ -120,3 +124,91 @@ def test_forgetting_keeps_the_log_aside(place):
     assert sorted(path.name for path in place.iterdir()) == ["train.attempt1.jsonl"]
     assert records.state(RUN)[0] is State.STALE
     assert records.with_status(["ok"]) == []
+
+
+# In containers.
+
+CONTAINED = dataclasses.replace(RUN, runtime="charliecloud", environment="mine")
+SETTINGS = {"mine": {"source": "mine.tar"}}
+
+
+def image(content):
+    """The user's archive of an image, and what was made of it."""
+    blobs = Blobs()
+    blobs.index(blobs.image([tar({"bin/sh": content})]))
+    Path("mine.tar").write_bytes(tar(blobs))
+
+
+def make_image():
+    settings = images.settings("mine", SETTINGS)
+    images.make("mine", settings, images.image_path("mine"))
+    return images.read(images.image_path("mine")).digest
+
+
+def state(**changes):
+    """The state of the run, as another start of the workflow finds it."""
+    records._image.cache_clear()
+    run = dataclasses.replace(CONTAINED, **changes)
+    return records.state(run, image_settings=SETTINGS)
+
+
+@pytest.fixture
+def contained(place):
+    """The folder of a run that was trained in a container, beside one on bare metal."""
+    image(b"one")
+    digest = make_image()
+    records._image.cache_clear()
+    made_from = records.made_from(CONTAINED, image_settings=SETTINGS)
+    assert made_from["environment"] == digest
+    yield finished(CONTAINED, made_from)
+    records._image.cache_clear()
+
+
+def test_a_run_in_a_container_is_made_from_its_image(contained):
+    assert set(records.made_from(CONTAINED, image_settings=SETTINGS)) == {
+        "code", "data", "image", "environment"
+    }  # fmt: skip
+    assert state() == (State.CURRENT, "")
+
+
+def test_another_image_makes_its_runs_stale_and_no_others(contained):
+    image(b"two")
+    assert state() == (State.STALE, "image changed since it was trained")
+    assert records.state(RUN) == (State.CURRENT, "")
+    make_image()
+    assert state() == (State.STALE, "image and environment changed since it was trained")
+
+
+def test_an_image_that_was_made_again_with_another_digest_makes_its_runs_stale(contained):
+    path = Path(images.image_path("mine"))
+    made = json.loads(path.read_text())
+    path.write_text(json.dumps(made | {"digest": "sha256:another"}))
+    assert state() == (State.STALE, "environment changed since it was trained")
+    assert records.state(RUN) == (State.CURRENT, "")
+
+
+def test_a_touched_image_changes_nothing(contained):
+    os.utime("mine.tar", (1, 1))
+    assert state() == (State.CURRENT, "")
+
+
+def test_a_copy_of_the_results_keeps_its_runs_without_the_image(contained):
+    Path("mine.tar").unlink()
+    assert state() == (State.CURRENT, "")
+    shutil.rmtree("results/images")
+    assert state() == (State.CURRENT, "")
+    assert records.made_from(CONTAINED, image_settings=SETTINGS)["environment"] is None
+
+
+def test_an_image_that_is_not_made_yet_changes_nothing_but_another_recipe_does(contained):
+    shutil.rmtree("results/images")
+    assert state() == (State.CURRENT, "")
+    image(b"two")
+    assert state()[0] is State.STALE
+
+
+def test_a_lost_record_of_a_run_in_a_container_is_read_again(contained):
+    (contained / "run.json").unlink()
+    assert state()[0] is State.UNREAD
+    image(b"two")
+    assert state()[0] is State.STALE

@@ -184,3 +184,42 @@ def test_copies_need_devices_of_their_own():
 )
 def test_what_is_more_than_one_process_cannot_be_packed(changes, message):
     assert message in reason(Devices("gpu", 8, cores=2), copies_per_node=2, **changes)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "lacking"),
+    [
+        ("apptainer", "apptainer or singularity"),
+        ("podman", "podman"),
+        ("docker", "docker"),
+        ("charliecloud", "ch-run"),
+        ("udocker", "udocker"),
+    ],
+)
+def test_a_runtime_that_is_not_installed_is_named(tmp_path, monkeypatch, runtime, lacking):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert reason(runtime=runtime) == (
+        f"runtime {runtime}: {lacking} is not on the path of this machine"
+    )
+    for name in lacking.split(" or "):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+        assert reason(runtime=runtime) is None
+
+
+def test_a_package_of_the_image_counts_in_a_container_not_that_of_the_environment(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "podman").write_text("#!/bin/sh\n")
+    (tmp_path / "podman").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert reason(strategy="horovod", launcher="mpirun", runtime="podman") is None
+
+
+def test_the_directive_stays_on_one_node():
+    horovod = {"strategy": "horovod", "launcher": "srun", "nodes": 2, "runtime": "apptainer"}
+    assert reason(runtime_options="start=directive", **horovod) == (
+        "start: directive enters an image on one node only, not on 2"
+    )

@@ -143,3 +143,127 @@ def test_nothing_is_left_of_an_earlier_attempt(tmp_path):
     os.truncate(tmp_path / "train.jsonl", 0)
     start(tmp_path, "pass")
     assert [path.name for path in eventlog.rank_paths(tmp_path / "train.jsonl")] == ["train.jsonl"]
+
+
+# In a container.
+
+FORM = {
+    "image": "train", "digest": "sha256:1", "image_id": "build-1", "runtime": "apptainer",
+    "runtime_version": "1.4", "options": {"start": "command"}, "prepared": "x.sif",
+    "environment": {}, "python": sys.executable, "libc": "glibc 2.36", "mpi": None,
+    "packages": {"tensorflow": "2.18.1", "horovod": None},
+}  # fmt: skip
+CONTAINED = {"runtime": "apptainer", "runtime_options": "start=command"}
+# Enters nothing, and says that it was asked to.
+APPTAINER = """#!/bin/sh
+echo entered >> entered
+while [ "$1" != x.sif ]; do shift; done
+shift
+exec "$@"
+"""
+
+
+@pytest.fixture
+def contained(tmp_path, monkeypatch):
+    """A function that starts a run in a container of a runtime that enters nothing."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/apptainer").write_text(APPTAINER)
+    (tmp_path / "bin/apptainer").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+
+    def run(python, *flags, form=FORM, **changes):
+        (tmp_path / "form.json").write_text(json.dumps(form))
+        spec = json.dumps(SPEC | CONTAINED | changes)
+        words = command(tmp_path, python, "--form=form.json", f"--spec={spec}", *flags)
+        return subprocess.run(words, capture_output=True, text=True)
+
+    return run
+
+
+def ends(folder, status):
+    """A trainer that writes its end, and the words that it was given."""
+    end = f'{{"event": "run_end", "status": "{status}", "message": "told", "t_utc": "2026"}}'
+    return (
+        f"import sys; open({str(folder / 'words')!r}, 'w').write(' '.join(sys.argv));"
+        f"open({str(folder / 'train.jsonl')!r}, 'a').write({end!r} + chr(10)); exit(1)"
+    )
+
+
+def test_a_run_in_a_container_is_entered_and_says_in_which_image(tmp_path, contained):
+    made_from = '--made-from={"code": "abc", "image": "i", "environment": null}'
+    finished = contained(ends(tmp_path, "oom"), made_from)
+    assert finished.returncode == 0, finished.stderr
+    assert outcome(tmp_path) == ("oom", "told")
+    assert (tmp_path / "entered").is_file()
+    assert (tmp_path / "words").read_text().endswith("--image-id build-1")
+    # The image was made after the workflow had begun.
+    expected = {"code": "abc", "image": "i", "environment": "sha256:1"}
+    assert record(tmp_path)["made_from"] == expected
+    container = next(eventlog.read(tmp_path / "train.jsonl"))["container"]
+    assert container["digest"] == "sha256:1"
+    assert (container["start"], container["options"]) == ("command", {"start": "command"})
+
+
+def test_a_run_whose_image_lacks_a_package_is_skipped_with_the_reason(tmp_path, contained):
+    horovod = {"strategy": "horovod", "launcher": "horovodrun"}
+    finished = contained(ends(tmp_path, "ok"), '--made-from={"environment": null}', **horovod)
+    assert finished.returncode == 0, finished.stderr
+    assert outcome(tmp_path) == ("skipped", "horovod is not in the image train (sha256:1)")
+    # Else it would be another image's at the next look.
+    assert record(tmp_path)["made_from"] == {"environment": "sha256:1"}
+    assert not (tmp_path / "entered").exists()
+
+
+def test_what_prevents_the_start_is_recorded_as_a_failure(tmp_path, contained):
+    finished = contained(ends(tmp_path, "ok"), "--bind=/no/such", "--attempt=1", "--attempts=2")
+    assert finished.returncode == 0, finished.stderr
+    assert outcome(tmp_path) == (
+        "failed", "/no/such is to be seen in the container but is not on this machine"
+    )  # fmt: skip
+    assert not (tmp_path / "entered").exists()
+
+
+def test_an_image_without_mpi_is_a_failure_with_its_reason(tmp_path, contained):
+    form = FORM | {"packages": FORM["packages"] | {"horovod": "0.28"}}
+    contained(ends(tmp_path, "ok"), form=form, strategy="horovod", launcher="mpirun")
+    assert outcome(tmp_path)[0] == "failed"
+    assert "image train has no mpirun" in outcome(tmp_path)[1]
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", "{"])
+def test_a_missing_or_damaged_form_is_a_failure_with_its_reason(tmp_path, contained, content):
+    if content is not None:
+        (tmp_path / "other.json").write_text(content)
+    finished = contained(ends(tmp_path, "ok"), f"--form={tmp_path / 'other.json'}")
+    assert finished.returncode == 0
+    assert outcome(tmp_path)[0] == "failed"
+    assert "other.json is missing or damaged: make the image again" in outcome(tmp_path)[1]
+
+
+def test_where_the_directive_did_nothing_there_is_no_result(tmp_path, contained):
+    finished = contained(ends(tmp_path, "ok"), runtime_options="")
+    assert finished.returncode == 1
+    assert finished.stderr.startswith("error: Snakemake's container directive did not enter")
+    assert not (tmp_path / "run.json").exists()
+
+
+def test_a_container_that_may_be_left_is_removed(tmp_path, contained):
+    podman = tmp_path / "bin/podman"
+    script = """case $1 in ps) echo c1;; rm) echo "$@" >> removed;; run) sleep 60;; esac"""
+    podman.write_text(f"#!/bin/sh\n{script}\n")
+    podman.chmod(0o755)
+    form = FORM | {"options": {}}
+    changes = {"runtime": "podman", "runtime_options": ""}
+    contained("pass", "--time-limit-s=1", form=form, **changes)
+    assert outcome(tmp_path)[0] == "timeout"
+    assert (tmp_path / "removed").read_text() == "rm --force c1\n"
+
+
+def test_the_exit_code_of_the_runtime_is_in_the_failure(tmp_path, contained):
+    (tmp_path / "bin/apptainer").write_text("#!/bin/sh\necho FATAL: no such image >&2; exit 255\n")
+    contained("pass")
+    status, message = outcome(tmp_path)
+    assert status == "failed"
+    assert "exit code 255" in message
+    assert "FATAL: no such image" in message

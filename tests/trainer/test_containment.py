@@ -1,0 +1,112 @@
+"""train.py: whether it is where its run says, and that its log has the proof."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import train
+from dlbench import Error, eventlog
+
+WORKFLOW_SCRIPTS = Path(train.__file__).parent
+MARKER = {"image_id": "build-1", "environment": "train"}
+
+
+@pytest.fixture
+def marker(tmp_path, monkeypatch):
+    """The place where an image has its marker; here there is none yet."""
+    path = tmp_path / "dlbench-image.json"
+    monkeypatch.setattr(train, "IMAGE_MARKER", path)
+    return path
+
+
+def refused(runtime, image_id):
+    with pytest.raises(Error) as error:
+        train._check_containment(runtime, image_id)
+    return str(error.value)
+
+
+def test_on_bare_metal_there_is_nothing_to_prove(marker):
+    assert train._check_containment("bare", None) is None
+
+
+def test_a_run_on_bare_metal_is_refused_inside_an_image(marker):
+    marker.write_text(json.dumps(MARKER))
+    assert refused("bare", None) == (
+        f"runtime bare was asked for, but this is inside the image build-1: {marker} is there"
+    )
+
+
+@pytest.mark.parametrize("runtime", ["apptainer", "podman", "docker", "charliecloud", "udocker"])
+def test_inside_its_image_a_run_has_the_marker_as_proof(marker, runtime):
+    marker.write_text(json.dumps(MARKER))
+    assert train._check_containment(runtime, "build-1") == MARKER
+
+
+@pytest.mark.parametrize("runtime", ["apptainer", "udocker"])
+def test_a_run_in_a_container_is_refused_outside_with_the_likely_causes(marker, runtime):
+    message = refused(runtime, "build-1")
+    assert message.startswith(f"runtime {runtime} was asked for, but this is not in an image")
+    assert f"{marker} is missing" in message
+    assert "--software-deployment-method apptainer" in message
+    assert "lets the host's files through" in message
+
+
+@pytest.mark.parametrize("image_id", ["build-2", None, ""])
+def test_another_image_is_refused_with_both_names(marker, image_id):
+    marker.write_text(json.dumps(MARKER))
+    assert refused("podman", image_id) == (
+        f"runtime podman was to be in the image {image_id}, but this is the image build-1"
+    )
+
+
+@pytest.mark.parametrize("runtime", ["bare", "podman"])
+@pytest.mark.parametrize("content", [b"", b"no json", b"[]", b"3", b"{}", b"null", b"\xff\xfe"])
+def test_a_marker_that_is_none_of_ours_is_refused(marker, runtime, content):
+    marker.write_bytes(content)
+    assert f"{marker} is not the marker of an image of ours: " in refused(runtime, "build-1")
+
+
+def test_a_marker_that_is_a_folder_is_refused(marker):
+    marker.mkdir()
+    assert "is not the marker of an image of ours: IsADirectoryError" in refused("bare", None)
+
+
+def trained(tmp_path, *flags, content=None):
+    """What a trainer says that finds this marker, or none. Returns (process, its log)."""
+    marker = tmp_path / "marker.json"
+    if content:
+        marker.write_text(json.dumps(content))
+    program = f"import train, pathlib; train.IMAGE_MARKER = pathlib.Path({str(marker)!r});"
+    log = tmp_path / "train.jsonl"
+    words = [
+        "--model=lenet5", "--dataset=synthetic", "--batch-per-device=4", "--steps=2",
+        "--warmup-steps=0", "--sample-every-s=0", f"--log={log}", *flags,
+    ]  # fmt: skip
+    finished = subprocess.run(
+        [sys.executable, "-c", program + "train.main()", *words],
+        cwd=WORKFLOW_SCRIPTS, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return finished, list(eventlog.read(log))
+
+
+@pytest.mark.parametrize("content", [None, MARKER], ids=["bare", "podman"])
+def test_the_log_of_a_run_begins_with_the_proof(tmp_path, content):
+    flags = ["--runtime=podman", "--image-id=build-1"] if content else []
+    finished, log = trained(tmp_path, *flags, content=content)
+    assert finished.returncode == 0, finished.stderr
+    assert log[0]["event"] == "begin"
+    assert log[0]["containment"] == content
+    assert log[-1]["status"] == "ok"
+
+
+def test_a_refused_run_says_so_in_its_log_and_trains_nothing(tmp_path):
+    finished, (end,) = trained(tmp_path, "--runtime=podman", "--image-id=build-1")
+    assert finished.returncode == 1
+    assert end["event"] == "run_end"
+    assert end["status"] == "failed"
+    assert "this is not in an image" in end["message"]
+    assert end["message"] in finished.stderr
+    assert "Traceback" not in finished.stderr
