@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -345,3 +346,24 @@ def test_the_environments_own_mpirun_is_asked_with_its_own_libraries():
     program("env/bin/mpirun", '[ "$OPAL_PREFIX" = env ] && echo Open MPI 4.1')
     assert starting.mpi_version("env/bin/mpirun") is None
     assert starting.mpi_version("env/bin/mpirun", Path("env")) == "Open MPI 4.1"
+
+
+# Where the directive has entered the image, start_run.py itself runs inside.
+
+IMPORTED = """
+import sys
+before = set(sys.modules)
+import start_run
+new = {name.partition(".")[0] for name in set(sys.modules) - before}
+print(*sorted(name for name in new if "cython" not in name))
+"""
+
+
+def test_what_starts_a_run_inside_needs_numpy_and_what_python_310_has():
+    scripts = Path(starting.__file__).parents[1]
+    finished = subprocess.run(
+        [sys.executable, "-c", IMPORTED], cwd=scripts, capture_output=True, text=True, check=True
+    )
+    new = set(finished.stdout.split())
+    assert new - sys.stdlib_module_names == {"dlbench", "numpy", "start_run"}
+    assert "tomllib" not in new

@@ -21,8 +21,6 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-import tomllib
-
 from dlbench import Error, oci, options, plugins
 from dlbench.files import sha256, write_json
 from dlbench.runtimes import APPTAINER, KEPT_OUT, Container
@@ -153,6 +151,8 @@ def base(settings):
     """The image that a recipe starts from."""
     if settings["base"]:
         return settings["base"]
+    import tomllib  # an image's Python, where the directive starts a run, may lack it
+
     file = Path(settings["source"]) / "pyproject.toml"
     try:
         return tomllib.loads(file.read_text())["tool"]["dlbench"]["image"]["base"]

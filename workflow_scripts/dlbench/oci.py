@@ -12,6 +12,7 @@ import hashlib
 import io
 import json
 import platform
+import shutil
 import tarfile
 import zlib
 from pathlib import Path
@@ -45,8 +46,9 @@ def unpack(archive, folder):
     folder = Path(folder)
     try:
         with tarfile.open(archive) as tar:
-            tar.extractall(folder, filter="data")
-    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+            for member in tar:
+                _extract(tar, member, folder)
+    except (tarfile.TarError, OSError, EOFError, KeyError, RecursionError, zlib.error) as error:
         raise Error(f"{archive} cannot be read as an image archive: {error}") from error
     if not (folder / "oci-layout").is_file():
         if not (folder / "manifest.json").is_file():
@@ -56,7 +58,7 @@ def unpack(archive, folder):
             )
         _from_docker(folder, archive)
     for blob in (folder / "blobs" / "sha256").glob("*"):
-        if not blob.is_file() or sha256(blob) != blob.name:
+        if sha256(blob) != blob.name:
             raise Error(f"{archive} is damaged: blob {blob.name} has another digest")
 
 
@@ -129,6 +131,19 @@ def add_file(folder, path, content):
     return _finish(folder, found)
 
 
+def _extract(tar, member, folder):
+    """Write one file of an archive; where it is a link, what that names in the archive."""
+    if member.isdir():
+        return
+    content = tar.extractfile(member)
+    if content is None or ".." in Path(member.name).parts or member.name.startswith("/"):
+        raise tarfile.ExtractError(f"{member.name} is no file that belongs into it")
+    target = folder / member.name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with open(target, "wb") as file:
+        shutil.copyfileobj(content, file, 1 << 20)
+
+
 def _is_for(entry, architecture):
     platform_ = entry.get("platform", {})
     return (platform_.get("os", "linux"), platform_.get("architecture")) == ("linux", architecture)
@@ -139,10 +154,9 @@ def _from_docker(folder, archive):
     try:
         (entry,) = json.loads((folder / "manifest.json").read_bytes())
         config = (folder / entry["Config"]).read_bytes()
-        # Where layers are equal, some are links to others.
-        files = [(folder / name).resolve() for name in entry["Layers"]]
-        adopted = {file: _adopt(folder, file) for file in dict.fromkeys(files)}
-        layers = [adopted[file] for file in files]
+        # One that is listed twice is moved once.
+        adopted = {name: _adopt(folder, folder / name) for name in dict.fromkeys(entry["Layers"])}
+        layers = [adopted[name] for name in entry["Layers"]]
         told = json.loads(config)["rootfs"]["diff_ids"]
         for layer, diff_id in zip(layers, told, strict=True):
             if layer["mediaType"] == LAYER and layer["digest"] != diff_id:
@@ -161,7 +175,7 @@ def _from_docker(folder, archive):
 
 def _adopt(folder, file):
     """The descriptor of a layer that lies in the folder under another name, until now."""
-    if not file.is_relative_to(folder.resolve()):
+    if not file.resolve().is_relative_to(folder.resolve()):
         raise ValueError(f"{file} is outside of the archive")
     digest = f"sha256:{sha256(file)}"
     target = _place(folder, digest)
