@@ -141,10 +141,16 @@ def identity(name, settings):
 
 def digest(name, settings):
     """The digest of an image that is there and is still the one asked for, else None."""
+    return known(name, settings)[1]
+
+
+def known(name, settings):
+    """(identity, digest) of an image; finding out may take seconds."""
+    wanted = identity(name, settings)
     made = _read(image_path(name))
-    if not made or settings["digest"] not in (None, made["digest"]):
-        return None
-    return made["digest"] if made["identity"] == identity(name, settings) else None
+    if not made or made["identity"] != wanted or settings["digest"] not in (None, made["digest"]):
+        return wanted, None
+    return wanted, made["digest"]
 
 
 def base(settings):

@@ -288,11 +288,11 @@ def _checkpoint(run):
 def _forced(runs, pending, image_settings):
     """Files that exist but must be made again."""
     forced = set()
-    contained = (run for run_id in pending if starting.contained(run := runs[run_id]))
-    for name in {run.environment for run in contained}:
-        if not images.digest(name, images.settings(name, image_settings)):
-            forced.add(images.image_path(name))
     for run_id, (state, _) in pending.items():
+        run = runs[run_id]
+        made_from = records.made_from(run, image_settings=image_settings)
+        if starting.contained(run) and not made_from["environment"]:
+            forced.add(images.image_path(run.environment))
         if state is State.STALE:
             forced |= {f"results/runs/{run_id}/{name}" for name in ("train.jsonl", "run.json")}
         elif state is State.UNREAD:

@@ -231,8 +231,7 @@ def _code_digest(*names):
 @functools.cache
 def _image(name, settings):
     """(what an image is made from, its digest), either None where it is not known here."""
-    settings = json.loads(settings)
-    return images.identity(name, settings), images.digest(name, settings)
+    return images.known(name, json.loads(settings))
 
 
 @functools.cache
