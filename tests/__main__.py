@@ -2,7 +2,8 @@
 
 - tests/trainer needs TensorFlow and Horovod and runs in the trainer's
   environment; the other folders run in the workflow's.
-- tests/cluster needs scripts that start a Slurm, and skips with the reason without.
+- tests/containers and tests/cluster need scripts that install container runtimes and start a
+  Slurm, and skip with the reason without.
 - Horovod is built from source, which takes minutes the first time and needs a
   C++ compiler and make; as root on Debian they are installed where missing.
 """
@@ -15,7 +16,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
 TRAINER = REPOSITORY / "envs" / "train"
-SUITES = ("unit", "trainer", "workflow", "cluster")  # the fast ones first
+SUITES = ("unit", "trainer", "workflow", "containers", "cluster")  # the fast ones first
 
 
 def main(options):

@@ -31,8 +31,9 @@ STUDY = {
 class Campaign:
     """A working copy of the project with results of its own."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, variables=None):
         self.folder = folder
+        self.variables = variables or {}  # of the environment, beside those there are
 
     @classmethod
     def fresh(cls, folder):
@@ -69,7 +70,8 @@ class Campaign:
     def snakemake(self, *arguments):
         """Run it to its end. Returns the finished process, output and errors in `stdout`."""
         return subprocess.run(
-            self.command(*arguments), cwd=self.folder, text=True, check=False, env=environment(),
+            self.command(*arguments), cwd=self.folder, text=True, check=False,
+            env=environment() | self.variables,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600,
         )  # fmt: skip
 

@@ -6,9 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from equipment import EQUIPMENT
 
-REPOSITORY = Path(__file__).parents[2]
-EQUIPMENT = Path(os.environ.get("DLBENCH_TEST_EQUIPMENT", REPOSITORY.parent / "shared" / "ci"))
 NODES = ("n1", "n2", "n3")
 
 

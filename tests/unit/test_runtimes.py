@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dlbench import engines, images, plugins, runtimes
+from dlbench import Error, engines, images, plugins, runtimes
 from dlbench.runtimes import Container
 
 NAMES = [n for n in plugins.names("runtimes") if plugins.load("runtimes", n).CONTAINED]
@@ -240,6 +240,16 @@ def test_where_an_image_lacks_a_place_for_a_bind_it_is_made(
     assert (inside / "in put").is_dir()
     assert (inside / "etc/a/b").read_text() == ""
     assert file.read_text() == "not touched"
+
+
+def test_no_place_for_a_bind_is_made_outside_of_the_image(tmp_path):
+    outside, root = tmp_path / "outside", tmp_path / "root"
+    (root / "var").mkdir(parents=True)
+    outside.mkdir()
+    (root / "var/run").symlink_to(outside)
+    given = container(image=str(root), folder=str(tmp_path), binds=(f"{tmp_path}:/var/run/x",))
+    with pytest.raises(Error, match="/var/run/x cannot be seen in the container: a link"):
+        load("charliecloud").command(given, PROGRAM)
 
 
 def test_containers_of_engines_are_ended_by_their_label(programs, tmp_path, monkeypatch):

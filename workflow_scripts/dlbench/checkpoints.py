@@ -12,7 +12,6 @@
 """
 
 import contextlib
-import hashlib
 import json
 import shutil
 import time
@@ -228,11 +227,6 @@ def remove(folder):
     with contextlib.suppress(FileNotFoundError):
         (Path(folder) / "latest.json").unlink()
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def digest(content):
-    """SHA-256 of some bytes, as 64 hexadecimal digits."""
-    return hashlib.sha256(content).hexdigest()
 
 
 def differences_of_runs(first, second):

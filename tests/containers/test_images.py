@@ -1,0 +1,177 @@
+"""Images from where they come from: a registry on this machine, archives, SIF files, folders."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+from dlbench import Error, images, plugins
+
+OPTIONS = {"start": "command"}
+
+
+@pytest.fixture(scope="module")
+def registry(tools, campaign, place):
+    """The address of a real registry that has the tests' base image as base:1; no TLS."""
+    for program in ("docker-registry", "skopeo"):
+        if not shutil.which(program):
+            subprocess.run(
+                ["apt-get", "install", "-y", "-qq", "--no-install-recommends", program],
+                check=True, stdout=subprocess.DEVNULL,
+            )  # fmt: skip
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    config = place / "registry.yml"
+    config.write_text(
+        f"version: 0.1\nstorage:\n  filesystem:\n    rootdirectory: {place}/registry\n"
+        f"http:\n  addr: {address}\n"
+    )
+    server = subprocess.Popen(
+        ["docker-registry", "serve", config], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 20
+    while subprocess.run(["curl", "-sf", f"http://{address}/v2/"], check=False,
+                         stdout=subprocess.DEVNULL).returncode:  # fmt: skip
+        assert time.monotonic() < deadline and server.poll() is None
+        time.sleep(0.1)
+    push = ["skopeo", "copy", "--quiet", "--dest-tls-verify=false", f"oci-archive:{place}/base.tar"]
+    subprocess.run([*push, f"docker://{address}/base:1"], check=True)
+    yield address
+    server.send_signal(signal.SIGTERM)
+    server.wait(10)
+
+
+@pytest.fixture
+def here(registry, place, tmp_path, monkeypatch):
+    """A project folder, from which images are made as with the tools' own settings."""
+    for name in ("envs", "workflow_scripts"):
+        os.symlink(place / "project" / name, tmp_path / name)
+    insecure = tmp_path / "registries.conf"
+    insecure.write_text(f'[[registry]]\nlocation = "{registry}"\ninsecure = true\n')
+    monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(insecure))
+    monkeypatch.setenv("APPTAINER_NOHTTPS", "1")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def make(settings):
+    """Make the image `base` of some settings. Returns what image.json says."""
+    path = images.image_path("base")
+    images.make("base", images.settings("base", {"base": settings}), path)
+    with open(path) as file:
+        return json.load(file)
+
+
+def prepare():
+    output = "results/images/base/apptainer.json"
+    images.prepare(images.read(images.image_path("base")), "apptainer", OPTIONS, "python3", False,
+                   output)  # fmt: skip
+
+
+def without(*programs, monkeypatch, folder):
+    """Have only some programs on the path."""
+    (folder / "bin").mkdir()
+    for program in programs:
+        os.symlink(shutil.which(program), folder / "bin" / program)
+    monkeypatch.setenv("PATH", str(folder / "bin"))
+
+
+def test_a_published_image_is_pulled_and_named_by_its_digest(here, registry):
+    by_tag = make({"source": f"docker://{registry}/base:1"})
+    assert by_tag["kind"] == "oci" and by_tag["digest"].startswith("sha256:")
+    pinned = make({"source": f"docker://{registry}/base:1", "digest": by_tag["digest"]})
+    assert pinned["digest"] == pinned["image_id"] == by_tag["digest"]
+
+
+def test_a_digest_that_the_registry_does_not_have_is_refused(here, registry):
+    digest = "sha256:" + "0" * 64
+    with pytest.raises(Error, match="failed"):
+        make({"source": f"docker://{registry}/base:1", "digest": digest})
+    assert not os.path.exists(images.image_path("base"))
+
+
+def test_an_image_without_tensorflow_is_refused_when_it_is_prepared(here, registry):
+    make({"source": f"docker://{registry}/base:1"})
+    # Its marker and its Python were found before.
+    with pytest.raises(Error, match="image base under apptainer: tensorflow is not installed"):
+        prepare()
+    assert not os.path.exists("results/images/base/apptainer.json")
+
+
+def test_apptainer_alone_pulls_too_and_adds_the_marker(here, registry, monkeypatch):
+    programs = ["apptainer", "env", "python3", "sh", "ln", "mksquashfs", "unsquashfs", "rm"]
+    without(*programs, monkeypatch=monkeypatch, folder=here)
+    found = make({"source": f"docker://{registry}/base:1"})
+    assert (found["kind"], found["marked"]) == ("sif", False)
+    with pytest.raises(Error, match="tensorflow is not installed"):
+        prepare()
+
+
+def test_without_any_tool_it_is_said_which_would_do(here, registry, monkeypatch):
+    without("env", monkeypatch=monkeypatch, folder=here)
+    with pytest.raises(Error, match="none of skopeo, buildah, podman, docker and apptainer"):
+        make({"source": f"docker://{registry}/base:1"})
+
+
+def test_archives_of_either_kind_give_the_same_content(here, place):
+    saved = here / "saved.tar"
+    subprocess.run(
+        ["skopeo", "copy", "--quiet", f"oci-archive:{place}/base.tar",
+         f"docker-archive:{saved}:base:1"], check=True,
+    )  # fmt: skip
+    layers = []
+    for source in (place / "base.tar", saved):
+        make({"source": str(source)})
+        config = (
+            plugins.load("runtimes", "apptainer")
+            and images.oci.manifest("results/images/base/oci")[2]
+        )
+        layers.append(config["rootfs"]["diff_ids"][:-1])  # less our marker
+    assert layers[0] == layers[1]
+
+
+def test_an_image_of_another_architecture_is_refused(here, place):
+    layout = here / "other"
+    subprocess.run(["skopeo", "copy", "--quiet", f"oci-archive:{place}/base.tar",
+                    f"oci:{layout}:image"], check=True)  # fmt: skip
+    config = images.oci.manifest(layout)[1]["config"]["digest"].replace(":", "/")
+    blob = layout / "blobs" / config
+    wrong = json.dumps(json.loads(blob.read_text()) | {"architecture": "riscv64"}).encode()
+    index = json.loads((layout / "index.json").read_text())
+    manifest_blob = layout / "blobs" / index["manifests"][0]["digest"].replace(":", "/")
+    manifest = json.loads(manifest_blob.read_text())
+    manifest["config"] = store(layout, wrong)
+    index["manifests"] = [store(layout, json.dumps(manifest).encode())]
+    (layout / "index.json").write_text(json.dumps(index))
+    blob.unlink()
+    manifest_blob.unlink()
+    archive = here / "other.tar"
+    subprocess.run(["tar", "-C", layout, "-cf", archive, "."], check=True)
+    with pytest.raises(Error, match="riscv64"):
+        make({"source": str(archive)})
+
+
+def store(layout, content):
+    import hashlib
+
+    digest = hashlib.sha256(content).hexdigest()
+    (layout / "blobs/sha256" / digest).write_bytes(content)
+    return {"mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "digest": f"sha256:{digest}", "size": len(content)}  # fmt: skip
+
+
+def test_a_cache_that_cannot_be_written_to_is_said(users, place):
+    made = users.run(
+        "env", "APPTAINER_CACHEDIR=/proc/nowhere", "APPTAINER_TMPDIR=/proc/nowhere", users.python,
+        "workflow_scripts/prepare_image.py", "results/images/train/image.json", "--runtime",
+        "apptainer", "--output", "results/images/train/elsewhere.json",
+    )  # fmt: skip
+    assert made.returncode == 1
+    assert "error: apptainer failed (exit code" in made.stdout
+    assert "APPTAINER_TMPDIR" in made.stdout

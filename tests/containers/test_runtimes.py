@@ -1,0 +1,225 @@
+"""Each container runtime that can be had here, for real: as root and as an ordinary user."""
+
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from dlbench import eventlog, plugins
+from dlbench.runtimes import Container
+
+PLACES = [
+    ("root", "apptainer", "start=command"),
+    ("root", "udocker", "execmode=P2"),
+    ("root", "udocker", "execmode=S1"),
+    ("user", "apptainer", "start=command"),
+    ("user", "podman", ""),
+    ("user", "charliecloud", ""),
+]
+PROBE = """
+import json, os, sys
+print(json.dumps({
+    "arguments": sys.argv[1:], "folder": os.getcwd(), "user": os.getuid(),
+    "environment": dict(os.environ), "input": sorted(os.listdir("/input")),
+    "marker": json.load(open("/etc/dlbench-image.json")),
+}))
+open("written", "w").close()
+try:
+    open("/input/new", "w").close()
+except OSError:
+    sys.exit(7)
+sys.exit(8)
+"""
+
+
+@pytest.fixture(params=PLACES, ids="-".join)
+def where(request, projects):
+    """(project, runtime, its options), the image prepared for it."""
+    who, runtime, options = request.param
+    projects[who].prepared(runtime, options)
+    return projects[who], runtime, options
+
+
+def read(project, form):
+    return json.loads((project.folder / form).read_text())
+
+
+def record(folder):
+    return json.loads((folder / "run.json").read_text())
+
+
+def train(where, name, *flags, **fields):
+    """A run under supervision, to its end. Returns its record."""
+    command, folder = where[0].start_run(name, *where[1:], *flags, **fields)
+    finished = where[0].run(*command)
+    assert finished.returncode == 0, finished.stdout
+    return record(folder)
+
+
+def name_of(where, purpose):
+    return "-".join([purpose, *where[1:]]).replace("=", "-")
+
+
+def test_a_program_gets_its_arguments_environment_binds_and_folder(where):
+    project, runtime, options = where
+    module = plugins.load("runtimes", runtime)
+    form = read(project, project.prepared(runtime, options))
+    given = project.folder / "it's given $(here)"
+    given.mkdir(exist_ok=True)
+    (given / "file").touch()
+    shutil.chown(given, project.user or "root")
+    (project.folder / "probe.py").write_text(PROBE)
+    container = Container(
+        image=form["prepared"], folder=str(project.folder), binds=(f"{given}:/input:ro",),
+        environment={**form["environment"], "ASKED": "a b"}, options=form["options"], name="probe",
+    )  # fmt: skip
+    words = ["a b", "$(id)", "it's", "ü", "*"]
+    command = module.command(container, [form["python"], "probe.py", *words])
+    variables = {"OMPI_TEST": "1; 2", "CUDA_VISIBLE_DEVICES": "", "DLBENCH_COPY": "3"}
+    finished = project.run("env", *(f"{k}={v}" for k, v in variables.items()), *command)
+    read_only = runtime not in ("charliecloud", "udocker")  # these have no such binds
+    assert finished.returncode == (7 if read_only else 8), finished.stdout
+    seen = json.loads(finished.stdout.strip().splitlines()[-1])
+    assert seen["arguments"] == words
+    assert seen["folder"] == str(project.folder)
+    assert seen["input"] == ["file"]
+    assert seen["environment"].items() >= {**variables, "ASKED": "a b"}.items()
+    assert seen["marker"]["image_id"] == form["image_id"]
+    written = project.folder / "written"
+    assert written.stat().st_uid == project.folder.stat().st_uid
+    written.unlink()
+    (given / "new").unlink(missing_ok=True)
+
+
+def test_a_run_is_trained_in_its_image_and_proves_it(where):
+    project, runtime, options = where
+    found = train(where, name_of(where, "one"))
+    form = read(project, project.prepared(runtime, options))
+    assert found["status"] in ("ok", "unstable"), found["message"]
+    provenance = found["provenance"]
+    assert [marker["image_id"] for marker in provenance["containment"]] == [form["image_id"]]
+    assert provenance["container"]["start"] == "command"
+    assert provenance["container"]["digest"] == found["made_from"]["environment"]
+    assert provenance["versions"]["tensorflow"] == form["packages"]["tensorflow"]
+    assert found["summary"]["start_s"] > 0
+
+
+def test_two_ranks_under_mpirun_outside_are_two_ranks_inside(where):
+    found = train(
+        where, name_of(where, "two"), strategy="horovod", launcher="mpirun", devices_per_node=2
+    )
+    assert found["status"] in ("ok", "unstable"), found["message"]
+    markers = found["provenance"]["containment"]
+    assert len(markers) == 2 and markers[0] == markers[1] and markers[0]["image_id"]
+    assert found["provenance"]["strategy_settings"]["controller"] == "mpi"
+    assert len(found["files"]) == 2
+
+
+def test_a_signal_reaches_the_trainer_and_leaves_no_process(where):
+    project = where[0]
+    command, folder = project.start_run(name_of(where, "endless"), *where[1:], steps=10**7)
+    process = project.start(*command)
+    try:
+        log = folder / "train.jsonl"
+        deadline = time.monotonic() + 120
+        while not (log.is_file() and '"event": "step"' in log.read_text()):
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.1)
+        supervisor = next(
+            pid for pid in processes()
+            if b"start_run.py" in words(pid) and not words(pid).startswith(b"/usr/sbin/runuser")
+        )  # fmt: skip
+        os.kill(supervisor, signal.SIGTERM)
+        assert process.wait(60) != 0
+    finally:
+        process.kill()
+    # Moved aside: an interrupted run has no result.
+    (log,) = folder.glob("train.attempt*.jsonl")
+    end = list(eventlog.read(log))[-1]
+    assert (end["event"], end["message"]) == ("run_end", eventlog.STOPPED_BY_SIGNAL)
+    time.sleep(1)
+    left = [words(pid) for pid in processes() if b"train.py" in words(pid)]
+    assert not left
+
+
+def test_a_run_in_another_image_than_it_says_is_refused(where):
+    project, runtime, options = where
+    form = project.folder / project.prepared(runtime, options)
+    other = form.with_name("other.json")
+    other.write_text(json.dumps(json.loads(form.read_text()) | {"image_id": "another"}))
+    found = train(where, name_of(where, "other"), f"--form={other}")
+    expected = f"runtime {runtime} was to be in the image another, but this is the image"
+    assert found["status"] == "failed" and expected in found["message"]
+
+
+def test_a_runtime_that_lets_the_hosts_files_through_is_found_out(roots):
+    # Debian's proot does not contain a container of udocker's execmode P1, and says nothing.
+    made = roots.run(
+        roots.python, "workflow_scripts/prepare_image.py", "results/images/train/image.json",
+        "--runtime", "udocker", "--options", '{"execmode": "P1"}', "--output",
+        "results/images/train/udocker-P1.json",
+    )  # fmt: skip
+    assert made.returncode == 1
+    assert "error: image train under udocker: " in made.stdout
+    assert not (roots.folder / "results/images/train/udocker-P1.json").exists()
+
+
+def test_a_trainer_that_nothing_put_into_a_container_refuses(roots):
+    log = roots.folder / "nowhere.jsonl"
+    finished = roots.run(
+        "envs/train/.venv/bin/python", "workflow_scripts/train.py", "--model", "lenet5",
+        "--dataset", "synthetic", "--batch-per-device", "8", "--steps", "1", "--log", log,
+        "--runtime", "apptainer", "--image-id", "x",
+    )  # fmt: skip
+    assert finished.returncode == 1
+    assert "runtime apptainer was asked for, but this is not in an image" in finished.stdout
+
+
+def test_all_runtimes_have_the_same_content(projects):
+    (projects["root"].folder / "tree.py").write_text(TREE)
+    (projects["user"].folder / "tree.py").write_text(TREE)
+    digests = {}
+    for who, runtime, options in PLACES:
+        project = projects[who]
+        form = read(project, project.prepared(runtime, options))
+        container = Container(form["prepared"], str(project.folder), options=form["options"])
+        module = plugins.load("runtimes", runtime)
+        finished = project.run(*module.command(container, [form["python"], "tree.py"]))
+        assert finished.returncode == 0, finished.stdout
+        digests[who, runtime, options] = finished.stdout.strip().splitlines()[-1]
+    assert len(set(digests.values())) == 1, digests
+
+
+TREE = """
+import hashlib, os
+total = hashlib.sha256()
+tops = "/opt", "/usr/bin", "/usr/lib/python3.11", "/etc/dlbench-image.json", "/etc/os-release"
+for top in tops:
+    for root, folders, files in os.walk(top):
+        folders[:] = sorted(set(folders) - {"__pycache__"})  # written by whoever may
+        for name in sorted(files):
+            path = os.path.join(root, name)
+            link = os.path.islink(path)
+            what = os.readlink(path) if link else str(os.path.getsize(path))
+            total.update(f"{path} {what}\\n".encode())
+            if not link and name.endswith((".py", ".json", ".txt")):
+                total.update(open(path, "rb").read())
+    if os.path.isfile(top):
+        total.update(open(top, "rb").read())
+print(total.hexdigest())
+"""
+
+
+def processes():
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def words(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

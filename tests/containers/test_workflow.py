@@ -1,0 +1,129 @@
+"""Containers in the real Snakefile: images made once, the directive, what trains again."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+
+BLOCK = {
+    "name": "contained",
+    "model": "lenet5",
+    "dataset": "digits",
+    "batch_per_device": 8,
+    "warmup_steps": 1,
+    "steps": 3,
+    "runtime": "apptainer",
+}
+TRAINED = ("ok", "unstable")
+
+
+@pytest.fixture(scope="module")
+def folder(roots):
+    """The image as a root folder that a test may change: Apptainer takes it as it is."""
+    root = roots.folder.parent / "image"
+    made = subprocess.run(
+        ["apptainer", "build", "--sandbox", root, f"oci:{roots.folder}/results/images/train/oci"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    return root
+
+
+@pytest.fixture(scope="module")
+def trained(campaign, folder, tmp_path_factory):
+    """A finished campaign in that folder: on bare metal, by directive, and by two commands."""
+    project = tmp_path_factory.mktemp("contained") / "project"
+    shutil.copytree(campaign.folder, project, symlinks=True,
+                    ignore=shutil.ignore_patterns("results", ".snakemake"))  # fmt: skip
+    copy = type(campaign)(project, campaign.variables)
+    configure(copy, folder)
+    copy.succeed()
+    return copy
+
+
+def configure(campaign, folder, **changes):
+    two = {"strategy": "horovod", "devices_per_node": 2}
+    include = [
+        {"runtime_options": {"start": "command"}},
+        {**two, "launcher": "horovodrun"},
+        {**two, "launcher": "mpirun"},
+        {"copies_per_node": 2},
+    ]
+    block = {**BLOCK, "runtime": ["bare", "apptainer"]}
+    more = [{"runtime": "apptainer", **entry} for entry in include]
+    images = {"train": {"source": str(folder)}}
+    campaign.configure(images=images, matrix=[{**block, "include": more}], figures=[], **changes)
+
+
+def records(campaign):
+    found = {}
+    for run_id in campaign.ids():
+        found[run_id] = json.loads(
+            (campaign.folder / "results/runs" / run_id / "run.json").read_text()
+        )
+    return found
+
+
+def test_runs_enter_their_image_by_directive_or_by_command(trained):
+    found = records(trained).values()
+    assert {record["status"] for record in found} <= set(TRAINED), [r["message"] for r in found]
+    ways = [
+        (record["spec"].get("runtime", "bare"), record["spec"].get("launcher"),
+         record["spec"].get("copies_per_node", 1),
+         (record["provenance"]["container"] or {}).get("start"))
+        for record in found
+    ]  # fmt: skip
+    assert sorted(ways, key=str) == sorted(
+        [
+            ("bare", None, 1, None),
+            ("apptainer", None, 1, "directive"),
+            ("apptainer", None, 1, "command"),
+            ("apptainer", "horovodrun", 1, "directive"),
+            ("apptainer", "mpirun", 1, "directive"),
+            ("apptainer", None, 2, "command"),
+        ],
+        key=str,
+    )
+    inside = [record for record in found if "runtime" in record["spec"]]
+    assert all(all(record["provenance"]["containment"]) for record in inside)
+    assert len({record["provenance"]["container"]["digest"] for record in inside}) == 1
+
+
+def test_nothing_is_done_again_for_a_finished_campaign(trained):
+    assert trained.scheduled() == {}
+
+
+def test_an_image_with_other_content_trains_its_runs_again_and_no_others(trained, folder):
+    (folder / "etc/motd").touch()  # also where it was there: no other content
+    marker = folder / "etc/dlbench-image.json"
+    marker.touch()
+    try:
+        (folder / "opt/new").write_text("other content")
+        scheduled = trained.scheduled()
+        ids = [run_id for run_id, record in records(trained).items() if "runtime" in record["spec"]]
+        assert scheduled["train"] == sorted(ids)
+        assert scheduled["make_image"] == ["train"]
+    finally:
+        (folder / "opt/new").unlink()
+    assert trained.scheduled() == {}
+
+
+def test_without_the_deployment_method_no_run_is_trained_on_bare_metal(trained):
+    run_id = next(
+        run_id for run_id, record in records(trained).items()
+        if (record["provenance"]["container"] or {}).get("start") == "directive"
+    )  # fmt: skip
+    log = trained.folder / "results/runs" / run_id / "train.jsonl"
+    log.unlink()
+    profile = trained.folder / "profiles/default/config.yaml"
+    text = profile.read_text()
+    try:
+        profile.write_text(text.replace("software-deployment-method:\n  - apptainer\n", ""))
+        finished = trained.snakemake(f"results/runs/{run_id}/run.json")
+    finally:
+        profile.write_text(text)
+    assert finished.returncode != 0
+    said = "Snakemake's container directive did not enter the image train: call it with"
+    assert said in finished.stdout
+    assert not log.exists()
