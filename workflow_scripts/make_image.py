@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from dlbench import images
+from dlbench import image_sources, images
 from dlbench.cli import run_program
 
 
@@ -16,7 +16,8 @@ def main():
     )
     parser.add_argument("--output", required=True, type=Path, help="image.json, in its own folder")
     args = parser.parse_args()
-    images.make(args.name, images.settings(args.name, {args.name: args.settings}), args.output)
+    settings = images.settings(args.name, {args.name: args.settings})
+    image_sources.make(args.name, settings, args.output)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from dlbench import images, plugins
+from dlbench import image_forms, images, plugins
 from dlbench.cli import run_program
 
 
@@ -20,7 +20,7 @@ def main():
     parser.add_argument("--device", default="cpu", choices=["cpu", "gpu"])
     parser.add_argument("--output", required=True, type=Path, help="JSON; its folder has no suffix")
     args = parser.parse_args()
-    images.prepare(
+    image_forms.prepare(
         images.read(args.image),
         args.runtime,
         args.options,

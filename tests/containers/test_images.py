@@ -1,5 +1,6 @@
 """Images from where they come from: a registry on this machine, archives, SIF files, folders."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -10,7 +11,7 @@ import time
 
 import pytest
 
-from dlbench import Error, images, plugins
+from dlbench import Error, image_forms, image_sources, images, oci
 
 OPTIONS = {"start": "command"}
 
@@ -63,15 +64,15 @@ def here(registry, place, tmp_path, monkeypatch):
 def make(settings):
     """Make the image `base` of some settings. Returns what image.json says."""
     path = images.image_path("base")
-    images.make("base", images.settings("base", {"base": settings}), path)
+    image_sources.make("base", images.settings("base", {"base": settings}), path)
     with open(path) as file:
         return json.load(file)
 
 
 def prepare():
     output = "results/images/base/apptainer.json"
-    images.prepare(images.read(images.image_path("base")), "apptainer", OPTIONS, "python3", False,
-                   output)  # fmt: skip
+    image = images.read(images.image_path("base"))
+    image_forms.prepare(image, "apptainer", OPTIONS, "python3", False, output)
 
 
 def without(*programs, monkeypatch, folder):
@@ -128,10 +129,7 @@ def test_archives_of_either_kind_give_the_same_content(here, place):
     layers = []
     for source in (place / "base.tar", saved):
         make({"source": str(source)})
-        config = (
-            plugins.load("runtimes", "apptainer")
-            and images.oci.manifest("results/images/base/oci")[2]
-        )
+        config = oci.manifest("results/images/base/oci")[2]
         layers.append(config["rootfs"]["diff_ids"][:-1])  # less our marker
     assert layers[0] == layers[1]
 
@@ -140,7 +138,7 @@ def test_an_image_of_another_architecture_is_refused(here, place):
     layout = here / "other"
     subprocess.run(["skopeo", "copy", "--quiet", f"oci-archive:{place}/base.tar",
                     f"oci:{layout}:image"], check=True)  # fmt: skip
-    config = images.oci.manifest(layout)[1]["config"]["digest"].replace(":", "/")
+    config = oci.manifest(layout)[1]["config"]["digest"].replace(":", "/")
     blob = layout / "blobs" / config
     wrong = json.dumps(json.loads(blob.read_text()) | {"architecture": "riscv64"}).encode()
     index = json.loads((layout / "index.json").read_text())
@@ -158,8 +156,6 @@ def test_an_image_of_another_architecture_is_refused(here, place):
 
 
 def store(layout, content):
-    import hashlib
-
     digest = hashlib.sha256(content).hexdigest()
     (layout / "blobs/sha256" / digest).write_bytes(content)
     return {"mediaType": "application/vnd.oci.image.manifest.v1+json",

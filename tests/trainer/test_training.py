@@ -303,6 +303,22 @@ def test_what_the_process_uses_is_sampled(tmp_path):
     assert not events(tmp_path / "none", "sample")
 
 
+def test_ranks_that_mpirun_started_but_that_do_not_find_one_another_are_explained(
+    tmp_path, monkeypatch
+):
+    # As with an mpirun whose MPI is not that of the image: each rank is alone.
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    log = tmp_path / "train.jsonl"
+    run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=1, strategy="horovod",
+              launcher="mpirun", devices_per_node=2)  # fmt: skip
+    trainer = [sys.executable, str(TRAIN), *run.flags(), "--log", str(log)]
+    finished = subprocess.run(trainer, capture_output=True, text=True, check=False, timeout=120)
+    assert finished.returncode == 1
+    (end,) = events(log, "run_end")
+    assert "expected 2 Horovod processes on this node, found 1 (rank 0 of 1)" in end["message"]
+    assert "mpirun started 2, but the MPI library here does not find them" in end["message"]
+
+
 def start_supervised(folder, *flags, **fields):
     """Start a run as the workflow does, of steps without end."""
     fields = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 10**6,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from image_files import LAYER, OTHER, Blobs, digest, tar
 
-from dlbench import Error, images, oci, plugins, site
+from dlbench import Error, image_forms, image_sources, images, oci, plugins, site, tools
 from dlbench.runs import Run
 
 REPOSITORY = Path(__file__).parents[2]
@@ -64,7 +64,7 @@ def settings(source, **more):
 
 
 def make(source, **more):
-    images.make("x", settings(source, **more), images.image_path("x"))
+    image_sources.make("x", settings(source, **more), images.image_path("x"))
     return images.read(images.image_path("x"))
 
 
@@ -433,7 +433,7 @@ def test_where_nothing_can_build_it_is_said_what_else_can_be_done():
 def test_what_a_failed_command_said_is_in_the_error(capfd):
     program("tool", "echo one; echo two >&2; echo; echo three; exit 4")
     with pytest.raises(Error) as error:
-        images.run(["tool", "a"])
+        tools.run(["tool", "a"])
     assert str(error.value) == "tool failed (exit code 4): one | two | three"
     shown = capfd.readouterr().err
     assert shown == "+ tool a\none\ntwo\n\nthree\n"
@@ -451,18 +451,18 @@ def test_what_a_failed_command_said_is_in_the_error(capfd):
 def test_a_known_failure_has_its_likely_cause(said, hint):
     program("tool", f"echo '{said}'; echo a; echo b; echo c; echo d; echo e; exit 255")
     with pytest.raises(Error) as error:
-        images.run(["tool"])
+        tools.run(["tool"])
     assert f"exit code 255): b | c | d | e; {hint}" in str(error.value)
 
 
 def test_a_command_that_is_not_there_is_named():
     with pytest.raises(Error, match="no-such-tool is not on the path of this machine"):
-        images.run(["no-such-tool", "x"])
+        tools.run(["no-such-tool", "x"])
 
 
 def test_bytes_that_are_no_text_do_not_hurt():
     program("tool", "printf '\\377\\n'")
-    assert images.run(["tool"]) == "\ufffd"
+    assert tools.run(["tool"]) == "\ufffd"
 
 
 # Looking at it from inside.
@@ -497,7 +497,7 @@ def interpreter(said, code=0):
 def prepare(python, image=None, runtime="charliecloud", **chosen):
     image = image or make(root_folder(marker='{"image_id": "build-1"}'))
     output = Path("results/images/x/form.json")
-    images.prepare(image, runtime, chosen, python, False, output)
+    image_forms.prepare(image, runtime, chosen, python, False, output)
     return images.read_form(output)
 
 
@@ -655,8 +655,8 @@ def test_apptainer_puts_the_marker_into_a_folder_without_one(monkeypatch):
     module = plugins.load("runtimes", "apptainer")
     Path("place").mkdir()
     for command in module.prepare(image, "place", {}):
-        images.run(command)
-    images.run(["apptainer", "build", "--force", "--sandbox", "again", "place/image.sif"])
+        tools.run(command)
+    tools.run(["apptainer", "build", "--force", "--sandbox", "again", "place/image.sif"])
     marker = json.loads(Path("again", images.MARKER).read_text())
     assert marker == {"image_id": image.digest, "image": "x"}
     assert Path("again/etc/os-release").read_text() == "ID=test"

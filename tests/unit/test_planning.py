@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from image_files import Blobs, tar
 
-from dlbench import Error, config, eventlog, images, parsing, planning, records, site
+from dlbench import Error, config, eventlog, image_sources, images, parsing, planning, records, site
 
 STUDY = config.read(Path(__file__).parents[2] / "config.yaml") | {
     "study": "test",
@@ -329,7 +329,7 @@ def test_another_image_is_made_again_and_its_runs_with_it(contained):
 
     archive(b"one")
     settings = images.settings("mine", MINE)
-    images.make("mine", settings, images.image_path("mine"))
+    image_sources.make("mine", settings, images.image_path("mine"))
     mine, train = sorted(planned().study.runs, key=lambda run: run.environment)
     for run in (mine, train):
         log = finish(run, records.made_from(run, image_settings=MINE))
@@ -354,7 +354,7 @@ def test_what_an_image_lacked_is_no_reason_to_skip_once_it_is_another_one(contai
         return contained(MINE, **block)
 
     archive(b"one")
-    images.make("mine", images.settings("mine", MINE), images.image_path("mine"))
+    image_sources.make("mine", images.settings("mine", MINE), images.image_path("mine"))
     digest = images.read(images.image_path("mine")).digest
     form = {"image": "mine", "digest": digest, "packages": {"horovod": None}}
     Path("results/images/mine/podman.json").write_text(json.dumps(form))

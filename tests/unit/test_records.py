@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from image_files import Blobs, tar
 
-from dlbench import eventlog, images, parsing, records, site
+from dlbench import eventlog, image_sources, images, parsing, records, site
 from dlbench.eventlog import EventLog
 from dlbench.records import RecordError, State
 from dlbench.runs import Run
@@ -141,7 +141,7 @@ def image(content):
 
 def make_image():
     settings = images.settings("mine", SETTINGS)
-    images.make("mine", settings, images.image_path("mine"))
+    image_sources.make("mine", settings, images.image_path("mine"))
     return images.read(images.image_path("mine")).digest
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dlbench import Error, engines, images, plugins, runtimes
+from dlbench import Error, engines, images, plugins, runtimes, tools
 from dlbench.runtimes import Container
 
 NAMES = [n for n in plugins.names("runtimes") if plugins.load("runtimes", n).CONTAINED]
@@ -97,7 +97,7 @@ def test_apptainer_may_have_the_name_singularity(programs, there, name):
     for one in there:
         programs(one, "")
     assert load("apptainer").command(container(), PROGRAM)[0] == name
-    missing = images.missing_program(load("apptainer"))
+    missing = tools.missing(load("apptainer").PROGRAMS)
     assert (missing is None) == bool(there)
     if not there:
         assert missing == "apptainer or singularity is not on the path of this machine"

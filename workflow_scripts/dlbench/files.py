@@ -4,6 +4,8 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 
@@ -44,3 +46,13 @@ def sha256(path):
         while block := file.read(1 << 20):
             total.update(block)
     return total.hexdigest()
+
+
+def fresh_folder(folder):
+    """An empty folder, whatever was there; images have folders that refuse their owner."""
+    folder = Path(folder)
+    if folder.exists():
+        subprocess.run(["chmod", "--recursive", "u+rwX", folder], check=True)
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    return folder

@@ -23,7 +23,8 @@ on the 5 % level, corrected by Holm's method for all comparisons of the study. R
 runs of each condition that would show equivalence with a probability of 80 % if there were no
 difference, at the scatter that was found. Start-up is no part of the throughput; its bars are
 medians over runs: start of the container until the trainer's first line, imports, and from
-there to the end of the first step. Conditions without a base are in the table only.
+there to the end of the first step. Conditions without a base are in the table only. Where copies
+are trained at once, SD is the standard deviation of the step times, of the base and of the row.
 """
 LOOKS = {
     statistics.EQUIVALENT: (style.COLOURS[2], "o"),
@@ -135,7 +136,10 @@ def _columns(axes, y, row, colour):
         looks = {"ha": "right", "color": "#262626", "fontsize": 10}
         _beside(axes, y, _difference(row), DIFFERENCE_COLUMN, **looks)
     if row["n_b"]:
-        _beside(axes, y, f"of {style.thousands(row['images_per_second_b'])}/s", BASE_COLUMN)
+        spread = _spread(row) if row["field"] == "copies_per_node" else ""
+        base = f"of {style.thousands(row['images_per_second_b'])}/s"
+        _beside(axes, y, base, BASE_COLUMN, 6 if spread else 0)
+        _beside(axes, y, spread, BASE_COLUMN, -6, fontsize=8)
     notes = []
     if row["verdict"] in (statistics.UNDECIDED, statistics.TOO_FEW_RUNS):
         least, needed = min(row["n_a"], row["n_b"]), row["repeats_needed"]
@@ -147,6 +151,14 @@ def _columns(axes, y, row, colour):
     looks = {"color": colour, "fontweight": "bold", "fontsize": 10}
     _beside(axes, y, row["verdict"], VERDICT_COLUMN, 6 if notes else 0, **looks)
     _beside(axes, y, " \u00b7 ".join(notes), VERDICT_COLUMN, -6, fontsize=8)
+
+
+def _spread(row):
+    """Standard deviation of the step times of the base and of the condition, with an arrow."""
+    both = row[["step_time_sd_b_s", "step_time_sd_a_s"]].astype(float)
+    if both.isna().any():
+        return ""
+    return "SD " + " \u2192 ".join(f"{1e3 * value:.2g}" for value in both) + " ms"
 
 
 def _beside(axes, y, text, x_points, y_points=0, **looks):

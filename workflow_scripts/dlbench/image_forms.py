@@ -1,0 +1,109 @@
+"""Images in the forms that runtimes take, each looked at from inside."""
+
+import contextlib
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from dlbench import Error, options, plugins, tools
+from dlbench.files import fresh_folder, write_json
+from dlbench.images import MARKER
+from dlbench.runtimes import KEPT_OUT, Container
+
+DESCRIBE = "workflow_scripts/describe_image.py"
+PYTHON_AT_LEAST = (3, 10)  # of Keras 3
+
+
+def prepare(image, runtime, chosen, python, gpus, output):
+    """Bring an image to the form that a runtime takes, look at it from inside, and say so.
+
+    Args:
+        image: the Image.
+        chosen: the runtime's options with their values.
+        python: the interpreter inside, a name or a path.
+        output: path of the JSON file; what is made lies beside it, in a folder without suffix.
+
+    Raises:
+        Error: a program is missing, the form cannot be made, what runs in it is not inside
+            the image, or it lacks what every run needs.
+    """
+    module = plugins.load("runtimes", runtime)
+    chosen = options.parse("runtime", runtime, module.OPTIONS, "") | chosen
+    output = Path(output)
+    place = output.with_suffix("")
+    missing = tools.missing(module.PROGRAMS)
+    if missing:
+        raise Error(missing)
+    fresh_folder(place)
+    for command in module.prepare(image, place, chosen, gpus):
+        tools.run(command)
+    started = Container(
+        image=module.prepared(image, place, chosen),
+        folder=os.getcwd(),
+        options=chosen,
+        gpus=gpus,
+        environment=image.environment,
+        name=f"describe-{image.name}",
+    )
+    inside = _describe(module.command(started, [python, DESCRIBE]), image, runtime)
+    _check(inside, image, runtime)
+    write_json(
+        output,
+        {
+            "image": image.name,
+            "digest": image.digest,
+            "image_id": image.image_id,
+            "runtime": runtime,
+            "runtime_version": _version(module),
+            "options": chosen,
+            "prepared": started.image,
+            "environment": image.environment,
+            **{key: value for key, value in inside.items() if key != "marker"},
+        },
+    )
+
+
+def _describe(command, image, runtime):
+    """What describe_image.py says inside."""
+    # Without what this machine says of its own programs: what is seen is the image's.
+    hidden = (*KEPT_OUT, "LD_LIBRARY_PATH")
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    finished = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    with contextlib.suppress(IndexError, ValueError):
+        if finished.returncode == 0:
+            return json.loads(finished.stdout.strip().splitlines()[-1])
+    said = " | ".join((finished.stdout + finished.stderr).strip().splitlines()[-4:]) or "nothing"
+    python = "is there a python3 in it? (images: python names another)"
+    raise Error(
+        f"image {image.name} under {runtime}: Python could not be started inside "
+        f"(exit code {finished.returncode}); it said: {said}; {python}"
+    )
+
+
+def _check(inside, image, runtime):
+    """See that it is the image, and that every run can use it."""
+    where = f"image {image.name} under {runtime}"
+    if not inside["marker"]:
+        raise Error(
+            f"{where}: /{MARKER} is not seen from inside: what runs there is not in the image, "
+            "but on the files of this machine"
+        )
+    if inside["marker"].get("image_id") != image.image_id:
+        raise Error(
+            f"{where}: expected the image {image.image_id}, found itself in "
+            f"{inside['marker'].get('image_id')}"
+        )
+    version = tuple(map(int, inside["python_version"].split(".")[:2]))
+    if version < PYTHON_AT_LEAST:
+        least = ".".join(map(str, PYTHON_AT_LEAST))
+        raise Error(f"{where}: needs Python {least} or newer, has {inside['python_version']}")
+    for package in ("tensorflow", "keras", "numpy"):
+        if not inside["packages"][package]:
+            raise Error(f"{where}: {package} is not installed for {inside['python']}")
+
+
+def _version(module):
+    """What a runtime says when it is asked for its version: its first line."""
+    said = subprocess.run(module.version(), capture_output=True, text=True, check=False)
+    return next(iter((said.stdout + said.stderr).splitlines()), "unknown").strip()
