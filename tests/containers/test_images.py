@@ -50,12 +50,13 @@ def registry(tools, campaign, place):
 
 @pytest.fixture
 def here(registry, place, tmp_path, monkeypatch):
-    """A project folder, from which images are made as with the tools' own settings."""
+    """A project folder, from which images are made; the tools' settings know the registry."""
     for name in ("envs", "workflow_scripts"):
         os.symlink(place / "project" / name, tmp_path / name)
-    insecure = tmp_path / "registries.conf"
+    insecure = tmp_path / ".config/containers/registries.conf"
+    insecure.parent.mkdir(parents=True)
     insecure.write_text(f'[[registry]]\nlocation = "{registry}"\ninsecure = true\n')
-    monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(insecure))
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("APPTAINER_NOHTTPS", "1")
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -308,6 +308,7 @@ def test_ranks_that_mpirun_started_but_that_do_not_find_one_another_are_explaine
 ):
     # As with an mpirun whose MPI is not that of the image: each rank is alone.
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    monkeypatch.setenv("OPAL_PREFIX", str(Path(sys.executable).parents[1]))
     log = tmp_path / "train.jsonl"
     run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=1, strategy="horovod",
               launcher="mpirun", devices_per_node=2)  # fmt: skip

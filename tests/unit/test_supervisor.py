@@ -153,6 +153,21 @@ def test_signals_mean_afterwards_what_they_meant_before(tmp_path):
     assert [signal.getsignal(number) for number in numbers] == before
 
 
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("no room\n-----\n", "no room"),
+        ("---\n", "no message"),
+        ("*** An error occurred in MPI_Init_thread\nExit code: 1\n---\n", "MPI could not start: "),
+    ],
+)
+def test_what_a_silent_trainer_said_last_is_words_and_not_a_ruled_line(tmp_path, said, message):
+    run = watched(tmp_path, f"sys.stderr.write({said!r})\nsys.exit(1)", last_attempt=True)
+    assert supervisor.supervise(run)
+    (end,) = ends(run.log)
+    assert end["message"].startswith(f"the trainer ended without a word (exit code 1): {message}")
+
+
 def test_the_last_line_says_how_fast_it_was_and_what_is_left(tmp_path, capsys):
     spec = {"batch_per_device": 8, "devices_per_node": 2, "nodes": 1}
     trains = (

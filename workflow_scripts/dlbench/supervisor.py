@@ -254,7 +254,7 @@ def _verdict(run, returncode, stopped_by, killed_by_kernel):
     # As a launcher puts it where it was one of its processes.
     if returncode in (-signal.SIGKILL, 128 + signal.SIGKILL) and killed_by_kernel:
         return "oom", "killed by the kernel: the host ran out of memory", False
-    last_words = _last_line(run.messages)
+    last_words = _last_words(run.messages)
     how = (
         f"killed by {signal.Signals(-returncode).name}"
         if returncode < 0
@@ -357,9 +357,16 @@ def _last_steps(log):
     return []
 
 
-def _last_line(path):
+def _last_words(path):
+    """The last line in a file that says something, and what a known failure means."""
     with contextlib.suppress(OSError):
-        lines = path.read_bytes().decode(errors="replace").strip().splitlines()
-        if lines:
-            return lines[-1][:300]
+        lines = path.read_bytes().decode(errors="replace").splitlines()
+        said = [line.strip() for line in lines if set(line) - set("-=* ")]
+        if any("An error occurred in MPI_Init" in line for line in said[-60:]):
+            return (
+                "MPI could not start: the MPI of mpirun must be that of the trainer's environment "
+                "or image; the run's log has what it said"
+            )
+        if said:
+            return said[-1][:300]
     return "no message"

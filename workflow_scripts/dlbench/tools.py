@@ -7,11 +7,16 @@ from pathlib import Path
 
 from dlbench import Error
 
-HINTS = {
+NOT_WRITABLE = (
+    "a folder may not be there or not be writable: APPTAINER_TMPDIR, APPTAINER_CACHEDIR, TMPDIR, "
+    "the engine's storage or the results"
+)
+HINTS = {  # by what a program says
     "no space left": "a disk is full; APPTAINER_TMPDIR, APPTAINER_CACHEDIR, TMPDIR and the "
     "engine's storage may be put elsewhere",
-    "permission denied": "a folder may not be writable: APPTAINER_TMPDIR, APPTAINER_CACHEDIR, "
-    "TMPDIR, the engine's storage or the results",
+    "permission denied": NOT_WRITABLE,
+    "read-only file system": NOT_WRITABLE,
+    "cache directory": NOT_WRITABLE,
     "exec format error": "the image is for another kind of processor",
     "unauthorized": "the registry wants a login, or the name is misspelt",
 }
@@ -55,7 +60,7 @@ def run(command, folder=None):
         raise Error(f"{command[0]} is not on the path of this machine") from None
     if process.returncode:
         said = " | ".join(filter(None, lines[-4:]))
-        near = [hint for word, hint in HINTS.items() if word in " ".join(lines).lower()]
+        near = {hint: None for word, hint in HINTS.items() if word in " ".join(lines).lower()}
         raise Error(
             f"{Path(command[0]).name} failed (exit code {process.returncode}): {said}"
             + "".join(f"; {hint}" for hint in near)
