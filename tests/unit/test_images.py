@@ -443,7 +443,10 @@ def test_what_a_failed_command_said_is_in_the_error(capfd):
     ("said", "hint"),
     [
         ("write /x: no space left on device", "a disk is full; APPTAINER_TMPDIR"),
-        ("mkdir /root/.apptainer: Permission denied", "a folder may not be there or not be writable: APPT"),
+        (
+            "mkdir /root/.apptainer: Permission denied",
+            "a folder may not be there or not be writable: APPT",
+        ),
         ("exec /bin/sh: exec format error", "the image is for another kind of processor"),
         ("unauthorized: authentication required", "the registry wants a login, or the name is mi"),
     ],

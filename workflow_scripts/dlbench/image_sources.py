@@ -68,7 +68,7 @@ def make(name, settings, output):
 def _pull(name, settings, place):
     reference = settings["source"].removeprefix(REGISTRY)
     if settings["digest"] and "@" not in reference:
-        reference += f"@{settings['digest']}"
+        reference = f"{_untagged(reference)}@{settings['digest']}"
     layout = fresh_folder(place / "oci")
     pinned = reference.partition("@")[2] or None
     if shutil.which("skopeo"):
@@ -203,5 +203,10 @@ def _push(engine, reference, layout, place):
 
 
 def _untagged(reference):
-    head, slash, last = reference.rpartition("/")
+    """A name without its tag or digest: tools take one or the other, not both.
+
+    >>> _untagged("localhost:5000/tensorflow:25.02"), _untagged("a/b@sha256:0")
+    ('localhost:5000/tensorflow', 'a/b')
+    """
+    head, slash, last = reference.partition("@")[0].rpartition("/")
     return f"{head}{slash}{last.partition(':')[0]}"

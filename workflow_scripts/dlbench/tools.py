@@ -17,6 +17,7 @@ HINTS = {  # by what a program says
     "permission denied": NOT_WRITABLE,
     "read-only file system": NOT_WRITABLE,
     "cache directory": NOT_WRITABLE,
+    "build parent dir": NOT_WRITABLE,
     "exec format error": "the image is for another kind of processor",
     "unauthorized": "the registry wants a login, or the name is misspelt",
 }
