@@ -57,7 +57,7 @@ SETTINGS = {
 }
 IN_HEADING = ("strategy", "runtime", "devices", "batch_per_device", "precision")
 # Points right of the axes where the difference ends, and the base and the verdict begin.
-DIFFERENCE_COLUMN, BASE_COLUMN, VERDICT_COLUMN = 50, 56, 118
+DIFFERENCE_COLUMN, BASE_COLUMN, VERDICT_COLUMN = 50, 56, 128
 ROW_INCHES, FRAME_INCHES = 0.44, 1.5
 
 
