@@ -1,5 +1,6 @@
 """planning: what is to be done, in which order and by which commands."""
 
+import dataclasses
 import json
 import re
 import shlex
@@ -289,6 +290,25 @@ def test_a_finished_run_needs_no_image(contained):
     assert again.directive_image(run.id) is None
     assert again.training_inputs(type("Wildcards", (), {"run_id": run.id})) == {}
     assert again.directive_environment == {}
+
+
+def test_what_lies_elsewhere_is_seen_in_the_container(contained, tmp_path_factory, monkeypatch):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    models, disk = elsewhere / "models", elsewhere / "disk"
+    models.mkdir()
+    disk.mkdir()
+    Path("results").symlink_to(disk)
+    (models / "mine.py").write_text("")
+    plan = contained(runtime="podman")
+    plan = dataclasses.replace(
+        plan,
+        study=dataclasses.replace(plan.study, model_folder=str(models)),
+        adopted={"synthetic": (elsewhere / "data", "digest")},
+    )
+    (run,) = plan.study.runs
+    words = shlex.split(plan.command(run.id, attempt=1))
+    binds = [word.partition("=")[2] for word in words if word.startswith("--bind=")]
+    assert binds == [str(models), str(elsewhere / "data"), str(disk)]
 
 
 def test_the_directive_gets_binds_by_variables(contained):

@@ -292,15 +292,21 @@ def test_binds_are_read_as_everyone_writes_them(bind, mount):
     assert container(binds=(bind,)).mounts() == [(FOLDER, FOLDER, "rw"), mount]
 
 
-def test_the_container_directive_gets_the_rest_by_variables():
-    found = load("apptainer").directive_environment(container(gpus=True))
-    assert found == {
+def test_the_container_directive_gets_the_rest_by_variables(monkeypatch):
+    for tool in ("APPTAINER", "SINGULARITY"):
+        monkeypatch.delenv(f"{tool}_BIND", raising=False)
+    directive_environment = load("apptainer").directive_environment
+    binds = ("/scratch", "/data:/input:ro")
+    assert directive_environment(binds, gpus=True) == {
         "APPTAINER_BIND": "/scratch:/scratch:rw,/data:/input:ro",
         "SINGULARITY_BIND": "/scratch:/scratch:rw,/data:/input:ro",
         "APPTAINER_NV": "1",
         "SINGULARITY_NV": "1",
     }
-    assert load("apptainer").directive_environment(container(binds=())) == {}
+    assert directive_environment((), gpus=False) == {}
+    monkeypatch.setenv("APPTAINER_BIND", "/mine,/scratch:/scratch:rw")
+    found = directive_environment(binds, gpus=False)
+    assert found["APPTAINER_BIND"] == "/mine,/scratch:/scratch:rw,/data:/input:ro"
 
 
 # What brings an image to the form of a runtime.

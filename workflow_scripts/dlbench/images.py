@@ -20,7 +20,6 @@ from pathlib import Path
 
 from dlbench import Error, options, plugins, tools
 from dlbench.files import sha256
-from dlbench.runtimes import Container
 
 IMAGES = Path("results/images")
 RECIPES = Path("envs")
@@ -177,13 +176,6 @@ def directive_image(run):
     """What a run's runtime gives Snakemake's container directive, also before it is made."""
     place = Path(form_path(run)).with_suffix("")
     return plugins.load("runtimes", run.runtime).prepared(None, place, options_of(run))
-
-
-def directive_environment(run, images, device):
-    """What a run's container needs beside its image, as variables for its runtime."""
-    wanted = settings(run.environment, images)
-    container = Container("", os.getcwd(), tuple(wanted["binds"]), gpus=device == "gpu")
-    return plugins.load("runtimes", run.runtime).directive_environment(container)
 
 
 def read(path):

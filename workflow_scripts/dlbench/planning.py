@@ -10,6 +10,7 @@ import re
 import shlex
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from dlbench import Error, adoption, code, config, images, plugins, records, site, starting
 from dlbench.records import State
@@ -147,11 +148,32 @@ class Plan:
     @property
     def directive_environment(self):
         """Variables that give the container directive what it has no words for."""
+        entering = [
+            run
+            for run in self.runs.values()
+            if run.id in self.pending and starting.by_directive(run)
+        ]
         found = {}
-        for run in self.runs.values():
-            if run.id in self.pending and starting.by_directive(run):
-                found |= images.directive_environment(run, self.study.images, self.device_kind)
+        binds = dict.fromkeys(bind for run in entering for bind in self._binds(run))
+        for runtime in {run.runtime for run in entering}:
+            module = plugins.load("runtimes", runtime)
+            found |= module.directive_environment(binds, self.device_kind == "gpu")
         return found
+
+    def _binds(self, run):
+        """What a run's container must see of this machine beside the workflow's folder."""
+        adopted, _ = self.adopted.get(run.dataset, (None, None))
+        here = Path.cwd()
+        # The results may be a link to a larger disk.
+        needed = [here / path for path in (self.study.model_folder, adopted, "results") if path]
+        outside = [
+            str(path)
+            for place in needed
+            for path in (place, place.resolve())
+            if not path.is_relative_to(here)
+        ]
+        binds = images.settings(run.environment, self.study.images)["binds"]
+        return list(dict.fromkeys([*outside, *binds]))
 
     def command(self, run_id, attempt):
         """What follows start_run.py and its files: flags and the trainer, quoted for the shell."""
@@ -169,8 +191,7 @@ class Plan:
         ]
         if starting.contained(run):
             flags.append(f"--form={images.form_path(run)}")
-            settings = images.settings(run.environment, self.study.images)
-            flags += [f"--bind={bind}" for bind in settings["binds"]]
+            flags += [f"--bind={bind}" for bind in self._binds(run)]
         if self.study.checkpoint_every_min:
             flags.append(f"--checkpoint={_checkpoint(run)}")
         if run_id in self.skipped:

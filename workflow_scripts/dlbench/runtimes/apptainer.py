@@ -10,9 +10,10 @@ Options:
 - The image may be a SIF file or a folder; whoever starts it is the same user inside.
 """
 
+import os
 import shutil
 
-from dlbench.runtimes import APPTAINER
+from dlbench.runtimes import APPTAINER, Container
 
 CONTAINED = True
 HANDS_ON_LIBRARIES = False
@@ -59,12 +60,20 @@ def cleanup(container):
     return None
 
 
-def directive_environment(container):
-    """Variables by which the directive's `apptainer exec` gets what `command` would say."""
-    binds = ",".join(":".join(mount) for mount in container.mounts()[1:])
-    found = {"BIND": binds} if binds else {}
-    found |= {"NV": "1"} if container.gpus else {}
-    return {f"{tool}_{key}": v for tool in ("APPTAINER", "SINGULARITY") for key, v in found.items()}
+def directive_environment(binds, gpus):
+    """Variables by which the directive's `apptainer exec` gets what `command` would say.
+
+    Args:
+        binds: as those of a Container; what the user has in these variables stays.
+    """
+    mounts = [":".join(mount) for mount in Container("", "", tuple(binds)).mounts()[1:]]
+    found = {}
+    for tool in ("APPTAINER", "SINGULARITY"):
+        given = os.environ.get(f"{tool}_BIND", "").split(",")
+        every = ",".join(filter(None, dict.fromkeys([*given, *mounts])))
+        found |= {f"{tool}_BIND": every} if every else {}
+        found |= {f"{tool}_NV": "1"} if gpus else {}
+    return found
 
 
 def _build():
