@@ -334,6 +334,14 @@ def test_without_its_program_a_runtime_is_skipped_and_its_image_not_made(contain
     assert plan.directive_image(runs["apptainer"].id) is None
 
 
+def test_an_image_that_is_not_there_is_named_before_anything_is_done(contained):
+    with pytest.raises(SystemExit, match=r"images: source lost\.sif: expected a SIF file, a root"):
+        contained({"train": {"source": "lost.sif"}}, runtime="apptainer")
+    # A run that cannot be done here needs none.
+    plan = contained({"train": {"source": "lost.sif"}}, runtime=["bare", "docker"], there=[])
+    assert list(plan.skipped) == [by_runtime(plan)["docker"].id]
+
+
 def archive(content):
     blobs = Blobs()
     blobs.index(blobs.image([tar({"bin/sh": content})]))
@@ -384,12 +392,6 @@ def test_what_an_image_lacked_is_no_reason_to_skip_once_it_is_another_one(contai
     assert planned().skipped == {}
 
 
-def test_a_source_that_is_not_there_is_no_mistake_before_an_image_is_made(contained):
-    plan = contained(MINE, runtime="podman", environment="mine")
-    assert [state for state, _ in plan.pending.values()] == [records.State.MISSING]
-    assert plan.forced == {"results/images/mine/image.json"}
-
-
 def test_an_image_is_no_environment_of_bare_metal(contained):
     with pytest.raises(SystemExit) as error:
         contained(MINE, runtime=["bare", "podman"], environment="mine")
@@ -402,6 +404,7 @@ def test_an_image_is_no_environment_of_bare_metal(contained):
 
 
 def test_exports_are_made_in_an_environment_that_is_installed(contained):
+    archive(b"content")
     plan = contained(MINE, runtime="podman", environment="mine")
     assert plan.export_environment == "results/environments/train.json"
 

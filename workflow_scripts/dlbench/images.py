@@ -91,7 +91,7 @@ def origin(settings):
             # The magic word of the Singularity image format, after its launch line.
             return "sif" if b"SIF_MAGIC" in file.read(64) else "archive"
     raise Error(
-        f"image source {source}: expected a SIF file, a root folder, an image archive, a folder "
+        f"images: source {source}: expected a SIF file, a root folder, an image archive, a folder "
         f"with uv.lock, or {REGISTRY}NAME; found nothing there"
     )
 

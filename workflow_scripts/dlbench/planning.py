@@ -282,6 +282,9 @@ def _plan(settings):
         state, reason = records.state(run, run.id not in skipped, recipes, study.images)
         if state is not State.CURRENT:
             pending[run.id] = state, reason
+    for run_id in pending.keys() - skipped.keys():
+        if starting.contained(runs[run_id]):
+            images.origin(images.settings(runs[run_id].environment, study.images))
     return Plan(
         study=study,
         runs=runs,
