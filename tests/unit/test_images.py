@@ -93,8 +93,8 @@ def test_where_there_is_nothing_it_is_said_what_there_could_be():
     with pytest.raises(Error) as error:
         images.origin(settings("no.sif"))
     assert str(error.value) == (
-        "images: source no.sif: expected a SIF file, a root folder, an image archive, a folder with "
-        "uv.lock, or docker://NAME; found nothing there"
+        "images: source no.sif: expected a SIF file, a root folder, an image archive, a folder "
+        "with uv.lock, or docker://NAME; found nothing there"
     )
 
 
