@@ -106,7 +106,7 @@ def state(run, can_run=True, adopted=None, image_settings=None):
         return _state_by_log(place, wanted, str(error))
     difference = _differences(wanted, record["made_from"])
     if difference:
-        return State.STALE, f"{' and '.join(difference)} changed since it was trained"
+        return State.STALE, _changed(difference)
     if record["status"] == "skipped" and can_run:
         return State.STALE, "was skipped and can be trained now"
     return State.CURRENT, ""
@@ -120,9 +120,14 @@ def _state_by_log(place, wanted, reason):
     except (OSError, eventlog.LogError):
         return State.STALE, reason
     made = first.get("made_from") if first else None
-    if made and not _differences(wanted, made) and eventlog.ended(log):
-        return State.UNREAD, reason
-    return State.STALE, reason
+    if not made or not eventlog.ended(log):
+        return State.STALE, reason
+    difference = _differences(wanted, made)
+    return (State.STALE, _changed(difference)) if difference else (State.UNREAD, reason)
+
+
+def _changed(names):
+    return f"{' and '.join(names)} changed since it was trained"
 
 
 def _differences(wanted, found):

@@ -10,7 +10,6 @@
 """
 
 import contextlib
-import itertools
 import json
 import os
 import signal
@@ -20,7 +19,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlbench import Error, checkpoints, eventlog
+from dlbench import Error, checkpoints, eventlog, progress
 
 POLL_S = 0.2
 SHOW_EVERY_S = 10.0
@@ -161,7 +160,7 @@ def _watch(trainer, run, started, received):
                 break
             if now - shown > SHOW_EVERY_S:
                 shown = now
-                _say(run, _progress(run.log))
+                _say(run, progress.words(run.log))
         if reason and reason != HANG and run.checkpoint:
             _ask_for_checkpoint(trainer, run)
     finally:
@@ -284,29 +283,15 @@ def _say(run, words):
     print(f"run {run.position}  {run.label}: {words}", file=sys.stderr, flush=True)
 
 
-def _progress(log):
-    """Steps done of all, items per second of late, and loss, as far as the log has them."""
-    start, steps = _start(log), _last_steps(log)
-    if not start or not steps:
-        return "no step yet"
-    spec, last = start["spec"], steps[-1]
-    words = f"step {last['step']}/{start['total_steps']}, loss {float(last['loss']):.4g}"
-    times = [step["step_time_s"] for step in steps if not step["warm_up"]]
-    if times:
-        items = spec["batch_per_device"] * spec["devices_per_node"] * spec["nodes"]
-        words += f", {items * len(times) / sum(times):.4g} images/s"
-    return words
-
-
 def _progress_of_all(run):
     if run.copies == 1:
-        return _progress(run.log)
-    return "; ".join(f"copy {number}: {_progress(log)}" for number, log in enumerate(run.logs))
+        return progress.words(run.log)
+    return "; ".join(f"copy {number}: {progress.words(log)}" for number, log in enumerate(run.logs))
 
 
 def _summary(run, end, seconds):
     message = f" ({end['message']})" if end["message"] else ""
-    shown = f", {_progress(run.log)}" if end["status"] == "ok" else ""
+    shown = f", {progress.words(run.log)}" if end["status"] == "ok" else ""
     left = _left(run)
     return f"{end['status']}{message}{shown}, {seconds:.0f} s{left}"
 
@@ -317,44 +302,11 @@ def _left(run):
     if not total or number == total:
         return ""
     logs = sorted(run.log.parent.parent.glob(f"*/{run.log.name}"), key=os.path.getmtime)[-10:]
-    durations = [d for d in map(_duration_s, logs) if d is not None]
+    durations = [d for d in map(progress.duration_s, logs) if d is not None]
     if not durations:
         return ""
     minutes = (int(total) - int(number)) * sum(durations) / len(durations) / 60
     return f"; about {minutes:.0f} min left" if minutes >= 1 else "; less than a minute left"
-
-
-def _duration_s(log):
-    """Seconds from launch to run_end, None where the log has not both."""
-    launch, end = next(iter(_head(log)), {}), eventlog.ended(log) or {}
-    with contextlib.suppress(KeyError, ValueError):
-        return eventlog.seconds_between(launch["t_utc"], end["t_utc"])
-    return None
-
-
-def _start(log):
-    return next((event for event in _head(log) if event["event"] == "run_start"), None)
-
-
-def _head(log):
-    """The first events of a log: launch, begin and run_start."""
-    with contextlib.suppress(OSError, eventlog.LogError):
-        return list(itertools.islice(eventlog.read(log), 3))
-    return []
-
-
-def _last_steps(log):
-    """The step events in the last 4 KiB of a log."""
-    with contextlib.suppress(OSError), open(log, "rb") as file:
-        file.seek(0, os.SEEK_END)
-        file.seek(max(0, file.tell() - 4096))
-        lines = file.read().splitlines(keepends=True)
-        return [
-            json.loads(line)
-            for line in lines
-            if line.startswith(b'{"event": "step"') and line.endswith(b"\n")
-        ]
-    return []
 
 
 def _last_words(path):

@@ -1,0 +1,413 @@
+"""campaign: how a study stands, before, while and after it is computed."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from dlbench import campaign, collecting, config, costs, eventlog, parsing, records, site, tables
+
+PROGRAM = Path(__file__).parents[2] / "workflow_scripts" / "status.py"
+SETTINGS = config.read(Path(__file__).parents[2] / "config.yaml") | {
+    "study": "test",
+    "seed": 1,
+    "repeats": 2,
+    "hang_limit_s": 100,
+    "site": {"name": "here", "device": "cpu", "devices_per_node": 2},
+    "matrix": [
+        {
+            "name": "block",
+            "model": "lenet5",
+            "dataset": "synthetic",
+            "batch_per_device": [8, 16],
+            "steps": 100,
+            "warmup_steps": 1,
+        }
+    ],
+    "figures": [],
+    "compare": [],
+}
+BEGAN = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    """Two batch sizes, two repeats each, of which nothing is trained."""
+    (tmp_path / "envs").symlink_to(site.ENVIRONMENTS.resolve())
+    monkeypatch.chdir(tmp_path)
+    return config.study(SETTINGS)
+
+
+def date(seconds):
+    return (BEGAN + timedelta(seconds=seconds)).strftime(eventlog.UTC_FORMAT)
+
+
+def write(run, seconds=None, status="ok", message="", made_from=None, host="far", steps=2, at=0):
+    """The log of a run that was launched `at` and took `seconds`, or goes on after its steps."""
+    path = records.folder(run.id) / "train.jsonl"
+    log = eventlog.EventLog(path)
+    log.write("launch", t_utc=date(at), made_from=made_from or records.made_from(run))
+    log.write("begin", t_utc=date(at + 1))
+    spec = {"batch_per_device": run.batch_per_device, "devices_per_node": 1, "nodes": 1}
+    log.write("run_start", t_utc=date(at + 2), spec=spec, total_steps=100, host=host, devices=["0"])
+    for step in range(1, steps + 1):
+        log.step(step, 0.5 * step, 0.5, 2.0, 0.01, step == 1, 1)
+    if seconds is not None:
+        log.write("run_end", t_s=seconds - 2, t_utc=date(at + seconds), status=status,
+                  message=message, weights_sha256=["0"])  # fmt: skip
+    log.close()
+    return path
+
+
+def finish(run, seconds, status="ok", message="", **values):
+    log = write(run, seconds, status, message, steps=100, **values)
+    parsing.parse(run, log, log.with_name("run.json"))
+
+
+def quiet(run, seconds):
+    """Nothing was written to a run's log for so long."""
+    then = time.time() - seconds
+    os.utime(records.folder(run.id) / "train.jsonl", (then, then))
+
+
+def numbers(study):
+    counts = campaign.report(study)["combinations"]
+    return {name: number for name, number in counts.items() if number and name != "total"}
+
+
+def shown(study, with_runs=False):
+    return "\n".join(campaign.lines(campaign.report(study, with_runs)))
+
+
+def test_before_a_campaign_all_is_pending_and_its_cost_is_unknown(study):
+    assert numbers(study) == {"pending": 4}
+    cost = campaign.report(study)["cost"]
+    assert cost["used_node_hours"] == 0
+    assert (cost["left_node_hours"], cost["left_s"], cost["done_at"]) == (None, None, None)
+    assert "left  unknown: no run of this study has ended well yet" in shown(study)
+    assert not Path("results").exists()
+
+
+def test_runs_that_are_done_or_failed_are_counted_by_how_they_ended(study):
+    one, two, three, four = study.runs
+    finish(one, 60)
+    finish(two, 10, "oom", "tensor of 12 MB")
+    finish(three, 30, "timeout", "stopped at time_limit_s")
+    finish(four, 20, "oom", "tensor of 345 MB")
+    found = campaign.report(study)
+    assert numbers(study) == {"ok": 1, "oom": 2, "timeout": 1}
+    assert [(r["state"], r["runs"]) for r in found["reasons"]] == [("oom", 2), ("timeout", 1)]
+    assert found["cost"]["used_node_hours"] == pytest.approx(120 / 3600)
+    assert found["cost"]["left_s"] == 0
+    assert "failed            3   oom 2, timeout 1" in shown(study)
+    assert "left" not in shown(study)
+
+
+def test_what_is_left_is_estimated_from_the_runs_that_are_most_like_it(study):
+    one = study.runs[0]
+    finish(one, 60)
+    alike = [run for run in study.runs if run.combination == one.combination]
+    assert len(alike) == 2
+    cost = campaign.report(study)["cost"]
+    assert cost["left_s"] == 180
+    assert cost["left_node_hours"] == pytest.approx(180 / 3600)
+    assert cost["estimates"] == {
+        "their own steps": 0, "same combination": 1, "same model, dataset and strategy": 2,
+        "all runs": 0, "unknown": 0,
+    }  # fmt: skip
+    assert "from same combination (1), same model, dataset and strategy (2)" in shown(study)
+
+
+def test_failures_say_nothing_of_how_long_others_will_take(study):
+    finish(study.runs[0], 60, "failed", "no")
+    assert campaign.report(study)["cost"]["estimates"]["unknown"] == 3
+
+
+def test_a_running_run_says_how_far_it_is_and_its_steps_what_is_left(study):
+    run = study.runs[0]
+    write(run)
+    (going,) = campaign.report(study)["running"]
+    assert (going["run_id"], going["step"], going["total_steps"]) == (run.id, 2, 100)
+    assert going["images_per_second"] == 2 * run.batch_per_device
+    assert going["left_s"] == pytest.approx(49)
+    assert going["elapsed_s"] > 60
+    assert numbers(study) == {"running": 1, "pending": 3}
+    assert "step 2/100" in shown(study)
+
+
+def test_the_first_run_tells_while_it_is_running_what_the_others_will_take(study):
+    write(study.runs[0])
+    found = campaign.report(study)
+    (going,) = found["running"]
+    whole_s = going["elapsed_s"] + going["left_s"]
+    assert found["cost"]["left_s"] == pytest.approx(going["left_s"] + 3 * whole_s)
+    assert found["cost"]["estimates"]["unknown"] == 0
+
+
+def test_a_run_that_has_not_begun_its_steps_is_estimated_from_others(study):
+    one, two, *_ = study.runs
+    finish(one, 60)
+    write(two, steps=0)
+    (going,) = campaign.report(study)["running"]
+    assert (going["step"], going["loss"], going["left_s"]) == (None, None, 0.0)
+    assert "no step yet" in shown(study)
+
+
+def test_a_quiet_log_of_another_machine_is_running_as_long_as_it_may_be_quiet(study):
+    run = study.runs[0]
+    write(run)
+    quiet(run, 60)
+    assert numbers(study)["running"] == 1
+    quiet(run, 101)
+    assert numbers(study) == {"interrupted": 1, "pending": 3}
+    assert "interrupted  its log stops without an end" in shown(study)
+
+
+def test_a_quiet_log_of_this_machine_is_running_only_if_its_supervisor_is(study):
+    run = study.runs[0]
+    log = write(run, host=socket.gethostname())
+    quiet(run, 60)
+    assert numbers(study)["interrupted"] == 1
+    waits = "import sys; print(flush=True); sys.stdin.read()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", waits, "start_run.py", "--log", str(log)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        process.stdout.readline()
+        campaign._logs_of_processes.cache_clear()
+        quiet(run, 1000)
+        assert numbers(study)["running"] == 1
+    finally:
+        process.communicate()
+        campaign._logs_of_processes.cache_clear()
+
+
+def test_the_log_of_another_rank_that_is_written_is_a_sign_of_life(study):
+    run = study.runs[0]
+    log = write(run)
+    quiet(run, 1000)
+    eventlog.rank_path(log, 1).write_text("")
+    assert numbers(study)["running"] == 1
+
+
+def test_an_interrupted_run_has_cost_what_its_log_shows(study):
+    run = study.runs[0]
+    write(run, steps=10)
+    quiet(run, 1000)
+    assert campaign.report(study)["cost"]["used_node_hours"] == pytest.approx(7 / 3600)
+
+
+def test_attempts_that_were_kept_aside_count_as_used(study):
+    run = study.runs[0]
+    log = write(run, 40, "failed", "hung")
+    eventlog.keep_aside(log)
+    assert numbers(study) == {"pending": 4}
+    finish(run, 60, at=100)
+    cost = campaign.report(study)["cost"]
+    assert cost["used_node_hours"] == pytest.approx(100 / 3600)
+    assert cost["aside_node_hours"] == pytest.approx(40 / 3600)
+    assert "in attempts kept aside" in shown(study)
+    # An estimate is of one attempt.
+    assert cost["estimates"]["same combination"] == 1
+    assert cost["left_s"] == pytest.approx(180)
+
+
+def test_a_run_that_went_on_from_a_checkpoint_counts_each_part_once(study):
+    run = study.runs[0]
+    log = write(run, steps=10)  # seven seconds
+    earlier = log.read_bytes()
+    eventlog.keep_aside(log)
+    kept = b"".join(earlier.splitlines(keepends=True)[:-4])  # up to a checkpoint
+    resumed = eventlog.EventLog(log)
+    made_from = records.made_from(run)
+    os.write(resumed._file, kept)
+    resumed.write("launch", t_utc=date(1000), made_from=made_from)
+    resumed.write("begin", t_utc=date(1001))
+    resumed.write("resume", step=6, t_s=3.0, t_utc=date(1002))
+    resumed.write("run_end", t_s=11.0, t_utc=date(1010), status="ok", message="",
+                  weights_sha256=["0"])  # fmt: skip
+    resumed.close()
+    parsing.parse(run, log, log.with_name("run.json"))
+    assert costs.parts(log) == {date(0): 5.0, date(1000): 10.0}
+    cost = campaign.report(study)["cost"]
+    assert cost["used_node_hours"] == pytest.approx(17 / 3600)
+    assert cost["aside_node_hours"] == pytest.approx(2 / 3600)
+
+
+def test_node_hours_are_those_of_all_nodes(study):
+    block = SETTINGS["matrix"][0] | {
+        "strategy": "multiworker", "nodes": 2, "launcher": "srun", "repeats": 1,
+        "batch_per_device": 8,
+    }  # fmt: skip
+    two_nodes = config.study(SETTINGS | {"matrix": [block]})
+    finish(two_nodes.runs[0], 60)
+    cost = campaign.report(two_nodes)["cost"]
+    assert cost["used_node_hours"] == pytest.approx(120 / 3600)
+
+
+def test_other_code_makes_a_run_stale_and_it_keeps_its_cost(study):
+    finish(study.runs[0], 60, made_from={"code": "another"})
+    write(study.runs[1], 30, made_from={"code": "another"})
+    assert numbers(study) == {"stale": 2, "pending": 2}
+    messages = {reason["message"] for reason in campaign.report(study)["reasons"]}
+    assert messages == {"code and data and environment changed since it was trained"}
+    # How long they took tells how long they will take.
+    assert campaign.report(study)["cost"]["left_s"] == 180
+    assert campaign.report(study)["cost"]["used_node_hours"] == pytest.approx(90 / 3600)
+
+
+def test_a_run_whose_log_stands_without_its_record_is_unread_and_costs_nothing_more(study):
+    for run in study.runs:
+        write(run, 60)
+    assert numbers(study) == {"unread": 4}
+    assert "left" not in shown(study)
+
+
+def test_a_damaged_record_is_unread_where_its_log_stands_and_stale_where_it_does_not(study):
+    one, two, *_ = study.runs
+    for run in (one, two):
+        finish(run, 60)
+        (records.folder(run.id) / "run.json").write_text("{")
+    (records.folder(two.id) / "train.jsonl").write_text("not a log\n")
+    assert numbers(study) == {"unread": 1, "stale": 1, "pending": 2}
+    (reason,) = campaign.report(study)["reasons"]
+    assert reason["message"].startswith("run.json: not a whole record")
+
+
+def test_what_this_machine_cannot_do_is_skipped_before_and_after_it_is_recorded(study):
+    block = SETTINGS["matrix"][0] | {
+        "strategy": ["single", "mirrored"],
+        "devices_per_node": [1, 4],
+        "exclude": [
+            {"strategy": "single", "devices_per_node": 4, "reason": "one device"},
+            {"strategy": "mirrored", "devices_per_node": 1, "reason": "base is single"},
+        ],
+    }
+    both = config.study(SETTINGS | {"matrix": [block]})
+    assert numbers(both) == {"pending": 4, "skipped": 4, "excluded": 4}
+    run = next(run for run in both.runs if run.devices == 4)
+    finish(run, 0, "skipped", "needs 4 cpu devices per node; this site has 2")
+    assert numbers(both) == {"pending": 4, "skipped": 4, "excluded": 4}
+    reasons = {(r["state"], r["message"], r["runs"]) for r in campaign.report(both)["reasons"]}
+    assert reasons == {
+        ("skipped", "needs 4 cpu devices per node; this site has 2", 4),
+        ("excluded", "block: one device", 2),
+        ("excluded", "block: base is single", 2),
+    }
+    # Where it can be done now, it is.
+    more = SETTINGS | {"matrix": [block], "site": SETTINGS["site"] | {"devices_per_node": 4}}
+    counts = numbers(config.study(more))
+    assert counts.get("stale") == 1 or os.cpu_count() < 4
+
+
+def test_the_numbers_are_those_of_the_coverage_table(study):
+    block = SETTINGS["matrix"][0] | {
+        "strategy": "mirrored",
+        "devices_per_node": [1, 4],
+        "batch_per_device": [8, 16, 32],
+        "exclude": [{"batch_per_device": 32, "devices_per_node": 1, "reason": "known"}],
+    }
+    mixed = config.study(SETTINGS | {"matrix": [block]})
+    ends = iter([("ok", ""), ("oom", "no memory"), ("failed", "hung"), ("timeout", "long")])
+    for run in mixed.runs:
+        finish(run, 1, *(("skipped", "cannot") if run.devices == 4 else next(ends)))
+    collecting.collect(mixed, "cpu", "tables")
+    rows = tables.read("tables/coverage.parquet", tables.COVERAGE).to_pylist()
+    assert numbers(mixed) == Counter(row["status"] for row in rows)
+    assert len(numbers(mixed)) == 6
+
+
+def test_failures_are_named_before_what_was_left_out(study):
+    exclude = [{"batch_per_device": 8, "reason": "known"}, {"batch_per_device": 9}]
+    block = SETTINGS["matrix"][0] | {"batch_per_device": [8, 9, 16], "exclude": exclude}
+    block |= {"precision": ["float32", "bfloat16"]}
+    part = config.study(SETTINGS | {"matrix": [block]})
+    finish(part.runs[0], 1, "failed", "hung")
+    reasons = [(r["message"], r["runs"]) for r in campaign.report(part)["reasons"]]
+    assert reasons[0] == ("hung", 1)
+    assert reasons[1:] == [("block: known", 2), ("block: excluded in the config", 2)]
+
+
+def test_each_run_has_a_line_where_that_is_asked_for(study):
+    finish(study.runs[0], 60)
+    last = shown(study, with_runs=True).splitlines()[-4:]
+    assert last[0] == f"ok              1 min  {study.runs[0].label()}"
+    assert last[1] == f"pending           0 s  {study.runs[1].label()}"
+
+
+def test_the_keys_of_the_json_stay(study):
+    finish(study.runs[0], 60)
+    write(study.runs[1])
+    finish(study.runs[2], 60, "oom", "no memory")
+    found = json.loads(json.dumps(campaign.report(study, with_runs=True), allow_nan=False))
+    assert found["schema_version"] == 1
+    assert list(found) == [
+        "schema_version", "study", "site", "generated_at", "combinations", "reasons", "running",
+        "cost", "runs",
+    ]  # fmt: skip
+    assert list(found["combinations"]) == [
+        "total", "ok", "unstable", "running", "pending", "interrupted", "stale", "unread",
+        "failed", "oom", "timeout", "skipped", "excluded",
+    ]  # fmt: skip
+    assert list(found["reasons"][0]) == ["state", "message", "runs"]
+    assert list(found["running"][0]) == [
+        "run_id", "label", "step", "total_steps", "loss", "images_per_second", "elapsed_s",
+        "left_s",
+    ]  # fmt: skip
+    assert list(found["cost"]) == [
+        "used_node_hours", "aside_node_hours", "left_node_hours", "left_s", "done_at", "estimates",
+    ]  # fmt: skip
+    assert list(found["runs"][0]) == [
+        "run_id", "label", "state", "message", "duration_s", "node_hours",
+    ]  # fmt: skip
+    assert campaign.report(study)["runs"] is None
+
+
+def test_the_states_of_all_runs_add_up(study):
+    finish(study.runs[0], 60)
+    write(study.runs[1])
+    counts = campaign.report(study)["combinations"]
+    assert sum(counts[state] for state in campaign.STATES) == counts["total"] == 4
+
+
+def program(*arguments):
+    return subprocess.run(
+        [sys.executable, PROGRAM, *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def test_the_program_lays_config_files_over_the_config(study):
+    Path("config.yaml").write_text(json.dumps(SETTINGS))
+    Path("other.yaml").write_text("study: other\nrepeats: 3\n")
+    finished = program("--configfile", "other.yaml", "--json")
+    assert finished.returncode == 0, finished.stderr
+    found = json.loads(finished.stdout)
+    assert (found["study"], found["combinations"]["pending"]) == ("other", 6)
+
+
+def test_watching_shows_it_again_and_again(study):
+    Path("config.yaml").write_text(json.dumps(SETTINGS))
+    command = [sys.executable, PROGRAM, "--watch", "0.01", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        shown_ids = [json.loads(process.stdout.readline())["study"] for _ in range(3)]
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+    assert shown_ids == ["test"] * 3
+    assert process.returncode == 0
+    assert "--watch: expected a number of seconds above 0" in program("--watch", "0").stderr
+
+
+def test_a_bad_config_ends_the_program_with_its_mistake(study):
+    Path("config.yaml").write_text(json.dumps(SETTINGS | {"repeats": 0}))
+    finished = program()
+    assert finished.returncode == 1
+    assert finished.stderr == "error: repeats: expected at least 1, found 0\n"

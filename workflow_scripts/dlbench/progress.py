@@ -1,0 +1,86 @@
+"""How far a run is, from the first and the last events of its log.
+
+Only these are read, so that a log of any length may be asked while it is written.
+"""
+
+import contextlib
+import itertools
+import json
+import os
+from dataclasses import dataclass
+
+from dlbench import eventlog
+
+TAIL_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Steps done of all; items per second and seconds per step of late, None in the warm-up."""
+
+    step: int
+    total_steps: int
+    loss: float
+    images_per_second: float | None
+    step_time_s: float | None
+
+
+def latest(log):
+    """The Progress of a run, or None before its first step."""
+    start, steps = _start(log), _last_steps(log)
+    if not start or not steps:
+        return None
+    spec, last = start["spec"], steps[-1]
+    times = [step["step_time_s"] for step in steps if not step["warm_up"]]
+    items = spec["batch_per_device"] * spec["devices_per_node"] * spec["nodes"]
+    return Progress(
+        step=last["step"],
+        total_steps=start["total_steps"],
+        loss=float(last["loss"]),
+        images_per_second=items * len(times) / sum(times) if times else None,
+        step_time_s=sum(times) / len(times) if times else None,
+    )
+
+
+def words(log):
+    """Steps done of all, loss, and items per second of late, as far as the log has them."""
+    found = latest(log)
+    if not found:
+        return "no step yet"
+    said = f"step {found.step}/{found.total_steps}, loss {found.loss:.4g}"
+    if found.images_per_second is not None:
+        said += f", {found.images_per_second:.4g} images/s"
+    return said
+
+
+def duration_s(log):
+    """Seconds from launch to run_end, None where the log has not both."""
+    launch, end = next(iter(head(log)), {}), eventlog.ended(log) or {}
+    with contextlib.suppress(KeyError, ValueError):
+        return eventlog.seconds_between(launch["t_utc"], end["t_utc"])
+    return None
+
+
+def head(log):
+    """The first events of a log: launch, begin and run_start."""
+    with contextlib.suppress(OSError, eventlog.LogError):
+        return list(itertools.islice(eventlog.read(log), 3))
+    return []
+
+
+def _start(log):
+    return next((event for event in head(log) if event["event"] == "run_start"), None)
+
+
+def _last_steps(log):
+    """The step events in the end of a log."""
+    with contextlib.suppress(OSError), open(log, "rb") as file:
+        file.seek(0, os.SEEK_END)
+        file.seek(max(0, file.tell() - TAIL_BYTES))
+        lines = file.read().splitlines(keepends=True)
+        return [
+            json.loads(line)
+            for line in lines
+            if line.startswith(b'{"event": "step"') and line.endswith(b"\n")
+        ]
+    return []
