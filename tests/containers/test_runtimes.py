@@ -121,7 +121,8 @@ def test_two_ranks_under_mpirun_outside_are_two_ranks_inside(where):
 
 def test_a_signal_reaches_the_trainer_and_leaves_no_process(where):
     project = where[0]
-    command, folder = project.start_run(name_of(where, "endless"), *where[1:], steps=10**7)
+    name = name_of(where, "endless")
+    command, folder = project.start_run(name, *where[1:], steps=10**7)
     process = project.start(*command)
     try:
         log = folder / "train.jsonl"
@@ -130,7 +131,7 @@ def test_a_signal_reaches_the_trainer_and_leaves_no_process(where):
             assert time.monotonic() < deadline and process.poll() is None
             time.sleep(0.1)
         supervisor = next(
-            pid for pid in processes()
+            pid for pid in processes(name)
             if b"start_run.py" in words(pid) and not words(pid).startswith(b"/usr/sbin/runuser")
         )  # fmt: skip
         os.kill(supervisor, signal.SIGTERM)
@@ -142,7 +143,7 @@ def test_a_signal_reaches_the_trainer_and_leaves_no_process(where):
     end = list(eventlog.read(log))[-1]
     assert (end["event"], end["message"]) == ("run_end", eventlog.STOPPED_BY_SIGNAL)
     time.sleep(1)
-    left = [words(pid) for pid in processes() if b"train.py" in words(pid)]
+    left = [words(pid) for pid in processes(name) if b"train.py" in words(pid)]
     assert not left
 
 
@@ -214,8 +215,10 @@ print(total.hexdigest())
 """
 
 
-def processes():
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+def processes(name):
+    """Those that have a run's name in their words."""
+    every = [int(pid) for pid in os.listdir("/proc") if pid.isdigit()]
+    return [pid for pid in every if name.encode() in words(pid)]
 
 
 def words(pid):
