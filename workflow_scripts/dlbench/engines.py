@@ -3,7 +3,7 @@
 Everything here is a command as a list of strings; nothing is run.
 """
 
-from dlbench.runtimes import handing_on, unpacked
+from dlbench.runtimes import handing_on, packed
 
 LABEL = "dlbench.run"
 # What is loaded has a name of its own or none: `Loaded image: x` or `Loaded image ID: sha256:...`.
@@ -17,15 +17,11 @@ def name(image):
 
 def load(engine, image, place):
     """Commands that bring an image to the store under its `name`."""
-    archive = f"{place}/image.tar"
+    archive, commands = packed(image, place)
     clear = ["rm", "-rf", archive, f"{place}/root"]
     if image.kind == "oci":
-        pack = ["tar", f"--directory={image.path}", "--create", f"--file={archive}", "."]
-        return [pack, ["sh", "-c", NAMED, "sh", engine, archive, name(image)], clear]
-    root, commands = unpacked(image, place)
-    marker = [] if image.marked else [f"--directory={image.marker}", "."]
-    pack = ["tar", f"--directory={root}", "--create", f"--file={archive}", ".", *marker]
-    return [*commands, pack, [engine, "import", archive, name(image)], clear]
+        return [*commands, ["sh", "-c", NAMED, "sh", engine, archive, name(image)], clear]
+    return [*commands, [engine, "import", archive, name(image)], clear]
 
 
 def run(engine, container, program, flags):
@@ -46,7 +42,7 @@ def run(engine, container, program, flags):
         *flags,
         *mounts,
     ]
-    return handing_on((before, [*variables, container.image, *program]))
+    return handing_on(before, [*variables, container.image, *program])
 
 
 def remove(engine, container):

@@ -184,9 +184,7 @@ def read(path):
     Raises:
         Error: it is missing or damaged.
     """
-    found = read_json(path)
-    if not found:
-        raise Error(f"{path} is missing or damaged: make the image again (target images)")
+    found = read_form(path)
     keys = ("name", "kind", "digest", "image_id", "marked", "environment")
     return Image(**{key: found[key] for key in keys}, path=Path(found["path"]))
 

@@ -65,17 +65,14 @@ class Container:
         return mounts
 
 
-def handing_on(command, flag="--env"):
-    """The command with a flag for each variable of HANDED_ON that is set where it is started.
+def handing_on(before, after):
+    """A command with a flag between its two parts for each variable of HANDED_ON that is set.
 
-    A rank's variables are known only there. Names are matched to the last letter, so that
-    nothing in them means anything to the shell.
-
-    Args:
-        command: (before, after): the flags stand between the two lists.
+    Set where it is started: a rank's variables are known only there. Names are matched to the
+    last letter, so that nothing in them means anything to the shell.
     """
-    before, after = command
-    names = rf"s/^\(\({'|'.join(HANDED_ON)}\)_[A-Za-z0-9_]*\)=.*/{flag}=\1/p".replace("|", r"\|")
+    prefixes = r"\|".join(HANDED_ON)
+    names = rf"s/^\(\({prefixes}\)_[A-Za-z0-9_]*\)=.*/--env=\1/p"
     started = f"exec {shlex.join(before)} $(env | sed -n {shlex.quote(names)}) {shlex.join(after)}"
     return ["sh", "-c", started]
 
@@ -120,3 +117,15 @@ def with_mount_points(root, container, command):
         else:
             made += [["mkdir", "-p", str(point.parent)], ["touch", str(point)]]
     return ["sh", "-c", " && ".join(map(shlex.join, [*made, ["exec", *command]]))]
+
+
+def packed(image, place):
+    """(an archive of an image in the folder `place`, commands that make it).
+
+    Of a layout, or of an image's files with our marker over them.
+    """
+    archive = f"{place}/image.tar"
+    root, commands = (image.path, []) if image.kind == "oci" else unpacked(image, place)
+    marker = [] if image.marked else [f"--directory={image.marker}", "."]
+    pack = ["tar", f"--directory={root}", "--create", f"--file={archive}", ".", *marker]
+    return archive, [*commands, pack]

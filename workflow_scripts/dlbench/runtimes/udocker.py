@@ -16,7 +16,7 @@ import pwd
 from pathlib import Path
 
 from dlbench.oci import TAG
-from dlbench.runtimes import unpacked, with_mount_points
+from dlbench.runtimes import packed, with_mount_points
 
 CONTAINED = True
 HANDS_ON_LIBRARIES = True
@@ -38,26 +38,19 @@ def form(options):
 
 def prepare(image, place, options, gpus=False):
     start = _udocker(place)
-    archive = f"{place}/image.tar"
+    archive, commands = packed(image, place)
     if image.kind == "oci":
         made = [
-            ["tar", f"--directory={image.path}", "--create", f"--file={archive}", "."],
             [*start, "load", "-i", archive, NAME],
             [*start, "create", f"--name={NAME}", f"{NAME}:{TAG}"],
         ]
     else:
-        root, commands = unpacked(image, place)
-        marker = [] if image.marked else [f"--directory={image.marker}", "."]
-        made = [
-            *commands,
-            ["tar", f"--directory={root}", "--create", f"--file={archive}", ".", *marker],
-            [*start, "import", "--tocontainer", f"--name={NAME}", archive],
-        ]
+        made = [[*start, "import", "--tocontainer", f"--name={NAME}", archive]]
     setup = [*start, "setup", f"--execmode={options['execmode']}", NAME]
     nvidia = [[*start, "setup", "--nvidia", "--force", NAME]] if gpus else []
     # The container has all that these have.
     rest = ["rm", "-rf", archive, f"{place}/layers", f"{place}/root"]
-    return [*made, setup, *nvidia, rest]
+    return [*commands, *made, setup, *nvidia, rest]
 
 
 def prepared(image, place, options):
