@@ -444,7 +444,7 @@ def test_what_a_failed_command_said_is_in_the_error(capfd):
     [
         ("write /x: no space left on device", "a disk is full; APPTAINER_TMPDIR"),
         (
-            "mkdir /root/.apptainer: Permission denied",
+            "mkdir cache: Permission denied",
             "a folder may not be there or not be writable: APPT",
         ),
         ("exec /bin/sh: exec format error", "the image is for another kind of processor"),
