@@ -19,11 +19,10 @@ Nothing here starts anything, and all of it needs the standard library only.
 
 import os
 import shlex
-import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dlbench import Error
+from dlbench import Error, tools
 
 APPTAINER = ("apptainer", "singularity")  # the same program under either name
 # What launchers, schedulers and libraries tell the processes they start, and what sets their
@@ -82,7 +81,7 @@ def unpacked(image, place):
     if image.kind == "folder":
         return str(image.path), []
     root = f"{place}/root"
-    apptainer = next(filter(shutil.which, APPTAINER), None)
+    apptainer = tools.first(APPTAINER)
     if apptainer or image.kind == "sif":
         source = f"oci:{image.path}" if image.kind == "oci" else str(image.path)
         return root, [[apptainer or APPTAINER[0], "build", "--force", "--sandbox", root, source]]

@@ -11,8 +11,8 @@ Options:
 """
 
 import os
-import shutil
 
+from dlbench import tools
 from dlbench.runtimes import APPTAINER, Container
 
 CONTAINED = True
@@ -84,4 +84,4 @@ def _build():
 
 
 def _name():
-    return next(filter(shutil.which, APPTAINER), APPTAINER[0])
+    return tools.first(APPTAINER) or APPTAINER[0]
