@@ -5,12 +5,14 @@ import hashlib
 import io
 import json
 import tarfile
+from pathlib import Path
 
-from dlbench import oci
+from dlbench import image_sources, images, oci
 
 INDEX = "application/vnd.oci.image.index.v1+json"
 DOCKER = "application/vnd.docker."
 MINE = oci.ARCHITECTURES.get(oci.platform.machine(), oci.platform.machine())
+SIF = b"#!/usr/bin/env run-singularity\n\0SIF_MAGIC\x00" + b"content"
 OTHER = "arm64" if MINE == "amd64" else "amd64"
 
 
@@ -89,3 +91,47 @@ def image_of(files, architecture=MINE):
         "repositories": b"{}",
         **files,
     }
+
+
+def program(name, script):
+    """Put a program on the path."""
+    Path("bin", name).unlink(missing_ok=True)
+    Path("bin", name).write_text(f"#!/bin/sh\n{script}\n")
+    Path("bin", name).chmod(0o755)
+
+
+def said():
+    return Path("said").read_text()
+
+
+def archive(path="x.tar", **files):
+    blobs = Blobs()
+    blobs.index(blobs.image([tar(files or {"bin/sh": b"x"})]))
+    Path(path).write_bytes(tar(blobs))
+    return path
+
+
+def sif(path="x.sif", content=b""):
+    """A file that a fake Apptainer takes for a SIF without a marker."""
+    program(
+        "apptainer", 'echo "$@" >> said; case "$*" in *" env") echo PATH=/opt/bin;; *) exit 1; esac'
+    )
+    Path(path).write_bytes(SIF + content)
+    return path
+
+
+def root_folder(path="root", marker=None):
+    Path(path, "etc").mkdir(parents=True)
+    Path(path, "etc/os-release").write_text("ID=test")
+    if marker is not None:
+        Path(path, images.MARKER).write_text(marker)
+    return path
+
+
+def settings(source, **more):
+    return images.settings("x", {"x": {"source": str(source), **more}})
+
+
+def make(source, **more):
+    image_sources.make("x", settings(source, **more), images.image_path("x"))
+    return images.read(images.image_path("x"))

@@ -1,0 +1,23 @@
+"""What several files of tests share."""
+
+import shutil
+
+import pytest
+from equipment import REPOSITORY
+
+TOOLS = (
+    "sh", "env", "sed", "mkdir", "touch", "cat", "chmod", "rm", "cp", "ln", "tar", "head"
+)  # fmt: skip
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A workflow's folder, on a machine that has nothing but what shells need."""
+    for name in ("envs", "workflow_scripts"):
+        (tmp_path / name).symlink_to(REPOSITORY / name)
+    (tmp_path / "bin").mkdir()
+    for name in TOOLS:
+        (tmp_path / "bin" / name).symlink_to(shutil.which(name))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

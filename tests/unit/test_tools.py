@@ -1,0 +1,46 @@
+"""tools: programs of the machine, and their errors in words."""
+
+import pytest
+from image_files import program
+
+from dlbench import Error, tools
+
+pytestmark = pytest.mark.usefixtures("place")
+
+
+def test_what_a_failed_command_said_is_in_the_error(capfd):
+    program("tool", "echo one; echo two >&2; echo; echo three; exit 4")
+    with pytest.raises(Error) as error:
+        tools.run(["tool", "a"])
+    assert str(error.value) == "tool failed (exit code 4): one | two | three"
+    shown = capfd.readouterr().err
+    assert shown == "+ tool a\none\ntwo\n\nthree\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "hint"),
+    [
+        ("write /x: no space left on device", "a disk is full; APPTAINER_TMPDIR"),
+        (
+            "mkdir cache: Permission denied",
+            "a folder may not be there or not be writable: APPT",
+        ),
+        ("exec /bin/sh: exec format error", "the image is for another kind of processor"),
+        ("unauthorized: authentication required", "the registry wants a login, or the name is mi"),
+    ],
+)
+def test_a_known_failure_has_its_likely_cause(said, hint):
+    program("tool", f"echo '{said}'; echo a; echo b; echo c; echo d; echo e; exit 255")
+    with pytest.raises(Error) as error:
+        tools.run(["tool"])
+    assert f"exit code 255): b | c | d | e; {hint}" in str(error.value)
+
+
+def test_a_command_that_is_not_there_is_named():
+    with pytest.raises(Error, match="no-such-tool is not on the path of this machine"):
+        tools.run(["no-such-tool", "x"])
+
+
+def test_bytes_that_are_no_text_do_not_hurt():
+    program("tool", "printf '\\377\\n'")
+    assert tools.run(["tool"]) == "\ufffd"
