@@ -12,6 +12,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from site_facts import SITE
 
 from dlbench import campaign, collecting, config, costs, eventlog, parsing, records, site, tables
 
@@ -21,7 +22,7 @@ SETTINGS = config.read(Path(__file__).parents[2] / "config.yaml") | {
     "seed": 1,
     "repeats": 2,
     "hang_limit_s": 100,
-    "site": {"name": "here", "device": "cpu", "devices_per_node": 2},
+    "site": SITE,
     "matrix": [
         {
             "name": "block",

@@ -5,6 +5,7 @@ import doctest
 
 import pyarrow.parquet as pq
 import pytest
+from site_facts import SITE
 
 from dlbench import collecting, config, eventlog, parsing, records, site, tables
 from dlbench.eventlog import EventLog
@@ -13,7 +14,7 @@ from dlbench.records import RecordError
 SETTINGS = config.read(site.ENVIRONMENTS.resolve().parent / "config.yaml") | {
     "study": "test",
     "repeats": 1,
-    "site": {"name": "here", "device": "cpu", "devices_per_node": 2},
+    "site": SITE,
     "figures": [],
 }
 PLAIN = {

@@ -4,6 +4,7 @@ import copy
 from pathlib import Path
 
 import pytest
+from site_facts import SITE
 
 from dlbench import config, plugins, runs
 from dlbench.config import ConfigError
@@ -14,7 +15,7 @@ STUDY = config.read(Path(__file__).parents[2] / "config.yaml") | {
     "seed": 1,
     "repeats": 1,
     "time_limit_s": 60,
-    "site": {"name": "here", "device": "cpu", "devices_per_node": 2},
+    "site": SITE,
     "matrix": [BLOCK | {"steps": 5}],
     "figures": ["scaling"],
 }

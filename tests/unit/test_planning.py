@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from image_files import Blobs, tar
+from site_facts import SITE
 
 from dlbench import Error, config, eventlog, image_sources, images, parsing, planning, records, site
 
@@ -17,7 +18,7 @@ STUDY = config.read(Path(__file__).parents[2] / "config.yaml") | {
     "seed": 1,
     "repeats": 2,
     "time_limit_s": 60,
-    "site": {"name": "here", "device": "cpu", "devices_per_node": 2},
+    "site": SITE,
     "matrix": [
         {
             "name": "block",

@@ -4,13 +4,14 @@ import dataclasses
 import os
 
 import pytest
+from site_facts import SITE
 
 from dlbench import site
 from dlbench.runs import Run
 from dlbench.site import Devices
 
 RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
-TWO_CORES = Devices("cpu", None, cores=2)
+TWO_CORES = Devices("cpu", None, cores=2, nodes=2)
 
 
 def reason(devices=TWO_CORES, **changes):
@@ -25,7 +26,7 @@ def test_two_cpu_devices_need_two_cores():
     mirrored = {"strategy": "mirrored", "devices_per_node": 2}
     assert reason(**mirrored) is None
     assert reason(Devices("cpu", None, cores=1), **mirrored) == (
-        "needs 2 cores (2 CPU devices of 1); this machine offers 1"
+        "needs 2 cores (2 CPU devices of 1); a node of this site offers 1"
     )
     assert "needs 4 cores" in reason(threads_per_device=2, **mirrored)
 
@@ -60,10 +61,10 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(tmp_path, 
 
 
 def test_given_devices_win_over_what_the_machine_has():
-    given = {"name": "here", "device": "gpu", "devices_per_node": 8}
+    given = SITE | {"device": "gpu", "devices_per_node": 8}
     found = site.devices(given)
     assert (found.kind, found.per_node) == ("gpu", 8)
-    automatic = site.devices({"name": "here", "device": "cpu", "devices_per_node": "auto"})
+    automatic = site.devices(SITE | {"devices_per_node": "auto"})
     assert (automatic.kind, automatic.per_node) == ("cpu", None)
     assert automatic.cores >= 1
 
@@ -98,20 +99,20 @@ def gpus(tmp_path, monkeypatch):
 )
 def test_auto_is_answered_by_the_machine(gpus, count, device, per_node, found):
     gpus(count)
-    devices = site.devices({"name": "here", "device": device, "devices_per_node": per_node})
+    devices = site.devices(SITE | {"device": device, "devices_per_node": per_node})
     assert (devices.kind, devices.per_node) == found
 
 
 def test_a_machine_without_a_driver_has_no_gpus(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     site._gpus.cache_clear()
-    devices = site.devices({"name": "here", "device": "auto", "devices_per_node": "auto"})
+    devices = site.devices(SITE | {"device": "auto", "devices_per_node": "auto"})
     site._gpus.cache_clear()
     assert devices.kind == "cpu"
 
 
 def test_cores_are_those_this_process_may_use():
-    given = {"name": "here", "device": "cpu", "devices_per_node": "auto"}
+    given = SITE | {"devices_per_node": "auto"}
     allowed = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {min(allowed)})
@@ -162,7 +163,7 @@ def test_the_launcher_of_tf_distribute_stays_on_this_machine():
 def test_copies_need_devices_of_their_own():
     assert reason(copies_per_node=2) is None
     assert reason(copies_per_node=3) == (
-        "needs 3 cores (3 copies on 1 CPU devices of 1); this machine offers 2"
+        "needs 3 cores (3 copies on 1 CPU devices of 1); a node of this site offers 2"
     )
     four = Devices("gpu", 4, cores=2)
     assert reason(four, copies_per_node=4) is None
@@ -223,3 +224,12 @@ def test_the_directive_stays_on_one_node():
     assert reason(runtime_options="start=directive", **horovod) == (
         "start: directive enters an image on one node only, not on 2"
     )
+
+
+def test_a_run_on_more_nodes_than_the_site_lends_is_skipped():
+    horovod = {"strategy": "horovod", "launcher": "srun"}
+    assert reason(**horovod, nodes=3) == "needs 3 nodes; this site has 2 (site.nodes)"
+
+
+def test_the_cores_of_a_node_may_be_given_since_runs_start_elsewhere():
+    assert site.devices(SITE | {"cores_per_node": 64}).cores == 64

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from campaign import Campaign, environment
+from site_facts import CONFIG
 
 AFTER_RUNS = {"collect_runs", "draw_figure"}
 
@@ -134,7 +135,7 @@ def test_editing_code_trains_exactly_the_runs_that_execute_it(campaign, edited, 
 
 
 def test_site_facts_and_comments_train_nothing(campaign):
-    campaign.configure(site={"name": "elsewhere", "device": "auto", "devices_per_node": "auto"})
+    campaign.configure(site=CONFIG["site"] | {"name": "elsewhere"})
     config = campaign.folder / "config.yaml"
     config.write_text("# a comment\n" + config.read_text())
     jobs = campaign.scheduled()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from site_facts import SITE
 
 QUICK = {"name": "quick", "dataset": "synthetic", "batch_per_device": 4, "warmup_steps": 1}
 TRAINED = ("ok", "unstable")  # so few steps may well stall on a busy machine
@@ -143,7 +144,7 @@ def test_a_run_that_misses_its_learning_gate_is_named(fresh):
 
 def test_what_this_machine_cannot_do_is_recorded_with_its_reason(fresh):
     fresh.configure(
-        site={"name": "small", "device": "cpu", "devices_per_node": 1},
+        site=SITE | {"devices_per_node": 1},
         matrix=[
             QUICK
             | {"model": "lenet5", "strategy": "mirrored", "devices_per_node": [1, 2], "steps": 2}

@@ -14,11 +14,12 @@ ENVIRONMENTS = Path("envs")
 
 @dataclass(frozen=True)
 class Devices:
-    """The devices of one node: `kind` is cpu or gpu, `cores` those this process may use."""
+    """The devices of one node: `kind` is cpu or gpu. `nodes` are the most that a run may have."""
 
     kind: str
     per_node: int | None
     cores: int
+    nodes: int = 1
 
 
 def devices(site):
@@ -32,7 +33,10 @@ def devices(site):
     per_node = site["devices_per_node"]
     if per_node == "auto":
         per_node = gpus if kind == "gpu" else None
-    return Devices(kind, per_node, len(os.sched_getaffinity(0)))
+    cores = site["cores_per_node"]
+    if cores == "auto":
+        cores = len(os.sched_getaffinity(0))  # those this process may use
+    return Devices(kind, per_node, cores, site["nodes"])
 
 
 def skip_reason(run, devices, image_settings=None):
@@ -67,6 +71,8 @@ def _no_such_numbers(run, devices):
 
 
 def _too_few_devices(run, devices):
+    if run.nodes > devices.nodes:
+        return f"needs {run.nodes} nodes; this site has {devices.nodes} (site.nodes)"
     wanted = run.copies_per_node * run.devices_per_node
     packed = f"{run.copies_per_node} copies on " if run.copies_per_node > 1 else ""
     if devices.per_node is not None and wanted > devices.per_node:
@@ -75,10 +81,10 @@ def _too_few_devices(run, devices):
             f"needs {wanted} {devices.kind} devices per node{of}; this site has {devices.per_node}"
         )
     cores = wanted * run.threads_per_device
-    if devices.kind == "cpu" and run.nodes == 1 and cores > devices.cores:
+    if devices.kind == "cpu" and cores > devices.cores:
         return (
             f"needs {cores} cores ({packed}{run.devices_per_node} CPU devices of "
-            f"{run.threads_per_device}); this machine offers {devices.cores}"
+            f"{run.threads_per_device}); a node of this site offers {devices.cores}"
         )
     return None
 

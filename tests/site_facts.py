@@ -1,0 +1,8 @@
+"""A site for tests: two CPU devices, as if it were written into a config."""
+
+from pathlib import Path
+
+import yaml
+
+CONFIG = yaml.safe_load((Path(__file__).parents[1] / "config.yaml").read_text())
+SITE = CONFIG["site"] | {"name": "here", "device": "cpu", "devices_per_node": 2}
