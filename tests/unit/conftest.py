@@ -4,6 +4,9 @@ import shutil
 
 import pytest
 from equipment import REPOSITORY
+from made_runs import SETTINGS
+
+from dlbench import config
 
 TOOLS = (
     "sh", "env", "sed", "mkdir", "touch", "cat", "chmod", "rm", "cp", "ln", "tar", "head"
@@ -21,3 +24,11 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    """Two batch sizes, two repeats each, of which nothing is trained."""
+    (tmp_path / "envs").symlink_to(REPOSITORY / "envs")
+    monkeypatch.chdir(tmp_path)
+    return config.study(SETTINGS)

@@ -6,77 +6,15 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections import Counter
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-from site_facts import SITE
+from made_runs import SETTINGS, date, finish, quiet, resume, write
 
-from dlbench import campaign, collecting, config, costs, eventlog, parsing, records, site, tables
+from dlbench import campaign, collecting, config, costs, eventlog, parsing, records, tables
 
 PROGRAM = Path(__file__).parents[2] / "workflow_scripts" / "status.py"
-SETTINGS = config.read(Path(__file__).parents[2] / "config.yaml") | {
-    "study": "test",
-    "seed": 1,
-    "repeats": 2,
-    "hang_limit_s": 100,
-    "site": SITE,
-    "matrix": [
-        {
-            "name": "block",
-            "model": "lenet5",
-            "dataset": "synthetic",
-            "batch_per_device": [8, 16],
-            "steps": 100,
-            "warmup_steps": 1,
-        }
-    ],
-    "figures": [],
-    "compare": [],
-}
-BEGAN = datetime(2026, 1, 1, tzinfo=timezone.utc)
-
-
-@pytest.fixture
-def study(tmp_path, monkeypatch):
-    """Two batch sizes, two repeats each, of which nothing is trained."""
-    (tmp_path / "envs").symlink_to(site.ENVIRONMENTS.resolve())
-    monkeypatch.chdir(tmp_path)
-    return config.study(SETTINGS)
-
-
-def date(seconds):
-    return (BEGAN + timedelta(seconds=seconds)).strftime(eventlog.UTC_FORMAT)
-
-
-def write(run, seconds=None, status="ok", message="", made_from=None, host="far", steps=2, at=0):
-    """The log of a run that was launched `at` and took `seconds`, or goes on after its steps."""
-    path = records.folder(run.id) / "train.jsonl"
-    log = eventlog.EventLog(path)
-    log.write("launch", t_utc=date(at), made_from=made_from or records.made_from(run))
-    log.write("begin", t_utc=date(at + 1))
-    spec = {"batch_per_device": run.batch_per_device, "devices_per_node": 1, "nodes": 1}
-    log.write("run_start", t_utc=date(at + 2), spec=spec, total_steps=100, host=host, devices=["0"])
-    for step in range(1, steps + 1):
-        log.step(step, 0.5 * step, 0.5, 2.0, 0.01, step == 1, 1)
-    if seconds is not None:
-        log.write("run_end", t_s=seconds - 2, t_utc=date(at + seconds), status=status,
-                  message=message, weights_sha256=["0"])  # fmt: skip
-    log.close()
-    return path
-
-
-def finish(run, seconds, status="ok", message="", **values):
-    log = write(run, seconds, status, message, steps=100, **values)
-    parsing.parse(run, log, log.with_name("run.json"))
-
-
-def quiet(run, seconds):
-    """Nothing was written to a run's log for so long."""
-    then = time.time() - seconds
-    os.utime(records.folder(run.id) / "train.jsonl", (then, then))
 
 
 def numbers(study):
@@ -227,16 +165,8 @@ def test_a_run_that_went_on_from_a_checkpoint_counts_each_part_once(study):
     log = write(run, steps=10)  # seven seconds
     earlier = log.read_bytes()
     eventlog.keep_aside(log)
-    kept = b"".join(earlier.splitlines(keepends=True)[:-4])  # up to a checkpoint
-    resumed = eventlog.EventLog(log)
-    made_from = records.made_from(run)
-    os.write(resumed._file, kept)
-    resumed.write("launch", t_utc=date(1000), made_from=made_from)
-    resumed.write("begin", t_utc=date(1001))
-    resumed.write("resume", step=6, t_s=3.0, t_utc=date(1002))
-    resumed.write("run_end", t_s=11.0, t_utc=date(1010), status="ok", message="",
-                  weights_sha256=["0"])  # fmt: skip
-    resumed.close()
+    log.write_bytes(earlier)
+    resume(run, kept=9, seconds=10, at=1000)
     parsing.parse(run, log, log.with_name("run.json"))
     assert costs.parts(log) == {date(0): 5.0, date(1000): 10.0}
     cost = campaign.report(study)["cost"]

@@ -96,11 +96,11 @@ def report(study, with_runs=False):
         if standing.message and standing.state not in ("pending", "running", "unread")
     ]
     reasons += [("excluded", f"{left_out.block}: {left_out.reason}") for left_out in study.excluded]
-    taken = [(s.run, s.duration_s) for s in standings if s.ended_well]
-    taken += [
-        (s.run, s.duration_s + own) for s in standings if (own := _left_by_steps(s)) is not None
-    ]
-    estimates = costs.Estimates(taken)
+    taken = {s.run.id: s.duration_s for s in standings if s.ended_well}
+    for standing in standings:
+        if (own := _left_by_steps(standing)) is not None:
+            taken[standing.run.id] = standing.duration_s + own
+    estimates = costs.Estimates(study.runs, lambda run: taken.get(run.id))
     left = {s.run.id: _left(s, estimates) for s in standings if s.state in LEFT}
     return {
         "schema_version": SCHEMA_VERSION,
@@ -384,21 +384,16 @@ def _going(run):
 
 def _cost_lines(cost, any_left):
     aside = cost["aside_node_hours"]
-    kept = f", of which {_hours(aside)} in attempts kept aside" if aside else ""
-    yield f"  used  {_hours(cost['used_node_hours'])}{kept}"
+    kept = f", of which {costs.node_hours(aside)} in attempts kept aside" if aside else ""
+    yield f"  used  {costs.node_hours(cost['used_node_hours'])}{kept}"
     if not any_left:
         return
-    bases = [f"{basis} ({n})" for basis, n in cost["estimates"].items() if n]
     if cost["left_s"] is None:
         yield "  left  unknown: no run of this study has ended well yet"
         return
     there = datetime.strptime(cost["done_at"], eventlog.UTC_FORMAT).replace(tzinfo=timezone.utc)
     yield (
-        f"  left  about {_hours(cost['left_node_hours'])}; one after the other "
+        f"  left  about {costs.node_hours(cost['left_node_hours'])}; one after the other "
         f"{duration(cost['left_s'])}, until {there.astimezone():%a %d %b %H:%M}"
     )
-    yield f"        from {', '.join(bases)}"
-
-
-def _hours(hours):
-    return f"{hours:.3g} node-hours"
+    yield f"        {costs.resting(cost['estimates'])}"

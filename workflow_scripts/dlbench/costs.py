@@ -4,20 +4,24 @@
   in its log, and so has the log of an attempt that was kept aside. Parts are told apart by the
   date of their launch, so that none counts twice.
 - An estimate is the mean of what runs of the same combination took, or of the same model,
-  dataset and strategy, or of all, and says which of them.
+  dataset and strategy, or of all, and says which of them. Only runs that ended well tell.
 """
 
 import contextlib
+import functools
 import json
+import os
 import re
 import statistics
+from collections import Counter
 from datetime import datetime, timezone
 
-from dlbench import eventlog
+from dlbench import eventlog, progress, records
 
 ATTEMPT = re.compile(r"train\.attempt\d+\.jsonl")  # of rank 0
 BASES = ("same combination", "same model, dataset and strategy", "all runs")
 UNKNOWN = "unknown"
+ENDED_WELL = ("ok", "unstable")
 KEPT = tuple(
     f'{{"event": "{kind}"'.encode()
     for kind in ("launch", "begin", "run_start", "resume", "run_end")
@@ -83,23 +87,113 @@ def until_now(found):
     return {**found, last: max(found[last], eventlog.seconds_between(last, now))}
 
 
-class Estimates:
-    """Seconds that runs will take, from [(run, seconds)] of finished ones."""
+def whole_s(log):
+    """Seconds from launch to end of a run that ended well, interruptions apart; else None.
 
-    def __init__(self, finished):
-        taken = {}
-        for run, seconds in finished:
-            for key in self._keys(run):
-                taken.setdefault(key, []).append(seconds)
-        self._means = {key: statistics.fmean(seconds) for key, seconds in taken.items()}
+    Of a run that went on from a checkpoint they are about those it takes in one piece. Only the
+    ends of the log are read.
+    """
+    end = eventlog.ended(log) or {}
+    if end.get("status") not in ENDED_WELL:
+        return None
+    dates = {event["event"]: event.get("t_utc") for event in progress.head(log)}
+    with contextlib.suppress(KeyError, TypeError, ValueError):
+        return eventlog.seconds_between(dates["launch"], dates["run_start"]) + end["t_s"]
+    return sum(parts(log).values()) or None
+
+
+def estimates(runs):
+    """The Estimates that the logs on this disk give. None is read before it is asked for."""
+
+    @functools.cache
+    def trained():
+        with contextlib.suppress(OSError):
+            return frozenset(os.listdir(records.RESULTS / "runs"))
+        return frozenset()
+
+    def seconds_of(run):
+        return whole_s(records.folder(run.id) / "train.jsonl") if run.id in trained() else None
+
+    return Estimates(runs, seconds_of)
+
+
+class Estimates:
+    """Seconds that runs will take, from those that others took.
+
+    Args:
+        runs: those that may tell.
+        seconds_of: run -> the seconds it took, or None; asked of those only that are needed.
+    """
+
+    def __init__(self, runs, seconds_of):
+        self._runs, self._seconds_of, self._known, self._means = runs, seconds_of, {}, {}
 
     def of(self, run):
         """(seconds, on what it rests); (None, "unknown") where nothing has finished."""
         for basis, key in zip(BASES, self._keys(run), strict=True):
-            if key in self._means:
-                return self._means[key], basis
+            mean = self._mean(key)
+            if mean is not None:
+                return mean, basis
         return None, UNKNOWN
+
+    def _mean(self, key):
+        if key not in self._means:
+            found = [self._seconds(run) for run in self._groups.get(key, ())]
+            known = [seconds for seconds in found if seconds is not None]
+            self._means[key] = statistics.fmean(known) if known else None
+        return self._means[key]
+
+    def _seconds(self, run):
+        if run.id not in self._known:
+            self._known[run.id] = self._seconds_of(run)
+        return self._known[run.id]
+
+    @functools.cached_property
+    def _groups(self):
+        groups = {}
+        for run in self._runs:
+            for key in self._keys(run):
+                groups.setdefault(key, []).append(run)
+        return groups
 
     @staticmethod
     def _keys(run):
         return run.combination, (run.model, run.dataset, run.strategy), None
+
+
+def forecast(runs, estimates, time_limit_s):
+    """One line on what it costs to train some runs.
+
+    Args:
+        runs: those to be trained.
+        estimates: the Estimates of their study.
+        time_limit_s: after which a run is stopped.
+    """
+    runs = list(runs)
+    if not runs:
+        return "cost: no run to train"
+    most = node_hours(time_limit_s * sum(run.nodes for run in runs) / 3600)
+    said = f"cost: {len(runs)} run{'s' if len(runs) > 1 else ''} to train"
+    found = [estimates.of(run) for run in runs]
+    bases = Counter(basis for _, basis in found)
+    if UNKNOWN in bases:
+        return f"{said}, at most {most} by time_limit_s; an estimate follows from the first runs"
+    likely = sum(run.nodes * seconds for run, (seconds, _) in zip(runs, found, strict=True)) / 3600
+    resting_on = resting({basis: bases[basis] for basis in BASES})
+    return f"{said}, about {node_hours(likely)} ({resting_on}), at most {most} by time_limit_s"
+
+
+def node_hours(hours):
+    return f"{hours:.3g} node-hours"
+
+
+def resting(bases):
+    """On what some estimates rest, in words.
+
+    >>> resting({"same combination": 11, "all runs": 0})
+    'from same combination (11)'
+
+    Args:
+        bases: {basis: number of runs}.
+    """
+    return f"from {', '.join(f'{basis} ({number})' for basis, number in bases.items() if number)}"

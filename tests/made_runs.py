@@ -1,0 +1,85 @@
+"""Runs for the tests whose logs and records were written here instead of by a trainer."""
+
+import os
+import time
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from site_facts import SITE
+
+from dlbench import config, eventlog, parsing, records
+
+SETTINGS = config.read(Path(__file__).parents[1] / "config.yaml") | {
+    "study": "test",
+    "seed": 1,
+    "repeats": 2,
+    "hang_limit_s": 100,
+    "site": SITE,
+    "matrix": [
+        {
+            "name": "block",
+            "model": "lenet5",
+            "dataset": "synthetic",
+            "batch_per_device": [8, 16],
+            "steps": 100,
+            "warmup_steps": 1,
+        }
+    ],
+    "figures": [],
+    "compare": [],
+}
+BEGAN = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+
+def date(seconds):
+    return (BEGAN + timedelta(seconds=seconds)).strftime(eventlog.UTC_FORMAT)
+
+
+def write(
+    run, seconds=None, status="ok", message="", made_from=None, host="far", steps=2, at=0,
+    top1=None, job=None,
+):  # fmt: skip
+    """The log of a run that was launched `at` and took `seconds`, or goes on after its steps."""
+    path = records.folder(run.id) / "train.jsonl"
+    log = eventlog.EventLog(path)
+    log.write("launch", t_utc=date(at), made_from=made_from or records.made_from(run), job=job)
+    log.write("begin", t_utc=date(at + 1))
+    spec = {"batch_per_device": run.batch_per_device, "devices_per_node": 1, "nodes": 1}
+    log.write("run_start", t_utc=date(at + 2), spec=spec, total_steps=100, host=host, devices=["0"])
+    for step in range(1, steps + 1):
+        log.step(step, 0.5 * step, 0.5, 2.0, 0.01, step == 1, 1)
+    if top1 is not None:
+        log.write("eval", epoch=1, step=steps, t_s=0.5 * steps, split="test", loss=0.5, top1=top1,
+                  examples=360)  # fmt: skip
+    if seconds is not None:
+        log.write("run_end", t_s=seconds - 2, t_utc=date(at + seconds), status=status,
+                  message=message, weights_sha256=["0"])  # fmt: skip
+    log.close()
+    return path
+
+
+def finish(run, seconds, status="ok", message="", **values):
+    log = write(run, seconds, status, message, steps=100, **values)
+    parsing.parse(run, log, log.with_name("run.json"))
+
+
+def resume(run, kept, seconds, at):
+    """The rest of a run that was launched again `at`, from a log of which so many lines stay."""
+    path = records.folder(run.id) / "train.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)[:kept]
+    path.unlink()
+    log = eventlog.EventLog(path)
+    os.write(log._file, b"".join(lines))
+    log.write("launch", t_utc=date(at), made_from=records.made_from(run))
+    log.write("begin", t_utc=date(at + 1))
+    log.write("resume", step=kept - 3, t_s=0.5 * (kept - 3), t_utc=date(at + 2))
+    log.write("run_end", t_s=0.5 * (kept - 3) + seconds - 2, t_utc=date(at + seconds), status="ok",
+              message="", weights_sha256=["0"])  # fmt: skip
+    log.close()
+    return path
+
+
+def quiet(run, seconds):
+    """Nothing was written to a run's log for so long."""
+    then = time.time() - seconds
+    os.utime(records.folder(run.id) / "train.jsonl", (then, then))
