@@ -63,14 +63,14 @@ def finish(run, seconds, status="ok", message="", **values):
     parsing.parse(run, log, log.with_name("run.json"))
 
 
-def resume(run, kept, seconds, at):
+def resume(run, kept, seconds, at, job=None):
     """The rest of a run that was launched again `at`, from a log of which so many lines stay."""
     path = records.folder(run.id) / "train.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)[:kept]
     path.unlink()
     log = eventlog.EventLog(path)
     os.write(log._file, b"".join(lines))
-    log.write("launch", t_utc=date(at), made_from=records.made_from(run))
+    log.write("launch", t_utc=date(at), made_from=records.made_from(run), job=job)
     log.write("begin", t_utc=date(at + 1))
     log.write("resume", step=kept - 3, t_s=0.5 * (kept - 3), t_utc=date(at + 2))
     log.write("run_end", t_s=0.5 * (kept - 3) + seconds - 2, t_utc=date(at + seconds), status="ok",

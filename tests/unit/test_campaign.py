@@ -12,7 +12,18 @@ from pathlib import Path
 import pytest
 from made_runs import SETTINGS, date, finish, quiet, resume, write
 
-from dlbench import campaign, collecting, config, costs, eventlog, parsing, records, tables
+from dlbench import (
+    campaign,
+    campaign_text,
+    collecting,
+    config,
+    costs,
+    eventlog,
+    parsing,
+    records,
+    standing,
+    tables,
+)
 
 PROGRAM = Path(__file__).parents[2] / "workflow_scripts" / "status.py"
 
@@ -22,8 +33,12 @@ def numbers(study):
     return {name: number for name, number in counts.items() if number and name != "total"}
 
 
+def reasons(study):
+    return [(r["state"], r["message"], r["runs"]) for r in campaign.report(study)["reasons"]]
+
+
 def shown(study, with_runs=False):
-    return "\n".join(campaign.lines(campaign.report(study, with_runs)))
+    return "\n".join(campaign_text.lines(campaign.report(study, with_runs=with_runs)))
 
 
 def test_before_a_campaign_all_is_pending_and_its_cost_is_unknown(study):
@@ -122,12 +137,12 @@ def test_a_quiet_log_of_this_machine_is_running_only_if_its_supervisor_is(study)
     )  # fmt: skip
     try:
         process.stdout.readline()
-        campaign._logs_of_processes.cache_clear()
+        standing._logs_of_processes.cache_clear()
         quiet(run, 1000)
         assert numbers(study)["running"] == 1
     finally:
         process.communicate()
-        campaign._logs_of_processes.cache_clear()
+        standing._logs_of_processes.cache_clear()
 
 
 def test_the_log_of_another_rank_that_is_written_is_a_sign_of_life(study):
@@ -136,6 +151,54 @@ def test_the_log_of_another_rank_that_is_written_is_a_sign_of_life(study):
     quiet(run, 1000)
     eventlog.rank_path(log, 1).write_text("")
     assert numbers(study)["running"] == 1
+
+
+def test_several_at_a_time_take_their_share_of_the_time(study):
+    for run in study.runs[:2]:
+        finish(run, 600)
+    assert "one after the other 20 min" in shown(study)
+    cost = campaign.report(study, at_a_time=2)["cost"]
+    assert (cost["at_a_time"], cost["left_s"], cost["left_wall_s"]) == (2, 1200, 600)
+    assert ends_in(cost) == pytest.approx(600, abs=5)
+    said = "\n".join(campaign_text.lines(campaign.report(study, at_a_time=2)))
+    assert "left  about 0.333 node-hours; 2 at a time 10 min, until" in said
+
+
+def ends_in(cost):
+    return eventlog.seconds_between(eventlog.utc_now(), cost["done_at"])
+
+
+def test_no_number_of_jobs_makes_one_run_shorter(study):
+    finish(study.runs[0], 600)
+    assert campaign.report(study, at_a_time=100)["cost"]["left_wall_s"] == 600
+
+
+def test_as_many_at_a_time_as_are_running_are_assumed(study):
+    assert campaign.report(study)["cost"]["at_a_time"] == 1
+    for run in study.runs[:3]:
+        write(run)
+    assert campaign.report(study)["cost"]["at_a_time"] == 3
+
+
+def test_a_run_that_did_not_learn_what_it_must_is_named_and_still_done(study):
+    block = SETTINGS["matrix"][0] | {"dataset": "digits", "evaluate": "yes"}
+    block |= {"must_reach": {"top1": 0.95}}
+    gated = config.study(SETTINGS | {"matrix": [block]})
+    one, two, three, four = gated.runs
+    finish(one, 60, top1=0.81)
+    finish(two, 60, top1=0.97)
+    finish(three, 60)
+    finish(four, 60, "failed", "hung")
+    assert numbers(gated) == {"ok": 3, "failed": 1}
+    assert reasons(gated) == [
+        ("missed gate", "missed: top1 0.81, expected at least 0.95", 1),
+        ("missed gate", "missed: top1 not evaluated, expected at least 0.95", 1),
+        ("failed", "hung", 1),
+    ]
+    rows = campaign.report(gated, with_runs=True)["runs"]
+    assert rows[0]["message"] == "missed: top1 0.81, expected at least 0.95"
+    assert (rows[0]["state"], rows[1]["message"]) == ("ok", "")
+    assert "1  missed gate  missed: top1 0.81" in shown(gated)
 
 
 def test_an_interrupted_run_has_cost_what_its_log_shows(study):
@@ -292,10 +355,11 @@ def test_the_keys_of_the_json_stay(study):
     assert list(found["reasons"][0]) == ["state", "message", "runs"]
     assert list(found["running"][0]) == [
         "run_id", "label", "step", "total_steps", "loss", "images_per_second", "elapsed_s",
-        "left_s",
+        "left_s", "message",
     ]  # fmt: skip
     assert list(found["cost"]) == [
-        "used_node_hours", "aside_node_hours", "left_node_hours", "left_s", "done_at", "estimates",
+        "used_node_hours", "aside_node_hours", "left_node_hours", "left_s", "at_a_time",
+        "left_wall_s", "done_at", "estimates",
     ]  # fmt: skip
     assert list(found["runs"][0]) == [
         "run_id", "label", "state", "message", "duration_s", "node_hours",
@@ -307,7 +371,7 @@ def test_the_states_of_all_runs_add_up(study):
     finish(study.runs[0], 60)
     write(study.runs[1])
     counts = campaign.report(study)["combinations"]
-    assert sum(counts[state] for state in campaign.STATES) == counts["total"] == 4
+    assert sum(counts[state] for state in standing.STATES) == counts["total"] == 4
 
 
 def program(*arguments):
@@ -334,6 +398,7 @@ def test_watching_shows_it_again_and_again(study):
         process.stdout.read()
     assert shown_ids == ["test"] * 3
     assert process.returncode == 0
+    assert "--jobs: expected a number of runs of at least 1" in program("--jobs", "0").stderr
     assert "--watch: expected a number of seconds above 0" in program("--watch", "0").stderr
 
 

@@ -3,7 +3,7 @@
 - results/tables: runs, evaluations, coverage, comparisons of conditions.
 - steps.parquet, evals.parquet and samples.parquet in each run's folder, made from
   its logs where they are missing or were made from another log.
-- The learning gate is judged here, since it is no part of a run.
+- The learning gate is judged here (dlbench/gates.py), since it is no part of a run.
 """
 
 import json
@@ -13,13 +13,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from dlbench import comparing, eventlog, parsing, records, tables
+from dlbench import comparing, eventlog, gates, parsing, records, tables
 from dlbench.files import written_whole
 from dlbench.runs import Run
 
 EXCLUDED = "excluded"
-REACHED = "reached"
-AT_MOST = ("perplexity", "final_loss")  # scores that are better the lower they are
 
 
 def collect(study, device_kind, output):
@@ -40,7 +38,7 @@ def collect(study, device_kind, output):
         record = records.read(place / "run.json")
         records.check_files(place, record, content=True)
         rows.append(row(run, record, study, device_kind))
-        missed = rows[-1]["learning_gate"] if rows[-1]["learning_gate"] != REACHED else None
+        missed = gates.missed(study.must_reach.get(run.id), record["summary"])
         if missed:
             print(f"{run.label()}: {missed}", file=sys.stderr)
         evals.append(_run_tables(run.id, place, record["log_sha256"]))
@@ -93,7 +91,7 @@ def row(run, record, study, device_kind):
         "image_digest": (provenance["container"] or {}).get("digest"),
         "status": record["status"],
         "message": record["message"],
-        "learning_gate": gate(study.must_reach.get(run.id), summary),
+        "learning_gate": gates.gate(study.must_reach.get(run.id), summary),
         "timing_source": "dlbench",
         "host": provenance["host"],
         "data_sha256": provenance["data_sha256"],
@@ -103,28 +101,6 @@ def row(run, record, study, device_kind):
         "parser_version": record["parser_version"],
         **summary,
     }
-
-
-def gate(must_reach, summary):
-    """Whether a run learned what it must: None where nothing is asked.
-
-    >>> gate({"top1": 0.9}, {"top1": 0.95}), gate({"perplexity": 120}, {"perplexity": 300.0})
-    ('reached', 'missed: perplexity 300, expected at most 120')
-
-    Args:
-        must_reach: the least (for perplexity and final_loss the largest) value of some scores.
-        summary: that of the run's record.
-    """
-    if not must_reach:
-        return None
-    missed = []
-    for name, bound in must_reach.items():
-        found = summary.get(name)
-        at_most = name in AT_MOST
-        if found is None or not (found <= bound if at_most else found >= bound):
-            shown = f"{name} not evaluated" if found is None else f"{name} {found:.4g}"
-            missed.append(f"{shown}, expected at {'most' if at_most else 'least'} {bound:g}")
-    return f"missed: {'; '.join(missed)}" if missed else REACHED
 
 
 def _run_tables(run_id, place, log_sha256):

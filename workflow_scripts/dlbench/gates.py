@@ -1,0 +1,32 @@
+"""Learning gates: the scores that a run must reach, which are no part of the run."""
+
+REACHED = "reached"
+AT_MOST = ("perplexity", "final_loss")  # scores that are better the lower they are
+
+
+def gate(must_reach, summary):
+    """Whether a run learned what it must: None where nothing is asked.
+
+    >>> gate({"top1": 0.9}, {"top1": 0.95}), gate({"perplexity": 120}, {"perplexity": 300.0})
+    ('reached', 'missed: perplexity 300, expected at most 120')
+
+    Args:
+        must_reach: the least (for perplexity and final_loss the largest) value of some scores.
+        summary: that of the run's record.
+    """
+    if not must_reach:
+        return None
+    missed = []
+    for name, bound in must_reach.items():
+        found = summary.get(name)
+        at_most = name in AT_MOST
+        if found is None or not (found <= bound if at_most else found >= bound):
+            shown = f"{name} not evaluated" if found is None else f"{name} {found:.4g}"
+            missed.append(f"{shown}, expected at {'most' if at_most else 'least'} {bound:g}")
+    return f"missed: {'; '.join(missed)}" if missed else REACHED
+
+
+def missed(must_reach, summary):
+    """By how much a run missed what it must reach; "" where it did not."""
+    judged = gate(must_reach, summary)
+    return judged if judged and judged != REACHED else ""
