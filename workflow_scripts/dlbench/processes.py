@@ -44,7 +44,7 @@ def run(jobs, command):
         for job, index in names
     }
     how = {name: {"env": os.environ | {"TF_CONFIG": config}} for name, config in configs.items()}
-    return _run(how, command, LAST_S)
+    return supervise(how, command, LAST_S)
 
 
 def run_copies(count, command, cores_each=0, gpus_each=0):
@@ -76,15 +76,17 @@ def run_copies(count, command, cores_each=0, gpus_each=0):
         for options, mine in zip(how.values(), gpus, strict=True):
             options["env"]["CUDA_VISIBLE_DEVICES"] = ",".join(mine)
     # How much later the last one ends is what is measured.
-    return _run(how, command, math.inf)
+    return supervise(how, command, math.inf)
 
 
-def _run(how, command, last_s):
+def supervise(how, command, last_s, elsewhere=lambda: None):
     """Start `command` once per name in `how` and wait for all.
 
     Args:
         how: options of subprocess.Popen by (job, index).
         last_s: seconds for the others to end once the first has ended well.
+        elsewhere: function that returns (exit code, message) where something that these
+            processes need has failed, else None.
 
     Returns:
         Exit code of the first that failed, 0 where none did.
@@ -95,7 +97,7 @@ def _run(how, command, last_s):
     try:
         for name, options in how.items():
             processes[name] = subprocess.Popen(command, **options)
-        code, message = _wait(processes, received, last_s)
+        code, message = _wait(processes, received, last_s, elsewhere)
     finally:
         _end(processes.values())
         for number, handler in before.items():
@@ -106,8 +108,11 @@ def _run(how, command, last_s):
     return code
 
 
-def _wait(processes, received, last_s):
-    """(exit code, message) once all have ended, one has failed, or the first ended long ago."""
+def _wait(processes, received, last_s, elsewhere):
+    """(exit code, message) once all have ended, one has failed, or the first ended long ago.
+
+    So it is where something failed elsewhere.
+    """
     first_ended = None
     while True:
         while received:
@@ -123,6 +128,8 @@ def _wait(processes, received, last_s):
                 return (code if code > 0 else 128 - code), message
         if None not in codes.values():
             return 0, ""
+        if failed := elsewhere():
+            return failed
         if next(iter(codes.values())) == 0:
             first_ended = first_ended or time.monotonic()
             if time.monotonic() - first_ended > last_s:
