@@ -1,0 +1,44 @@
+"""The pods of an indexed Job of Kubernetes, one a node: start_pod.py starts the processes of each.
+
+write_kubernetes_job.py writes such a Job for one run. Elsewhere the launcher starts nothing, so
+that a study on a machine without such pods records these runs as skipped.
+"""
+
+import os
+from pathlib import Path
+
+from dlbench import plugins
+
+PROGRAM = Path(__file__).parents[2] / "start_pod.py"
+INDEX = "JOB_COMPLETION_INDEX"  # set by Kubernetes in the pods of an indexed Job
+# By the launcher that a strategy has where none is asked for.
+FINDING = {"none": "nothing", "local": "tf_config", "horovodrun": "horovod"}
+
+
+def unsupported(run):
+    if plugins.load("runtimes", run.runtime).CONTAINED:
+        return (
+            f"launcher kubernetes needs runtime bare, as a pod is a container; found {run.runtime}"
+        )
+    if INDEX not in os.environ:
+        return (
+            "launcher kubernetes needs the pods of a Job: write it with "
+            f"python workflow_scripts/write_kubernetes_job.py {run.id}"
+        )
+    return None
+
+
+def command(run, trainer, environment):
+    strategy = plugins.load("strategies", run.strategy).Strategy
+    jobs = ",".join(f"{job}={count}" for job, count in strategy.jobs(run).items())
+    return [
+        # The trainer's own, which has Horovod where that is needed.
+        trainer[0],
+        os.path.relpath(PROGRAM),
+        "--jobs",
+        jobs,
+        "--finding",
+        FINDING[strategy.launcher],
+        "--",
+        *trainer,
+    ]
