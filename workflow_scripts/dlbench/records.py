@@ -194,12 +194,17 @@ def check_files(place, record, content=False):
             raise RecordError(f"{path}: changed after its record was written")
 
 
-def with_status(statuses):
-    """The ids of all runs in the results whose record has one of these statuses."""
+def with_status(statuses, text=""):
+    """The ids of all runs in the results whose record has one of these statuses.
+
+    Args:
+        text: that their message must have in it, in capitals or not.
+    """
     found = []
     for path in sorted((RESULTS / "runs").glob("*/run.json")):
         with contextlib.suppress(RecordError):  # without a record it is trained again anyway
-            if read(path)["status"] in statuses:
+            record = read(path)
+            if record["status"] in statuses and text.lower() in record["message"].lower():
                 found.append(path.parent.name)
     return found
 

@@ -257,10 +257,28 @@ COVERAGE = pa.schema(
 
 
 def write(path, rows, schema, **notes):
-    """Write rows (dictionaries) as one Parquet file, whole or not at all.
+    """Write rows as one Parquet file, whole or not at all; see `table`."""
+    made = table(rows, schema, **notes)
+    floats = [f.name for f in schema if pa.types.is_floating(f.type)]
+    encoding = {name: "BYTE_STREAM_SPLIT" for name in floats}
+    if "step" in schema.names:
+        encoding["step"] = "DELTA_BINARY_PACKED"
+    with written_whole(path) as part:
+        pq.write_table(
+            made,
+            part,
+            compression="zstd",
+            compression_level=3,
+            use_dictionary=[f.name for f in schema if pa.types.is_dictionary(f.type)],
+            column_encoding=encoding,
+        )
+
+
+def table(rows, schema, **notes):
+    """A table of rows (dictionaries); what a row has not is absent.
 
     Args:
-        notes: further entries of the file's metadata, as text.
+        notes: further entries of the table's metadata, as text.
 
     Raises:
         ValueError: a row has a key that the schema lacks.
@@ -269,20 +287,7 @@ def write(path, rows, schema, **notes):
     if unknown:
         raise ValueError(f"columns without a schema: {', '.join(sorted(unknown))}")
     metadata = {"schema_version": str(SCHEMA_VERSION), **notes}
-    table = pa.Table.from_pylist(rows, schema=schema.with_metadata(metadata))
-    floats = [f.name for f in schema if pa.types.is_floating(f.type)]
-    encoding = {name: "BYTE_STREAM_SPLIT" for name in floats}
-    if "step" in schema.names:
-        encoding["step"] = "DELTA_BINARY_PACKED"
-    with written_whole(path) as part:
-        pq.write_table(
-            table,
-            part,
-            compression="zstd",
-            compression_level=3,
-            use_dictionary=[f.name for f in schema if pa.types.is_dictionary(f.type)],
-            column_encoding=encoding,
-        )
+    return pa.Table.from_pylist(rows, schema=schema.with_metadata(metadata))
 
 
 def made_from(path, log_sha256):

@@ -1,0 +1,111 @@
+"""exporting: the runs table of what is there, while other runs are missing."""
+
+import csv
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas
+import pytest
+from made_runs import SETTINGS, finish, write
+
+from dlbench import Error, collecting, config, exporting, tables
+from dlbench.eventlog import STATUSES
+
+PROGRAM = Path(__file__).parents[2] / "workflow_scripts" / "export_runs.py"
+
+
+@pytest.fixture
+def half(study):
+    """One run is ok, one out of memory, one stale, one is being trained."""
+    ok, oom, stale, going = study.runs
+    finish(ok, 60)
+    finish(oom, 10, "oom", "no memory")
+    finish(stale, 60, made_from={"code": "another"})
+    write(going)
+    return study
+
+
+def test_what_is_there_is_exported_while_other_runs_are_missing(half, capsys):
+    exporting.export(half, "now/runs.parquet", STATUSES)
+    found = tables.read("now/runs.parquet", tables.RUNS).to_pylist()
+    assert {row["run_id"]: row["status"] for row in found} == {
+        half.runs[0].id: "ok", half.runs[1].id: "oom",
+    }  # fmt: skip
+    said = "now/runs.parquet: 2 of 4 runs, 2 without a result that stands\n"
+    assert capsys.readouterr().err == said
+
+
+def test_of_a_finished_study_it_is_the_table_that_the_workflow_makes(study):
+    for run in study.runs:
+        finish(run, 60)
+    collecting.collect(study, "cpu", "tables")
+    exporting.export(study, "runs.csv", STATUSES)
+    exporting.export(study, "runs.parquet", STATUSES)
+    assert Path("runs.csv").read_bytes() == Path("tables/runs.csv").read_bytes()
+    made = tables.read("tables/runs.parquet", tables.RUNS)
+    assert tables.read("runs.parquet", tables.RUNS).equals(made)
+
+
+def test_runs_of_some_statuses_are_exported_where_they_are_asked_for(half, capsys):
+    exporting.export(half, "runs.csv", ["oom"])
+    with open("runs.csv", newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["run_id"], row["message"]) == (half.runs[1].id, "no memory")
+    assert "1 of 4 runs, 1 with another status, 2 without" in capsys.readouterr().err
+
+
+def test_json_is_one_object_a_run_with_the_columns_of_the_table(half):
+    exporting.export(half, "runs.json", STATUSES)
+    found = json.loads(Path("runs.json").read_text(), parse_constant=pytest.fail)
+    assert [list(row) for row in found] == [tables.RUNS.names] * 2
+    (ok,) = [row for row in found if row["status"] == "ok"]
+    assert ok["started_at"].startswith("2026-01-01T00:00:0")
+    assert ok["top1"] is None
+    assert math.isclose(
+        pandas.read_json("runs.json")["images_per_second"].max(), ok["batch_per_device"] / 0.5
+    )
+
+
+def test_before_the_first_run_the_table_is_there_without_rows(study):
+    for suffix in exporting.WRITERS:
+        exporting.export(study, f"runs{suffix}", STATUSES)
+    assert json.loads(Path("runs.json").read_text()) == []
+    assert tables.read("runs.parquet", tables.RUNS).num_rows == 0
+    assert len(Path("runs.csv").read_text().splitlines()) == 1
+
+
+def test_another_kind_of_file_is_refused_before_anything_is_read(half):
+    with pytest.raises(Error, match=r"runs\.xlsx: expected a name that ends in \.csv, "):
+        exporting.export(half, "runs.xlsx", STATUSES)
+
+
+def test_an_export_that_cannot_be_written_leaves_the_one_before(half, monkeypatch):
+    exporting.export(half, "runs.csv", STATUSES)
+    before = Path("runs.csv").read_bytes()
+    finish(half.runs[3], 60)
+
+    def full(*_):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("pyarrow.csv.write_csv", full)
+    with pytest.raises(OSError, match="no space"):
+        exporting.export(half, "runs.csv", STATUSES)
+    assert Path("runs.csv").read_bytes() == before
+    assert not list(Path().glob(".runs*"))
+
+
+def test_the_program_takes_the_study_and_the_file(half):
+    Path("config.yaml").write_text(json.dumps(SETTINGS))
+    part = SETTINGS["matrix"][0] | {"batch_per_device": 8}
+    Path("part.yaml").write_text(json.dumps({"matrix": [part]}))
+    finished = subprocess.run(
+        [sys.executable, PROGRAM, "--output", "runs.csv", "--configfile", "part.yaml"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert finished.returncode == 0, finished.stderr
+    ours = config.study(config.read("config.yaml", "part.yaml")).runs
+    there = [run for run in half.runs[:2] if run in ours]
+    assert f"runs.csv: {len(there)} of 2 runs" in finished.stderr

@@ -1,0 +1,81 @@
+"""The runs table of what is there now, while other runs are missing.
+
+The columns are those of results/tables/runs.parquet (dlbench/tables.py), the rows those of runs
+whose records stand. Nothing is locked: a run that ends meanwhile is in it or is not.
+"""
+
+import math
+import sys
+from datetime import datetime
+from pathlib import Path
+
+from dlbench import Error, adoption, collecting, records, site, tables
+from dlbench.files import write_json
+from dlbench.records import State
+
+
+def export(study, output, statuses):
+    """Write the runs table of a study as far as it is there, whole or not at all.
+
+    Args:
+        study: the Study.
+        output: path that ends in .csv, .parquet or .json.
+        statuses: rows of runs that ended like this.
+
+    Raises:
+        Error: another kind of file is asked for.
+    """
+    output = Path(output)
+    if output.suffix not in WRITERS:
+        raise Error(f"{output}: expected a name that ends in {', '.join(WRITERS)}")
+    there = list(rows(study))
+    chosen = [row for row in there if row["status"] in statuses]
+    WRITERS[output.suffix](output, chosen)
+    print(
+        f"{output}: {len(chosen)} of {len(study.runs)} runs"
+        f"{_count(len(there) - len(chosen), 'with another status')}"
+        f"{_count(len(study.runs) - len(there), 'without a result that stands')}",
+        file=sys.stderr,
+    )
+
+
+def rows(study):
+    """Rows of the runs table, in the order of the runs' ids."""
+    devices = site.devices(study.site)
+    recipes = {name: digest for name, (_, digest) in adoption.found(study).items()}
+    for run in sorted(study.runs, key=lambda run: run.id):
+        can_run = not site.skip_reason(run, devices, study.images)
+        if records.state(run, can_run, recipes, study.images)[0] is not State.CURRENT:
+            continue
+        try:
+            record = records.read(records.folder(run.id) / "run.json")
+        except records.RecordError:
+            continue  # it went while it was looked at
+        yield collecting.row(run, record, study, devices.kind)
+
+
+def _count(number, words):
+    return f", {number} {words}" if number else ""
+
+
+def _write_csv(output, rows):
+    tables.write_csv(output, tables.table(rows, tables.RUNS))
+
+
+def _write_parquet(output, rows):
+    tables.write(output, rows, tables.RUNS)
+
+
+def _write_json(output, rows):
+    plain = tables.table(rows, tables.RUNS).to_pylist()
+    write_json(output, [{name: _plain(value) for name, value in row.items()} for row in plain])
+
+
+def _plain(value):
+    if isinstance(value, datetime):
+        return value.isoformat()
+    # JSON has no nan.
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+WRITERS = {".csv": _write_csv, ".parquet": _write_parquet, ".json": _write_json}

@@ -1,0 +1,31 @@
+"""Export the runs table of what is there now as CSV, Parquet or JSON, also during a campaign.
+
+One row for each run with a result that stands, with the columns of results/tables/runs.parquet;
+how many there are of how many is said. Starts and locks nothing.
+"""
+
+import argparse
+
+from dlbench import config, exporting
+from dlbench.cli import run_program
+from dlbench.eventlog import STATUSES
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--output", required=True, metavar="FILE", help="ends in .csv, .parquet or .json"
+    )
+    parser.add_argument(
+        "--configfile", nargs="+", default=[], help="laid over config.yaml, as by the workflow"
+    )
+    parser.add_argument(
+        "--status", nargs="+", choices=STATUSES, default=STATUSES, help="runs that ended like this"
+    )
+    args = parser.parse_args()
+    study = config.study(config.read("config.yaml", *args.configfile))
+    exporting.export(study, args.output, args.status)
+
+
+if __name__ == "__main__":
+    run_program(main)

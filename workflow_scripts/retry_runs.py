@@ -1,0 +1,76 @@
+"""Forget the failures of a study, or other results, and start the workflow, which trains them.
+
+What is missing is trained, too. Whatever follows -- is given to Snakemake, whose exit code is
+that of this program; where there is nothing to forget, nothing is started.
+
+Example: retry_runs.py --status oom --configfile my_study.yaml -- --cores 4
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from dlbench import Error, config, forgetting
+from dlbench.cli import run_program
+
+LOCKS = Path(".snakemake/locks")
+DRY = ("-n", "-np", "--dry-run", "--dryrun")
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="%(prog)s [OPTIONS] [RUN_ID ...] [-- OPTIONS OF SNAKEMAKE]",
+    )
+    forgetting.add_choice(parser)
+    parser.add_argument(
+        "--configfile", nargs="+", default=[], help="laid over config.yaml, as by the workflow"
+    )
+    own, snakemake = _parted(sys.argv[1:])
+    args = parser.parse_args(own)
+    files = args.configfile or _config_files(snakemake)
+    if args.configfile:
+        if _config_files(snakemake):
+            parser.error("--configfile: expected once, found before -- and after it")
+        snakemake = [*snakemake, "--configfile", *files]
+    if any(word in DRY for word in snakemake):
+        parser.error("expected --dry-run before --, which forgets nothing; found it after --")
+    study = config.study(config.read("config.yaml", *files))
+    chosen = forgetting.chosen(args, study)
+    if not chosen:
+        print(f"no run of the study {study.name!r} to try again: nothing is started")
+        return
+    if not args.dry_run:
+        _refuse_if_at_work()
+    forgetting.forget(chosen, args.dry_run)
+    if not args.dry_run:
+        # In our place: signals go to it, and its exit code is ours.
+        os.execv(sys.executable, [sys.executable, "-m", "snakemake", *snakemake])
+
+
+def _parted(arguments):
+    """What stands before -- and after it."""
+    cut = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:cut], arguments[cut + 1 :]
+
+
+def _config_files(arguments):
+    """The config files among the arguments of Snakemake."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--configfile", "--configfiles", nargs="+", default=[])
+    return parser.parse_known_args(arguments)[0].configfile
+
+
+def _refuse_if_at_work():
+    """Snakemake would not start beside another one, and the runs would be forgotten already."""
+    if any(LOCKS.glob("*.lock")):
+        raise Error(
+            "Snakemake is at work in this folder, or was killed: nothing is forgotten. Try again "
+            "when it is done; after a kill, run snakemake --unlock first"
+        )
+
+
+if __name__ == "__main__":
+    run_program(main)
