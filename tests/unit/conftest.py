@@ -1,5 +1,6 @@
 """What several files of tests share."""
 
+import os
 import shutil
 
 import pytest
@@ -32,3 +33,16 @@ def study(tmp_path, monkeypatch):
     (tmp_path / "envs").symlink_to(REPOSITORY / "envs")
     monkeypatch.chdir(tmp_path)
     return config.study(SETTINGS)
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    """Makes a program on the path that prints a text, or does something else."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    def make(name, text="", script=None):
+        path = tmp_path / name
+        path.write_text(script or f"#!/bin/sh\ncat <<'END'\n{text}\nEND\n")
+        path.chmod(0o755)
+
+    return make

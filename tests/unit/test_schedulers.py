@@ -1,24 +1,9 @@
 """What schedulers say, read from what their programs print."""
 
-import os
-
 import pytest
 
 from dlbench import Error, plugins, schedulers
 from dlbench.schedulers import Fate, slurm
-
-
-@pytest.fixture
-def program(tmp_path, monkeypatch):
-    """Makes a program on the path that prints a text, or does something else."""
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-
-    def make(name, text="", script=None):
-        path = tmp_path / name
-        path.write_text(script or f"#!/bin/sh\ncat <<'END'\n{text}\nEND\n")
-        path.chmod(0o755)
-
-    return make
 
 
 def test_slurms_partitions_are_read_with_their_limits(program):
