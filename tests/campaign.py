@@ -46,7 +46,7 @@ class Campaign:
             if not name.startswith("tests/") and (REPOSITORY / name).is_file():
                 target = folder / name
                 target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(REPOSITORY / name, target)
+                shutil.copy(REPOSITORY / name, target)
         (folder / "envs/train/.venv").symlink_to(REPOSITORY / "envs/train/.venv")
         campaign = cls(folder)
         campaign.configure()

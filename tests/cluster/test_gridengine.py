@@ -1,0 +1,153 @@
+"""Campaigns on a real Grid Engine, by the profile that is shipped."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from campaign import Campaign, environment
+
+from dlbench import cluster_jobs
+from dlbench.schedulers import Fate, sge
+
+pytestmark = pytest.mark.usefixtures("grid_engine")
+OPTIONS = ("--profile", "profiles/sge", "--seconds-between-status-checks", "2", "runs")
+NEVER_ENDS = 10**6
+# The jobs share this machine's cores.
+TRAINED = {"ok", "unstable"}
+NOT_YET = Fate("", "running")
+
+
+def new_campaign(folder, steps):
+    campaign = Campaign.fresh(folder)
+    campaign.matrix(model="lenet5", dataset="synthetic", steps=steps, exclude=[])
+    facts = {"device": "cpu", "cores_per_node": 8, "devices_per_node": 2}
+    (folder / "site.yaml").write_text(json.dumps({"site": facts}))
+    return campaign
+
+
+@pytest.fixture
+def started():
+    """Starts a campaign's Snakemake; kills it in the end."""
+    processes = []
+
+    def start(campaign):
+        processes.append(
+            subprocess.Popen(
+                campaign.command(*OPTIONS), cwd=campaign.folder, env=environment(), text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            )
+        )  # fmt: skip
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def test_a_campaign_is_trained_in_jobs_and_nothing_twice(tmp_path):
+    campaign = new_campaign(tmp_path / "project", steps=[3, 4])
+    output = campaign.succeed(*OPTIONS)
+    assert output.count("external jobid") == 2
+    assert {status(campaign, run_id) for run_id in campaign.ids()} <= TRAINED
+    assert campaign.scheduled(*OPTIONS) == {}
+    assert jobs() == {}
+
+
+def test_a_deleted_job_is_tried_again_and_an_interrupted_campaign_leaves_no_jobs(tmp_path, started):
+    campaign = new_campaign(tmp_path / "project", steps=[3, NEVER_ENDS])
+    process = started(campaign)
+    job_id = long_job(campaign)
+    subprocess.run(["qdel", job_id], check=True)
+    retried = long_job(campaign, after=job_id)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode != 0, output
+    assert jobs() == {}, output
+    assert sge.fates({job_id, retried})[job_id].status == "failed"
+    # The short run went on beside it, and only what is missing is trained by another start.
+    trained = [run_id for run_id in campaign.ids() if (run(campaign, run_id) / "run.json").exists()]
+    assert len(trained) == 1 and status(campaign, trained[0]) in TRAINED
+    assert set(campaign.scheduled(*OPTIONS)["train"]) == set(campaign.ids()) - set(trained)
+
+
+def test_jobs_of_a_killed_snakemake_run_until_the_next_start_cancels_them(tmp_path, started):
+    campaign = new_campaign(tmp_path / "project", steps=NEVER_ENDS)
+    process = started(campaign)
+    job_id = long_job(campaign)
+    process.kill()
+    process.wait()
+    time.sleep(4)
+    assert jobs()[job_id].status == "running"
+    campaign.matrix(model="lenet5", dataset="synthetic", steps=3, exclude=[])
+    campaign.succeed("--unlock")
+    campaign.succeed(*OPTIONS)
+    assert jobs() == {}
+
+
+def test_a_job_over_its_time_is_known_as_such(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    resources = {
+        "nodes": 1, "tasks": 1, "cpus_per_task": 2, "mem_mb": 100, "runtime": 1, "pe": "smp",
+        "gpus_per_node": 0, "gpu_request": "gpu", "exclusive": 0, "extra": "-l h_rt=4",
+    }  # fmt: skip
+    properties = {"rule": "train", "threads": 1, "resources": resources}
+    script = tmp_path / "job.sh"
+    script.write_text(f"#!/bin/sh\n# properties = {json.dumps(properties)}\nsleep 60\n")
+    job_id = program("submit", script)
+    assert program("status", job_id) == "running"
+    wait_for(lambda: sge.fates({job_id}).get(job_id, NOT_YET).status == "timeout", 60)
+    wait_for(lambda: program("status", job_id) == "failed", 10)
+    assert cluster_jobs.watched() == []
+
+
+def jobs():
+    """Fates of the jobs in the queue."""
+    return sge._alive()
+
+
+def long_job(campaign, after="0"):
+    """The id of the job, of one submitted later than another, whose run takes steps."""
+
+    def found():
+        for log in campaign.folder.glob("results/runs/*/train.jsonl"):
+            lines = [json.loads(line) for line in log.read_text().splitlines() if line[-1] == "}"]
+            launch = next((e for e in lines if e["event"] == "launch"), {})
+            steps = [e for e in lines if e["event"] == "step"]
+            job_id = (launch.get("job") or {}).get("id", "0")
+            if len(steps) > 5 and int(job_id) > int(after) and job_id in jobs():
+                return job_id
+        return None
+
+    return wait_for(found, 90, "a run that takes steps")
+
+
+def run(campaign, run_id):
+    return campaign.folder / "results/runs" / run_id
+
+
+def status(campaign, run_id):
+    return json.loads((run(campaign, run_id) / "run.json").read_text())["status"]
+
+
+def program(*arguments):
+    repository = os.path.join(os.path.dirname(__file__), "../..")
+    return subprocess.run(
+        [sys.executable, "-S", f"{repository}/workflow_scripts/cluster_job.py", arguments[0],
+         "sge", *arguments[1:]],
+        capture_output=True, text=True, check=True,
+    ).stdout.strip()  # fmt: skip
+
+
+def wait_for(condition, seconds, what="it"):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.5)
+    raise AssertionError(f"waited {seconds} s for {what}")

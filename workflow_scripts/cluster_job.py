@@ -1,0 +1,42 @@
+"""Submit and watch jobs of Grid Engine or PBS: Snakemake's plugin cluster-generic calls this.
+
+`submit` prints the job's id, `status` how it stands (running, success or failed), and neither
+prints anything else there. `sidecar` lives as long as Snakemake and cancels the jobs that
+Snakemake forgets. Jobs are described in dlbench/cluster_jobs.py.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from dlbench import cluster_jobs, plugins
+from dlbench.cli import run_program
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("do", choices=["submit", "status", "sidecar"])
+    parser.add_argument("scheduler", choices=plugins.names("schedulers"))
+    parser.add_argument("what", nargs="?", help="submit: the job script; status: the job's id")
+    args = parser.parse_args()
+    if args.do == "sidecar":
+        cluster_jobs.accompany(args.scheduler)
+    elif not args.what:
+        parser.error(f"{args.do}: expected a {'job script' if args.do == 'submit' else 'job id'}")
+    elif args.do == "submit":
+        print(cluster_jobs.submit(args.scheduler, Path(args.what)))
+    else:
+        print(_status(args.scheduler, args.what))
+
+
+def _status(scheduler, job_id):
+    """Never fails: the plugin would end the campaign. What went wrong is said, and asked again."""
+    try:
+        return cluster_jobs.status(scheduler, job_id)
+    except Exception as error:
+        print(f"status of job {job_id}: {type(error).__name__}: {error}", file=sys.stderr)
+        return "running"
+
+
+if __name__ == "__main__":
+    run_program(main)
