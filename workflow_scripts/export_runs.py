@@ -23,7 +23,7 @@ def main():
         "--status", nargs="+", choices=STATUSES, default=STATUSES, help="runs that ended like this"
     )
     args = parser.parse_args()
-    study = config.study(config.read("config.yaml", *args.configfile))
+    study = config.study_of(args.configfile)
     exporting.export(study, args.output, args.status)
 
 

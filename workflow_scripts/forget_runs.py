@@ -18,9 +18,7 @@ def main():
         help="only runs of this study, laid over config.yaml, as by the workflow",
     )
     args = parser.parse_args()
-    study = None
-    if args.configfile:
-        study = config.study(config.read("config.yaml", *args.configfile))
+    study = config.study_of(args.configfile) if args.configfile else None
     forgetting.forget(forgetting.chosen(args, study), args.dry_run)
 
 

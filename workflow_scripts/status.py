@@ -26,7 +26,7 @@ def main():
         parser.error("--watch: expected a number of seconds above 0")
     if args.jobs is not None and args.jobs < 1:
         parser.error("--jobs: expected a number of runs of at least 1")
-    study = config.study(config.read("config.yaml", *args.configfile))
+    study = config.study_of(args.configfile)
     campaign.show(study, args.jobs, args.runs, args.json, args.watch)
 
 

@@ -389,6 +389,15 @@ def test_the_program_lays_config_files_over_the_config(study):
     assert (found["study"], found["combinations"]["pending"]) == ("other", 6)
 
 
+def test_a_file_about_the_site_lies_between_the_config_and_the_study(study):
+    Path("config.yaml").write_text(json.dumps(SETTINGS))
+    Path("site.yaml").write_text("site: {name: cluster, nodes: 8}\nrepeats: 1\n")
+    Path("other.yaml").write_text("repeats: 3\n")
+    found = config.study_of(["other.yaml"])
+    assert (found.site["name"], found.site["nodes"], len(found.runs)) == ("cluster", 8, 6)
+    assert json.loads(program("--json").stdout)["site"] == "cluster"
+
+
 def test_watching_shows_it_again_and_again(study):
     Path("config.yaml").write_text(json.dumps(SETTINGS))
     command = [sys.executable, PROGRAM, "--watch", "0.01", "--json"]

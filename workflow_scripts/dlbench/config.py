@@ -80,6 +80,12 @@ def read(*paths):
     return merged
 
 
+def study_of(files):
+    """The Study that the workflow computes with these config files, merged as in the Snakefile."""
+    site = ["site.yaml"] if Path("site.yaml").exists() else []
+    return study(read("config.yaml", *site, *files))
+
+
 def study(config):
     """Check a config (plain values, as from YAML) and expand it.
 
