@@ -1,0 +1,128 @@
+"""What PBS and LSF are asked for through Snakemake's plugins, by the profiles that are shipped.
+
+Programs of their names take the place of the schedulers, which do not run here: they note what
+they are given and run the job on this machine.
+"""
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from campaign import environment
+
+REPOSITORY = Path(__file__).parents[2]
+SNAKEFILE = """
+import sys
+
+sys.path.insert(0, "workflow_scripts")
+from dlbench import jobs
+
+JOB = jobs.Job(
+    nodes=2, tasks=8, cores_per_task=4, memory_mb=64000, gpus_per_node=4, time_min=90,
+    exclusive=True, gpu_request="gpu", extra="-m fast",
+)
+
+
+rule train:
+    output:
+        "out.txt",
+    resources:
+        **jobs.resources(JOB),
+    shell:
+        "{command}"
+"""
+# The job's end is seen in what it wrote, since this server has forgotten it.
+QSUB = """#!/bin/sh
+printf '%s\\n' "$@" >{folder}/asked
+for script; do :; done
+(PBS_JOBID=7.pbs; export PBS_JOBID; cd /; exec sh "$script") >{folder}/log 2>&1 </dev/null &
+echo 7.pbs
+"""
+QSTAT = """#!/bin/sh
+case "$*" in
+-B*) echo "    default_queue = workq" ;;
+-Q*) echo "Queue: workq"; echo "    queue_type = Execution" ;;
+*) echo "qstat: Unknown Job Id" >&2; exit 153 ;;
+esac
+"""
+BSUB = """#!/bin/sh
+printf '%s\\n' "$@" >{folder}/asked
+for script; do :; done
+echo RUN >{folder}/state
+(sh -c "$script" && echo DONE >{folder}/state || echo EXIT >{folder}/state) \\
+    >{folder}/log 2>&1 </dev/null &
+echo "Job <7> is submitted to default queue <normal>."
+"""
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A workflow of one job, with our profiles, and a folder for the scheduler's programs."""
+    for name in ("profiles", "workflow_scripts"):
+        (tmp_path / name).symlink_to(REPOSITORY / name)
+    (tmp_path / "bin").mkdir()
+    return tmp_path
+
+
+def program(place, name, script):
+    path = place / "bin" / name
+    path.write_text(script)
+    path.chmod(0o755)
+
+
+def snakemake(place, profile, command="echo done >{output}"):
+    (place / "Snakefile").write_text(SNAKEFILE.replace("{command}", command))
+    path = os.pathsep.join([str(place / "bin"), str(Path(sys.executable).parent), os.defpath])
+    return subprocess.run(
+        [sys.executable, "-m", "snakemake", "--profile", f"profiles/{profile}",
+         "--seconds-between-status-checks", "1", "--latency-wait", "1"],
+        cwd=place, env=environment() | {"PATH": path}, text=True, check=False, timeout=200,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+
+
+def asked(place):
+    return (place / "asked").read_text().splitlines()
+
+
+def test_pbs_is_asked_for_what_a_run_needs_and_the_job_says_how_it_ended(place):
+    program(place, "qsub", QSUB.format(folder=place))
+    program(place, "qstat", QSTAT)
+    program(place, "pbsnodes", "#!/bin/sh\n")
+    program(place, "qdel", f'#!/bin/sh\necho "$*" >>{place}/deleted\n')
+    finished = snakemake(place, "pbs")
+    assert finished.returncode == 0, finished.stdout + (place / "log").read_text()
+    *words, script = asked(place)
+    assert Path(script).name.startswith("snakejob.train.")
+    assert words == [
+        "-V", "-S", "/bin/sh", "-r", "n", "-j", "oe", "-o", "results/logs/cluster/",
+        "-N", "smk.train", "-l", "select=2:ncpus=16:mpiprocs=4:mem=64000mb:ngpus=4",
+        "-l", "place=scatter:excl", "-l", "walltime=1:30:00", "-m", "fast",
+    ]  # fmt: skip
+    failed = snakemake(place, "pbs", command="exit 3 # {output}")
+    assert failed.returncode != 0, failed.stdout
+    assert "returned non-zero exit status 3" in (place / "log").read_text()
+    assert not (place / "deleted").exists()
+
+
+def test_lsf_is_asked_for_what_a_run_needs(place):
+    program(place, "bsub", BSUB.format(folder=place))
+    program(place, "bjobs", f'#!/bin/sh\necho "7 $(cat {place}/state)"\n')
+    shown = f"header\n  LSB_SHAREDIR = {place}/share\n  LSF_CONFDIR = {place}/conf"
+    program(place, "badmin", f"#!/bin/sh\ncat <<'END'\n{shown}\nEND\n")
+    program(place, "lsclusters", "#!/bin/sh\necho CLUSTER_NAME STATUS\necho here ok\n")
+    program(place, "bhist", "#!/bin/sh\necho 'Project <mine>'\n")
+    parameters = place / "conf/lsbatch/here/configdir/lsb.params"
+    parameters.parent.mkdir(parents=True)
+    parameters.write_text("Begin Parameters\nDEFAULT_QUEUE = normal\nEnd Parameters\n")
+    finished = snakemake(place, "lsf")
+    assert finished.returncode == 0, finished.stdout + (place / "log").read_text()
+    words = asked(place)
+    assert words[words.index("-P") : words.index("-cwd")] == shlex.split(
+        "-P mine -q normal -W 90 -n 32 -R rusage[mem=4000] -R span[ptile=16] "
+        "-m fast -x -gpu num=4/host"
+    )
+    assert words[words.index("-cwd") + 1] == str(place)
