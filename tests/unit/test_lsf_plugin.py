@@ -1,0 +1,45 @@
+"""The mended plugin for LSF, whose own code is run against programs in LSF's place."""
+
+import asyncio
+import importlib.util
+import types
+
+import pytest
+
+from dlbench import lsf_plugin
+
+
+@pytest.fixture
+def executor(tmp_path):
+    """An executor of a copy of the plugin, of which only what asks for states is there."""
+    found = importlib.util.find_spec("snakemake_executor_plugin_lsf")
+    plugin = importlib.util.module_from_spec(found)
+    found.loader.exec_module(plugin)
+    lsf_plugin.mend(plugin, every_s=10)
+    lsf_plugin.mend(plugin, every_s=10)
+    executor = object.__new__(plugin.Executor)
+    executor.run_uuid = "7f3a"
+    executor.lsf_config = {"LSB_EVENTS": str(tmp_path / "not there")}
+    silent = {name: lambda message: None for name in ("debug", "error", "warning")}
+    executor.logger = types.SimpleNamespace(**silent)
+    return executor
+
+
+def states(query):
+    return asyncio.run(query())[0]
+
+
+def test_a_job_on_a_node_out_of_touch_runs(executor, program):
+    program("bjobs", "7 UNKWN\n8 DONE\n9 EXIT")
+    assert states(executor.job_stati_bjobs) == {"7": "RUN", "8": "DONE", "9": "EXIT"}
+
+
+def test_nothing_is_known_where_lsf_does_not_answer(executor, program):
+    program("bjobs", script="#!/bin/sh\necho LSF is down >&2\nexit 255\n")
+    assert states(executor.job_stati_bjobs) == {}
+    assert states(executor.job_stati_lsbevents) == {}
+
+
+def test_it_asks_as_often_as_it_is_told(executor):
+    executor.next_seconds_between_status_checks = 120
+    assert executor.next_seconds_between_status_checks == 10
