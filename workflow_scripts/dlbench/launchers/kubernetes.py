@@ -5,11 +5,11 @@ that a study on a machine without such pods records these runs as skipped.
 """
 
 import os
-from pathlib import Path
 
 from dlbench import plugins
 
-PROGRAM = Path(__file__).parents[2] / "start_pod.py"
+PROGRAM = "workflow_scripts/start_pod.py"  # as train.py, from the workflow's folder
+TAKES_TASKS = False
 INDEX = "JOB_COMPLETION_INDEX"  # set by Kubernetes in the pods of an indexed Job
 # By the launcher that a strategy has where none is asked for.
 FINDING = {"none": "nothing", "local": "tf_config", "horovodrun": "horovod"}
@@ -34,7 +34,7 @@ def command(run, trainer, environment):
     return [
         # The trainer's own, which has Horovod where that is needed.
         trainer[0],
-        os.path.relpath(PROGRAM),
+        PROGRAM,
         "--jobs",
         jobs,
         "--finding",
