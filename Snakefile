@@ -3,13 +3,23 @@
 Targets: all (the default), data, images, runs, tables, figures; tensorboard, no part of all.
 """
 
+from pathlib import Path
+
 from snakemake.utils import min_version
 
 min_version("9.27")
 
 
-# A study given with --configfile is laid over this one, key by key; its matrix replaces ours.
 configfile: "config.yaml"
+
+
+# What a site says of its machine, where there is such a file.
+if Path("site.yaml").exists():
+
+    configfile: "site.yaml"
+
+
+# A study given with --configfile is laid over these, key by key; its matrix replaces ours.
 
 
 include: "rules/common.smk"
@@ -21,6 +31,8 @@ include: "rules/figures.smk"
 include: "rules/tensorboard.smk"
 
 
+# On a cluster only conversion and training are submitted. What needs a network, which nodes may
+# lack, or takes less time than a job does, stays where Snakemake runs.
 localrules:
     all,
     data,
@@ -29,6 +41,15 @@ localrules:
     tables,
     figures,
     tensorboard,
+    fetch_dataset,
+    adopt_dataset,
+    make_environment,
+    make_image,
+    prepare_image,
+    read_run,
+    collect_runs,
+    draw_figure,
+    export_tensorboard,
 
 
 rule all:

@@ -13,10 +13,11 @@ sys.path.insert(0, f"{workflow.basedir}/workflow_scripts")
 # `python` in the rules is the one that runs Snakemake.
 shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
 
-from dlbench import planning
+from dlbench import planning, submitting
 
 PLAN = planning.plan(config)
 STUDY, RUNS = PLAN.study, PLAN.runs
+JOBS = submitting.Submitting(PLAN)
 # For the container directive, whose arguments are the same for all rules.
 os.environ.update(PLAN.directive_environment)
 # Above that of every run: what runs need is made before the first of them is timed.
@@ -35,12 +36,42 @@ def let_records_decide():
         for trigger in workflow.dag_settings.rerun_triggers
         if trigger.name in ("MTIME", "PARAMS")
     }
+    if workflow.dryrun:
+        print(JOBS.cost, file=sys.stderr)
+
+
+@functools.cache
+def meet_cluster():
+    """Before the first job is submitted, see that the scheduler would take it."""
+    if workflow.local_exec or workflow.exec_mode.name != "DEFAULT":
+        return
+    scheduler = submitting.scheduler(
+        workflow.executor_plugin.name, workflow.executor_settings
+    )
+    submitting.mend(
+        scheduler,
+        sys.modules[workflow.executor_plugin.executor.__module__],
+        workflow.remote_execution_settings.seconds_between_status_checks,
+        workflow.executor_settings,
+    )
+    JOBS.to_cluster(
+        scheduler, lambda rule, name: workflow.get_rule(rule).resources.get(name).value
+    )
 
 
 def training_inputs(wildcards):
     """The inputs of a run; asked for when the graph of jobs is there but not yet judged."""
     let_records_decide()
+    meet_cluster()
     return PLAN.training_inputs(wildcards)
+
+
+def bundle(wildcards):
+    """The job that a run shares with others like it."""
+    name = JOBS.bundle(wildcards.run_id)
+    # Of all bundles, as many runs as the profile says under group-components: bundle.
+    workflow.parent_groupids[name] = "bundle"
+    return name
 
 
 wildcard_constraints:

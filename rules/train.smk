@@ -22,16 +22,22 @@ rule train:
     log:
         "results/logs/train/{run_id}.log",
     priority: lambda w: PLAN.priority(w.run_id)
-    retries: PLAN.attempts - 1
+    # One more, which records what the scheduler did to the last attempt.
+    retries: PLAN.attempts
+    group:
+        bundle
     container:
         lambda w: PLAN.directive_image(w.run_id)
     resources:
+        **JOBS.resources,
         bench=1,
-        # As a resource, since a change of it is no reason to train again.
-        command=lambda w, attempt: PLAN.command(w.run_id, attempt),
+        attempt=lambda w, attempt: attempt,
+    params:
+        # Through a resource: what follows from one is no reason to train again when it changes.
+        command=lambda w, resources: PLAN.command(w.run_id, resources.attempt),
     shell:
         "exec python workflow_scripts/start_run.py"
-        " --log {output.log:q} --messages {log:q} {resources.command}"
+        " --log {output.log:q} --messages {log:q} {params.command}"
 
 
 rule read_run:

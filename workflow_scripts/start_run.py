@@ -6,10 +6,11 @@ repeat itself. Anything else: try again.
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 
-from dlbench import Error, images, parsing, starting, supervisor
+from dlbench import Error, attempts, images, parsing, records, starting, supervisor
 from dlbench.cli import run_program
 from dlbench.runs import Run
 
@@ -28,21 +29,42 @@ def main():
     )
     parser.add_argument("--checkpoint", type=Path, help="where the trainer keeps its checkpoints")
     parser.add_argument("--attempt", type=int, default=1)
-    parser.add_argument("--attempts", type=int, default=1, help="the last one is recorded")
+    parser.add_argument(
+        "--attempts",
+        type=int,
+        default=1,
+        help="the last one is recorded; one more asks the scheduler what ended it",
+    )
     parser.add_argument("--form", type=Path, help="the run's image, as prepare_image.py wrote it")
     parser.add_argument("--bind", action="append", default=[], help="to be seen in a container")
     parser.add_argument("--device", default="cpu", choices=["cpu", "gpu"])
-    parser.add_argument("--commit", type=json.loads, default={}, help="of the workflow, as JSON")
+    parser.add_argument("--module", action="append", default=[], help="to be loaded")
+    parser.add_argument(
+        "--facts", type=json.loads, default={}, help="about workflow and site, for the log, as JSON"
+    )
     parser.add_argument(
         "command", nargs=argparse.REMAINDER, help="after --: trains, as one process on bare metal"
     )
     args = parser.parse_args()
     run = Run.from_json(args.spec)
+    record = args.log.with_name("run.json")
+    if args.attempt > 1 and _stands(run, record, args.made_from):
+        print(f"{run.label()}: its record stands", file=sys.stderr)
+        return  # it shared a job with one that failed
     trainer = args.command[1:] if args.command[:1] == ["--"] else args.command
     refused = ("skipped", args.skip) if args.skip else None
+    if not refused and args.attempt > args.attempts:
+        attempts.rescue(args.log)
+        refused = attempts.verdict(args.log)
+        if not refused:
+            sys.exit(
+                f"{run.label()}: {args.attempts} attempts were ended from outside, without a "
+                "result; the next start of the workflow tries again"
+            )
     form, start = None, starting.NOTHING
     if not refused:
         try:
+            os.environ.update(starting.surroundings(run, args.module))
             form = images.read_form(args.form) if args.form else None
             start = starting.start(run, trainer, form, args.device, args.bind)
         except starting.NotEntered:
@@ -62,7 +84,13 @@ def main():
         cleanup=start.cleanup,
         label=run.label(),
         position=args.position,
-        launch={"made_from": made_from, "container": start.container, **args.commit},
+        launch={
+            "made_from": made_from,
+            "container": start.container,
+            **starting.where(),
+            "modules": args.module,
+            **args.facts,
+        },
         time_limit_s=args.time_limit_s,
         hang_limit_s=args.hang_limit_s,
         checkpoint=args.checkpoint,
@@ -73,7 +101,20 @@ def main():
         supervisor.refuse(watched, *refused)
     elif not supervisor.supervise(watched):
         sys.exit(1)
-    parsing.parse(run, args.log, args.log.with_name("run.json"))
+    parsing.parse(run, args.log, record)
+
+
+def _stands(run, path, made_from):
+    """Whether the run's record is there, and of the code, data and environment of today."""
+    try:
+        record = records.read(path)
+        records.check_files(path.parent, record)
+    except records.RecordError:
+        return False
+    found = record["made_from"]
+    return record["run_id"] == run.id and all(
+        value in (None, found.get(name)) for name, value in made_from.items()
+    )
 
 
 if __name__ == "__main__":

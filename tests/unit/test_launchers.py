@@ -83,6 +83,7 @@ def test_srun_starts_one_task_per_process_on_all_nodes(changes, nodes, tasks, di
         f"--distribution={distribution}",
         "--cpu-bind=none",
         "--kill-on-bad-exit=1",
+        "--overlap",
         *TRAINER,
     ]
 
@@ -103,7 +104,13 @@ def test_mpirun_is_that_of_the_environment_and_so_are_its_libraries():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("launcher", ["local", "horovodrun", "mpirun"])
+def test_mpirun_starts_as_many_processes_on_each_of_several_nodes():
+    words = command("mpirun", strategy="horovod", devices_per_node=2, nodes=3)
+    assert words[words.index("-np") :][:4] == ["-np", "6", "--map-by", "ppr:2:node"]
+    assert unsupported("mpirun", strategy="horovod", devices_per_node=2, nodes=3) is None
+
+
+@pytest.mark.parametrize("launcher", ["local", "horovodrun"])
 def test_launchers_of_one_machine_say_so(launcher):
     strategy = "multiworker" if launcher == "local" else "horovod"
     assert unsupported(launcher, strategy=strategy, devices_per_node=2) is None

@@ -9,12 +9,13 @@
 """
 
 
-def mend(plugin, every_s):
+def mend(plugin, every_s, settings=None):
     """Change the loaded plugin, once.
 
     Args:
         plugin: the module snakemake_executor_plugin_lsf.
         every_s: seconds between two questions, at most.
+        settings: of the executor; not needed.
     """
     if getattr(plugin, "_mended", False):
         return

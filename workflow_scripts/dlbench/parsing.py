@@ -58,6 +58,9 @@ def parse(run, log, output):
             "command": launch.get("command"),
             "container": launch.get("container"),
             "containment": [log.begin.get("containment") for log in logs],
+            "site": launch.get("site"),
+            "job": launch.get("job"),
+            "modules": launch.get("modules"),
             "git_commit": launch.get("git_commit"),
             "git_dirty": launch.get("git_dirty"),
             **{

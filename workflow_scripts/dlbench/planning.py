@@ -43,6 +43,15 @@ class Plan:
         names = sorted({run.dataset for run in self.runs.values()})
         return [name for name in names if records.recipe(name)]
 
+    @property
+    def to_train(self):
+        """The runs that are to be trained, in the order of their execution."""
+        return [
+            self.runs[run_id]
+            for run_id, (state, _) in self.pending.items()
+            if state is not State.UNREAD and run_id not in self.skipped
+        ]
+
     def training_inputs(self, wildcards):
         """What a run needs: nothing once it is trained, or where it is skipped.
 
@@ -187,7 +196,8 @@ class Plan:
             f"--attempt={attempt}",
             f"--attempts={self.attempts}",
             f"--device={self.device_kind}",
-            f"--commit={json.dumps(self._commit)}",
+            f"--facts={json.dumps(self._facts)}",
+            *(f"--module={name}" for name in self.study.site["modules"]),
         ]
         if starting.contained(run):
             flags.append(f"--form={images.form_path(run)}")
@@ -220,8 +230,10 @@ class Plan:
         return min(installed, default=DEFAULTS["environment"])
 
     @functools.cached_property
-    def _commit(self):
-        return code.commit()
+    def _facts(self):
+        """What the log of each run says of the workflow and of the site."""
+        facts = {key: self.study.site[key] for key in ("name", "interconnect", "storage")}
+        return {**code.commit(), "site": facts}
 
     @functools.cached_property
     def _recipes(self):

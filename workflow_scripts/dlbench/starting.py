@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlbench import Error, copies, images, options, plugins, site
+from dlbench import Error, copies, images, modules, options, plugins, schedulers, site
 from dlbench.runtimes import KEPT_OUT, Container
 
 # Of what is known about an image, this goes into the log of each run.
@@ -98,6 +98,29 @@ def start(run, trainer, form=None, device="cpu", binds=()):
     cleanup = runtime.cleanup(container)
     command = _launched(run, contained, launcher, device)
     return Start(tuple(command), cleanup and tuple(cleanup), said)
+
+
+def surroundings(run, module_names):
+    """Variables to be set before a run is started: those of its modules and of its job.
+
+    Raises:
+        Error: a module cannot be loaded.
+    """
+    found = modules.load([] if by_directive(run) else module_names)  # an image has none
+    job = schedulers.job(found)
+    if job:
+        found |= plugins.load("schedulers", job[0]).variables(found)
+    return found
+
+
+def where(environ=os.environ):
+    """For a run's log: the scheduler's job this is, and its nodes; {"job": None} outside of one."""
+    job = schedulers.job(environ)
+    if not job:
+        return {"job": None}
+    name, job_id = job
+    hosts = plugins.load("schedulers", name).hosts(environ)
+    return {"job": {"scheduler": name, "id": job_id, "hosts": hosts}}
 
 
 def contained(run):

@@ -19,7 +19,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlbench import Error, checkpoints, eventlog, progress
+from dlbench import Error, attempts, checkpoints, eventlog, progress
 
 POLL_S = 0.2
 SHOW_EVERY_S = 10.0
@@ -64,6 +64,7 @@ def supervise(run):
     _say(run, _checkpoint_to_start_from(run))
     log = eventlog.EventLog(run.log)
     log.write("launch", t_utc=eventlog.utc_now(), command=list(run.command), **run.launch)
+    attempts.keep(run.log)
     started = time.monotonic()
     kills_before = _kernel_kills()
     # Before the trainer starts: it would outlive a signal that comes just then.
@@ -98,6 +99,7 @@ def supervise(run):
     elif end != eventlog.ended(run.log):
         log.write("run_end", t_utc=eventlog.utc_now(), status=end["status"], message=end["message"])
     log.close()
+    attempts.release(run.log)
     _say(run, _summary(run, end, time.monotonic() - started))
     if not result:
         # Aside: the workflow deletes what a failed job wrote.
@@ -275,6 +277,7 @@ def _kernel_kills():
 def _clear(log):
     """Start from an empty folder, but for the logs of earlier attempts."""
     log.parent.mkdir(parents=True, exist_ok=True)
+    attempts.rescue(log)
     for path in eventlog.rank_paths(log):
         path.unlink(missing_ok=True)
 

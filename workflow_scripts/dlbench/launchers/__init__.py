@@ -1,6 +1,8 @@
 """Launchers, one file each: what starts the processes of a run.
 
 A launcher file defines:
+    TAKES_TASKS: whether a scheduler's tasks become its processes; if not, it starts them itself
+        from one task.
     unsupported(run): why it cannot start a run, or None.
     command(run, trainer, environment): the command line, a list of strings, that starts the
         command `trainer` once per process; programs are taken from the bin/ of the folder

@@ -4,6 +4,8 @@ import shlex
 
 from dlbench import launchers, plugins
 
+TAKES_TASKS = False
+
 unsupported = launchers.of_this_machine
 
 

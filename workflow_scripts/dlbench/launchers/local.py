@@ -11,6 +11,8 @@ from dlbench import launchers, plugins
 
 PROGRAM = Path(__file__).parents[2] / "start_processes.py"
 
+TAKES_TASKS = False
+
 unsupported = launchers.of_this_machine
 
 

@@ -1,13 +1,18 @@
 """Open MPI's mpirun, that of the trainer's environment or of the site.
 
+Within a job of a scheduler that it knows it starts processes on all nodes of the job.
 The libraries of the environment's own must be those the ranks load, also where the
 system has another Open MPI: with a mix mpirun aborts before MPI_INIT. So the environment's
 lib folder comes first, for mpirun and, by -x, for the ranks.
 """
 
-from dlbench import launchers, plugins
+from dlbench import plugins
 
-unsupported = launchers.of_this_machine
+TAKES_TASKS = True
+
+
+def unsupported(run):
+    return None
 
 
 def command(run, trainer, environment):
@@ -23,7 +28,8 @@ def command(run, trainer, environment):
         *variables,
         str(environment / "bin" / "mpirun") if environment else "mpirun",
         "-np",
-        str(strategy.processes_per_node(run)),
+        str(run.nodes * strategy.processes_per_node(run)),
+        *(["--map-by", f"ppr:{strategy.processes_per_node(run)}:node"] if run.nodes > 1 else []),
         "--bind-to",
         "none",
         *exported,

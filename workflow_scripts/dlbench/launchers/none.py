@@ -2,6 +2,8 @@
 
 from dlbench import plugins
 
+TAKES_TASKS = False
+
 
 def unsupported(run):
     strategy = plugins.load("strategies", run.strategy).Strategy

@@ -8,6 +8,8 @@
 
 from dlbench import plugins
 
+TAKES_TASKS = True
+
 
 def unsupported(run):
     return None
@@ -28,5 +30,7 @@ def command(run, trainer, environment):
         # Cores are bound by the trainer, which knows which of them make up a device.
         "--cpu-bind=none",
         "--kill-on-bad-exit=1",
+        # Within a step of Snakemake's, whose cores these are too.
+        "--overlap",
         *trainer,
     ]

@@ -8,7 +8,13 @@ defines:
     queues(): {name: Queue}, those one may submit to.
         Raises Error where the scheduler does not answer.
     fates(job_ids): {job_id: Fate} of those that the scheduler knows; {} where it does not answer.
+    resources(job): what Snakemake's executor plugin is told beside what all are told, from a
+        jobs.Job, as {name: value or None}.
+    variables(environ): those of the job that the executor plugin has taken from the environment.
     hosts(environ): names of the allocation's nodes, from the variables inside a job; [] if unknown.
+and may define:
+    clear(folder): cancels the jobs that a killed Snakemake left behind; returns their ids.
+    mend(plugin, every_s, settings): changes what lacks in Snakemake's executor plugin.
 """
 
 import os
@@ -51,8 +57,11 @@ class Fate:
 
 def job(environ=os.environ):
     """(name of the scheduler, id) of the job this process runs in; None outside of one."""
-    for name in plugins.names("schedulers"):
-        variable = plugins.constants("schedulers", name)["JOB_ID"]
+    variables = {
+        n: plugins.constants("schedulers", n)["JOB_ID"] for n in plugins.names("schedulers")
+    }
+    # The most telling first: plain JOB_ID, as Grid Engine has it, may be somebody else's.
+    for name, variable in sorted(variables.items(), key=lambda item: -len(item[1])):
         if environ.get(variable):
             return name, environ[variable]
     return None

@@ -4,6 +4,7 @@ import re
 import shutil
 
 from dlbench import Error
+from dlbench.lsf_plugin import mend as mend
 from dlbench.schedulers import Fate, Queue, ask
 
 JOB_ID = "LSB_JOBID"

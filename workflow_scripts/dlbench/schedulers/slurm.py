@@ -1,13 +1,19 @@
 """Slurm."""
 
+import os
 import re
+import time
+from pathlib import Path
 
 from dlbench import Error, cluster
 from dlbench.schedulers import Fate, Queue, ask
+from dlbench.slurm_plugin import mend as mend
 
 JOB_ID = "SLURM_JOB_ID"
 PROGRAMS = ("sbatch", "squeue", "scancel", "sinfo")
 QUEUE = "slurm_partition"
+
+CANCEL_PATIENCE_S = 180.0  # supervisors may write a last checkpoint
 
 ALIVE = (
     "PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "REQUEUED", "RESIZING",
@@ -55,6 +61,77 @@ def fates(job_ids):
             if job_id in job_ids and state:
                 found[job_id] = _fate(state)
     return found
+
+
+def clear(folder):
+    """Cancel the jobs that a killed Snakemake left in the queue, and wait for their end.
+
+    Args:
+        folder: that of the workflow, where they were submitted.
+
+    Raises:
+        Error: Slurm does not answer, or they do not end.
+    """
+    deadline = time.monotonic() + CANCEL_PATIENCE_S
+    cancelled = set()
+    while left := _left(folder):
+        if not left <= cancelled:
+            ask(["scancel", *sorted(left)])
+            cancelled |= left
+        if time.monotonic() > deadline:
+            raise Error(
+                f"jobs of an earlier start were cancelled and do not end: {', '.join(sorted(left))}"
+            )
+        time.sleep(1)
+    return cancelled
+
+
+def _left(folder):
+    listed = ask(["squeue", "--me", "--noheader", "--format=%i|%Z|%k"]).splitlines()
+    jobs = (line.split("|", 2) for line in listed)
+    # As snakemake-executor-plugin-slurm comments upon its jobs.
+    return {
+        job_id
+        for job_id, place, comment in jobs
+        if place == str(folder) and comment.startswith(("rule_", "group_"))
+    }
+
+
+def resources(job):
+    """For snakemake-executor-plugin-slurm 2.8.0.
+
+    - `mpi` keeps it from starting Snakemake itself by srun, as one task that holds all cores.
+    - GPUs by node: its own resources ask for a total, and for tasks by GPU.
+    """
+    extra = [job.extra] if job.extra else []
+    extra += ["--exclusive"] if job.exclusive else []
+    extra += [f"--ntasks-per-node={job.tasks_per_node}"] if job.nodes > 1 else []
+    if job.gpus_per_node:
+        extra.append(
+            f"--gpus-per-node={job.gpu_request.removeprefix('gpu:')}:{job.gpus_per_node}"
+            if ":" in job.gpu_request
+            else f"--gpus-per-node={job.gpus_per_node}"
+        )
+    return {"slurm_extra": " ".join(extra) or None, "mpi": "srun" if job.tasks > 1 else None}
+
+
+def variables(environ):
+    """Those that Slurm gave the job and snakemake-executor-plugin-slurm-jobstep 0.6.1 takes away.
+
+    mpirun needs SLURM_NODELIST and SLURM_TASKS_PER_NODE, srun may need SLURM_CONF. The shell that
+    Slurm started has them all.
+    """
+    job_id, pid = environ[JOB_ID], os.getppid()
+    while pid > 1:
+        try:
+            words = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError):
+            break
+        given = dict(word.split("=", 1) for word in words if word.startswith("SLURM_"))
+        if given.get(JOB_ID) == job_id and "SLURM_JOB_NODELIST" in given:
+            return {name: value for name, value in given.items() if name not in environ}
+    return {}
 
 
 def hosts(environ):

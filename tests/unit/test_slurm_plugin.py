@@ -1,0 +1,64 @@
+"""What is changed in the Slurm plugin, on the plugin itself."""
+
+import asyncio
+import importlib
+import logging
+import sys
+
+import pytest
+
+from dlbench import slurm_plugin
+
+
+class Settings:
+    requeue = False
+
+
+@pytest.fixture
+def plugin():
+    """The plugin, freshly loaded."""
+    before = sys.modules.pop("snakemake_executor_plugin_slurm", None)
+    yield importlib.import_module("snakemake_executor_plugin_slurm")
+    del sys.modules["snakemake_executor_plugin_slurm"]
+    if before:
+        sys.modules["snakemake_executor_plugin_slurm"] = before
+
+
+def query(plugin, command):
+    return asyncio.run(plugin.query_job_status(command, logging.getLogger("test")))
+
+
+def test_states_are_what_the_plugin_knows(plugin):
+    slurm_plugin.mend(plugin, 10, Settings)
+    states, _ = query(plugin, "printf '7|CANCELLED by 0\n8|PREEMPTED\n9|RUNNING\n'")
+    assert states == {"7": "CANCELLED", "8": "FAILED", "9": "RUNNING"}
+
+
+def test_a_scheduler_that_does_not_answer_takes_no_job_away(plugin):
+    assert query(plugin, "false") == (None, None)  # with which the plugin forgets its jobs
+    slurm_plugin.mend(plugin, 10, Settings)
+    assert query(plugin, "false") == ({}, 0.0)
+
+
+def test_a_job_that_was_seen_and_is_gone_has_failed(plugin, monkeypatch):
+    slurm_plugin.mend(plugin, 10, Settings)
+    query(plugin, "printf '7|RUNNING\n8|RUNNING\n'")
+    assert query(plugin, "printf '8|RUNNING\n'")[0] == {"8": "RUNNING"}
+    monkeypatch.setattr(slurm_plugin, "GONE_AFTER_S", 0.0)
+    assert query(plugin, "printf '8|RUNNING\n'")[0] == {"7": "FAILED", "8": "RUNNING"}
+
+
+def test_the_queue_is_looked_at_as_often_as_asked_for_however_idle_it_is(plugin):
+    slurm_plugin.mend(plugin, 10, Settings)
+    executor = plugin.Executor.__new__(plugin.Executor)
+    executor.next_seconds_between_status_checks = 180
+    assert executor.next_seconds_between_status_checks == 10
+    executor.next_seconds_between_status_checks = 5
+    assert executor.next_seconds_between_status_checks == 5
+
+
+def test_it_is_changed_once(plugin):
+    slurm_plugin.mend(plugin, 10, Settings)
+    once = plugin.query_job_status
+    slurm_plugin.mend(plugin, 10, Settings)
+    assert plugin.query_job_status is once

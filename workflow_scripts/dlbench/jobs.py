@@ -1,0 +1,195 @@
+"""What a run asks of a cluster's scheduler, and which runs share a job.
+
+- A run's processes are the tasks of its job where its launcher takes them from the scheduler;
+  else the job has one task, in which all of them are started.
+- Time: so many times what runs like it took (dlbench/costs.py), and what starting takes; all of
+  time_limit_s where none is done yet, and when a run is tried again.
+- Memory: by device; twice as much when a run is tried again, at most a node's.
+- Runs of one shape, which ask for the same, may share a job, in which they follow one another.
+"""
+
+import itertools
+import math
+from dataclasses import dataclass
+
+from dlbench import Error, plugins
+
+WORKFLOW_MB = 1000  # of the two Snakemakes in a job, 400 MB measured, and the run's supervisor
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a run asks for. `memory_mb` and `gpus_per_node` are those of each node."""
+
+    nodes: int
+    tasks: int
+    cores_per_task: int
+    memory_mb: int
+    gpus_per_node: int
+    time_min: int
+    exclusive: bool
+    gpu_request: str
+    extra: str
+
+    @property
+    def tasks_per_node(self):
+        return math.ceil(self.tasks / self.nodes)
+
+
+def ask(run, site, kind, time_limit_s, estimate_s=None, attempt=1):
+    """The Job of a run.
+
+    Args:
+        site: the config's `site`.
+        kind: cpu or gpu, what a device is.
+        estimate_s: what runs like it took; None where none has.
+    """
+    wanted = site["job"]
+    devices = run.devices_per_node * run.copies_per_node
+    tasks = _tasks(run)
+    cores = devices * run.threads_per_device
+    if kind == "gpu" and site["cores_per_node"] != "auto":
+        # Those that belong to the GPUs: they read and prepare the data.
+        cores = max(cores, site["cores_per_node"] * devices // site["devices_per_node"])
+    memory_mb = WORKFLOW_MB + wanted["memory_mb_per_device"] * devices * 2 ** (attempt - 1)
+    time_s = time_limit_s
+    if estimate_s is not None and attempt == 1:
+        time_s = min(time_limit_s, estimate_s * wanted["time_margin"])
+    return Job(
+        nodes=run.nodes,
+        tasks=tasks,
+        cores_per_task=math.ceil(cores / math.ceil(tasks / run.nodes)),
+        memory_mb=min(memory_mb, site["memory_mb_per_node"] or memory_mb),
+        gpus_per_node=devices if kind == "gpu" else 0,
+        time_min=math.ceil(time_s / 60) + wanted["start_up_min"],
+        exclusive=wanted["exclusive"],
+        gpu_request=wanted["gpu_request"],
+        extra=wanted["extra"],
+    )
+
+
+def plain(asked):
+    """The Job of a step that trains nothing, which asks for what the profile says."""
+    memory_mb, time_min = (asked("convert_dataset", name) or 0 for name in ("mem_mb", "runtime"))
+    return Job(1, 1, 1, memory_mb, 0, time_min, False, "", "")
+
+
+def resources(job, scheduler=None):
+    """A job as resources of Snakemake: those that all schedulers share, and one's own."""
+    found = {
+        "nodes": job.nodes,
+        "tasks": job.tasks,
+        "cpus_per_task": job.cores_per_task,
+        "mem_mb": job.memory_mb,
+        "runtime": job.time_min,
+        "gpus_per_node": job.gpus_per_node,
+        "exclusive": int(job.exclusive),
+        "gpu_request": job.gpu_request,
+        "extra": job.extra,
+    }
+    return found | (plugins.load("schedulers", scheduler).resources(job) if scheduler else {})
+
+
+def bundles(runs, job_of, estimate_of, bundle_min):
+    """Which runs share a job: {run id: name of the bundle}; runs in none are left out.
+
+    Args:
+        runs: in the order of their execution.
+        job_of: run -> Job; runs of one bundle ask for the same but for time.
+        estimate_of: run -> seconds, or None where it is not known; such runs are left alone.
+        bundle_min: how long the training in a job takes at least, where there are enough runs.
+    """
+    found, open_bundles = {}, {}
+    numbers = itertools.count(1)
+    if not bundle_min:
+        return found
+    for run in runs:
+        seconds = estimate_of(run)
+        if seconds is None:
+            continue
+        # Their time adds up and their memory is that of the largest.
+        shape = _shape(run, job_of(run))
+        name, filled_s = open_bundles.get(shape, (None, 0.0))
+        name = name or f"bundle{next(numbers)}"
+        found[run.id] = name
+        filled_s += seconds
+        open_bundles[shape] = (name, filled_s) if filled_s < bundle_min * 60 else (None, 0.0)
+    return found
+
+
+def check(asked, queues, wanted):
+    """See that a queue would take some jobs, before the first is submitted.
+
+    Args:
+        asked: [(what it does, Job)].
+        queues: {name: schedulers.Queue}.
+        wanted: name of the queue; None for the scheduler's default.
+
+    Raises:
+        Error: it would not; with every reason, one a line.
+    """
+    name = wanted or next((queue.name for queue in queues.values() if queue.default), None)
+    if name is None:
+        return
+    if name not in queues:
+        raise Error(
+            f"the scheduler has no partition or queue {name!r}{plugins.nearest(name, queues)}; "
+            f"there are: {', '.join(sorted(queues))}. It is named in the profile's config.yaml"
+        )
+    queue = queues[name]
+    if not queue.up:
+        raise Error(f"{name} is down; sinfo shows its state")
+    found = {}
+    for label, job in asked:
+        for problem in _problems(job, queue):
+            found.setdefault(problem, []).append(label)
+    if found:
+        raise Error(
+            "\n".join(
+                f"{problem}: {len(labels)} job{'s' if len(labels) > 1 else ''}, as {labels[0]}"
+                for problem, labels in found.items()
+            )
+        )
+
+
+def _tasks(run):
+    launcher = plugins.load("launchers", run.launcher)
+    if not launcher.TAKES_TASKS or run.copies_per_node > 1:
+        return run.nodes
+    strategy = plugins.load("strategies", run.strategy).Strategy
+    return sum(strategy.jobs(run).values())
+
+
+def _shape(run, job):
+    return (
+        job.nodes, job.tasks, job.cores_per_task, job.gpus_per_node, job.memory_mb, run.launcher
+    )  # fmt: skip
+
+
+def _problems(job, queue):
+    """Why a queue would not take a job, in words that are the same for like jobs."""
+    limits = (
+        ("nodes", job.nodes, queue.nodes, "lower site.nodes"),
+        (
+            "GPUs per node", job.gpus_per_node, queue.gpus_per_node,
+            "correct site.devices_per_node",
+        ),
+        (
+            "cores per node", job.cores_per_task * job.tasks_per_node, queue.cores_per_node,
+            "correct site.cores_per_node",
+        ),
+        (
+            "MiB of memory per node", job.memory_mb, queue.memory_mb_per_node,
+            "lower site.job.memory_mb_per_device or set site.memory_mb_per_node",
+        ),
+        (
+            "minutes", job.time_min, queue.time_limit_s and queue.time_limit_s // 60,
+            "lower time_limit_s or, for jobs that train nothing, the profile's runtime",
+        ),
+    )  # fmt: skip
+    for what, asked, offered, remedy in limits:
+        if offered is not None and asked > offered:
+            yield (
+                f"asks for {asked:g} {what}, and {queue.name} has {offered:g} ({remedy}, "
+                "or leave such runs out)"
+            )

@@ -1,0 +1,63 @@
+"""What snakemake-executor-plugin-slurm 2.8.0 lacks, mended while it is loaded.
+
+- It asks less and less often, up to every three minutes, whatever --seconds-between-status-checks
+  says: here that is the most it waits.
+- `CANCELLED by 0`, as sacct says it, is no state to it, and it waits for ever; nor is PREEMPTED,
+  where jobs are not requeued.
+- Where neither sacct nor squeue answers for a moment, it forgets all its jobs.
+- A job that Slurm has forgotten is waited for, for ever.
+"""
+
+import time
+
+GONE_AFTER_S = 120.0  # a job that was seen and that nobody knows any longer
+
+
+def mend(plugin, every_s, settings):
+    """Change the loaded plugin, once.
+
+    Args:
+        plugin: the module snakemake_executor_plugin_slurm.
+        every_s: seconds between two questions, at most.
+        settings: of the executor, which say whether preempted jobs start again by themselves.
+    """
+    if getattr(plugin, "_mended", False):
+        return
+    plugin._mended = True
+    _ask_often(plugin.Executor, every_s)
+    plugin.query_job_status = _answers(plugin.query_job_status, settings.requeue)
+
+
+def _ask_often(executor, every_s):
+    theirs = executor.next_seconds_between_status_checks
+
+    def shortened(self):
+        return min(theirs.fget(self), every_s)
+
+    executor.next_seconds_between_status_checks = property(shortened, theirs.fset)
+
+
+def _answers(query, requeue):
+    seen = {}  # job id: when it was last known
+
+    async def ask(command, logger):
+        states, duration_s = await query(command, logger)
+        if states is None:
+            return {}, 0.0  # nothing new is known; jobs that are not named stay
+        now = time.monotonic()
+        states = {job_id: plain(state, requeue) for job_id, state in states.items()}
+        seen.update(dict.fromkeys(states, now))
+        gone = [job_id for job_id, last in seen.items() if now - last > GONE_AFTER_S]
+        return {**states, **dict.fromkeys(gone, "FAILED")}, duration_s
+
+    return ask
+
+
+def plain(state, requeue=False):
+    """A state in the one word that the plugin knows.
+
+    >>> plain("CANCELLED by 1000"), plain("PREEMPTED"), plain("PREEMPTED", requeue=True)
+    ('CANCELLED', 'FAILED', 'PREEMPTED')
+    """
+    word = state.split()[0].rstrip("+") if state.split() else state
+    return "FAILED" if word == "PREEMPTED" and not requeue else word

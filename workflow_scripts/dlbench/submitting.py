@@ -1,0 +1,134 @@
+"""What the rules tell Snakemake of the jobs in which a plan's runs are trained on a cluster."""
+
+import functools
+import itertools
+import re
+import sys
+from pathlib import Path
+
+from dlbench import Error, costs, jobs, plugins, schedulers
+
+
+def scheduler(executor, settings):
+    """The file in schedulers/ that is behind one of Snakemake's executors, by name; or None.
+
+    Args:
+        settings: the executor's; those of cluster-generic name it in their submit command.
+    """
+    words = [executor, *re.findall(r"\w+", getattr(settings, "submit_cmd", None) or "")]
+    return next((word for word in words if word in plugins.names("schedulers")), None)
+
+
+def mend(name, plugin, every_s, settings):
+    """Change what lacks in the executor plugin of a scheduler, once it is loaded.
+
+    Args:
+        plugin: its module.
+        every_s: seconds between two looks at the queue, at most.
+        settings: of the executor.
+    """
+    change = getattr(plugins.load("schedulers", name), "mend", None) if name else None
+    if change:
+        change(plugin, every_s, settings)
+
+
+def _clear(scheduler):
+    """Cancel what a killed Snakemake left in the queue: it would write what we are to write."""
+    locked = any(Path(".snakemake/locks").glob("*"))  # another one may be at work; ours will say so
+    if hasattr(scheduler, "clear") and not locked:
+        cancelled = scheduler.clear(Path.cwd())
+        if cancelled:
+            ids = ", ".join(sorted(cancelled))
+            print(f"cancelled jobs that an earlier start left behind: {ids}", file=sys.stderr)
+
+
+class Submitting:
+    """The jobs of a planning.Plan. Nothing is looked at before it is asked for."""
+
+    def __init__(self, plan):
+        self._plan = plan
+        self._on_cluster = False
+        # Within a job, where Snakemake is started again, it is that whose job it is.
+        self._scheduler = (schedulers.job() or (None,))[0]
+
+    @property
+    def resources(self):
+        """What a run asks for, as resources of its rule: {name: function}."""
+
+        def resource(name):
+            return lambda wildcards, attempt: jobs.resources(
+                self._job(self._plan.runs[wildcards.run_id], attempt), self._scheduler
+            ).get(name)
+
+        return {name: resource(name) for name in self._names}
+
+    @property
+    def cost(self):
+        """What training costs, in one line."""
+        plan = self._plan
+        return costs.forecast(plan.to_train, self._estimates, plan.study.time_limit_s)
+
+    def bundle(self, run_id):
+        """The name of the runs that share a job with this one, or None."""
+        return self._bundles.get(run_id)
+
+    def to_cluster(self, name, asked):
+        """See that a scheduler would take all that is to be submitted, or end the program.
+
+        Args:
+            name: of a file in schedulers/; None where Snakemake submits to something else.
+            asked: (rule, resource) -> what the profile says of it, as of the queue; None for
+                nothing.
+        """
+        plan = self._plan
+        self._on_cluster, self._scheduler = True, name
+        try:
+            self._refuse_auto()
+            if name:
+                _clear(plugins.load("schedulers", name))
+                queue = asked("train", plugins.load("schedulers", name).QUEUE)
+                queues = plugins.load("schedulers", name).queues()
+                # The last attempt asks for the most.
+                submitted = [(run.label(), self._job(run, plan.attempts)) for run in plan.to_train]
+                submitted += [("conversion of data", jobs.plain(asked))] if plan.datasets else []
+                jobs.check(submitted, queues, queue)
+        except Error as error:
+            sys.exit(f"Nothing was submitted:\n{error}")
+
+    def _refuse_auto(self):
+        keys = ["device", "cores_per_node"]
+        keys += ["devices_per_node"] if self._plan.device_kind == "gpu" else []
+        found = [f"site.{key}" for key in keys if self._plan.study.site[key] == "auto"]
+        if found:
+            raise Error(
+                f"{', '.join(found)}: auto counts what this machine has, and runs are trained on "
+                "others; say in site.yaml what a node has (docs/clusters.md)"
+            )
+
+    def _job(self, run, attempt=1):
+        study = self._plan.study
+        estimate_s = None
+        if self._on_cluster and attempt == 1:
+            estimate_s = self._estimates.of(run)[0]
+        return jobs.ask(
+            run, study.site, self._plan.device_kind, study.time_limit_s, estimate_s, attempt
+        )
+
+    @functools.cached_property
+    def _names(self):
+        job = self._job(next(iter(self._plan.runs.values())), attempt=2)
+        of_each = (jobs.resources(job, name) for name in (None, *plugins.names("schedulers")))
+        return list(dict.fromkeys(itertools.chain(*of_each)))
+
+    @functools.cached_property
+    def _estimates(self):
+        return costs.estimates(self._plan.study.runs)
+
+    @functools.cached_property
+    def _bundles(self):
+        return jobs.bundles(
+            self._plan.to_train,
+            self._job,
+            lambda run: self._estimates.of(run)[0],
+            self._plan.study.site["job"]["bundle_min"],
+        )
