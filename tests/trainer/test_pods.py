@@ -81,7 +81,7 @@ def installed(strategy):
         return strategy != "horovod"
 
 
-@pytest.mark.parametrize("strategy", ["multiworker", "horovod"])
+@pytest.mark.parametrize("strategy", ["multiworker", "horovod", "parameter_server"])
 def test_two_pods_train_one_model(strategy, start, tmp_path):
     if not installed(strategy):
         pytest.skip("horovod is not installed in the trainer's environment")
@@ -90,10 +90,10 @@ def test_two_pods_train_one_model(strategy, start, tmp_path):
     codes = ends(start(training(run, log)))
     assert codes == [0, 0], [path.read_text() for path in tmp_path.glob("pod*.txt")]
     logs = eventlog.rank_paths(log)
-    assert len(logs) == 2
+    assert len(logs) == (1 if strategy == "parameter_server" else 2)
     last = [events(path, "run_end")[0] for path in logs]
-    assert [end["status"] for end in last] == ["ok", "ok"]
-    assert last[0]["weights_sha256"] == last[1]["weights_sha256"]
+    assert {end["status"] for end in last} == {"ok"}
+    assert len({tuple(end["weights_sha256"]) for end in last}) == 1
 
 
 def test_a_rank_that_is_killed_ends_both_pods(start, tmp_path):
