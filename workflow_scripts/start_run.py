@@ -112,8 +112,10 @@ def _stands(run, path, made_from):
     except records.RecordError:
         return False
     found = record["made_from"]
-    return record["run_id"] == run.id and all(
-        value in (None, found.get(name)) for name, value in made_from.items()
+    return (
+        record["run_id"] == run.id
+        and record["status"] != "skipped"
+        and all(value in (None, found.get(name)) for name, value in made_from.items())
     )
 
 

@@ -8,37 +8,7 @@ from pathlib import Path
 
 import pytest
 from equipment import EQUIPMENT
-
-NODES = ("n1", "n2", "n3")
-
-
-@pytest.fixture(scope="session")
-def slurm(tmp_path_factory):
-    """The environment of commands that use a Slurm of three node daemons, partition cpu."""
-    scripts = EQUIPMENT / "slurm"
-    if not (scripts / "slurm_up.sh").is_file():
-        pytest.skip(
-            f"no {scripts}/slurm_up.sh: name a folder that has it in DLBENCH_TEST_EQUIPMENT"
-        )
-    if os.geteuid() != 0 or not shutil.which("apt-get"):
-        pytest.skip("Slurm is installed and started as root on Debian only")
-    folder = tmp_path_factory.mktemp("slurm")
-    _resolve_nodes()
-    up = subprocess.run(
-        ["bash", scripts / "slurm_up.sh", folder], capture_output=True, text=True, check=False
-    )
-    assert up.returncode == 0, up.stdout + up.stderr
-    yield {**os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "SLURM_MEM_PER_CPU": "1500"}
-    subprocess.run(["bash", scripts / "slurm_down.sh", folder], check=False)
-
-
-def _resolve_nodes():
-    """The node daemons' names are addresses of this machine."""
-    hosts = Path("/etc/hosts")
-    missing = [n for n in NODES if n not in hosts.read_text().split()]
-    if missing:
-        with hosts.open("a") as file:
-            file.write(f"127.0.0.1 {' '.join(missing)}\n")
+from slurm_cluster import slurm as slurm
 
 
 @pytest.fixture(scope="session")

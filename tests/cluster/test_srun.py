@@ -1,5 +1,6 @@
 """The launcher srun on a real Slurm: processes on two nodes find one another and train alike."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def test_processes_under_srun_find_one_another_and_train_one_model(how, slurm, t
     fields = {"model": "lenet5", "dataset": "synthetic", "steps": 4, "warmup_steps": 1}
     run = Run(**{"nodes": 2, **fields, "batch_per_device": 8, "launcher": "srun", **how})
     log = tmp_path / "train.jsonl"
-    finished = train(run, log, slurm)
+    finished = train(run, log, slurm.variables)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     paths = eventlog.rank_paths(log)
     starts = [events(path, "run_start")[0] for path in paths]
@@ -44,12 +45,13 @@ def test_a_task_that_dies_ends_the_others(slurm, tmp_path):
     run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=10**6, nodes=2,
               strategy="multiworker", launcher="srun")  # fmt: skip
     killer = f"(while ! grep -q step.:.5, {log}; do sleep 0.2; done; kill -9 $$) & exec "
-    finished = train(run, log, slurm, wrapped=killer)
+    finished = train(run, log, slurm.variables, wrapped=killer)
     assert finished.returncode != 0
     assert all(not alive(events(p, "run_start")[0]["pid"]) for p in eventlog.rank_paths(log))
 
 
-def train(run, log, environment, wrapped=None):
+def train(run, log, variables, wrapped=None):
+    variables = {**variables, "SLURM_MEM_PER_CPU": "1500"}
     trainer = [PYTHON, "workflow_scripts/train.py", *run.flags(), "--log", str(log)]
     if wrapped:
         words = " ".join(trainer)
@@ -57,10 +59,10 @@ def train(run, log, environment, wrapped=None):
         trainer = ["sh", "-c", script]
     command = plugins.load("launchers", run.launcher).command(run, trainer, None)
     if run.strategy == "horovod":
-        environment = {**environment, "SLURM_MPI_TYPE": "pmix"}
+        variables["SLURM_MPI_TYPE"] = "pmix"
     return subprocess.run(
-        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False,
-        timeout=180,
+        command, cwd=REPOSITORY, env={**os.environ, **variables}, capture_output=True, text=True,
+        check=False, timeout=180,
     )  # fmt: skip
 
 

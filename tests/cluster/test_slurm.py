@@ -1,0 +1,214 @@
+"""The real Snakefile by `snakemake --profile slurm` on a real Slurm, and what may go wrong."""
+
+import itertools
+import json
+import signal
+import subprocess
+import time
+
+import pytest
+import yaml
+from campaign import Campaign, environment
+from slurm_cluster import FACTS, wait_for
+
+from dlbench import fates
+
+TRAINED = ("ok", "unstable")  # so few steps may well stall on a busy machine
+QUICK = {
+    "model": "lenet5", "dataset": "synthetic", "batch_per_device": 4, "warmup_steps": 1, "steps": 3,
+}  # fmt: skip
+NODES = [
+    {"name": "one node", **QUICK},
+    {"name": "Horovod", **QUICK, "strategy": "horovod", "launcher": ["srun", "mpirun"], "nodes": 2},
+    {"name": "TF_CONFIG", **QUICK, "strategy": "parameter_server", "launcher": "srun", "nodes": 2},
+]
+
+
+@pytest.fixture(scope="module")
+def across_nodes(slurm, tmp_path_factory):
+    """A finished campaign on one and on two nodes, started as the documentation says."""
+    folder = tmp_path_factory.mktemp("slurm_campaign")
+    campaign = Campaign.fresh(folder / "project")
+    (folder / ".config/snakemake").mkdir(parents=True)
+    (folder / ".config/snakemake/slurm").symlink_to(campaign.folder / "profiles/slurm")
+    campaign.variables = {**slurm.variables, "HOME": str(folder)}
+    site(campaign)
+    campaign.configure(matrix=NODES, figures=["scaling"])
+    campaign.said = campaign.succeed("--profile", "slurm")
+    return campaign
+
+
+@pytest.fixture
+def campaign(across_nodes, tmp_path):
+    """A copy of it, with a study of its own to come."""
+    copy = across_nodes.copy(tmp_path / "project")
+    copy.variables = across_nodes.variables
+    return copy
+
+
+def site(campaign, **changes):
+    (campaign.folder / "site.yaml").write_text(yaml.safe_dump({"site": FACTS | changes}))
+
+
+def records_of(campaign):
+    paths = (campaign.folder / "results/runs").glob("*/run.json")
+    return [json.loads(path.read_text()) for path in sorted(paths)]
+
+
+def test_runs_of_one_and_of_two_nodes_are_trained_in_jobs_of_their_own(across_nodes):
+    records = records_of(across_nodes)
+    assert [record["status"] in TRAINED for record in records] == [True] * 4
+    for record in records:
+        provenance = record["provenance"]
+        nodes = record["spec"].get("nodes", 1)
+        assert len(provenance["job"]["hosts"]) == nodes
+        assert set(provenance["hosts"]) <= set(provenance["job"]["hosts"])
+        if record["spec"].get("strategy") == "horovod":
+            assert len(provenance["hosts"]) == 2
+        assert provenance["site"] == {
+            "name": "three nodes", "interconnect": "loopback", "storage": None
+        }  # fmt: skip
+    assert len({record["provenance"]["job"]["id"] for record in records}) == 4
+
+
+def test_a_finished_campaign_submits_nothing_and_a_lost_record_one_job(campaign):
+    assert "Nothing to be done" in campaign.succeed("--profile", "slurm")
+    record = campaign.record("lenet5-synthetic-b4-single")
+    record.unlink()
+    (record.parent / "train.jsonl").unlink()
+    assert campaign.scheduled("--profile", "slurm")["train"] == [record.parent.name]
+
+
+@pytest.mark.parametrize(
+    ("options", "changes", "words"),
+    [
+        (("--set-resources", "train:slurm_partition=cpuu"), {}, "did you mean 'cpu'?"),
+        ((), {"device": "gpu", "devices_per_node": 8}, "8 GPUs per node, and cpu has 4"),
+        (("--config", "time_limit_s=7200"), {}, "125 minutes, and cpu has 60 (lower time_limit_s"),
+        ((), {"cores_per_node": "auto"}, "site.cores_per_node: auto counts what this machine has"),
+    ],
+)
+def test_what_slurm_would_refuse_is_said_before_anything_is_submitted(
+    options, changes, words, campaign, slurm
+):
+    last = slurm.ask("sacct", "-X", "--noheader", "--format=JobID").split()
+    site(campaign, **changes)
+    devices = [2, 8] if changes.get("device") else 2
+    wide = {"name": "wide", **QUICK, "strategy": "mirrored", "devices_per_node": devices}
+    campaign.configure(matrix=[wide])
+    finished = campaign.snakemake("--profile", "slurm", *options)
+    assert finished.returncode != 0 and "Nothing was submitted" in finished.stdout
+    assert words in finished.stdout
+    assert slurm.ask("sacct", "-X", "--noheader", "--format=JobID").split() == last
+
+
+def test_a_campaign_goes_on_whatever_happens_to_its_jobs(campaign, slurm):
+    """Cancelled, out of its node, the controller restarted, accounting away."""
+    campaign.configure(matrix=[long_runs(3)], figures=[])
+    process = start(campaign)
+    cancelled, lost, left = running_jobs(campaign, 3)
+    slurm.ask("scancel", cancelled.job)
+    slurm.restart_controller()
+    slurm.stop("slurmdbd")
+    time.sleep(12)  # the workflow looks at the queue meanwhile
+    slurm.start_accounting()
+    slurm.ask("scontrol", "update", f"nodename={lost.host}", "state=down", "reason=test")
+    try:
+        output, _ = process.communicate(timeout=240)
+    finally:
+        slurm.ask("scontrol", "update", f"nodename={lost.host}", "state=resume")
+    assert process.returncode == 0, output
+    attempts = {run.run_id: aside(campaign, run.run_id) for run in (cancelled, lost, left)}
+    assert [len(attempts[run.run_id]) for run in (cancelled, lost, left)] == [1, 1, 0], output
+    assert all(record["status"] in TRAINED for record in records_of(campaign))
+    assert "Nothing to be done" in campaign.succeed("--profile", "slurm")
+
+
+def test_ctrl_c_cancels_all_jobs_and_the_next_start_trains_what_is_missing(campaign, slurm):
+    campaign.configure(matrix=[long_runs(2, seed=3)], figures=[])
+    process = start(campaign)
+    stopped = running_jobs(campaign, 2)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    wait_for(lambda: not slurm.queue(), 30)
+    state = status(campaign)
+    assert state["combinations"]["pending"] + state["combinations"]["interrupted"] == 2
+    assert campaign.scheduled("--profile", "slurm")["train"] == sorted(r.run_id for r in stopped)
+
+
+def test_the_jobs_of_a_killed_workflow_are_cancelled_by_its_next_start(campaign, slurm):
+    campaign.configure(matrix=[long_runs(1, seed=4)], figures=[])
+    process = start(campaign)
+    (old,) = running_jobs(campaign, 1)
+    process.kill()
+    process.wait()
+    assert slurm.queue() == [old.job]
+    assert status(campaign)["combinations"]["running"] == 1
+    campaign.succeed("--unlock")
+    output = campaign.succeed("--profile", "slurm")
+    assert f"cancelled jobs that an earlier start left behind: {old.job}" in output
+    assert all(record["status"] in TRAINED for record in records_of(campaign))
+
+
+def test_short_runs_share_a_job_once_it_is_known_that_they_are_short(campaign, slurm):
+    site(campaign, job=FACTS["job"] | {"bundle_min": 10})
+    campaign.configure(matrix=[{"name": "short", **QUICK, "seed": [5, 6, 7]}], figures=[])
+    campaign.succeed("--profile", "slurm")
+    jobs = [record["provenance"]["job"]["id"] for record in records_of(campaign)]
+    new = [record for record in records_of(campaign) if record["spec"].get("seed", 1) != 1]
+    assert len(new) == 3 and len({record["provenance"]["job"]["id"] for record in new}) == 1
+    assert len(jobs) == 7
+    # One after the other.
+    spans = sorted(
+        (record["summary"]["started_at"], record["summary"]["ended_at"]) for record in new
+    )
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
+
+
+class Running:
+    """A run that a job of Slurm trains."""
+
+    def __init__(self, log):
+        self.run_id = log.parent.name
+        self.job = fates.job(log)[1]
+        launch = json.loads(log.read_text().splitlines()[0])
+        (self.host,) = launch["job"]["hosts"]
+
+
+def long_runs(number, seed=2):
+    """Of some seconds each, so that they can be met at work."""
+    return {"name": "long", **QUICK, "seed": seed, "steps": 800, "repeats": number}
+
+
+def start(campaign):
+    return subprocess.Popen(
+        campaign.command("--profile", "slurm"), cwd=campaign.folder, text=True,
+        env=environment() | campaign.variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+
+
+def running_jobs(campaign, number):
+    """The runs that take steps, once so many do."""
+    folder = campaign.folder / "results/runs"
+
+    def at_work():
+        logs = folder.glob("*/train.jsonl")
+        going = [log for log in logs if not (log.parent / "run.json").exists()]
+        going = [log for log in going if '"step"' in log.read_text()]
+        return going if len(going) == number else None
+
+    return [Running(log) for log in sorted(wait_for(at_work, 150))]
+
+
+def aside(campaign, run_id):
+    return list((campaign.folder / "results/runs" / run_id).glob("train.attempt*.jsonl"))
+
+
+def status(campaign):
+    command = [*campaign.command()[:1], "workflow_scripts/status.py", "--json"]
+    return json.loads(
+        subprocess.run(
+            command, cwd=campaign.folder, env=environment() | campaign.variables,
+            capture_output=True, text=True, check=True,
+        ).stdout
+    )  # fmt: skip
