@@ -11,7 +11,14 @@ defines:
     resources(job): what Snakemake's executor plugin is told beside what all are told, from a
         jobs.Job, as {name: value or None}.
     variables(environ): those of the job that the executor plugin has taken from the environment.
+    wait_command(asked, script, folder): submits a script and waits for its end, a list; the job is
+        a cluster_jobs.Asked and says in `folder` what it prints. The job's id is the first number
+        that it prints.
+    CANCEL: the program that cancels a job of that id.
     hosts(environ): names of the allocation's nodes, from the variables inside a job; [] if unknown.
+and where it has it:
+    on_each_node(asked): what is put before a command for it to run on each node of such a job.
+    accounts(): names of the accounts that this user may give.
 and may define:
     clear(folder): cancels the jobs that a killed Snakemake left behind; returns their ids.
     mend(plugin, every_s, settings): changes what lacks in Snakemake's executor plugin.

@@ -10,6 +10,7 @@ from dlbench.schedulers import Fate, Queue, ask
 JOB_ID = "LSB_JOBID"
 PROGRAMS = ("bsub", "bjobs", "bkill", "bhist", "badmin", "lsclusters")
 QUEUE = "lsf_queue"
+CANCEL = "bkill"
 
 ENDS = {"TERM_RUNLIMIT": "timeout", "TERM_DEADLINE": "timeout", "TERM_MEMLIMIT": "oom"}
 FIELDS = "jobid stat exit_code exit_reason delimiter='|'"
@@ -66,6 +67,19 @@ def resources(job):
         "ptile": slots_per_node,
         "lsf_extra": " ".join(extra) or None,
     }
+
+
+def wait_command(asked, script, folder):
+    slots = asked.cores_per_node
+    command = ["bsub", "-K", "-J", asked.name, "-o", f"{folder}/job.out", "-W", str(asked.minutes)]
+    for option, resource in (("-q", "lsf_queue"), ("-P", "lsf_project")):
+        command += [option, asked.given[resource]] if asked.given.get(resource) else []
+    command += ["-n", str(slots * asked.nodes), "-R", f"span[ptile={slots}]"]
+    if asked.gpus_per_node:
+        kind = asked.gpu_request.partition(":")[2]
+        model = f":gmodel={kind}" if kind else ""
+        command += ["-gpu", f"num={asked.gpus_per_node}/host{model}"]
+    return [*command, *asked.extra, "sh", str(script)]
 
 
 def variables(environ):

@@ -13,6 +13,7 @@ from dlbench.schedulers import Fate, Queue, ask
 JOB_ID = "PBS_JOBID"
 PROGRAMS = ("qsub", "qstat", "qdel")
 QUEUE = "queue"
+CANCEL = "qdel"
 
 ENDED = ("F", "C", "X")  # finished; completed in Torque; expired
 # Exit statuses by which PBS says what limit it enforced; where it signalled the job, it may give
@@ -90,6 +91,10 @@ def submission(asked, logs):
         command += [option, asked.given[resource]] if asked.given.get(resource) else []
     command += ["-l", ":".join(chunk), "-l", f"place={place}"]
     return [*command, "-l", f"walltime={hours}:{minutes:02}:00", *asked.extra]
+
+
+def wait_command(asked, script, folder):
+    return [*submission(asked, folder), "-W", "block=true", str(script)]
 
 
 def _jobs(job_ids):

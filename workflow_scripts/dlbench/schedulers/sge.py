@@ -11,6 +11,7 @@ from dlbench.schedulers import Fate, Queue, ask
 JOB_ID = "JOB_ID"
 PROGRAMS = ("qsub", "qstat", "qdel", "qacct")
 QUEUE = "queue"
+CANCEL = "qdel"
 
 LIMIT_EXCEEDED = 37  # "qmaster enforced h_rt, h_cpu, or h_vmem limit"
 KILLED = 137
@@ -82,6 +83,10 @@ def submission(asked, logs):
     if slots > 1:
         command += ["-pe", _parallel_environment(asked), str(slots)]
     return [*command, "-l", ",".join(_complexes(asked)), *asked.extra]
+
+
+def wait_command(asked, script, folder):
+    return [*submission(asked, folder), "-sync", "y", str(script)]
 
 
 def _parallel_environment(asked):

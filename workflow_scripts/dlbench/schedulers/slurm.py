@@ -1,5 +1,6 @@
 """Slurm."""
 
+import getpass
 import os
 import re
 import time
@@ -12,6 +13,12 @@ from dlbench.slurm_plugin import mend as mend
 JOB_ID = "SLURM_JOB_ID"
 PROGRAMS = ("sbatch", "squeue", "scancel", "sinfo")
 QUEUE = "slurm_partition"
+CANCEL = "scancel"
+# Options of sbatch by the resources that the executor plugin makes them from.
+OPTIONS = {
+    "slurm_partition": "partition", "slurm_account": "account", "constraint": "constraint",
+    "qos": "qos", "reservation": "reservation", "clusters": "clusters",
+}  # fmt: skip
 
 CANCEL_PATIENCE_S = 180.0  # supervisors may write a last checkpoint
 
@@ -113,6 +120,40 @@ def resources(job):
             else f"--gpus-per-node={job.gpus_per_node}"
         )
     return {"slurm_extra": " ".join(extra) or None, "mpi": "srun" if job.tasks > 1 else None}
+
+
+def wait_command(asked, script, folder):
+    command = ["sbatch", "--parsable", "--wait", f"--job-name={asked.name}"]
+    command += [f"--output={folder}/job.out", f"--time={asked.minutes}"]
+    command += [f"--nodes={asked.nodes}", f"--ntasks-per-node={asked.tasks_per_node}"]
+    command += [f"--cpus-per-task={asked.cores_per_node // asked.tasks_per_node}"]
+    command += [f"--mem={asked.memory_mb}"] if asked.memory_mb else []
+    if asked.gpus_per_node:
+        kind = asked.gpu_request.partition(":")[2]
+        command.append(f"--gpus-per-node={kind + ':' if kind else ''}{asked.gpus_per_node}")
+    given = {OPTIONS[name]: value for name, value in asked.given.items() if name in OPTIONS}
+    command += [f"--{option}={value}" for option, value in given.items()]
+    return [*command, *asked.extra, str(script)]
+
+
+def on_each_node(asked):
+    return [
+        "srun", f"--nodes={asked.nodes}", f"--ntasks={asked.nodes * asked.tasks_per_node}",
+        # Since 22.05 srun does not know how many the job has.
+        f"--cpus-per-task={asked.cores_per_node // asked.tasks_per_node}",
+        "--mpi=none", "--cpu-bind=none",
+    ]  # fmt: skip
+
+
+def accounts():
+    """Names of the accounts that this user may give; [] where Slurm keeps none.
+
+    Raises:
+        Error: the accounting does not answer.
+    """
+    show = ["show", "associations", f"user={getpass.getuser()}", "format=Account"]
+    lines = ask(["sacctmgr", "--noheader", "--parsable2", *show]).splitlines()
+    return sorted({line.strip() for line in lines if line.strip()})
 
 
 def variables(environ):
