@@ -1,0 +1,412 @@
+"""What is found out about a site before a campaign, with programs in the place of a scheduler."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from equipment import REPOSITORY
+from site_facts import CONFIG
+
+from dlbench import cluster_jobs, plugins, profiles, site_check, site_job
+from dlbench.findings import Finding
+
+BLOCK = {"name": "block", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8,
+         "steps": 10}  # fmt: skip
+FACTS = {"name": "here", "device": "cpu", "cores_per_node": 1, "devices_per_node": 1,
+         "memory_mb_per_node": 8000, "interconnect": "none", "storage": "a disk"}  # fmt: skip
+PROFILE = {
+    "executor": "slurm",
+    "default-resources": ["slurm_partition=cpu", "slurm_account=mine", "mem_mb=600"],
+    "latency-wait": 60,
+}
+SINFO = "cpu*|up|1:00:00|3|8|8000|(null)\ngpu|up|1:00:00|3|8|8000|gpu:4"
+# As sbatch --wait: the job's number first, then the job, here on this machine.
+SBATCH = """#!/bin/sh
+echo 17
+for script; do case $script in --output=*) out=${script#--output=} ;; esac; done
+sh "$script" >"$out" 2>&1
+"""
+TRUE = "#!/bin/sh\nexit 0\n"
+ASKED = cluster_jobs.Asked(
+    name="check_site",
+    nodes=2,
+    tasks_per_node=1,
+    cores_per_node=8,
+    memory_mb=1000,
+    minutes=5,
+    gpus_per_node=4,
+    gpu_request="gpu:a100",
+    exclusive=False,
+    extra=("--comment=x",),
+    given={
+        "slurm_partition": "gpu", "slurm_account": "mine", "constraint": "ib", "queue": "gpu.q",
+        "account": "mine", "pe": "smp", "lsf_queue": "gpu", "mem_mb": 600,
+    },
+)  # fmt: skip
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch, program):
+    """A workflow's folder on a machine with a Slurm whose jobs run here; all is in order."""
+    for name in ("envs", "workflow_scripts"):
+        (tmp_path / name).symlink_to(REPOSITORY / name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("SLURM_MPI_TYPE", raising=False)
+    write("config.yaml", CONFIG | {"matrix": [BLOCK], "figures": [], "repeats": 2})
+    write("site.yaml", {"site": FACTS})
+    write("home/snakemake/slurm/config.yaml", PROFILE)
+    program("sinfo", SINFO)
+    program("sbatch", script=SBATCH)
+    program("sacctmgr", "mine\nother")
+    for name in ("squeue", "scancel"):
+        program(name, script=TRUE)
+    return tmp_path
+
+
+def write(path, content):
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(yaml.safe_dump(content))
+
+
+def findings(profile="slurm", with_job=False, timeout_s=20):
+    return list(site_check.findings(profile, [], with_job, timeout_s))
+
+
+def texts(mark, **how):
+    return [finding.text for finding in findings(**how) if finding.mark == mark]
+
+
+def only_fix(**how):
+    found = texts("fix", **how)
+    assert len(found) == 1, found
+    return found[0]
+
+
+def facts(**changed):
+    write("site.yaml", {"site": FACTS | changed})
+
+
+def profile(**changed):
+    write("home/snakemake/slurm/config.yaml", PROFILE | changed)
+
+
+def test_a_site_that_is_in_order_has_nothing_to_fix(place, capsys):
+    assert site_check.show("slurm", [], True, 20), capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "fix" not in printed.replace("nothing to fix", "")
+    for said in (
+        "executor slurm",
+        "slurm answers, and has cpu, gpu",
+        "cpu has 3 nodes, 8 cores a node, 8000 MiB a node, 0 GPUs a node, 60 min at most",
+        "2 runs to train, of at most 15 min",
+        "account mine",
+        "a job ran on",
+        "seen there and back within",
+        "its clock is",
+        "with snakemake",
+        "cores may be used",
+        "MiB are free for temporary files",
+    ):
+        assert said in printed, printed
+    assert not list((place / "results" / "site_check").iterdir())
+
+
+def test_without_a_job_only_this_machine_is_looked_at(place):
+    assert texts("fix") == []
+    assert texts("note") == ["compute nodes: not looked at (--no-job)"]
+
+
+def test_a_profile_that_is_not_there_is_told_from_those_that_are(place):
+    write("profiles/slurm/config.yaml", PROFILE)
+    assert "no profile 'slrm' (did you mean 'slurm'?)" in only_fix(profile="slrm")
+
+
+def test_a_profile_that_snakemake_finds_by_its_folder_only_is_said_how_to_link(place):
+    write("profiles/ours/config.yaml", PROFILE)
+    said = 'ln -sfn "$PWD/profiles/ours" ~/.config/snakemake/ours'
+    assert any(said in text for text in texts("note", profile="ours"))
+    assert not any(said in text for text in texts("note", profile="profiles/ours"))
+
+
+def test_of_several_files_of_a_profile_the_newest_that_fits_is_read(place):
+    for name in ("config.v8+.yaml", "config.v9+.yaml", "config.v99+.yaml"):
+        write(f"many/{name}", PROFILE)
+    assert profiles.read("many").file == Path("many/config.v9+.yaml")
+
+
+def test_resources_of_a_profile_are_read_in_all_their_forms(place):
+    write(
+        "one.yaml", {"default-resources": {"a": 1, "b": "x"}, "set-resources": {"train": {"a": 2}}}
+    )
+    write("two.yaml", {"default-resources": ["a=1", "b='x'"], "set-resources": ["train:a=2"]})
+    for name in ("one.yaml", "two.yaml"):
+        found = profiles.read(name)
+        assert (found.asked("train", "a"), found.asked("other", "a")) == (2, 1)
+        assert (found.asked("train", "b"), found.asked("train", "c")) == ("x", None)
+
+
+@pytest.mark.parametrize(
+    "executor, command, submit, installs",
+    [
+        ("slurm", None, "slurm", "uv sync --extra slurm"),
+        ("cluster-generic", "run pbs", "pbs", "uv sync --extra pbs"),
+        ("lsf", None, "lsf", "uv sync --extra lsf"),
+        ("kubernetes", None, None, "uv sync --extra kubernetes"),
+        ("htcondor", None, None, "uv pip install snakemake-executor-plugin-htcondor"),
+    ],
+)
+def test_a_plugin_that_is_missing_is_named_with_its_installation(
+    executor, command, submit, installs, place, monkeypatch
+):
+    monkeypatch.setattr(profiles.importlib.util, "find_spec", lambda name: None)
+    profile(executor=executor, **({"cluster-generic-submit-cmd": command} if command else {}))
+    found = [text for text in texts("fix") if "is not installed" in text]
+    assert len(found) == 1 and found[0].endswith(f"install it with: {installs}")
+
+
+def test_a_config_that_cannot_be_used_is_said(place):
+    write("site.yaml", {"site": {"cores": 3}})
+    assert "unknown key 'cores'" in only_fix()
+
+
+def test_a_missing_site_file_is_to_be_written(place):
+    (place / "site.yaml").unlink()
+    found = texts("fix")
+    assert "no site.yaml in" in found[0]
+    assert "site.device, site.cores_per_node, site.devices_per_node: auto counts" in found[1]
+
+
+def test_what_a_reader_of_the_results_would_miss_is_only_noted(place):
+    facts(name="this machine", interconnect=None)
+    assert texts("fix") == []
+    assert any("site.name is 'this machine'" in text for text in texts("note"))
+    assert "site.interconnect not said; the results are to be read with them" in texts("note")
+
+
+def test_a_scheduler_without_its_programs_is_named(place, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert "sbatch is not on the path of this machine" in only_fix()
+
+
+def test_a_scheduler_that_does_not_answer_is_quoted(place, program):
+    program("sinfo", script="#!/bin/sh\necho Unable to contact slurm controller >&2\nexit 1\n")
+    assert "slurm does not answer: sinfo failed (exit code 1): Unable to contact" in only_fix(
+        with_job=True
+    )
+
+
+def test_an_unknown_partition_is_told_with_the_nearest_name(place):
+    profile(**{"default-resources": ["slurm_partition=cpuu"]})
+    assert "no partition or queue 'cpuu' (did you mean 'cpu'?)" in only_fix(with_job=True)
+
+
+def test_a_partition_of_one_rule_is_looked_at(place):
+    profile(**{"set-resources": {"train": {"slurm_partition": "gpuu"}}})
+    assert "no partition or queue 'gpuu' (did you mean 'gpu'?)" in only_fix()
+
+
+@pytest.mark.parametrize(
+    "changed, said",
+    [
+        ({"device": "gpu", "devices_per_node": 8}, "site.devices_per_node is 8, and gpu has 4"),
+        ({"cores_per_node": 16}, "site.cores_per_node is 16, and gpu has 8"),
+        ({"memory_mb_per_node": 9000}, "site.memory_mb_per_node is 9000, and gpu has 8000"),
+        ({"nodes": 4}, "site.nodes is 4, and gpu has 3"),
+    ],
+)
+def test_a_site_that_promises_more_than_the_partition_has_is_to_be_corrected(changed, said, place):
+    profile(**{"default-resources": ["slurm_partition=gpu"]})
+    facts(**changed)
+    assert any(said in text for text in texts("fix"))
+
+
+def test_runs_that_ask_for_more_than_the_partition_gives_are_to_be_changed(place):
+    write("config.yaml", CONFIG | {"matrix": [BLOCK], "figures": [], "time_limit_s": 7200})
+    assert "asks for 125 minutes, and cpu has 60 (lower time_limit_s" in only_fix()
+    facts(memory_mb_per_node=None)
+    assert any("MiB of memory per node, and cpu has 8000" in text for text in texts("fix"))
+
+
+def test_runs_that_the_site_cannot_do_are_noted(place):
+    write("config.yaml", CONFIG | {"matrix": [BLOCK | {"nodes": [1, 2]}], "figures": []})
+    assert any("3 runs left out: " in text for text in texts("note"))
+
+
+def test_an_account_of_somebody_else_is_noted(place, program):
+    profile(**{"default-resources": ["slurm_account=yours"]})
+    assert "account 'yours' is not among yours: mine, other" in texts("note")
+    program("sacctmgr", script="#!/bin/sh\necho no accounting >&2\nexit 1\n")
+    assert any("accounts not looked at: sacctmgr failed" in text for text in texts("note"))
+
+
+def test_a_job_that_the_scheduler_refuses_is_quoted(place, program):
+    program("sbatch", script="#!/bin/sh\necho 'sbatch: error: Invalid account' >&2\nexit 1\n")
+    assert "was refused: sbatch: error: Invalid account" in only_fix(with_job=True)
+
+
+def test_a_job_that_waits_too_long_is_cancelled(place, program):
+    program("sbatch", script="#!/bin/sh\necho 17\nexec sleep 60\n")
+    program("squeue", "17|PENDING")
+    program("scancel", script=f"#!/bin/sh\necho $1 >{place}/cancelled\n")
+    found = only_fix(with_job=True, timeout_s=0.5)
+    assert "job 17 of the check waited for more than 0.5 s in the queue (PENDING)" in found
+    assert (place / "cancelled").read_text() == "17\n"
+
+
+def test_a_job_that_cannot_see_the_folder_is_explained(place, program, monkeypatch):
+    monkeypatch.setattr(site_job, "LATE_S", 0.1)
+    elsewhere = SBATCH.replace('sh "$script"', "sh -c 'echo cd: no such folder; exit 1'")
+    program("sbatch", script=elsewhere)
+    found = only_fix(with_job=True)
+    assert "job 17 of the check ended without an answer from its node: cd: no such folder" in found
+    assert f"under the same path: {place}" in found
+
+
+def test_several_nodes_are_asked_each(place, program):
+    facts(nodes=2)
+    program(
+        "srun", script='#!/bin/sh\nwhile [ "${1#--}" != "$1" ]; do shift; done\n"$@" & "$@"\nwait\n'
+    )
+    found = only_fix(with_job=True)
+    assert found.startswith("a job on 2 nodes ran on")
+
+
+def test_modules_that_cannot_be_loaded_are_named_by_the_node(place):
+    facts(modules=["openmpi/none"])
+    found = only_fix(with_job=True)
+    assert "openmpi/none" in found and "site.modules" in found
+
+
+def test_an_image_that_is_not_made_is_noted_and_one_that_is_is_started(place, program):
+    contained = BLOCK | {"runtime": "apptainer"}
+    write("config.yaml", CONFIG | {"matrix": [contained], "figures": []})
+    program("apptainer", script="#!/bin/sh\necho Python 3.11.2\n")
+    form = Path("results/images/train/apptainer.json")
+    noted = f"image {form}: not made yet (uv run snakemake images)"
+    assert noted in texts("note", with_job=True)
+    form.parent.mkdir(parents=True)
+    form.write_text(json.dumps({"prepared": "x.sif", "environment": {}, "options": {},
+                                "python": "python3", "packages": {}}))  # fmt: skip
+    assert any(
+        "image train, apptainer starts, Python 3.11.2" in t for t in texts("ok", with_job=True)
+    )
+    program("apptainer", script="#!/bin/sh\necho no user namespaces\nexit 1\n")
+    assert "does not start (exit code 1): no user namespaces" in only_fix(with_job=True)
+
+
+EXPECTED = {"cores": 8, "gpus": 4, "latency_s": 5, "modules": [], "packages": {"py": "snakemake"}}
+ROUND = {"round_trip_s": 0.1, "offset_s": 0.0}
+REPORT = {
+    "host": "n1", "token": "t", "rounds": [ROUND, ROUND, ROUND], "modules": None, "cores": 8,
+    "pythons": {"py": ["3.11.7", True]}, "gpus": 4, "programs": [[["apptainer"], "apptainer"]],
+    "mpi": [["/usr/bin/mpirun", "Open MPI 4.1.4", True]], "srun_mpi": "MPI types: none pmix",
+    "mpi_type": "pmix", "tmpdir": {"folder": "/tmp", "free_mb": 9999}, "images": {},
+}  # fmt: skip
+
+
+def test_a_node_that_has_all_has_nothing_to_fix():
+    found = list(site_job.findings(REPORT, EXPECTED))
+    assert {finding.mark for finding in found} == {"ok"}
+    assert all(finding.text.startswith("n1: ") for finding in found)
+
+
+SLOW = {"round_trip_s": 8.0, "offset_s": 0.0}
+
+
+@pytest.mark.parametrize(
+    "changed, mark, said",
+    [
+        ({"token": None}, "fix", "does not see what is written into the results here"),
+        ({"rounds": [ROUND, None, ROUND]}, "fix", "was not seen there"),
+        ({"rounds": [ROUND, SLOW, ROUND]}, "fix", "set latency-wait to 16 in the profile"),
+        ({"rounds": [{"round_trip_s": 0.2, "offset_s": 2.0}]}, "fix", "clock is -2.00 s"),
+        ({"rounds": [{"round_trip_s": 4.0, "offset_s": 2.0}]}, "note", "too slowly to say more"),
+        ({"modules": "module load x failed"}, "fix", "n1: module load x failed"),
+        ({"pythons": {"py": [None, "no such file"]}}, "fix", "cannot be started: no such file"),
+        ({"pythons": {"py": ["3.11.7", False]}}, "fix", "py has no snakemake"),
+        ({"cores": 2}, "fix", "asks for 8 cores may use 2"),
+        ({"gpus": 2}, "fix", "nvidia-smi lists 2 GPUs in a job that asks for 4"),
+        ({"gpus": None}, "fix", "no NVIDIA driver"),
+        ({"programs": [[["apptainer", "singularity"], None]]}, "fix", "apptainer or singularity"),
+        ({"mpi": []}, "fix", "no mpirun on the path"),
+        ({"mpi": [["/x/mpirun", "libx.so missing", False]]}, "fix", "does not work: libx.so"),
+        ({"srun_mpi": "MPI types: none"}, "fix", "srun knows no protocol of MPI"),
+        ({"mpi_type": None}, "note", "export SLURM_MPI_TYPE=pmix"),
+        ({"mpi_type": "pmi2"}, "fix", "SLURM_MPI_TYPE is pmi2, and srun knows pmix"),
+        ({"tmpdir": {"folder": "/x", "error": "read-only"}}, "fix", "cannot be written: read-only"),
+        ({"tmpdir": {"folder": "/x", "free_mb": 5}}, "fix", "5 MiB are free"),
+        ({"images": {"a": [255, "FATAL: no"]}}, "fix", "image a does not start"),
+    ],
+)
+def test_what_a_node_lacks_is_said_with_what_to_do(changed, mark, said):
+    found = [f for f in site_job.findings(REPORT | changed, EXPECTED) if f.mark != "ok"]
+    assert [f.mark for f in found] == [mark], found
+    assert said in found[0].text
+
+
+def test_a_node_says_what_it_has_and_how_files_come_through(tmp_path):
+    request = {
+        "token": "t", "python": sys.executable, "pythons": {sys.executable: "snakemake", "no": "x"},
+        "modules": [], "programs": [["sh"], ["nothing", "no"]], "mpi": [], "srun_mpi": False,
+        "tmpdir": str(tmp_path), "images": {"a": ["echo", "Python 3.9"]},
+    }  # fmt: skip
+    (tmp_path / "request.json").write_text(json.dumps(request))
+    ended = threading.Event()
+    ahead_s = 100.0
+
+    def answer():
+        while not ended.wait(0.01):
+            for hello in tmp_path.glob("hello.*.json"):
+                reply = tmp_path / hello.name.replace("hello", "answer")
+                if not reply.exists():
+                    part = tmp_path / "part"
+                    part.write_text(json.dumps({"time": time.time() + ahead_s}))
+                    part.rename(reply)
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    try:
+        command = [sys.executable, REPOSITORY / site_job.PROGRAM, tmp_path]
+        subprocess.run(command, check=True, timeout=60, env={**os.environ, "PATH": "/usr/bin:/bin"})
+    finally:
+        ended.set()
+        thread.join()
+    report = json.loads(next(tmp_path.glob("report.*.json")).read_text())
+    assert report["token"] == "t" and len(report["rounds"]) == 3
+    for found in report["rounds"]:
+        assert found["offset_s"] == pytest.approx(ahead_s, abs=found["round_trip_s"])
+    assert report["pythons"][sys.executable] == [".".join(map(str, sys.version_info[:3])), True]
+    assert report["pythons"]["no"][0] is None
+    assert report["programs"] == [[["sh"], "sh"], [["nothing", "no"], None]]
+    assert report["tmpdir"]["free_mb"] >= 0 and report["images"]["a"] == [0, "Python 3.9"]
+
+
+def test_how_each_scheduler_submits_a_job_and_waits_for_it():
+    found = {
+        name: plugins.load("schedulers", name).wait_command(ASKED, "/f/job.sh", "/f")
+        for name in plugins.names("schedulers")
+    }
+    assert found["slurm"] == [
+        "sbatch", "--parsable", "--wait", "--job-name=check_site", "--output=/f/job.out",
+        "--time=5", "--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=8", "--mem=1000",
+        "--gpus-per-node=a100:4", "--partition=gpu", "--account=mine", "--constraint=ib",
+        "--comment=x", "/f/job.sh",
+    ]  # fmt: skip
+    assert found["sge"][0] == "qsub" and "gpu.q" in found["sge"]
+    assert found["sge"][-3:] == ["-sync", "y", "/f/job.sh"]
+    assert found["pbs"][0] == "qsub" and found["pbs"][-3:] == ["-W", "block=true", "/f/job.sh"]
+    assert found["lsf"] == [
+        "bsub", "-K", "-J", "check_site", "-o", "/f/job.out", "-W", "5", "-q", "gpu", "-n", "16",
+        "-R", "span[ptile=8]", "-gpu", "num=4/host:gmodel=a100", "--comment=x", "sh", "/f/job.sh",
+    ]  # fmt: skip
+
+
+def test_a_finding_of_several_lines_stays_aligned():
+    assert str(Finding("fix", "one\ntwo")) == "fix   one\n      two"

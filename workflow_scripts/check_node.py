@@ -1,0 +1,170 @@
+"""Say what a compute node has, as JSON: check_site.py has a job run this there.
+
+It meets check_site.py in a folder that both see, by files, so that both learn how long those take
+to be seen and how far their clocks are apart. Python 3.6 must understand it: it may be the node's.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+ROUNDS = 3
+PATIENCE_S = 60.0  # for a file to be seen
+# With the Python of the workflow, whose library knows how modules are loaded.
+LOAD_MODULES = """
+import json, sys
+sys.path.insert(0, "workflow_scripts")
+from dlbench import modules
+try:
+    print(json.dumps(modules.load(sys.argv[1:])))
+except ValueError as error:
+    sys.exit(str(error))
+"""
+FIND = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", help="where check_site.py has put its request")
+    folder = parser.parse_args().folder
+    me = f"{platform.node()}.{os.getpid()}"
+    began = time.time()
+    request = wait_for(os.path.join(folder, "request.json"))
+    seen_after_s = time.time() - began
+    report = {"host": platform.node(), "token": request and request["token"]}
+    if request:
+        rounds = [meet(folder, f"{me}.{number}") for number in range(ROUNDS)]
+        report.update(look(request), request_seen_after_s=seen_after_s, rounds=rounds)
+    write(os.path.join(folder, f"report.{me}.json"), report)
+
+
+def meet(folder, name):
+    """Greet, and wait for the answer; None without one.
+
+    Returns:
+        {"round_trip_s", "offset_s"}: how far the other clock is ahead of this one, to within half
+        the round trip.
+    """
+    began = time.time()
+    write(os.path.join(folder, f"hello.{name}.json"), {"time": began})
+    answer = wait_for(os.path.join(folder, f"answer.{name}.json"))
+    ended = time.time()
+    if not answer:
+        return None
+    return {"round_trip_s": ended - began, "offset_s": answer["time"] - (began + ended) / 2}
+
+
+def look(request):
+    """What the node has of that which is asked for."""
+    report = {"modules": load_modules(request)}
+    report["cores"] = len(os.sched_getaffinity(0))
+    report["pythons"] = {
+        python: python_says(python, package) for python, package in request["pythons"].items()
+    }
+    report["gpus"] = gpus()
+    report["programs"] = [(names, first(names)) for names in request["programs"]]
+    report["mpi"] = None if request["mpi"] is None else mpi(request["mpi"])
+    report["srun_mpi"] = printed(["srun", "--mpi=list"])[1] if request["srun_mpi"] else None
+    report["mpi_type"] = os.environ.get("SLURM_MPI_TYPE")
+    report["tmpdir"] = room(request["tmpdir"])
+    report["images"] = {name: printed(command) for name, command in request["images"].items()}
+    return report
+
+
+def load_modules(request):
+    """None, or why the site's modules cannot be loaded; what they change holds for what follows."""
+    if not request["modules"]:
+        return None
+    code, said = printed([request["python"], "-c", LOAD_MODULES] + request["modules"])
+    if code:
+        return said
+    os.environ.update(json.loads(said.splitlines()[-1]))
+    return None
+
+
+def python_says(python, package):
+    """(its version or None, whether it has a package or what it said instead of its version)."""
+    code, said = printed([python, "--version"])
+    if code:
+        return None, said
+    return said.split()[-1], printed([python, "-c", FIND, package])[0] == 0
+
+
+def gpus():
+    """How many GPUs NVIDIA's driver lists; None where there is no driver."""
+    if not shutil.which("nvidia-smi"):
+        return None
+    return sum(line.startswith("GPU ") for line in printed(["nvidia-smi", "-L"])[1].splitlines())
+
+
+def mpi(asked):
+    """[(mpirun, what it says it is)] of those that there are."""
+    found = []
+    for mpirun, variables in asked:
+        path = shutil.which(mpirun)
+        if path:
+            code, said = printed([path, "--version"], variables)
+            match = re.search(r"(Open MPI|MPICH|Intel\(R\) MPI)\D*([\d.]*\d)", said)
+            found.append((path, " ".join(match.groups()) if match else said, code == 0))
+    return found
+
+
+def room(folder):
+    """{"folder", "free_mb" or "error"} of where temporary files go."""
+    folder = folder or os.environ.get("TMPDIR") or "/tmp"
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder) as file:
+            file.write(b"x")
+    except OSError as error:
+        return {"folder": folder, "error": str(error)}
+    return {"folder": folder, "free_mb": shutil.disk_usage(folder).free // 2**20}
+
+
+def first(names):
+    """The first of some programs that is on the path, or None."""
+    return next((name for name in names if shutil.which(name)), None)
+
+
+def printed(command, variables=None):
+    """(exit code, all that a command prints); it is not there: a code above 0 and why."""
+    try:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+            timeout=120, env=dict(os.environ, **(variables or {})), check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 127, str(error)
+    return done.returncode, done.stdout.decode(errors="replace").strip()
+
+
+def wait_for(path):
+    """The JSON in a file once it is there; None where it does not appear."""
+    ends = time.monotonic() + PATIENCE_S
+    while time.monotonic() < ends:
+        with contextlib.suppress(OSError):
+            # Asked for by name a file that was missing may be taken for missing for a while.
+            os.listdir(os.path.dirname(path))
+            with open(path, encoding="utf-8") as file:
+                return json.load(file)
+        time.sleep(0.02)
+    return None
+
+
+def write(path, content):
+    """All or nothing: the other side reads it as soon as it is there."""
+    part = path + ".part"
+    with open(part, "w", encoding="utf-8") as file:
+        json.dump(content, file)
+    os.rename(part, path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

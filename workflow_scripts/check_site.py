@@ -1,0 +1,32 @@
+"""Check a site before a campaign, and print what to fix: profile, scheduler, site.yaml, nodes.
+
+Starts one short job on a compute node, which looks around there. Exit code 0 means that there is
+nothing to fix.
+"""
+
+import argparse
+import sys
+
+from dlbench import site_check
+from dlbench.cli import run_program
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--profile", required=True, help="its name or folder, as for Snakemake, or one of profiles/"
+    )
+    parser.add_argument(
+        "--configfile", nargs="+", default=[], help="laid over config.yaml, as by the workflow"
+    )
+    parser.add_argument("--no-job", action="store_true", help="start no job on a compute node")
+    parser.add_argument(
+        "--timeout", type=float, default=600, metavar="S", help="seconds that job may be queued"
+    )
+    args = parser.parse_args()
+    if not site_check.show(args.profile, args.configfile, not args.no_job, args.timeout):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    run_program(main)

@@ -1,0 +1,350 @@
+"""Whether a site is ready for a campaign: what must fit, and what to do where it does not.
+
+What this machine can say comes first: profile, plugin, scheduler, queue, site.yaml and what runs
+ask for. Then one short job on a compute node says what is there (dlbench/site_job.py).
+"""
+
+import shlex
+import sys
+from pathlib import Path
+
+from dlbench import (
+    Error,
+    config,
+    images,
+    jobs,
+    planning,
+    plugins,
+    profiles,
+    site,
+    site_job,
+    starting,
+    submitting,
+    tools,
+)  # fmt: skip
+from dlbench.cluster_jobs import Asked
+from dlbench.findings import fix, note, ok
+from dlbench.runtimes import Container
+
+SITE_FILE = "site.yaml"
+JOB_MB = 1000
+UNSAID = "this machine"  # site.name in config.yaml
+
+
+def show(name, configfiles, with_job, timeout_s):
+    """Print a line for each finding; whether there is nothing to fix.
+
+    Args:
+        name: of the profile, or its folder.
+        timeout_s: how long the job on a compute node may wait in the queue.
+    """
+    counts = {"ok": 0, "fix": 0, "note": 0}
+    for finding in findings(name, configfiles, with_job, timeout_s):
+        print(finding, flush=True)
+        counts[finding.mark] += 1
+    print(f"{counts['fix']} to fix" if counts["fix"] else "nothing to fix")
+    return not counts["fix"]
+
+
+def findings(name, configfiles, with_job, timeout_s):
+    """All findings, in the order in which things are needed."""
+    try:
+        profile = profiles.read(name)
+        study = config.study_of(configfiles)
+    except Error as error:
+        yield fix(str(error))
+        return
+    yield _profile(profile)
+    yield _plugin(profile)
+    yield from _site_file(study.site, profile.executor)
+    scheduler = submitting.scheduler(profile.executor, profile)
+    if scheduler is None:
+        yield _without_scheduler(profile.executor)
+        return
+    here = list(_scheduler(scheduler, profile, study))
+    yield from here
+    if not with_job:
+        yield note("compute nodes: not looked at (--no-job)")
+    elif any(finding.mark == "fix" for finding in here) or _autos(study):
+        yield note("compute nodes: not looked at before the above is fixed")
+    else:
+        yield from _nodes(scheduler, profile, study, timeout_s)
+
+
+def _profile(profile):
+    folder = profile.file.parent
+    if not profile.hidden:
+        return ok(f"profile {profile.file}, executor {profile.executor}")
+    target = f"~/.config/snakemake/{folder.name}"
+    return note(
+        f"Snakemake knows this profile as --profile {folder} only; for --profile {folder.name}: "
+        f'mkdir -p ~/.config/snakemake && ln -sfn "$PWD/{folder}" {target}'
+    )
+
+
+def _plugin(profile):
+    executor = profile.executor
+    if profiles.installed(executor):
+        return ok(f"Snakemake has the executor {executor}")
+    scheduler = submitting.scheduler(executor, profile)
+    return fix(
+        f"{profiles.PLUGIN}{executor} is not installed for {sys.executable}; install it with: "
+        f"{profiles.installation(executor, scheduler)}"
+    )
+
+
+def _without_scheduler(executor):
+    if executor == "local":
+        return note("runs are trained on this machine; there is no scheduler to look at")
+    return note(
+        f"what is behind the executor {executor} is not looked at: no file in "
+        "workflow_scripts/dlbench/schedulers is named by it"
+    )
+
+
+def _site_file(facts, executor):
+    if not Path(SITE_FILE).exists() and executor != "local":
+        yield fix(f"no {SITE_FILE} in {Path.cwd()}: say there what a node has (docs/clusters.md)")
+    if facts["name"] == UNSAID:
+        yield note(f"site.name is {UNSAID!r}, which readers of the results will not know")
+    unsaid = [f"site.{key}" for key in ("interconnect", "storage") if not facts[key]]
+    if unsaid:
+        yield note(f"{' and '.join(unsaid)} not said; the results are to be read with them")
+
+
+def _autos(study):
+    """Facts that a cluster cannot leave to the machine where Snakemake runs."""
+    facts = study.site
+    keys = ["device", "cores_per_node"]
+    keys += ["devices_per_node"] if facts["device"] != "cpu" else []
+    return [f"site.{key}" for key in keys if facts[key] == "auto"]
+
+
+def _scheduler(name, profile, study):
+    """Programs, answer, queue and what runs ask for."""
+    module = plugins.load("schedulers", name)
+    missing = tools.missing([(program,) for program in module.PROGRAMS])
+    if missing:
+        yield fix(f"{name}: {missing}: start where jobs are submitted, or load its module")
+        return
+    try:
+        queues = module.queues()
+    except Error as error:
+        yield fix(f"{name} does not answer: {error}")
+        return
+    yield ok(f"{name} answers, and has {', '.join(sorted(queues))}")
+    wanted = profile.asked("train", module.QUEUE)
+    yield from _queue(queues, wanted, study)
+    yield from _account(module, profile)
+
+
+def _queue(queues, wanted, study):
+    asked, unfit = [], {}
+    autos = _autos(study)
+    if autos:
+        yield fix(
+            f"{', '.join(autos)}: auto counts what this machine has, and runs are trained on "
+            f"others; say in {SITE_FILE} what a node has"
+        )
+    else:
+        asked, unfit = _asked(study)
+    try:
+        jobs.check(asked, queues, wanted)
+    except Error as error:
+        yield from map(fix, str(error).splitlines())
+    queue = _named(queues, wanted)
+    if queue is None:
+        if wanted is None:
+            yield note("no queue is named in the profile, and the scheduler says no default")
+        return
+    limits = ", ".join(_limits(queue))
+    yield ok(f"{'' if wanted else 'the default '}{queue.name} has {limits or 'no limits it says'}")
+    yield from _against_site(queue, study.site)
+    for reason, labels in unfit.items():
+        yield note(f"{_counted(labels)} left out: {reason}")
+    if asked:
+        longest = max(job.time_min for _, job in asked)
+        yield ok(f"{_counted(asked)} to train, of at most {longest} min")
+
+
+def _asked(study):
+    """([(label, Job)] of what can be trained, {reason: labels} of what cannot)."""
+    devices = site.devices(study.site)
+    asked, unfit = [], {}
+    for run in study.runs:
+        reason = site.skip_reason(run, devices, study.images)
+        if reason:
+            unfit.setdefault(reason, []).append(run.label())
+        else:
+            # The last attempt asks for the most.
+            job = jobs.ask(
+                run, study.site, devices.kind, study.time_limit_s, attempt=planning.ATTEMPTS
+            )
+            asked.append((run.label(), job))
+    return asked, unfit
+
+
+def _counted(runs):
+    return f"{len(runs)} run{'s' if len(runs) != 1 else ''}"
+
+
+def _named(queues, wanted):
+    return queues.get(wanted or next((q.name for q in queues.values() if q.default), None))
+
+
+def _limits(queue):
+    for value, unit in (
+        (queue.nodes, "nodes"),
+        (queue.cores_per_node, "cores a node"),
+        (queue.memory_mb_per_node, "MiB a node"),
+        (queue.gpus_per_node, "GPUs a node"),
+        (queue.time_limit_s and queue.time_limit_s // 60, "min at most"),
+    ):
+        if value is not None:
+            yield f"{value:g} {unit}"
+
+
+def _against_site(queue, facts):
+    """What the site's file promises and a queue has not, though no run asks for it."""
+    gpus = facts["devices_per_node"] if facts["device"] == "gpu" else None
+    for key, said, offered in (
+        ("devices_per_node", gpus, queue.gpus_per_node),
+        ("cores_per_node", facts["cores_per_node"], queue.cores_per_node),
+        ("memory_mb_per_node", facts["memory_mb_per_node"], queue.memory_mb_per_node),
+        ("nodes", facts["nodes"], queue.nodes),
+    ):
+        if said not in (None, "auto") and offered is not None and said > offered:
+            yield fix(f"site.{key} is {said}, and {queue.name} has {offered}: correct {SITE_FILE}")
+
+
+def _account(module, profile):
+    """Only a note: not every site has its accounts where they can be asked for."""
+    if not hasattr(module, "accounts"):
+        return
+    try:
+        known = module.accounts()
+    except Error as error:
+        yield note(f"accounts not looked at: {error}")
+        return
+    given = profile.asked("train", "slurm_account")
+    if given and known and given not in known:
+        yield note(
+            f"account {given!r} is not among yours{plugins.nearest(given, known)}: "
+            f"{', '.join(known)}"
+        )
+    elif known:
+        yield ok(f"account {given or f'not given; yours are: {chr(44).join(known)}'}")
+
+
+def _nodes(scheduler, profile, study, timeout_s):
+    module = plugins.load("schedulers", scheduler)
+    asked = _job(module, profile, study)
+    request = _request(profile, study)
+    try:
+        reports = site_job.run(scheduler, asked, request, timeout_s)
+    except Error as error:
+        yield fix(str(error))
+        return
+    hosts = [report["host"] for report in reports]
+    if len(set(hosts)) < asked.nodes:
+        yield fix(f"a job on {asked.nodes} nodes ran on {', '.join(hosts)} only")
+    else:
+        yield ok(f"a job ran on {', '.join(hosts)}")
+    yield from _images(study)
+    for report in reports:
+        yield from site_job.findings(report, _expected(profile, study, asked, request))
+
+
+def _job(module, profile, study):
+    """The job of the check: devices of a whole node, as many cores as runs ask for."""
+    facts = study.site
+    devices = site.devices(facts)
+    cores = [job.cores_per_task * job.tasks_per_node for _, job in _asked(study)[0]]
+    several = facts["nodes"] > 1 and hasattr(module, "on_each_node")
+    return Asked(
+        name="check_site",
+        nodes=2 if several else 1,
+        tasks_per_node=1,
+        cores_per_node=max(cores, default=1),
+        memory_mb=JOB_MB,
+        minutes=site_job.MINUTES,
+        gpus_per_node=devices.per_node if devices.kind == "gpu" else 0,
+        gpu_request=facts["job"]["gpu_request"],
+        exclusive=False,
+        extra=tuple(shlex.split(facts["job"]["extra"])),
+        given=profile.defaults,
+    )
+
+
+def _request(profile, study):
+    """What check_node.py is to look for."""
+    launchers = {run.launcher for run in study.runs}
+    contained = [run for run in study.runs if starting.contained(run)]
+    bare = [run for run in study.runs if not starting.contained(run)]
+    pythons = {sys.executable: "snakemake"}
+    environments = {run.environment: site.trainer_python(run.environment) for run in bare}
+    pythons |= {str(path): "tensorflow" for path in environments.values() if path.exists()}
+    runtimes = sorted({run.runtime for run in contained})
+    programs = [p for name in runtimes for p in plugins.load("runtimes", name).PROGRAMS]
+    return {
+        "python": sys.executable,
+        "pythons": pythons,
+        "modules": study.site["modules"],
+        "programs": [[names] if isinstance(names, str) else list(names) for names in programs],
+        "mpi": _mpiruns(environments.values()) if "mpirun" in launchers else None,
+        "srun_mpi": any(run.launcher == "srun" and run.strategy == "horovod" for run in study.runs),
+        "tmpdir": profile.asked("train", "tmpdir"),
+        "images": dict(_image_commands(study)),
+    }
+
+
+def _mpiruns(pythons):
+    """Those that the launcher would take: the environment's own, then that of the path."""
+    own = [path.absolute().parents[1] for path in pythons]
+    return [
+        *(
+            (str(p / "bin" / "mpirun"), {"OPAL_PREFIX": str(p), "LD_LIBRARY_PATH": str(p / "lib")})
+            for p in own
+        ),
+        ("mpirun", {}),
+    ]
+
+
+def _forms(study):
+    """{file of an image's form: a run that takes it}."""
+    return {images.form_path(run): run for run in study.runs if starting.contained(run)}
+
+
+def _images(study):
+    for path in _forms(study):
+        if not Path(path).exists():
+            yield note(f"image {path}: not made yet (uv run snakemake images)")
+
+
+def _image_commands(study):
+    """(name of a form, the command that starts the Python in it) of those that are made."""
+    gpus = site.devices(study.site).kind == "gpu"
+    for path, run in _forms(study).items():
+        form = images.read_json(path)
+        if form:
+            container = Container(
+                image=form["prepared"],
+                folder=str(Path.cwd()),
+                binds=tuple(images.settings(run.environment, study.images)["binds"]),
+                environment=form["environment"],
+                gpus=gpus,
+                options=form["options"],
+                name=f"check-{run.environment}",
+            )
+            start = plugins.load("runtimes", run.runtime).command
+            yield f"{run.environment}, {run.runtime}", start(container, [form["python"], "-V"])
+
+
+def _expected(profile, study, asked, request):
+    return {
+        "cores": asked.cores_per_node,
+        "gpus": asked.gpus_per_node or None,
+        "latency_s": float(profile.content.get("latency-wait", 5)),
+        "modules": request["modules"],
+        "packages": request["pythons"],
+    }
