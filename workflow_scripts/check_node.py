@@ -73,7 +73,7 @@ def look(request):
     report["programs"] = [(names, first(names)) for names in request["programs"]]
     report["mpi"] = None if request["mpi"] is None else mpi(request["mpi"])
     report["srun_mpi"] = printed(["srun", "--mpi=list"])[1] if request["srun_mpi"] else None
-    report["mpi_type"] = os.environ.get("SLURM_MPI_TYPE")
+    report["mpi_type"] = mpi_type() if request["srun_mpi"] else None
     report["tmpdir"] = room(request["tmpdir"])
     report["images"] = {name: printed(command) for name, command in request["images"].items()}
     return report
@@ -115,6 +115,12 @@ def mpi(asked):
             match = re.search(r"(Open MPI|MPICH|Intel\(R\) MPI)\D*([\d.]*\d)", said)
             found.append((path, " ".join(match.groups()) if match else said, code == 0))
     return found
+
+
+def mpi_type():
+    """What srun speaks to MPI where it is not told; None where Slurm does not say."""
+    said = re.search(r"MpiDefault\s*=\s*(\S+)", printed(["scontrol", "show", "config"])[1])
+    return os.environ.get("SLURM_MPI_TYPE") or (said and said.group(1))
 
 
 def room(folder):

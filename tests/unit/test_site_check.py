@@ -104,7 +104,7 @@ def test_a_site_that_is_in_order_has_nothing_to_fix(place, capsys):
     for said in (
         "executor slurm",
         "slurm answers, and has cpu, gpu",
-        "cpu has 3 nodes, 8 cores a node, 8000 MiB a node, 0 GPUs a node, 60 min at most",
+        "ok    queue cpu has 3 nodes, 8 cores a node, 8000 MiB a node, 0 GPUs a node, 60 min",
         "2 runs to train, of at most 15 min",
         "account mine",
         "a job ran on",
@@ -312,9 +312,15 @@ REPORT = {
 
 
 def test_a_node_that_has_all_has_nothing_to_fix():
-    found = list(site_job.findings(REPORT, EXPECTED))
+    found = list(site_job.findings([REPORT], EXPECTED))
     assert {finding.mark for finding in found} == {"ok"}
     assert all(finding.text.startswith("n1: ") for finding in found)
+
+
+def test_what_holds_for_several_nodes_is_said_once():
+    found = list(site_job.findings([REPORT, REPORT | {"host": "n2", "cores": 2}], EXPECTED))
+    assert Finding("ok", "n1, n2: 9999 MiB are free for temporary files in /tmp") in found
+    assert [f.text.split(":")[0] for f in found if f.mark == "fix"] == ["n2"]
 
 
 SLOW = {"round_trip_s": 8.0, "offset_s": 0.0}
@@ -338,15 +344,15 @@ SLOW = {"round_trip_s": 8.0, "offset_s": 0.0}
         ({"mpi": []}, "fix", "no mpirun on the path"),
         ({"mpi": [["/x/mpirun", "libx.so missing", False]]}, "fix", "does not work: libx.so"),
         ({"srun_mpi": "MPI types: none"}, "fix", "srun knows no protocol of MPI"),
-        ({"mpi_type": None}, "note", "export SLURM_MPI_TYPE=pmix"),
-        ({"mpi_type": "pmi2"}, "fix", "SLURM_MPI_TYPE is pmi2, and srun knows pmix"),
+        ({"mpi_type": "none"}, "fix", "export SLURM_MPI_TYPE=pmix"),
+        ({"mpi_type": "pmi2"}, "fix", "srun speaks pmi2 to MPI and knows pmix:"),
         ({"tmpdir": {"folder": "/x", "error": "read-only"}}, "fix", "cannot be written: read-only"),
         ({"tmpdir": {"folder": "/x", "free_mb": 5}}, "fix", "5 MiB are free"),
         ({"images": {"a": [255, "FATAL: no"]}}, "fix", "image a does not start"),
     ],
 )
 def test_what_a_node_lacks_is_said_with_what_to_do(changed, mark, said):
-    found = [f for f in site_job.findings(REPORT | changed, EXPECTED) if f.mark != "ok"]
+    found = [f for f in site_job.findings([REPORT | changed], EXPECTED) if f.mark != "ok"]
     assert [f.mark for f in found] == [mark], found
     assert said in found[0].text
 

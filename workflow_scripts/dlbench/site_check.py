@@ -158,7 +158,9 @@ def _queue(queues, wanted, study):
             yield note("no queue is named in the profile, and the scheduler says no default")
         return
     limits = ", ".join(_limits(queue))
-    yield ok(f"{'' if wanted else 'the default '}{queue.name} has {limits or 'no limits it says'}")
+    yield ok(
+        f"{'' if wanted else 'the default '}queue {queue.name} has {limits or 'no limits it says'}"
+    )
     yield from _against_site(queue, study.site)
     for reason, labels in unfit.items():
         yield note(f"{_counted(labels)} left out: {reason}")
@@ -251,8 +253,7 @@ def _nodes(scheduler, profile, study, timeout_s):
     else:
         yield ok(f"a job ran on {', '.join(hosts)}")
     yield from _images(study)
-    for report in reports:
-        yield from site_job.findings(report, _expected(profile, study, asked, request))
+    yield from site_job.findings(reports, _expected(profile, asked, request))
 
 
 def _job(module, profile, study):
@@ -340,7 +341,7 @@ def _image_commands(study):
             yield f"{run.environment}, {run.runtime}", start(container, [form["python"], "-V"])
 
 
-def _expected(profile, study, asked, request):
+def _expected(profile, asked, request):
     return {
         "cores": asked.cores_per_node,
         "gpus": asked.gpus_per_node or None,

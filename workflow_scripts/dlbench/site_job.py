@@ -19,7 +19,7 @@ from pathlib import Path
 
 from dlbench import Error, plugins
 from dlbench.files import write_json
-from dlbench.findings import fix, note, ok
+from dlbench.findings import Finding, fix, note, ok
 from dlbench.schedulers import ask
 
 PLACE = Path("results/site_check")
@@ -74,16 +74,20 @@ def run(scheduler, asked, request, timeout_s):
     return reports
 
 
-def findings(report, expected):
-    """What is to be said of a node.
+def findings(reports, expected):
+    """What is to be said of some nodes; what holds for several is said once.
 
     Args:
-        report: of check_node.py.
-        expected: {"cores", "gpus" (None where devices are none), "latency_s", "modules"}.
+        reports: of check_node.py.
+        expected: {"cores", "gpus" (None where devices are CPUs), "latency_s", "modules",
+            "packages": {python: package}}.
     """
-    host = report["host"]
-    for finding in _findings(report, expected):
-        yield type(finding)(finding.mark, f"{host}: {finding.text}")
+    hosts = {}
+    for report in reports:
+        for finding in _findings(report, expected):
+            hosts.setdefault(finding, []).append(report["host"])
+    for finding, names in hosts.items():
+        yield Finding(finding.mark, f"{', '.join(names)}: {finding.text}")
 
 
 def _script(folder, before):
@@ -235,7 +239,8 @@ def _clock(report):
         yield note("clock not compared, since no file came through")
         return
     offset_s, within_s = found["offset_s"], found["round_trip_s"] / 2
-    words = f"its clock is {-offset_s:+.2f} s from that here (to within {within_s:.2f} s)"
+    apart_s = round(-offset_s, 2) + 0.0  # never -0.0
+    words = f"its clock is {apart_s:+.2f} s from that here (to within {within_s:.2f} s)"
     if abs(offset_s) - within_s > SKEW_S:
         yield fix(f"{words}: ask for its clock to be set (NTP); times in logs would mislead")
     elif within_s > SKEW_S:
@@ -305,16 +310,15 @@ def _mpi(found):
 
 
 def _srun_mpi(listed, chosen):
-    kinds = re.findall(r"\b(pmix\w*|pmi2|cray_shasta)\b", listed)
+    kinds = sorted(set(re.findall(r"\b(pmix\w*|pmi2|cray_shasta)\b", listed)))
     if not kinds:
         return fix(f"srun knows no protocol of MPI ({listed}): use the launcher mpirun")
-    if not chosen:
-        return note(
-            f"srun knows {', '.join(kinds)}; if Horovod's processes do not find one another, "
-            f"export SLURM_MPI_TYPE={kinds[0]}"
-        )
     if chosen not in kinds:
-        return fix(f"SLURM_MPI_TYPE is {chosen}, and srun knows {', '.join(kinds)}")
+        best = "pmix" if "pmix" in kinds else kinds[0]
+        return fix(
+            f"srun speaks {chosen or 'nothing'} to MPI and knows {', '.join(kinds)}: "
+            f"export SLURM_MPI_TYPE={best}"
+        )
     return ok(f"srun speaks {chosen} to MPI")
 
 

@@ -1,0 +1,82 @@
+"""check_site.py on a real Slurm, its job on two nodes included."""
+
+import subprocess
+import sys
+
+import pytest
+import yaml
+from campaign import Campaign, environment
+from slurm_cluster import FACTS
+
+BLOCK = {
+    "name": "across nodes", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 4,
+    "steps": 3, "strategy": "horovod", "launcher": ["mpirun", "srun"], "nodes": 2,
+}  # fmt: skip
+
+
+@pytest.fixture
+def campaign(slurm, tmp_path):
+    campaign = Campaign.fresh(tmp_path / "project")
+    campaign.variables = {**slurm.variables, "HOME": str(tmp_path)}
+    campaign.configure(matrix=[BLOCK], figures=[])
+    (campaign.folder / "site.yaml").write_text(yaml.safe_dump({"site": FACTS}))
+    return campaign
+
+
+def check(campaign, *options, profile="slurm"):
+    """(exit code, lines) of the program."""
+    finished = subprocess.run(
+        [sys.executable, "workflow_scripts/check_site.py", "--profile", profile, *options],
+        cwd=campaign.folder, env=environment() | campaign.variables, text=True, check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
+    )  # fmt: skip
+    return finished.returncode, finished.stdout.splitlines()
+
+
+def change_site(campaign, **changes):
+    (campaign.folder / "site.yaml").write_text(yaml.safe_dump({"site": FACTS | changes}))
+
+
+def fixes(lines):
+    return [line.removeprefix("fix").strip() for line in lines if line.startswith("fix")]
+
+
+def test_a_slurm_that_is_in_order_has_nothing_to_fix_on_two_nodes(campaign, slurm):
+    code, lines = check(campaign)
+    assert (code, fixes(lines)) == (0, []), lines
+    said = "\n".join(lines)
+    for words in (
+        "slurm answers, and has cpu, gpu, low",
+        "the default queue cpu has 3 nodes, 8 cores a node",
+        "a job ran on n",
+        "seen there and back within",
+        "with snakemake",
+        "with tensorflow",
+        "mpirun is Open MPI",
+        "srun speaks pmix to MPI",
+    ):
+        assert words in said, said
+    assert not slurm.queue()
+
+
+def test_a_partition_that_slurm_does_not_have_is_told_before_a_job_is_submitted(campaign):
+    file = campaign.folder / "profiles/slurm/config.yaml"
+    text = file.read_text().replace("  # - slurm_partition=gpu", "  - slurm_partition=gpuu")
+    assert "slurm_partition=gpuu" in text
+    file.write_text(text)
+    code, lines = check(campaign)
+    assert code == 1 and "'gpuu' (did you mean 'gpu'?)" in fixes(lines)[0]
+
+
+def test_more_gpus_than_the_nodes_have_are_told(campaign):
+    change_site(campaign, device="gpu", devices_per_node=8)
+    code, lines = check(campaign, "--no-job")
+    assert code == 1
+    assert fixes(lines) == ["site.devices_per_node is 8, and cpu has 4: correct site.yaml"]
+
+
+def test_a_job_that_does_not_start_is_cancelled(campaign, slurm):
+    change_site(campaign, job=FACTS["job"] | {"extra": "--hold"})
+    code, lines = check(campaign, "--timeout", "3")
+    assert code == 1 and "waited for more than 3 s in the queue (PENDING)" in fixes(lines)[0]
+    assert not slurm.queue()
