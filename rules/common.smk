@@ -55,7 +55,7 @@ def meet_cluster():
         workflow.executor_settings,
     )
     JOBS.to_cluster(
-        scheduler, lambda rule, name: workflow.get_rule(rule).resources.get(name).value
+        scheduler, lambda rule, name: workflow.get_rule(rule).resources.get(name).raw
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from shards import dataset
 
-from dlbench import eventlog, plugins
+from dlbench import attempts, eventlog, plugins
 from dlbench.runs import Run
 
 REPOSITORY = Path(__file__).parents[2]
@@ -394,6 +394,31 @@ def processes_with(words, file):
             if words in path.read_bytes().replace(b"\0", b" "):
                 found.append(int(path.parent.name))
     return found
+
+
+@pytest.mark.parametrize(
+    ("how", "ranks"),
+    [
+        ({}, 1),
+        ({"strategy": "horovod", "launcher": "horovodrun", "devices_per_node": 2}, 2),
+        ({"strategy": "multiworker", "launcher": "local", "devices_per_node": 2}, 2),
+    ],
+    ids=["one process", "horovodrun", "local"],
+)
+def test_a_supervisor_that_is_killed_leaves_no_trainer_and_the_next_attempt_keeps_its_log(
+    how, ranks, tmp_path
+):
+    process = start_supervised(tmp_path, **how)
+    pids = pids_of_ranks(tmp_path / "train.jsonl", ranks)
+    process.kill()
+    process.communicate(timeout=30)
+    deadline = time.monotonic() + 60
+    while any(map(alive, pids)):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    (tmp_path / "train.jsonl").unlink()  # as Snakemake does before it tries again
+    attempts.rescue(tmp_path / "train.jsonl")
+    assert events(tmp_path / "train.attempt1.jsonl", "step")
 
 
 def test_a_rank_that_hangs_ends_the_run_and_leaves_nothing(tmp_path):

@@ -24,8 +24,10 @@ def run(**changes):
     return Run(**fields | changes)
 
 
-def ask(kind="gpu", time_limit_s=600, estimate_s=None, attempt=1, site=CLUSTER, **changes):
-    return jobs.ask(run(**changes), site, kind, time_limit_s, estimate_s, attempt)
+def ask(
+    kind="gpu", time_limit_s=600, estimate_s=None, attempt=1, site=CLUSTER, place=None, **changes
+):
+    return jobs.ask(run(**changes), site, kind, time_limit_s, estimate_s, attempt, place)
 
 
 @pytest.mark.parametrize(
@@ -89,15 +91,30 @@ def test_short_runs_of_one_shape_share_a_job_until_it_is_long_enough():
     unknown = [run(repeat=1, model="alexnet")]
     seconds = {**dict.fromkeys(short + wide, 30.0), unknown[0]: None}
 
-    def of(one):
-        return jobs.ask(one, CLUSTER, "gpu", 600)
+    def of(one, place):
+        return jobs.ask(one, CLUSTER, "gpu", 600, seconds[one], 1, place)
 
     mixed = [short[0], wide[0], *short[1:], wide[1], *unknown]
     found = jobs.bundles(mixed, of, seconds.get, bundle_min=1)
-    assert [found[r.id] for r in short] == ["bundle1", "bundle1", "bundle3", "bundle3", "bundle4"]
-    assert [found[r.id] for r in wide] == ["bundle2", "bundle2"]
+    assert [found[r.id] for r in short] == [
+        ("bundle1", 0), ("bundle1", 1), ("bundle3", 0), ("bundle3", 1), ("bundle4", 0)
+    ]  # fmt: skip
+    assert [found[r.id] for r in wide] == [("bundle2", 0), ("bundle2", 1)]
     assert unknown[0].id not in found
     assert jobs.bundles(mixed, of, seconds.get, bundle_min=0) == {}
+
+
+def test_a_shared_job_asks_for_its_start_once_and_stays_within_the_limit_of_its_queue():
+    runs = [run(repeat=n) for n in range(1, 11)]
+
+    def of(one, place):
+        return ask(estimate_s=20, place=place)
+
+    assert [of(None, place).time_min for place in (None, 0, 1, 7)] == [6, 6, 1, 1]
+    found = jobs.bundles(runs, of, lambda _: 20.0, bundle_min=60, limit_min=8)
+    names = [found[r.id][0] for r in runs]
+    assert [names.count(name) for name in dict.fromkeys(names)] == [3, 3, 3, 1]
+    assert ask(estimate_s=20, attempt=2, place=1).time_min == 1
 
 
 @pytest.mark.parametrize(

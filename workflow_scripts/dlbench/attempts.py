@@ -27,10 +27,11 @@ def release(log):
 def rescue(log):
     """Move aside what an attempt left that was killed with its supervisor."""
     spare = log.with_name(OPEN)
-    if spare.exists() and not log.exists():
+    unfinished = spare.exists()
+    if unfinished and not log.exists():
         spare.rename(log)
     release(log)
-    if log.is_file() and log.stat().st_size and not eventlog.ended(log):
+    if log.is_file() and (unfinished or not eventlog.ended(log)):
         eventlog.keep_aside(log)
 
 

@@ -37,7 +37,7 @@ def kept_aside(place):
         return None
     number, log = logs[-1]
     end = eventlog.ended(log)
-    if end is None:
+    if end is None or end["message"] == eventlog.STOPPED_BY_SIGNAL:
         return Attempt(number, job(log), "")
     return Attempt(number, None, ": ".join(filter(None, (end["status"], end["message"]))))
 

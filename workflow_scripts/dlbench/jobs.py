@@ -36,13 +36,14 @@ class Job:
         return math.ceil(self.tasks / self.nodes)
 
 
-def ask(run, site, kind, time_limit_s, estimate_s=None, attempt=1):
+def ask(run, site, kind, time_limit_s, estimate_s=None, attempt=1, place=None):
     """The Job of a run.
 
     Args:
         site: the config's `site`.
         kind: cpu or gpu, what a device is.
         estimate_s: what runs like it took; None where none has.
+        place: where in a job that runs share, from 0; None where it is alone in its job.
     """
     wanted = site["job"]
     devices = run.devices_per_node * run.copies_per_node
@@ -53,7 +54,8 @@ def ask(run, site, kind, time_limit_s, estimate_s=None, attempt=1):
         cores = max(cores, site["cores_per_node"] * devices // site["devices_per_node"])
     memory_mb = WORKFLOW_MB + wanted["memory_mb_per_device"] * devices * 2 ** (attempt - 1)
     time_s = time_limit_s
-    if estimate_s is not None and attempt == 1:
+    # In a shared job the others are tried again too, so that there is time enough.
+    if estimate_s is not None and (attempt == 1 or place is not None):
         time_s = min(time_limit_s, estimate_s * wanted["time_margin"])
     return Job(
         nodes=run.nodes,
@@ -61,7 +63,7 @@ def ask(run, site, kind, time_limit_s, estimate_s=None, attempt=1):
         cores_per_task=math.ceil(cores / math.ceil(tasks / run.nodes)),
         memory_mb=min(memory_mb, site["memory_mb_per_node"] or memory_mb),
         gpus_per_node=devices if kind == "gpu" else 0,
-        time_min=math.ceil(time_s / 60) + wanted["start_up_min"],
+        time_min=math.ceil(time_s / 60) + (0 if place else wanted["start_up_min"]),
         exclusive=wanted["exclusive"],
         gpu_request=wanted["gpu_request"],
         extra=wanted["extra"],
@@ -70,7 +72,9 @@ def ask(run, site, kind, time_limit_s, estimate_s=None, attempt=1):
 
 def plain(asked):
     """The Job of a step that trains nothing, which asks for what the profile says."""
-    memory_mb, time_min = (asked("convert_dataset", name) or 0 for name in ("mem_mb", "runtime"))
+    values = (str(asked("convert_dataset", name)) for name in ("mem_mb", "runtime"))
+    # What is no number is an expression of Snakemake's, known only once it submits.
+    memory_mb, time_min = (int(value) if value.isdecimal() else 0 for value in values)
     return Job(1, 1, 1, memory_mb, 0, time_min, False, "", "")
 
 
@@ -90,30 +94,43 @@ def resources(job, scheduler=None):
     return found | (plugins.load("schedulers", scheduler).resources(job) if scheduler else {})
 
 
-def bundles(runs, job_of, estimate_of, bundle_min):
-    """Which runs share a job: {run id: name of the bundle}; runs in none are left out.
+@dataclass
+class Bundle:
+    """A job that several runs share: what they take by what runs like them took, and ask for."""
+
+    name: str
+    runs: int = 0
+    takes_s: float = 0.0
+    asks_min: int = 0
+
+
+def bundles(runs, job_of, estimate_of, bundle_min, limit_min=None):
+    """Which runs share a job: {run id: (name of the bundle, place in it)}.
 
     Args:
         runs: in the order of their execution.
-        job_of: run -> Job; runs of one bundle ask for the same but for time.
+        job_of: (run, place) -> Job; runs of one bundle ask for the same but for time.
         estimate_of: run -> seconds, or None where it is not known; such runs are left alone.
         bundle_min: how long the training in a job takes at least, where there are enough runs.
+        limit_min: how long a job may be; None for any length.
     """
-    found, open_bundles = {}, {}
+    found, last = {}, {}
     numbers = itertools.count(1)
-    if not bundle_min:
-        return found
-    for run in runs:
+    for run in runs if bundle_min else ():
         seconds = estimate_of(run)
         if seconds is None:
             continue
-        # Their time adds up and their memory is that of the largest.
-        shape = _shape(run, job_of(run))
-        name, filled_s = open_bundles.get(shape, (None, 0.0))
-        name = name or f"bundle{next(numbers)}"
-        found[run.id] = name
-        filled_s += seconds
-        open_bundles[shape] = (name, filled_s) if filled_s < bundle_min * 60 else (None, 0.0)
+        shape = _shape(run, job_of(run, 0))
+        bundle = last.get(shape)
+        full = bundle and bundle.takes_s >= bundle_min * 60
+        if bundle and limit_min and bundle.asks_min + job_of(run, 1).time_min > limit_min:
+            full = True
+        if not bundle or full:
+            bundle = last[shape] = Bundle(f"bundle{next(numbers)}")
+        found[run.id] = bundle.name, bundle.runs
+        bundle.asks_min += job_of(run, bundle.runs).time_min
+        bundle.takes_s += seconds
+        bundle.runs += 1
     return found
 
 
@@ -125,12 +142,15 @@ def check(asked, queues, wanted):
         queues: {name: schedulers.Queue}.
         wanted: name of the queue; None for the scheduler's default.
 
+    Returns:
+        Minutes that a job may take there; None where that is not known.
+
     Raises:
         Error: it would not; with every reason, one a line.
     """
     name = wanted or next((queue.name for queue in queues.values() if queue.default), None)
     if name is None:
-        return
+        return None
     if name not in queues:
         raise Error(
             f"the scheduler has no partition or queue {name!r}{plugins.nearest(name, queues)}; "
@@ -150,6 +170,7 @@ def check(asked, queues, wanted):
                 for problem, labels in found.items()
             )
         )
+    return queue.time_limit_s and int(queue.time_limit_s // 60)
 
 
 def _tasks(run):

@@ -113,8 +113,10 @@ def _wait(processes, received, last_s, elsewhere):
 
     So it is where something failed elsewhere.
     """
-    first_ended = None
+    first_ended, parent = None, os.getppid()
     while True:
+        if os.getppid() != parent:
+            return 128 + signal.SIGTERM, "what started these processes is gone; they are ended"
         while received:
             number = received.pop(0)
             for process in processes.values():

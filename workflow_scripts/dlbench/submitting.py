@@ -1,12 +1,13 @@
 """What the rules tell Snakemake of the jobs in which a plan's runs are trained on a cluster."""
 
+import dataclasses
 import functools
 import itertools
 import re
 import sys
 from pathlib import Path
 
-from dlbench import Error, costs, jobs, plugins, schedulers
+from dlbench import Error, costs, jobs, plugins, records, schedulers
 
 
 def scheduler(executor, settings):
@@ -48,6 +49,7 @@ class Submitting:
     def __init__(self, plan):
         self._plan = plan
         self._on_cluster = False
+        self._limit_min = None
         # Within a job, where Snakemake is started again, it is that whose job it is.
         self._scheduler = (schedulers.job() or (None,))[0]
 
@@ -70,7 +72,7 @@ class Submitting:
 
     def bundle(self, run_id):
         """The name of the runs that share a job with this one, or None."""
-        return self._bundles.get(run_id)
+        return self._bundles.get(run_id, (None, None))[0]
 
     def to_cluster(self, name, asked):
         """See that a scheduler would take all that is to be submitted, or end the program.
@@ -88,10 +90,12 @@ class Submitting:
                 _clear(plugins.load("schedulers", name))
                 queue = asked("train", plugins.load("schedulers", name).QUEUE)
                 queues = plugins.load("schedulers", name).queues()
-                # The last attempt asks for the most.
-                submitted = [(run.label(), self._job(run, plan.attempts)) for run in plan.to_train]
+                # Alone in its job and tried again a run asks for the most.
+                submitted = [
+                    (run.label(), self._ask(run, plan.attempts, None)) for run in plan.to_train
+                ]
                 submitted += [("conversion of data", jobs.plain(asked))] if plan.datasets else []
-                jobs.check(submitted, queues, queue)
+                self._limit_min = jobs.check(submitted, queues, queue)
         except Error as error:
             sys.exit(f"Nothing was submitted:\n{error}")
 
@@ -106,12 +110,17 @@ class Submitting:
             )
 
     def _job(self, run, attempt=1):
+        place = self._bundles.get(run.id, (None, None))[1] if self._on_cluster else None
+        if place and attempt > 1 and records.folder(run.id).joinpath("run.json").exists():
+            # It shares a job with one that failed, and has nothing more to do.
+            return dataclasses.replace(self._ask(run, attempt, place), time_min=0)
+        return self._ask(run, attempt, place)
+
+    def _ask(self, run, attempt, place):
         study = self._plan.study
-        estimate_s = None
-        if self._on_cluster and attempt == 1:
-            estimate_s = self._estimates.of(run)[0]
+        estimate_s = self._estimates.of(run)[0] if self._on_cluster else None
         return jobs.ask(
-            run, study.site, self._plan.device_kind, study.time_limit_s, estimate_s, attempt
+            run, study.site, self._plan.device_kind, study.time_limit_s, estimate_s, attempt, place
         )
 
     @functools.cached_property
@@ -128,7 +137,8 @@ class Submitting:
     def _bundles(self):
         return jobs.bundles(
             self._plan.to_train,
-            self._job,
+            lambda run, place: self._ask(run, 1, place),
             lambda run: self._estimates.of(run)[0],
             self._plan.study.site["job"]["bundle_min"],
+            self._limit_min,
         )

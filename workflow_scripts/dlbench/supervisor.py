@@ -10,6 +10,7 @@
 """
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -27,6 +28,7 @@ GRACE_S = 5.0  # between SIGTERM and SIGKILL
 CHECKPOINT_GRACE_S = 60.0  # for a last checkpoint
 TIME_LIMIT, HANG = "time limit", "hang"
 SAMPLE = b'{"event": "sample"'
+PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
@@ -75,8 +77,9 @@ def supervise(run):
     try:
         with open(run.messages, "ab") as messages:
             trainer = subprocess.Popen(
-                run.command, stdout=messages, stderr=messages, start_new_session=True
-            )
+                run.command, stdout=messages, stderr=messages, start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )  # fmt: skip
             stopped_by = _watch(trainer, run, started, received)
     finally:
         if run.cleanup:
@@ -225,6 +228,15 @@ def _checkpoint_to_start_from(run):
         reason = f"cannot be read ({error})"
     checkpoints.remove(run.checkpoint)
     return f"starts anew: its checkpoint {reason}"
+
+
+def _die_with_parent():
+    """Have the kernel end this process with its parent, also one that is killed by signal 9.
+
+    Some schedulers kill so, and the trainer is in a session of its own. Linux only.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _end_group(trainer):
