@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+import yte
 from equipment import REPOSITORY
 from site_facts import CONFIG
 
-from dlbench import cluster_jobs, plugins, profiles, site_check, site_job
+from dlbench import cluster_jobs, plugins, profiles, site_check, site_job, submitting
 from dlbench.findings import Finding
 
 BLOCK = {"name": "block", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8,
@@ -65,7 +66,7 @@ def place(tmp_path, monkeypatch, program):
     program("sinfo", SINFO)
     program("sbatch", script=SBATCH)
     program("sacctmgr", "mine\nother")
-    for name in ("squeue", "scancel"):
+    for name in ("squeue", "scancel", "sacct"):
         program(name, script=TRUE)
     return tmp_path
 
@@ -246,6 +247,15 @@ def test_an_account_of_somebody_else_is_noted(place, program):
     assert any("accounts not looked at: sacctmgr failed" in text for text in texts("note"))
 
 
+def test_a_slurm_without_accounting_needs_another_status_command(place, program):
+    program("sacct", script="#!/bin/sh\necho Slurm accounting storage is disabled >&2\nexit 1\n")
+    found = only_fix(with_job=True)
+    assert "Snakemake would not see jobs end: sacct failed (exit code 1): Slurm account" in found
+    assert found.endswith("write `slurm-status-command: squeue` into the profile")
+    profile(**{"slurm-status-command": "squeue"})
+    assert texts("fix") == []
+
+
 def test_a_job_that_the_scheduler_refuses_is_quoted(place, program):
     program("sbatch", script="#!/bin/sh\necho 'sbatch: error: Invalid account' >&2\nexit 1\n")
     assert "was refused: sbatch: error: Invalid account" in only_fix(with_job=True)
@@ -416,3 +426,17 @@ def test_how_each_scheduler_submits_a_job_and_waits_for_it():
 
 def test_a_finding_of_several_lines_stays_aligned():
     assert str(Finding("fix", "one\ntwo")) == "fix   one\n      two"
+
+
+@pytest.mark.parametrize("name", ["slurm", "sge", "pbs", "lsf", "kubernetes"])
+def test_our_profiles_end_with_the_installation_where_their_plugin_is_missing(name, monkeypatch):
+    profile = profiles.read(str(REPOSITORY / "profiles" / name))
+    asked = []
+    monkeypatch.setattr(profiles.importlib.util, "find_spec", asked.append)
+    scheduler = submitting.scheduler(profile.executor, profile)
+    with pytest.raises(SystemExit) as ended:
+        yte.process_yaml(profile.file.read_text(), require_use_yte=True)
+    command = profiles.installation(profile.executor, scheduler)
+    package = f"{profiles.PLUGIN}{profile.executor}"
+    assert str(ended.value) == f"{package} is missing: {command}"
+    assert asked == [package.replace("-", "_")]

@@ -136,6 +136,9 @@ def _scheduler(name, profile, study):
     wanted = profile.asked("train", module.QUEUE)
     yield from _queue(queues, wanted, study)
     yield from _account(module, profile)
+    unwatched = hasattr(module, "unwatched") and module.unwatched(profile.content)
+    if unwatched:
+        yield fix(f"Snakemake would not see jobs end: {unwatched}")
 
 
 def _queue(queues, wanted, study):

@@ -19,6 +19,7 @@ defines:
 and where it has it:
     on_each_node(asked): what is put before a command for it to run on each node of such a job.
     accounts(): names of the accounts that this user may give.
+    unwatched(profile): why Snakemake would not see jobs end, or None.
 and may define:
     clear(folder): cancels the jobs that a killed Snakemake left behind; returns their ids.
     mend(plugin, every_s, settings): changes what lacks in Snakemake's executor plugin.

@@ -156,6 +156,24 @@ def accounts():
     return sorted({line.strip() for line in lines if line.strip()})
 
 
+def unwatched(profile):
+    """Why Snakemake would not see jobs end, with what to do; None where it would.
+
+    Its plugin asks sacct where there is such a program, also where Slurm keeps no accounts: it
+    would wait for ever.
+
+    Args:
+        profile: what a profile's file says.
+    """
+    if profile.get("slurm-status-command", "sacct") != "sacct":
+        return None
+    try:
+        ask(["sacct", "-X", "--noheader", "--format=JobID"])
+    except Error as error:
+        return f"{error}: write `slurm-status-command: squeue` into the profile"
+    return None
+
+
 def variables(environ):
     """Those that Slurm gave the job and snakemake-executor-plugin-slurm-jobstep 0.6.1 takes away.
 
