@@ -67,16 +67,20 @@ class Campaign:
     def command(self, *arguments):
         return [sys.executable, "-m", "snakemake", *arguments]
 
-    def snakemake(self, *arguments):
+    def environment(self):
+        """That of its commands."""
+        return environment() | self.variables
+
+    def snakemake(self, *arguments, timeout=600):
         """Run it to its end. Returns the finished process, output and errors in `stdout`."""
         return subprocess.run(
             self.command(*arguments), cwd=self.folder, text=True, check=False,
-            env=environment() | self.variables,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600,
+            env=self.environment(),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout,
         )  # fmt: skip
 
-    def succeed(self, *arguments):
-        finished = self.snakemake(*arguments)
+    def succeed(self, *arguments, timeout=600):
+        finished = self.snakemake(*arguments, timeout=timeout)
         assert finished.returncode == 0, finished.stdout
         return finished.stdout
 

@@ -78,7 +78,7 @@ def slurm(tmp_path_factory):
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         pytest.skip("Slurm is installed and started as root on Debian only")
     folder = tmp_path_factory.mktemp("slurm")
-    _resolve_nodes()
+    resolve_nodes()
     up = subprocess.run(
         ["bash", SCRIPTS / "slurm_up.sh", folder, "acct"],
         capture_output=True, text=True, check=False,
@@ -88,7 +88,7 @@ def slurm(tmp_path_factory):
     subprocess.run(["bash", SCRIPTS / "slurm_down.sh", folder], check=False)
 
 
-def _resolve_nodes():
+def resolve_nodes():
     """The node daemons' names are addresses of this machine."""
     hosts = Path("/etc/hosts")
     missing = [n for n in NODES if n not in hosts.read_text().split()]

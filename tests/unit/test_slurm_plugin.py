@@ -40,6 +40,13 @@ def test_a_scheduler_that_does_not_answer_takes_no_job_away(plugin):
     assert query(plugin, "false") == ({}, 0.0)
 
 
+def test_without_accounting_the_queue_itself_is_asked(plugin, program):
+    program("sacct", script="#!/bin/sh\nexit 1\n")
+    program("squeue", script='#!/bin/sh\necho "7|RUNNING"; test "$5" = some-run\n')
+    slurm_plugin.mend(plugin, 10, Settings)
+    assert query(plugin, plugin.query_job_status_sacct("some-run"))[0] == {"7": "RUNNING"}
+
+
 def test_a_job_that_was_seen_and_is_gone_has_failed(plugin, monkeypatch):
     slurm_plugin.mend(plugin, 10, Settings)
     query(plugin, "printf '7|RUNNING\n8|RUNNING\n'")

@@ -4,7 +4,8 @@
   says: here that is the most it waits.
 - `CANCELLED by 0`, as sacct says it, is no state to it, and it waits for ever; nor is PREEMPTED,
   where jobs are not requeued.
-- Where neither sacct nor squeue answers for a moment, it forgets all its jobs.
+- Where sacct does not answer, for a moment or because there is no accounting, it forgets all its
+  jobs: here squeue is asked, and where that does not answer either, nothing new is known.
 - A job that Slurm has forgotten is waited for, for ever.
 """
 
@@ -25,7 +26,7 @@ def mend(plugin, every_s, settings):
         return
     plugin._mended = True
     _ask_often(plugin.Executor, every_s)
-    plugin.query_job_status = _answers(plugin.query_job_status, settings.requeue)
+    plugin.query_job_status = _answers(plugin, plugin.query_job_status, settings.requeue)
 
 
 def _ask_often(executor, every_s):
@@ -37,11 +38,15 @@ def _ask_often(executor, every_s):
     executor.next_seconds_between_status_checks = property(shortened, theirs.fset)
 
 
-def _answers(query, requeue):
+def _answers(plugin, query, requeue):
     seen = {}  # job id: when it was last known
 
     async def ask(command, logger):
         states, duration_s = await query(command, logger)
+        if states is None and command.startswith("sacct"):
+            # Accounting is away, or there is none.
+            name = command.split()[-1]
+            states, duration_s = await query(plugin.query_job_status_squeue(name), logger)
         if states is None:
             return {}, 0.0  # nothing new is known; jobs that are not named stay
         now = time.monotonic()
