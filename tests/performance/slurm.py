@@ -1,0 +1,157 @@
+"""What a run costs beside its training when it goes through a real Slurm on this machine.
+
+- overhead: one run a job, `--runs` times: submission, the two Snakemakes that start inside the
+  job, the training itself with its imports, the end of the job, and how late it is noticed.
+- shared: the same runs in jobs that they share, beside a job each; wall time over the runs' own.
+
+Needs the scripts in the folder that DLBENCH_TEST_EQUIPMENT names, root and Debian.
+    uv run python tests/performance/slurm.py [--runs 5] [--shared 100] [--apart 20]
+"""
+
+import argparse
+import json
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+
+import yaml
+
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "workflow_scripts")]
+
+from campaign import Campaign  # noqa: E402
+from slurm_cluster import FACTS, SCRIPTS, Slurm, resolve_nodes  # noqa: E402
+
+from dlbench import eventlog  # noqa: E402
+
+BLOCK = {
+    "name": "short", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 4,
+    "warmup_steps": 1,
+}  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--runs", type=int, default=5, help="of the overhead")
+    parser.add_argument("--shared", type=int, default=100, help="runs that share jobs")
+    parser.add_argument("--apart", type=int, default=20, help="runs in a job each, beside them")
+    parser.add_argument("--steps", type=int, default=300, help="about a second on a core")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        slurm = Slurm(Path(folder) / "slurm")
+        resolve_nodes()
+        up = ["bash", SCRIPTS / "slurm_up.sh", slurm.folder, "acct"]
+        subprocess.run(up, check=True, stdout=subprocess.DEVNULL)
+        try:
+            campaign = Campaign.fresh(Path(folder) / "project")
+            campaign.variables = slurm.variables
+            measure(campaign, slurm, args)
+        finally:
+            subprocess.run(["bash", SCRIPTS / "slurm_down.sh", slurm.folder], check=False)
+
+
+def measure(campaign, slurm, args):
+    prepare(campaign)
+    overhead(campaign, slurm, args)
+    alone = wall_over_own(campaign, args.apart, args.steps, seed=3, bundle_min=0)
+    together = wall_over_own(campaign, args.shared, args.steps, seed=4, bundle_min=30)
+    for name, (number, wall_s, own_s, jobs) in (("a job each", alone), ("shared jobs", together)):
+        print(
+            f"{number} runs, {name}: {wall_s:.0f} s for {own_s:.0f} s of runs "
+            f"({own_s / number:.1f} s each), {wall_s / own_s:.2f} times, in {jobs} jobs"
+        )
+
+
+def prepare(campaign):
+    """The environment, and a first run by which it is known how long such runs take."""
+    study(campaign, 1, 10, seed=1)
+    campaign.succeed("--profile", "profiles/slurm")
+
+
+def study(campaign, repeats, steps, seed, bundle_min=0):
+    site = FACTS | {"job": FACTS["job"] | {"bundle_min": bundle_min}}
+    (campaign.folder / "site.yaml").write_text(yaml.safe_dump({"site": site}))
+    block = {**BLOCK, "steps": steps, "seed": seed, "repeats": repeats}
+    campaign.configure(matrix=[block], figures=[])
+
+
+def overhead(campaign, slurm, args):
+    parts = []
+    for seed in range(100, 100 + args.runs):
+        study(campaign, 1, args.steps, seed)
+        parts.append(one_run(campaign, slurm))
+    print(f"one run through Slurm, medians of {args.runs} (Slurm's own dates are whole seconds):")
+    for name in parts[0]:
+        values = [part[name] for part in parts]
+        print(f"  {name:32} {statistics.median(values):6.1f} s")
+    print(f"  noticed at most {max(part['noticed'] for part in parts):.1f} s after its end")
+
+
+def one_run(campaign, slurm):
+    """Seconds of each part between the start of Snakemake and its end."""
+    before = set(records(campaign))
+    started = time.time()
+    process = subprocess.Popen(
+        campaign.command("--profile", "profiles/slurm"), cwd=campaign.folder, text=True,
+        env=campaign.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    submitted = noticed = None
+    for line in process.stdout:
+        if "has been submitted with SLURM jobid" in line:
+            submitted = time.time()
+            job = re.search(r"jobid (\d+)", line)[1]
+        elif submitted and not noticed and line.startswith("Finished jobid"):
+            noticed = time.time()
+    process.wait()
+    (run,) = set(records(campaign)) - before
+    log = list(eventlog.read(run.parent / "train.jsonl"))
+    launched, ended = seconds(log[0]["t_utc"]), seconds(log[-1]["t_utc"])
+    begun, over = job_times(slurm, job)
+    return {
+        "Snakemake until submission": submitted - started,
+        "waiting in the queue": max(0.0, begun - submitted),
+        "two Snakemakes inside the job": launched - begun,
+        "the run itself": ended - launched,
+        "the job after the run": over - ended,
+        "noticed": noticed - over,
+    }
+
+
+def job_times(slurm, job):
+    """When a job began and ended, in seconds since 1970."""
+    said = slurm.ask("sacct", "-X", "--noheader", "--parsable2", "--format=Start,End", "-j", job)
+    return [datetime.fromisoformat(date).timestamp() for date in said.strip().split("|")]
+
+
+def seconds(date):
+    then = datetime.strptime(date, eventlog.UTC_FORMAT)
+    return then.replace(tzinfo=timezone.utc).timestamp()
+
+
+def records(campaign):
+    return (campaign.folder / "results/runs").glob("*/run.json")
+
+
+def wall_over_own(campaign, number, steps, seed, bundle_min):
+    """(runs, wall seconds, the runs' own seconds, jobs) of some runs, one job at a time."""
+    study(campaign, 1, steps, seed)
+    campaign.succeed("--profile", "profiles/slurm")  # by which it is known how long they take
+    before = set(records(campaign))
+    study(campaign, number + 1, steps, seed, bundle_min)
+    started = time.monotonic()
+    # Two of them would be measured on each other's cores.
+    campaign.succeed("--profile", "profiles/slurm", "--jobs", "1", timeout=7200)
+    wall_s = time.monotonic() - started
+    new = set(records(campaign)) - before
+    logs = [list(eventlog.read(path.parent / "train.jsonl")) for path in new]
+    own_s = sum(seconds(log[-1]["t_utc"]) - seconds(log[0]["t_utc"]) for log in logs)
+    jobs = {json.loads(path.read_text())["provenance"]["job"]["id"] for path in new}
+    return number, wall_s, own_s, len(jobs)
+
+
+if __name__ == "__main__":
+    main()
