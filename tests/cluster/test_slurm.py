@@ -174,7 +174,7 @@ class Running:
 
 def long_runs(number, seed=2):
     """Of some seconds each, so that they can be met at work."""
-    how = {"seed": seed, "repeats": number, "batch_per_device": 256, "steps": 800}
+    how = {"seed": seed, "repeats": number, "batch_per_device": 256, "steps": 500}
     return {"name": "long", **QUICK, **how}
 
 

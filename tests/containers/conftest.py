@@ -200,3 +200,15 @@ def call(*command, **options):
     )
     assert finished.returncode == 0, f"{command}: {finished.stdout}{finished.stderr}"
     return finished.stdout
+
+
+@pytest.fixture(scope="session")
+def folder(roots):
+    """The image as a root folder that a test may change: Apptainer takes it as it is."""
+    root = roots.folder.parent / "image"
+    made = subprocess.run(
+        ["apptainer", "build", "--sandbox", root, f"oci:{roots.folder}/results/images/train/oci"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    return root

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 
 import pytest
 
@@ -16,18 +15,6 @@ BLOCK = {
     "runtime": "apptainer",
 }
 TRAINED = ("ok", "unstable")
-
-
-@pytest.fixture(scope="module")
-def folder(roots):
-    """The image as a root folder that a test may change: Apptainer takes it as it is."""
-    root = roots.folder.parent / "image"
-    made = subprocess.run(
-        ["apptainer", "build", "--sandbox", root, f"oci:{roots.folder}/results/images/train/oci"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert made.returncode == 0, made.stderr
-    return root
 
 
 @pytest.fixture(scope="module")
