@@ -121,6 +121,19 @@ def test_a_campaign_goes_on_whatever_happens_to_its_jobs(campaign, slurm):
     assert "Nothing to be done" in campaign.succeed("--profile", "slurm")
 
 
+def test_a_preempted_job_is_tried_again(campaign, slurm):
+    campaign.configure(matrix=[long_runs(1, seed=8)], figures=[])
+    process = start(campaign, "--set-resources", "train:slurm_partition=low")
+    (run,) = running_jobs(campaign, 1)
+    others = ["--partition=cpu", "--nodes=3", "--exclusive", "--mem=100", "--output=/dev/null"]
+    slurm.ask("sbatch", *others, "--wrap=sleep 3")
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, output
+    assert "PREEMPTED" in slurm.ask("sacct", "-X", "--noheader", "--format=State", "-j", run.job)
+    assert len(aside(campaign, run.run_id)) == 1
+    assert all(record["status"] in TRAINED for record in records_of(campaign))
+
+
 def test_ctrl_c_cancels_all_jobs_and_the_next_start_trains_what_is_missing(campaign, slurm):
     campaign.configure(matrix=[long_runs(2, seed=3)], figures=[])
     process = start(campaign)
@@ -178,9 +191,9 @@ def long_runs(number, seed=2):
     return {"name": "long", **QUICK, **how}
 
 
-def start(campaign):
+def start(campaign, *options):
     return subprocess.Popen(
-        campaign.command("--profile", "slurm"), cwd=campaign.folder, text=True,
+        campaign.command("--profile", "slurm", *options), cwd=campaign.folder, text=True,
         env=campaign.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
 

@@ -11,7 +11,18 @@ import pytest
 from image_files import Blobs, tar
 from site_facts import SITE
 
-from dlbench import Error, config, eventlog, image_sources, images, parsing, planning, records, site
+from dlbench import (
+    Error,
+    config,
+    eventlog,
+    image_sources,
+    images,
+    parsing,
+    planning,
+    records,
+    site,
+    submitting,
+)
 
 STUDY = config.read(Path(__file__).parents[2] / "config.yaml") | {
     "study": "test",
@@ -47,6 +58,58 @@ def test_a_study_of_which_nothing_remains_is_refused_with_the_reasons(tmp_path, 
         planning.plan(STUDY | {"matrix": [block]})
     assert "nothing remains" in str(error.value)
     assert "needs 4 cpu devices per node; this site has 2" in str(error.value)
+
+
+def test_a_study_of_runs_that_pods_start_is_planned_though_none_is_done_here(plan):
+    block = STUDY["matrix"][0] | {"strategy": "multiworker", "nodes": 2, "launcher": "kubernetes"}
+    pods = planning.plan(STUDY | {"site": SITE | {"nodes": 2}, "matrix": [block]})
+    assert len(pods.skipped) == len(pods.runs) > 0 and pods.to_train == []
+
+
+def test_the_jobs_of_a_plan_ask_the_scheduler_for_what_its_runs_need(plan, program):
+    program("sinfo", "cpu*|up|1:00:00|3|8|8000|(null)")
+    program("squeue")
+    with pytest.raises(
+        SystemExit, match=r"site\.cores_per_node: auto counts what this machine has"
+    ):
+        submitting.Submitting(plan).to_cluster("slurm", lambda rule, name: None)
+    cluster = planning.plan(STUDY | {"site": SITE | {"cores_per_node": 8}})
+    jobs = submitting.Submitting(cluster)
+    jobs.to_cluster("slurm", lambda rule, name: None)
+    asked = {name: resource(_Wildcards(cluster.to_train[0].id), 1)
+             for name, resource in jobs.resources.items()}  # fmt: skip
+    assert asked["runtime"] == 1 + 5 and asked["slurm_extra"] == "--exclusive"
+    assert asked["mpi"] is None and asked["nodes"] == 1 and asked["mem_mb"] == 5000
+    again = jobs.resources["mem_mb"](_Wildcards(cluster.to_train[0].id), 2)
+    assert again == 8000  # of the node, less than twice as much for the device
+    with pytest.raises(SystemExit, match="Nothing was submitted:\nthe scheduler has no partition"):
+        jobs.to_cluster("slurm", lambda rule, name: "gpu" if name == "slurm_partition" else None)
+
+
+def test_what_a_killed_workflow_left_in_the_queue_is_cancelled_unless_one_is_at_work(
+    plan, program, tmp_path, capsys
+):
+    program("sinfo", "cpu*|up|1:00:00|3|8|8000|(null)")
+    left = tmp_path / "left"
+    left.write_text(f"7|{tmp_path}|rule_train_wildcards_x\n8|/elsewhere|rule_x\n9|{tmp_path}|\n")
+    program("squeue", script=f"#!/bin/sh\ncat {left}\n")
+    script = f'#!/bin/sh\necho "$@" >> {tmp_path}/cancelled; sed -i /^7/d {left}\n'
+    program("scancel", script=script)
+    jobs = submitting.Submitting(planning.plan(STUDY | {"site": SITE | {"cores_per_node": 8}}))
+    locks = tmp_path / ".snakemake/locks"
+    locks.mkdir(parents=True)
+    (locks / "0.output.lock").touch()
+    jobs.to_cluster("slurm", lambda rule, name: None)
+    assert not (tmp_path / "cancelled").exists()
+    (locks / "0.output.lock").unlink()
+    jobs.to_cluster("slurm", lambda rule, name: None)
+    assert (tmp_path / "cancelled").read_text() == "7\n"
+    assert "cancelled jobs that an earlier start left behind: 7" in capsys.readouterr().err
+
+
+class _Wildcards:
+    def __init__(self, run_id):
+        self.run_id = run_id
 
 
 def test_priorities_follow_the_seeded_order(plan):

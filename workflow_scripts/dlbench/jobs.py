@@ -143,7 +143,7 @@ def check(asked, queues, wanted):
         wanted: name of the queue; None for the scheduler's default.
 
     Returns:
-        Minutes that a job may take there; None where that is not known.
+        The schedulers.Queue; None where the scheduler chooses.
 
     Raises:
         Error: it would not; with every reason, one a line.
@@ -170,7 +170,7 @@ def check(asked, queues, wanted):
                 for problem, labels in found.items()
             )
         )
-    return queue.time_limit_s and int(queue.time_limit_s // 60)
+    return queue
 
 
 def _tasks(run):

@@ -281,7 +281,7 @@ def _plan(settings):
         for run in study.runs
         if (reason := site.skip_reason(run, devices, study.images))
     }
-    if len(skipped) == len(runs):
+    if len(skipped) == len(runs) and not any(map(_starts_elsewhere, study.runs)):
         raise config.ConfigError(
             "nothing remains: this machine can do none of the runs:\n"
             + "\n".join(dict.fromkeys(f"- {reason}" for reason in skipped.values()))
@@ -307,6 +307,11 @@ def _plan(settings):
         forced=frozenset(_forced(runs, pending, study.images)),
         adopted=adopted,
     )
+
+
+def _starts_elsewhere(run):
+    """Whether a run is none of this machine's, but may be done by others that write its record."""
+    return getattr(plugins.load("launchers", run.launcher), "ELSEWHERE", False)
 
 
 def _environment(run):

@@ -49,7 +49,7 @@ class Submitting:
     def __init__(self, plan):
         self._plan = plan
         self._on_cluster = False
-        self._limit_min = None
+        self._queue = None  # where it is known what it offers
         # Within a job, where Snakemake is started again, it is that whose job it is.
         self._scheduler = (schedulers.job() or (None,))[0]
 
@@ -90,12 +90,10 @@ class Submitting:
                 _clear(plugins.load("schedulers", name))
                 queue = asked("train", plugins.load("schedulers", name).QUEUE)
                 queues = plugins.load("schedulers", name).queues()
-                # Alone in its job and tried again a run asks for the most.
-                submitted = [
-                    (run.label(), self._ask(run, plan.attempts, None)) for run in plan.to_train
-                ]
+                # All of the time; what a node has of memory bounds what is asked for again.
+                submitted = [(run.label(), self._ask(run, 1, None, None)) for run in plan.to_train]
                 submitted += [("conversion of data", jobs.plain(asked))] if plan.datasets else []
-                self._limit_min = jobs.check(submitted, queues, queue)
+                self._queue = jobs.check(submitted, queues, queue)
         except Error as error:
             sys.exit(f"Nothing was submitted:\n{error}")
 
@@ -113,15 +111,16 @@ class Submitting:
         place = self._bundles.get(run.id, (None, None))[1] if self._on_cluster else None
         if place and attempt > 1 and records.folder(run.id).joinpath("run.json").exists():
             # It shares a job with one that failed, and has nothing more to do.
-            return dataclasses.replace(self._ask(run, attempt, place), time_min=0)
-        return self._ask(run, attempt, place)
-
-    def _ask(self, run, attempt, place):
-        study = self._plan.study
+            return dataclasses.replace(self._ask(run, attempt, place, None), time_min=0)
         estimate_s = self._estimates.of(run)[0] if self._on_cluster else None
-        return jobs.ask(
-            run, study.site, self._plan.device_kind, study.time_limit_s, estimate_s, attempt, place
-        )
+        return self._ask(run, attempt, place, estimate_s)
+
+    def _ask(self, run, attempt, place, estimate_s):
+        study, kind = self._plan.study, self._plan.device_kind
+        site = study.site
+        if self._queue and not site["memory_mb_per_node"]:
+            site = {**site, "memory_mb_per_node": self._queue.memory_mb_per_node}
+        return jobs.ask(run, site, kind, study.time_limit_s, estimate_s, attempt, place)
 
     @functools.cached_property
     def _names(self):
@@ -135,10 +134,11 @@ class Submitting:
 
     @functools.cached_property
     def _bundles(self):
+        limit_s = self._queue and self._queue.time_limit_s
         return jobs.bundles(
             self._plan.to_train,
-            lambda run, place: self._ask(run, 1, place),
+            lambda run, place: self._ask(run, 1, place, self._estimates.of(run)[0]),
             lambda run: self._estimates.of(run)[0],
             self._plan.study.site["job"]["bundle_min"],
-            self._limit_min,
+            limit_s and int(limit_s // 60),
         )

@@ -3,6 +3,7 @@
 A launcher file defines:
     TAKES_TASKS: whether a scheduler's tasks become its processes; if not, it starts them itself
         from one task.
+    ELSEWHERE (optional): whether its runs are started by something else than this workflow.
     unsupported(run): why it cannot start a run, or None.
     command(run, trainer, environment): the command line, a list of strings, that starts the
         command `trainer` once per process; programs are taken from the bin/ of the folder

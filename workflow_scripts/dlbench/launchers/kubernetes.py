@@ -10,6 +10,7 @@ from dlbench import plugins
 
 PROGRAM = "workflow_scripts/start_pod.py"  # as train.py, from the workflow's folder
 TAKES_TASKS = False
+ELSEWHERE = True
 INDEX = "JOB_COMPLETION_INDEX"  # set by Kubernetes in the pods of an indexed Job
 # By the launcher that a strategy has where none is asked for.
 FINDING = {"none": "nothing", "local": "tf_config", "horovodrun": "horovod"}

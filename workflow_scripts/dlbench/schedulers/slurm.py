@@ -95,7 +95,7 @@ def clear(folder):
 
 def _left(folder):
     listed = ask(["squeue", "--me", "--noheader", "--format=%i|%Z|%k"]).splitlines()
-    jobs = (line.split("|", 2) for line in listed)
+    jobs = (line.split("|", 2) for line in listed if line)
     # As snakemake-executor-plugin-slurm comments upon its jobs.
     return {
         job_id
