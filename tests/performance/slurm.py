@@ -39,7 +39,7 @@ def main():
     parser.add_argument("--runs", type=int, default=5, help="of the overhead")
     parser.add_argument("--shared", type=int, default=100, help="runs that share jobs")
     parser.add_argument("--apart", type=int, default=20, help="runs in a job each, beside them")
-    parser.add_argument("--steps", type=int, default=300, help="about a second on a core")
+    parser.add_argument("--steps", type=int, default=4000, help="five seconds, with imports")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         slurm = Slurm(Path(folder) / "slurm")
