@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from dlbench import Error, attempts, images, parsing, records, starting, supervisor
+from dlbench import Error, attempts, images, parsing, records, repeating, starting, supervisor
 from dlbench.cli import run_program
 from dlbench.runs import Run
 
@@ -23,6 +23,9 @@ def main():
     parser.add_argument("--position", default="", help="as in 3/36, for progress lines")
     parser.add_argument("--made-from", type=json.loads, default={}, help="digests, as JSON")
     parser.add_argument("--skip", default="", help="record this reason instead of training")
+    parser.add_argument(
+        "--unless", type=json.loads, help="ids of earlier repeats, and the target they may reach"
+    )
     parser.add_argument("--time-limit-s", type=float, default=float("inf"))
     parser.add_argument(
         "--hang-limit-s", type=float, default=float("inf"), help="without a step or the like"
@@ -53,6 +56,9 @@ def main():
         return  # it shared a job with one that failed
     trainer = args.command[1:] if args.command[:1] == ["--"] else args.command
     refused = ("skipped", args.skip) if args.skip else None
+    if not refused and args.unless:
+        reached = repeating.not_needed(args.unless[0], repeating.Target(**args.unless[1]))
+        refused = ("skipped", reached) if reached else None
     if not refused and args.attempt > args.attempts:
         attempts.rescue(args.log)
         refused = attempts.verdict(args.log)

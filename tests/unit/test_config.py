@@ -112,8 +112,8 @@ def test_a_mistake_in_a_block_is_named_with_what_is_allowed(change, message):
     [
         ({"matrix": []}, "matrix: expected a list that is not empty"),
         ({"matrx": []}, "unknown key 'matrx' (did you mean 'matrix'?)"),
-        ({"repeats": 0}, "repeats: expected at least 1, found 0"),
-        ({"repeats": True}, "repeats: expected one integer, found true"),
+        ({"repeats": 0}, "repeats: expected a number of at least 1, or target_interval"),
+        ({"repeats": True}, "repeats: expected a number of at least 1, or target_interval"),
         ({"figures": ["scalling"]}, "did you mean 'scaling'?"),
         ({"time_limit_s": 0}, "time_limit_s: expected more than 0"),
         ({"site": STUDY["site"] | {"devices_per_node": 0}}, "auto, or a number of at least 1"),

@@ -174,7 +174,7 @@ def test_a_config_with_mistakes_ends_the_program_with_them():
         planning.plan(STUDY | {"repeats": 0, "seeed": 1})
     assert str(error.value).startswith("The config cannot be used:\n")
     assert "unknown key 'seeed' (did you mean 'seed'?)" in str(error.value)
-    assert "repeats: expected at least 1, found 0" in str(error.value)
+    assert "repeats: expected a number of at least 1, or target_interval" in str(error.value)
 
 
 def test_an_unknown_run_is_named_with_the_nearest(plan):

@@ -18,7 +18,7 @@ from pathlib import Path
 import jsonschema
 import yaml
 
-from dlbench import Error, copies, options, plugins
+from dlbench import Error, copies, options, plugins, repeating
 from dlbench.runs import DEFAULTS, FIELDS, PLUGIN_FOLDERS, Run, shuffled
 
 SCHEMA_FILE = Path(__file__).with_name("config.schema.json")
@@ -44,7 +44,8 @@ class Excluded:
 class Study:
     """A config, checked and expanded: `runs` in the order of their execution.
 
-    `must_reach` maps the ids of runs with a learning gate to the scores they must reach.
+    `must_reach` maps the ids of runs with a learning gate to the scores they must reach, `targets`
+    those of repeats that may not be needed to the repeating.Target that decides.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Study:
     checkpoint_every_min: float | None
     model_folder: str | None
     must_reach: dict
+    targets: dict
     images: dict
     compare: tuple
     equivalence_margin: float
@@ -94,13 +96,16 @@ def study(config):
     """
     _check_schema(config)
     _use_models_of(config["model_folder"])
-    runs, excluded, must_reach = {}, [], {}
+    runs, excluded, must_reach, targets = {}, [], {}, {}
     for index, block in enumerate(config["matrix"]):
         where = f"matrix[{index}] ({block['name']})"
         combinations, left_out = _expand(block, where)
         excluded += left_out
         for combination in combinations:
-            for repeat in range(1, block.get("repeats", config["repeats"]) + 1):
+            most, target = repeating.wanted(block.get("repeats", config["repeats"]))
+            if target and target.fewest > most:
+                raise ConfigError(f"{where}.repeats: min {target.fewest} is above max {most}")
+            for repeat in range(1, most + 1):
                 run = _run({**combination, "repeat": repeat}, where, config["images"])
                 if run.copies_per_node > 1 and config["checkpoint_every_min"]:
                     raise ConfigError(f"{where}: {copies.NO_CHECKPOINTS}")
@@ -110,6 +115,8 @@ def study(config):
                         "exclude it from one of the two"
                     )
                 runs[run.id] = run, where
+                if target and repeat > target.fewest:
+                    targets[run.id] = target
                 if "must_reach" in block:
                     must_reach[run.id] = _gate(block["must_reach"], run, where)
     if not runs:
@@ -132,6 +139,7 @@ def study(config):
         figures=tuple(config["figures"]),
         data=config["data"],
         must_reach=must_reach,
+        targets=targets,
         compare=tuple(config["compare"]),
         **{
             key: config[key]
@@ -198,7 +206,11 @@ def _describe(error, config):
         "minProperties": lambda: "at least one key",
         "uniqueItems": lambda: "a list without repetitions",
         "pattern": lambda: f"a name that matches {allowed}",
-        "anyOf": lambda: "auto, or a number of at least 1",
+        "anyOf": lambda: (
+            "a number of at least 1, or target_interval (above 0, below 1), min and max (2 to 31)"
+            if "repeats" in where
+            else "auto, or a number of at least 1"
+        ),
     }.get(rule, lambda: error.message)()
     return f"{prefix}expected {expected}, found {json.dumps(found, default=str)}"
 

@@ -9,7 +9,7 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
-from dlbench import Error, adoption, collecting, records, site, tables
+from dlbench import Error, adoption, collecting, records, repeating, site, tables
 from dlbench.files import write_json
 from dlbench.records import State
 
@@ -44,7 +44,7 @@ def rows(study):
     devices = site.devices(study.site)
     recipes = {name: digest for name, (_, digest) in adoption.found(study).items()}
     for run in sorted(study.runs, key=lambda run: run.id):
-        can_run = not site.skip_reason(run, devices, study.images)
+        can_run = not repeating.skip_reason(run, devices, study)
         if records.state(run, can_run, recipes, study.images)[0] is not State.CURRENT:
             continue
         try:

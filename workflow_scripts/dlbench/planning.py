@@ -4,6 +4,7 @@ The rules ask here for inputs, flags and priorities; nothing in here knows
 Snakemake.
 """
 
+import dataclasses
 import functools
 import json
 import re
@@ -12,7 +13,18 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlbench import Error, adoption, code, config, images, plugins, records, site, starting
+from dlbench import (
+    Error,
+    adoption,
+    code,
+    config,
+    images,
+    plugins,
+    records,
+    repeating,
+    site,
+    starting,
+)
 from dlbench.records import State
 from dlbench.runs import DEFAULTS
 
@@ -61,6 +73,10 @@ class Plan:
         inputs = {}
         if run.id in self.pending and run.id not in self.skipped:
             inputs["environment"] = _environment(run)
+            if run.id in self.study.targets:
+                # They decide whether this one is needed.
+                before = [run_id for run_id in repeating.earlier(run) if run_id in self.pending]
+                inputs["earlier"] = [f"results/runs/{run_id}/run.json" for run_id in before]
             if records.recipe(run.dataset):
                 inputs["data"] = f"results/data/{run.dataset}/manifest.json"
         return inputs
@@ -204,6 +220,9 @@ class Plan:
             flags += [f"--bind={bind}" for bind in self._binds(run)]
         if self.study.checkpoint_every_min:
             flags.append(f"--checkpoint={_checkpoint(run)}")
+        if run_id in self.study.targets:
+            target = dataclasses.asdict(self.study.targets[run_id])
+            flags.append(f"--unless={json.dumps([repeating.earlier(run), target])}")
         if run_id in self.skipped:
             flags.append(f"--skip={self.skipped[run_id]}")
         return shlex.join([*flags, "--", *self._trainer(run)])
@@ -279,7 +298,7 @@ def _plan(settings):
     skipped = {
         run.id: reason
         for run in study.runs
-        if (reason := site.skip_reason(run, devices, study.images))
+        if (reason := repeating.skip_reason(run, devices, study))
     }
     if len(skipped) == len(runs) and not any(map(_starts_elsewhere, study.runs)):
         raise config.ConfigError(

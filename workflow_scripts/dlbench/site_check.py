@@ -16,6 +16,7 @@ from dlbench import (
     planning,
     plugins,
     profiles,
+    repeating,
     site,
     site_job,
     starting,
@@ -177,7 +178,7 @@ def _asked(study):
     devices = site.devices(study.site)
     asked, unfit = [], {}
     for run in study.runs:
-        reason = site.skip_reason(run, devices, study.images)
+        reason = repeating.skip_reason(run, devices, study)
         if reason:
             unfit.setdefault(reason, []).append(run.label())
         else:

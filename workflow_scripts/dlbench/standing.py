@@ -22,7 +22,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlbench import adoption, costs, eventlog, fates, gates, progress, records, site
+from dlbench import adoption, costs, eventlog, fates, gates, progress, records, repeating, site
 from dlbench.records import State
 
 DONE = costs.ENDED_WELL
@@ -62,7 +62,7 @@ def look(study):
 
 
 def _standing(run, study, devices, recipes):
-    skip = site.skip_reason(run, devices, study.images)
+    skip = repeating.skip_reason(run, devices, study)
     state, reason = records.state(run, not skip, recipes, study.images)
     place = records.folder(run.id)
     if state is State.MISSING:
