@@ -10,7 +10,7 @@ rule tables:
     input:
         expand(
             "results/tables/{name}.parquet",
-            name=["runs", "evals", "coverage", "comparisons"],
+            name=["runs", "evals", "coverage", "comparisons", "speedups"],
         ),
 
 
@@ -23,6 +23,7 @@ rule collect_runs:
         multiext("results/tables/runs", ".parquet", ".csv"),
         multiext("results/tables/coverage", ".parquet", ".csv"),
         multiext("results/tables/comparisons", ".parquet", ".csv"),
+        multiext("results/tables/speedups", ".parquet", ".csv"),
         "results/tables/evals.parquet",
     log:
         "results/logs/collect_runs.log",

@@ -45,14 +45,17 @@ def study(*blocks, **changes):
     return config.study(SETTINGS | {"matrix": list(blocks)} | changes)
 
 
-def finished(run, samples=(), top1=None, ranks=1, **end):
+def finished(run, samples=(), top1=None, ranks=1, start=None, made_from=None, **end):
     """The log and the record of a run; `samples` are written by every rank."""
     place = records.folder(run.id)
     for rank in range(ranks):
         log = EventLog(eventlog.rank_path(place / "train.jsonl", rank))
         if rank == 0:
-            log.write("launch", t_utc=eventlog.utc_now(), made_from=records.made_from(run))
-        log.start(devices=["CPU:0"], total_steps=2, versions={"tensorflow": "2.18.1"})
+            log.write(
+                "launch", t_utc=eventlog.utc_now(), made_from=made_from or records.made_from(run)
+            )
+        log.start(**{"devices": ["CPU:0"], "total_steps": 2,
+                     "versions": {"tensorflow": "2.18.1"}} | (start or {}))  # fmt: skip
         for step in (1, 2):
             log.step(step, step * 0.5, 0.5, 2.0, 0.01, False, 1)
         for sample in samples:
@@ -103,6 +106,70 @@ def test_the_gate_is_judged_anew_without_training_again():
     for bound, gate in ((0.4, "reached"), (0.6, "missed: top1 0.5, expected at least 0.6")):
         made = study(LEARNS | {"must_reach": {"top1": bound}})
         assert collected(made, "runs", tables.RUNS)[0]["learning_gate"] == gate
+
+
+def test_the_time_to_the_gates_score_is_of_the_clock_and_of_the_steps():
+    made = study(LEARNS)
+    finished(made.runs[0], top1=0.95)
+    (row,) = collected(made, "runs", tables.RUNS)
+    assert (row["time_to_accuracy_s"], row["training_time_to_accuracy_s"]) == (1.2, 1.0)
+
+
+@pytest.mark.parametrize("end", [{}, {"status": "failed", "message": "no"}])
+def test_what_was_not_reached_or_failed_has_no_time_to_it(end):
+    made = study(LEARNS)
+    finished(made.runs[0], top1=0.95 if end else 0.85, **end)
+    (row,) = collected(made, "runs", tables.RUNS)
+    assert (row["time_to_accuracy_s"], row["training_time_to_accuracy_s"]) == (None, None)
+
+
+def test_a_clock_that_differs_from_the_steps_is_said_and_stands_in_the_tables(capsys):
+    made = study(LEARNS | {"must_reach": {"final_loss": 3}})
+    run = made.runs[0]
+    # One epoch of 4 items in 1 s, by the clock; the steps say two batches of 8.
+    finished(run, start={"records": 4})
+    (row,) = collected(made, "runs", tables.RUNS)
+    assert (row["images_per_second"], row["epochs_images_per_second"]) == (16.0, 4.0)
+    words = "-75.0 %: epochs x images / time is 4 items/s, the steps say 16"
+    assert row["epochs_check"].startswith(words)
+    (covered,) = tables.read("tables/coverage.parquet", tables.COVERAGE).to_pylist()
+    assert covered["reason"] == f"throughput by the clock differs by {row['epochs_check']}"
+    assert words in capsys.readouterr().err
+
+
+def test_energy_per_image_and_the_synthetic_partner_are_columns():
+    made = study(LEARNS | {"must_reach": {"final_loss": 3}}, PLAIN)
+    for run in made.runs:
+        finished(run, energy_j=8.0)
+    learns, plain = sorted(collected(made, "runs", tables.RUNS), key=lambda row: row["dataset"])
+    assert (learns["energy_per_image_j"], plain["energy_per_image_j"]) == (0.5, 0.5)
+    assert (learns["synthetic_ratio"], learns["synthetic_runs"]) == (pytest.approx(1), 1)
+    assert (plain["synthetic_ratio"], plain["synthetic_runs"]) == (None, None)
+
+
+def test_a_run_whose_code_changed_meanwhile_is_stale_and_says_why(capsys):
+    made = study(PLAIN)
+    finished(made.runs[0], made_from={"code": "old"})
+    (row,) = collected(made, "coverage", tables.COVERAGE)
+    assert (row["status"], row["reason"]) == (
+        "stale",
+        "code and data and environment changed since it was trained; it was ok",
+    )
+    assert "1 of 1 runs are stale" in capsys.readouterr().err
+    (row,) = tables.read("tables/runs.parquet", tables.RUNS).to_pylist()
+    assert row["status"] == "ok"
+
+
+def test_speedups_are_a_table_of_their_own():
+    made = study(PLAIN | {"strategy": "mirrored", "devices_per_node": [1, 2]}, repeats=2)
+    for run in made.runs:
+        finished(run, start={"devices": ["CPU"] * run.devices})
+    one, two = collected(made, "speedups", tables.SPEEDUPS)
+    assert (one["devices"], two["devices"], two["scaling"]) == (1, 2, "weak")
+    assert (two["speedup"], two["runs"], two["base_mismatch"]) == (pytest.approx(2), 2, "")
+    assert two["fit"] == "no fit: needs 5 numbers of devices, there are 2"
+    with open("tables/speedups.csv", newline="") as file:
+        assert [row["devices"] for row in csv.DictReader(file)] == ["1", "2"]
 
 
 def test_why_a_run_failed_comes_before_what_it_missed():

@@ -1,23 +1,35 @@
 """From the records and logs of all runs to tables.
 
-- results/tables: runs, evaluations, coverage, comparisons of conditions.
+- results/tables: runs, evaluations, coverage, comparisons of conditions, speedups.
 - steps.parquet, evals.parquet and samples.parquet in each run's folder, made from
   its logs where they are missing or were made from another log.
-- The learning gate is judged here (dlbench/gates.py), since it is no part of a run.
+- The learning gate is judged here (dlbench/gates.py), since it is no part of a run. So is
+  whether a run is stale: the code may have changed while the others were trained.
+- One run is looked at at a time.
 """
 
+import contextlib
 import json
 import sys
 from datetime import datetime
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
-from dlbench import comparing, eventlog, gates, parsing, records, tables
+from dlbench import (
+    adoption,
+    comparing,
+    derived,
+    eventlog,
+    gates,
+    parsing,
+    records,
+    scaling,
+    tables,
+)
 from dlbench.files import written_whole
 from dlbench.runs import Run
 
-EXCLUDED = "excluded"
+EXCLUDED, STALE = "excluded", "stale"
+RUN_TABLES = {"steps": tables.STEPS, "evals": tables.EVALS, "samples": tables.SAMPLES}
 
 
 def collect(study, device_kind, output):
@@ -32,25 +44,35 @@ def collect(study, device_kind, output):
         RecordError: a record or a file beside it is damaged.
     """
     output = Path(output)
-    rows, evals, coverage = [], [], []
-    for run in sorted(study.runs, key=lambda run: run.id):
-        place = records.folder(run.id)
-        record = records.read(place / "run.json")
-        records.check_files(place, record, content=True)
-        rows.append(row(run, record, study, device_kind))
-        missed = gates.missed(study.must_reach.get(run.id), record["summary"])
-        if missed:
-            print(f"{run.label()}: {missed}", file=sys.stderr)
-        evals.append(_run_tables(run.id, place, record["log_sha256"]))
-        coverage.append(
-            {
-                "run_id": run.id,
-                "combination": run.label(),
-                "status": record["status"],
-                "reason": "; ".join(filter(None, (record["message"], missed))),
-            }
-        )
-    coverage += [
+    recipes = {name: digest for name, (_, digest) in adoption.found(study).items()}
+    rows, coverage = [], []
+    with _appending(output / "evals.parquet", tables.EVALS) as append_evals:
+        for run in sorted(study.runs, key=lambda run: run.id):
+            place = records.folder(run.id)
+            record = records.read(place / "run.json")
+            records.check_files(place, record, content=True)
+            rows.append(row(run, record, study, device_kind))
+            see_run_tables(run.id, record["log_sha256"])
+            evals = run_table(run.id, "evals")
+            append_evals(evals)
+            rows[-1] |= _time_to_accuracy(run, record, study, evals)
+            stale = records.outdated(run, record, False, recipes, study.images)
+            coverage.append(_covered(run, rows[-1], stale))
+    _say_how_many(coverage, len(rows))
+    derived.add_synthetic(rows)
+    for name, content, schema in (
+        ("runs", rows, tables.RUNS),
+        ("coverage", [*coverage, *excluded(study)], tables.COVERAGE),
+        ("comparisons", comparing.rows(study, rows), tables.COMPARISONS),
+        ("speedups", scaling.rows(study, rows), tables.SPEEDUPS),
+    ):
+        tables.write(output / f"{name}.parquet", content, schema)
+        tables.write_csv(output / f"{name}.csv", tables.read(output / f"{name}.parquet", schema))
+
+
+def excluded(study):
+    """Rows of the table of coverage of what the config leaves out."""
+    return [
         {
             "combination": json.dumps(left_out.values),
             "status": EXCLUDED,
@@ -58,14 +80,43 @@ def collect(study, device_kind, output):
         }
         for left_out in study.excluded
     ]
-    for name, content, schema in (
-        ("runs", rows, tables.RUNS),
-        ("coverage", coverage, tables.COVERAGE),
-        ("comparisons", comparing.rows(study, rows), tables.COMPARISONS),
-    ):
-        tables.write(output / f"{name}.parquet", content, schema)
-        tables.write_csv(output / f"{name}.csv", tables.read(output / f"{name}.parquet", schema))
-    _concatenate(evals, output / "evals.parquet", tables.EVALS)
+
+
+def _covered(run, row, stale):
+    """A run's row of the table of coverage; what is amiss though it ended well is also said."""
+    missed = row["learning_gate"] if row["learning_gate"] != gates.REACHED else None
+    differs = derived.disagreement(row["epochs_check"])
+    for words in filter(None, (missed, differs)):
+        print(f"{run.label()}: {words}", file=sys.stderr)
+    was = f"{stale}; it was {row['status']}" if stale else ""
+    return {
+        "run_id": run.id,
+        "combination": run.label(),
+        "status": STALE if stale else row["status"],
+        "reason": "; ".join(filter(None, (was, row["message"], missed, differs))),
+    }
+
+
+def _say_how_many(coverage, runs):
+    stale = sum(row["status"] == STALE for row in coverage)
+    if stale:
+        print(f"{stale} of {runs} runs are stale (see the table coverage)", file=sys.stderr)
+
+
+def _time_to_accuracy(run, record, study, evals):
+    """Columns of the runs table for runs with a learning gate that ended well and reached it."""
+    must_reach = study.must_reach.get(run.id)
+    if not must_reach or record["status"] not in derived.ENDED_WELL:
+        return {}
+    first = derived.reached_at(must_reach, evals.to_pylist())
+    if first is None:
+        return {}
+    steps = run_table(run.id, "steps")
+    columns = (steps[name].to_numpy() for name in ("step", "step_time_s"))
+    return {
+        "time_to_accuracy_s": first["t_s"],
+        "training_time_to_accuracy_s": derived.training_time_s(*columns, first["step"]),
+    }
 
 
 def row(run, record, study, device_kind):
@@ -99,31 +150,43 @@ def row(run, record, study, device_kind):
         "git_dirty": provenance["git_dirty"],
         "log_sha256": record["log_sha256"],
         "parser_version": record["parser_version"],
+        "energy_per_image_j": derived.energy_per_image_j(run, summary),
+        "epochs_check": derived.epochs_check(run, summary),
         **summary,
     }
 
 
-def _run_tables(run_id, place, log_sha256):
-    """See that a run's steps, evals and samples tables are there. Returns the path of evals."""
-    steps, evals, samples = (place / f"{name}.parquet" for name in ("steps", "evals", "samples"))
-    if not all(tables.made_from(path, log_sha256) for path in (steps, evals, samples)):
-        logs = [parsing.RankLog(path) for path in eventlog.rank_paths(place / "train.jsonl")]
-        rows = [
+def see_run_tables(run_id, log_sha256):
+    """Make a run's tables (RUN_TABLES) from its logs, where one is missing or of another log."""
+    place = records.folder(run_id)
+    if not all(tables.made_from(place / f"{name}.parquet", log_sha256) for name in RUN_TABLES):
+        _make_run_tables(run_id, place, log_sha256)
+
+
+def run_table(run_id, name):
+    """One of a run's tables, which are there."""
+    return tables.read(records.folder(run_id) / f"{name}.parquet", RUN_TABLES[name])
+
+
+def _make_run_tables(run_id, place, log_sha256):
+    logs = [parsing.RankLog(path) for path in eventlog.rank_paths(place / "train.jsonl")]
+    rows = {
+        "steps": [
             {"run_id": run_id, "rank": rank, **_values(step)}
             for rank, log in enumerate(logs)
             for step in log.steps
-        ]
-        tables.write(steps, rows, tables.STEPS, run_id=run_id, log_sha256=log_sha256)
-        rows = [{"run_id": run_id, **_values(event)} for event in logs[0].evals]
-        tables.write(evals, rows, tables.EVALS, run_id=run_id, log_sha256=log_sha256)
-        rows = [
+        ],
+        "evals": [{"run_id": run_id, **_values(event)} for event in logs[0].evals],
+        "samples": [
             {"run_id": run_id, "rank": rank, **row}
             for rank, log in enumerate(logs)
             for sample in log.samples
             for row in _sample_rows(sample)
-        ]
-        tables.write(samples, rows, tables.SAMPLES, run_id=run_id, log_sha256=log_sha256)
-    return evals
+        ],
+    }
+    for name, schema in RUN_TABLES.items():
+        path = place / f"{name}.parquet"
+        tables.write(path, rows[name], schema, run_id=run_id, log_sha256=log_sha256)
 
 
 def _sample_rows(sample):
@@ -145,12 +208,12 @@ def _values(event):
     return {key: value for key, value in event.items() if key != "event"}
 
 
-def _concatenate(paths, output, schema):
-    """Stream small tables into one, file by file."""
-    with written_whole(output) as part:
-        metadata = {"schema_version": str(tables.SCHEMA_VERSION)}
-        with pq.ParquetWriter(
-            part, schema.with_metadata(metadata), compression="zstd", compression_level=3
-        ) as writer:
-            for path in paths:
-                writer.write_table(tables.read(path, schema).replace_schema_metadata(metadata))
+@contextlib.contextmanager
+def _appending(output, schema):
+    """Yield a function that appends a table to a Parquet file, which is whole afterwards."""
+    metadata = {"schema_version": str(tables.SCHEMA_VERSION)}
+    with (
+        written_whole(output) as part,
+        tables.writer(part, schema.with_metadata(metadata)) as parquet,
+    ):
+        yield lambda table: parquet.write_table(table.replace_schema_metadata(metadata))

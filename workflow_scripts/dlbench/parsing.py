@@ -21,7 +21,7 @@ import math
 import statistics
 from pathlib import Path
 
-from dlbench import eventlog, records
+from dlbench import epochs, eventlog, records
 from dlbench.files import sha256
 
 UNSTABLE_SHARE = 0.05
@@ -162,6 +162,7 @@ def _summary(run, logs):
             "final_loss": losses[-1] if math.isfinite(losses[-1]) else None,
             "compile_s": _compile_s(logs, median),
             "first_epoch_images_per_second": _first_epoch(run, copies),
+            "epochs_images_per_second": epochs.images_per_second(run, copies),
         }
         if len(copies) > 1:
             summary |= {

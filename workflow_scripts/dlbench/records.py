@@ -20,7 +20,7 @@ from dlbench.files import sha256, write_json
 from dlbench.runs import PLUGIN_FOLDERS
 
 RECORD_VERSION = 1
-PARSER_VERSION = 3  # of the meaning of a record's numbers; another one has all logs read again
+PARSER_VERSION = 4  # of the meaning of a record's numbers; another one has all logs read again
 RESULTS = Path("results")
 
 
@@ -94,7 +94,6 @@ def state(run, can_run=True, adopted=None, image_settings=None):
     place = folder(run.id)
     if not place.is_dir():
         return State.MISSING, "not trained yet"
-    wanted = made_from(run, adopted, image_settings)
     try:
         record = read(place / "run.json")
         if record["run_id"] != run.id:
@@ -103,13 +102,19 @@ def state(run, can_run=True, adopted=None, image_settings=None):
         if record["parser_version"] != PARSER_VERSION:
             raise RecordError(f"read by version {record['parser_version']} of the parser")
     except RecordError as error:
-        return _state_by_log(place, wanted, str(error))
-    difference = _differences(wanted, record["made_from"])
+        return _state_by_log(place, made_from(run, adopted, image_settings), str(error))
+    reason = outdated(run, record, can_run, adopted, image_settings)
+    return (State.STALE, reason) if reason else (State.CURRENT, "")
+
+
+def outdated(run, record, can_run=True, adopted=None, image_settings=None):
+    """Why a sound record does not stand; "" where it does. Arguments as in `state`."""
+    difference = _differences(made_from(run, adopted, image_settings), record["made_from"])
     if difference:
-        return State.STALE, _changed(difference)
+        return _changed(difference)
     if record["status"] == "skipped" and can_run:
-        return State.STALE, "was skipped and can be trained now"
-    return State.CURRENT, ""
+        return "was skipped and can be trained now"
+    return ""
 
 
 def _state_by_log(place, wanted, reason):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dlbench import figure_style as style
-from dlbench import statistics
+from dlbench import scaling
 
 CATEGORY = "Scaling"
 CAPTION = """
@@ -16,72 +16,51 @@ Points are geometric means over repeats, one run each; bars and bands are 95 % i
 the base times the number of devices. The base of a series is its own run on the fewest devices;
 a series without one borrows that of another strategy, which is marked with a ring and named.
 """
-# What is fixed in a kind of scaling, and what else makes up a series.
-FIXED = {"weak": "batch_per_device", "strong": "global_batch"}
-SERIES = (
-    "precision",
-    "xla",
-    "strategy",
-    "strategy_options",
-    "runtime",
-    "runtime_options",
-    "copies_per_node",
-)
 
 
 def draw(tables, stem):
     runs = tables.runs
     runs = runs[(runs["mode"] == "train") & runs["epochs"].isna()]
-    done = runs[runs["status"].isin(["ok", "unstable"])]
-    panels = [
-        (kind, *key, group)
-        for kind, fixed in FIXED.items()
-        for key, group in _scaled(done, kind, fixed).groupby(["model", "dataset"], observed=True)
-    ]
+    panels = _panels(scaling.all_series(runs.to_dict("records")))
     with style.figure(2, max(1, len(panels)), width=5.2) as (figure, axes):
         if not panels:
             _say_nothing(axes[0])
         for row, panel in zip(axes, panels, strict=False):
-            _panel(row, *panel, done)
+            _panel(row, panel)
         style.save(figure, stem)
 
 
-def _scaled(done, kind, fixed):
-    """The runs of series on several numbers of devices, or with a base that another lends."""
-    groups = done.groupby(["model", "dataset", fixed, *SERIES], observed=True)["devices"]
-    several = groups.transform("nunique") > 1
-    if kind == "strong":
-        return done[several]
-    # A base that another strategy can lend: one device, all else alike.
-    keys = ["model", "dataset", fixed, *(k for k in SERIES if not k.startswith("strategy"))]
-    lent = done.groupby(keys, observed=True)["devices"].transform("min") == 1
-    return done[several | (lent & (groups.transform("max") > 1))]
+def _panels(all_series):
+    """The series of each panel: those of one kind, model and dataset."""
+    panels = {}
+    for series in all_series:
+        if series.kind:
+            key = (series.kind, series.row["model"], series.row["dataset"])
+            panels.setdefault(key, []).append(series)
+    return list(panels.values())
 
 
-def _panel(axes, scaling, model, dataset, group, done):
+def _panel(axes, panel):
     throughput, efficiency = axes
-    devices = {"cpu": "CPU devices", "gpu": "GPUs"}[group["device_kind"].iloc[0]]
-    keys = [FIXED[scaling], *SERIES]
-    names = [name for name in keys if group[name].nunique() > 1]
-    all_series = [series for _, series in group.groupby(keys, observed=True)]
+    kind, first = panel[0].kind, panel[0].row
+    devices = {"cpu": "CPU devices", "gpu": "GPUs"}[first["device_kind"]]
     notes, ends = [], []
-    for index, series in enumerate(all_series):
-        drawn = _Drawn(style.looks(index), index, len(all_series), _label(series.iloc[0], names))
-        base, borrowed = _base(series, done, keys)
-        if borrowed:
-            notes.append(f"{drawn.label}: base differs in {', '.join(borrowed)}")
-        ends.append(_throughput(throughput, series, base, borrowed, drawn))
-        _efficiency(efficiency, series, base, drawn)
+    for index, (series, label) in enumerate(zip(panel, _labels(panel), strict=True)):
+        drawn = _Drawn(style.looks(index), index, len(panel), label)
+        if series.mismatch:
+            notes.append(f"{drawn.label}: base differs in {', '.join(series.mismatch)}")
+        ends.append(_throughput(throughput, series, drawn))
+        drawn.line(efficiency, [(point.devices, point.efficiency) for point in series.points])
     for axis in (throughput.xaxis, efficiency.xaxis):
-        style.powers(axis, [1, *group["devices"]])
+        style.powers(axis, [1, *(run["devices"] for series in panel for run in series.runs)])
     style.logarithmic(throughput.yaxis)
     throughput.set_ylabel("images / s")
     throughput.set_xlabel(devices)
     style.name_series(throughput, ends)
     style.heading(
         throughput,
-        f"Throughput \u00b7 {model}",
-        f"{dataset}, {_fixed_words(scaling, group)} \u00b7 dashed: linear from the base",
+        f"Throughput \u00b7 {first['model']}",
+        f"{first['dataset']}, {_fixed_words(kind, panel)} \u00b7 dashed: linear from the base",
     )
     efficiency.axhline(1, color=style.GREY, linestyle="--", linewidth=1.2, zorder=1)
     efficiency.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
@@ -124,67 +103,44 @@ class _Drawn:
         return x[-1], values[-1], self.label, self.color
 
 
-def _throughput(axes, series, base, borrowed, drawn):
-    points = [
-        (devices, statistics.mean(repeats["images_per_second"]))
-        for devices, repeats in series.groupby("devices")
-    ]
-    base_devices, base_runs = base
-    rate = statistics.mean(base_runs["images_per_second"]).value
-    most = max(devices for devices, _ in points)
+def _throughput(axes, series, drawn):
+    base = series.base
+    rate = base.throughput.value
+    most = series.points[-1].devices
     axes.plot(
-        drawn.x([base_devices, most]),
-        [rate, rate * most / base_devices],
+        drawn.x([base.devices, most]),
+        [rate, rate * most / base.devices],
         color=drawn.color,
         linestyle="--",
         linewidth=1.2,
         alpha=0.6,
         zorder=1,
     )
-    if borrowed:
-        axes.plot(drawn.x(base_devices), rate, "o", ms=13, mfc="none", mec=drawn.color, mew=1.6)
-    return drawn.line(axes, points)
+    if base.borrowed:
+        axes.plot(drawn.x(base.devices), rate, "o", ms=13, mfc="none", mec=drawn.color, mew=1.6)
+    return drawn.line(axes, [(point.devices, point.throughput) for point in series.points])
 
 
-def _efficiency(axes, series, base, drawn):
-    base_devices, base_runs = base
-    points = []
-    for devices, repeats in series.groupby("devices"):
-        ratio = statistics.ratio(repeats["images_per_second"], base_runs["images_per_second"])
-        share = base_devices / devices
-        own_base = devices == base_devices and repeats.index.equals(base_runs.index)
-        low, high = (np.nan, np.nan) if own_base else (ratio.low * share, ratio.high * share)
-        points.append((devices, statistics.Estimate(ratio.value * share, low, high, ratio.runs)))
-    drawn.line(axes, points)
+def _labels(panel):
+    """What the series of a panel are called: that in which they differ.
 
-
-def _base(series, done, keys):
-    """((devices, runs) of the base, what it differs in from the series)."""
-    fewest = series["devices"].min()
-    own = series[series["devices"] == fewest]
-    if fewest == 1:
-        return (1, own), []
-    row = own.iloc[0]
-    same = done[
-        (done["devices"] == 1)
-        & np.logical_and.reduce(
-            [
-                done[key] == row[key]
-                for key in ("model", "dataset", *keys)
-                if key not in ("strategy", "strategy_options")
-            ]
-        )
+    A launcher goes by its name only where series are alike but for it.
+    """
+    rows = [series.row for series in panel]
+    names = [
+        name
+        for name in (scaling.FIXED[panel[0].kind], *scaling.SERIES)
+        if len({row.get(name) for row in rows}) > 1 and name != "launcher"
     ]
-    if same.empty:
-        return (fewest, own), []
-    same = same[same["strategy"] == same["strategy"].iloc[0]]
-    fixed = keys[0]
-    return (1, same), statistics.base_mismatch(row, same.iloc[0], fixed)
+    labels = [_label(row, names) for row in rows]
+    if len(set(labels)) == len(labels):
+        return labels
+    return [f"{label}, {row['launcher']}" for label, row in zip(labels, rows, strict=True)]
 
 
 def _label(row, names):
     parts = [str(row["strategy"])] if "strategy" in names or not names else []
-    parts += [f"batch {row[name]}" for name in FIXED.values() if name in names]
+    parts += [f"batch {row[name]}" for name in scaling.FIXED.values() if name in names]
     parts += ["XLA" if row["xla"] else "no XLA"] if "xla" in names else []
     parts += [str(row[name]) for name in names if name in ("precision", "runtime")]
     parts += [
@@ -193,15 +149,20 @@ def _label(row, names):
         if name in ("strategy_options", "runtime_options")
     ]
     parts += [f"{row['copies_per_node']} at once"] if "copies_per_node" in names else []
+    parts += [
+        f"{name.replace('_', ' ')} {row[name]}"
+        for name in names
+        if name in scaling.FURTHER and row.get(name) is not None
+    ]
     return ", ".join(filter(None, parts))
 
 
-def _fixed_words(scaling, group):
+def _fixed_words(kind, panel):
     """As in `weak scaling, 64 per device`."""
-    fixed = group[FIXED[scaling]].unique()
+    fixed = {series.row[scaling.FIXED[kind]] for series in panel}
     if len(fixed) > 1:
-        return f"{scaling} scaling"
-    return f"{scaling} scaling, {fixed[0]} {'per device' if scaling == 'weak' else 'in all'}"
+        return f"{kind} scaling"
+    return f"{kind} scaling, {fixed.pop()} {'per device' if kind == 'weak' else 'in all'}"
 
 
 def _say_nothing(axes):

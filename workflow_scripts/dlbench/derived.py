@@ -1,0 +1,120 @@
+"""Columns of the runs table that follow from several things: a run, its gate, other runs.
+
+- Energy per image, where the run was sampled in one piece.
+- Epochs x images / time, by the clock of the log, beside the throughput of the steps.
+- Time to accuracy: the first evaluation with all scores that the learning gate asks for.
+- Real beside synthetic data: the same combination on made-up items.
+"""
+
+import numpy as np
+
+from dlbench import gates, plugins, statistics
+from dlbench.runs import FIELDS
+
+ENDED_WELL = ("ok", "unstable")
+AGREES = "agrees"
+CLOCK_SHARE = 0.05  # the clock and the steps may differ by so much, and by one batch
+# Fields in which a run and the one on synthetic items may differ: how long they are, how real
+# items are read, and what changes numbers but not the work of a step.
+NOT_THE_SPEED = (
+    *("dataset", "repeat", "seed", "steps", "warmup_steps", "epochs", "evaluate"),
+    *("augment", "cache", "learning_rate", "learning_rate_scaling"),
+    *("learning_rate_batch", "learning_rate_warmup_steps"),
+)
+SAME = tuple(name for name in FIELDS if name not in NOT_THE_SPEED)
+
+
+def energy_per_image_j(run, summary):
+    """Joules an item; None where there is no energy, or only that of a part of the run."""
+    energy, steps = summary.get("energy_j"), _steps(summary)
+    if energy is None or not steps or summary.get("resumes"):
+        return None
+    return energy / (steps * run.global_batch * run.copies_per_node)
+
+
+def epochs_check(run, summary):
+    """Whether epochs x images / time and the steps tell the same; None where there is no such.
+
+    They may differ by CLOCK_SHARE, and by the one batch that goes across the end of an epoch.
+    """
+    clock, steps = summary.get("epochs_images_per_second"), summary.get("images_per_second")
+    if not clock or not steps:
+        return None
+    allowed = CLOCK_SHARE + 1 / summary["steps_measured"]
+    if abs(clock / steps - 1) <= allowed:
+        return AGREES
+    return (
+        f"{100 * (clock / steps - 1):+.1f} %: epochs x images / time is {clock:.4g} items/s, "
+        f"the steps say {steps:.4g}; expected at most {100 * allowed:.3g} % apart"
+    )
+
+
+def disagreement(checked):
+    """What to say of a check that failed; "" of others."""
+    if not checked or checked == AGREES:
+        return ""
+    return f"throughput by the clock differs by {checked}"
+
+
+def reached_at(must_reach, evals):
+    """The first evaluation with all scores that a gate asks for, or None.
+
+    Args:
+        must_reach: bounds by score; that of the training loss is none of an evaluation.
+        evals: rows of the evals table, in their order.
+    """
+    bounds = {k: v for k, v in (must_reach or {}).items() if k != "final_loss"}
+    if not bounds:
+        return None
+    return next((row for row in evals if not gates.missed(bounds, row)), None)
+
+
+def training_time_s(steps, step_times_s, until):
+    """Seconds of the steps up to one of them, each as long as on the slowest rank.
+
+    Args:
+        steps, step_times_s: columns of the steps table, all ranks.
+        until: the last step that counts.
+
+    >>> training_time_s(np.array([1, 2, 3, 1, 2, 3]), np.array([5.0, 1, 1, 4, 2, 1]), until=2)
+    7.0
+    """
+    wanted = steps <= until
+    slowest = np.zeros(until + 1)
+    np.maximum.at(slowest, steps[wanted], step_times_s[wanted])
+    return float(slowest.sum())
+
+
+def add_synthetic(rows):
+    """Put into rows of the runs table how fast they are beside the same on synthetic items.
+
+    The partner is equal in all of SAME (and in site and framework's version); its throughput is
+    the geometric mean of its repeats that ended well.
+    """
+    synthetic = {}
+    for row in rows:
+        if _is_measured(row) and _is_synthetic(row["dataset"]):
+            synthetic.setdefault(_same(row), []).append(row["images_per_second"])
+    means = {key: statistics.mean(rates).value for key, rates in synthetic.items()}
+    for row in rows:
+        key = _same(row)
+        if key in means and _is_measured(row) and not _is_synthetic(row["dataset"]):
+            row["synthetic_ratio"] = row["images_per_second"] / means[key]
+            row["synthetic_runs"] = len(synthetic[key])
+
+
+def _same(row):
+    names = (*SAME, "site", "framework_version", "device_model")
+    return tuple(row.get(name) for name in names)
+
+
+def _is_measured(row):
+    return row["status"] in ENDED_WELL and (row.get("images_per_second") or 0) > 0
+
+
+def _is_synthetic(dataset):
+    return plugins.load("datasets", dataset).SYNTHETIC
+
+
+def _steps(summary):
+    return (summary.get("burn_in_steps") or 0) + (summary.get("steps_measured") or 0)

@@ -1,0 +1,327 @@
+"""Series of runs on several numbers of devices: throughput, speedup, efficiency and laws.
+
+- A series has runs that are equal in all but the number of devices and what goes with it:
+  weak, the batch per device is fixed; strong, the global batch is.
+- Its base is its own runs on the fewest devices; without any on one device it borrows those of
+  another strategy, where there are some. What differs between a point and its base
+  (statistics.BASE_KEYS) is named.
+- Speedup is the ratio of throughputs to the base, efficiency that times the base's devices
+  over the point's. Uncertainty adds on the logarithm (Welch's t, statistics.ratio).
+
+The figure and the table of speedups are both made from this.
+"""
+
+import math
+from dataclasses import dataclass
+
+import pandas as pd
+
+from dlbench import laws, statistics
+from dlbench.runs import FIELDS
+
+# What is fixed in a kind of scaling.
+FIXED = {"weak": "batch_per_device", "strong": "global_batch"}
+# What a series can borrow a base across.
+STRATEGY = ("strategy", "strategy_options", "launcher")
+_FIRST = (
+    "precision",
+    "xla",
+    "strategy",
+    "strategy_options",
+    "runtime",
+    "runtime_options",
+    "copies_per_node",
+)
+# Number and length of steps, and the seed, are seen by the check of the base instead.
+_NOT_OF_A_SERIES = (
+    *("model", "dataset", "nodes", "devices_per_node", "batch_per_device", "repeat"),
+    *("steps", "warmup_steps", "seed"),
+)
+FURTHER = (
+    *("site", "timing_source"),
+    *(name for name in FIELDS if name not in (*_FIRST, *_NOT_OF_A_SERIES)),
+)
+# What a series is, beside model, dataset and what is fixed.
+SERIES = (*_FIRST, *FURTHER)
+ENDED_WELL = ("ok", "unstable")
+ONE_COUNT = "one number of devices"
+
+
+@dataclass(frozen=True)
+class Base:
+    """What a series is compared with; `borrowed` from another strategy."""
+
+    devices: int
+    nodes: int
+    runs: list
+    borrowed: bool
+
+    @property
+    def throughput(self):
+        return _mean(self.runs)
+
+
+@dataclass(frozen=True)
+class Point:
+    """The repeats of a series on one number of devices.
+
+    `speedup` and `efficiency` are Estimates, without an interval where the point is the base;
+    None where the series has no base. `mismatch` names what should agree with the base.
+    """
+
+    devices: int
+    nodes: int
+    runs: list
+    throughput: statistics.Estimate
+    speedup: statistics.Estimate | None = None
+    efficiency: statistics.Estimate | None = None
+    mismatch: tuple = ()
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points in the order of their devices; `kind` is weak, strong, or None: on one number only."""
+
+    kind: str | None
+    points: list
+    base: Base | None
+
+    @property
+    def row(self):
+        """A run of the fewest devices, for what all runs have in common."""
+        return self.points[0].runs[0]
+
+    @property
+    def runs(self):
+        return [run for point in self.points for run in point.runs]
+
+    @property
+    def mismatch(self):
+        """What differs from the base in any of the points."""
+        return _in_order({key for point in self.points for key in point.mismatch})
+
+
+def all_series(rows):
+    """The Series of all runs that ended well, weak ones first, each kind in the order of SERIES.
+
+    Args:
+        rows: rows of the runs table, dictionaries; nan stands for an absent value.
+    """
+    rows = [_plain(row) for row in rows]
+    done = [row for row in rows if row["status"] in ENDED_WELL and _is_rate(row)]
+    done.sort(key=lambda row: (row["devices"], row.get("nodes") or 0, row.get("repeat") or 0))
+    weak, strong = (_grouped(done, fixed) for fixed in FIXED.values())
+    lenders = {kind: _lenders(done, kind) for kind in FIXED}
+    found = [
+        _series("weak", group, lenders)
+        for group in weak
+        if _counts(group) > 1 or (group[0]["devices"] > 1 and _lent("weak", group[0], lenders))
+    ]
+    found += [_series("strong", group, lenders) for group in strong if _counts(group) > 1]
+    seen = {id(run) for series in found for run in series.runs}
+    rest = [[row for row in group if id(row) not in seen] for group in weak]
+    return [*found, *(_series(None, group, lenders) for group in rest if group)]
+
+
+def _plain(row):
+    return {name: None if _absent(value) else value for name, value in row.items()}
+
+
+def _absent(value):
+    return value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))
+
+
+def _is_rate(row):
+    rate = row["images_per_second"]
+    return rate is not None and 0 < rate < math.inf
+
+
+def _key(row, fixed):
+    return tuple(row.get(name) for name in ("model", "dataset", fixed, *SERIES))
+
+
+def _grouped(rows, fixed):
+    groups = {}
+    for row in rows:
+        groups.setdefault(_key(row, fixed), []).append(row)
+    # None before numbers and names.
+    ordered = sorted(groups, key=lambda key: [(value is not None, value) for value in key])
+    return [groups[key] for key in ordered]
+
+
+def _counts(group):
+    return len({row["devices"] for row in group})
+
+
+def _lenders(rows, kind):
+    """Runs on one device by all that a borrower must share with them."""
+    lenders = {}
+    for row in rows:
+        if row["devices"] == 1:
+            lenders.setdefault(_shared(row, kind), []).append(row)
+    return lenders
+
+
+def _shared(row, kind):
+    names = [name for name in SERIES if name not in STRATEGY]
+    return tuple(row.get(name) for name in ("model", "dataset", FIXED[kind], *names))
+
+
+def _lent(kind, row, lenders):
+    """The runs of the first other strategy that lends a base; [] where none does."""
+    found = lenders[kind].get(_shared(row, kind), [])
+    return [r for r in found if all(r.get(n) == found[0].get(n) for n in STRATEGY)]
+
+
+def _series(kind, group, lenders):
+    layouts = {}
+    for row in group:
+        layouts.setdefault((row["devices"], row.get("nodes")), []).append(row)
+    base = _base(kind, layouts, lenders) if kind else None
+    points = [_point(kind, layout, runs, base) for layout, runs in layouts.items()]
+    return Series(kind, points, base)
+
+
+def _base(kind, layouts, lenders):
+    (devices, nodes), own = next(iter(layouts.items()))
+    lent = _lent(kind, own[0], lenders) if devices > 1 else []
+    if lent:
+        return Base(1, lent[0].get("nodes"), lent, borrowed=True)
+    return Base(devices, nodes, own, borrowed=False)
+
+
+def _point(kind, layout, runs, base):
+    if base is None:
+        return Point(*layout, runs, _mean(runs))
+    ratio = statistics.ratio(_rates(runs), _rates(base.runs))
+    if runs is base.runs:  # a speedup of 1, as it was defined
+        ratio = statistics.Estimate(1.0, math.nan, math.nan, len(runs))
+    share = base.devices / layout[0]
+    efficiency = statistics.Estimate(
+        ratio.value * share, ratio.low * share, ratio.high * share, ratio.runs
+    )
+    return Point(*layout, runs, _mean(runs), ratio, efficiency, _mismatch(kind, runs, base))
+
+
+def _mismatch(kind, runs, base):
+    """What should agree and does not, over all runs of a point and of its base."""
+    first = base.runs[0]
+    found = {
+        key
+        for run in (*runs, *base.runs)
+        for key in statistics.base_mismatch(run, first, FIXED[kind])
+    }
+    if runs[0].get("epochs"):  # more devices take fewer steps for as many epochs
+        found.discard("steps_measured")
+    return _in_order(found)
+
+
+def _in_order(keys):
+    return tuple(key for key in (*statistics.BASE_KEYS, *FIXED.values()) if key in keys)
+
+
+def _rates(runs):
+    return [run["images_per_second"] for run in runs]
+
+
+def _mean(runs):
+    return statistics.mean(_rates(runs))
+
+
+# The table.
+
+
+def rows(study, runs):
+    """Rows of the table of speedups, one for each point of each series.
+
+    Args:
+        study: a Study.
+        runs: rows of the runs table, dictionaries.
+    """
+    return [
+        row
+        for series in all_series(runs)
+        for law in [_laws(series)]
+        for row in _rows(study, series, law)
+    ]
+
+
+def _rows(study, series, law):
+    base = series.base
+    common = {
+        "study": study.name,
+        "scaling": series.kind,
+        **{name: series.row.get(name) for name in ("model", "dataset", *SERIES, *ALONGSIDE)},
+        **law,
+    }
+    if base:
+        common |= {
+            "base_strategy": base.runs[0].get("strategy"),
+            "base_devices": base.devices,
+            "base_nodes": base.nodes,
+            "base_runs": len(base.runs),
+            **_estimate("base_images_per_second", base.throughput),
+        }
+    for point in series.points:
+        yield {
+            **common,
+            "devices": point.devices,
+            "nodes": point.nodes,
+            "batch_per_device": point.runs[0]["batch_per_device"],
+            "global_batch": point.runs[0]["global_batch"],
+            "runs": len(point.runs),
+            "unstable_runs": sum(run["status"] == "unstable" for run in point.runs),
+            **_estimate("images_per_second", point.throughput),
+            **_estimate("speedup", point.speedup),
+            **_estimate("efficiency", point.efficiency),
+            "base_mismatch": ", ".join(point.mismatch) if base else None,
+            "note": _note(series, point),
+        }
+
+
+# Facts of a series that are no part of its key.
+ALONGSIDE = ("device_kind", "device_model", "framework_version")
+
+
+def _estimate(name, estimate):
+    if estimate is None:
+        return {}
+    return {
+        name: estimate.value,
+        f"{name}_ci95_low": None if math.isnan(estimate.low) else estimate.low,
+        f"{name}_ci95_high": None if math.isnan(estimate.high) else estimate.high,
+    }
+
+
+def _note(series, point):
+    """What a number lacks, and why."""
+    notes = []
+    if series.base is None:
+        notes.append(f"no speedup: {ONE_COUNT}")
+    elif point.runs is series.base.runs:
+        notes.append("the base")
+    if len(point.runs) < 2:
+        notes.append("one run: no interval")
+    elif series.base and len(series.base.runs) < 2:
+        notes.append("one run of the base: no interval of the speedup")
+    return "; ".join(notes)
+
+
+def _laws(series):
+    """What the laws of scaling say of a series, or why they are not asked."""
+    if series.base is None:
+        return {"fit": f"no fit: {ONE_COUNT}"}
+    devices = [run["devices"] for run in series.runs]
+    why = laws.why_no_fit(devices)
+    if series.mismatch:
+        why = f"the base differs in {', '.join(series.mismatch)}"
+    if why:
+        return {"fit": f"no fit: {why}"}
+    rates = _rates(series.runs)
+    found = {"usl": laws.usl(devices, rates)}
+    made = dict(zip(("usl_alpha", "usl_beta"), found["usl"] or (None, None), strict=True))
+    if series.kind == "strong":  # Amdahl's is about a fixed amount of work
+        made["serial_fraction"] = found["amdahl"] = laws.amdahl(devices, rates)
+    failed = [name for name, fitted in found.items() if fitted is None]
+    words = {"fit": f"no fit of {' and '.join(failed)}" if failed else "fitted"}
+    return words | {k: v for name, e in made.items() for k, v in _estimate(name, e).items()}

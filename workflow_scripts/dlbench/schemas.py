@@ -1,0 +1,356 @@
+"""The columns of all tables, with their units in the metadata of the fields.
+
+Dates are UTC. What a run has not is absent (null), never a stand-in.
+"""
+
+import pyarrow as pa
+
+
+def _field(name, type_, unit="", note=""):
+    metadata = {k: v for k, v in (("unit", unit), ("description", note)) if v}
+    return pa.field(name, type_, metadata=metadata or None)
+
+
+def _with_interval(name, unit, note):
+    """A value and the ends of its 95 % interval, absent where one run gives none."""
+    return [
+        _field(name, _real, unit, note),
+        _field(f"{name}_ci95_low", _real, unit, "Student's or Welch's t on logarithms"),
+        _field(f"{name}_ci95_high", _real, unit),
+    ]
+
+
+_text = pa.string()
+_name = pa.dictionary(pa.int32(), pa.string())
+_count, _real = pa.int64(), pa.float64()
+_time = pa.timestamp("us", tz="UTC")
+
+STEPS = pa.schema(
+    [
+        _field("run_id", _name),
+        _field("rank", pa.int32()),
+        _field("step", _count, note="from 1, warm-up included"),
+        _field("epoch", pa.int32(), note="from 1"),
+        _field("t_s", _real, "s", "end of the step since run_start"),
+        _field("step_time_s", _real, "s", "since the end of the step before"),
+        _field("loss", _real, note="mean over the rank's items of the step"),
+        _field("learning_rate", _real),
+        _field("warm_up", pa.bool_(), note="not counted in any summary"),
+    ]
+)
+EVALS = pa.schema(
+    [
+        _field("run_id", _name),
+        _field("epoch", pa.int32()),
+        _field("step", _count),
+        _field("t_s", _real, "s", "end of the evaluation since run_start"),
+        _field("split", _name),
+        _field("loss", _real),
+        _field("top1", _real, "1", "share of items whose best class is right"),
+        _field("top5", _real, "1", "share of items with the right class among the best five"),
+        _field("iou", _real, "1", "intersection over union of masks, all pixels together"),
+        _field("perplexity", _real, "1", "exponential of the loss a word"),
+        _field("examples", _count, "items"),
+    ]
+)
+SAMPLES = pa.schema(
+    [
+        _field("run_id", _name),
+        _field("rank", pa.int32()),
+        _field("t_s", _real, "s", "since run_start"),
+        _field("gpu", _name, note="NVML index or UUID; none in the row of the process"),
+        _field("cpu_percent", _real, "%", "of the process since the last sample; 100: one core"),
+        _field("memory_bytes", _count, "B", "resident set of the process"),
+        _field("node_cpu_percent", _real, "%", "since the last sample; 100: all cores"),
+        _field("node_memory_available_bytes", _count, "B"),
+        _field("load_average_1min", _real),
+        _field("utilisation_percent", _real, "%"),
+        _field("memory_used_bytes", _count, "B", "of the GPU"),
+        _field("power_w", _real, "W"),
+        _field("temperature_c", _real, "Cel"),
+        _field("clock_sm_mhz", _real, "MHz"),
+        _field("clock_memory_mhz", _real, "MHz"),
+        _field("throttle_reasons", _name, note="joined by +"),
+        _field("energy_j", _real, "J", "since the first sample"),
+    ]
+)
+RUNS = pa.schema(
+    [
+        _field("run_id", _text),
+        *(
+            _field(name, _name)
+            for name in (
+                "study",
+                "site",
+                "framework",
+                "framework_version",
+                "model",
+                "dataset",
+                "precision",
+                "mode",
+                "strategy",
+                "launcher",
+                "runtime",
+                "runtime_options",
+                "container_start",
+                "environment",
+                "optimizer",
+                "learning_rate_scaling",
+                "strategy_options",
+                "evaluate",
+                "cache",
+                "device_kind",
+                "device_model",
+                "status",
+                "timing_source",
+            )
+        ),
+        _field("message", _text, note="why the status is not ok"),
+        _field("learning_gate", _text, note="reached, or by how much missed; none: no gate"),
+        _field("xla", pa.bool_()),
+        _field("deterministic", pa.bool_()),
+        _field("augment", pa.bool_()),
+        _field("nodes", pa.int32()),
+        _field("devices_per_node", pa.int32()),
+        _field("devices", pa.int32()),
+        _field("threads_per_device", pa.int32()),
+        _field("copies_per_node", pa.int32(), note="trained at once; all numbers are of one copy"),
+        _field("repeat", pa.int32()),
+        _field("seed", _count),
+        _field("batch_per_device", _count, "items"),
+        _field("global_batch", _count, "items"),
+        _field("learning_rate", _real, note="before scaling"),
+        _field("learning_rate_batch", _count, "items", "for which it is meant where it is scaled"),
+        _field("learning_rate_warmup_steps", _count, "steps"),
+        _field("steps", _count, "steps", "asked for, after the warm-up"),
+        _field("warmup_steps", _count, "steps", "asked for"),
+        _field("epochs", pa.int32(), "epochs", "asked for instead of steps"),
+        _field("parameters", _count),
+        _field("steps_measured", _count, "steps", "after the warm-up"),
+        _field("burn_in_steps", _count, "steps", "left out of all summaries"),
+        _field(
+            "images_per_second", _real, "items/s", "items of the measured steps over their time"
+        ),
+        _field(
+            "copy_sd_images_per_second",
+            _real,
+            "items/s",
+            "sample standard deviation over the copies trained at once",
+        ),
+        _field("overlap", _real, "1", "share of the copies' measured time in which all were"),
+        _field("step_time_mean_s", _real, "s"),
+        _field("step_time_sd_s", _real, "s", "sample standard deviation over the measured steps"),
+        _field("step_time_median_s", _real, "s"),
+        _field("step_time_p95_s", _real, "s"),
+        _field("step_time_mad_s", _real, "s", "1.4826 x median absolute deviation"),
+        _field("compile_s", _real, "s", "making the graph, and the first step over the median one"),
+        _field("start_s", _real, "s", "start of the container until the trainer's first line"),
+        _field("import_s", _real, "s", "imports of the trainer, until run_start"),
+        _field("first_batch_s", _real, "s", "run_start to the end of the first step"),
+        _field(
+            "first_epoch_images_per_second", _real, "items/s", "the first of several, kept apart"
+        ),
+        _field(
+            "epochs_images_per_second",
+            _real,
+            "items/s",
+            "measured epochs x items of the dataset, over their time by the clock of the log",
+        ),
+        _field(
+            "epochs_check", _text, note="agrees with images_per_second, or by how much it differs"
+        ),
+        _field(
+            "synthetic_ratio",
+            _real,
+            "1",
+            "images_per_second over the geometric mean of the same combination on synthetic items",
+        ),
+        _field("synthetic_runs", _count, "runs", "on synthetic items, which that mean is of"),
+        _field("duration_s", _real, "s", "run_start to run_end"),
+        _field("resumes", pa.int32(), note="times it went on from a checkpoint"),
+        _field("energy_j", _real, "J", "of all GPUs, run_start to run_end"),
+        _field(
+            "energy_per_image_j",
+            _real,
+            "J",
+            "energy_j over the items of all steps; compiling and evaluating included",
+        ),
+        _field(
+            "time_to_accuracy_s",
+            _real,
+            "s",
+            "run_start to the first evaluation with all scores of must_reach; none: never",
+        ),
+        _field(
+            "training_time_to_accuracy_s",
+            _real,
+            "s",
+            "the steps before that evaluation alone, the slowest rank's",
+        ),
+        _field("cpu_time_s", _real, "s", "of all processes, run_start to run_end"),
+        _field("peak_memory_bytes", _count, "B", "resident set of the largest process"),
+        _field("final_loss", _real, note="training loss of the last step"),
+        _field("top1", _real, "1", "held-out items, last evaluation"),
+        _field("top5", _real, "1", "held-out items, last evaluation"),
+        _field("iou", _real, "1", "held-out items, last evaluation"),
+        _field("perplexity", _real, "1", "held-out items, last evaluation"),
+        _field("started_at", _time),
+        _field("ended_at", _time),
+        _field("host", _name),
+        _field("git_commit", _name),
+        _field("git_dirty", pa.bool_()),
+        _field("image_digest", _text, note="of the image that the run was in; none on bare metal"),
+        _field("data_sha256", _text, note="of the manifest's list of shards"),
+        _field("log_sha256", _text),
+        _field("parser_version", pa.int32()),
+    ]
+)
+COMPARISONS = pa.schema(
+    [
+        *(_field(name, _name) for name in ("study", "field")),
+        _field("condition", _name, note="value of the field, with the options that go with it"),
+        _field("base", _name, note="the condition it is compared with: b; the other one is a"),
+        # What a group of runs has in common, and of the compared field the value of a.
+        *(
+            _field(name, _name)
+            for name in (
+                "framework",
+                "model",
+                "dataset",
+                "precision",
+                "mode",
+                "strategy",
+                "strategy_options",
+                "launcher",
+                "runtime",
+                "runtime_options",
+                "environment",
+                "optimizer",
+                "learning_rate_scaling",
+                "evaluate",
+                "cache",
+                "device_kind",
+            )
+        ),
+        *(_field(name, pa.bool_()) for name in ("xla", "deterministic", "augment")),
+        *(
+            _field(name, pa.int32())
+            for name in (
+                "nodes",
+                "devices_per_node",
+                "devices",
+                "threads_per_device",
+                "copies_per_node",
+                "epochs",
+            )
+        ),
+        _field("seed", _count),
+        _field("batch_per_device", _count, "items"),
+        _field("global_batch", _count, "items"),
+        _field("steps", _count, "steps"),
+        _field("warmup_steps", _count, "steps"),
+        _field("learning_rate", _real),
+        _field("learning_rate_batch", _count, "items"),
+        _field("learning_rate_warmup_steps", _count, "steps"),
+        _field("ratio", _real, "1", "of the geometric means of images_per_second, a over b"),
+        _field("ci90_low", _real, "1", "Welch's interval on logarithms, of this comparison alone"),
+        _field("ci90_high", _real, "1"),
+        _field("ci95_low", _real, "1"),
+        _field("ci95_high", _real, "1"),
+        _field("margin", _real, "1", "equivalent is from 1 / (1 + margin) to 1 + margin"),
+        _field("scatter", _real, "1", "standard deviation of log images_per_second, pooled"),
+        _field("p_tost", _real, "1", "of a ratio within the margin, adjusted (Holm)"),
+        _field("p_difference", _real, "1", "of a ratio other than 1, adjusted (Holm)"),
+        _field("p_tost_raw", _real, "1", "before the adjustment"),
+        _field("p_difference_raw", _real, "1", "before the adjustment"),
+        _field("family", _count, note="comparisons for which p is adjusted"),
+        _field("verdict", _name, note="by the adjusted p; no runs, no base: nothing to compare"),
+        _field("repeats_needed", _count, note="of each condition; 1000 stands for more, too"),
+        _field("n_a", _count, "runs"),
+        _field("n_b", _count, "runs"),
+        _field("base_flags", _text, note="what else differs between runs of a and b"),
+        *(
+            _field(f"{name}_{side}{unit and '_s'}", _real, unit or "items/s", note)
+            for name, unit, note in (
+                ("images_per_second", "", "geometric mean over runs"),
+                ("step_time_sd", "s", "mean over runs of the standard deviation over steps"),
+                ("start", "s", "median over runs"),
+                ("import", "s", "median over runs"),
+                ("first_batch", "s", "median over runs"),
+            )
+            for side in "ab"
+        ),
+    ]
+)
+SPEEDUPS = pa.schema(
+    [
+        _field("study", _name),
+        _field(
+            "scaling", _name, note="weak: batch per device fixed; strong: global batch; or none"
+        ),
+        # What a series has in common; names of its first runs where these differ.
+        *(
+            _field(name, _name)
+            for name in (
+                "site",
+                "framework",
+                "framework_version",
+                "model",
+                "dataset",
+                "precision",
+                "mode",
+                "strategy",
+                "strategy_options",
+                "launcher",
+                "runtime",
+                "runtime_options",
+                "environment",
+                "optimizer",
+                "learning_rate_scaling",
+                "evaluate",
+                "cache",
+                "device_kind",
+                "device_model",
+                "timing_source",
+            )
+        ),
+        *(_field(name, pa.bool_()) for name in ("xla", "deterministic", "augment")),
+        *(_field(name, pa.int32()) for name in ("threads_per_device", "copies_per_node", "epochs")),
+        _field("learning_rate", _real),
+        _field("learning_rate_batch", _count, "items"),
+        _field("learning_rate_warmup_steps", _count, "steps"),
+        _field("devices", pa.int32()),
+        _field("nodes", pa.int32()),
+        _field("batch_per_device", _count, "items"),
+        _field("global_batch", _count, "items"),
+        _field("runs", _count, "runs", "repeats that ended well"),
+        _field("unstable_runs", _count, "runs", "of them, those in which steps stalled"),
+        *_with_interval("images_per_second", "items/s", "geometric mean over runs"),
+        *_with_interval("speedup", "1", "throughput over that of the base"),
+        *_with_interval("efficiency", "1", "speedup times the base's devices over these"),
+        _field("base_strategy", _name, note="another one where the base is borrowed"),
+        _field("base_devices", pa.int32()),
+        _field("base_nodes", pa.int32()),
+        _field("base_runs", _count, "runs"),
+        *_with_interval("base_images_per_second", "items/s", "geometric mean over runs"),
+        _field("base_mismatch", _text, note="what should agree with the base and does not"),
+        *_with_interval("serial_fraction", "1", "Amdahl's, of the series; strong scaling"),
+        *_with_interval("usl_alpha", "1", "contention, of the series"),
+        *_with_interval("usl_beta", "1", "coherency, of the series"),
+        _field("fit", _text, note="fitted, or why no law is fitted to the series"),
+        _field("note", _text, note="what is missing in this row, and why"),
+    ]
+)
+COVERAGE = pa.schema(
+    [
+        _field("run_id", _text, note="none: the combination was excluded"),
+        _field("combination", _text),
+        _field(
+            "status",
+            _name,
+            note="ok, unstable, oom, timeout, failed, skipped, excluded, stale; "
+            "of an unfinished study also running, pending, unread, interrupted",
+        ),
+        _field("reason", _text, note="why, and what a run that ended well missed"),
+    ]
+)
