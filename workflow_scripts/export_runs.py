@@ -1,7 +1,9 @@
 """Export the runs table of what is there now as CSV, Parquet or JSON, also during a campaign.
 
 One row for each run with a result that stands, with the columns of results/tables/runs.parquet;
-how many there are of how many is said. Starts and locks nothing.
+how many there are of how many is said. Or, with --table coverage, one row for each combination
+of the study: how it ended, what it waits for, why it is stale, skipped or excluded. Starts and
+locks nothing.
 """
 
 import argparse
@@ -22,9 +24,13 @@ def main():
     parser.add_argument(
         "--status", nargs="+", choices=STATUSES, default=STATUSES, help="runs that ended like this"
     )
+    parser.add_argument("--table", choices=("runs", "coverage"), default="runs")
     args = parser.parse_args()
     study = config.study_of(args.configfile)
-    exporting.export(study, args.output, args.status)
+    if args.table == "coverage":
+        exporting.export_coverage(study, args.output)
+    else:
+        exporting.export(study, args.output, args.status)
 
 
 if __name__ == "__main__":

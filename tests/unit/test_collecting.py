@@ -1,7 +1,11 @@
 """collecting: the tables of a study, from logs that were written and records that were read."""
 
 import csv
+from pathlib import Path
 
+import duckdb
+import pandas
+import polars
 import pyarrow.parquet as pq
 import pytest
 from site_facts import SITE
@@ -284,6 +288,58 @@ def test_the_tables_of_a_study_have_all_runs_and_what_was_left_out():
     (row, _) = tables.read("tables/runs.parquet", tables.RUNS).to_pylist()
     assert (row["study"], row["site"], row["device_kind"]) == ("test", "here", "cpu")
     assert row["framework_version"] == "2.18.1"
+
+
+def test_duckdb_pandas_and_polars_read_every_table_and_the_tables_of_a_run():
+    made = study(LEARNS, PLAIN | {"strategy": "mirrored", "devices_per_node": [1, 2]})
+    for run in made.runs:
+        finished(run, [PROCESS], top1=0.95 if run.epochs else None,
+                 start={"devices": ["CPU"] * run.devices})  # fmt: skip
+    collecting.collect(made, "cpu", "tables")
+    paths = [*Path("tables").glob("*.parquet"), *records.folder(made.runs[0].id).glob("*.parquet")]
+    assert len(paths) == 5 + 3
+    for path in paths:
+        ours = pq.read_table(path)
+        assert ours.num_rows or path.stem in ("evals", "comparisons"), path
+        readings = (
+            list(pandas.read_parquet(path).columns),
+            polars.read_parquet(path).columns,
+            duckdb.sql(f"select * from '{path}'").columns,
+        )
+        assert all(names == ours.column_names for names in readings), path
+        (count,) = duckdb.sql(f"select count(*) from '{path}'").fetchall()[0]
+        assert count == ours.num_rows == polars.read_parquet(path).height
+    for path in Path("tables").glob("*.csv"):
+        assert (
+            list(pandas.read_csv(path).columns)
+            == pq.read_schema(path.with_suffix(".parquet")).names
+        )
+    assert {path.stem for path in Path("tables").glob("*.csv")} == {
+        "runs", "coverage", "comparisons", "speedups",
+    }  # fmt: skip
+
+
+def test_the_table_of_evaluations_is_that_of_the_runs(monkeypatch):
+    monkeypatch.setattr(collecting, "ROW_GROUP", 1)
+    made = study(LEARNS, repeats=3)
+    for run in made.runs:
+        finished(run, top1=0.5 + 0.1 * run.repeat)
+    collecting.collect(made, "cpu", "tables")
+    evals = tables.read("tables/evals.parquet", tables.EVALS).to_pylist()
+    own = [
+        row
+        for run in sorted(made.runs, key=lambda run: run.id)
+        for row in collecting.run_table(run.id, "evals").to_pylist()
+    ]
+    assert evals == own
+    assert len(own) == 3
+
+
+def test_scores_that_are_no_numbers_stay_so_in_the_table_of_evaluations():
+    made = study(LEARNS)
+    finished(made.runs[0], top1=float("nan"), status="failed", message="no")
+    (row,) = collected(made, "evals", tables.EVALS)
+    assert row["top1"] != row["top1"]
 
 
 def test_copies_are_one_row_with_the_spread_between_them():

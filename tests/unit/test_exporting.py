@@ -97,6 +97,45 @@ def test_an_export_that_cannot_be_written_leaves_the_one_before(half, monkeypatc
     assert not list(Path().glob(".runs*"))
 
 
+def test_coverage_says_how_every_combination_stands_also_the_stale_and_the_excluded(half, capsys):
+    rule = {"batch_per_device": 16, "reason": "too big"}
+    block = SETTINGS["matrix"][0] | {"batch_per_device": [8, 16, 32], "exclude": [rule]}
+    made = config.study(SETTINGS | {"matrix": [block]})
+    exporting.export_coverage(made, "coverage.parquet")
+    found = tables.read("coverage.parquet", tables.COVERAGE).to_pylist()
+    standing_of = {run.id: row for run in made.runs for row in found if row["run_id"] == run.id}
+    assert len(found) == len(standing_of) + 1 == 5
+    states = {
+        half.runs[0].id: ("ok", ""),
+        half.runs[1].id: ("oom", "no memory"),
+        half.runs[2].id: (
+            "stale", "code and data and environment changed since it was trained",
+        ),
+        half.runs[3].id: ("running", ""),
+    }  # fmt: skip
+    for run_id, row in standing_of.items():
+        assert (row["status"], row["reason"]) == states.get(run_id, ("pending", ""))
+    assert found[-1]["run_id"] is None
+    assert (found[-1]["status"], found[-1]["reason"]) == ("excluded", "block: too big")
+    assert capsys.readouterr().err == "coverage.parquet: 5 combinations\n"
+
+
+def test_coverage_of_a_finished_study_is_the_table_that_the_workflow_makes(study):
+    for run in study.runs:
+        finish(run, 60)
+    collecting.collect(study, "cpu", "tables")
+    exporting.export_coverage(study, "coverage.csv")
+    assert Path("coverage.csv").read_bytes() == Path("tables/coverage.csv").read_bytes()
+
+
+def test_the_program_exports_coverage_where_it_is_asked_for(half):
+    Path("config.yaml").write_text(json.dumps(SETTINGS))
+    command = [sys.executable, PROGRAM, "--output", "c.json", "--table", "coverage"]
+    subprocess.run(command, check=True, capture_output=True)
+    rows = json.loads(Path("c.json").read_text())
+    assert sorted(row["status"] for row in rows) == ["ok", "oom", "running", "stale"]
+
+
 def test_the_program_takes_the_study_and_the_file(half):
     Path("config.yaml").write_text(json.dumps(SETTINGS))
     part = SETTINGS["matrix"][0] | {"batch_per_device": 8}

@@ -12,6 +12,8 @@ STEP = {
     "loss": 2.0, "learning_rate": 0.01, "warm_up": True,
 }  # fmt: skip
 
+UNITS = {"_s": b"s", "_j": b"J", "_bytes": b"B", "images_per_second": b"items/s", "batch": b"items"}
+
 
 @pytest.fixture
 def path(tmp_path):
@@ -27,10 +29,18 @@ def test_rows_come_back_with_units_and_notes(path):
 
 
 def test_every_number_with_a_unit_in_its_name_has_it_in_its_metadata():
-    for schema in (tables.STEPS, tables.EVALS, tables.RUNS, tables.COMPARISONS):
+    for schema in (
+        tables.STEPS,
+        tables.EVALS,
+        tables.SAMPLES,
+        tables.RUNS,
+        tables.COMPARISONS,
+        tables.SPEEDUPS,
+    ):
         for field in schema:
-            if field.name.endswith("_s"):
-                assert field.metadata[b"unit"] == b"s", field.name
+            for ending, unit in UNITS.items():
+                if field.name.endswith(ending):
+                    assert field.metadata[b"unit"] == unit, field.name
 
 
 def test_the_same_rows_give_the_same_bytes(path, tmp_path):
@@ -69,6 +79,36 @@ def test_a_table_knows_the_log_it_was_made_from(tmp_path):
     assert tables.made_from(tmp_path / "steps", "a")
     assert not tables.made_from(tmp_path / "steps", "b")
     assert not tables.made_from(tmp_path / "absent", "a")
+
+
+def test_a_table_that_was_cut_short_or_is_another_file_was_made_from_no_log(tmp_path):
+    path = tmp_path / "steps"
+    tables.write(path, [STEP], tables.STEPS, log_sha256="a")
+    content = path.read_bytes()
+    for damaged in (
+        content[:-1],
+        content[:20],
+        b"",
+        b"a",
+        b"PAR1",
+        content[:-8] + b"\xff" * 4 + b"PAR1",
+    ):
+        path.write_bytes(damaged)
+        assert not tables.made_from(path, "a")
+
+
+def test_a_table_of_another_writer_or_of_a_long_footer_is_believed_too(tmp_path):
+    path = tmp_path / "steps"
+    tables.write(path, [STEP], tables.STEPS, log_sha256="a", note="x" * 10_000)
+    assert tables.made_from(path, "a")
+    notes = {"log_sha256": "a", "schema_version": str(tables.SCHEMA_VERSION)}
+    pq.write_table(pa.table({"x": [1]}).replace_schema_metadata(notes), path)
+    assert tables.made_from(path, "a")
+
+
+def test_a_digest_among_the_values_is_not_that_of_the_log(tmp_path):
+    tables.write(tmp_path / "steps", [STEP | {"run_id": "a" * 64}], tables.STEPS, log_sha256="b")
+    assert not tables.made_from(tmp_path / "steps", "a" * 64)
 
 
 def test_csv_leaves_out_what_is_absent(tmp_path):

@@ -7,7 +7,6 @@
 """
 
 import numpy as np
-import pandas as pd
 
 from dlbench import statistics
 from dlbench.config import COMPANIONS
@@ -130,12 +129,14 @@ def _differing(a, b, fields):
     """What should agree and does not, over all runs of both sides; [] where one has none."""
     rows = [*a, *b] if a and b else []
     found = {key for row in rows for key in statistics.base_mismatch(row, rows[0])}
+    if "dataset" in fields:
+        found.discard("data_sha256")
     return [key for key in statistics.BASE_KEYS if key in found and key not in fields]
 
 
 def _over(what, runs, name):
     """A number over the runs that have one, or None."""
-    values = [run[name] for run in runs if not pd.isna(run.get(name))]
+    values = [run[name] for run in runs if not statistics.is_absent(run.get(name))]
     return float(what(values)) if values else None
 
 

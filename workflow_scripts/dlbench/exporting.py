@@ -1,7 +1,9 @@
-"""The runs table of what is there now, while other runs are missing.
+"""The tables of runs and of coverage as they are now, while some runs are missing.
 
-The columns are those of results/tables/runs.parquet (dlbench/tables.py), the rows those of runs
-whose records stand. Nothing is locked: a run that ends meanwhile is in it or is not.
+- The columns are those of results/tables/ (dlbench/schemas.py).
+- Of runs, the rows are those whose records stand; of coverage, one is each combination of the
+  study, with what it waits for or why it is stale (dlbench/standing.py).
+- Nothing is locked: a run that ends meanwhile is in it or is not.
 """
 
 import math
@@ -9,7 +11,17 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
-from dlbench import Error, adoption, collecting, records, repeating, site, tables
+from dlbench import (
+    Error,
+    adoption,
+    collecting,
+    derived,
+    records,
+    repeating,
+    site,
+    standing,
+    tables,
+)
 from dlbench.files import write_json
 from dlbench.records import State
 
@@ -25,12 +37,10 @@ def export(study, output, statuses):
     Raises:
         Error: another kind of file is asked for.
     """
-    output = Path(output)
-    if output.suffix not in WRITERS:
-        raise Error(f"{output}: expected a name that ends in {', '.join(WRITERS)}")
-    there = list(rows(study))
+    output = _checked(output)
+    there = rows(study)
     chosen = [row for row in there if row["status"] in statuses]
-    WRITERS[output.suffix](output, chosen)
+    WRITERS[output.suffix](output, chosen, tables.RUNS)
     print(
         f"{output}: {len(chosen)} of {len(study.runs)} runs"
         f"{_count(len(there) - len(chosen), 'with another status')}"
@@ -39,8 +49,47 @@ def export(study, output, statuses):
     )
 
 
+def export_coverage(study, output):
+    """Write the table of coverage of a study as it stands, whole or not at all.
+
+    Raises:
+        Error: another kind of file is asked for.
+    """
+    output = _checked(output)
+    found = coverage(study)
+    WRITERS[output.suffix](output, found, tables.COVERAGE)
+    print(f"{output}: {len(found)} combinations", file=sys.stderr)
+
+
+def coverage(study):
+    """Rows of the table of coverage, in the order of the runs' ids; what is excluded at the end."""
+    standings = sorted(standing.look(study), key=lambda standing: standing.run.id)
+    return [
+        {
+            "run_id": found.run.id,
+            "combination": found.run.label(),
+            "status": found.state,
+            "reason": "; ".join(filter(None, (found.message, found.missed))),
+        }
+        for found in standings
+    ] + collecting.excluded(study)
+
+
+def _checked(output):
+    output = Path(output)
+    if output.suffix not in WRITERS:
+        raise Error(f"{output}: expected a name that ends in {', '.join(WRITERS)}")
+    return output
+
+
 def rows(study):
     """Rows of the runs table, in the order of the runs' ids."""
+    found = list(_rows(study))
+    derived.add_synthetic(found)
+    return found
+
+
+def _rows(study):
     devices = site.devices(study.site)
     recipes = {name: digest for name, (_, digest) in adoption.found(study).items()}
     for run in sorted(study.runs, key=lambda run: run.id):
@@ -58,16 +107,16 @@ def _count(number, words):
     return f", {number} {words}" if number else ""
 
 
-def _write_csv(output, rows):
-    tables.write_csv(output, tables.table(rows, tables.RUNS))
+def _write_csv(output, rows, schema):
+    tables.write_csv(output, tables.table(rows, schema))
 
 
-def _write_parquet(output, rows):
-    tables.write(output, rows, tables.RUNS)
+def _write_parquet(output, rows, schema):
+    tables.write(output, rows, schema)
 
 
-def _write_json(output, rows):
-    plain = tables.table(rows, tables.RUNS).to_pylist()
+def _write_json(output, rows, schema):
+    plain = tables.table(rows, schema).to_pylist()
     write_json(output, [{name: _plain(value) for name, value in row.items()} for row in plain])
 
 

@@ -15,7 +15,7 @@ negative: that is a speedup above the number of devices.
 import warnings
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import special
 
 from dlbench.statistics import CONFIDENCE, Estimate
 
@@ -58,6 +58,9 @@ def _fit(loss, devices, throughputs, lowest):
     Args:
         lowest: how far each may fall below 0; 1 + loss stays positive within.
     """
+    # Imported late: few studies have as many devices.
+    from scipy import optimize
+
     n, logs = np.asarray(devices, dtype=float), np.log(np.asarray(throughputs, dtype=float))
     freedom = len(n) - len(lowest) - 1
     if freedom < 1:
@@ -77,7 +80,7 @@ def _fit(loss, devices, throughputs, lowest):
             )  # fmt: skip
     except RuntimeError:
         return None  # it did not converge
-    half = stats.t.ppf(0.5 + CONFIDENCE / 2, freedom) * np.sqrt(np.diag(covariance))
+    half = special.stdtrit(freedom, 0.5 + CONFIDENCE / 2) * np.sqrt(np.diag(covariance))
     return [
         Estimate(float(value), *_interval(value, width, bound), len(n))
         for value, width, bound in list(zip(best, half, lower, strict=True))[1:]

@@ -14,8 +14,6 @@ The figure and the table of speedups are both made from this.
 import math
 from dataclasses import dataclass
 
-import pandas as pd
-
 from dlbench import laws, statistics
 from dlbench.runs import FIELDS
 
@@ -124,11 +122,7 @@ def all_series(rows):
 
 
 def _plain(row):
-    return {name: None if _absent(value) else value for name, value in row.items()}
-
-
-def _absent(value):
-    return value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))
+    return {name: None if statistics.is_absent(value) else value for name, value in row.items()}
 
 
 def _is_rate(row):

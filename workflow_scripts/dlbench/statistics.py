@@ -18,8 +18,7 @@ import functools
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
-from scipy import special, stats
+from scipy import special
 
 CONFIDENCE = 0.95
 ALPHA = 0.05  # of wrong verdicts of one kind, in a family of comparisons
@@ -73,7 +72,8 @@ def mean(values):
     centre = float(np.mean(logs))
     if len(logs) < 2:
         return Estimate(float(np.exp(centre)), np.nan, np.nan, len(logs))
-    half = stats.t.ppf(0.5 + CONFIDENCE / 2, len(logs) - 1) * stats.sem(logs)
+    error = np.std(logs, ddof=1) / np.sqrt(len(logs))
+    half = special.stdtrit(len(logs) - 1, 0.5 + CONFIDENCE / 2) * error
     return Estimate(
         float(np.exp(centre)), float(np.exp(centre - half)), float(np.exp(centre + half)), len(logs)
     )
@@ -253,7 +253,9 @@ def power(repeats, scatter, margin, alpha=ALPHA):
 def _found_over_true(freedom, alpha):
     """t times s / e of `power`, at evenly spaced chances of s."""
     chances = (np.arange(500) + 0.5) / 500
-    return stats.t.ppf(1 - alpha, freedom) * np.sqrt(stats.chi2.ppf(chances, freedom) / freedom)
+    # chdtri takes the chance of a larger value, and the chances are symmetric: 1 - chance.
+    squares = special.chdtri(freedom, 1 - chances)
+    return special.stdtrit(freedom, 1 - alpha) * np.sqrt(squares / freedom)
 
 
 @dataclass(frozen=True)
@@ -305,7 +307,12 @@ def base_mismatch(row, base, fixed="batch_per_device"):
 
 def _differ(one, other):
     """Whether two values differ; absent ones (None or nan) are equal to one another."""
-    return not (one == other or (pd.isna(one) and pd.isna(other)))
+    return not (one == other or (is_absent(one) and is_absent(other)))
+
+
+def is_absent(value):
+    """Whether a value of a table is none: None, or nan as pandas has it."""
+    return value is None or value != value
 
 
 def _logs(values):

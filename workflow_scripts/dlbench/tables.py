@@ -5,6 +5,8 @@
 - Read with the schema of this version; a file of a newer one is refused.
 """
 
+import os
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -21,6 +23,7 @@ from dlbench.schemas import (  # noqa: F401
 )
 
 SCHEMA_VERSION = 1
+LIKELY_FOOTER_BYTES = 8192
 
 
 class TableError(Error):
@@ -67,12 +70,39 @@ def table(rows, schema, **notes):
 
 def made_from(path, log_sha256):
     """Whether a table of this version was made from the log with that digest."""
+    wanted = {"log_sha256": log_sha256, "schema_version": str(SCHEMA_VERSION)}
     try:
+        footer = _footer(path)
+        # Read as bytes first: it takes a tenth of the time.
+        if all(_entry(*item) in footer for item in wanted.items()):
+            return True
         metadata = pq.read_schema(path).metadata or {}
     except (OSError, pa.ArrowInvalid):
         return False
-    wanted = {b"log_sha256": log_sha256.encode(), b"schema_version": b"%d" % SCHEMA_VERSION}
-    return wanted.items() <= metadata.items()
+    return {k.encode(): v.encode() for k, v in wanted.items()}.items() <= metadata.items()
+
+
+def _footer(path):
+    """The bytes of a Parquet file's metadata; b"" where it does not end as such files do."""
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - LIKELY_FOOTER_BYTES))
+        tail = file.read()
+        if tail[-4:] != b"PAR1":
+            return b""
+        length = int.from_bytes(tail[-8:-4], "little")
+        if length > size - 12:
+            return b""
+        if length > len(tail) - 8:
+            file.seek(size - 8 - length)
+            tail = file.read()
+        return tail[-8 - length : -8]
+
+
+def _entry(key, value):
+    """A pair of the file's metadata as Parquet has it: a Thrift structure, compact protocol."""
+    parts = (bytes([0x18, len(text)]) + text.encode() for text in (key, value))
+    return b"".join(parts) + b"\0"
 
 
 def read(path, schema):
@@ -95,7 +125,7 @@ def read(path, schema):
         missing = [name for name in schema.names if name not in file.schema_arrow.names]
         if missing:
             raise TableError(f"{path}: columns missing: {', '.join(missing)}")
-        return file.read(columns=schema.names).cast(schema)
+        return file.read(columns=schema.names, use_threads=False).cast(schema)
 
 
 def write_csv(path, table):

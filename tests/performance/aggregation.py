@@ -1,0 +1,178 @@
+"""What it costs to aggregate 10 000 finished runs of 1 000 steps each.
+
+    uv run python tests/performance/aggregation.py [--runs 10000] [--steps 1000] [--first]
+
+Makes a study of finished runs in a temporary folder: per run a log with every step, its record,
+and its tables of steps, evaluations and samples. Prints CPU seconds (user and system, Python and
+its imports included) and peak memory of a process each:
+- `collect_runs.py`, as the workflow starts it when one more run has ended: reads every record and
+  sees that it is whole, reads every log to the last byte to compare its digest, sees that every
+  run's tables are of that log, and writes the tables of runs, evaluations, coverage, comparisons
+  and speedups. Rows of steps are none of these: they were summed up when each run ended;
+- a bare loop in pyarrow that reads one column of every steps.parquet: what files and format cost;
+- `export_dataset.py`: every row of every table into one dataset;
+and with --first also `collect_runs.py` where the runs' tables are still to be made from the logs.
+The targets: under 6 CPU-seconds and 300 MB for 10 000 runs of 1 000 steps.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+REPOSITORY = Path(__file__).parents[2]
+sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "workflow_scripts")]
+
+from made_runs import SETTINGS, date  # noqa: E402
+
+from dlbench import collecting, config, eventlog, parsing, records, tables  # noqa: E402
+
+REPEATS, DEVICES = 5, (1, 2, 4, 8)
+BARE = """
+import sys
+from pathlib import Path
+import pyarrow.parquet as pq
+rows = 0
+for path in Path("results/runs").glob("*/steps.parquet"):
+    with pq.ParquetFile(path) as file:
+        rows += len(file.read(columns=["step_time_s"])["step_time_s"].to_numpy())
+print(rows, file=sys.stderr)
+"""
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=10_000)
+    parser.add_argument("--steps", type=int, default=1_000)
+    parser.add_argument("--first", action="store_true", help="make the runs' tables first, too")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        for name in ("config.yaml", "envs", "workflow_scripts"):
+            Path(name).symlink_to(REPOSITORY / name)
+        settings = study(args.runs)
+        Path("config.json").write_text(json.dumps(settings))
+        runs = config.study(settings).runs
+        make(runs, args.steps)
+        print(f"{len(runs)} runs of {args.steps} steps", flush=True)
+        programs(args.first, runs)
+
+
+def programs(first, runs):
+    # Python's own compiling, which happens once, is left out.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = str(Path("bytecode").absolute())
+
+    def program(name, *options):
+        return [sys.executable, f"workflow_scripts/{name}", *options]
+
+    collect = program("collect_runs.py", "--config", "config.json")
+    export = program("export_dataset.py", "--configfile", "config.json", "--output", "dataset")
+    subprocess.run(collect, check=True, capture_output=True)
+    ours = measured("collect_runs.py", collect)
+    bare = measured("bare loop over steps.parquet", [sys.executable, "-c", BARE])
+    print(f"collect_runs.py over the bare loop: {ours / bare:.2f}", flush=True)
+    measured("export_dataset.py", export)
+    if first:
+        for run in runs:
+            for name in collecting.RUN_TABLES:
+                (records.folder(run.id) / f"{name}.parquet").unlink()
+        measured("collect_runs.py that makes the runs' tables", collect)
+
+
+def measured(what, command):
+    """Run a command, print its CPU seconds and peak memory, return the former."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    output = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        sys.exit(output.decode())
+    cpu_s = usage.ru_utime + usage.ru_stime
+    print(f"{what}: {cpu_s:.1f} CPU-s, {usage.ru_maxrss / 1000:.0f} MB", flush=True)
+    return cpu_s
+
+
+def study(runs):
+    """A sweep of batch sizes and devices, repeated, whose conditions are compared."""
+    batches = max(1, runs // (REPEATS * len(DEVICES)))
+    block = {
+        "name": "many", "model": "lenet5", "dataset": "synthetic", "strategy": "mirrored",
+        "steps": 100, "batch_per_device": list(range(1, batches + 1)),
+        "devices_per_node": list(DEVICES),
+    }  # fmt: skip
+    return SETTINGS | {"matrix": [block], "repeats": REPEATS}
+
+
+def make(runs, steps):
+    """Logs, records and tables of finished runs: one is written as a trainer does, others after it.
+
+    The step times of the others are as many random numbers of their own.
+    """
+    random = np.random.default_rng(1)
+    first = runs[0]
+    log = records.folder(first.id) / "train.jsonl"
+    write_log(log, first, steps)
+    parsing.parse(first, log, log.with_name("run.json"))
+    record = records.read(log.with_name("run.json"))
+    collecting.see_run_tables(first.id, record["log_sha256"])
+    lines = log.read_text().splitlines(keepends=True)
+    content = {name: collecting.run_table(first.id, name) for name in collecting.RUN_TABLES}
+    for run in runs[1:]:
+        times = np.round(random.normal(0.1, 0.002, steps), 7)
+        make_like(run, record, lines, content, times)
+
+
+def make_like(run, record, lines, content, times):
+    place = records.folder(run.id)
+    place.mkdir(parents=True)
+    log = place / "train.jsonl"
+    shown = iter(times.tolist())
+    log.write_text(
+        "".join(
+            line.replace('"step_time_s": 0.1000000', f'"step_time_s": {next(shown):.7f}')
+            if line.startswith('{"event": "step"')
+            else line
+            for line in lines
+        )
+    )
+    digest = parsing.sha256(log)
+    changed = {"run_id": run.id, "spec": run.values(), "log_sha256": digest}
+    rate = run.global_batch / times.mean()
+    summary = record["summary"] | {"images_per_second": rate, "step_time_mean_s": times.mean()}
+    records.write(place / "run.json", record | changed | {"summary": summary}, [log])
+    for name, table in content.items():
+        column = table.schema.get_field_index("step_time_s")
+        if column >= 0:
+            table = table.set_column(column, table.schema.field(column), [times])
+        metadata = {"schema_version": str(tables.SCHEMA_VERSION), "run_id": run.id}
+        table = table.replace_schema_metadata(metadata | {"log_sha256": digest})
+        with tables.writer(place / f"{name}.parquet", table.schema) as writer:
+            writer.write_table(table)
+
+
+def write_log(path, run, steps):
+    log = eventlog.EventLog(path)
+    log.write("launch", t_utc=date(0), made_from=records.made_from(run), command=["train"] * 20)
+    log.write("begin", t_utc=date(1))
+    log.write("run_start", t_utc=date(2), total_steps=steps, host="far", device_model="none",
+              devices=["0"] * run.devices, versions={"tensorflow": "2.18.1"})  # fmt: skip
+    for step in range(1, steps + 1):
+        log.step(step, 0.1 * step, 0.1, 2.3 - step / steps, 0.01, step <= 10, 1)
+    for second in range(int(0.1 * steps)):
+        log.write("sample", t_s=float(second), cpu_percent=99.5, memory_bytes=1 << 30)
+    log.write("eval", epoch=1, step=steps, t_s=0.1 * steps, split="validation", loss=0.5,
+              top1=0.95, examples=360)  # fmt: skip
+    log.write("run_end", t_s=0.1 * steps, t_utc=date(0.1 * steps), status="ok", message="",
+              weights_sha256=["0"])  # fmt: skip
+    log.close()
+
+
+if __name__ == "__main__":
+    main()
