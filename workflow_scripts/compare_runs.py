@@ -1,0 +1,137 @@
+"""Compare two campaigns, or check one against references; both may still be running.
+
+A and B are results folders, unpacked archives, or runs tables (.parquet, .csv, .json). Exit code:
+0, also where they differ; 1 where a check that was asked for fails; 2 for bad input.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from dlbench import (
+    Error,
+    campaign_comparison,
+    campaign_page,
+    campaign_plain,
+    campaign_rows,
+    page_html,
+    page_text,
+    references,
+)
+from dlbench.files import written_whole
+
+FORMATS = ("text", "markdown", "html", "json")
+SUFFIXES = {".md": "markdown", ".html": "html", ".json": "json"}
+FAILED, BAD_INPUT = 1, 2
+
+
+def main():
+    args = arguments()
+    try:
+        a = campaign_rows.read(args.a)
+        if args.write_references:
+            written = references.write(args.write_references, a, args.metric, args.tolerance)
+            print(f"{args.write_references}: {written} references", file=sys.stderr)
+            failed = False
+        else:
+            failed = _check(a, args) if args.references else _compare(a, args)
+    except (Error, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
+    sys.exit(FAILED if failed else 0)
+
+
+def parser():
+    made = argparse.ArgumentParser(description=__doc__)
+    made.add_argument("a", metavar="A", help="the campaign that is the base, or is checked")
+    made.add_argument("b", metavar="B", nargs="?", help="the campaign that is compared with it")
+    made.add_argument(
+        "--metric",
+        default=campaign_comparison.DEFAULT_METRIC,
+        help="a number of the runs table, as step_time_median_s or energy_j",
+    )
+    made.add_argument(
+        "--margin",
+        type=float,
+        default=campaign_comparison.DEFAULT_MARGIN,
+        help="differences within it are equivalent (0.01)",
+    )
+    joined = made.add_mutually_exclusive_group()
+    joined.add_argument("--on", nargs="+", metavar="FIELD", help="join on these fields only")
+    joined.add_argument(
+        "--ignore",
+        nargs="+",
+        metavar="FIELD",
+        default=[],
+        help="join on all fields but these, as environment between versions",
+    )
+    made.add_argument(
+        "--fail-on",
+        nargs="+",
+        choices=("slower", "failed"),
+        help="exit with 1 if a combination of B is shown to be slower (or worse) by "
+        "more than the margin, or has failed runs only",
+    )
+    made.add_argument(
+        "--references",
+        metavar="FILE",
+        help="check A against the values and bounds in this YAML file",
+    )
+    made.add_argument("--write-references", metavar="FILE", help="write such a file from A")
+    made.add_argument(
+        "--tolerance",
+        type=float,
+        default=0.05,
+        help="lower and upper bounds of written references (0.05)",
+    )
+    made.add_argument("--format", choices=FORMATS, help="by the output's name, or text")
+    made.add_argument("--output", metavar="FILE", type=Path, help="instead of printing it")
+    return made
+
+
+def arguments():
+    """What was asked for, seen to go together."""
+    asking = parser()
+    args = asking.parse_args()
+    asked = [args.b, args.references, args.write_references]
+    if sum(value is not None for value in asked) != 1:
+        asking.error("expected A with one of: B, --references, --write-references")
+    if args.fail_on and args.b is None:
+        asking.error("--fail-on needs A and B")
+    return args
+
+
+def _compare(a, args):
+    b = campaign_rows.read(args.b)
+    found = campaign_comparison.compare(a, b, args.metric, args.margin, args.on, args.ignore)
+    regressions = None if args.fail_on is None else found.regressions(args.fail_on)
+    page = campaign_page.compared(found, regressions)
+    _show(page, campaign_plain.compared(found, regressions), args)
+    return bool(regressions)
+
+
+def _check(a, args):
+    outcomes = references.check(references.read(args.references), a)
+    _show(references.page(outcomes, a), references.plain(outcomes), args)
+    return any(not outcome.passed for outcome in outcomes)
+
+
+def _show(page, plain, args):
+    suffix = args.output.suffix if args.output else ""
+    made = {
+        "text": lambda: page_text.text(page),
+        "markdown": lambda: page_text.markdown(page),
+        "html": lambda: page_html.html_page(page),
+        "json": lambda: json.dumps(plain, indent=1, allow_nan=False) + "\n",
+    }[args.format or SUFFIXES.get(suffix, "text")]()
+    if not args.output:
+        sys.stdout.write(made)
+        return
+    with written_whole(args.output) as part:
+        part.write_text(made, encoding="utf-8")
+    print(f"{args.output}: {page.lead}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""Compared campaigns as plain values: what JSON has of them, whose keys stay."""
+
+import math
+
+NUMBERS = (
+    "ratio", "ci90_low", "ci90_high", "ci95_low", "ci95_high", "p_tost", "p_difference",
+    "p_tost_raw", "p_difference_raw", "scatter", "family", "repeats_needed",
+)  # fmt: skip
+
+
+def compared(found, regressions=None):
+    """A Compared as plain values; numbers that there are none of are None.
+
+    Args:
+        regressions: the pairs for which a check fails; None where nothing is checked.
+    """
+    return {
+        "metric": found.metric.name,
+        "unit": found.metric.unit,
+        "margin": found.margin,
+        "a": _campaign(found.a),
+        "b": _campaign(found.b),
+        "joined_on": list(found.joined),
+        "not_joined_on": list(found.not_joined),
+        "differs": {n: {"a": a, "b": b} for n, (a, b) in found.differs.items()},
+        "combinations": [_pair(pair, regressions) for pair in found.pairs],
+        "unmatched": [_unmatched(one) for one in found.unmatched],
+        "regressions": None if regressions is None else len(regressions),
+    }
+
+
+def _campaign(campaign):
+    return {
+        "path": campaign.path,
+        "runs": len(campaign.runs),
+        "finished": len(campaign.finished()),
+        "not_ended": campaign.not_ended,
+        "unread": list(campaign.unread),
+    }
+
+
+def _pair(pair, regressions):
+    return {
+        "combination": pair.values,
+        "a": _side(pair.a),
+        "b": _side(pair.b),
+        **{name: _number(getattr(pair.compared, name, None)) for name in NUMBERS},
+        "verdict": pair.verdict,
+        "reason": pair.reason,
+        "worse_beyond_margin": pair.beyond_margin,
+        "regression": None if regressions is None else pair in regressions,
+    }
+
+
+def _side(side):
+    mean = side.mean
+    return {
+        "values": list(side.values),
+        "mean": mean.value if mean else None,
+        "mean_ci95_low": _number(mean.low) if mean else None,
+        "mean_ci95_high": _number(mean.high) if mean else None,
+        "failed": side.failed,
+    }
+
+
+def _unmatched(one):
+    partner = one.partner
+    return {
+        "side": one.side,
+        "combination": one.values,
+        "runs": one.runs,
+        "nearest_differs": partner and {n: list(values) for n, values in partner.items()},
+    }
+
+
+def _number(value):
+    return None if value is None or math.isnan(value) else float(value)
