@@ -1,0 +1,82 @@
+"""Tables and figures of what is done now, while a campaign goes on.
+
+They are made as the workflow makes them, from copies of the records that stand, in a folder of
+their own: nothing is started or locked, and the results and Snakemake's lock stay as they are.
+Runs that are not done yet are as if they had not been asked for.
+"""
+
+import contextlib
+import dataclasses
+import shutil
+import sys
+from pathlib import Path
+
+from dlbench import Error, collecting, eventlog, exporting, plugins, records, site
+from dlbench.figures import Tables
+
+TABLES = ("steps.parquet", "evals.parquet", "samples.parquet")
+ATTEMPTS = 3  # for runs of which the record goes while it is looked at
+
+
+def write(study, output):
+    """Write tables/, figures/ and the runs' own tables into a folder.
+
+    Raises:
+        Error: no run is done, or the folder is among the results.
+    """
+    output = Path(output)
+    if output.resolve().is_relative_to(records.RESULTS.resolve()):
+        raise Error(f"{output}: expected a folder outside {records.RESULTS}, which stays as it is")
+    done = _collect(study, output)
+    print(f"{output}: {len(done.runs)} of {len(study.runs)} runs", file=sys.stderr)
+    for name in study.figures:
+        figure = plugins.load("figures", name)
+        figure.draw(Tables(output / "tables", output / "runs"), output / "figures" / name)
+
+
+def _collect(study, output):
+    """Write the tables of what is done; returns the study of those runs alone."""
+    for attempt in range(1, ATTEMPTS + 1):
+        there = {row["run_id"] for row in exporting.rows(study)}
+        runs = tuple(run for run in study.runs if run.id in there)
+        if not runs:
+            raise Error(f"none of {len(study.runs)} runs has a result that stands")
+        done = dataclasses.replace(study, runs=runs)
+        try:
+            with _view(runs, output):
+                collecting.collect(done, site.devices(study.site).kind, output / "tables")
+            return done
+        except (records.RecordError, FileNotFoundError):
+            if attempt == ATTEMPTS:
+                raise
+
+
+@contextlib.contextmanager
+def _view(runs, output):
+    """The records of some runs beside one another in `output`, which stands for the results.
+
+    Logs are links, for so long only; a run's own tables are copied, or are made there.
+    """
+    results, links = records.RESULTS, []
+    try:
+        for run in runs:
+            place = output / "runs" / run.id
+            place.mkdir(parents=True, exist_ok=True)
+            for log in eventlog.rank_paths(records.folder(run.id) / "train.jsonl"):
+                links.append(place / log.name)
+                links[-1].unlink(missing_ok=True)
+                links[-1].symlink_to(log.resolve())
+            shutil.copy2(records.folder(run.id) / "run.json", place)
+            _copy_tables(records.folder(run.id), place)
+        records.RESULTS = output
+        yield
+    finally:
+        records.RESULTS = results
+        for link in links:
+            link.unlink(missing_ok=True)
+
+
+def _copy_tables(origin, place):
+    for name in TABLES:
+        if (origin / name).is_file() and not (place / name).is_file():
+            shutil.copy2(origin / name, place)

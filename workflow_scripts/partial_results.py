@@ -1,0 +1,24 @@
+"""Write the tables of what is done now and draw the study's figures, also during a campaign.
+
+They go into a folder of their own, with tables/ and figures/ as in results/. Starts and locks
+nothing and leaves the results as they are.
+"""
+
+import argparse
+
+from dlbench import config, partial
+from dlbench.cli import run_program
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", required=True, metavar="FOLDER", help="outside results/")
+    parser.add_argument(
+        "--configfile", nargs="+", default=[], help="laid over config.yaml, as by the workflow"
+    )
+    args = parser.parse_args()
+    partial.write(config.study_of(args.configfile), args.output)
+
+
+if __name__ == "__main__":
+    run_program(main)
