@@ -151,6 +151,13 @@ def test_what_else_differs_is_named():
     assert flags == "framework_version, device_model"
 
 
+def test_real_data_compared_with_synthetic_differs_in_its_digest_as_it_must():
+    runs = [*repeats([1, 2, 3]), *repeats([1, 2, 3], dataset="digits")]
+    rows = [row(*run, **({"data_sha256": "a"} if i > 2 else {})) for i, run in enumerate(runs)]
+    (found,) = compared(runs, {"field": "dataset", "base": "synthetic"}, rows=rows)
+    assert (found["condition"], found["base_flags"]) == ("digits", "")
+
+
 def test_several_entries_are_one_family():
     runs = [
         *repeats([1, 2, 3]),
