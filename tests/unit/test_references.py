@@ -160,7 +160,7 @@ def test_the_program_says_by_its_exit_code_whether_all_passed(tmp_path):
     failed = start("slow.json", "--references", "r.yaml")
     assert failed.returncode == 1
     assert "0 of 1 references passed, 1 failed" in failed.stdout
-    assert "FAIL:" in failed.stdout and "-10.0 %" in failed.stdout
+    assert "FAIL: -10.0" in failed.stdout
     (plain,) = json.loads(start("slow.json", "--references", "r.yaml", "--format", "json").stdout)
     assert (plain["passed"], plain["measured"]) == (False, 90.0)
     (tmp_path / "r.yaml").write_text("references: 3")

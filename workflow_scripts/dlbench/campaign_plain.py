@@ -14,6 +14,7 @@ def compared(found, regressions=None):
     Args:
         regressions: the pairs for which a check fails; None where nothing is checked.
     """
+    failing = {id(pair) for pair in regressions or ()}
     return {
         "metric": found.metric.name,
         "unit": found.metric.unit,
@@ -23,7 +24,10 @@ def compared(found, regressions=None):
         "joined_on": list(found.joined),
         "not_joined_on": list(found.not_joined),
         "differs": {n: {"a": a, "b": b} for n, (a, b) in found.differs.items()},
-        "combinations": [_pair(pair, regressions) for pair in found.pairs],
+        "combinations": [
+            _pair(pair) | {"regression": None if regressions is None else id(pair) in failing}
+            for pair in found.pairs
+        ],
         "unmatched": [_unmatched(one) for one in found.unmatched],
         "regressions": None if regressions is None else len(regressions),
     }
@@ -39,7 +43,7 @@ def _campaign(campaign):
     }
 
 
-def _pair(pair, regressions):
+def _pair(pair):
     return {
         "combination": pair.values,
         "a": _side(pair.a),
@@ -48,7 +52,6 @@ def _pair(pair, regressions):
         "verdict": pair.verdict,
         "reason": pair.reason,
         "worse_beyond_margin": pair.beyond_margin,
-        "regression": None if regressions is None else pair in regressions,
     }
 
 
