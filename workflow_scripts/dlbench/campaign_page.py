@@ -235,7 +235,7 @@ def _side(side):
 
 def _ratio(pair):
     if pair.compared is None:
-        return Cell("-")
+        return "-"
     c = pair.compared
     return Cell(_digits(c.ratio), drawn=(c.ratio, c.ci95_low, c.ci95_high, c.margin))
 
