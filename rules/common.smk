@@ -9,6 +9,8 @@ import shlex
 import sys
 from pathlib import Path
 
+from snakemake.io import IOFile
+
 sys.path.insert(0, f"{workflow.basedir}/workflow_scripts")
 # `python` in the rules is the one that runs Snakemake.
 shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
@@ -36,6 +38,12 @@ def let_records_decide():
         for trigger in workflow.dag_settings.rerun_triggers
         if trigger.name in ("MTIME", "PARAMS")
     }
+    if any(Path(".snakemake/incomplete").glob("*")):
+        # A job that outlived its workflow has finished what Snakemake took for begun.
+        for path in PLAN.standing_files:
+            workflow.persistence.cleanup_metadata(
+                IOFile(path, workflow.get_rule("train"))
+            )
     if workflow.dryrun:
         print(JOBS.cost, file=sys.stderr)
 

@@ -42,6 +42,13 @@ class Slurm:
         """The ids of all jobs that wait or run."""
         return self.ask("squeue", "--noheader", "--format=%i").split()
 
+    def down(self):
+        """End all daemons, and take away the links through which commands would look for them."""
+        subprocess.run(["bash", SCRIPTS / "slurm_down.sh", self.folder], check=False)
+        for link in Path("/etc/slurm").glob("*.conf"):
+            if link.is_symlink() and link.readlink().is_relative_to(self.folder):
+                link.unlink()
+
     def restart_controller(self):
         self.stop("slurmctld")
         self.ask("slurmctld", "-f", self.variables["SLURM_CONF"])
@@ -85,7 +92,7 @@ def slurm(tmp_path_factory):
     )  # fmt: skip
     assert up.returncode == 0, up.stdout + up.stderr
     yield Slurm(folder)
-    subprocess.run(["bash", SCRIPTS / "slurm_down.sh", folder], check=False)
+    Slurm(folder).down()
 
 
 def resolve_nodes():

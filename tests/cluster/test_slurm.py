@@ -160,6 +160,20 @@ def test_the_jobs_of_a_killed_workflow_are_cancelled_by_its_next_start(campaign,
     assert all(record["status"] in TRAINED for record in records_of(campaign))
 
 
+def test_what_a_job_finished_after_its_workflow_was_killed_is_taken(campaign, slurm):
+    campaign.configure(matrix=[long_runs(1, seed=9)], figures=[])
+    process = start(campaign)
+    (run,) = running_jobs(campaign, 1)
+    process.kill()
+    process.wait()
+    wait_for(lambda: not slurm.queue(), 120)
+    campaign.succeed("--unlock")
+    assert "train" not in campaign.scheduled("--profile", "slurm")
+    campaign.succeed("--profile", "slurm")
+    (record,) = [r for r in records_of(campaign) if r["run_id"] == run.run_id]
+    assert record["provenance"]["job"]["id"] == run.job
+
+
 def test_short_runs_share_a_job_once_it_is_known_that_they_are_short(campaign, slurm):
     site(campaign, job=FACTS["job"] | {"bundle_min": 10})
     campaign.configure(matrix=[{"name": "short", **QUICK, "seed": [1, 5, 6, 7]}], figures=[])

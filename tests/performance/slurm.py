@@ -1,7 +1,8 @@
 """What a run costs beside its training when it goes through a real Slurm on this machine.
 
-- overhead: one run a job, `--runs` times: submission, the two Snakemakes that start inside the
-  job, the training itself with its imports, the end of the job, and how late it is noticed.
+- overhead: one run a job, `--runs` times: submission, the Snakemake that starts inside the job
+  (two without dlbench/slurm_plugin.py), the training itself with its imports, the end of the job,
+  and how late it is noticed.
 - shared: the same runs in jobs that they share, beside a job each; wall time over the runs' own.
 
 Needs the scripts in the folder that DLBENCH_TEST_EQUIPMENT names, root and Debian.
@@ -51,7 +52,7 @@ def main():
             campaign.variables = slurm.variables
             measure(campaign, slurm, args)
         finally:
-            subprocess.run(["bash", SCRIPTS / "slurm_down.sh", slurm.folder], check=False)
+            slurm.down()
 
 
 def measure(campaign, slurm, args):
@@ -114,7 +115,7 @@ def one_run(campaign, slurm):
     return {
         "Snakemake until submission": submitted - started,
         "waiting in the queue": max(0.0, begun - submitted),
-        "two Snakemakes inside the job": launched - begun,
+        "Snakemake inside the job": launched - begun,
         "the run itself": ended - launched,
         "the job after the run": over - ended,
         "noticed": noticed - over,

@@ -64,6 +64,17 @@ def test_the_queue_is_looked_at_as_often_as_asked_for_however_idle_it_is(plugin)
     assert executor.next_seconds_between_status_checks == 5
 
 
+def test_one_snakemake_does_the_work_of_a_job(plugin):
+    slurm_plugin.mend(plugin, 10, Settings)
+
+    class Of:
+        class workflow:
+            class executor_settings:
+                pass_command_as_script = False
+
+    assert plugin.Executor.additional_general_args(Of) == "--executor local --jobs 1"
+
+
 def test_it_is_changed_once(plugin):
     slurm_plugin.mend(plugin, 10, Settings)
     once = plugin.query_job_status

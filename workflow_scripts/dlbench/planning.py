@@ -64,6 +64,15 @@ class Plan:
             if state is not State.UNREAD and run_id not in self.skipped
         ]
 
+    @property
+    def standing_files(self):
+        """Logs and records of the runs that need nothing."""
+        return [
+            str(records.folder(run_id) / name)
+            for run_id in self.runs.keys() - self.pending.keys()
+            for name in ("train.jsonl", "run.json")
+        ]
+
     def training_inputs(self, wildcards):
         """What a run needs: nothing once it is trained, or where it is skipped.
 

@@ -7,6 +7,8 @@
 - Where sacct does not answer, for a moment or because there is no accounting, it forgets all its
   jobs: here squeue is asked, and where that does not answer either, nothing new is known.
 - A job that Slurm has forgotten is waited for, for ever.
+- In a job it starts a Snakemake that starts another by srun, for each run anew where several share
+  the job: here the first does the work. What a run needs of srun its launcher does.
 """
 
 import time
@@ -26,6 +28,7 @@ def mend(plugin, every_s, settings):
         return
     plugin._mended = True
     _ask_often(plugin.Executor, every_s)
+    _work_at_once(plugin.Executor)
     plugin.query_job_status = _answers(plugin, plugin.query_job_status, settings.requeue)
 
 
@@ -36,6 +39,15 @@ def _ask_often(executor, every_s):
         return min(theirs.fget(self), every_s)
 
     executor.next_seconds_between_status_checks = property(shortened, theirs.fset)
+
+
+def _work_at_once(executor):
+    theirs = executor.additional_general_args
+
+    def local(self):
+        return theirs(self).replace("--executor slurm-jobstep", "--executor local")
+
+    executor.additional_general_args = local
 
 
 def _answers(plugin, query, requeue):
