@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import math
 import textwrap
 
 import matplotlib as mpl
@@ -9,19 +10,25 @@ import numpy as np
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, Locator, MaxNLocator, NullFormatter, NullLocator
 
 from dlbench.files import written_whole
 
 # Okabe and Ito's colours, legible for the colour-blind; text needs the darker orange.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
 TEXT_COLOURS = {"#E69F00": "#B37700", "#56B4E9": "#2E86B5"}
-MARKERS = ("o", "s", "^", "D", "v", "P")
+MARKERS = ("o", "s", "^", "D", "v", ">")
 LINES = ("-", "--")
 GREY, LIGHT = "#5f5f5f", "#e2e2e2"
 FORMATS = ("svg", "png", "pdf")
 MOST_DIRECT_LABELS = 6
+MOST_APART = 0.35  # share of the axis between ends of lines that are named there
+LEGEND_LINES = 15  # of a column beside axes
 NAME_CHARACTERS = 26  # of a line of a series' name
+
+SUPERSCRIPTS = str.maketrans(
+    "-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"
+)
 
 STYLE = {
     "figure.constrained_layout.use": True,
@@ -87,8 +94,8 @@ def save(drawn, stem):
 
 
 def heading(axes, title, subtitle):
-    """A bold title with a grey line below it."""
-    axes.set_title(title, pad=20)
+    """A bold title with a grey line, or several, below it."""
+    axes.set_title(title, pad=20 + 13 * subtitle.count("\n"))
     axes.annotate(
         subtitle,
         (0, 1),
@@ -100,6 +107,14 @@ def heading(axes, title, subtitle):
     )
 
 
+def draw_words(stem, words):
+    """A figure that says why there is nothing to draw."""
+    with figure(1, width=6, height=0.35 + 0.25 * (1 + words.count("\n"))) as (drawn, axes):
+        axes[0, 0].set_axis_off()
+        axes[0, 0].text(0, 0.5, words, color=GREY, transform=axes[0, 0].transAxes, va="center")
+        save(drawn, stem)
+
+
 def name_series(axes, ends):
     """Write each series' name at its end, in its colour; beside the axes where they are many.
 
@@ -109,7 +124,7 @@ def name_series(axes, ends):
         ends: (x, y, name, colour) of the last point of each series.
     """
     if len(ends) > MOST_DIRECT_LABELS:
-        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=9)
+        _legend_beside(axes, len(ends))
         return
     to_fraction = axes.transData + axes.transAxes.inverted()
     height_points = axes.get_window_extent().height * 72 / axes.figure.dpi
@@ -118,10 +133,13 @@ def name_series(axes, ends):
         [*to_fraction.transform((x, y)), textwrap.fill(name, NAME_CHARACTERS), colour]
         for x, y, name, colour in ends
     ]
+    rightmost, leftmost = (what(end[0] for end in placed) for what in (max, min))
+    if rightmost - leftmost > MOST_APART:
+        _legend_beside(axes, len(ends))
+        return
     placed.sort(key=lambda end: end[1])
-    rightmost = max(end[0] for end in placed)
     for end in placed:
-        if rightmost - end[0] < 0.05:  # side by side: no name over the other's bar
+        if rightmost - end[0] < 0.15:  # side by side: no name over the other's bar
             end[0] = rightmost
     for below, above in itertools.pairwise(placed):
         lines = 1 + (below[2].count("\n") + above[2].count("\n")) / 2
@@ -140,15 +158,53 @@ def name_series(axes, ends):
         )
 
 
+def _legend_beside(axes, count):
+    """A legend right of the axes, in columns; the figure grows by the widest of its legends."""
+    figure = axes.figure
+    columns = math.ceil(count / LEGEND_LINES)
+    legend = axes.legend(loc="upper left", bbox_to_anchor=(1, 1.02), fontsize=8, ncols=columns)
+    wide = legend.get_window_extent(figure.canvas.get_renderer()).width / figure.dpi
+    grown = getattr(figure, "grown_inches", 0)
+    figure.grown_inches = max(grown, wide)
+    figure.set_figwidth(figure.get_figwidth() + figure.grown_inches - grown)
+
+
 def side_by_side(values, index, count):
     """Positions on a logarithmic axis, moved a little so that `count` series do not overlap."""
-    return np.asarray(values, dtype=float) * 2 ** (0.03 * (index - (count - 1) / 2))
+    step = min(0.03, 0.4 / count)
+    return np.asarray(values, dtype=float) * 2 ** (step * (index - (count - 1) / 2))
 
 
-def logarithmic(axis):
-    """A logarithmic axis with a few round ticks, also within one decade."""
+class RoundTicks(Locator):
+    """A few round numbers on a logarithmic axis, also within one decade or a part of one."""
+
+    def __init__(self, most, unit=1.0):
+        """`unit`: what the numbers are shown in, as 60 where seconds are shown as minutes."""
+        self._most, self._unit = most, unit
+
+    def __call__(self):
+        return self.tick_values(*self.axis.get_view_interval())
+
+    def tick_values(self, vmin, vmax):
+        low, high = (value / self._unit for value in sorted((vmin, vmax)))
+        return [tick * self._unit for tick in self._round(low, high) if low <= tick <= high]
+
+    def _round(self, low, high):
+        first, last = (math.floor(math.log10(value)) for value in (low, high))
+        for factors in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
+            ticks = [f * 10.0**e for e in range(first, last + 1) for f in factors]
+            ticks = [tick for tick in ticks if low <= tick <= high]
+            if len(ticks) < 3:
+                return MaxNLocator(4).tick_values(low, high)
+            if len(ticks) <= self._most:
+                return ticks
+        return ticks[:: math.ceil(len(ticks) / self._most)]
+
+
+def logarithmic(axis, unit=1.0):
+    """A logarithmic axis with a few round ticks."""
     getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
-    axis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+    axis.set_major_locator(RoundTicks(8 if axis.axis_name == "y" else 6, unit))
     axis.set_major_formatter(thousands)
     axis.set_minor_locator(NullLocator())
 
@@ -157,10 +213,42 @@ def powers(axis, values):
     """A logarithmic axis whose ticks are the values that occur."""
     getattr(axis.axes, f"set_{axis.axis_name}scale")("log", base=2)
     axis.set_ticks(sorted(set(values)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_major_formatter(FuncFormatter(thousands))
     axis.set_minor_formatter(NullFormatter())
 
 
 def thousands(value, _=None):
-    """1500 -> `1 500`, with a thin space."""
+    """1500 -> `1 500`, with a thin space; 4e11 -> `4\u00b710\u00b9\u00b9`."""
+    if value and not 1e-4 <= abs(value) < 1e7:
+        mantissa, exponent = f"{value:.3g}".partition("e")[::2]
+        mantissa, exponent = (mantissa, exponent) if exponent else f"{value:.2e}".split("e")
+        power = str(int(exponent)).translate(SUPERSCRIPTS)
+        return f"{float(mantissa):g}\u00b710{power}"
     return f"{value:,.0f}".replace(",", "\u2009") if value >= 10 else f"{value:g}"
+
+
+def significant(value, _=None):
+    """Three digits: 12.3456 -> `12.3`, 12345.6 -> `12\u2009300`."""
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:g}" if 1e-4 <= abs(rounded) < 100 else thousands(rounded)
+
+
+def milliseconds(value, _=None):
+    """0.0123 s -> `12.3`."""
+    return significant(1e3 * value)
+
+
+def percent(value, _=None):
+    """0.9612 -> `96.12 %`."""
+    return f"{100 * value:.4g} %"
+
+
+def time_unit(longest_s):
+    """(unit, seconds in it) in which a time is a number that one can read.
+
+    >>> time_unit(5000)
+    ('min', 60)
+    """
+    least = {"h": 7200, "min": 120, "s": 0.5, "ms": 0}
+    unit = next(unit for unit, seconds in least.items() if longest_s >= seconds)
+    return unit, {"h": 3600, "min": 60, "s": 1, "ms": 1e-3}[unit]

@@ -26,10 +26,23 @@ class Tables:
         return parquet.read(self._folder / "evals.parquet", parquet.EVALS).to_pandas()
 
     @property
+    def coverage(self):
+        return parquet.read(self._folder / "coverage.parquet", parquet.COVERAGE).to_pandas()
+
+    @property
     def comparisons(self):
         return parquet.read(self._folder / "comparisons.parquet", parquet.COMPARISONS).to_pandas()
+
+    @property
+    def speedups(self):
+        return parquet.read(self._folder / "speedups.parquet", parquet.SPEEDUPS).to_pandas()
 
     def steps(self, run_id):
         """All steps of one run, ranks one after the other."""
         path = self._runs_folder / run_id / "steps.parquet"
         return parquet.read(path, parquet.STEPS).to_pandas()
+
+    def samples(self, run_id):
+        """What was sampled once a second during a run, of its processes and its GPUs."""
+        path = self._runs_folder / run_id / "samples.parquet"
+        return parquet.read(path, parquet.SAMPLES).to_pandas()
