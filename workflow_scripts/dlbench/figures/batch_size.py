@@ -1,67 +1,44 @@
-"""Throughput on one device against the batch size, a panel a model."""
+"""Throughput on one device against the batch size, a panel a model and mode."""
 
-import numpy as np
-
+from dlbench import figure_panels as panels
 from dlbench import figure_style as style
-from dlbench import statistics
+from dlbench import series
 
 CATEGORY = "Batch size"
 CAPTION = """
-Throughput of one device against its batch size, training steps, data loading included. Points
+Throughput of one device against its batch size, data loading included: of training steps, of the
+forward pass alone, and of forward and backward pass without the update of the weights. Points
 are geometric means over repeats, one run each; bars are 95 % intervals (Student's t on the
-logarithm of the throughput). A cross stands for runs that failed, with the reason beside it.
+logarithm of the throughput). A cross stands for runs that failed, with how many and why. Hollow
+points are published numbers.
 """
-SERIES = ("dataset", "strategy", "precision", "runtime", "mode")
+PANEL = ("mode", "model", "dataset")
 
 
 def draw(tables, stem):
-    runs = tables.runs
-    runs = runs[(runs["devices"] == 1) & runs["epochs"].isna() & (runs["status"] != "skipped")]
-    sizes = runs.groupby(["model", *SERIES], observed=True)["batch_per_device"]
-    runs = runs[sizes.transform("nunique") > 1]
-    models = sorted(runs["model"].unique())
-    names = [name for name in SERIES if runs[name].nunique() > 1]
-    with style.figure(max(1, len(models)), width=4.2) as (figure, axes):
-        if not models:
-            axes[0, 0].axis("off")
-            axes[0, 0].text(0, 0.5, "no series with several batch sizes", color=style.GREY)
-        for axis, model in zip(axes[0], models, strict=False):
-            _panel(axis, runs[runs["model"] == model], model, names)
-        if models:
-            axes[0, 0].set_ylabel("images / s")
-        style.save(figure, stem)
+    runs = series.tried(tables.runs)
+    runs = runs[(runs["devices"] == 1) & runs["epochs"].isna()]
+    several = series.along("batch_per_device", runs, PANEL, fewest=2)
+    modes = list(series.MODES)
+    ordered = dict(sorted(several.items(), key=lambda item: (modes.index(item[0][0]), item[0])))
+    models = len({key[1:] for key in ordered})
+    words = "no series with several batch sizes"
+    panels.draw(stem, ordered, _paint, words, columns=min(4, models))
 
 
-def _panel(axis, runs, model, names):
-    for index, (_, series) in enumerate(runs.groupby(list(SERIES), observed=True)):
-        looks = style.looks(index)
-        done = series[series["status"].isin(["ok", "unstable"])]
-        points = [
-            (size, statistics.mean(repeats["images_per_second"]))
-            for size, repeats in done.groupby("batch_per_device")
-        ]
-        label = ", ".join(str(series.iloc[0][name]) for name in names)
-        axis.plot([s for s, _ in points], [e.value for _, e in points], label=label, **looks)
-        for size, estimate in points:
-            if np.isfinite(estimate.low):
-                axis.plot([size] * 2, [estimate.low, estimate.high], color=looks["color"], lw=1.4)
-        for size in sorted(set(series["batch_per_device"]) - set(done["batch_per_device"])):
-            status = series[series["batch_per_device"] == size]["status"].iloc[0]
-            axis.plot(size, 0, "x", color=looks["color"], ms=8, mew=2, clip_on=False)
-            axis.annotate(
-                {"oom": "out of\nmemory"}.get(status, status),
-                (size, 0),
-                xytext=(0, 8),
-                textcoords="offset points",
-                ha="center",
-                fontsize=8,
-                color=style.text_colour(looks["color"]),
-            )
-    style.powers(axis.xaxis, runs["batch_per_device"])
+def _subtitle(mode, found):
+    shared = series.common((s.runs for s in found), ("strategy", "precision", "runtime"))
+    return f"{series.MODES[mode]} \u00b7 {shared}" if shared else series.MODES[mode]
+
+
+def _paint(axes, key, found):
+    (axis,) = axes
+    mode, model, dataset = key
+    ends = panels.lines(axis, found, lambda s: s.means("images_per_second"))
     axis.set_ylim(bottom=0)
-    axis.yaxis.set_major_formatter(style.thousands)
+    if ends:
+        axis.yaxis.set_major_formatter(style.thousands)
+    axis.set_ylabel("images / s")
     axis.set_xlabel("batch per device")
-    if names:
-        axis.legend(loc="best")
-    what = {name: str(runs.iloc[0][name]) for name in SERIES if name not in names}
-    style.heading(axis, model, ", ".join(what[n] for n in ("dataset", "strategy") if n in what))
+    style.heading(axis, f"{model} \u00b7 {dataset}", _subtitle(mode, found))
+    return ends

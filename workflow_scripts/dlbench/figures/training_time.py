@@ -1,0 +1,58 @@
+"""How long trainings of whole epochs take against the number of devices."""
+
+from dlbench import figure_panels as panels
+from dlbench import figure_style as style
+from dlbench import series
+
+CATEGORY = "Learning"
+CAPTION = """
+Wall-clock time of the runs that train for epochs, compiling and evaluations included; starting
+the container and loading the framework lie before it.
+Points are geometric means over repeats, one run each; bars are 95 % intervals (Student's t on the
+logarithm of the time). The dashed line is the time on the fewest devices of the series, divided
+by how many times more devices there are; it is left out where series are many. A cross stands for
+runs that failed. Hollow points are published numbers.
+"""
+
+
+def draw(tables, stem):
+    runs = series.tried(tables.runs)
+    runs = runs[runs["epochs"].notna()]
+    panels.draw(
+        stem,
+        series.along("devices", runs),
+        _paint,
+        "no run of this study trains for epochs",
+        size=(4.8, 3.6),
+    )
+
+
+def _paint(axes, key, found):
+    (axis,) = axes
+    model, dataset = key
+    ends = panels.lines(axis, found, lambda s: s.means("duration_s"))
+    longest = max((e.value for s in found for _, e in s.means("duration_s")), default=1)
+    unit, seconds = style.time_unit(longest)
+    few = len(found) <= style.MOST_DIRECT_LABELS
+    for number, one in enumerate(found):
+        points = one.means("duration_s")
+        if len(points) > 1 and few:
+            (first, longest), (most, _) = points[0], points[-1]
+            axis.plot(
+                style.side_by_side([first, most], number, len(found)),
+                [longest.value, longest.value * first / most],
+                color=panels.marks(one)["color"],
+                linestyle="--",
+                linewidth=1.2,
+                alpha=0.6,
+                zorder=1,
+            )
+    if ends:
+        style.logarithmic(axis.yaxis, seconds)
+        axis.yaxis.set_major_formatter(lambda value, _: style.significant(value / seconds))
+    axis.set_ylabel(f"time, {unit}")
+    axis.set_xlabel("devices")
+    epochs = series.common((s.runs for s in found), ("epochs", "batch_per_device"))
+    words = " \u00b7 ".join(filter(None, [epochs, "dashed: in proportion to devices" * few]))
+    style.heading(axis, f"{model} \u00b7 {dataset}", words)
+    return ends
