@@ -1,0 +1,82 @@
+"""What reading real data costs: throughput on real and on synthetic items, in pairs."""
+
+import numpy as np
+import pandas as pd
+
+from dlbench import derived, figure_rows, plugins, series, statistics
+from dlbench import figure_style as style
+
+CATEGORY = "Comparisons"
+CAPTION = """
+Throughput of runs that read real items (circles) and of runs on synthetic ones that are equal in
+all other settings (squares). Points are geometric means over repeats, one run each; the numbers
+are the difference of real from synthetic with Welch's 95 % interval on the logarithm of the
+throughput. What else differs between the two, as the version of the framework, is named. Runs on
+real items without a synthetic counterpart are drawn alone.
+"""
+REAL, SYNTHETIC = (style.COLOURS[0], "o"), (style.COLOURS[1], "s")
+FOUND_OUT = ("site", "framework_version", "device_model")
+
+
+def draw(tables, stem):
+    runs = series.tried(tables.runs)
+    made_up = runs["dataset"].map(_synthetic).astype(bool)
+    real = runs[~made_up]
+    synthetic = runs[made_up & runs["status"].isin(series.FINISHED)]
+    groups = series.conditions(real)
+    if not groups:
+        style.draw_words(stem, "no run of this study reads real items")
+        return
+    title, words = "Real and synthetic items", "circle: real \u00b7 square: synthetic"
+    with figure_rows.figure(stem, groups, title, words, 1.6) as (rows, axes):
+        values = [value for row in rows for value in _row(axes, row, synthetic)]
+        figure_rows.value_axis(axes, values, "images / s")
+
+
+def _synthetic(dataset):
+    """Datasets that are not ours are real."""
+    return dataset in plugins.names("datasets") and plugins.load("datasets", dataset).SYNTHETIC
+
+
+def _row(axes, row, synthetic):
+    base, differs = _counterparts(row.runs.iloc[0], synthetic)
+    means = []
+    rates = [runs["images_per_second"].dropna() for runs in (row.finished, base)]
+    for values, (colour, marker) in zip(rates, (REAL, SYNTHETIC), strict=True):
+        if len(values):
+            means.append(statistics.mean(values))
+            figure_rows.interval(axes, row.y, means[-1], colour, marker)
+    found = [estimate.value for estimate in means]
+    if len(found) == 2:
+        axes.plot(found, [row.y] * 2, color=style.GREY, lw=1.2, zorder=1)
+        note = f"differs in {', '.join(differs)}" if differs else ""
+        figure_rows.say(axes, row, _difference(statistics.ratio(*rates)), note)
+    else:
+        figure_rows.say(axes, row, "no synthetic runs", color=style.GREY)
+    return found
+
+
+def _counterparts(row, synthetic):
+    """(Synthetic runs equal in all settings, what they differ in of what was found out).
+
+    Those that differ in nothing where there are any.
+    """
+    alike = synthetic[_equal(row, synthetic, derived.SAME)]
+    same = alike[_equal(row, alike, FOUND_OUT)]
+    if len(same):
+        return same, []
+    return alike, [name for name in FOUND_OUT if not _equal(row, alike, [name]).all()]
+
+
+def _equal(row, table, names):
+    equal = np.ones(len(table), dtype=bool)
+    for name in names:
+        absent = pd.isna(row[name])
+        equal &= (table[name].isna() if absent else table[name] == row[name]).to_numpy(dtype=bool)
+    return equal
+
+
+def _difference(ratio):
+    numbers = [100 * (value - 1) for value in (ratio.value, ratio.low, ratio.high)]
+    words = [f"{number:+.1f}".replace("-", "\u2212") for number in numbers]
+    return f"{words[0]} %" + ("" if np.isnan(ratio.low) else f"  [{words[1]}, {words[2]}]")
