@@ -1,104 +1,122 @@
-"""Training loss against epochs and against wall-clock time, one colour a combination."""
+"""Loss in training and on held-out items against steps, epochs and wall-clock time."""
 
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
+from dlbench import figure_panels as panels
 from dlbench import figure_style as style
+from dlbench import series
 
 CATEGORY = "Learning"
 CAPTION = """
-Training loss of the runs that train for epochs: every step of the first repeat (faint), its
-running geometric mean over a fiftieth of the run (line), and the loss on held-out data before
-training and after each epoch of every repeat (markers). Time counts from the start of the first
-step, evaluations included; loading the framework and compiling lie before it.
+Training loss of the runs that train for epochs, mean over devices (upper panels): every step of
+the first repeat that finished (faint) and its running geometric mean over a fiftieth of the run
+(line), at most 2000 points of each. Loss on held-out items (lower panels) before training and
+after each epoch, of every repeat. Time counts from the start of the first step, evaluations
+included; loading the framework and compiling lie before it. Where no run of a study trains for
+epochs, its training runs of a number of steps are drawn.
 """
-COMBINATION = (
-    "model",
-    "dataset",
-    "strategy",
-    "devices",
-    "batch_per_device",
-    "precision",
-    "runtime",
-)
+AXES = ("steps", "epochs", "time")
+MOST_POINTS = 2000  # of a line
+MOST_PANELS = 8  # models and datasets
 
 
 def draw(tables, stem):
-    runs = tables.runs
-    runs = runs[runs["epochs"].notna() & runs["status"].isin(["ok", "unstable"])]
+    runs = series.tried(tables.runs)
+    runs = runs[runs["mode"] == "train"]
+    runs = runs[runs["epochs"].notna()] if runs["epochs"].notna().any() else runs
     evals = tables.evals
-    groups = list(runs.groupby(list(COMBINATION), observed=True))
-    names = [name for name in COMBINATION if runs[name].nunique() > 1] or ["devices"]
-    with style.figure(2, width=5.4, height=3.8, sharey=True) as (figure, axes):
-        by_epoch, by_time = axes[0]
-        ends = [], []  # of the lines in the two panels
-        for index, (_, repeats) in enumerate(groups):
-            looks = style.looks(index)
-            runs_logged = [(row, tables.steps(row["run_id"])) for _, row in repeats.iterrows()]
-            first, steps = min(runs_logged, key=lambda logged: logged[0]["repeat"])
-            label = _label(first, names)
-            curves = _curve(by_epoch, by_time, steps, looks, label)
-            for end, (x, y) in zip(ends, curves, strict=True):
-                end.append((x, y, label, looks["color"]))
-            for row, steps in runs_logged:
-                held_out = evals[evals["run_id"] == row["run_id"]]
-                since = held_out["t_s"] - _started_s(steps)
-                for axis, x in ((by_epoch, held_out["epoch"]), (by_time, since)):
-                    axis.plot(
-                        x, held_out["loss"], looks["marker"], color=looks["color"], ms=3.5, mew=0
-                    )
-        if groups:
-            by_epoch.set_yscale("log")
-            by_epoch.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-            by_epoch.yaxis.set_minor_formatter(style.NullFormatter())
-            by_epoch.xaxis.set_major_locator(MaxNLocator(integer=True))
-            by_epoch.set_xlim(0, max(x for x, *_ in ends[0]) * 1.01)
-            by_time.set_xlim(left=0)
-            style.name_series(by_time, ends[1])
-            subtitle = ", ".join(
-                f"{model} on {dataset}"
-                for model, dataset in sorted(
-                    {(r["model"], r["dataset"]) for _, r in runs.iterrows()}
-                )
-            )
-        else:
-            subtitle = "no run of this study trains for epochs"
-        by_epoch.set_ylabel("loss")
-        by_epoch.set_xlabel("epochs")
-        by_time.set_xlabel("wall-clock time, s")
-        style.heading(by_epoch, "Loss by epoch", subtitle)
-        style.heading(by_time, "Loss by time", "line: training \u00b7 markers: held-out data")
+    evals = evals[evals["run_id"].isin(runs["run_id"])]
+    found = dict(list(series.along(None, runs).items())[:MOST_PANELS])
+    drawn = {key: [s for s in all_ if s.index < series.MOST_SERIES] for key, all_ in found.items()}
+    drawn = {key: all_ for key, all_ in drawn.items() if any(len(s.finished) for s in all_)}
+    if not drawn:
+        style.draw_words(stem, "no training run of this study finished")
+        return
+    rows = 2 if len(evals) else 1
+    size = {"width": 4.2, "height": 3.1}
+    with style.figure(3, rows * len(drawn), **size) as (figure, axes):
+        for number, (key, all_series) in enumerate(drawn.items()):
+            own = axes[rows * number : rows * (number + 1)]
+            _panel(own, key, all_series, evals, tables)
+        names = {s.name: s for all_series in drawn.values() for s in all_series}
+        if len(names) > 1:
+            total = len({s.index for all_ in found.values() for s in all_})
+            words = f"{total - len(names)} of {total} series not drawn: see runs.parquet"
+            panels.legend(figure, names.values(), words if total > len(names) else "")
         style.save(figure, stem)
 
 
-def _curve(by_epoch, by_time, steps, looks, label):
-    """Draw the loss of one run, the mean over its ranks, raw and smoothed.
+def _panel(axes, key, all_series, evals, tables):
+    """Draw one model and dataset, as many rows of axes as there are."""
+    held_out = axes[1] if len(axes) > 1 else None
+    training = [_training(one, tables) for one in all_series if len(one.finished)]
+    longest = max((curve["time"][-1] for _, curve in training), default=1.0)
+    unit, seconds = style.time_unit(longest)
+    for one, curve in training:
+        looks = panels.marks(one) | {"marker": "", "linewidth": 2 if len(training) <= 6 else 1.2}
+        curve["time"] = curve["time"] / seconds
+        for axis, name in zip(axes[0], AXES, strict=True):
+            axis.plot(curve[name], curve["loss"], color=looks["color"], alpha=0.2, lw=0.6)
+            axis.plot(curve[name], curve["smooth"], **looks)
+        if held_out is not None:
+            _held_out(held_out, one, evals, tables, seconds)
+    for axis, name in zip(axes[-1], (*AXES[:2], f"wall-clock time, {unit}"), strict=True):
+        axis.set_xlabel(name)
+    model, dataset = key
+    failed = sum(len(s.runs) - len(s.finished) for s in all_series)
+    words = (
+        f" \u00b7 {failed} of {sum(len(s.runs) for s in all_series)} runs failed" if failed else ""
+    )
+    style.heading(axes[0][0], f"{model} \u00b7 {dataset}", f"training loss{words}")
+    if held_out is not None:
+        style.heading(axes[1][0], "", "loss on held-out items")
+    _limits(axes)
 
-    Returns:
-        The last (x, y) of the smoothed line in both axes.
-    """
+
+def _limits(axes):
+    """One logarithmic axis of losses for all panels, and room from the first step on."""
+    low, high = np.array([a.dataLim.intervaly for a in axes.flat if a.has_data()]).T
+    for row in axes:
+        for column, axis in enumerate(row):
+            style.logarithmic(axis.yaxis)
+            axis.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}")
+            axis.set_ylim(low.min() / 1.1, high.max() * 1.1)
+            axis.set_xlim(0, max(a.dataLim.xmax for a in axes[:, column] if a.has_data()))
+            axis.xaxis.set_major_locator(MaxNLocator(5))
+        row[0].set_ylabel("loss")
+
+
+def _training(one, tables):
+    """(the series, steps, epochs, time and losses of its first repeat as arrays)."""
+    run = one.finished.sort_values("repeat").iloc[0]
+    steps = tables.steps(run["run_id"])
     merged = steps.groupby("step").agg({"loss": "mean", "t_s": "max", "epoch": "first"})
-    epochs = merged.index / (len(merged) / merged["epoch"].max())
-    since = merged["t_s"] - _started_s(steps)
+    loss = merged["loss"].where(merged["loss"] > 0)
     window = max(1, len(merged) // 50)
-    smooth = np.exp(np.log(merged["loss"]).rolling(window, min_periods=1, center=True).mean())
-    for axis, x in ((by_epoch, epochs), (by_time, since)):
-        axis.plot(x, merged["loss"], color=looks["color"], alpha=0.2, lw=0.6)
-        axis.plot(
-            x, smooth, color=looks["color"], linestyle=looks["linestyle"], label=label, zorder=3
-        )
-    return [(x[-1], smooth.iloc[-1]) for x in (np.asarray(epochs), np.asarray(since))]
+    smooth = np.exp(np.log(loss).rolling(window, min_periods=1, center=True).mean())
+    every = slice(None, None, -(-len(merged) // MOST_POINTS))
+    columns = {
+        "steps": merged.index,
+        "epochs": merged.index * (merged["epoch"].max() / merged.index[-1]),
+        "time": merged["t_s"] - _started_s(steps),
+        "loss": loss,
+        "smooth": smooth,
+    }
+    return one, {name: np.asarray(values, dtype=float)[every] for name, values in columns.items()}
+
+
+def _held_out(axes, one, evals, tables, seconds):
+    looks = panels.marks(one) | {"markersize": 3.5, "linewidth": 0.9, "markeredgewidth": 0}
+    for run_id in one.finished["run_id"]:
+        own = evals[(evals["run_id"] == run_id) & (evals["loss"] > 0)]
+        if len(own):
+            time = (own["t_s"] - _started_s(tables.steps(run_id))) / seconds
+            for axis, x in zip(axes, (own["step"], own["epoch"], time), strict=True):
+                axis.plot(x, own["loss"], **looks)
 
 
 def _started_s(steps):
     """When the first step began, on the clock of the log."""
     first = steps.iloc[0]
     return first["t_s"] - first["step_time_s"]
-
-
-def _label(row, names):
-    words = {
-        "devices": lambda n: f"{n} device{'s' if n > 1 else ''}",
-        "batch_per_device": lambda n: f"batch {n}",
-    }
-    return ", ".join(str(words.get(name, str)(row[name])) for name in names)
