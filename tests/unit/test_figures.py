@@ -1,0 +1,291 @@
+"""All figures: drawn from every edge case, the same bytes again, and numbers of the tables."""
+
+import warnings
+import xml.etree.ElementTree as ElementTree
+
+import made_tables
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+from dlbench import figure_panels, figure_style, plugins, series, statistics, tables
+from dlbench.figures import step_times, utilisation
+
+NAMES = plugins.names("figures")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Tables of a case, written once."""
+    written = {}
+
+    def read(case):
+        if case not in written:
+            folder = tmp_path_factory.mktemp("tables")
+            written[case] = made_tables.write(folder, made_tables.CASES[case]())
+        return written[case]
+
+    return read
+
+
+@pytest.fixture
+def drawn(made, tmp_path, monkeypatch):
+    """A function that draws a figure of a case and returns its axes."""
+    kept = []
+
+    def save(figure, stem):
+        figure.draw_without_rendering()
+        kept.append(figure)
+
+    def draw(name, case):
+        monkeypatch.setattr(figure_style, "save", save)
+        plugins.load("figures", name).draw(made(case), tmp_path / name)
+        return kept[-1].axes
+
+    return draw
+
+
+def lines(axes):
+    """Every (x, y) of every line, rounded."""
+    return {
+        (float(f"{x:.9g}"), float(f"{y:.9g}"))
+        for line in axes.lines
+        for x, y in zip(*map(np.atleast_1d, line.get_data()), strict=True)
+        if np.isreal(x)
+    }
+
+
+def has(axes, value, along="y"):
+    """Whether a number was drawn, as a coordinate of some line."""
+    return any(np.isclose(p[along == "y"], value, rtol=1e-8, atol=0) for p in lines(axes))
+
+
+def words(axes):
+    return [text.get_text() for text in axes.texts if text.get_text()]
+
+
+@pytest.mark.parametrize("case", made_tables.CASES)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_figure_is_drawn_from_every_edge_case_without_a_warning(name, case, made, tmp_path,
+                                                                      monkeypatch):  # fmt: skip
+    monkeypatch.setattr(figure_style, "FORMATS", ("png",))
+    monkeypatch.setitem(figure_style.STYLE, "savefig.dpi", 40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plugins.load("figures", name).draw(made(case), tmp_path / name)
+    assert (tmp_path / f"{name}.png").stat().st_size > 500
+    assert not plt.get_fignums()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_tables_give_the_same_bytes(name, made, tmp_path):
+    found = []
+    for folder in ("a", "b"):
+        plugins.load("figures", name).draw(made("some failed"), tmp_path / folder / name)
+        files = [tmp_path / folder / f"{name}.{suffix}" for suffix in figure_style.FORMATS]
+        found.append([file.read_bytes() for file in files])
+    assert found[0] == found[1]
+    assert ElementTree.fromstring(found[0][0]).tag.endswith("svg")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_figure_says_how_it_was_computed(name):
+    constants = plugins.constants("figures", name)
+    assert constants["CATEGORY"]
+    assert len(constants["CAPTION"].split()) > 30
+
+
+@pytest.mark.parametrize("mode", ["forward", "forward_backward"])
+def test_throughput_by_batch_size_is_that_of_the_runs_table(mode, drawn, made):
+    runs = made("some failed").runs
+    runs = runs[(runs["mode"] == mode) & (runs["model"] == "alexnet")]
+    titles = {"forward": "forward", "forward_backward": "forward and backward"}
+    axes = next(
+        axis
+        for axis in drawn("batch_size", "some failed")
+        if axis.get_title(loc="left").startswith("alexnet")
+        and any(w.split(" \u00b7 ")[0] == titles[mode] for w in words(axis))
+    )
+    for _, repeats in runs.groupby(["batch_per_device", "precision"], observed=True):
+        estimate = statistics.mean(repeats["images_per_second"])
+        assert has(axes, estimate.value)
+        assert has(axes, estimate.low) and has(axes, estimate.high)
+
+
+def test_time_per_image_is_the_inverse_of_the_throughput(drawn, made):
+    runs = made("12 series").runs
+    runs = runs[runs["epochs"].isna()]
+    times, relative = drawn("time_per_batch", "12 series")
+    some = runs[(runs["devices"] == 4) & ~runs["xla"] & (runs["precision"] == "float32")]
+    base = some[some["batch_per_device"] == 32]["images_per_second"]
+    for batch, repeats in some.groupby("batch_per_device"):
+        rate = statistics.mean(repeats["images_per_second"]).value
+        assert has(times, 4 / rate)
+        if batch != 32:
+            assert has(relative, statistics.ratio(base, repeats["images_per_second"]).value)
+
+
+def test_accuracy_and_training_time_are_those_of_the_runs_table(drawn, made):
+    runs = made("12 series").runs
+    runs = runs[runs["epochs"].notna()]
+    (axes,) = drawn("accuracy", "12 series")
+    assert all(has(axes, value) for value in runs["top1"])
+    (axes,) = drawn("training_time", "12 series")
+    for _, repeats in runs.groupby(["optimizer", "learning_rate", "devices"], observed=True):
+        assert has(axes, statistics.mean(repeats["duration_s"]).value)
+
+
+def test_energy_is_that_of_the_runs_table(drawn, made):
+    runs = made("some failed").runs
+    (axes,) = drawn("energy", "some failed")
+    some = runs[(runs["dataset"] == "imagenet") & (runs["devices"] == 4)]
+    for _, repeats in some.groupby("model", observed=True):
+        assert has(axes, statistics.mean(repeats["energy_per_image_j"]).value, along="x")
+
+
+def test_energy_that_was_not_counted_is_said(drawn):
+    (axes,) = drawn("energy", "one repeat")
+    assert "no energy was recorded" in words(axes)[0]
+
+
+def test_real_and_synthetic_items_are_drawn_in_pairs_with_their_ratio(drawn, made):
+    runs = made("some failed").runs
+    (axes,) = drawn("real_vs_synthetic", "some failed")
+    sides = [
+        runs[(runs["model"] == "alexnet") & (runs["dataset"] == dataset) & (runs["mode"] == "train")
+             & (runs["devices"] == 4)]["images_per_second"]
+        for dataset in ("imagenet", "synthetic")
+    ]  # fmt: skip
+    assert all(has(axes, statistics.mean(side).value, along="x") for side in sides)
+    percent = f"{100 * (statistics.ratio(*sides).value - 1):+.1f} %".replace("-", "\u2212")
+    assert any(word.startswith(percent) for word in words(axes))
+    assert "no synthetic runs" in words(axes)
+
+
+def test_step_times_show_the_medians_of_the_table_and_every_stall(drawn, made):
+    kept = made("12 series")
+    (axes,) = drawn("step_times", "12 series")
+    runs = kept.runs[kept.runs["epochs"].notna()]
+    for _, run in runs.iterrows():
+        assert has(axes, run["step_time_median_s"], along="x")
+        assert has(axes, run["step_time_p95_s"], along="x")
+        steps = kept.steps(run["run_id"])
+        long = steps[~steps["warm_up"]]["step_time_s"]
+        for stall in long[long > 2 * run["step_time_median_s"]]:
+            assert has(axes, stall, along="x")
+
+
+def test_a_step_takes_as_long_as_on_the_slowest_rank_and_copies_stand_alone():
+    steps = pd.DataFrame(
+        {"rank": [0, 0, 1, 1], "step": [1, 2, 1, 2], "step_time_s": [9.0, 1, 9, 3],
+         "warm_up": [True, False, True, False]}
+    )  # fmt: skip
+    assert step_times.measured(steps).tolist() == [3]
+    assert step_times.measured(steps, copies=2).tolist() == [1, 3]
+
+
+def test_utilisation_is_the_mean_over_gpus_and_the_least_of_them():
+    rows = [(0, "0", 80.0), (0, "1", 60.0), (1, "0", 100.0), (1, "1", 50.0)]
+    samples = pd.DataFrame(rows, columns=["t_s", "gpu", "utilisation_percent"])
+    samples = samples.assign(rank=0, cpu_percent=None)
+    found = utilisation.utilisation(samples, None)
+    assert found["mean"].tolist() == [70, 75]
+    assert found["least"].tolist() == [60, 50]
+
+
+def test_utilisation_of_cpu_devices_is_of_the_cores_of_the_process():
+    samples = pd.DataFrame({"t_s": [0.0, 1, 0, 1], "rank": [0, 0, 1, 1]})
+    samples = samples.assign(cpu_percent=[200.0, 100, 100, 100], utilisation_percent=np.nan)
+    run = {"threads_per_device": 2, "devices": 2, "copies_per_node": 1}
+    assert utilisation.utilisation(samples, run)["mean"].tolist() == [75, 50]
+
+
+def test_losses_are_those_of_the_logs(drawn, made):
+    kept = made("one run for epochs")
+    training, held_out = np.reshape(drawn("loss", "one run for epochs"), (2, 3))
+    steps, evals = kept.steps(kept.runs["run_id"].iloc[0]), kept.evals
+    raw = training[0].lines[0]
+    assert raw.get_xdata() == pytest.approx(steps["step"])
+    assert raw.get_ydata() == pytest.approx(steps["loss"])
+    by_epoch = held_out[1].lines[0]
+    assert by_epoch.get_xdata() == pytest.approx(evals["epoch"])
+    assert by_epoch.get_ydata() == pytest.approx(evals["loss"])
+    assert [axis.get_xlabel() for axis in held_out] == ["steps", "epochs", "wall-clock time, s"]
+
+
+def test_laws_are_those_of_the_table_of_speedups(drawn, made):
+    speedups = made("huge numbers").speedups
+    axes = drawn("usl", "huge numbers")
+    fitted = speedups[speedups["usl_alpha"].notna()]
+    assert len(axes) == fitted["batch_per_device"].nunique() == 2
+    for axis, (_, own) in zip(axes, fitted.groupby("batch_per_device"), strict=True):
+        assert all(has(axis, rate) for rate in own["images_per_second"])
+        assert any(f"alpha {own['usl_alpha'].iloc[0]:.2g} [" in word for word in words(axis))
+        beyond = [line for line in axis.lines if line.get_linestyle() == "--"]
+        assert all(min(line.get_xdata()) >= 16 for line in beyond)
+
+
+def test_what_has_no_fit_says_why(drawn):
+    (axes,) = drawn("usl", "missing base")
+    assert "needs 5 numbers of devices, there are 3" in words(axes)[0]
+
+
+def test_coverage_has_every_combination_with_its_worst_status(drawn, made):
+    (axes,) = drawn("coverage", "some failed")
+    cells = {line.get_label(): len(line.get_xdata()) for line in axes.lines}
+    runs = made("some failed").runs
+    combinations = runs.drop_duplicates(
+        ["model", "dataset", "mode", "strategy", "devices", "batch_per_device", "precision",
+         "runtime"]
+    )  # fmt: skip
+    assert sum(cells.values()) == len(combinations) + 1
+    assert cells["excluded"] == 1
+    assert cells["oom"] == 4
+    assert words(axes).count("2/3") == 2
+    counts = runs["status"].value_counts()
+    assert f"{counts['ok']} ok" in " ".join(words(axes))
+
+
+def test_failures_are_crosses_with_their_number_and_reason(drawn):
+    panels = [a for a in drawn("batch_size", "some failed") if "vgg16" in a.get_title(loc="left")]
+    for axes in panels:
+        assert any(line.get_marker() == "x" for line in axes.lines)
+        assert "4 of 6 runs\nout of\nmemory" in words(axes)
+
+
+def test_published_numbers_are_hollow(drawn):
+    (axes,) = drawn("batch_size", "published")
+    faces = {line.get_markerfacecolor() for line in axes.lines if line.get_marker() != "None"}
+    assert "white" in faces and len(faces) == 2
+
+
+def test_what_is_not_drawn_is_counted_in_words(drawn):
+    axes = drawn("time_per_batch", "40 series")[0]
+    title = axes.figure.legends[0].get_title().get_text()
+    assert title == "10 of 50 series not drawn: see runs.parquet"
+
+
+def test_a_series_has_one_colour_in_all_panels(made):
+    runs = series.tried(made("some failed").runs)
+    found = series.along("batch_per_device", runs, fewest=2)
+    assert len(found) == 2
+    for one, other in zip(*found.values(), strict=True):
+        assert figure_panels.marks(one) == figure_panels.marks(other)
+
+
+def test_a_run_that_failed_before_its_device_was_known_belongs_to_its_series():
+    rows = [made_tables.run(batch_per_device=b, status=s) for b, s in ((16, "ok"), (32, "oom"))]
+    rows[1]["device_model"] = None
+    runs = series.tried(pd.DataFrame(rows, columns=tables.RUNS.names))
+    (found,) = next(iter(series.along("batch_per_device", runs).values()))
+    assert [x for x, *_ in found.failures()] == [32]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (1234567, "1\u2009234\u2009567"), (4e11, "4\u00b710\u00b9\u00b9"),
+     (5e-7, "5\u00b710\u207b\u2077"), (0.25, "0.25"), (12345678, "1.23\u00b710\u2077")],
+)  # fmt: skip
+def test_numbers_are_written_so_that_they_can_be_read(value, text):
+    assert figure_style.thousands(value) == text
