@@ -150,6 +150,7 @@ def lines(axes, all_series, points):
     values = [*(x for s in all_series for x, _ in points(s)), *failed]
     style.powers(axes.xaxis, values)
     axes.set_xlim(min(values) / X_ROOM, max(values) * X_ROOM)
+    axes.yaxis.set_major_formatter(style.thousands)
     if not ends:
         axes.set_yticks([])
     if failed:

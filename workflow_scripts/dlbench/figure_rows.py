@@ -11,7 +11,7 @@ from dlbench import figure_style as style
 from dlbench.figure_panels import FAILED
 from dlbench.series import FINISHED
 
-MOST_ROWS = 60  # of a figure; further ones are counted in words
+MOST_ROWS = 48  # of a figure; further ones are counted in words
 ROW_INCHES, FRAME_INCHES = 0.34, 1.5
 NAME_CHARACTERS = 44
 AXES_INCHES, CHARACTER_INCHES = 4.4, 0.075

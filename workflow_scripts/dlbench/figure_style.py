@@ -83,6 +83,9 @@ def figure(columns, rows=1, width=5.0, height=3.6, **options):
 
 def save(drawn, stem):
     """Write STEM.svg, STEM.png and STEM.pdf, without dates and versions in them."""
+    drawn.draw_without_rendering()
+    with mpl.rc_context({"figure.constrained_layout.use": False}):
+        drawn.set_layout_engine(None)  # laid out once for all formats
     without = {
         "svg": {"Date": None, "Creator": None},
         "png": {"Software": None},

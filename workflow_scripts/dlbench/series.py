@@ -6,6 +6,7 @@
   one colour and marker, in all panels.
 """
 
+import functools
 from dataclasses import dataclass
 
 import pandas as pd
@@ -69,7 +70,7 @@ class Series:
     x: str
     runs: pd.DataFrame
 
-    @property
+    @functools.cached_property
     def finished(self):
         return self.runs[self.runs["status"].isin(FINISHED)]
 
@@ -79,8 +80,8 @@ class Series:
 
     def repeats(self, value):
         """[(x, values of the repeats that have one), ...]"""
-        known = self.finished.dropna(subset=value)
-        return [(x, runs[value].to_numpy(dtype=float)) for x, runs in known.groupby(self.x)]
+        known = self.finished[[self.x, value]].dropna()
+        return [(x, found.to_numpy(dtype=float)) for x, found in known.groupby(self.x)[value]]
 
     def means(self, value):
         """[(x, Estimate), ...]: geometric means over repeats."""
@@ -89,10 +90,12 @@ class Series:
     def failures(self):
         """[(x, status, failed, tried), ...] where runs failed, the commonest status first."""
         found = []
-        for x, runs in self.runs.groupby(self.x):
-            failed = runs[~runs["status"].isin(FINISHED)]["status"]
+        if len(self.finished) == len(self.runs):
+            return found
+        for x, statuses in self.runs.groupby(self.x)["status"]:
+            failed = statuses[~statuses.isin(FINISHED)]
             if len(failed):
-                found.append((x, failed.mode().iloc[0], len(failed), len(runs)))
+                found.append((x, failed.mode().iloc[0], len(failed), len(statuses)))
         return found
 
 

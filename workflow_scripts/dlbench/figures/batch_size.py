@@ -36,8 +36,6 @@ def _paint(axes, key, found):
     mode, model, dataset = key
     ends = panels.lines(axis, found, lambda s: s.means("images_per_second"))
     axis.set_ylim(bottom=0)
-    if ends:
-        axis.yaxis.set_major_formatter(style.thousands)
     axis.set_ylabel("images / s")
     axis.set_xlabel("batch per device")
     style.heading(axis, f"{model} \u00b7 {dataset}", _subtitle(mode, found))

@@ -10,14 +10,15 @@ from dlbench import series
 CATEGORY = "Learning"
 CAPTION = """
 Training loss of the runs that train for epochs, mean over devices (upper panels): every step of
-the first repeat that finished (faint) and its running geometric mean over a fiftieth of the run
-(line), at most 2000 points of each. Loss on held-out items (lower panels) before training and
+the first repeat that finished (faint; left out beyond 12 series) and its running geometric mean
+over a fiftieth of the run (line), at most 2000 points of each. Loss on held-out items (lower panels) before training and
 after each epoch, of every repeat. Time counts from the start of the first step, evaluations
 included; loading the framework and compiling lie before it. Where no run of a study trains for
 epochs, its training runs of a number of steps are drawn.
 """
 AXES = ("steps", "epochs", "time")
 MOST_POINTS = 2000  # of a line
+MOST_RAW = 12  # series whose single steps are drawn
 MOST_PANELS = 8  # models and datasets
 
 
@@ -57,7 +58,8 @@ def _panel(axes, key, all_series, evals, tables):
         looks = panels.marks(one) | {"marker": "", "linewidth": 2 if len(training) <= 6 else 1.2}
         curve["time"] = curve["time"] / seconds
         for axis, name in zip(axes[0], AXES, strict=True):
-            axis.plot(curve[name], curve["loss"], color=looks["color"], alpha=0.2, lw=0.6)
+            if len(training) <= MOST_RAW:
+                axis.plot(curve[name], curve["loss"], color=looks["color"], alpha=0.2, lw=0.6)
             axis.plot(curve[name], curve["smooth"], **looks)
         if held_out is not None:
             _held_out(held_out, one, evals, tables, seconds)

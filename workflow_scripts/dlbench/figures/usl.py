@@ -18,6 +18,7 @@ Lines are solid where there are runs and dashed beyond: there they are an extrap
 which holds if the law does. Dotted: in proportion to devices. Laws are fitted only to series on
 five numbers of devices or more whose base differs in nothing else.
 """
+MOST_PANELS = 12
 FURTHER = 4  # times as many devices as were measured are drawn
 LAWS = {"USL": (style.COLOURS[0], 2.0), "Amdahl": (style.COLOURS[3], 1.6)}
 SERIES = [name for name in series.SETTINGS if name not in ("devices", "nodes", "global_batch")]
@@ -28,7 +29,7 @@ def draw(tables, stem):
     points = points[points["scaling"].notna()]
     fitted = points[points["usl_alpha"].notna()]
     found, left_out = _series(fitted), _left_out(points, fitted)
-    shown = found[: series.MOST_PANELS]
+    shown = found[:MOST_PANELS]
     left_out += [f"{len(found) - len(shown)} not drawn"] if len(found) > len(shown) else []
     if not shown:
         style.draw_words(stem, "\n".join(["no law is fitted to any series", *left_out]))
