@@ -1,0 +1,82 @@
+"""What all figures of 2 000 runs take: seconds of each, in all, and as the workflow draws them.
+
+    uv run python tests/performance/figures.py [--runs 2000] [--steps 1000]
+
+The tables are made up: two models in weak scaling, a batch sweep and a sweep that learns, five
+repeats each, every run with its steps and samples. Each figure is drawn by a process of its own,
+first one after the other, then as many at once as there are cores. The target, for the second:
+under 60 s. It ends with 1 where that is missed.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[2]
+sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "workflow_scripts")]
+
+import made_tables  # noqa: E402
+
+from dlbench import plugins  # noqa: E402
+
+TARGET_S = 60
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=2000)
+    parser.add_argument("--steps", type=int, default=1000)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        rows = study()[: args.runs]
+        made_tables.write(folder, rows, steps_each=args.steps)
+        names = plugins.names("figures")
+        print(f"{len(rows)} runs of {args.steps} steps each, {os.cpu_count()} cores")
+        taken = {name: seconds(name, folder) for name in names}
+        begun = time.monotonic()
+        with ThreadPoolExecutor(os.cpu_count()) as at_once:
+            list(at_once.map(lambda name: seconds(name, folder), names))
+        wall = time.monotonic() - begun
+    for name, spent in sorted(taken.items(), key=lambda item: -item[1]):
+        print(f"{name:<20} {spent:6.2f} s")
+    print(f"{'one after the other':<20} {sum(taken.values()):6.2f} s")
+    print(f"{'at once':<20} {wall:6.2f} s (target < {TARGET_S})")
+    sys.exit(wall >= TARGET_S)
+
+
+def study():
+    """2 000 runs, about a quarter of them for epochs."""
+    wide = {"precision": ["float32", "float16"], "xla": [False, True], "repeats": 5}
+    scaling = made_tables.study(
+        devices=[1, 2, 4, 8, 16], model=["resnet50", "vgg16"], dataset=["synthetic", "imagenet"],
+        batch_per_device=[32, 64], **wide,
+    )  # fmt: skip
+    batches = made_tables.study(
+        batch_per_device=[16, 32, 64, 128, 256], model=["alexnet", "lenet5"], strategy="single",
+        mode=["train", "forward", "forward_backward"], **wide,
+    )  # fmt: skip
+    learning = made_tables.learning(
+        devices=[1, 2, 4, 8], learning_rate=[0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0], **wide
+    )
+    return made_tables.with_energy([*scaling, *batches, *learning])
+
+
+def seconds(name, folder):
+    """As the workflow draws it: a process for each, Python and its libraries included."""
+    command = [sys.executable, "workflow_scripts/draw_figure.py", name, f"--tables={folder}",
+               f"--runs={folder / 'runs'}", f"--output={folder / 'figures'}"]  # fmt: skip
+    begun = time.monotonic()
+    subprocess.run(command, cwd=REPOSITORY, check=True)
+    return time.monotonic() - begun
+
+
+if __name__ == "__main__":
+    main()
