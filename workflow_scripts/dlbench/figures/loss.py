@@ -12,9 +12,9 @@ CAPTION = """
 Training loss of the runs that train for epochs, mean over devices (upper panels): every step of
 the first repeat that finished (faint; left out beyond 12 series) and its running geometric mean
 over a fiftieth of the run (line), at most 2000 points of each. Loss on held-out items (lower
-panels) before training and after each epoch, of every repeat. Time counts from the start of the first step, evaluations
-included; loading the framework and compiling lie before it. Where no run of a study trains for
-epochs, its training runs of a number of steps are drawn.
+panels) before training and after each epoch, of every repeat. Time counts from the start of the
+first step, evaluations included; loading the framework and compiling lie before it. Where no run
+of a study trains for epochs, its training runs of a number of steps are drawn.
 """
 AXES = ("steps", "epochs", "time")
 MOST_POINTS = 2000  # of a line
