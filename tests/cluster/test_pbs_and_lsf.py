@@ -30,7 +30,7 @@ rule train:
     output:
         "out.txt",
     resources:
-        **jobs.resources(JOB),
+        **jobs.resources(JOB, "lsf"),
     shell:
         "{command}"
 """

@@ -183,3 +183,12 @@ def test_the_content_of_a_log_is_what_was_written_so_far(path):
     assert log.content() == b""
     log.write("launch", command=[])
     assert log.content() == path.read_bytes() == b'{"event": "launch", "command": []}\n'
+
+
+def test_an_end_by_a_signal_is_no_result(tmp_path):
+    log = eventlog.EventLog(tmp_path / "train.jsonl")
+    log.write("run_end", status="failed", message=eventlog.STOPPED_BY_SIGNAL)
+    assert eventlog.ended(tmp_path / "train.jsonl")
+    assert eventlog.finished(tmp_path / "train.jsonl") is None
+    log.write("run_end", status="ok", message="")
+    assert eventlog.finished(tmp_path / "train.jsonl")["status"] == "ok"

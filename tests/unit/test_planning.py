@@ -87,7 +87,7 @@ def test_the_jobs_of_a_plan_ask_the_scheduler_for_what_its_runs_need(plan, progr
 
 
 def test_what_a_killed_workflow_left_in_the_queue_is_cancelled_unless_one_is_at_work(
-    plan, program, tmp_path, capsys
+    plan, program, tmp_path, capsys, monkeypatch
 ):
     program("sinfo", "cpu*|up|1:00:00|3|8|8000|(null)")
     left = tmp_path / "left"
@@ -102,7 +102,10 @@ def test_what_a_killed_workflow_left_in_the_queue_is_cancelled_unless_one_is_at_
     jobs.to_cluster("slurm", lambda rule, name: None)
     assert not (tmp_path / "cancelled").exists()
     (locks / "0.output.lock").unlink()
+    started = []
+    monkeypatch.setattr(submitting.os, "execv", lambda *words: started.append(words))
     jobs.to_cluster("slurm", lambda rule, name: None)
+    assert started[0][1][1:3] == ["-m", "snakemake"]
     assert (tmp_path / "cancelled").read_text() == "7\n"
     assert "cancelled jobs that an earlier start left behind: 7" in capsys.readouterr().err
 

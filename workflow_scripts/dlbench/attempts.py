@@ -31,7 +31,7 @@ def rescue(log):
     if unfinished and not log.exists():
         spare.rename(log)
     release(log)
-    if log.is_file() and (unfinished or not eventlog.ended(log)):
+    if log.is_file() and (unfinished or not eventlog.finished(log)):
         eventlog.keep_aside(log)
 
 

@@ -179,6 +179,16 @@ def ended(path):
     return None
 
 
+def finished(path):
+    """The last run_end of a log that is a result, or None.
+
+    None too where the trainer says that a signal stopped it: whoever did that wants no result, and
+    the supervisor, had it lived, would have moved the log aside.
+    """
+    end = ended(path)
+    return None if end and end["message"] == STOPPED_BY_SIGNAL else end
+
+
 def _write_all(file, content):
     view = memoryview(content)
     while view:

@@ -36,8 +36,8 @@ def kept_aside(place):
     if not logs:
         return None
     number, log = logs[-1]
-    end = eventlog.ended(log)
-    if end is None or end["message"] == eventlog.STOPPED_BY_SIGNAL:
+    end = eventlog.finished(log)
+    if end is None:
         return Attempt(number, job(log), "")
     return Attempt(number, None, ": ".join(filter(None, (end["status"], end["message"]))))
 

@@ -125,7 +125,7 @@ def _state_by_log(place, wanted, reason):
     except (OSError, eventlog.LogError):
         return State.STALE, reason
     made = first.get("made_from") if first else None
-    if not made or not eventlog.ended(log):
+    if not made or not eventlog.finished(log):
         return State.STALE, reason
     difference = _differences(wanted, made)
     return (State.STALE, _changed(difference)) if difference else (State.UNREAD, reason)

@@ -127,7 +127,7 @@ def _with_fate(standing, fate):
 
 def _unfinished(state, log, record, skip, hang_limit_s, reason):
     """(state, message) of a run that is not done, though it has a folder."""
-    there, ended = log.is_file(), eventlog.ended(log)
+    there, ended = log.is_file(), eventlog.finished(log)
     recorded = record is not None or (log.parent / "run.json").exists()
     if not ended and progress.head(log) and _is_written(log, hang_limit_s):
         return "running", ""

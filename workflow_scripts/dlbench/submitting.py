@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+import os
 import re
 import sys
 from pathlib import Path
@@ -40,7 +41,12 @@ def _clear(scheduler):
         cancelled = scheduler.clear(Path.cwd())
         if cancelled:
             ids = ", ".join(sorted(cancelled))
-            print(f"cancelled jobs that an earlier start left behind: {ids}", file=sys.stderr)
+            print(
+                f"cancelled jobs that an earlier start left behind: {ids}; starting anew",
+                file=sys.stderr, flush=True,
+            )  # fmt: skip
+            # What they have left is not what the plan was made from.
+            os.execv(sys.executable, [sys.executable, "-m", "snakemake", *sys.argv[1:]])
 
 
 class Submitting:
