@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from campaign import Campaign
 from equipment import EQUIPMENT, REPOSITORY
+from slurm_cluster import slurm as slurm
 
 from dlbench import images
 from dlbench.runs import Run

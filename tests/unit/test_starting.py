@@ -180,7 +180,7 @@ def test_local_processes_and_srun_enter_one_by_one():
     run = run_of(launcher="srun", nodes=2, **HOROVOD)
     assert list(start(run).command) == [
         "srun", "--nodes=2", "--ntasks=4", "--distribution=block,NoPack", "--cpu-bind=none",
-        "--kill-on-bad-exit=1", *enters(),
+        "--kill-on-bad-exit=1", "--overlap", *enters(),
     ]  # fmt: skip
 
 

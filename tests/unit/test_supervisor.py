@@ -221,14 +221,21 @@ def test_a_run_interrupted_after_its_end_is_no_result_either(tmp_path):
     ]
 
 
-def test_earlier_attempts_stay_and_other_logs_go(tmp_path):
+@pytest.mark.parametrize(
+    ("end", "kept"),
+    [
+        ('{"event": "run_end", "status": "ok", "message": "old"}\n', []),
+        ("old and cut short", ["train.attempt2.jsonl", "train.attempt2.rank1.jsonl"]),
+    ],
+)
+def test_earlier_attempts_stay_and_logs_of_a_finished_run_go(end, kept, tmp_path):
     run = watched(tmp_path, END)
     run.log.parent.mkdir(parents=True)
     for name in ("train.jsonl", "train.rank1.jsonl", "train.attempt1.jsonl"):
-        (run.log.parent / name).write_text("old\n")
+        (run.log.parent / name).write_text(end)
     assert supervisor.supervise(run)
     names = sorted(path.name for path in run.log.parent.iterdir())
-    assert names == ["train.attempt1.jsonl", "train.jsonl"]
+    assert names == ["train.attempt1.jsonl", *kept, "train.jsonl"]
     assert "old" not in run.log.read_text()
 
 
