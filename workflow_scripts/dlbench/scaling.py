@@ -99,26 +99,80 @@ class Series:
         return _in_order({key for point in self.points for key in point.mismatch})
 
 
+@dataclass(frozen=True)
+class Tried:
+    """Runs of a series, also those that failed.
+
+    `series` is of those that ended well, without a kind where they are on one number of devices;
+    None where there are none.
+    """
+
+    kind: str
+    runs: list
+    series: Series | None
+
+    @property
+    def row(self):
+        return self.runs[0]
+
+
 def all_series(rows):
     """The Series of all runs that ended well, weak ones first, each kind in the order of SERIES.
 
     Args:
         rows: rows of the runs table, dictionaries; nan stands for an absent value.
     """
-    rows = [_plain(row) for row in rows]
-    done = [row for row in rows if row["status"] in ENDED_WELL and _is_rate(row)]
-    done.sort(key=lambda row: (row["devices"], row.get("nodes") or 0, row.get("repeat") or 0))
-    weak, strong = (_grouped(done, fixed) for fixed in FIXED.values())
+    done = _sorted(row for row in map(_plain, rows) if _is_done(row))
     lenders = {kind: _lenders(done, kind) for kind in FIXED}
-    found = [
-        _series("weak", group, lenders)
-        for group in weak
-        if _counts(group) > 1 or (group[0]["devices"] > 1 and _lent("weak", group[0], lenders))
-    ]
-    found += [_series("strong", group, lenders) for group in strong if _counts(group) > 1]
+    found = [_series(kind, group, lenders) for kind, group in _groups(done, lenders)]
     seen = {id(run) for series in found for run in series.runs}
+    weak = _grouped(done, FIXED["weak"])
     rest = [[row for row in group if id(row) not in seen] for group in weak]
     return [*found, *(_series(None, group, lenders) for group in rest if group)]
+
+
+def tried(rows):
+    """The Tried series: those that there would be had all runs ended well.
+
+    Args:
+        rows: as of `all_series`.
+    """
+    rows = [row for row in map(_plain, rows) if _is_done(row) or _has_failed(row)]
+    lenders = {kind: _lenders(filter(_is_done, rows), kind) for kind in FIXED}
+    found = {(s.kind, _key(s.row, FIXED[s.kind])): s for s in all_series(rows) if s.kind}
+    return [
+        Tried(kind, group, found.get((kind, _key(group[0], FIXED[kind]))) or _on_one_count(group))
+        for kind, group in _groups(_sorted(rows), lenders)
+    ]
+
+
+def _on_one_count(group):
+    done = [row for row in group if _is_done(row)]
+    return _series(None, done, {}) if done else None
+
+
+def _groups(rows, lenders):
+    """[(kind, the runs of a series), ...]"""
+    weak, strong = (_grouped(rows, fixed) for fixed in FIXED.values())
+    return [
+        ("weak", group)
+        for group in weak
+        if _counts(group) > 1 or (group[0]["devices"] > 1 and _lent("weak", group[0], lenders))
+    ] + [("strong", group) for group in strong if _counts(group) > 1]
+
+
+def _sorted(rows):
+    return sorted(
+        rows, key=lambda row: (row["devices"], row.get("nodes") or 0, row.get("repeat") or 0)
+    )
+
+
+def _is_done(row):
+    return row["status"] in ENDED_WELL and _is_rate(row)
+
+
+def _has_failed(row):
+    return row["status"] not in (*ENDED_WELL, "skipped")
 
 
 def _plain(row):

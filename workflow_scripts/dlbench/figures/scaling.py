@@ -3,11 +3,15 @@
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
+from dlbench import figure_panels as panels
 from dlbench import figure_style as style
 from dlbench import scaling
+from dlbench.series import Series
 
 CATEGORY = "Scaling"
+NONE_WELL = "no run ended well"
 CAPTION = """
 Weak scaling: the batch per device is fixed, so the global batch grows with the devices. Strong
 scaling: the global batch is fixed, so each device has the less of it the more there are.
@@ -15,110 +19,162 @@ Points are geometric means over repeats, one run each; bars and bands are 95 % i
 (Student's t, and Welch's t for ratios, on the logarithm of the throughput). The dashed line is
 the base times the number of devices. The base of a series is its own run on the fewest devices;
 a series without one borrows that of another strategy, which is marked with a ring and named.
+A cross stands for runs that failed, with how many and why. Hollow points are published numbers.
 """
 
 
 def draw(tables, stem):
     runs = tables.runs
     runs = runs[(runs["mode"] == "train") & runs["epochs"].isna()]
-    panels = _panels(scaling.all_series(runs.to_dict("records")))
-    with style.figure(2, max(1, len(panels)), width=5.2) as (figure, axes):
-        if not panels:
-            _say_nothing(axes[0])
-        for row, panel in zip(axes, panels, strict=False):
+    found = _panels(scaling.tried(runs.to_dict("records")))
+    if not found:
+        style.draw_words(stem, "no series on more than one device")
+        return
+    with style.figure(2, len(found), width=5.2) as (figure, axes):
+        for row, panel in zip(axes, found, strict=True):
             _panel(row, panel)
         style.save(figure, stem)
 
 
-def _panels(all_series):
+def _panels(tried):
     """The series of each panel: those of one kind, model and dataset."""
-    panels = {}
-    for series in all_series:
-        if series.kind:
-            key = (series.kind, series.row["model"], series.row["dataset"])
-            panels.setdefault(key, []).append(series)
-    return list(panels.values())
-
-
-def _panel(axes, panel):
-    throughput, efficiency = axes
-    kind, first = panel[0].kind, panel[0].row
-    devices = {"cpu": "CPU devices", "gpu": "GPUs"}[first["device_kind"]]
-    notes, ends = [], []
-    for index, (series, label) in enumerate(zip(panel, _labels(panel), strict=True)):
-        drawn = _Drawn(style.looks(index), index, len(panel), label)
-        if series.mismatch:
-            notes.append(f"{drawn.label}: base differs in {', '.join(series.mismatch)}")
-        ends.append(_throughput(throughput, series, drawn))
-        drawn.line(efficiency, [(point.devices, point.efficiency) for point in series.points])
-    for axis in (throughput.xaxis, efficiency.xaxis):
-        style.powers(axis, [1, *(run["devices"] for series in panel for run in series.runs)])
-    style.logarithmic(throughput.yaxis)
-    throughput.set_ylabel("images / s")
-    throughput.set_xlabel(devices)
-    style.name_series(throughput, ends)
-    style.heading(
-        throughput,
-        f"Throughput \u00b7 {first['model']}",
-        f"{first['dataset']}, {_fixed_words(kind, panel)} \u00b7 dashed: linear from the base",
-    )
-    efficiency.axhline(1, color=style.GREY, linestyle="--", linewidth=1.2, zorder=1)
-    efficiency.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    efficiency.set_xlabel(devices)
-    low, high = efficiency.get_ylim()
-    efficiency.set_ylim(min(0.5, low), max(1.05, high))
-    style.heading(
-        efficiency,
-        "Parallel efficiency",
-        "\n".join(notes) or "speedup / devices \u00b7 bars: 95 % CI",
-    )
+    found = {}
+    for one in tried:
+        key = (one.kind, one.row["model"], one.row["dataset"])
+        found.setdefault(key, []).append(one)
+    return list(found.values())
 
 
 @dataclass(frozen=True)
 class _Drawn:
-    """How one series of several is drawn."""
+    """How one series of several is drawn; `found` is what ended well of it, or None."""
 
-    looks: dict
-    index: int
+    own: Series
     count: int
-    label: str
+    found: scaling.Series | None
 
     @property
     def color(self):
-        return self.looks["color"]
+        return style.looks(self.own.index)["color"]
+
+    @property
+    def points(self):
+        return self.found.points if self.found else []
 
     def x(self, devices):
-        return style.side_by_side(devices, self.index, self.count)
+        return style.side_by_side(devices, self.own.index, self.count)
 
     def line(self, axes, points):
-        """Draw (devices, Estimate) points. Returns the end of the line, for its name."""
+        """Draw (devices, Estimate) points. Returns the end of the line, or None."""
         x = self.x([devices for devices, _ in points])
         values = [estimate.value for _, estimate in points]
-        axes.plot(x, values, label=self.label, zorder=3, **self.looks)
+        axes.plot(x, values, label=self.own.name, zorder=3, **panels.marks(self.own))
         for at, (_, estimate) in zip(x, points, strict=True):
             if np.isfinite(estimate.low):
                 axes.plot(
                     [at, at], [estimate.low, estimate.high], color=self.color, lw=1.4, zorder=2
                 )
-        return x[-1], values[-1], self.label, self.color
+        return (x[-1], values[-1]) if points else None
 
 
-def _throughput(axes, series, drawn):
-    base = series.base
-    rate = base.throughput.value
-    most = series.points[-1].devices
-    axes.plot(
-        drawn.x([base.devices, most]),
-        [rate, rate * most / base.devices],
-        color=drawn.color,
-        linestyle="--",
-        linewidth=1.2,
-        alpha=0.6,
-        zorder=1,
+def _drawn(panel):
+    # Only what crosses and hollow points are made from.
+    columns = ["devices", "status", "timing_source"]
+    return [
+        _Drawn(
+            Series(label, index, "devices", pd.DataFrame(one.runs, columns=columns)),
+            len(panel),
+            one.series,
+        )
+        for index, (one, label) in enumerate(zip(panel, _labels(panel), strict=True))
+    ]
+
+
+def _panel(axes, panel):
+    kind, first = panel[0].kind, panel[0].row
+    series = _drawn(panel)
+    _throughputs(axes[0], series)
+    _efficiencies(axes[1], series)
+    devices = {"cpu": "CPU devices", "gpu": "GPUs"}.get(first["device_kind"], "devices")
+    for axis in axes:
+        axis.set_xlabel(devices)
+    style.heading(
+        axes[0],
+        f"Throughput \u00b7 {first['model']}",
+        f"{first['dataset']}, {_fixed_words(kind, panel)} \u00b7 "
+        + ("dashed: linear from the base" if any(one.points for one in series) else NONE_WELL),
     )
-    if base.borrowed:
-        axes.plot(drawn.x(base.devices), rate, "o", ms=13, mfc="none", mec=drawn.color, mew=1.6)
-    return drawn.line(axes, [(point.devices, point.throughput) for point in series.points])
+    style.heading(
+        axes[1],
+        "Parallel efficiency",
+        _notes(series),
+    )
+
+
+def _notes(series):
+    """What is said of the efficiencies: whose base differs, and how many have none."""
+    mismatches = [(one.own.name, one.found.mismatch) for one in series if one.found]
+    notes = [f"{name}: base differs in {', '.join(keys)}" for name, keys in mismatches if keys]
+    notes = notes or ["speedup / devices \u00b7 bars: 95 % CI"]
+    alone = sum(one.found.base is None for one in series if one.found)
+    if alone:
+        notes.append(f"no efficiency of {alone} series: {scaling.ONE_COUNT} ended well")
+    return "\n".join(notes)
+
+
+def _throughputs(axes, series):
+    ends = [_throughput(axes, one) for one in series]
+    _devices(axes, series)
+    style.logarithmic(axes.yaxis)
+    axes.set_ylabel("images / s")
+    if not any(ends):
+        axes.set_yticks([])
+    # What has crosses only is named beside them.
+    corner = axes.get_xlim()[1], axes.get_ylim()[0]
+    names = [
+        (*(end or corner), one.own.name, one.color) for one, end in zip(series, ends, strict=True)
+    ]
+    style.name_series(axes, names)
+
+
+def _throughput(axes, drawn):
+    base = drawn.found and drawn.found.base
+    if base:
+        rate = base.throughput.value
+        most = drawn.points[-1].devices
+        axes.plot(
+            drawn.x([base.devices, most]),
+            [rate, rate * most / base.devices],
+            color=drawn.color,
+            linestyle="--",
+            linewidth=1.2,
+            alpha=0.6,
+            zorder=1,
+        )
+        if base.borrowed:
+            axes.plot(drawn.x(base.devices), rate, "o", ms=13, mfc="none", mec=drawn.color, mew=1.6)
+    return drawn.line(axes, [(point.devices, point.throughput) for point in drawn.points])
+
+
+def _efficiencies(axes, series):
+    for one in series:
+        points = [(p.devices, p.efficiency) for p in one.points if p.efficiency]
+        one.line(axes, points)
+    axes.axhline(1, color=style.GREY, linestyle="--", linewidth=1.2, zorder=1)
+    _devices(axes, series)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    low, high = axes.get_ylim()
+    axes.set_ylim(min(0.5, low), max(1.05, high))
+
+
+def _devices(axes, series):
+    """Crosses where runs failed, and a tick at every number of devices."""
+    failed = panels.failures(axes, [one.own for one in series])
+    values = [1, *(point.devices for one in series for point in one.points), *failed]
+    style.powers(axes.xaxis, values)
+    if failed:
+        axes.set_xlim(min(values) / panels.X_ROOM, max(values) * panels.X_ROOM)
+        axes.margins(y=0.3)
 
 
 def _labels(panel):
@@ -163,9 +219,3 @@ def _fixed_words(kind, panel):
     if len(fixed) > 1:
         return f"{kind} scaling"
     return f"{kind} scaling, {fixed.pop()} {'per device' if kind == 'weak' else 'in all'}"
-
-
-def _say_nothing(axes):
-    for axis in axes:
-        axis.axis("off")
-    axes[0].text(0, 0.5, "no series on more than one device", color=style.GREY)
