@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import os
+import shutil
 import signal
 import subprocess
 import time
@@ -119,6 +121,22 @@ def test_a_campaign_goes_on_whatever_happens_to_its_jobs(campaign, slurm):
     assert [len(attempts[run.run_id]) for run in (cancelled, lost, left)] == [1, 1, 0], output
     assert all(record["status"] in TRAINED for record in records_of(campaign))
     assert "Nothing to be done" in campaign.succeed("--profile", "slurm")
+
+
+def test_a_submission_that_is_refused_for_a_moment_is_tried_again(campaign, tmp_path):
+    """As where the queue is full: sbatch refuses once, then it is the real one."""
+    refused = tmp_path / "refused"
+    sbatch = tmp_path / "bin/sbatch"
+    sbatch.parent.mkdir()
+    sbatch.write_text(
+        f'#!/bin/sh\n[ -e {refused} ] && exec {shutil.which("sbatch")} "$@"\n'
+        f"touch {refused}; echo 'sbatch: error: QOSMaxSubmitJobPerUserLimit' >&2; exit 1\n"
+    )
+    sbatch.chmod(0o755)
+    campaign.variables = campaign.variables | {"PATH": f"{sbatch.parent}:{os.environ['PATH']}"}
+    campaign.configure(matrix=[{"name": "refused", **QUICK, "seed": 11}], figures=[])
+    assert "Trying to restart job" in campaign.succeed("--profile", "slurm") and refused.exists()
+    assert all(record["status"] in TRAINED for record in records_of(campaign))
 
 
 def test_a_preempted_job_is_tried_again(campaign, slurm):
