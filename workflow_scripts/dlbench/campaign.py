@@ -113,7 +113,7 @@ def _left(standing, estimates):
 def _grouped(reasons):
     groups = {}
     for state, message in reasons:
-        key = state, re.sub(r"\d[\d.]*", "0", message)
+        key = state, re.sub(r"\d[\d.]*(?:e[+-]?\d+)?", "0", message)
         groups.setdefault(key, [message, 0])[1] += 1
     ordered = sorted(groups.items(), key=lambda item: (item[0][0] in INTENDED, -item[1][1]))
     return [

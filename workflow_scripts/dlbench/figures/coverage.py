@@ -31,6 +31,7 @@ OTHERS = {"running": "pending", "unread": "pending", "interrupted": "pending"}
 # The same for what was excluded, whose rows do not say it.
 KNOWN_OF_ALL = ("site", "device_kind", *series.FOUND_OUT, "timing_source")
 COLUMNS = {"devices": "devices", "batch_per_device": "batch per device"}
+NUMBER = r"\d[\d.]*(?:e[+-]?\d+)?"
 MOST_ROWS, MOST_REASONS, REASON_CHARACTERS = 120, 8, 76
 CELL_INCHES, ROW_INCHES = 0.62, 0.27
 
@@ -138,8 +139,13 @@ def _counts(cells):
 
 
 def _reasons(cells):
-    """[words, ...]: the commonest reasons, with their status and how many runs they concern."""
+    """[words, ...]: the commonest reasons, with their status and how many runs they concern.
+
+    Reasons that differ in numbers only are one, the first of them.
+    """
     said = cells[cells["reason"].fillna("") != ""]
+    alike = said["reason"].str.replace(NUMBER, "0", regex=True)
+    said = said.assign(reason=said.groupby(["status", alike])["reason"].transform("first"))
     counts = said.groupby(["status", "reason"]).size().sort_values(ascending=False, kind="stable")
     words = []
     for (status, reason), count in counts[:MOST_REASONS].items():
