@@ -33,11 +33,12 @@ rule train:
         bench=1,
         attempt=lambda w, attempt: attempt,
     params:
-        # Through a resource: what follows from one is no reason to train again when it changes.
-        command=lambda w, resources: PLAN.command(w.run_id, resources.attempt),
+        # By way of resources: what follows from them is no reason to train again when it changes.
+        command=lambda w, resources: PLAN.command(w.run_id),
     shell:
         "exec python workflow_scripts/start_run.py"
-        " --log {output.log:q} --messages {log:q} {params.command}"
+        " --log {output.log:q} --messages {log:q}"
+        " --attempt {resources.attempt} {params.command}"
 
 
 rule read_run:

@@ -209,7 +209,7 @@ class Plan:
         binds = images.settings(run.environment, self.study.images)["binds"]
         return list(dict.fromkeys([*outside, *binds]))
 
-    def command(self, run_id, attempt):
+    def command(self, run_id, attempt=None):
         """What follows start_run.py and its files: flags and the trainer, quoted for the shell."""
         run = self._run(run_id)
         flags = [
@@ -218,7 +218,7 @@ class Plan:
             f"--made-from={json.dumps(records.made_from(run, self._recipes, self.study.images))}",
             f"--time-limit-s={self.study.time_limit_s}",
             f"--hang-limit-s={self.study.hang_limit_s}",
-            f"--attempt={attempt}",
+            *([f"--attempt={attempt}"] if attempt else []),
             f"--attempts={self.attempts}",
             f"--device={self.device_kind}",
             f"--facts={json.dumps(self._facts)}",
