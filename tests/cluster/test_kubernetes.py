@@ -147,7 +147,7 @@ def profile(folder):
     """The profile as a site fills it in, for this machine, and with less patience."""
     text = (REPOSITORY / "profiles/kubernetes/config.yaml").read_text()
     filled = {"/opt/dlbench": str(REPOSITORY / "envs/train/.venv"),
-              "fs/work/dlbench": f"fs{folder}", "/work/dlbench": str(folder),
+              "fs/study/dlbench": f"fs{folder}", "/study/dlbench": str(folder),
               "status-checks: 10": "status-checks: 1"}  # fmt: skip
     for before, after in filled.items():
         assert before in text

@@ -26,7 +26,7 @@ BLOCK = {
 }
 # The oldest and the newest that the schemas know of those in which all we use is stable.
 VERSIONS = ["1.28", "1.37"]
-PLACE = {"image": "registry.example/train@sha256:0", "claim": "study", "mount": "/work"}
+PLACE = {"image": "registry.example/train@sha256:0", "claim": "study", "mount": "/study"}
 
 
 def settings(site=(), **changes):
@@ -46,7 +46,7 @@ def the_run(study):
 
 
 def manifests(study, run_id=None, **place):
-    where = kubernetes_job.Place(**PLACE | {"folder": "/work/study"} | place)
+    where = kubernetes_job.Place(**PLACE | {"folder": "/study/mine"} | place)
     return kubernetes_job.manifests(study, run_id or the_run(study), where)
 
 
@@ -142,8 +142,8 @@ def test_results_are_on_the_volume_and_shared_memory_is_large(place):
     assert volumes["shm"]["emptyDir"]["medium"] == "Memory"
     (train,) = spec["containers"]
     mounts = {mount["name"]: mount["mountPath"] for mount in train["volumeMounts"]}
-    assert mounts == {"work": "/work", "shm": "/dev/shm"}
-    assert train["workingDir"] == "/work/study"
+    assert mounts == {"work": "/study", "shm": "/dev/shm"}
+    assert train["workingDir"] == "/study/mine"
 
 
 def test_pod_0_is_started_as_the_workflow_starts_the_run_and_the_others_only_train(place):
@@ -216,7 +216,7 @@ def test_on_this_machine_such_a_run_is_skipped_with_what_to_do(place, monkeypatc
         (gpu_study(), {}, "name the resource by which pods ask"),
         (settings(), {"gpu_resource": "nvidia.com/gpu"}, "set site.device: gpu"),
         (settings(dataset="digits"), {}, "first `snakemake data`"),
-        (settings(), {"folder": "/home/me"}, "is not below /work"),
+        (settings(), {"folder": "/home/me"}, "is not below /study"),
         (settings(), {"mount": "work"}, "expected an absolute path"),
         (settings(), {"namespace": "My_Space"}, "namespace: 'My_Space' is no name"),
         (settings(), {"claim": "a b"}, "claim: 'a b' is no name"),
