@@ -11,6 +11,10 @@ def _field(name, type_, unit="", note=""):
     return pa.field(name, type_, metadata=metadata or None)
 
 
+def _fields(type_, *names):
+    return [_field(name, type_) for name in names]
+
+
 def _with_interval(name, unit, note):
     """A value and the ends of its 95 % interval, absent where one run gives none."""
     return [
@@ -77,33 +81,31 @@ SAMPLES = pa.schema(
 RUNS = pa.schema(
     [
         _field("run_id", _text),
-        *(
-            _field(name, _name)
-            for name in (
-                "study",
-                "site",
-                "framework",
-                "framework_version",
-                "model",
-                "dataset",
-                "precision",
-                "mode",
-                "strategy",
-                "launcher",
-                "runtime",
-                "runtime_options",
-                "container_start",
-                "environment",
-                "optimizer",
-                "learning_rate_scaling",
-                "strategy_options",
-                "evaluate",
-                "cache",
-                "device_kind",
-                "device_model",
-                "status",
-                "timing_source",
-            )
+        *_fields(
+            _name,
+            "study",
+            "site",
+            "framework",
+            "framework_version",
+            "model",
+            "dataset",
+            "precision",
+            "mode",
+            "strategy",
+            "launcher",
+            "runtime",
+            "runtime_options",
+            "container_start",
+            "environment",
+            "optimizer",
+            "learning_rate_scaling",
+            "strategy_options",
+            "evaluate",
+            "cache",
+            "device_kind",
+            "device_model",
+            "status",
+            "timing_source",
         ),
         _field("message", _text, note="why the status is not ok"),
         _field("learning_gate", _text, note="reached, or by how much missed; none: no gate"),
@@ -205,53 +207,46 @@ RUNS = pa.schema(
         _field("parser_version", pa.int32()),
     ]
 )
+# What the runs of a group, or of a series, have in common, besides the framework.
+_COMBINATION = (
+    "model",
+    "dataset",
+    "precision",
+    "mode",
+    "strategy",
+    "strategy_options",
+    "launcher",
+    "runtime",
+    "runtime_options",
+    "environment",
+    "optimizer",
+    "learning_rate_scaling",
+    "evaluate",
+    "cache",
+    "device_kind",
+)
+_FLAGS = ("xla", "deterministic", "augment")
+_COUNTS = ("threads_per_device", "copies_per_node", "epochs")
+_LEARNING_RATE = (
+    _field("learning_rate", _real),
+    _field("learning_rate_batch", _count, "items"),
+    _field("learning_rate_warmup_steps", _count, "steps"),
+)
 COMPARISONS = pa.schema(
     [
-        *(_field(name, _name) for name in ("study", "field")),
+        *_fields(_name, "study", "field"),
         _field("condition", _name, note="value of the field, with the options that go with it"),
         _field("base", _name, note="the condition it is compared with: b; the other one is a"),
         # What a group of runs has in common, and of the compared field the value of a.
-        *(
-            _field(name, _name)
-            for name in (
-                "framework",
-                "model",
-                "dataset",
-                "precision",
-                "mode",
-                "strategy",
-                "strategy_options",
-                "launcher",
-                "runtime",
-                "runtime_options",
-                "environment",
-                "optimizer",
-                "learning_rate_scaling",
-                "evaluate",
-                "cache",
-                "device_kind",
-            )
-        ),
-        *(_field(name, pa.bool_()) for name in ("xla", "deterministic", "augment")),
-        *(
-            _field(name, pa.int32())
-            for name in (
-                "nodes",
-                "devices_per_node",
-                "devices",
-                "threads_per_device",
-                "copies_per_node",
-                "epochs",
-            )
-        ),
+        *_fields(_name, "framework", *_COMBINATION),
+        *_fields(pa.bool_(), *_FLAGS),
+        *_fields(pa.int32(), "nodes", "devices_per_node", "devices", *_COUNTS),
         _field("seed", _count),
         _field("batch_per_device", _count, "items"),
         _field("global_batch", _count, "items"),
         _field("steps", _count, "steps"),
         _field("warmup_steps", _count, "steps"),
-        _field("learning_rate", _real),
-        _field("learning_rate_batch", _count, "items"),
-        _field("learning_rate_warmup_steps", _count, "steps"),
+        *_LEARNING_RATE,
         _field("ratio", _real, "1", "of the geometric means of images_per_second, a over b"),
         _field("ci90_low", _real, "1", "Welch's interval on logarithms, of this comparison alone"),
         _field("ci90_high", _real, "1"),
@@ -289,36 +284,11 @@ SPEEDUPS = pa.schema(
             "scaling", _name, note="weak: batch per device fixed; strong: global batch; or none"
         ),
         # What a series has in common; names of its first runs where these differ.
-        *(
-            _field(name, _name)
-            for name in (
-                "site",
-                "framework",
-                "framework_version",
-                "model",
-                "dataset",
-                "precision",
-                "mode",
-                "strategy",
-                "strategy_options",
-                "launcher",
-                "runtime",
-                "runtime_options",
-                "environment",
-                "optimizer",
-                "learning_rate_scaling",
-                "evaluate",
-                "cache",
-                "device_kind",
-                "device_model",
-                "timing_source",
-            )
-        ),
-        *(_field(name, pa.bool_()) for name in ("xla", "deterministic", "augment")),
-        *(_field(name, pa.int32()) for name in ("threads_per_device", "copies_per_node", "epochs")),
-        _field("learning_rate", _real),
-        _field("learning_rate_batch", _count, "items"),
-        _field("learning_rate_warmup_steps", _count, "steps"),
+        *_fields(_name, "site", "framework", "framework_version", *_COMBINATION),
+        *_fields(_name, "device_model", "timing_source"),
+        *_fields(pa.bool_(), *_FLAGS),
+        *_fields(pa.int32(), *_COUNTS),
+        *_LEARNING_RATE,
         _field("devices", pa.int32()),
         _field("nodes", pa.int32()),
         _field("batch_per_device", _count, "items"),
