@@ -8,7 +8,7 @@ import argparse
 import sys
 
 from dlbench import site_check
-from dlbench.cli import run_program
+from dlbench.cli import add_configfile, run_program
 
 
 def main():
@@ -16,9 +16,7 @@ def main():
     parser.add_argument(
         "--profile", required=True, help="its name or folder, as for Snakemake, or one of profiles/"
     )
-    parser.add_argument(
-        "--configfile", nargs="+", default=[], help="laid over config.yaml, as by the workflow"
-    )
+    add_configfile(parser)
     parser.add_argument("--no-job", action="store_true", help="start no job on a compute node")
     parser.add_argument(
         "--timeout", type=float, default=600, metavar="S", help="seconds that job may be queued"

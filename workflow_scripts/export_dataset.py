@@ -7,7 +7,7 @@ result that stands, also during a campaign. Starts and locks nothing.
 import argparse
 
 from dlbench import config, dataset_export
-from dlbench.cli import run_program
+from dlbench.cli import add_configfile, run_program
 
 
 def main():
@@ -15,9 +15,7 @@ def main():
     parser.add_argument(
         "--output", required=True, metavar="FOLDER", help="an earlier export there is replaced"
     )
-    parser.add_argument(
-        "--configfile", nargs="+", default=[], help="laid over config.yaml, as by the workflow"
-    )
+    add_configfile(parser)
     args = parser.parse_args()
     dataset_export.export(config.study_of(args.configfile), args.output)
 

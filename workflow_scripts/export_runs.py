@@ -9,7 +9,7 @@ locks nothing.
 import argparse
 
 from dlbench import config, exporting
-from dlbench.cli import run_program
+from dlbench.cli import add_configfile, run_program
 from dlbench.eventlog import STATUSES
 
 
@@ -18,9 +18,7 @@ def main():
     parser.add_argument(
         "--output", required=True, metavar="FILE", help="ends in .csv, .parquet or .json"
     )
-    parser.add_argument(
-        "--configfile", nargs="+", default=[], help="laid over config.yaml, as by the workflow"
-    )
+    add_configfile(parser)
     parser.add_argument(
         "--status", nargs="+", choices=STATUSES, default=STATUSES, help="runs that ended like this"
     )

@@ -7,15 +7,13 @@ nothing and leaves the results as they are.
 import argparse
 
 from dlbench import config, partial
-from dlbench.cli import run_program
+from dlbench.cli import add_configfile, run_program
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", required=True, metavar="FOLDER", help="outside results/")
-    parser.add_argument(
-        "--configfile", nargs="+", default=[], help="laid over config.yaml, as by the workflow"
-    )
+    add_configfile(parser)
     args = parser.parse_args()
     partial.write(config.study_of(args.configfile), args.output)
 

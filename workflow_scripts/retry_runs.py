@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from dlbench import Error, config, forgetting
-from dlbench.cli import run_program
+from dlbench.cli import add_configfile, run_program
 
 LOCKS = Path(".snakemake/locks")
 DRY = ("-n", "-np", "--dry-run", "--dryrun")
@@ -25,9 +25,7 @@ def main():
         usage="%(prog)s [OPTIONS] [RUN_ID ...] [-- OPTIONS OF SNAKEMAKE]",
     )
     forgetting.add_choice(parser)
-    parser.add_argument(
-        "--configfile", nargs="+", default=[], help="laid over config.yaml, as by the workflow"
-    )
+    add_configfile(parser)
     own, snakemake = _parted(sys.argv[1:])
     args = parser.parse_args(own)
     files = args.configfile or _config_files(snakemake)

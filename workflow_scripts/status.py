@@ -7,14 +7,12 @@ at any time, also from another machine that sees the results.
 import argparse
 
 from dlbench import campaign, config
-from dlbench.cli import run_program
+from dlbench.cli import add_configfile, run_program
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--configfile", nargs="+", default=[], help="laid over config.yaml, as by the workflow"
-    )
+    add_configfile(parser)
     parser.add_argument(
         "--jobs", type=int, metavar="N", help="trained at a time; as many as now, if not given"
     )

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from dlbench import config, kubernetes_job
-from dlbench.cli import run_program
+from dlbench.cli import add_configfile, run_program
 
 
 def main():
@@ -19,9 +19,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("run_id", help="as the workflow's messages and results/runs name it")
-    parser.add_argument(
-        "--configfile", nargs="+", default=[], help="laid over config.yaml, as by the workflow"
-    )
+    add_configfile(parser)
     parser.add_argument("--image", required=True, help="of the pods, best with its digest")
     parser.add_argument("--namespace", default="default")
     parser.add_argument(

@@ -17,3 +17,10 @@ def run_program(main):
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit("interrupted")
+
+
+def add_configfile(parser):
+    """The option that says which study a program is about."""
+    parser.add_argument(
+        "--configfile", nargs="+", default=[], help="laid over config.yaml, as by the workflow"
+    )
