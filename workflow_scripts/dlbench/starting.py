@@ -108,8 +108,9 @@ def surroundings(run, module_names):
     """
     found = modules.load([] if by_directive(run) else module_names)  # an image has none
     job = schedulers.job(found)
-    if job:
-        found |= plugins.load("schedulers", job[0]).variables(found)
+    scheduler = job and plugins.load("schedulers", job[0])
+    if hasattr(scheduler, "variables"):
+        found |= scheduler.variables(found)
     return found
 
 

@@ -10,7 +10,6 @@ defines:
     fates(job_ids): {job_id: Fate} of those that the scheduler knows; {} where it does not answer.
     resources(job): what Snakemake's executor plugin is told beside what all are told, from a
         jobs.Job, as {name: value or None}.
-    variables(environ): those of the job that the executor plugin has taken from the environment.
     wait_command(asked, script, folder): submits a script and waits for its end, a list; the job is
         a cluster_jobs.Asked and says in `folder` what it prints. The job's id is the first number
         that it prints.
@@ -22,6 +21,7 @@ and where it has it:
     unwatched(profile): why Snakemake would not see jobs end, or None.
 and may define:
     clear(folder): cancels the jobs that a killed Snakemake left behind; returns their ids.
+    variables(environ): those of the job that the executor plugin has taken from the environment.
     mend(plugin, every_s, settings): changes what lacks in Snakemake's executor plugin.
 """
 

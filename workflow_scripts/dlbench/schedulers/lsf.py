@@ -82,10 +82,6 @@ def wait_command(asked, script, folder):
     return [*command, *asked.extra, "sh", str(script)]
 
 
-def variables(environ):
-    return {}
-
-
 def hosts(environ):
     """From "n1 4 n2 4", or "n1 n1 n2 n2"."""
     counted = environ.get("LSB_MCPU_HOSTS", "").split()[::2]

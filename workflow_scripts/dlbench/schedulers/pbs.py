@@ -59,10 +59,6 @@ def resources(job):
     return {}
 
 
-def variables(environ):
-    return {}
-
-
 def hosts(environ):
     try:
         lines = Path(environ["PBS_NODEFILE"]).read_text().split()

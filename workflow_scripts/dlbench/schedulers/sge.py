@@ -57,10 +57,6 @@ def resources(job):
     return {}
 
 
-def variables(environ):
-    return {}
-
-
 def hosts(environ):
     try:
         lines = Path(environ["PE_HOSTFILE"]).read_text().splitlines()
