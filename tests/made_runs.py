@@ -1,4 +1,4 @@
-"""Runs for the tests whose logs and records were written here instead of by a trainer."""
+"""Runs for the tests whose logs, records or numbers were written here instead of by a trainer."""
 
 import os
 import time
@@ -8,6 +8,8 @@ from pathlib import Path
 from site_facts import SITE
 
 from dlbench import config, eventlog, parsing, records
+from dlbench.campaign_rows import Campaign, Measured
+from dlbench.runs import FIELDS, Run
 
 SETTINGS = config.read(Path(__file__).parents[1] / "config.yaml") | {
     "study": "test",
@@ -83,3 +85,26 @@ def quiet(run, seconds):
     """Nothing was written to a run's log for so long."""
     then = time.time() - seconds
     os.utime(records.folder(run.id) / "train.jsonl", (then, then))
+
+
+def measured(values, status="ok", facts=None, **fields):
+    """Repeats of one combination as campaigns are compared by, one a throughput (None: none)."""
+    fields = {
+        "model": "lenet5",
+        "dataset": "synthetic",
+        "batch_per_device": 8,
+        "steps": 50,
+    } | fields
+    made = []
+    for repeat, value in enumerate(values, start=1):
+        run = Run(**fields, repeat=repeat)
+        numbers = {}
+        if value is not None:
+            numbers = {"images_per_second": value, "step_time_mean_s": 8 / (value or 1)}
+        every = {name: getattr(run, name) for name in FIELDS}
+        made.append(Measured(run.id, every, status, numbers, facts or {"site": "here"}))
+    return made
+
+
+def campaign(*groups, **others):
+    return Campaign("place", tuple(run for group in groups for run in group), **others)

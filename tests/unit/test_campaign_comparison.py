@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from made_runs import finish, write
+from made_runs import campaign, finish, measured, write
 
 from dlbench import (
     Error,
@@ -22,9 +22,8 @@ from dlbench import (
     records,
     tables,
 )
-from dlbench.campaign_rows import Campaign, Measured
+from dlbench.campaign_rows import Measured
 from dlbench.eventlog import STATUSES
-from dlbench.runs import FIELDS, Run
 
 PROGRAM = Path(__file__).parents[2] / "workflow_scripts" / "compare_runs.py"
 STEP = 1.1
@@ -39,29 +38,6 @@ JUST_SHOWN = 2 * math.sqrt(2)
 def rates(steps):
     """Those of A times 1.1 to the power of `steps`."""
     return [rate * STEP**steps for rate in A_RATES]
-
-
-def measured(values, status="ok", facts=None, **fields):
-    """Repeats of one combination, one a throughput."""
-    fields = {
-        "model": "lenet5",
-        "dataset": "synthetic",
-        "batch_per_device": 8,
-        "steps": 50,
-    } | fields
-    made = []
-    for repeat, value in enumerate(values, start=1):
-        run = Run(**fields, repeat=repeat)
-        numbers = {}
-        if value is not None:
-            numbers = {"images_per_second": value, "step_time_mean_s": 8 / (value or 1)}
-        every = {name: getattr(run, name) for name in FIELDS}
-        made.append(Measured(run.id, every, status, numbers, facts or {}))
-    return made
-
-
-def campaign(*groups, **others):
-    return Campaign("place", tuple(run for group in groups for run in group), **others)
 
 
 def compared(a, b, **options):

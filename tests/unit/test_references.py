@@ -7,34 +7,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from made_runs import campaign, measured
 
 from dlbench import Error, page_html, page_text, references
-from dlbench.campaign_rows import Campaign, Measured
-from dlbench.runs import FIELDS, Run
 
 PROGRAM = Path(__file__).parents[2] / "workflow_scripts" / "compare_runs.py"
 MATCH = {"model": "lenet5", "batch_per_device": 8}
 BOUND = {"value": 100.0, "lower": -0.05, "upper": 0.1, "unit": "items/s"}
-
-
-def measured(values, status="ok", **fields):
-    fields = {
-        "model": "lenet5",
-        "dataset": "synthetic",
-        "steps": 50,
-        "batch_per_device": 8,
-    } | fields
-    made = []
-    for repeat, value in enumerate(values, start=1):
-        run = Run(**fields, repeat=repeat)
-        every = {name: getattr(run, name) for name in FIELDS}
-        numbers = {"images_per_second": value} if value else {}
-        made.append(Measured(run.id, every, status, numbers, {"site": "here"}))
-    return made
-
-
-def campaign(*groups):
-    return Campaign("place", tuple(run for group in groups for run in group))
 
 
 def written(tmp_path, match=MATCH, metric="images_per_second", **changes):
