@@ -18,6 +18,9 @@ def main():
     parser.add_argument("--options", type=json.loads, default={}, help="of the runtime, JSON")
     parser.add_argument("--python", default="python3", help="the interpreter inside")
     parser.add_argument("--device", default="cpu", choices=["cpu", "gpu"])
+    parser.add_argument(
+        "--any-packages", action="store_true", help="also without TensorFlow: not for our trainer"
+    )
     parser.add_argument("--output", required=True, type=Path, help="JSON; its folder has no suffix")
     args = parser.parse_args()
     image_forms.prepare(
@@ -27,6 +30,7 @@ def main():
         args.python,
         args.device == "gpu",
         args.output,
+        args.any_packages,
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from made_studies import BLOCK, STUDY, refused, study
 
-from dlbench import config, plugins, runs
+from dlbench import config, config_schema, plugins, runs
 from dlbench.config import ConfigError
 
 
@@ -154,14 +154,14 @@ def test_every_key_is_described():
                 yield f"{where}.{name}"
             yield from undescribed(value, f"{where}.{name}")
 
-    schema = config.schema()
+    schema = config_schema.schema()
     assert list(undescribed(schema, "")) == []
     for name, part in schema["$defs"].items():
         assert list(undescribed(part, name)) == []
 
 
 def test_the_axes_of_the_schema_are_the_fields_of_a_run():
-    axes = config.schema()["$defs"]["axes"]["properties"]
+    axes = config_schema.schema()["$defs"]["axes"]["properties"]
     assert set(axes) == set(runs.FIELDS) - {"repeat"} | {"global_batch"}
     for name, allowed in (
         ("mode", runs.MODES),

@@ -45,9 +45,9 @@ def trainer_flags():
 
 def test_the_flags_of_the_trainer_are_the_fields_of_a_run():
     flags = trainer_flags()
-    assert set(flags) - {"help"} - set(train().PLACES) == set(runs.FIELDS)
+    assert set(flags) - {"help"} - set(train().PLACES) == set(runs.FIELDS) - {"trainer"}
     for name, field in runs.FIELDS.items():
-        if field.default is not dataclasses.MISSING:
+        if name in flags and field.default is not dataclasses.MISSING:
             assert flags[name].default == field.default, name
     assert tuple(flags["mode"].choices) == runs.MODES
     assert tuple(flags["precision"].choices) == runs.PRECISIONS

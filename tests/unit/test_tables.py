@@ -9,7 +9,7 @@ from dlbench.tables import TableError
 
 STEP = {
     "run_id": "run", "rank": 0, "step": 1, "epoch": 1, "t_s": 0.5, "step_time_s": 0.25,
-    "loss": 2.0, "learning_rate": 0.01, "warm_up": True,
+    "loss": 2.0, "learning_rate": 0.01, "warm_up": True, "window_steps": None,
 }  # fmt: skip
 
 UNITS = {"_s": b"s", "_j": b"J", "_bytes": b"B", "images_per_second": b"items/s", "batch": b"items"}

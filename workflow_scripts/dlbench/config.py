@@ -2,33 +2,36 @@
 
 - Files are merged as Snakemake merges `--configfile` over `config.yaml`:
   mappings key by key, everything else (the matrix too) as a whole.
-- One JSON schema (config.schema.json) says which keys there are and what each
-  means; what a schema cannot say (names of files, impossible values together)
-  is checked here. Every error names the key, the value found, what is allowed
+- What a schema (dlbench/config_schema.py) cannot say (names of files, impossible values
+  together) is checked here. Every error names the key, the value found, what is allowed
   and the nearest valid name.
 - `matrix` blocks become runs; what a block excludes is kept with its reason.
 """
 
 import functools
 import itertools
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
-import jsonschema
 import yaml
 
-from dlbench import Error, copies, options, plugins, repeating
+from dlbench import (
+    Error,
+    config_schema,
+    copies,
+    external,
+    options,
+    parsing,
+    plugins,
+    records,
+    repeating,
+)
+from dlbench.config_schema import ConfigError
 from dlbench.runs import DEFAULTS, FIELDS, PLUGIN_FOLDERS, Run, shuffled
 
-SCHEMA_FILE = Path(__file__).with_name("config.schema.json")
 ENVIRONMENTS = Path(__file__).parents[2] / "envs"
 # What goes with a field when its values are compared.
 COMPANIONS = {"runtime": ("runtime_options",), "strategy": ("strategy_options", "launcher")}
-
-
-class ConfigError(Error):
-    """The config asks for something that cannot be; the message says what and where."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,8 @@ class Study:
     images: dict
     compare: tuple
     equivalence_margin: float
+    imports: tuple
+    references: tuple
 
 
 def read(*paths):
@@ -94,8 +99,8 @@ def study(config):
     Raises:
         ConfigError: with every mistake that was found, one a line.
     """
-    _check_schema(config)
-    _use_models_of(config["model_folder"])
+    config_schema.check(config)
+    _use(config)
     runs, excluded, must_reach, targets = {}, [], {}, {}
     for index, block in enumerate(config["matrix"]):
         where = f"matrix[{index}] ({block['name']})"
@@ -141,6 +146,8 @@ def study(config):
         must_reach=must_reach,
         targets=targets,
         compare=tuple(config["compare"]),
+        imports=tuple(config["imports"]),
+        references=tuple(config["references"]),
         **{
             key: config[key]
             for key in (
@@ -156,84 +163,10 @@ def study(config):
     )
 
 
-@functools.cache
-def schema():
-    """The JSON schema of the config (draft 2020-12)."""
-    return json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
-
-
 def _merge(base, over):
     if not (isinstance(base, dict) and isinstance(over, dict)):
         return over
     return {**base, **{k: _merge(base[k], v) if k in base else v for k, v in over.items()}}
-
-
-def _check_schema(config):
-    validator = jsonschema.Draft202012Validator(schema())
-    errors = sorted(
-        validator.iter_errors(config), key=lambda e: (list(map(str, e.path)), e.message)
-    )
-    if errors:
-        raise ConfigError("\n".join(dict.fromkeys(_describe(e, config) for e in errors)))
-
-
-def _describe(error, config):
-    """One line for people from one error of jsonschema."""
-    where = _where(error.absolute_path, config)
-    prefix = f"{where}: " if where else ""
-    rule, allowed, found = error.validator, error.validator_value, error.instance
-    if rule in ("additionalProperties", "unevaluatedProperties"):
-        keys = _keys(error.schema)
-        unknown = [key for key in found if key not in keys]
-        return "\n".join(
-            f"{prefix}unknown key {key!r}{plugins.nearest(key, keys)}; "
-            f"there are: {', '.join(sorted(keys))}"
-            for key in unknown
-        )
-    if rule == "required":
-        missing = [key for key in allowed if key not in found]
-        return f"{prefix}missing key{'s' if len(missing) > 1 else ''}: {', '.join(missing)}"
-    expected = {
-        "enum": lambda: f"one of {', '.join(map(str, allowed))}{plugins.nearest(found, allowed)}",
-        "type": lambda: " or ".join(
-            {"array": "a list", "object": "a mapping"}.get(t, f"one {t}")
-            for t in (allowed if isinstance(allowed, list) else [allowed])
-        ),
-        "minimum": lambda: f"at least {allowed}",
-        "exclusiveMinimum": lambda: f"more than {allowed}",
-        "minItems": lambda: "a list that is not empty",
-        "minLength": lambda: "a text that is not empty",
-        "minProperties": lambda: "at least one key",
-        "uniqueItems": lambda: "a list without repetitions",
-        "pattern": lambda: f"a name that matches {allowed}",
-        "anyOf": lambda: (
-            "a number of at least 1, or target_interval (above 0, below 1), min and max (2 to 31)"
-            if "repeats" in where
-            else "auto, or a number of at least 1"
-        ),
-    }.get(rule, lambda: error.message)()
-    return f"{prefix}expected {expected}, found {json.dumps(found, default=str)}"
-
-
-def _where(path, config):
-    """The place of an error in words: `matrix[0] (scaling).batch_per_device`."""
-    words, value = "", config
-    for part in path:
-        value = value[part]
-        if isinstance(part, int):
-            words += f"[{part}]"
-            words += f" ({value['name']})" if isinstance(value, dict) and "name" in value else ""
-        else:
-            words += f".{part}" if words else str(part)
-    return words
-
-
-def _keys(part):
-    """All keys that a part of the schema allows, those it refers to included."""
-    keys = set(part.get("properties", {}))
-    if "$ref" in part:
-        keys |= _keys(schema()["$defs"][part["$ref"].rsplit("/", 1)[1]])
-    return keys
 
 
 def _expand(block, where):
@@ -276,8 +209,9 @@ def _axes(block, where):
         for key, value in block.items()
         if key in FIELDS or key == "global_batch"
     }
+    ours = external.OWN in axes.get("trainer", [external.OWN])
     for key, folder in PLUGIN_FOLDERS.items():
-        for name in axes.get(key, []):
+        for name in axes.get(key, []) if ours or key not in external.WORDS else ():
             _named(folder, name, f"{where}.{key}")
     return axes
 
@@ -312,16 +246,16 @@ def _run(values, where, images):
             except Error as error:
                 raise ConfigError(f"{where}.{key}: {error}") from None
     run = Run(**{"launcher": strategy.launcher, **values})
-    _check_task(run, where)
+    if external.is_external(run):
+        _check_trainer(run, where)
+    else:
+        _check_task(run, where)
     if run.epochs and run.mode != "train":
         raise ConfigError(f"{where}: mode {run.mode} takes steps, not epochs: it learns nothing")
-    if plugins.load("datasets", run.dataset).SYNTHETIC:
-        if run.epochs:
-            raise ConfigError(f"{where}: dataset {run.dataset} has no epochs; give steps")
-        if run.evaluate == "yes":
-            raise ConfigError(f"{where}: dataset {run.dataset} has no held-out items to evaluate")
     if run.evaluate == "yes" and run.mode != "train":
         raise ConfigError(f"{where}: mode {run.mode} learns nothing that could be evaluated")
+    if not records.has_environment(run) and runtime == DEFAULTS["runtime"]:
+        return run
     there, found = _environments(), f"no folder envs/{run.environment}"
     if plugins.load("runtimes", runtime).CONTAINED:
         there, found = sorted({*there, *images}), f"{found} and no such image under images"
@@ -355,7 +289,10 @@ def _with_batch_per_device(values, where):
 
 def _gate(must_reach, run, where):
     """The scores a run must reach, seen to be scores that it will have."""
-    scores = plugins.constants("tasks", plugins.constants("models", run.model)["TASK"])["SCORES"]
+    scores = parsing.SCORES
+    if not external.is_external(run):
+        task = plugins.constants("models", run.model)["TASK"]
+        scores = plugins.constants("tasks", task)["SCORES"]
     for name in must_reach:
         if name == "final_loss":
             continue
@@ -396,15 +333,35 @@ def _check_compare(field, base, runs, where):
             )
 
 
-def _use_models_of(folder):
+def _use(config):
+    """Make known what the user has of their own: models and trainers."""
     try:
-        plugins.use_folder("models", folder)
+        plugins.use_folder("models", config["model_folder"])
     except Error as error:
         raise ConfigError(f"model_folder: {error}") from None
+    try:
+        external.use(config["trainers"])
+    except Error as error:
+        raise ConfigError(str(error)) from None
+
+
+def _check_trainer(run, where):
+    """See that there is the other program that is to train a run."""
+    try:
+        external.trainer(run)
+    except Error as error:
+        raise ConfigError(f"{where}.trainer: {error}") from None
+    if external.needs(run, "data"):
+        _named("datasets", run.dataset, f"{where}.dataset")
 
 
 def _check_task(run, where):
     """See that a model can learn from a dataset."""
+    if run.framework != DEFAULTS["framework"]:
+        raise ConfigError(
+            f"{where}.framework: {run.framework} needs a trainer of its own (trainers); "
+            f"dlbench's is of {DEFAULTS['framework']}"
+        )
     task = plugins.constants("models", run.model).get("TASK")
     _named("tasks", task, f"{where}: TASK of models/{run.model}.py")
     dataset = plugins.load("datasets", run.dataset)
@@ -414,6 +371,10 @@ def _check_task(run, where):
             f"{where}: model {run.model} learns {task} and needs data of the kind {kind}; "
             f"{run.dataset} is of the kind {dataset.KIND}"
         )
+    if dataset.SYNTHETIC and run.epochs:
+        raise ConfigError(f"{where}: dataset {run.dataset} has no epochs; give steps")
+    if dataset.SYNTHETIC and run.evaluate == "yes":
+        raise ConfigError(f"{where}: dataset {run.dataset} has no held-out items to evaluate")
 
 
 @functools.cache

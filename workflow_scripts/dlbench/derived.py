@@ -113,7 +113,8 @@ def _is_measured(row):
 
 
 def _is_synthetic(dataset):
-    return plugins.load("datasets", dataset).SYNTHETIC
+    # Another program's dataset has no file here.
+    return dataset in plugins.names("datasets") and plugins.load("datasets", dataset).SYNTHETIC
 
 
 def _steps(summary):

@@ -15,7 +15,7 @@ DESCRIBE = "workflow_scripts/describe_image.py"
 PYTHON_AT_LEAST = (3, 10)  # of Keras 3
 
 
-def prepare(image, runtime, chosen, python, gpus, output):
+def prepare(image, runtime, chosen, python, gpus, output, any_packages=False):
     """Bring an image to the form that a runtime takes, look at it from inside, and say so.
 
     Args:
@@ -23,6 +23,7 @@ def prepare(image, runtime, chosen, python, gpus, output):
         chosen: the runtime's options with their values.
         python: the interpreter inside, a name or a path.
         output: path of the JSON file; what is made lies beside it, in a folder without suffix.
+        any_packages: it is for other programs than our trainer, which know what they need.
 
     Raises:
         Error: a program is missing, the form cannot be made, what runs in it is not inside
@@ -48,6 +49,8 @@ def prepare(image, runtime, chosen, python, gpus, output):
     )
     inside = _describe(module.command(started, [python, DESCRIBE]), image, runtime)
     _check(inside, image, runtime)
+    if not any_packages:
+        _check_packages(inside, image, runtime)
     write_json(
         output,
         {
@@ -82,7 +85,7 @@ def _describe(command, image, runtime):
 
 
 def _check(inside, image, runtime):
-    """See that it is the image, and that every run can use it."""
+    """See that it is the image."""
     where = f"image {image.name} under {runtime}"
     if not inside["marker"]:
         raise Error(
@@ -94,6 +97,11 @@ def _check(inside, image, runtime):
             f"{where}: expected the image {image.image_id}, found itself in "
             f"{inside['marker'].get('image_id')}"
         )
+
+
+def _check_packages(inside, image, runtime):
+    """See that our trainer can use it."""
+    where = f"image {image.name} under {runtime}"
     version = tuple(map(int, inside["python_version"].split(".")[:2]))
     if version < PYTHON_AT_LEAST:
         least = ".".join(map(str, PYTHON_AT_LEAST))

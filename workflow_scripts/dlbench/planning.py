@@ -18,6 +18,7 @@ from dlbench import (
     adoption,
     code,
     config,
+    external,
     images,
     plugins,
     records,
@@ -52,8 +53,7 @@ class Plan:
     @property
     def datasets(self):
         """The datasets of the study that are stored."""
-        names = sorted({run.dataset for run in self.runs.values()})
-        return [name for name in names if records.recipe(name)]
+        return sorted({run.dataset for run in self.runs.values() if records.has_data(run)})
 
     @property
     def to_train(self):
@@ -81,12 +81,13 @@ class Plan:
         run = self._run(wildcards.run_id)
         inputs = {}
         if run.id in self.pending and run.id not in self.skipped:
-            inputs["environment"] = _environment(run)
+            if environment := _environment(run):
+                inputs["environment"] = environment
             if run.id in self.study.targets:
                 # They decide whether this one is needed.
                 before = [run_id for run_id in repeating.earlier(run) if run_id in self.pending]
                 inputs["earlier"] = [f"results/runs/{run_id}/run.json" for run_id in before]
-            if records.recipe(run.dataset):
+            if records.has_data(run):
                 inputs["data"] = f"results/data/{run.dataset}/manifest.json"
         return inputs
 
@@ -152,7 +153,7 @@ class Plan:
     def environments(self):
         """What says that the environments and images of the runs are there."""
         done = (run for run in self.runs.values() if run.id not in self.skipped)
-        return sorted({_environment(run) for run in done})
+        return sorted({_environment(run) for run in done} - {None})
 
     def image(self, name):
         """The config's entry of an image, as JSON."""
@@ -160,14 +161,19 @@ class Plan:
 
     def preparing(self, image, form):
         """Flags of prepare_image.py for the runs that take an image in a form, for the shell."""
-        settings = images.settings(image, self.study.images)
-        for run in self.runs.values():
-            if starting.contained(run) and images.form_name(run) == form:
-                chosen = json.dumps(images.options_of(run), sort_keys=True)
-                flags = [f"--runtime={run.runtime}", f"--options={chosen}"]
-                flags += [f"--python={settings['python']}", f"--device={self.device_kind}"]
-                return shlex.join(flags)
-        raise Error(f"no run of this study takes an image in the form {form!r}")
+        taking = [
+            run
+            for run in self.runs.values()
+            if starting.contained(run) and (run.environment, images.form_name(run)) == (image, form)
+        ]
+        if not taking:
+            raise Error(f"no run of this study takes an image in the form {form!r}")
+        python = images.settings(image, self.study.images)["python"]
+        chosen = json.dumps(images.options_of(taking[0]), sort_keys=True)
+        flags = [f"--runtime={taking[0].runtime}", f"--options={chosen}"]
+        flags += [f"--python={python}", f"--device={self.device_kind}"]
+        flags += ["--any-packages"] * all(map(external.is_external, taking))
+        return shlex.join(flags)
 
     def directive_image(self, run_id):
         """The image that Snakemake's container directive enters, or None.
@@ -234,10 +240,19 @@ class Plan:
             flags.append(f"--unless={json.dumps([repeating.earlier(run), target])}")
         if run_id in self.skipped:
             flags.append(f"--skip={self.skipped[run_id]}")
+        if external.is_external(run):
+            flags.append(f"--external={external.trainer(run)['log']}")
         return shlex.join([*flags, "--", *self._trainer(run)])
 
     def _trainer(self, run):
         """The command that trains a run; start_run.py puts its launcher and runtime before it."""
+        data = f"results/data/{run.dataset}" if records.has_data(run) else ""
+        if external.is_external(run):
+            image = images.settings(run.environment, self.study.images)
+            bare = str(site.trainer_python(run.environment))
+            python = image["python"] if starting.contained(run) else bare
+            folder = str(records.folder(run.id) / external.FOLDER)
+            return external.command(run, python, data, folder)
         trainer = [str(site.trainer_python(run.environment)), "workflow_scripts/train.py"]
         trainer += run.flags()
         trainer += ["--log", f"results/runs/{run.id}/train.jsonl", "--device", self.device_kind]
@@ -247,9 +262,7 @@ class Plan:
             trainer += ["--checkpoint-every-min", str(self.study.checkpoint_every_min)]
         if self.study.model_folder:
             trainer += ["--model-folder", self.study.model_folder]
-        if records.recipe(run.dataset):
-            trainer += ["--data", f"results/data/{run.dataset}"]
-        return trainer
+        return trainer + ["--data", data] * bool(data)
 
     @property
     def _export_environment(self):
@@ -343,10 +356,10 @@ def _starts_elsewhere(run):
 
 
 def _environment(run):
-    """What says that a run's environment, or its image in the form it takes, is there."""
+    """What says that a run's environment, or its image in the form it takes, is there, if any."""
     if starting.contained(run):
         return images.form_path(run)
-    return f"results/environments/{run.environment}.json"
+    return f"results/environments/{run.environment}.json" if records.has_environment(run) else None
 
 
 def _checkpoint(run):

@@ -15,7 +15,7 @@ import json
 from enum import Enum
 from pathlib import Path
 
-from dlbench import Error, code, eventlog, images, plugins, site
+from dlbench import Error, code, eventlog, external, images, plugins, site
 from dlbench.files import sha256, write_json
 from dlbench.runs import PLUGIN_FOLDERS
 
@@ -42,7 +42,9 @@ def folder(run_id):
 
 
 def training_code(run):
-    """The files that training this run executes, relative to the workflow's folder."""
+    """The files of ours that training this run executes, relative to the workflow's folder."""
+    if external.is_external(run):
+        return []
     return list(_training_code(*(getattr(run, key) for key in PLUGIN_FOLDERS)))
 
 
@@ -61,20 +63,35 @@ def made_from(run, adopted=None, image_settings=None):
         adopted: digests of datasets that others converted, by name.
         image_settings: the config's `images`.
     """
-    found = {
-        "code": _code_digest(*(getattr(run, key) for key in PLUGIN_FOLDERS)),
-        "data": (adopted or {}).get(run.dataset, recipe(run.dataset)),
-    }
+    found = {"data": (adopted or {}).get(run.dataset, recipe(run.dataset)) * has_data(run)}
+    if external.is_external(run):
+        found["code"] = external.digest(run.trainer)
+    else:
+        found["code"] = _code_digest(*(getattr(run, key) for key in PLUGIN_FOLDERS))
     if not plugins.load("runtimes", run.runtime).CONTAINED:
-        return {**found, "environment": _lock_digest(run.environment)}
+        lock = _lock_digest(run.environment) if has_environment(run) else ""
+        return {**found, "environment": lock}
     settings = images.settings(run.environment, image_settings or {})
     identity, digest = _image(run.environment, json.dumps(settings, sort_keys=True))
     return {**found, "image": identity, "environment": digest}
 
 
+def has_environment(run):
+    """Whether a run on bare metal uses its environment; another program may do without."""
+    return not external.is_external(run) or external.needs(run, "python")
+
+
+def has_data(run):
+    """Whether a run reads a dataset that we store; another program may have its own."""
+    ours = not external.is_external(run) or external.needs(run, "data")
+    return ours and bool(recipe(run.dataset))
+
+
 @functools.cache
 def recipe(dataset):
-    """Digest of what a dataset's shards are made from; "" where nothing is stored."""
+    """Digest of what a dataset's shards are made from; "" where we store nothing."""
+    if dataset not in plugins.names("datasets"):
+        return ""  # another program's
     if plugins.load("datasets", dataset).SYNTHETIC:
         return ""
     return code.digest(data_code(dataset))

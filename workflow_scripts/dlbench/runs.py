@@ -65,6 +65,7 @@ class Run:
     runtime_options: str = ""
     copies_per_node: int = 1
     environment: str = "train"
+    trainer: str = "dlbench"
     repeat: int = 1
 
     @classmethod
@@ -143,6 +144,7 @@ class Run:
         ]
         extras += ["XLA"] if self.xla else []
         extras += [text for text in (self.strategy_options, self.runtime_options) if text]
+        extras += [f"by {self.trainer}"] if self.trainer != DEFAULTS["trainer"] else []
         extras += [f"{self.copies_per_node} copies at once"] if self.copies_per_node > 1 else []
         return ", ".join(
             [

@@ -40,6 +40,7 @@ STEPS = pa.schema(
         _field("loss", _real, note="mean over the rank's items of the step"),
         _field("learning_rate", _real),
         _field("warm_up", pa.bool_(), note="not counted in any summary"),
+        _field("window_steps", _count, "steps", "whose mean the row is, where it is of several"),
     ]
 )
 EVALS = pa.schema(
@@ -97,6 +98,7 @@ RUNS = pa.schema(
             "runtime_options",
             "container_start",
             "environment",
+            "trainer",
             "optimizer",
             "learning_rate_scaling",
             "strategy_options",
@@ -106,6 +108,7 @@ RUNS = pa.schema(
             "device_model",
             "status",
             "timing_source",
+            "quality",
         ),
         _field("message", _text, note="why the status is not ok"),
         _field("learning_gate", _text, note="reached, or by how much missed; none: no gate"),

@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlbench import copies, images, plugins
+from dlbench import copies, external, images, plugins
 
 ENVIRONMENTS = Path("envs")
 
@@ -55,6 +55,7 @@ def skip_reason(run, devices, image_settings=None):
         or copies.unsupported(run, strategy)
         or _no_such_numbers(run, devices)
         or _too_few_devices(run, devices)
+        or external.unsupported(run)
         or _missing_package(run, strategy, image_settings or {})
     )
 
@@ -92,7 +93,7 @@ def _too_few_devices(run, devices):
 def _missing_package(run, strategy, image_settings):
     if plugins.load("runtimes", run.runtime).CONTAINED:
         return images.unsupported(run, image_settings)
-    for package in strategy.packages:
+    for package in () if external.is_external(run) else strategy.packages:
         if not _installed(package, run.environment):
             return (
                 f"{package} is not installed in envs/{run.environment}; install it with: "

@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlbench import Error, copies, images, modules, options, plugins, schedulers, site
+from dlbench import Error, copies, external, images, modules, options, plugins, schedulers, site
 from dlbench.runtimes import KEPT_OUT, Container
 
 # Of what is known about an image, this goes into the log of each run.
@@ -59,11 +59,17 @@ def start(run, trainer, form=None, device="cpu", binds=()):
     """
     runtime = plugins.load("runtimes", run.runtime)
     if not runtime.CONTAINED:
-        return Start(
-            tuple(_launched(run, trainer, Path(trainer[0]).absolute().parents[1], device)), None, {}
-        )
+        if external.is_external(run):
+            ours = site.trainer_python(run.environment).absolute().parents[1]
+            environment = _having(run.launcher, ours)
+        else:
+            environment = Path(trainer[0]).absolute().parents[1]
+        return Start(tuple(_launched(run, trainer, environment, device)), None, {})
     images.see_packages(run, form)
-    inside = [form["python"], *trainer[1:], "--image-id", form["image_id"]]
+    if external.is_external(run):
+        inside = external.proving(run, trainer, images.MARKER)
+    else:
+        inside = [form["python"], *trainer[1:], "--image-id", form["image_id"]]
     said = {key: form[key] for key in SAID}
     if by_directive(run):
         if not Path("/", images.MARKER).exists():
@@ -132,7 +138,7 @@ def contained(run):
 def by_directive(run):
     """Whether Snakemake's container directive starts a run."""
     runtime = plugins.load("runtimes", run.runtime)
-    if "start" not in runtime.OPTIONS:
+    if "start" not in runtime.OPTIONS or external.is_external(run):
         return False
     asked = options.parse("runtime", run.runtime, runtime.OPTIONS, run.runtime_options)["start"]
     return asked == "directive" or (asked == "auto" and run.nodes == 1 and run.copies_per_node == 1)

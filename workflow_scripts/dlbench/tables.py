@@ -22,7 +22,7 @@ from dlbench.schemas import (  # noqa: F401
     STEPS,
 )
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 LIKELY_FOOTER_BYTES = 8192
 
 
