@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dlbench import Error, options, sampling
+from dlbench import Error, gpu_sampling, options
 
 
 class Base:
@@ -143,7 +143,7 @@ class Base:
         if "GPU" not in self.devices[0]:
             return ()
         first = self.local_rank * self.devices_per_process
-        return sampling.visible_gpus(first, self.devices_per_process)
+        return gpu_sampling.visible_gpus(first, self.devices_per_process)
 
     def copies(self, variable):
         """A variable's copies on the devices of this process, raw TensorFlow variables."""

@@ -1,0 +1,117 @@
+"""What sampling talks to, for its tests: a log, a clock, and NVML for GPUs that are not here.
+
+`NVML` has the functions in use, with the names, arguments, units and errors of nvidia-ml-py 13.
+"""
+
+import time
+from types import SimpleNamespace
+
+
+class Log:
+    """Keeps events."""
+
+    def __init__(self):
+        self.events = []
+
+    def now(self):
+        return time.perf_counter()
+
+    def write(self, event, **values):
+        self.events.append({"event": event, **values})
+
+
+class Clock:
+    """Seconds that pass only by `advance`."""
+
+    def __init__(self):
+        self.now_s = 0.0
+
+    def __call__(self):
+        return self.now_s
+
+
+class NVMLError(Exception):
+    pass
+
+
+class NVML:
+    """pynvml for two GPUs of 100 W and 200 W; `broken` names functions or GPUs that fail."""
+
+    NVMLError = NVMLError
+    NVML_TEMPERATURE_GPU, NVML_CLOCK_SM, NVML_CLOCK_MEM = 0, 1, 2
+    UUIDS = ("GPU-aaaa1111-0000", "GPU-bbbb2222-0000", "MIG-cccc3333-0000")
+
+    def __init__(self, clock, broken=()):
+        self.clock = clock
+        self.broken = set(broken)
+        self.watts = [100, 200, 0]
+        self.mask = 0x24
+        self.users = 0
+        self.found = []
+
+    def __getattribute__(self, name):
+        if name in object.__getattribute__(self, "__dict__").get("broken", ()):
+            raise AttributeError(name)
+        return object.__getattribute__(self, name)
+
+    def fail_where_broken(self, gpu):
+        if gpu in self.broken:
+            raise NVMLError("GPU is lost")
+
+    def nvmlInit(self):
+        if "driver" in self.broken:
+            raise NVMLError("NVML Shared Library Not Found")
+        self.users += 1
+
+    def nvmlShutdown(self):
+        self.users -= 1
+
+    def nvmlDeviceGetCount(self):
+        return 2
+
+    def nvmlDeviceGetHandleByIndex(self, index):
+        self.fail_where_broken(index)
+        if index not in (0, 1):
+            raise NVMLError("Invalid Argument")
+        self.found.append(index)
+        return index
+
+    def nvmlDeviceGetHandleByUUID(self, uuid):
+        if uuid not in self.UUIDS:
+            raise NVMLError("Not Found")
+        return self.UUIDS.index(uuid)
+
+    def nvmlDeviceGetUUID(self, handle):
+        return self.UUIDS[handle]
+
+    def nvmlDeviceGetUtilizationRates(self, handle):
+        self.fail_where_broken(handle)
+        return SimpleNamespace(gpu=90 + handle, memory=5)
+
+    def nvmlDeviceGetMemoryInfo(self, handle):
+        self.fail_where_broken(handle)
+        return SimpleNamespace(used=(handle + 1) * 2**30)
+
+    def nvmlDeviceGetPowerUsage(self, handle):
+        self.fail_where_broken(handle)
+        return self.watts[handle] * 1000
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle):
+        self.fail_where_broken(handle)
+        return 5_000_000 + int(self.clock() * self.watts[handle] * 1000)
+
+    def nvmlDeviceGetTemperature(self, handle, sensor):
+        self.fail_where_broken(handle)
+        return 60 + sensor
+
+    nvmlDeviceGetTemperatureV = nvmlDeviceGetTemperature
+
+    def nvmlDeviceGetClockInfo(self, handle, kind):
+        self.fail_where_broken(handle)
+        return {self.NVML_CLOCK_SM: 1410, self.NVML_CLOCK_MEM: 1593}[kind]
+
+    def nvmlDeviceGetCurrentClocksEventReasons(self, handle):
+        self.fail_where_broken(handle)
+        return self.mask
+
+    nvmlDeviceGetCurrentClocksThrottleReasons = nvmlDeviceGetCurrentClocksEventReasons

@@ -1,0 +1,196 @@
+"""Which GPUs a process uses, and what NVML reads of them.
+
+A sample of one GPU is:
+    gpu                           its selector: NVML index or UUID
+    utilisation_percent           share of NVML's last period (1/6 s to 1 s) in which a kernel ran
+    memory_used_bytes             by all processes and the driver
+    power_w                       of the board; mean of the last second since Ampere except GA100
+    temperature_c                 of the chip
+    clock_sm_mhz, clock_memory_mhz
+    throttle_reasons              what sets the clocks, [] = nothing; see REASONS
+    energy_j                      since the first sample
+
+What cannot be read is None and read again at the next sample. NVML reports
+memory only of a MIG device: power and clocks are the whole board's.
+"""
+
+import os
+
+COUNTER = "counter"
+INTEGRATED = "integrated power"
+
+# Bits of NVML's clocks event reasons (once: clocks throttle reasons), as nvml.h numbers them;
+# older pynvml lack the last. All are kept, also those that slow nothing down:
+# gpu_idle shows a GPU that waits for data, applications_clocks_setting clocks that someone fixed.
+REASONS = {
+    0x001: "gpu_idle",
+    0x002: "applications_clocks_setting",
+    0x004: "sw_power_cap",
+    0x008: "hw_slowdown",
+    0x010: "sync_boost",
+    0x020: "sw_thermal_slowdown",
+    0x040: "hw_thermal_slowdown",
+    0x080: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
+    0x200: "board_limit",
+    0x400: "reliability",
+}
+
+
+def visible_gpus(first, count, environ=os.environ):
+    """NVML selectors of `count` GPUs from the `first` of those that CUDA shows this process.
+
+    Reads CUDA_VISIBLE_DEVICES as CUDA does: indices or UUIDs (these may be cut short), and
+    the first entry that is neither (-1, an empty one) ends the list. Where it is unset, all GPUs
+    in order. Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or CUDA's indices are not NVML's. An index that
+    the machine lacks ends CUDA's list too; that is not checked, sampling finds it.
+
+    >>> visible_gpus(1, 2, {"CUDA_VISIBLE_DEVICES": "3,GPU-8932f937,0,-1,1"})
+    ('GPU-8932f937', 0)
+
+    Returns:
+        tuple: ints and texts; fewer than `count` where the list ends before.
+    """
+    listed = environ.get("CUDA_VISIBLE_DEVICES")
+    if listed is None:
+        return tuple(range(first, first + count))
+    selectors = []
+    for entry in (entry.strip() for entry in listed.split(",")):
+        if entry.isdecimal():
+            selectors.append(int(entry))
+        elif entry.startswith(("GPU-", "MIG-")):
+            selectors.append(entry)
+        else:
+            break
+    return tuple(selectors[first : first + count])
+
+
+def throttle_reasons(mask):
+    """Names of the bits of NVML's clocks event reasons, the lowest bit first.
+
+    >>> throttle_reasons(0x44), throttle_reasons(0), throttle_reasons(0x8001)
+    (['sw_power_cap', 'hw_thermal_slowdown'], [], ['gpu_idle', 'unknown_0x8000'])
+    """
+    bits = [1 << place for place in range(mask.bit_length()) if mask >> place & 1]
+    return [REASONS.get(bit, f"unknown_{bit:#x}") for bit in bits]
+
+
+class Gpu:
+    """One GPU through NVML. `error` says why the last sample of it is empty, None where not."""
+
+    def __init__(self, nvml, selector, clock):
+        self.selector = selector
+        self.energy = _Energy()
+        self.error = None
+        self._nvml = nvml
+        self._clock = clock
+        self._handle = None
+
+    def sample(self):
+        nvml = self._nvml
+        try:
+            self.error = None
+            if self._handle is None:
+                self._handle = self._find()
+        except Exception as error:
+            self.error = str(error)
+        utilisation = self._ask("nvmlDeviceGetUtilizationRates")
+        memory = self._ask("nvmlDeviceGetMemoryInfo")
+        milliwatts = self._ask("nvmlDeviceGetPowerUsage")
+        power_time_s = self._clock()
+        millijoules = self._ask("nvmlDeviceGetTotalEnergyConsumption")
+        sensor = nvml.NVML_TEMPERATURE_GPU
+        # Where two names are given, the first is new and the second about to go.
+        temperature = self._ask("nvmlDeviceGetTemperatureV", sensor)
+        if temperature is None:
+            temperature = self._ask("nvmlDeviceGetTemperature", sensor)
+        reasons = self._ask("nvmlDeviceGetCurrentClocksEventReasons")
+        if reasons is None:
+            reasons = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons")
+        power_w = None if milliwatts is None else milliwatts / 1000
+        values = {
+            "utilisation_percent": None if utilisation is None else utilisation.gpu,
+            "memory_used_bytes": None if memory is None else memory.used,
+            "power_w": power_w,
+            "temperature_c": temperature,
+            "clock_sm_mhz": self._ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
+            "clock_memory_mhz": self._ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
+            "throttle_reasons": None if reasons is None else throttle_reasons(reasons),
+        }
+        energy_j = self.energy.add(millijoules, power_w, power_time_s)
+        if all(value is None for value in values.values()):
+            self.error = self.error or "NVML reads nothing of it"
+            self._handle = None  # to be found anew
+        return {
+            "gpu": self.selector,
+            **values,
+            "energy_j": None if energy_j is None else round(energy_j, 3),
+        }
+
+    def _find(self):
+        nvml, selector = self._nvml, self.selector
+        if isinstance(selector, int):
+            return nvml.nvmlDeviceGetHandleByIndex(selector)
+        try:
+            return nvml.nvmlDeviceGetHandleByUUID(selector)
+        except nvml.NVMLError:
+            # CUDA knows a GPU by the beginning of its UUID too, NVML does not.
+            handles = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
+            found = [h for h in handles if _text(nvml.nvmlDeviceGetUUID(h)).startswith(selector)]
+            if len(found) != 1:
+                raise
+            return found[0]
+
+    def _ask(self, name, *arguments):
+        """What NVML says of this GPU; None where it, the driver or pynvml cannot."""
+        if self._handle is None:
+            return None
+        try:
+            return getattr(self._nvml, name)(self._handle, *arguments)
+        except Exception:
+            return None
+
+
+class _Energy:
+    """Joules of one GPU since the first sample; None after a sample without a reading.
+
+    The first sample settles the source: the driver's counter (mJ since the driver
+    was loaded, Volta or later, renewed every 20 to 100 ms), else the trapezoid
+    rule over power, across samples without power too. A GPU without a first
+    reading has no energy: its start is unknown.
+    """
+
+    def __init__(self):
+        self.source = None
+        self.joules = None
+        self._sum_j = 0.0
+        self._last = None
+        self._begun = False
+
+    def add(self, counter_mj, power_w, now_s):
+        if not self._begun:
+            self._begun = True
+            if counter_mj is not None:
+                self.source = COUNTER
+            elif power_w is not None:
+                self.source = INTEGRATED
+        reading = {COUNTER: counter_mj, INTEGRATED: power_w}.get(self.source)
+        if reading is None:
+            self.joules = None
+            return None
+        if self._last is not None:
+            self._sum_j += self._since_last_j(reading, now_s)
+        self._last = reading, now_s
+        self.joules = self._sum_j
+        return self.joules
+
+    def _since_last_j(self, reading, now_s):
+        last, last_s = self._last
+        if self.source == INTEGRATED:
+            return (now_s - last_s) * (last + reading) / 2
+        # A counter below its last value began anew at 0.
+        return (reading - last if reading >= last else reading) / 1000
+
+
+def _text(value):
+    return value.decode() if isinstance(value, bytes) else value  # bytes from old pynvml
