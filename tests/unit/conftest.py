@@ -4,10 +4,11 @@ import os
 import shutil
 
 import pytest
+from downloads import Server
 from equipment import REPOSITORY
 from made_runs import SETTINGS
 
-from dlbench import config
+from dlbench import config, download, supervisor
 
 TOOLS = (
     "sh", "env", "sed", "mkdir", "touch", "cat", "chmod", "rm", "cp", "ln", "tar", "head"
@@ -46,3 +47,23 @@ def program(tmp_path, monkeypatch):
         path.chmod(0o755)
 
     return make
+
+
+@pytest.fixture
+def server():
+    with Server() as started:
+        yield started
+        started.shutdown()
+
+
+@pytest.fixture
+def short_waits(monkeypatch):
+    """Downloads that fail are tried again at once."""
+    monkeypatch.setattr(download, "FIRST_WAIT_S", 0.01)
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """The supervisor looks often, and kills soon what does not end when asked."""
+    monkeypatch.setattr(supervisor, "POLL_S", 0.02)
+    monkeypatch.setattr(supervisor, "GRACE_S", 0.2)
