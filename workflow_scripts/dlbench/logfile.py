@@ -2,14 +2,18 @@
 
 import functools
 import gzip
+import hashlib
 import zlib
 from pathlib import Path
 
 from dlbench import Error
 
 HEAD_BYTES = 65_536
+BLOCK_BYTES = 2**20
 MOST_LINE_BYTES = 16 * 2**20  # a longer line is no line of a log
 MOST_BYTES = 8 * 2**30  # of a log once it is unpacked
+BOM = b"\xef\xbb\xbf"
+_DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 class LogError(Error):
@@ -17,24 +21,45 @@ class LogError(Error):
 
 
 class LogFile:
-    """One file. `head` is the beginning of what is in it, once it is unpacked."""
+    """One file. `head` is the beginning of what is in it, once it is unpacked.
+
+    Attributes:
+        unfinished: number of the last line where it has no newline at its end, None where it has
+            one, once the lines were read. Such a line may be a write that was cut short.
+    """
 
     def __init__(self, path):
         self.path = Path(path)
+        self.unfinished = None
 
     @functools.cached_property
     def head(self):
-        """The first HEAD_BYTES, as bytes."""
+        """The first HEAD_BYTES, as bytes; of a damaged file, what there is."""
+        head = b""
         try:
             with self._opened() as file:
-                return file.read(HEAD_BYTES)
-        except (EOFError, zlib.error, gzip.BadGzipFile):
-            return b""
+                while len(head) < HEAD_BYTES and (part := file.read1(8192)):
+                    head += part
+        except _DAMAGED:
+            pass
+        return head[:HEAD_BYTES]
 
     @property
     def head_text(self):
         """`head` as text; what is not UTF-8 is U+FFFD."""
         return self.head.decode("utf-8", "replace").removeprefix("\ufeff")
+
+    @functools.cached_property
+    def sha256(self):
+        """Of the content once it is unpacked, as 64 hexadecimal digits.
+
+        Raises:
+            LogError: it cannot be read to its end.
+        """
+        total = hashlib.sha256()
+        for chunk in self.chunks():
+            total.update(chunk)
+        return total.hexdigest()
 
     def chunks(self):
         """The content as (bytes, ...), for formats that are no text.
@@ -42,7 +67,7 @@ class LogFile:
         Raises:
             LogError: it cannot be read to its end.
         """
-        return self._read(lambda file: iter(lambda: file.read(2**20), b""))
+        return self._read(lambda file: iter(lambda: file.read(BLOCK_BYTES), b""))
 
     def lines(self):
         """Yield (number from 1, text without its newline); what is not UTF-8 is U+FFFD.
@@ -50,22 +75,53 @@ class LogFile:
         Raises:
             LogError: it cannot be read to its end, or a line is no line.
         """
+        self.unfinished = None
         read = self._read(lambda file: iter(lambda: file.readline(MOST_LINE_BYTES), b""))
         for number, line in enumerate(read, start=1):
             if len(line) == MOST_LINE_BYTES:
-                raise self.error(number, f"longer than {MOST_LINE_BYTES} bytes: is this a log?")
+                raise self._too_long(number)
+            if not line.endswith(b"\n"):
+                self.unfinished = number
             text = line.decode("utf-8", "replace").rstrip("\r\n")
             yield number, text.removeprefix("\ufeff") if number == 1 else text
+
+    def blocks(self):
+        """Yield (number of the first line, bytes of whole lines), about a MiB each.
+
+        For logs of many lines, of which patterns find those that matter many times faster than
+        `lines` can yield them. A last line without a newline is left out; see `unfinished`.
+
+        Raises:
+            LogError: it cannot be read to its end, or a line is no line.
+        """
+        self.unfinished = None
+        number, rest = 1, b""
+        for chunk in self.chunks():
+            end = chunk.rfind(b"\n") + 1
+            rest += chunk[:end] if end else chunk
+            if len(rest) > MOST_LINE_BYTES:
+                raise self._too_long(number)
+            if not end:
+                continue
+            yield number, rest.removeprefix(BOM) if number == 1 else rest
+            number += rest.count(b"\n")
+            rest = chunk[end:]
+        if rest:
+            self.unfinished = number
 
     def error(self, line, reason):
         """A LogError about one line."""
         return LogError(f"{self.path}, line {line}: {reason}")
 
+    def _too_long(self, line):
+        return self.error(line, f"longer than {MOST_LINE_BYTES} bytes: is this a log?")
+
     def _opened(self):
         file = open(self.path, "rb")  # noqa: SIM115
-        if file.peek(2)[:2] == b"\x1f\x8b":
-            return gzip.GzipFile(fileobj=file)
-        return file
+        if file.peek(2)[:2] != b"\x1f\x8b":
+            return file
+        file.close()
+        return gzip.open(self.path)
 
     def _read(self, parts):
         total = 0
@@ -76,5 +132,5 @@ class LogFile:
                     if total > MOST_BYTES:
                         raise LogError(f"{self.path}: more than {MOST_BYTES} bytes of log")
                     yield part
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        except _DAMAGED as error:
             raise LogError(f"{self.path}: damaged gzip after {total} bytes: {error}") from error
