@@ -327,3 +327,35 @@ COVERAGE = pa.schema(
         _field("reason", _text, note="why, and what a run that ended well missed"),
     ]
 )
+PUBLISHED = pa.schema(
+    [
+        _field("study", _name),
+        _field("reference", _name, note="folder of the study that it was published in"),
+        _field("point", _name, note="what was measured, with the settings that are stated"),
+        *_fields(_name, "site", "device_kind", "device_model", "framework", "framework_version"),
+        *_fields(_name, "model", "dataset", "precision", "mode", "strategy", "launcher", "runtime"),
+        *_fields(pa.int32(), "nodes", "devices"),
+        _field("batch_per_device", _count, "items"),
+        _field("epochs", pa.int32(), "epochs"),
+        _field("metric", _name),
+        _field("value", _real, note="in the unit of its row"),
+        _field("unit", _name),
+        _field("low", _real, note="least, where a range was published"),
+        _field("high", _real, note="most"),
+        _field("printed", _text, note="as the source has it"),
+        _field("base", _name, note="the point that a relative number is relative to"),
+        _field("base_mismatch", _text, note="what should agree with the base and does not"),
+        _field("recomputed", _real, note="from what was published of the point and of its base"),
+        _field("agrees", pa.bool_(), note="recomputed and rounded as printed, it is the value"),
+        _field(
+            "quality", _name, note="printed, derived (computed from it) or read_off (a picture)"
+        ),
+        *_fields(_name, "source", "page"),
+        _field("note", _text),
+        *_with_interval("own", "", "the same from own runs: geometric mean, or ratio of two"),
+        _field("own_runs", _count, "runs", "of a ratio, of the side with the fewer"),
+        _field("own_differs", _text, note="stated settings in which own runs differ"),
+        _field("own_note", _text, note="why there is no own number though runs match"),
+        _field("own_over_published", _real, "1"),
+    ]
+)
