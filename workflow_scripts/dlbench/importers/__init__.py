@@ -16,6 +16,7 @@ from it, with line and reason; nothing is left out silently.
 """
 
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 
@@ -25,7 +26,10 @@ class Steps:
 
     Most programs print every so many steps. Such a row is a window: `step` is its last step,
     `window_steps` how many it has, `step_time_s` and `loss` what the log says of the window; a time
-    is the mean over its steps.
+    is the mean over its steps. A row without a time, of which only the loss is known, has a window
+    of 0.
+
+    `more` has further columns of the table of steps by name, each as long as `step`.
     """
 
     step: array = field(default_factory=lambda: array("q"))
@@ -33,6 +37,10 @@ class Steps:
     loss: array = field(default_factory=lambda: array("d"))
     window_steps: array = field(default_factory=lambda: array("q"))
     warm_up: array = field(default_factory=lambda: array("b"))
+    more: dict = field(default_factory=dict)
+
+    def __len__(self):
+        return len(self.step)
 
 
 @dataclass
@@ -47,6 +55,9 @@ class Imported:
         evals, samples: rows of those tables without their run_id.
         notes: what was converted, undone, unknown or left out, with the line where there is one.
         lines: first and last line of the run in the log, from 1.
+        complete: called with the columns of the run once all that is known of it is put together
+            (other logs of its folder, fields given by the user, what follows from them); fills in
+            what takes one of them, as the batch for a time from a rate, and may add notes.
     """
 
     columns: dict
@@ -57,3 +68,4 @@ class Imported:
     lines: tuple = (1, 1)
     status: str = "ok"
     message: str = ""
+    complete: Callable[[dict], None] | None = None
