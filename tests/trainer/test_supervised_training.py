@@ -1,0 +1,129 @@
+"""The trainer for real under its supervisor: ranks that die, hang or lose their supervisor."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from training_runs import SERVERS, TRAIN, TWO_DEVICES, events
+
+from dlbench import attempts, eventlog
+from dlbench.runs import Run
+
+
+def start_supervised(folder, *flags, **fields):
+    """Start a run as the workflow does, of steps without end."""
+    fields = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 10**6,
+              **fields}  # fmt: skip
+    run, log = Run(**fields), folder / "train.jsonl"
+    trainer = [sys.executable, str(TRAIN), *run.flags(), "--log", str(log)]
+    program = [sys.executable, str(TRAIN.with_name("start_run.py")), "--log", str(log)]
+    program += ["--messages", str(folder / "messages"), f"--spec={json.dumps(run.values())}"]
+    return subprocess.Popen([*program, *flags, "--", *trainer], stderr=subprocess.PIPE, text=True)
+
+
+def pids_of_ranks(log, count):
+    """The processes of all ranks, once each has taken a step."""
+    deadline = time.monotonic() + 120
+    while True:
+        paths = [p for p in (eventlog.rank_path(log, r) for r in range(count)) if p.is_file()]
+        if len(paths) == count and all('"event": "step"' in p.read_text() for p in paths):
+            return [events(path, "run_start")[0]["pid"] for path in paths]
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("how", TWO_DEVICES[1:], ids=lambda how: "-".join(how.values()))
+def test_a_rank_that_dies_ends_the_run_and_leaves_nothing(how, tmp_path):
+    process = start_supervised(tmp_path, **how, devices_per_node=2)
+    pids = pids_of_ranks(tmp_path / "train.jsonl", 2)
+    os.kill(pids[1], signal.SIGKILL)
+    process.communicate(timeout=120)
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert record["status"] == "failed"
+    assert record["message"].startswith("rank 1 ended without a word after step ")
+    assert not any(map(alive, pids))
+
+
+def test_a_loss_that_is_not_a_number_ends_all_ranks_with_that_message(tmp_path):
+    how = {"strategy": "multiworker", "launcher": "local", "devices_per_node": 2}
+    process = start_supervised(tmp_path, **how, learning_rate=1e39)
+    process.communicate(timeout=120)
+    assert process.returncode == 0
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert record["status"] == "failed"
+    assert record["message"].endswith("the loss is not a number")
+
+
+def test_a_worker_that_dies_ends_the_run_and_its_servers(tmp_path):
+    process = start_supervised(tmp_path, **SERVERS, devices_per_node=2)
+    pids_of_ranks(tmp_path / "train.jsonl", 1)
+    pids = processes_with(str(tmp_path).encode(), "cmdline")
+    (worker,) = set(pids) & set(processes_with(b'{"type": "worker", "index": 1}', "environ"))
+    os.kill(worker, signal.SIGKILL)
+    process.communicate(timeout=120)
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert record["status"] == "failed"
+    # Who notices first says it: the launcher, or the chief that lost its worker.
+    lost = "worker 1 failed (killed by SIGKILL); the others are ended", "UnavailableError"
+    assert any(words in record["message"] for words in lost)
+    assert not any(map(alive, pids))
+
+
+def processes_with(words, file):
+    """The processes whose command line or environment has some words."""
+    found = []
+    for path in Path("/proc").glob(f"[0-9]*/{file}"):
+        with contextlib.suppress(OSError):
+            if words in path.read_bytes().replace(b"\0", b" "):
+                found.append(int(path.parent.name))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("how", "ranks"),
+    [
+        ({}, 1),
+        ({"strategy": "horovod", "launcher": "horovodrun", "devices_per_node": 2}, 2),
+        ({"strategy": "multiworker", "launcher": "local", "devices_per_node": 2}, 2),
+    ],
+    ids=["one process", "horovodrun", "local"],
+)
+def test_a_supervisor_that_is_killed_leaves_no_trainer_and_the_next_attempt_keeps_its_log(
+    how, ranks, tmp_path
+):
+    process = start_supervised(tmp_path, **how)
+    pids = pids_of_ranks(tmp_path / "train.jsonl", ranks)
+    process.kill()
+    process.communicate(timeout=30)
+    deadline = time.monotonic() + 60
+    while any(map(alive, pids)):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    (tmp_path / "train.jsonl").unlink()  # as Snakemake does before it tries again
+    attempts.rescue(tmp_path / "train.jsonl")
+    assert events(tmp_path / "train.attempt1.jsonl", "step")
+
+
+def test_a_rank_that_hangs_ends_the_run_and_leaves_nothing(tmp_path):
+    how = {"strategy": "horovod", "launcher": "horovodrun", "devices_per_node": 2}
+    process = start_supervised(tmp_path, "--hang-limit-s", "12", **how)
+    pids = pids_of_ranks(tmp_path / "train.jsonl", 2)
+    os.kill(pids[1], signal.SIGSTOP)
+    process.communicate(timeout=120)
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert record["status"] == "failed"
+    assert record["message"].startswith("rank 0: hung: no step for 12 s; step ")
+    assert not any(map(alive, pids))
