@@ -348,7 +348,7 @@ PUBLISHED = pa.schema(
         _field("recomputed", _real, note="from what was published of the point and of its base"),
         _field("agrees", pa.bool_(), note="recomputed and rounded as printed, it is the value"),
         _field(
-            "quality", _name, note="printed, derived (computed from it) or read_off (a picture)"
+            "quality", _name, note="printed, derived (computed) or read_off (a picture)"
         ),
         *_fields(_name, "source", "page"),
         _field("note", _text),
