@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 from downloads import Server
@@ -67,3 +68,26 @@ def impatient(monkeypatch):
     """The supervisor looks often, and kills soon what does not end when asked."""
     monkeypatch.setattr(supervisor, "POLL_S", 0.02)
     monkeypatch.setattr(supervisor, "GRACE_S", 0.2)
+
+
+@pytest.fixture
+def programs(tmp_path, monkeypatch):
+    """A function that puts a program on the path, which has nothing else but what shells need."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("sh", "env", "sed", "mkdir", "touch", "cat", "xargs", "tar"):
+        found = next(p for p in ("/bin", "/usr/bin") if Path(p, name).exists())
+        (folder / name).symlink_to(Path(found, name))
+    monkeypatch.setenv("PATH", str(folder))
+
+    def add(name, script):
+        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / name).chmod(0o755)
+
+    return add
+
+
+@pytest.fixture
+def user(monkeypatch):
+    """Somebody, not root."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
