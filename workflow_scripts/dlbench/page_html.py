@@ -5,38 +5,17 @@ On a narrow screen each row of a table becomes a card; on paper rows are not bro
 
 import html
 import math
+from pathlib import Path
 
+SHARED = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
 STYLE = """
-:root { color-scheme: light dark; --ink: #1d2125; --soft: #5b6470; --line: #dfe3e8;
-  --paper: #fff; --tint: #f6f7f9; --good: #00664a; --bad: #a84300; --same: #3d5a73;
-  --good-tint: #e0f3ec; --bad-tint: #fbe9de; --same-tint: #e9eff5; --zone: #cfeadf; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e8ea; --soft: #a3abb5; --line: #3a4149;
-  --paper: #16191d; --tint: #1f2429; --good: #5fd3ac; --bad: #ff9d63; --same: #9fc3e0;
-  --good-tint: #123528; --bad-tint: #40220f; --same-tint: #1f2f3d; --zone: #1d4737; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2.5rem 1.5rem 4rem; max-width: 72rem; background: var(--paper);
-  color: var(--ink); font: 16px/1.5 system-ui, "Segoe UI", Roboto, "Liberation Sans", sans-serif; }
-h1 { margin: 0 0 .75rem; font-size: 1.75rem; line-height: 1.2; letter-spacing: -.01em; }
-h2 { margin: 2.5rem 0 .5rem; font-size: 1.15rem; }
-p { margin: .25rem 0; color: var(--soft); max-width: 46rem; overflow-wrap: anywhere; }
-p.lead { margin: 0; max-width: none; padding: .75rem 1rem; border-left: 4px solid var(--same);
-  color: var(--ink); background: var(--tint); font-size: 1.05rem; }
-p.lead.good { border-color: var(--good); background: var(--good-tint); }
-p.lead.bad { border-color: var(--bad); background: var(--bad-tint); }
 table { width: 100%; margin-top: .75rem; border-collapse: collapse; font-size: .92rem; }
 th { padding: .35rem .75rem .35rem 0; border-bottom: 2px solid var(--ink); text-align: left;
   font-size: .8rem; color: var(--soft); vertical-align: bottom; }
 td { padding: .5rem .75rem .5rem 0; border-bottom: 1px solid var(--line); vertical-align: top;
   overflow-wrap: anywhere; }
 td:first-child { font-weight: 600; min-width: 16rem; }
-small { display: inline-block; padding: .1rem 0 0 .6rem; color: var(--soft); font-size: .85rem; }
-.right { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 th:last-child, td:last-child { padding-right: 0; }
-.badge { display: inline-block; padding: .05rem .6rem; border-radius: 1rem; font-weight: 600;
-  background: var(--tint); color: var(--soft); }
-.badge.good { background: var(--good-tint); color: var(--good); }
-.badge.bad { background: var(--bad-tint); color: var(--bad); }
-.badge.same { background: var(--same-tint); color: var(--same); }
 svg { display: inline-block; width: 9rem; height: 1.5rem; vertical-align: middle;
   margin-right: .75rem; }
 .zone { fill: var(--zone); } .one { stroke: var(--soft); stroke-width: 1; }
@@ -45,7 +24,6 @@ svg { display: inline-block; width: 9rem; height: 1.5rem; vertical-align: middle
 .dot.good { fill: var(--good); } .ci.good { stroke: var(--good); }
 .dot.bad { fill: var(--bad); } .ci.bad { stroke: var(--bad); }
 @media (max-width: 46rem) {
-  body { padding: 1.25rem 1rem 3rem; }
   thead { display: none; }
   table, tbody, tr, td { display: block; }
   tr { margin: .75rem 0; padding: .6rem .85rem; border: 1px solid var(--line);
@@ -56,12 +34,6 @@ svg { display: inline-block; width: 9rem; height: 1.5rem; vertical-align: middle
   td[data-of]:not(:first-child)::before { content: attr(data-of); flex: none; color: var(--soft);
     text-align: left; }
   svg { width: 8rem; margin-right: .5rem; }
-}
-@media print {
-  :root { --ink: #000; --soft: #444; --paper: #fff; }
-  body { max-width: none; padding: 0; font-size: 10pt; }
-  tr, p { break-inside: avoid; } h2 { break-after: avoid; } thead { display: table-header-group; }
-  * { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
 }
 """
 WIDTH, HEIGHT, EDGE, DOT = 144, 24, 6, 4.5  # of a drawn interval, in pixels
@@ -75,7 +47,7 @@ def html_page(page):
         '<head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{html.escape(page.title)}</title>",
-        f"<style>{STYLE}</style></head>",
+        f"<style>{SHARED}{STYLE}</style></head>",
         "<body>",
         f"<h1>{html.escape(page.title)}</h1>",
         f'<p class="lead {page.kind}">{html.escape(page.lead)}</p>',
