@@ -110,6 +110,8 @@ RUNS = pa.schema(
             "timing_source",
             "quality",
         ),
+        _field("source", _text, note="of imported and published numbers: the log or the page"),
+        _field("notes", _text, note="on imported and published numbers: how they were converted"),
         _field("message", _text, note="why the status is not ok"),
         _field("learning_gate", _text, note="reached, or by how much missed; none: no gate"),
         _field("xla", pa.bool_()),
@@ -347,9 +349,7 @@ PUBLISHED = pa.schema(
         _field("base_mismatch", _text, note="what should agree with the base and does not"),
         _field("recomputed", _real, note="from what was published of the point and of its base"),
         _field("agrees", pa.bool_(), note="recomputed and rounded as printed, it is the value"),
-        _field(
-            "quality", _name, note="printed, derived (computed) or read_off (a picture)"
-        ),
+        _field("quality", _name, note="printed, derived (computed) or read_off (a picture)"),
         *_fields(_name, "source", "page"),
         _field("note", _text),
         *_with_interval("own", "", "the same from own runs: geometric mean, or ratio of two"),
