@@ -15,9 +15,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from dlbench import Error, records, tables
+from dlbench.eventlog import ENDED_WELL
 from dlbench.runs import DEFAULTS, FIELDS
 
-FINISHED = ("ok", "unstable")
 # What repeats differ in; a seed is no other condition, so runs of other seeds are repeats too.
 REPEATED = ("repeat", "seed")
 JOINABLE = tuple(name for name in FIELDS if name not in REPEATED)
@@ -45,7 +45,7 @@ class Measured:
 
     @property
     def finished(self):
-        return self.status in FINISHED
+        return self.status in ENDED_WELL
 
 
 @dataclass(frozen=True)

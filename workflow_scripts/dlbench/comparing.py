@@ -10,6 +10,7 @@ import numpy as np
 
 from dlbench import statistics
 from dlbench.config import COMPANIONS
+from dlbench.eventlog import ENDED_WELL
 from dlbench.runs import FIELDS
 
 NO_RUNS = "no runs"  # of the condition or of the base that finished
@@ -37,7 +38,7 @@ def rows(study, runs):
         study: a Study.
         runs: rows of the runs table, dictionaries.
     """
-    finished = {row["run_id"]: row for row in runs if row["status"] in ("ok", "unstable")}
+    finished = {row["run_id"]: row for row in runs if row["status"] in ENDED_WELL}
     made, comparisons = [], []
     for entry in study.compare:
         fields = (entry["field"], *COMPANIONS.get(entry["field"], ()))

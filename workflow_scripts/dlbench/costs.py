@@ -22,7 +22,6 @@ from dlbench import eventlog, progress, records
 ATTEMPT = re.compile(r"train\.(?:attempt(\d+)|open)\.jsonl")
 BASES = ("same combination", "same model, dataset and strategy", "all runs")
 UNKNOWN = "unknown"
-ENDED_WELL = ("ok", "unstable")
 KEPT = tuple(
     f'{{"event": "{kind}"'.encode()
     for kind in ("launch", "begin", "run_start", "resume", "run_end")
@@ -103,7 +102,7 @@ def whole_s(log):
     ends of the log are read.
     """
     end = eventlog.ended(log) or {}
-    if end.get("status") not in ENDED_WELL:
+    if end.get("status") not in eventlog.ENDED_WELL:
         return None
     dates = {event["event"]: event.get("t_utc") for event in progress.head(log)}
     with contextlib.suppress(KeyError, TypeError, ValueError):

@@ -9,9 +9,9 @@
 import numpy as np
 
 from dlbench import gates, plugins, statistics
+from dlbench.eventlog import ENDED_WELL
 from dlbench.runs import FIELDS
 
-ENDED_WELL = ("ok", "unstable")
 AGREES = "agrees"
 CLOCK_SHARE = 0.05  # the clock and the steps may differ by so much, and by one batch
 # Fields in which a run and the one on synthetic items may differ: how long they are, how real

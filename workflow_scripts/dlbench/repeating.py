@@ -19,6 +19,7 @@ import statistics
 from dataclasses import dataclass
 
 from dlbench import records, site
+from dlbench.eventlog import ENDED_WELL
 
 # Student's t, 97.5 % quantile, for 1 to 30 degrees of freedom; the tests compare them with SciPy's.
 T_975 = (
@@ -26,7 +27,6 @@ T_975 = (
     2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860,
     2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423,
 )  # fmt: skip
-ENDED_WELL = ("ok", "unstable")
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass
 
 from dlbench import laws, statistics
+from dlbench.eventlog import ENDED_WELL
 from dlbench.runs import FIELDS
 
 # What is fixed in a kind of scaling.
@@ -41,7 +42,6 @@ FURTHER = (
 )
 # What a series is, beside model, dataset and what is fixed.
 SERIES = (*_FIRST, *FURTHER)
-ENDED_WELL = ("ok", "unstable")
 ONE_COUNT = "one number of devices"
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from dlbench import statistics
+from dlbench.eventlog import ENDED_WELL as FINISHED
 
-FINISHED = ("ok", "unstable")
 # Timing sources: of our own runs, and of numbers that others published.
 MEASURED, PUBLISHED = "dlbench", "published"
 MOST_SERIES, MOST_PANELS = 40, 24  # of a figure; further ones are counted in words

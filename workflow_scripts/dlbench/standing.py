@@ -25,7 +25,7 @@ from pathlib import Path
 from dlbench import adoption, costs, eventlog, fates, gates, progress, records, repeating, site
 from dlbench.records import State
 
-DONE = costs.ENDED_WELL
+DONE = eventlog.ENDED_WELL
 FAILED = ("failed", "oom", "timeout")
 LEFT = ("running", "pending", "interrupted", "stale")
 STATES = (*DONE, "running", "pending", "interrupted", "stale", "unread", *FAILED, "skipped")
