@@ -110,8 +110,6 @@ RUNS = pa.schema(
             "timing_source",
             "quality",
         ),
-        _field("source", _text, note="of imported and published numbers: the log or the page"),
-        _field("notes", _text, note="on imported and published numbers: how they were converted"),
         _field("message", _text, note="why the status is not ok"),
         _field("source", _text, note="of an imported run: its files with first and last line"),
         _field("notes", _text, note="of an imported run: what was converted, undone or left out"),
