@@ -12,10 +12,11 @@ import math
 from pathlib import Path
 
 from dlbench import Error, plugins, statistics, tables
+from dlbench.derived import ENDED_WELL
 from dlbench.published_file import ABOUT, ALLOWED, OF_RUNS, RELATIVE, SETTINGS, read
 from dlbench.runs import FIELDS
-from dlbench.series import FINISHED, PUBLISHED
 
+PUBLISHED = "published"  # timing source, as figures know it
 # Where one's own runs are expected to differ from what was published.
 ELSEWHERE = ("site", "device_kind", "device_model", "framework_version")
 
@@ -69,7 +70,7 @@ def numbers(study, runs):
             settings in which own runs must `match` a point where it states them.
         runs: rows of the runs table, dictionaries; those that were published are left out.
     """
-    own = [r for r in runs if r["timing_source"] != PUBLISHED and r["status"] in FINISHED]
+    own = [r for r in runs if r["timing_source"] != PUBLISHED and r["status"] in ENDED_WELL]
     made = []
     for entry in study.references:
         points = read(entry["path"])
@@ -130,13 +131,19 @@ def rounds_to(value, printed, decimals):
 
 
 def _recomputed(point, number, base):
-    rates = [p.value("images_per_second") for p in (point, base)]
-    times = [p.value("duration_s") for p in (base, point)]
-    found = next((pair for pair in (rates, times) if all(pair)), None)
+    column = _compared(point)
+    values = [p.value(column) for p in (point, base)]
     devices = [p.settings.get("devices") for p in (point, base)]
-    if found is None or (number.metric == "efficiency" and not all(devices)):
+    if not all(values) or (number.metric == "efficiency" and not all(devices)):
         return None
-    return _related(number.metric, found[0] / found[1], devices)
+    ratio = values[1] / values[0] if column == "duration_s" else values[0] / values[1]
+    return _related(number.metric, ratio, devices)
+
+
+def _compared(point):
+    """What a relative number of a point is about: times where only those were published."""
+    timed = point.value("images_per_second") is None and point.value("duration_s") is not None
+    return "duration_s" if timed else "images_per_second"
 
 
 def _related(metric, ratio, devices):
@@ -149,7 +156,7 @@ def _own(point, number, base, runs, match):
     """The same number from our own runs, or why there is none."""
     sides = [_matching(p, runs, match) for p in (point, base) if p]
     metric = number.metric
-    column = metric if base is None else "images_per_second"
+    column = metric if base is None else _compared(point)
     values = [[row[column] for row in side if _is_positive(row.get(column))] for side in sides]
     if not all(values):
         return {}
@@ -162,7 +169,7 @@ def _own(point, number, base, runs, match):
         if sides[0][0]["run_id"] == sides[1][0]["run_id"]:
             return {"own_note": "the same runs match the point and its base"}
         devices = [side[0]["devices"] for side in sides]
-        found = statistics.ratio(*values)
+        found = statistics.ratio(*(values[::-1] if column == "duration_s" else values))
         value, *ends = (_related(metric, r, devices) for r in (found.value, found.low, found.high))
         estimate = statistics.Estimate(value, min(ends), max(ends), found.runs)
     row = {
