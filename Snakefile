@@ -26,6 +26,7 @@ include: "rules/common.smk"
 include: "rules/images.smk"
 include: "rules/data.smk"
 include: "rules/train.smk"
+include: "rules/imports.smk"
 include: "rules/results.smk"
 include: "rules/figures.smk"
 include: "rules/tensorboard.smk"
@@ -47,6 +48,7 @@ localrules:
     make_image,
     prepare_image,
     read_run,
+    import_results,
     collect_runs,
     draw_figure,
     export_tensorboard,

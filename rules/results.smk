@@ -1,6 +1,6 @@
 """From records and logs to tables.
 
-Needs every run's record. Makes results/tables/, and steps.parquet, evals.parquet
+Needs every run's record, results/imports/ and the study's references. Makes results/tables/, and steps.parquet, evals.parquet
 and samples.parquet in each run's folder. Names runs that missed their learning gate.
 """
 
@@ -10,7 +10,7 @@ rule tables:
     input:
         expand(
             "results/tables/{name}.parquet",
-            name=["runs", "evals", "coverage", "comparisons", "speedups"],
+            name=["runs", "evals", "coverage", "comparisons", "speedups", "published"],
         ),
 
 
@@ -18,12 +18,15 @@ rule collect_runs:
     """Collect all records, each checked to the last byte."""
     input:
         records=expand("results/runs/{run_id}/run.json", run_id=sorted(RUNS)),
+        imports=expand("results/imports/{name}/runs.parquet", name=PLAN.imports),
+        references=PLAN.references,
         code=PLAN.code("collect_runs.py"),
     output:
         multiext("results/tables/runs", ".parquet", ".csv"),
         multiext("results/tables/coverage", ".parquet", ".csv"),
         multiext("results/tables/comparisons", ".parquet", ".csv"),
         multiext("results/tables/speedups", ".parquet", ".csv"),
+        multiext("results/tables/published", ".parquet", ".csv"),
         "results/tables/evals.parquet",
     log:
         "results/logs/collect_runs.log",

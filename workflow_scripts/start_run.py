@@ -5,6 +5,7 @@ repeat itself. Anything else: try again.
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import sys
@@ -46,6 +47,9 @@ def main():
         "--facts", type=json.loads, default={}, help="about workflow and site, for the log, as JSON"
     )
     parser.add_argument(
+        "--external", metavar="KIND", help="another program trains, whose log is of this kind"
+    )
+    parser.add_argument(
         "command", nargs=argparse.REMAINDER, help="after --: trains, as one process on bare metal"
     )
     args = parser.parse_args()
@@ -73,6 +77,8 @@ def main():
             os.environ.update(starting.surroundings(run, args.module))
             form = images.read_form(args.form) if args.form else None
             start = starting.start(run, trainer, form, args.device, args.bind)
+            if args.external:
+                start = _through_us(start, args, form)
         except starting.NotEntered:
             raise
         except images.Lacking as error:
@@ -108,6 +114,14 @@ def main():
     elif not supervisor.supervise(watched):
         sys.exit(1)
     parsing.parse(run, args.log, record)
+
+
+def _through_us(start, args, form):
+    """Have train_external.py start another program and write our log of it."""
+    command = [sys.executable, "workflow_scripts/train_external.py"]
+    command += [f"--log={args.log}", f"--spec={args.spec}", f"--kind={args.external}"]
+    command += [f"--image-id={form['image_id']}"] if form else []
+    return dataclasses.replace(start, command=(*command, "--", *start.command))
 
 
 def _stands(run, path, made_from):

@@ -297,7 +297,7 @@ def test_duckdb_pandas_and_polars_read_every_table_and_the_tables_of_a_run():
                  start={"devices": ["CPU"] * run.devices})  # fmt: skip
     collecting.collect(made, "cpu", "tables")
     paths = [*Path("tables").glob("*.parquet"), *records.folder(made.runs[0].id).glob("*.parquet")]
-    assert len(paths) == 5 + 3
+    assert len(paths) == 6 + 3
     for path in paths:
         ours = pq.read_table(path)
         assert ours.num_rows or path.stem in ("evals", "comparisons"), path

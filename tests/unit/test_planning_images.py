@@ -224,7 +224,7 @@ def test_what_an_image_lacked_is_no_reason_to_skip_once_it_is_another_one(contai
 def test_an_image_is_no_environment_of_bare_metal(contained):
     with pytest.raises(SystemExit) as error:
         contained(MINE, runtime=["bare", "podman"], environment="mine")
-    assert "environment: no folder envs/mine; there are: train" in str(error.value)
+    assert "environment: no folder envs/mine (did you mean" in str(error.value)
     with pytest.raises(SystemExit) as error:
         contained(MINE, runtime="podman", environment="min")
     assert "no folder envs/min and no such image under images (did you mean 'mine'?)" in str(

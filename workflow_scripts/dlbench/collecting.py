@@ -1,6 +1,7 @@
 """From the records and logs of all runs to tables.
 
-- results/tables: runs, evaluations, coverage, comparisons of conditions, speedups.
+- results/tables: runs, evaluations, coverage, comparisons of conditions, speedups, published
+  numbers. Beside our own runs there are those of others: imported ones and published ones.
 - steps.parquet, evals.parquet and samples.parquet in each run's folder, made from
   its logs where they are missing or were made from another log.
 - The learning gate is judged here (dlbench/gates.py), since it is no part of a run. So is
@@ -22,6 +23,7 @@ from dlbench import (
     eventlog,
     gates,
     parsing,
+    published,
     records,
     scaling,
     tables,
@@ -30,6 +32,7 @@ from dlbench.files import written_whole
 from dlbench.runs import FIELDS
 
 EXCLUDED, STALE = "excluded", "stale"
+IMPORTS = Path("results/imports")
 _KNOWN = tuple(name for name in FIELDS if name in tables.RUNS.names)
 ROW_GROUP = 20_000  # rows that wait to be written
 RUN_TABLES = {"steps": tables.STEPS, "evals": tables.EVALS, "samples": tables.SAMPLES}
@@ -59,16 +62,29 @@ def collect(study, device_kind, output):
             append_evals(_evals(run.id, place / "train.jsonl"))
             stale = records.outdated(run, record, False, recipes, study.images)
             coverage.append(_covered(run, rows[-1], stale))
-    _say_how_many(coverage, len(rows))
+        own = len(rows)
+        for entry in study.imports:
+            folder = IMPORTS / entry["name"]
+            rows += _imported(folder / "runs.parquet", study)
+            append_evals(tables.read(folder / "evals.parquet", tables.EVALS).to_pylist())
+    _say_how_many(coverage, own)
+    rows += published.rows(study)
     derived.add_synthetic(rows)
     for name, content, schema in (
         ("runs", rows, tables.RUNS),
         ("coverage", [*coverage, *excluded(study)], tables.COVERAGE),
         ("comparisons", comparing.rows(study, rows), tables.COMPARISONS),
         ("speedups", scaling.rows(study, rows), tables.SPEEDUPS),
+        ("published", published.numbers(study, rows), tables.PUBLISHED),
     ):
         tables.write(output / f"{name}.parquet", content, schema)
         tables.write_csv(output / f"{name}.csv", tables.read(output / f"{name}.parquet", schema))
+
+
+def _imported(path, study):
+    """Rows of a runs table of others, as rows of this study."""
+    rows = tables.read(path, tables.RUNS).to_pylist()
+    return [row | {"study": study.name} for row in rows]
 
 
 def excluded(study):
@@ -143,7 +159,8 @@ def row(run, record, study, device_kind):
         "status": record["status"],
         "message": record["message"],
         "learning_gate": gates.gate(study.must_reach.get(run.id), summary),
-        "timing_source": "dlbench",
+        "timing_source": (provenance.get("imported") or {"kind": "dlbench"})["kind"],
+        "notes": "; ".join((provenance.get("imported") or {}).get("notes", [])) or None,
         "host": provenance["host"],
         "data_sha256": provenance["data_sha256"],
         "git_commit": provenance["git_commit"],

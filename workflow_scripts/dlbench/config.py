@@ -33,6 +33,12 @@ ENVIRONMENTS = Path(__file__).parents[2] / "envs"
 # What goes with a field when its values are compared.
 COMPANIONS = {"runtime": ("runtime_options",), "strategy": ("strategy_options", "launcher")}
 
+# In what a run agrees with a published number, where that states it, to be compared with it.
+REFERENCE_MATCH = (
+    *("framework", "model", "dataset", "precision", "mode", "strategy", "runtime"),
+    *("nodes", "devices", "batch_per_device"),
+)
+
 
 @dataclass(frozen=True)
 class Excluded:
@@ -134,6 +140,7 @@ def study(config):
             _named("datasets", name, f"data.{key}")
     for name in config["figures"]:
         _named("figures", name, "figures")
+    _check_others(config)
     for index, entry in enumerate(config["compare"]):
         _check_compare(**entry, runs=[run for run, _ in runs.values()], where=f"compare[{index}]")
     return Study(
@@ -147,7 +154,7 @@ def study(config):
         targets=targets,
         compare=tuple(config["compare"]),
         imports=tuple(config["imports"]),
-        references=tuple(config["references"]),
+        references=tuple({"match": REFERENCE_MATCH, **entry} for entry in config["references"]),
         **{
             key: config[key]
             for key in (
@@ -306,6 +313,18 @@ def _gate(must_reach, run, where):
                 f"{where}.must_reach: {name} needs an evaluation; give epochs, or evaluate: yes"
             )
     return must_reach
+
+
+def _check_others(config):
+    """See that what others measured is there."""
+    for key in ("imports", "references"):
+        for index, entry in enumerate(config[key]):
+            if not Path(entry["path"]).exists():
+                raise ConfigError(f"{key}[{index}].path: there is no {entry['path']}")
+    names = [entry["name"] for entry in config["imports"]]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise ConfigError(f"imports: expected names that differ, found {twice} twice")
 
 
 def _check_compare(field, base, runs, where):

@@ -41,7 +41,8 @@ def _collect(study, output):
         runs = tuple(run for run in study.runs if run.id in there)
         if not runs:
             raise Error(f"none of {len(study.runs)} runs has a result that stands")
-        done = dataclasses.replace(study, runs=runs)
+        imports = tuple(e for e in study.imports if (collecting.IMPORTS / e["name"]).is_dir())
+        done = dataclasses.replace(study, runs=runs, imports=imports)
         try:
             with _view(runs, output):
                 collecting.collect(done, site.devices(study.site).kind, output / "tables")
@@ -59,6 +60,8 @@ def _view(runs, output):
     """
     results, links = records.RESULTS, []
     try:
+        if (results / "imports").is_dir():
+            shutil.copytree(results / "imports", output / "imports", dirs_exist_ok=True)
         for run in runs:
             place = output / "runs" / run.id
             place.mkdir(parents=True, exist_ok=True)

@@ -92,6 +92,27 @@ class Plan:
         return inputs
 
     @property
+    def imports(self):
+        return [entry["name"] for entry in self.study.imports]
+
+    @property
+    def references(self):
+        return [entry["path"] for entry in self.study.references]
+
+    def import_files(self, name):
+        """What an import reads."""
+        path = Path(self._import(name)["path"])
+        return sorted(str(p) for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+
+    def import_flags(self, name):
+        """Arguments of import_logs.py but for its outputs, quoted for the shell."""
+        entry = self._import(name)
+        flags = [entry["path"], f"--name={name}"]
+        flags += [f"--fields={json.dumps(entry['fields'])}"] if "fields" in entry else []
+        flags += [f"--path-fields={entry['path_fields']}"] if "path_fields" in entry else []
+        return shlex.join(flags)
+
+    @property
     def unread(self):
         """A pattern that matches the runs whose logs stand but whose records do not."""
         ids = [run_id for run_id, (state, _) in self.pending.items() if state is State.UNREAD]
@@ -283,6 +304,9 @@ class Plan:
     @functools.cached_property
     def _positions(self):
         return {run_id: index for index, run_id in enumerate(self.runs)}
+
+    def _import(self, name):
+        return next(entry for entry in self.study.imports if entry["name"] == name)
 
     def _count(self, run_id):
         """Which run of how many this is, those counted first that are done already."""

@@ -63,11 +63,12 @@ def made_from(run, adopted=None, image_settings=None):
         adopted: digests of datasets that others converted, by name.
         image_settings: the config's `images`.
     """
-    found = {"data": (adopted or {}).get(run.dataset, recipe(run.dataset)) * has_data(run)}
     if external.is_external(run):
-        found["code"] = external.digest(run.trainer)
+        code_digest = external.digest(run.trainer)
     else:
-        found["code"] = _code_digest(*(getattr(run, key) for key in PLUGIN_FOLDERS))
+        code_digest = _code_digest(*(getattr(run, key) for key in PLUGIN_FOLDERS))
+    data = (adopted or {}).get(run.dataset, recipe(run.dataset)) if has_data(run) else ""
+    found = {"code": code_digest, "data": data}
     if not plugins.load("runtimes", run.runtime).CONTAINED:
         lock = _lock_digest(run.environment) if has_environment(run) else ""
         return {**found, "environment": lock}

@@ -224,6 +224,7 @@ _COMBINATION = (
     "runtime",
     "runtime_options",
     "environment",
+    "trainer",
     "optimizer",
     "learning_rate_scaling",
     "evaluate",

@@ -16,6 +16,7 @@ from dlbench.schemas import (  # noqa: F401
     COMPARISONS,
     COVERAGE,
     EVALS,
+    PUBLISHED,
     RUNS,
     SAMPLES,
     SPEEDUPS,
@@ -105,8 +106,11 @@ def _entry(key, value):
     return b"".join(parts) + b"\0"
 
 
-def read(path, schema):
+def read(path, schema, run_id=None):
     """A table with exactly the columns of `schema`.
+
+    Args:
+        run_id: read the rows of this run only.
 
     Raises:
         TableError: no Parquet file, or one of a newer version.
@@ -125,6 +129,10 @@ def read(path, schema):
         missing = [name for name in schema.names if name not in file.schema_arrow.names]
         if missing:
             raise TableError(f"{path}: columns missing: {', '.join(missing)}")
+        if run_id is not None:
+            return pq.read_table(
+                path, columns=schema.names, filters=[("run_id", "=", run_id)], use_threads=False
+            ).cast(schema)
         return file.read(columns=schema.names, use_threads=False).cast(schema)
 
 

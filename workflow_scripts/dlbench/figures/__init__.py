@@ -37,12 +37,24 @@ class Tables:
     def speedups(self):
         return parquet.read(self._folder / "speedups.parquet", parquet.SPEEDUPS).to_pandas()
 
+    @property
+    def published(self):
+        return parquet.read(self._folder / "published.parquet", parquet.PUBLISHED).to_pandas()
+
     def steps(self, run_id):
-        """All steps of one run, ranks one after the other."""
-        path = self._runs_folder / run_id / "steps.parquet"
-        return parquet.read(path, parquet.STEPS).to_pandas()
+        """All steps of one run, ranks one after the other; none where they are not known."""
+        return self._of_run(run_id, "steps", parquet.STEPS)
 
     def samples(self, run_id):
         """What was sampled once a second during a run, of its processes and its GPUs."""
-        path = self._runs_folder / run_id / "samples.parquet"
-        return parquet.read(path, parquet.SAMPLES).to_pandas()
+        return self._of_run(run_id, "samples", parquet.SAMPLES)
+
+    def _of_run(self, run_id, name, schema):
+        own = self._runs_folder / run_id / f"{name}.parquet"
+        if own.is_file():
+            return parquet.read(own, schema).to_pandas()
+        for path in sorted(self._runs_folder.parent.glob(f"imports/*/{name}.parquet")):
+            found = parquet.read(path, schema, run_id)
+            if len(found):
+                return found.to_pandas()
+        return parquet.table([], schema).to_pandas()

@@ -1,0 +1,32 @@
+"""Bring logs and tables of others into our tables.
+
+Needs what the config names under imports. Makes results/imports/{import}/, from which
+rules/results.smk takes rows beside our own.
+"""
+
+
+rule import_results:
+    """Read logs of other programs, or another site's results, once."""
+    input:
+        lambda w: PLAN.import_files(w.name),
+    output:
+        expand(
+            "results/imports/{{name}}/{table}.parquet",
+            table=["runs", "steps", "evals", "samples"],
+        ),
+    log:
+        "results/logs/import_results/{name}.log",
+    wildcard_constraints:
+        name="[a-z0-9_]+",
+    conda:
+        "../envs/workflow.yaml"
+    params:
+        # Files that are gone are no newer input.
+        files=lambda w, input: len(input),
+        flags=lambda w: PLAN.import_flags(w.name),
+        folder="results/imports/{name}",
+    shell:
+        "python workflow_scripts/import_logs.py {params.flags}"
+        " --output {params.folder:q}/runs.parquet --steps {params.folder:q}/steps.parquet"
+        " --evals {params.folder:q}/evals.parquet --samples {params.folder:q}/samples.parquet"
+        " 2>&1 | tee {log:q} >&2"

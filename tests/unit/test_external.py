@@ -1,0 +1,186 @@
+"""external: what another program is told, what its result depends on, and what is refused."""
+
+import dataclasses
+import sys
+
+import pytest
+from made_studies import BLOCK, STUDY, refused
+
+from dlbench import Error, config, external, external_log, planning, records, site
+from dlbench.runs import Run
+
+TRAINER = {
+    "command": ["train", "--model={model}", "--items={global_batch}", "{{literally}}"],
+    "log": "auto",
+}
+ASKED = BLOCK | {"trainer": "theirs", "model": "transformer", "dataset": "wikipedia", "steps": 5}
+
+
+@pytest.fixture
+def theirs():
+    """A function that makes a trainer known, and gives a run of it."""
+
+    def make(**changes):
+        external.use({"theirs": TRAINER | changes})
+        return Run(model="transformer", dataset="wikipedia", batch_per_device=8, steps=5,
+                   trainer="theirs", devices_per_node=2, strategy="mirrored")  # fmt: skip
+
+    yield make
+    external.use({})
+
+
+def study(**changes):
+    return STUDY | {"trainers": {"theirs": TRAINER}, "matrix": [ASKED | changes]}
+
+
+def test_a_command_is_filled_word_by_word_and_no_shell_sees_it(theirs):
+    run = dataclasses.replace(theirs(), runtime_options="a b; rm -rf $(HOME)")
+    assert external.command(run, "py", "", "") == [
+        "train", "--model=transformer", "--items=16", "{literally}",
+    ]  # fmt: skip
+    run = theirs(command=["{python}", "{runtime_options}", "{data}", "{folder}/x"])
+    run = dataclasses.replace(run, runtime_options="a b; $(x)")
+    assert external.command(run, "py", "d", "f") == ["py", "a b; $(x)", "d", "f/x"]
+
+
+def test_model_and_dataset_are_the_other_programs_words():
+    (run,) = config.study(study()).runs
+    assert (run.model, run.dataset, run.trainer) == ("transformer", "wikipedia", "theirs")
+    known = {"trainers": {"theirs": TRAINER}}
+    assert "no file models/transformer.py" in refused(ASKED | {"trainer": "dlbench"}, **known)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "message"),
+    [
+        ({"command": ["{modell}"]}, "there is no {modell} (did you mean 'model'?)"),
+        ({"command": ["{model.id}"]}, "expected a name between braces, as in {model}"),
+        ({"command": ["{model!r}"]}, "expected a name between braces"),
+        ({"command": ["{"]}, "for a brace itself write two"),
+        ({"command": []}, "trainers.theirs.command: expected a list that is not empty"),
+        ({"log": "tf_cnn"}, "no file importers/tf_cnn.py"),
+        ({"files": ["nowhere.py"]}, "trainers.theirs.files: not there: nowhere.py"),
+        ({"shell": True}, "unknown key 'shell'"),
+    ],
+)
+def test_a_trainer_that_cannot_be_is_refused_in_words(trainer, message):
+    assert message in refused(ASKED, trainers={"theirs": TRAINER | trainer})
+
+
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        ({"trainer": "thiers"}, "no trainer 'thiers' (did you mean 'theirs'?)"),
+        (
+            {"trainer": "dlbench", "model": "lenet5", "dataset": "synthetic", "framework": "jax"},
+            "framework: jax needs a trainer of its own (trainers)",
+        ),
+    ],
+)
+def test_a_run_that_nobody_can_train_is_refused_in_words(block, message):
+    assert message in refused(ASKED | block, trainers={"theirs": TRAINER})
+
+
+def test_a_result_depends_on_the_command_and_on_the_content_of_its_files(theirs, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("a")
+    files = {"files": [str(script)]}
+    run = theirs(**files)
+    first = records.made_from(run)
+    assert first["data"] == first["environment"] == ""
+    assert records.made_from(theirs(**files)) == first
+    assert records.made_from(theirs(log="tf_cnn_benchmarks", **files)) == first  # read again only
+    script.write_text("b")
+    other = records.made_from(theirs(**files))
+    assert other["code"] != first["code"]
+    assert records.made_from(theirs(command=["train"], **files))["code"] != other["code"]
+
+
+def test_an_environment_and_data_are_made_for_commands_that_name_them(theirs):
+    assert not records.has_environment(theirs())
+    assert records.has_environment(theirs(command=["{python}"]))
+    run = dataclasses.replace(theirs(command=["x", "{data}"]), dataset="digits")
+    assert records.has_data(run)
+    assert not records.has_data(dataclasses.replace(theirs(), dataset="digits"))
+
+
+def test_a_program_that_is_not_there_skips_the_run_with_a_reason(theirs):
+    devices = site.Devices("cpu", None, 8)
+    assert "program train is not on this machine's path" in site.skip_reason(theirs(), devices)
+    assert site.skip_reason(theirs(command=[sys.executable]), devices) is None
+    run = dataclasses.replace(theirs(command=[sys.executable]), copies_per_node=2)
+    assert "for the trainer dlbench only" in site.skip_reason(run, devices)
+
+
+def test_what_a_plan_starts_is_the_command_and_nothing_of_ours(tmp_path, monkeypatch):
+    (tmp_path / "envs").symlink_to(site.ENVIRONMENTS.resolve())
+    monkeypatch.chdir(tmp_path)
+    command = [sys.executable, "x.py", "--out={folder}"]
+    plan = planning.plan(study() | {"trainers": {"theirs": TRAINER | {"command": command}}})
+    (run,) = plan.study.runs
+    words = plan.command(run.id).split()
+    assert words[words.index("--") + 1 :] == [
+        sys.executable, "x.py", f"--out=results/runs/{run.id}/output",
+    ]  # fmt: skip
+    assert "--external=auto" in words
+    assert (plan.environments, plan.datasets) == ([], [])
+
+
+class Log:
+    """A log as parsing reads it, of steps (step_time_s, window_steps, warm_up)."""
+
+    def __init__(self, steps, numbers=None, said=None):
+        self.start, self.launch, self.end = {}, {}, {"t_utc": "now", "t_s": 9.0}
+        self.steps = [
+            {"step_time_s": time, "window_steps": count, "warm_up": warm, "loss": float("nan")}
+            for time, count, warm in steps
+        ]
+        self.imported = {"numbers": numbers or {}, "said": said or {}}
+
+
+def test_windows_count_for_as_many_steps_as_they_have(theirs):
+    # Items: 16 a step. 10 steps of 0.1 s and 30 of 0.2 s: 40 steps in 7 s.
+    found = external_log.summary(
+        theirs(), Log([(5.0, 10, True), (0.1, 10, False), (0.2, 30, False)])
+    )
+    assert found["images_per_second"] == pytest.approx(16 * 40 / 7, rel=1e-12)
+    assert found["step_time_mean_s"] == pytest.approx(7 / 40, rel=1e-12)
+    assert (found["steps_measured"], found["burn_in_steps"]) == (40, 10)
+    assert "step_time_sd_s" not in found and found["final_loss"] is None
+
+
+def test_scatter_is_known_where_every_step_has_a_row(theirs):
+    found = external_log.summary(theirs(), Log([(0.25, 1, False)] * 4))
+    assert (found["step_time_sd_s"], found["step_time_mean_s"]) == (0.0, 0.25)
+    assert found["images_per_second"] == 64.0
+
+
+def test_what_the_log_states_itself_comes_first(theirs):
+    log = Log([(0.25, 1, False)], {"images_per_second": 70.0})
+    assert external_log.summary(theirs(), log)["images_per_second"] == 70.0
+
+
+def test_a_program_that_did_something_else_than_the_run_is_found_out(theirs):
+    log = Log([(0.25, 1, False)], said={"global_batch": 32})
+    found = external_log.summary(theirs(), log)
+    assert external_log.mismatch(theirs(), [log], found) == (
+        "failed", "expected global_batch 16, its own log says 32",
+    )  # fmt: skip
+    silent = Log([])
+    found = external_log.summary(theirs(), silent)
+    assert external_log.mismatch(theirs(), [silent], found) == (
+        "failed", "no throughput in its log",
+    )  # fmt: skip
+    assert external_log.mismatch(theirs(), [Log([])], {"images_per_second": 1.0}) is None
+
+
+def test_the_trainer_is_an_axis_that_changes_no_id_of_ours():
+    ours = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
+    assert "trainer" not in ours.values()
+    other = dataclasses.replace(ours, trainer="theirs")
+    assert other.id != ours.id and "by theirs" in other.label()
+
+
+def test_nothing_is_known_of_a_trainer_that_the_config_does_not_have():
+    with pytest.raises(Error, match="no trainer 'theirs'; there are: dlbench"):
+        external.trainer(Run(model="a", dataset="b", batch_per_device=1, trainer="theirs"))

@@ -1,0 +1,155 @@
+"""Runs that other programs train: swept, kept, read and compared like ours."""
+
+import csv
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from campaign import REPOSITORY
+
+# Trains a softmax regression for real and prints as tf_cnn_benchmarks does.
+SCRIPT = '''
+import os, sys, time
+import numpy as np
+
+batch, steps, fault = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+if fault == "exit":
+    sys.exit("no such optimizer")
+if fault == "memory":
+    sys.exit("ResourceExhaustedError: OOM when allocating tensor with shape[9]")
+if fault == "silent":
+    sys.exit(0)
+print(f"""TensorFlow:  9.9
+Model:       softmax
+Dataset:     noise
+Mode:        training
+Batch size:  {batch * (2 if fault == "batch" else 1)} global
+Num batches: {steps}
+Devices:     ['/cpu:0']
+==========
+Running warm up
+Done warm up
+Step\\tImg/sec\\ttotal_loss""")
+random = np.random.default_rng(1)
+images, labels = random.normal(size=(batch, 400)), random.integers(0, 10, batch)
+weights, begun = np.zeros((400, 10)), time.perf_counter()
+for step in range(1, steps + 1):
+    for _ in range(20):
+        scores = np.exp(images @ weights)
+        shares = scores / scores.sum(axis=1, keepdims=True)
+        loss = -np.log(shares[np.arange(batch), labels]).mean()
+        weights -= 0.1 * images.T @ (shares - np.eye(10)[labels]) / batch
+    rate = step * batch / (time.perf_counter() - begun)
+    print(f"{step}\\timages/sec: {rate:.1f} +/- 0.0 (jitter = 0.0)\\t{loss:.3f}")
+print("-" * 64)
+print(f"total images/sec: {rate:.2f}")
+print("-" * 64)
+'''
+TRAINER = {
+    "command": [sys.executable, "softmax.py", "{batch_per_device}", "{steps}", "{optimizer}"],
+    "log": "tf_cnn_benchmarks",
+    "files": ["softmax.py"],
+}
+THEIRS = {
+    "name": "theirs", "trainer": "softmax", "framework": "numpy", "model": "softmax",
+    "dataset": "noise", "batch_per_device": [16, 64], "steps": 40,
+}  # fmt: skip
+OURS = {
+    "name": "ours", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 16,
+    "warmup_steps": 1, "steps": 3,
+}  # fmt: skip
+
+
+@pytest.fixture
+def campaign(fresh):
+    (fresh.folder / "softmax.py").write_text(SCRIPT)
+    return fresh
+
+
+def rows(campaign, table="runs"):
+    with open(campaign.folder / f"results/tables/{table}.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_another_programs_runs_are_swept_read_and_compared_like_ours(campaign):
+    matrix = [THEIRS | {"repeats": 2}, OURS]
+    asked = {
+        "trainers": {"softmax": TRAINER}, "figures": ["batch_size", "loss"],
+        "compare": [{"field": "batch_per_device", "base": 16}],
+    }  # fmt: skip
+    campaign.configure(matrix=matrix, **asked)
+    campaign.succeed()
+    theirs = [row for row in rows(campaign) if row["trainer"] == "softmax"]
+    assert len(theirs) == 4
+    for row in theirs:
+        log = campaign.folder / "results/runs" / row["run_id"] / "output/printed.log"
+        (total,) = (line for line in log.read_text().splitlines() if line.startswith("total"))
+        assert float(row["images_per_second"]) == pytest.approx(float(total.split()[-1]), rel=0.01)
+        assert (row["status"], row["timing_source"]) == ("ok", "tf_cnn_benchmarks")
+        assert (row["framework"], row["framework_version"]) == ("numpy", "9.9")
+        assert float(row["final_loss"]) < 2.3  # it learned
+    (compared,) = (row for row in rows(campaign, "comparisons") if row["model"] == "softmax")
+    assert (compared["n_a"], compared["n_b"]) == ("2", "2") and float(compared["ratio"]) > 0
+    for figure in ("batch_size", "loss"):
+        assert "softmax" in (campaign.folder / f"results/figures/{figure}.svg").read_text()
+    assert campaign.scheduled() == {}
+
+    (campaign.folder / "softmax.py").write_text(SCRIPT + "# other\n")
+    assert sorted(campaign.scheduled()["train"]) == sorted(row["run_id"] for row in theirs)
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "message"),
+    [
+        ("exit", "failed", "no such optimizer"),
+        ("memory", "oom", "OOM when allocating tensor"),
+        ("silent", "failed", "its log"),
+        ("batch", "failed", "expected global_batch 16, its own log says 32"),
+    ],
+)
+def test_what_goes_wrong_in_another_program_is_recorded_and_said(campaign, fault, status, message):
+    command = [*TRAINER["command"][:-1], fault]
+    block = THEIRS | {"batch_per_device": 16}
+    campaign.configure(matrix=[block], trainers={"softmax": TRAINER | {"command": command}})
+    campaign.succeed()
+    (row,) = rows(campaign)
+    assert row["status"] == status and message in row["message"]
+    assert campaign.scheduled() == {}
+
+
+def test_mxnet_trains_in_an_environment_of_its_own(fresh):
+    environment = {k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"}
+    uv = os.environ.get("UV") or shutil.which("uv")
+    made = subprocess.run(
+        [uv, "sync", "--project", REPOSITORY / "envs/mxnet", "--frozen"],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if made.returncode:
+        pytest.skip(f"MXNet cannot be installed here: {made.stderr[-300:]}")
+    fresh.configure(
+        trainers={
+            "mxnet": {
+                "command": [
+                    "{python}", "studies/inovex_cpu/lenet5_mxnet.py", "--steps={steps}",
+                    "--batch-per-device={batch_per_device}", "--devices={devices}",
+                ],
+                "log": "mxnet",
+                "files": ["studies/inovex_cpu/lenet5_mxnet.py"],
+            }
+        },
+        matrix=[
+            {
+                "name": "mxnet", "trainer": "mxnet", "framework": "mxnet", "environment": "mxnet",
+                "model": "lenet5", "dataset": "synthetic", "batch_per_device": 32, "steps": 40,
+            },
+            OURS,
+        ],
+    )  # fmt: skip
+    fresh.succeed()
+    by_framework = {row["framework"]: row for row in rows(fresh)}
+    row = by_framework["mxnet"]
+    assert (row["status"], row["timing_source"]) == ("ok", "mxnet")
+    assert float(row["images_per_second"]) > 0
+    assert by_framework["tensorflow"]["timing_source"] == "dlbench"

@@ -1,0 +1,156 @@
+"""Another program trains a run: start it, keep what it prints, read it, write our event log.
+
+Beside the events of dlbench/eventlog.py there are in such a log
+    output      t_s, bytes: what it printed so far, now and then, as a sign of life
+    imported    kind, notes; said: fields of the run as the program's log has them; numbers: columns
+                of the runs table that the log states itself
+"""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+
+from dlbench import Error, eventlog, external, importing
+from dlbench.runs import FIELDS
+
+POLL_S, SHOW_EVERY_S = 0.2, 5.0
+LAST_BYTES = 4096
+# What programs say when a device has no memory left: TensorFlow, PyTorch, MXNet, JAX.
+OUT_OF_MEMORY = (
+    *("OOM when allocating tensor", "CUDA out of memory", "cudaMalloc failed: out of memory"),
+    *("OutOfMemoryError", "RESOURCE_EXHAUSTED: Out of memory", "CUDA_ERROR_OUT_OF_MEMORY"),
+)
+# Of the columns that a log states, those about device and program, which are no numbers of the run.
+FACTS = ("device_model", "framework_version", "host")
+
+
+def train(run, command, kind, log, image_id=None):
+    """Train a run to its end.
+
+    Args:
+        kind: name of an importer, or auto.
+        log: path of the event log; the program's own lies in external.FOLDER beside it.
+        image_id: that of the image that the program is to be in; None on bare metal.
+
+    Raises:
+        Error: the program failed for a reason that may pass.
+    """
+    folder = log.parent / external.FOLDER
+    _make_empty(folder)
+    events = eventlog.EventLog(log)
+    began, begun_at = time.perf_counter(), eventlog.utc_now()
+    exit_code = _run(command, folder / external.PRINTED, events, began)
+    seconds = round(time.perf_counter() - began, 6)
+    end = {"t_utc": eventlog.utc_now(), "t_s": seconds}
+    marker = _marker(folder) if image_id else None
+    events.write("begin", t_utc=begun_at, containment=marker)
+    if image_id and (marker or {}).get("image_id") != image_id:
+        found = (marker or {}).get("image_id", "no image")
+        message = f"expected the image {image_id}, was in {found}"
+        events.write("run_end", status="failed", message=message, **end)
+        return
+    last = _tail(folder / external.PRINTED)
+    if exit_code:
+        if any(words in last for words in OUT_OF_MEMORY):
+            events.write("run_end", status="oom", message=_last_line(last), **end)
+            return
+        sys.stderr.write(last)
+        raise Error(f"{command[0]} ended with exit code {exit_code}: {_last_line(last)}")
+    try:
+        found = importing.read_run(folder, kind)
+    except Error as error:
+        events.write("run_end", status="failed", message=f"its log: {error}", **end)
+        return
+    _write(run, found, events, begun_at)
+    events.write("run_end", status=found.status, message=found.message, **end)
+
+
+def _run(command, printed, events, began):
+    """Run a command until it ends. Returns its exit code."""
+    with open(printed, "ab") as output:
+        program = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        size, shown = 0, began
+        while program.poll() is None:
+            time.sleep(POLL_S)
+            now = time.perf_counter()
+            written = os.fstat(output.fileno()).st_size
+            if now - shown > SHOW_EVERY_S and written > size:
+                size, shown = written, now
+                events.write("output", t_s=round(now - began, 3), bytes=size)
+    return program.returncode
+
+
+def _write(run, found, events, begun_at):
+    """What was read, as events."""
+    columns = {name: value for name, value in found.columns.items() if value is not None}
+    said = {name: value for name, value in columns.items() if name in (*FIELDS, "devices")}
+    said |= {"global_batch": columns["global_batch"]} if "global_batch" in columns else {}
+    facts = {name: columns.get(name) for name in FACTS}
+    rest = columns.keys() - said.keys() - facts.keys()
+    numbers = {name: columns[name] for name in sorted(rest) if _is_number(columns[name])}
+    steps = found.steps
+    events.write(
+        "run_start",
+        log_version=eventlog.LOG_VERSION,
+        t_utc=begun_at,
+        spec=run.values(),
+        versions={run.framework: facts["framework_version"]},
+        device_model=facts["device_model"],
+        host=facts["host"] or platform.node(),
+        total_steps=steps.step[-1] if steps.step else None,
+    )
+    for row in zip(
+        steps.step, steps.step_time_s, steps.loss, steps.window_steps, steps.warm_up, strict=True
+    ):
+        step, step_time_s, loss, window_steps, warm_up = row
+        events.write(
+            "step", step=step, step_time_s=step_time_s, loss=loss, warm_up=bool(warm_up),
+            window_steps=window_steps,
+        )  # fmt: skip
+    for row in found.evals:
+        events.write("eval", **row)
+    for row in found.samples:
+        events.write("sample", **row)
+    notes = list(found.notes)
+    notes += [
+        f"its log says {name} {said[name]!r}"
+        for name in sorted(said)
+        if name in FIELDS and name not in external.STATED and said[name] != getattr(run, name)
+    ]
+    events.write("imported", kind=found.kind, said=said, numbers=numbers, notes=notes)
+
+
+def _is_number(value):
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _make_empty(folder):
+    """So that no earlier attempt's logs are read for this one's."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.iterdir():
+        if path.is_file():
+            path.unlink()
+
+
+def _marker(folder):
+    """What the program's surroundings said of their image, if they were one."""
+    try:
+        return json.loads((folder / external.PROOF).read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _tail(path):
+    with open(path, "rb") as file:
+        file.seek(0, os.SEEK_END)
+        file.seek(max(0, file.tell() - LAST_BYTES))
+        return file.read().decode("utf-8", "replace")
+
+
+def _last_line(text):
+    return next(
+        (line.strip() for line in reversed(text.splitlines()) if line.strip()), "no message"
+    )

@@ -1,0 +1,48 @@
+"""What the times of steps say: throughput, mean, scatter. Standard library only."""
+
+import math
+import statistics
+
+MAD_TO_SIGMA = 1.4826
+
+
+def summary(times_s):
+    """Columns of the runs table from the times of all measured steps, in seconds; at least one.
+
+    >>> summary([0.25, 0.25])["step_time_sd_s"]
+    0.0
+    """
+    median = statistics.median(times_s)
+    deviations = [abs(time - median) for time in times_s]
+    return {
+        "step_time_mean_s": statistics.mean(times_s),
+        "step_time_sd_s": statistics.stdev(times_s) if len(times_s) > 1 else None,
+        "step_time_median_s": median,
+        "step_time_p95_s": _percentile_95(times_s),
+        "step_time_mad_s": MAD_TO_SIGMA * statistics.median(deviations),
+    }
+
+
+def images_per_second(step_times_s, global_batch):
+    """Throughput over the measured steps: items over time.
+
+    Args:
+        step_times_s: seconds, one for each step.
+        global_batch: items per step over all devices.
+
+    >>> images_per_second([0.5, 0.25, 0.25], global_batch=32)
+    96.0
+
+    Raises:
+        ValueError: there are no steps.
+    """
+    if not step_times_s:
+        raise ValueError("no measured steps: did the run stop during warm-up?")
+    return global_batch * len(step_times_s) / math.fsum(step_times_s)
+
+
+def _percentile_95(values):
+    """As numpy.percentile: linear between the two nearest ranks."""
+    if len(values) == 1:
+        return values[0]
+    return statistics.quantiles(values, n=20, method="inclusive")[-1]

@@ -1,0 +1,28 @@
+"""Start another program that trains a run, keep what it prints, and write the run's event log.
+
+start_run.py calls it for runs whose trainer is one of the config's. Exit code 0 means that the
+program ended well; what its log says of the run is judged when the record is written.
+"""
+
+import argparse
+from pathlib import Path
+
+from dlbench import external_trainer
+from dlbench.cli import run_program
+from dlbench.runs import Run
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--log", required=True, type=Path, help="event log of the run")
+    parser.add_argument("--spec", required=True, help="fields of the run, JSON")
+    parser.add_argument("--kind", default="auto", help="of the program's log: an importer's name")
+    parser.add_argument("--image-id", help="what the marker says of the image it is to be in")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="after --: trains")
+    args = parser.parse_args()
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    external_trainer.train(Run.from_json(args.spec), command, args.kind, args.log, args.image_id)
+
+
+if __name__ == "__main__":
+    run_program(main)
