@@ -30,7 +30,14 @@ def draw(tables, stem):
     evals = evals[evals["run_id"].isin(runs["run_id"])]
     found = dict(list(series.along(None, runs).items())[:MOST_PANELS])
     drawn = {key: [s for s in all_ if s.index < series.MOST_SERIES] for key, all_ in found.items()}
-    drawn = {key: all_ for key, all_ in drawn.items() if any(len(s.finished) for s in all_)}
+    curves = {key: [_training(s, tables) for s in all_] for key, all_ in drawn.items()}
+    scored = set(evals[evals["loss"] > 0]["run_id"])
+    drawn = {
+        key: all_
+        for key, all_ in drawn.items()
+        if any(c is not None for c in curves[key])
+        or any(scored & set(s.finished["run_id"]) for s in all_)
+    }
     if not drawn:
         style.draw_words(stem, "no training run of this study finished")
         return
@@ -39,7 +46,7 @@ def draw(tables, stem):
     with style.figure(3, rows * len(drawn), **size) as (figure, axes):
         for number, (key, all_series) in enumerate(drawn.items()):
             own = axes[rows * number : rows * (number + 1)]
-            _panel(own, key, all_series, evals, tables)
+            _panel(own, key, zip(all_series, curves[key], strict=True), evals, tables)
         names = {s.name: s for all_series in drawn.values() for s in all_series}
         if len(names) > 1:
             total = len({s.index for all_ in found.values() for s in all_})
@@ -48,11 +55,12 @@ def draw(tables, stem):
         style.save(figure, stem)
 
 
-def _panel(axes, key, all_series, evals, tables):
+def _panel(axes, key, series_and_curves, evals, tables):
     """Draw one model and dataset, as many rows of axes as there are."""
     held_out = axes[1] if len(axes) > 1 else None
-    training = [_training(one, tables) for one in all_series if len(one.finished)]
-    longest = max((curve["time"][-1] for _, curve in training), default=1.0)
+    all_series, curves = zip(*series_and_curves, strict=True)
+    training = [(one, c) for one, c in zip(all_series, curves, strict=True) if c is not None]
+    longest = max((np.nanmax([0, *curve["time"]]) for _, curve in training), default=1.0)
     unit, seconds = style.time_unit(longest)
     for one, curve in training:
         looks = panels.marks(one) | {"marker": "", "linewidth": 2 if len(training) <= 6 else 1.2}
@@ -78,21 +86,32 @@ def _panel(axes, key, all_series, evals, tables):
 
 def _limits(axes):
     """One logarithmic axis of losses for all panels, and room from the first step on."""
-    low, high = np.array([a.dataLim.intervaly for a in axes.flat if a.has_data()]).T
+    low, high = np.array([a.dataLim.intervaly for a in axes.flat if _has_data(a)]).T
     for row in axes:
         for column, axis in enumerate(row):
             style.logarithmic(axis.yaxis)
             axis.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}")
             axis.set_ylim(low.min() / 1.1, high.max() * 1.1)
-            axis.set_xlim(0, max(a.dataLim.xmax for a in axes[:, column] if a.has_data()))
+            axis.set_xlim(
+                0, max((a.dataLim.xmax for a in axes[:, column] if _has_data(a)), default=1)
+            )
             axis.xaxis.set_major_locator(MaxNLocator(5))
         row[0].set_ylabel("loss")
 
 
+def _has_data(axis):
+    """Whether something is drawn: of imported runs epochs or times may be unknown."""
+    return axis.has_data() and bool(np.isfinite(axis.dataLim.get_points()).all())
+
+
 def _training(one, tables):
-    """(the series, steps, epochs, time and losses of its first repeat as arrays)."""
+    """Steps, epochs, time and losses of the first repeat as arrays; None where no loss is known."""
+    if not len(one.finished):
+        return None
     run = one.finished.sort_values("repeat").iloc[0]
     steps = tables.steps(run["run_id"])
+    if not steps["loss"].gt(0).any():
+        return None
     merged = steps.groupby("step").agg({"loss": "mean", "t_s": "max", "epoch": "first"})
     loss = merged["loss"].where(merged["loss"] > 0)
     window = max(1, len(merged) // 50)
@@ -105,7 +124,7 @@ def _training(one, tables):
         "loss": loss,
         "smooth": smooth,
     }
-    return one, {name: np.asarray(values, dtype=float)[every] for name, values in columns.items()}
+    return {name: np.asarray(values, dtype=float)[every] for name, values in columns.items()}
 
 
 def _held_out(axes, one, evals, tables, seconds):
@@ -119,6 +138,6 @@ def _held_out(axes, one, evals, tables, seconds):
 
 
 def _started_s(steps):
-    """When the first step began, on the clock of the log."""
-    first = steps.iloc[0]
-    return first["t_s"] - first["step_time_s"]
+    """When the first step began, on the clock of the log; 0 where it does not say."""
+    began_s = (steps["t_s"] - steps["step_time_s"]).iloc[:1]
+    return began_s.iloc[0] if began_s.notna().any() else 0.0
