@@ -22,6 +22,10 @@ class RecordError(Error):
     """A TFRecord file is damaged; the message has file, place, found and expected."""
 
 
+class CutOffError(RecordError):
+    """The last record of a file is not there to its end: its writer was killed, or still writes."""
+
+
 _BYTES_LIST, _INT64_LIST = 1, 3
 _LENGTH_DELIMITED = 2
 _ONE_BYTE = [bytes([value]) for value in range(0x80)]
@@ -144,13 +148,14 @@ def payloads(file, where):
         where: name of the file for messages.
 
     Raises:
-        RecordError: the file is cut off or a checksum differs; with the record's place.
+        CutOffError: the last record is not whole.
+        RecordError: a checksum differs; both with the record's place.
     """
     offset = 0
     while header := file.read(12):
         place = f"{where}: record at byte {offset}"
         if len(header) < 12:
-            raise RecordError(f"{place}: only {len(header)} of 12 header bytes: cut off")
+            raise CutOffError(f"{place}: only {len(header)} of 12 header bytes: cut off")
         if header[8:] != _masked_crc(header[:8]):
             raise RecordError(
                 f"{place}: the checksum of its length is {header[8:].hex()}, expected "
@@ -159,7 +164,7 @@ def payloads(file, where):
         (length,) = struct.unpack("<Q", header[:8])
         payload, crc = file.read(length), file.read(4)
         if len(payload) < length or len(crc) < 4:
-            raise RecordError(f"{place}: {length} bytes announced, {len(payload)} there: cut off")
+            raise CutOffError(f"{place}: {length} bytes announced, {len(payload)} there: cut off")
         if crc != _masked_crc(payload):
             raise RecordError(
                 f"{place}: the checksum of its content is {crc.hex()}, expected "
