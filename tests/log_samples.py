@@ -7,11 +7,15 @@ print exactly. Kinds in NO_STEP_TIMES have no times of training steps.
 """
 
 import json
+import math
 from datetime import datetime, timedelta, timezone
+
+from tests.event_files import event, event_file, scalar, text
 
 GLOBAL_BATCH = 64
 STEP_TIMES_S = (0.03125, 0.125, 0.5, 2.0)
-NO_STEP_TIMES = {"tf_cnn_benchmark_log", "tf_cnn_eval_log"}
+NO_STEP_TIMES = {"horovod_timeline", "keras_csvlogger", "nvidia_smi", "snakemake_benchmark",
+                 "tf_cnn_benchmark_log", "tf_cnn_eval_log"}  # fmt: skip
 BEGAN = datetime(2019, 3, 31, 8, 0, tzinfo=timezone.utc)
 
 
@@ -151,12 +155,164 @@ def dlbench(step_time_s, steps):
     return "".join(json.dumps(event) + "\n" for event in events)
 
 
+def horovod_synthetic(step_time_s, steps):
+    """An iteration for each ten steps, as the program does unless told otherwise."""
+    rate = GLOBAL_BATCH / step_time_s
+    lines = "".join(
+        f"Iter #{number}: {rate:.1f} img/sec per GPU\n" for number in range(max(1, steps // 10))
+    )
+    return (
+        f"Model: ResNet50\nBatch size: {GLOBAL_BATCH}\nNumber of GPUs: 1\nRunning warmup...\n"
+        f"Running benchmark...\n{lines}Img/sec per GPU: {rate:.1f} +-0.0\n"
+        f"Total img/sec on 1 GPU(s): {rate:.1f} +-0.0\n"
+    )
+
+
+def convnet_benchmarks(step_time_s, steps):
+    """With the error of its scripts: one duration fewer than it divides by."""
+    seconds = [step_time_s] * (steps - 1)
+    mean = sum(seconds) / steps
+    sd = math.sqrt(sum(s * s for s in seconds) / steps - mean * mean)
+    lines = "".join(
+        f"2016-04-25 13:47:02.941281: step {step}, duration = {step_time_s:.3f}\n"
+        for step in range(10, steps, 10)
+    )
+    return (
+        f"{lines}2016-04-25 13:47:10.252648: Forward-backward across {steps} steps, "
+        f"{mean:.3f} +/- {sd:.3f} sec / batch (batch size: {GLOBAL_BATCH})\n"
+    )
+
+
+def mlperf(step_time_s, steps):
+    """One epoch of whole steps and its evaluation."""
+    spent_ms = round(1000 * step_time_s * steps)
+    events = [
+        (0, "POINT_IN_TIME", "submission_benchmark", "resnet", {}),
+        (0, "POINT_IN_TIME", "global_batch_size", GLOBAL_BATCH, {}),
+        (0, "POINT_IN_TIME", "train_samples", GLOBAL_BATCH * steps, {}),
+        (0, "INTERVAL_START", "run_start", None, {}),
+        (0, "INTERVAL_START", "epoch_start", None, {"epoch_num": 1}),
+        (spent_ms, "INTERVAL_END", "epoch_stop", None, {"epoch_num": 1}),
+        (spent_ms + 500, "POINT_IN_TIME", "eval_accuracy", 0.759, {"epoch_num": 1}),
+        (spent_ms + 500, "INTERVAL_END", "run_stop", None, {"status": "success"}),
+    ]
+    return "".join(
+        mllog(time_ms, kind, key, value, metadata) for time_ms, kind, key, value, metadata in events
+    )
+
+
+def mllog(time_ms, kind, key, value, metadata, namespace=""):
+    """A line, its time in milliseconds since BEGAN."""
+    event = {
+        "namespace": namespace,
+        "time_ms": round(BEGAN.timestamp() * 1000) + time_ms,
+        "event_type": kind,
+        "key": key,
+        "value": value,
+        "metadata": {"file": "main.py", "lineno": 82, **metadata},
+    }
+    return f":::MLLOG {json.dumps(event)}\n"
+
+
+def keras_csvlogger(step_time_s, steps):
+    rows = "".join(f"{epoch},0.5,{8 - epoch},0.25,{8.5 - epoch}\r\n" for epoch in range(3))
+    return f"epoch,accuracy,loss,val_accuracy,val_loss\r\n{rows}"
+
+
+def tensorboard(step_time_s, steps):
+    """As our export writes it."""
+    began = BEGAN.timestamp()
+    words = f"| | |\n| --- | --- |\n| model | lenet5 |\n| global_batch | {GLOBAL_BATCH} |\n"
+    return event_file(
+        event(began, 0, text("run", words)),
+        *(
+            event(
+                began + step * step_time_s,
+                step,
+                scalar("train/loss", 8 - step / 1000),
+                scalar("train/step_time_s", step_time_s),
+                scalar("train/items_per_second", GLOBAL_BATCH / step_time_s),
+            )
+            for step in range(1, steps + 1)
+        ),
+    )
+
+
+def horovod_timeline(step_time_s, steps):
+    """A tensor that is reduced in each step; the last event closes the array."""
+    micros = round(step_time_s * 1e6)
+    began = {"start_time_since_epoch_in_micros": round(BEGAN.timestamp() * 1e6)}
+    events = [
+        {"name": "process_name", "ph": "M", "pid": 0, "args": began},
+        {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "conv1.kernel"}},
+    ]
+    for step in range(steps):
+        at = step * micros
+        events += [
+            {"ph": "B", "name": "NEGOTIATE_ALLREDUCE", "ts": at, "pid": 1},
+            {"ph": "X", "name": "0", "ts": at + 10, "pid": 1, "dur": 0},
+            {"ph": "E", "ts": at + 100, "pid": 1},
+            {"ph": "B", "name": "ALLREDUCE", "ts": at + 100, "pid": 1},
+            {"ph": "B", "name": "NCCL_ALLREDUCE", "ts": at + 200, "pid": 1},
+            {"ph": "E", "ts": at + 500, "pid": 1},
+            {"ph": "E", "ts": at + 600, "pid": 1, "args": {"dtype": "float32", "shape": "[3]"}},
+        ]
+    return "[\n" + ",\n".join(map(json.dumps, events)) + "]"
+
+
+def nvidia_smi(step_time_s, steps):
+    """A sample a step."""
+    lines = "".join(
+        f"{BEGAN + timedelta(seconds=step * step_time_s):%Y/%m/%d %H:%M:%S.%f}"[:-3]
+        + ", 0, NVIDIA A100-SXM4-40GB, 97 %, 40960 MiB, 300.00 W, [N/A]\n"
+        for step in range(steps)
+    )
+    return (
+        "timestamp, index, name, utilization.gpu [%], memory.used [MiB], power.draw [W], "
+        f"temperature.gpu\n{lines}"
+    )
+
+
+def dlbs(step_time_s, steps):
+    values = {
+        "exp.id": "8d4a",
+        "exp.framework": "mxnet",
+        "exp.model": "resnet50",
+        "exp.phase": "training",
+        "exp.replica_batch": GLOBAL_BATCH,
+        "exp.effective_batch": GLOBAL_BATCH,
+        "exp.num_batches": steps,
+        "exp.num_warmup_batches": 1,
+        "results.time": 1000 * step_time_s,
+        "results.throughput": int(GLOBAL_BATCH / step_time_s),
+        "results.time_data": [1000 * step_time_s] * steps,
+    }
+    return "".join(f"__{key}__={json.dumps(value)}\n" for key, value in values.items())
+
+
+def snakemake_benchmark(step_time_s, steps):
+    return (
+        "s\th:m:s\tmax_rss\tmax_vms\tmax_uss\tmax_pss\tio_in\tio_out\tmean_load\tcpu_time\n"
+        f"{step_time_s * steps:.4f}\t0:00:01\t512.00\t900.00\t500.00\t501.00\t0.00\t1.00\t"
+        f"99.00\t{step_time_s * steps:.2f}\n"
+    )
+
+
 def date(seconds):
     return (BEGAN + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 KINDS = {
+    "convnet_benchmarks": convnet_benchmarks,
     "dlbench": dlbench,
+    "dlbs": dlbs,
+    "horovod_synthetic": horovod_synthetic,
+    "horovod_timeline": horovod_timeline,
+    "keras_csvlogger": keras_csvlogger,
+    "mlperf": mlperf,
+    "nvidia_smi": nvidia_smi,
+    "snakemake_benchmark": snakemake_benchmark,
+    "tensorboard": tensorboard,
     "tf_cnn_benchmark_log": tf_cnn_benchmark_log,
     "tf_cnn_benchmarks": tf_cnn_benchmarks,
     "tf_cnn_eval_log": tf_cnn_eval_log,

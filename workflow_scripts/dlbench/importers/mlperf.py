@@ -1,0 +1,217 @@
+"""MLPerf Training: the `:::MLLOG` lines among whatever else a program prints.
+
+- Times are milliseconds since 1970, UTC. duration_s is run_start to run_stop, over all namespaces.
+- Training is what lies between epoch_start and epoch_stop, or block_start and block_stop. Their
+  items: the growth of `samples_count` where the events have it, else train_samples times the
+  epochs. images_per_second is these items over the time of these intervals, evaluations left out:
+  a rate of the whole machine, as items and batch are global.
+- `throughput`, a key of its own or one of `tracked_stats`, is what the submitter measured, by a
+  clock and over a window of his own. It is quoted; it is used where no interval can be counted.
+- eval_accuracy is a row of evals; it is top-1 where submission_benchmark is resnet or not said.
+  Of other benchmarks it is another score (mAP, BLEU, Dice, ...), which no column has.
+- run_stop with status success says that the last evaluation reached the target: then
+  time_to_accuracy_s is run_start to run_stop, MLPerf's result. Any other end is a failed run.
+- Each namespace is a process. Start and stop are those of all; items and evaluations those of the
+  first one that prints them, for all print the same. A run_start of a namespace that has begun
+  already is the next run.
+
+Source: mlcommons/logging, mlperf_logging/mllog/{mllog,constants}.py; keys of tracked_stats from
+submissions of MLPerf Training.
+"""
+
+import json
+
+from dlbench import logvalues
+from dlbench.importers import Imported
+from dlbench.logvalues import LeftOut, count, real
+
+FAMILY = "mlperf"
+MARK = ":::MLLOG "
+INTERVALS = {"epoch": "epoch_num", "block": "first_epoch_num"}
+TOP1_BENCHMARKS = (None, "resnet")
+MOST_TIME_MS = 1e14  # the year 5138
+
+
+def recognise(log):
+    return MARK in log.head_text
+
+
+def read(log):
+    run, number = _Run(1), 0
+    for number, line in log.lines():
+        if MARK not in line:
+            continue
+        event, reason = _event(line)
+        if event is None:
+            run.left_out.add(number, reason)
+            continue
+        if event["key"] == "run_start" and event["namespace"] in run.starts_ms:
+            yield run.imported(log, number - 1)
+            run = _Run(number)
+        run.add(number, event)
+    yield run.imported(log, number)
+
+
+def _event(line):
+    """The event of a line, or None and why not."""
+    try:
+        event, _ = json.JSONDecoder().raw_decode(line, line.index(MARK) + len(MARK))
+    except (ValueError, RecursionError):
+        return None, "not an event: cut short, or mixed with another rank's"
+    if not (isinstance(event, dict) and isinstance(event.get("key"), str)):
+        return None, "an event without a key"
+    time_ms = real(event.get("time_ms"), 0, MOST_TIME_MS)
+    if time_ms is None:
+        return None, f"{logvalues.shown(event['key'])} without a time"
+    metadata = event.get("metadata")
+    return {
+        "key": event["key"],
+        "value": event.get("value"),
+        "time_ms": time_ms,
+        "namespace": str(event.get("namespace") or ""),
+        "metadata": metadata if isinstance(metadata, dict) else {},
+    }, ""
+
+
+class _Run:
+    def __init__(self, first_line):
+        self.first_line = first_line
+        self.starts_ms, self.stops = {}, {}
+        self.settings = {}  # of the first namespace that has them
+        self.begun = {}  # the event that opened an interval, by its name
+        self.intervals = {name: [] for name in INTERVALS}  # (time in ms, items or None, epochs)
+        self.counting = {}  # which namespace is listened to, by kind of event
+        self.rates, self.evals, self.namespaces = [], [], set()
+        self.left_out = LeftOut()
+
+    def add(self, line, event):
+        key, namespace = event["key"], event["namespace"]
+        self.namespaces.add(namespace)
+        name, _, what = key.rpartition("_")
+        if key == "run_start":
+            self.starts_ms[namespace] = event["time_ms"]
+        elif key == "run_stop":
+            self.stops.setdefault(namespace, event)
+        elif what in ("start", "stop") and name in INTERVALS:
+            if self._listens(name, namespace):
+                self._interval(line, name, what, event)
+        elif key == "eval_accuracy":
+            if self._listens(key, namespace):
+                self.evals.append((line, event))
+        elif key in ("throughput", "tracked_stats"):
+            value = event["value"]
+            rate = real(value.get("throughput") if isinstance(value, dict) else value, 0)
+            if rate is not None and self._listens("throughput", namespace):
+                self.rates.append(rate)
+        else:
+            self.settings.setdefault(key, event["value"])
+
+    def _listens(self, kind, namespace):
+        return self.counting.setdefault(kind, namespace) == namespace
+
+    def _interval(self, line, name, what, event):
+        if what == "start":
+            if name in self.begun:
+                self.left_out.add(line, f"an {name} that begins before the last one ended")
+            self.begun[name] = event
+            return
+        begun = self.begun.pop(name, None)
+        if begun is None or event["time_ms"] < begun["time_ms"]:
+            self.left_out.add(line, f"the end of an {name} that did not begin before it")
+            return
+        counts = [count(e["metadata"].get("samples_count"), 0, 2**53) for e in (begun, event)]
+        items = counts[1] - counts[0] if None not in counts else None
+        if items is not None and items < 0:
+            self.left_out.add(line, f"an {name} with fewer than no samples")
+            return
+        epochs = real(begun["metadata"].get("epoch_count", 1), 0) or 1
+        self.intervals[name].append((event["time_ms"] - begun["time_ms"], items, epochs))
+
+    def imported(self, log, last_line):
+        start_ms = min(self.starts_ms.values(), default=None)
+        if start_ms is None and not (self.evals or self.rates or any(self.intervals.values())):
+            raise log.error(last_line, "no run_start and no measurement in its MLLOG lines")
+        run = Imported({}, lines=(self.first_line, last_line))
+        self._end(run, start_ms)
+        self._state(run)
+        self._rate(run)
+        self._evaluations(run, start_ms)
+        if len(self.namespaces) > 1:
+            run.notes.append(
+                f"namespaces {logvalues.listed(map(repr, self.namespaces))}: items and "
+                "evaluations of the first that prints them"
+            )
+        run.notes += self.left_out.notes()
+        return run
+
+    def _end(self, run, start_ms):
+        """When it began and ended, and how."""
+        if start_ms is not None:
+            run.columns["started_at"] = logvalues.date(start_ms / 1000)
+        if not self.stops:
+            run.status, run.message = "failed", "the log has no run_stop"
+            return
+        stop_ms = max(event["time_ms"] for event in self.stops.values())
+        run.columns["ended_at"] = logvalues.date(stop_ms / 1000)
+        said = {str(event["metadata"].get("status")) for event in self.stops.values()}
+        if said != {"success"}:
+            run.status = "failed"
+            run.message = f"run_stop: {logvalues.listed(said)}"
+        if start_ms is None or stop_ms < start_ms:
+            run.notes.append("no run_start before run_stop: no duration")
+            return
+        run.columns["duration_s"] = (stop_ms - start_ms) / 1000
+        if run.status == "ok":
+            run.columns["time_to_accuracy_s"] = run.columns["duration_s"]
+            run.notes.append("time_to_accuracy_s is run_start to run_stop, as MLPerf defines it")
+
+    def _state(self, run):
+        """What was run."""
+        for key, column in (("submission_benchmark", "model"), ("opt_name", "optimizer")):
+            if isinstance(self.settings.get(key), str):
+                run.columns[column] = self.settings[key]
+        if (batch := count(self.settings.get("global_batch_size"))) is not None:
+            run.columns["global_batch"] = batch
+        if (seed := count(self.settings.get("seed"), 0, 2**53)) is not None:
+            run.columns["seed"] = seed
+        run.columns["mode"] = "train"
+
+    def _rate(self, run):
+        name = next((name for name, found in self.intervals.items() if found), None)
+        train_samples = count(self.settings.get("train_samples"), 1, 2**53)
+        items, time_ms = 0, 0.0
+        for spent_ms, counted, epochs in self.intervals.get(name, ()):
+            if counted is None:
+                counted = train_samples and train_samples * epochs
+            if counted:
+                items, time_ms = items + counted, time_ms + spent_ms
+        if items and time_ms:
+            run.columns["images_per_second"] = items / (time_ms / 1000)
+            run.notes.append(
+                f"{items:.0f} items in {len(self.intervals[name])} intervals ({name}), "
+                f"{time_ms / 1000:g} s"
+            )
+        if self.rates:
+            mean = sum(self.rates) / len(self.rates)
+            run.notes.append(
+                f"throughput as submitted: {mean:g} items/s, mean of {len(self.rates)}"
+            )
+            if "images_per_second" not in run.columns:
+                run.columns["images_per_second"] = mean
+        elif not items and self.intervals.get(name):
+            run.notes.append("no train_samples and no samples_count: no items per second")
+
+    def _evaluations(self, run, start_ms):
+        benchmark = self.settings.get("submission_benchmark")
+        for line, event in self.evals:
+            score = real(event["value"], 0, 1)
+            if benchmark not in TOP1_BENCHMARKS or score is None:
+                self.left_out.add(line, "an eval_accuracy that is no top-1 accuracy from 0 to 1")
+                continue
+            row = {"split": "validation", "top1": score}
+            epoch = count(event["metadata"].get("epoch_num"), 1)
+            if epoch is not None:
+                row["epoch"] = epoch
+            if start_ms is not None and event["time_ms"] >= start_ms:
+                row["t_s"] = (event["time_ms"] - start_ms) / 1000
+            run.evals.append(row)
