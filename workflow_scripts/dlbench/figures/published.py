@@ -267,10 +267,10 @@ def _cell(axes, y, found):
 
 
 def _printed(found):
-    if len(found) == 1:
-        return found["printed"].iloc[0].replace("-", "\u2212")
-    low, high = found["value"].min(), found["value"].max()
-    return f"{low:g} to {high:g}".replace("-", "\u2212")
+    """As the source has it; of several numbers the least and the most."""
+    ordered = found.sort_values("value")["printed"]
+    words = " to ".join(dict.fromkeys((ordered.iloc[0], ordered.iloc[-1])))
+    return words.replace("-", "\u2212")
 
 
 def _number(value, metric):
