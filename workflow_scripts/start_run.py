@@ -11,7 +11,17 @@ import os
 import sys
 from pathlib import Path
 
-from dlbench import Error, attempts, images, parsing, records, repeating, starting, supervisor
+from dlbench import (
+    Error,
+    attempts,
+    fates,
+    images,
+    parsing,
+    records,
+    repeating,
+    starting,
+    supervisor,
+)
 from dlbench.cli import run_program
 from dlbench.runs import Run
 
@@ -65,7 +75,7 @@ def main():
         refused = ("skipped", reached) if reached else None
     if not refused and args.attempt > args.attempts:
         attempts.rescue(args.log)
-        refused = attempts.verdict(args.log)
+        refused = fates.verdict(args.log)
         if not refused:
             sys.exit(
                 f"{run.label()}: {args.attempts} attempts were ended from outside, without a "

@@ -3,7 +3,7 @@
 import pytest
 from made_runs import write
 
-from dlbench import attempts, eventlog, records
+from dlbench import attempts, eventlog, fates, records
 from dlbench.runs import Run
 
 RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=100, warmup_steps=1)
@@ -52,17 +52,17 @@ def test_what_would_repeat_itself_becomes_a_result(log, program, state, status):
     attempts.rescue(log)
     program("sacct", f"17|{state}")
     program("squeue")
-    said = attempts.verdict(log)
+    said = fates.verdict(log)
     assert (said and said[0]) == status
     assert said is None or ("job 17" in said[1] and state in said[1])
 
 
 def test_without_a_word_of_the_scheduler_there_is_no_verdict(log, program):
-    assert attempts.verdict(log) is None  # no attempt was kept aside
+    assert fates.verdict(log) is None  # no attempt was kept aside
     attempts.rescue(log)
     for name in ("sacct", "squeue"):
         program(name, script="#!/bin/sh\nexit 1\n")
-    assert attempts.verdict(log) is None
+    assert fates.verdict(log) is None
 
 
 def test_a_file_system_without_hard_links_keeps_no_second_name(log, monkeypatch):

@@ -1,4 +1,4 @@
-"""Attempts of a run that ended without a result, and what ended them.
+"""Logs of the attempts of a run that ended without a result.
 
 A job may be killed with everything in it, its supervisor too, and Snakemake removes what a failed
 job wrote. So a second name (a hard link) keeps the log of a run that goes on; the next attempt
@@ -7,10 +7,12 @@ moves it aside, to train.attempt1.jsonl and so on, where those of stopped attemp
 
 import contextlib
 import os
+import re
 
-from dlbench import eventlog, fates
+from dlbench import eventlog
 
 OPEN = "train.open.jsonl"
+KEPT_ASIDE = re.compile(r"train\.(?:attempt(\d+)|open)\.jsonl")  # of rank 0
 
 
 def keep(log):
@@ -35,15 +37,11 @@ def rescue(log):
         eventlog.keep_aside(log)
 
 
-def verdict(log):
-    """What a scheduler's word on the last attempt makes of a run: (status, message), or None.
-
-    Only what would repeat itself is a result: an attempt that ran out of memory or time.
-    """
-    last = fates.kept_aside(log.parent)
-    if last is None or last.job is None:
-        return None
-    fate = fates.of([last.job]).get(last.job)
-    if fate is None or fate.status not in ("oom", "timeout"):
-        return None
-    return fate.status, f"its job {last.job[1]} was ended, as those before it: {fate.state}"
+def kept_aside(place):
+    """[(number, path)] of the logs that were kept aside in a run's folder, the last one last."""
+    with contextlib.suppress(OSError):
+        matches = (KEPT_ASIDE.fullmatch(path.name) for path in place.iterdir())
+        numbers = {match[0]: match[1] and int(match[1]) for match in matches if match}
+        following = max(filter(None, numbers.values()), default=0) + 1
+        return sorted((number or following, place / name) for name, number in numbers.items())
+    return []

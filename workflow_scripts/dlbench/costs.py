@@ -11,15 +11,13 @@ import contextlib
 import functools
 import json
 import os
-import re
 import statistics
 from collections import Counter
 from datetime import datetime, timezone
 
 from dlbench import eventlog, progress, records
+from dlbench.attempts import kept_aside
 
-# Of rank 0; the open one is that of a job that was killed with its supervisor (attempts.py).
-ATTEMPT = re.compile(r"train\.(?:attempt(\d+)|open)\.jsonl")
 BASES = ("same combination", "same model, dataset and strategy", "all runs")
 UNKNOWN = "unknown"
 KEPT = tuple(
@@ -69,16 +67,6 @@ def attempts(place):
     for _, path in kept_aside(place):
         found = longer(found, parts(path))
     return found
-
-
-def kept_aside(place):
-    """[(number, path)] of the logs that were kept aside in a run's folder, the last one last."""
-    with contextlib.suppress(OSError):
-        matches = (ATTEMPT.fullmatch(path.name) for path in place.iterdir())
-        numbers = {match[0]: match[1] and int(match[1]) for match in matches if match}
-        following = max(filter(None, numbers.values()), default=0) + 1
-        return sorted((number or following, place / name) for name, number in numbers.items())
-    return []
 
 
 def longer(some, others):

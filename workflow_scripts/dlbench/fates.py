@@ -7,7 +7,7 @@ import contextlib
 import json
 from dataclasses import dataclass
 
-from dlbench import Error, costs, eventlog, plugins
+from dlbench import Error, attempts, eventlog, plugins
 
 LAUNCH = b'{"event": "launch"'
 
@@ -32,7 +32,7 @@ def going(log):
 
 def kept_aside(place):
     """The last Attempt whose log was kept aside in a run's folder, or None."""
-    logs = costs.kept_aside(place)
+    logs = attempts.kept_aside(place)
     if not logs:
         return None
     number, log = logs[-1]
@@ -82,3 +82,17 @@ def words(attempt, fate):
             return f"{name} still has job {job_id}: {fate.state}"
         said = f"{name} ended job {job_id}: {fate.state}"
     return said if attempt.number is None else f"attempt {attempt.number}: {said}"
+
+
+def verdict(log):
+    """What a scheduler's word on the last attempt makes of a run: (status, message), or None.
+
+    Only what would repeat itself is a result: an attempt that ran out of memory or time.
+    """
+    last = kept_aside(log.parent)
+    if last is None or last.job is None:
+        return None
+    fate = of([last.job]).get(last.job)
+    if fate is None or fate.status not in ("oom", "timeout"):
+        return None
+    return fate.status, f"its job {last.job[1]} was ended, as those before it: {fate.state}"
