@@ -39,6 +39,7 @@ UTC_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 STOPPED_BY_SIGNAL = "stopped by a signal"  # the message of a trainer that was
 STATUSES = ("ok", "oom", "timeout", "failed", "unstable", "skipped")
 ENDED_WELL = ("ok", "unstable")  # those with measured steps
+FAILED = ("failed", "oom", "timeout")
 
 
 class LogError(Error):

@@ -5,17 +5,15 @@ forgotten runs are kept aside.
 """
 
 from dlbench import Error, plugins, records
-from dlbench.eventlog import STATUSES
-
-FAILURES = ("failed", "oom", "timeout")
+from dlbench.eventlog import FAILED, STATUSES
 
 
 def add_choice(parser):
     """The flags that choose runs."""
     parser.add_argument("run_id", nargs="*", help="these runs only, whatever their status")
     parser.add_argument(
-        "--status", nargs="+", choices=STATUSES, default=FAILURES,
-        help=f"runs that ended like this; {', '.join(FAILURES)} if not given",
+        "--status", nargs="+", choices=STATUSES, default=FAILED,
+        help=f"runs that ended like this; {', '.join(FAILED)} if not given",
     )  # fmt: skip
     parser.add_argument(
         "--message", default="", metavar="TEXT", help="of them, those whose message has this text"

@@ -8,6 +8,8 @@
   says: here that is the most it waits.
 """
 
+from dlbench.schedulers import ask_often
+
 
 def mend(plugin, every_s, settings=None):
     """Change the loaded plugin, once.
@@ -23,7 +25,7 @@ def mend(plugin, every_s, settings=None):
     executor = plugin.Executor
     executor.job_stati_bjobs = _answers(executor.job_stati_bjobs)
     executor.job_stati_lsbevents = _answers(executor.job_stati_lsbevents)
-    _ask_often(executor, every_s)
+    ask_often(executor, every_s)
 
 
 def _answers(query):
@@ -36,12 +38,3 @@ def _answers(query):
         return states, duration_s or 0.0
 
     return ask
-
-
-def _ask_often(executor, every_s):
-    theirs = executor.next_seconds_between_status_checks
-
-    def shortened(self):
-        return min(theirs.fget(self), every_s)
-
-    executor.next_seconds_between_status_checks = property(shortened, theirs.fset)

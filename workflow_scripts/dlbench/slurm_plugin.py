@@ -13,6 +13,8 @@
 
 import time
 
+from dlbench.schedulers import ask_often
+
 GONE_AFTER_S = 120.0  # a job that was seen and that nobody knows any longer
 
 
@@ -27,18 +29,9 @@ def mend(plugin, every_s, settings):
     if getattr(plugin, "_mended", False):
         return
     plugin._mended = True
-    _ask_often(plugin.Executor, every_s)
+    ask_often(plugin.Executor, every_s)
     _work_at_once(plugin.Executor)
     plugin.query_job_status = _answers(plugin, plugin.query_job_status, settings.requeue)
-
-
-def _ask_often(executor, every_s):
-    theirs = executor.next_seconds_between_status_checks
-
-    def shortened(self):
-        return min(theirs.fget(self), every_s)
-
-    executor.next_seconds_between_status_checks = property(shortened, theirs.fset)
 
 
 def _work_at_once(executor):

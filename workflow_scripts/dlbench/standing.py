@@ -26,7 +26,7 @@ from dlbench import adoption, costs, eventlog, fates, gates, progress, records, 
 from dlbench.records import State
 
 DONE = eventlog.ENDED_WELL
-FAILED = ("failed", "oom", "timeout")
+FAILED = eventlog.FAILED
 LEFT = ("running", "pending", "interrupted", "stale")
 STATES = (*DONE, "running", "pending", "interrupted", "stale", "unread", *FAILED, "skipped")
 FRESH_S = 10.0  # a running log is written at least once a second, by its samples

@@ -93,3 +93,13 @@ def ask(command):
         said = (answer.stderr or answer.stdout).strip().splitlines() or ["no message"]
         raise Error(f"{command[0]} failed (exit code {answer.returncode}): {said[-1]}")
     return answer.stdout
+
+
+def ask_often(executor, every_s):
+    """Let an executor of Snakemake wait for so long at most between two questions on its jobs."""
+    theirs = executor.next_seconds_between_status_checks
+
+    def shortened(self):
+        return min(theirs.fget(self), every_s)
+
+    executor.next_seconds_between_status_checks = property(shortened, theirs.fset)
