@@ -84,7 +84,7 @@ def read(path):
     if path.is_dir():
         campaign = _of_folder(path)
     elif path.is_file():
-        campaign = Campaign(str(path), tuple(map(_of_row, _table(path))))
+        campaign = Campaign(str(path), tuple(map(_of_row, table_rows(path))))
     else:
         raise Error(f"{path}: no such folder or file")
     if not campaign.runs:
@@ -100,7 +100,7 @@ def _of_folder(path):
             return _of_records(path, folder)
         for table in (folder / "tables" / "runs.parquet", folder / "runs.parquet"):
             if table.is_file():
-                return Campaign(str(path), tuple(map(_of_row, _table(table))))
+                return Campaign(str(path), tuple(map(_of_row, table_rows(table))))
     raise Error(
         f"{path}: not a results folder: expected runs/*/run.json, tables/runs.parquet or "
         "results/ in it; a table (.parquet, .csv, .json) can be named too"
@@ -173,7 +173,7 @@ def _known(facts):
     return {name: value for name, value in facts.items() if value is not None}
 
 
-def _table(path):
+def table_rows(path):
     """The rows of a runs table, with those columns of ours that it has."""
     readers = {".parquet": _parquet, ".csv": _csv, ".json": _json}
     if path.suffix not in readers:

@@ -222,7 +222,7 @@ def _make_run_tables(run_id, place, log_sha256):
             {"run_id": run_id, "rank": rank, **row}
             for rank, log in enumerate(logs)
             for sample in log.samples
-            for row in _sample_rows(sample)
+            for row in sample_rows(sample)
         ],
     }
     for name, schema in RUN_TABLES.items():
@@ -230,7 +230,7 @@ def _make_run_tables(run_id, place, log_sha256):
         tables.write(path, rows[name], schema, run_id=run_id, log_sha256=log_sha256)
 
 
-def _sample_rows(sample):
+def sample_rows(sample):
     """One row for the process and its node, and one for each of its GPUs."""
     values = _values(sample)
     gpus = values.pop("gpus", [])

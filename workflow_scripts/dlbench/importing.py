@@ -1,0 +1,266 @@
+"""Other programs' logs become rows of our tables (dlbench/schemas.py).
+
+- Files are known by their content (dlbench/importers); what no importer knows is left out and
+  named, and is an error where it was given itself.
+- What lies in one folder and is of one program, but of different kinds, is of one run. A log that
+  was met before, elsewhere or packed, is the same run.
+- Folders are done one after the other, and rows of steps are written when a run is done.
+"""
+
+import contextlib
+import hashlib
+import sys
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from dlbench import Error, import_finding, import_results, import_rows, plugins, tables
+from dlbench.files import written_whole
+from dlbench.import_fields import PathPattern, checked
+from dlbench.import_merging import Source, merged
+from dlbench.logfile import LogError
+
+RUN_TABLES = {"steps": tables.STEPS, "evals": tables.EVALS, "samples": tables.SAMPLES}
+BY_FIELDS, BY_PATH = "--fields", "--path-fields"
+# Numbers of what was done, not of what was asked for.
+MEASURED = {f.name for f in tables.RUNS if pa.types.is_floating(f.type)} - {"learning_rate"}
+
+
+@dataclass
+class Imports:
+    """What came of an import.
+
+    Attributes:
+        rows: of the runs table.
+        left_out: (file, why) of what is in none of them.
+        files: how many files were looked at.
+    """
+
+    rows: list = field(default_factory=list)
+    left_out: list = field(default_factory=list)
+    files: int = 0
+
+    def summary(self):
+        """The words at the end of an import."""
+        lines = [f"left out: {name}: {why}" for name, why in self.left_out]
+        return "\n".join([*lines, f"{len(self.rows)} runs of {self.files} files"])
+
+
+def import_paths(paths, fields=None, path_fields=None, name=None, outputs=None, say=None):
+    """Import logs, results folders and runs tables.
+
+    Args:
+        paths: files and folders.
+        fields: columns of the runs table that the logs lack, for all runs.
+        path_fields: a pattern that takes more of them from paths (dlbench/import_fields.py).
+        name: what the import is called: the study of its runs.
+        outputs: where to write the tables, by their names: runs, steps, evals, samples.
+        say: called with words on how far it is.
+
+    Returns:
+        An Imports.
+
+    Raises:
+        Error: there is no such path, a file that was given is no log or cannot be read, a file is
+            of several kinds, a field is no column or other than the log says.
+    """
+    outputs = dict(outputs or {})
+    runs_output = outputs.pop("runs", None)
+    with contextlib.ExitStack() as stack:
+        writers = {kind: stack.enter_context(_written(kind, outputs[kind])) for kind in outputs}
+        job = _Import(
+            checked(fields or {}), path_fields and PathPattern(path_fields), name, writers
+        )
+        for found in import_finding.folders(paths, import_results.is_results):
+            job.take(found)
+            if say:
+                say(f"{job.made.files} files, {len(job.made.rows)} runs")
+        if runs_output:
+            tables.write(runs_output, job.made.rows, tables.RUNS)
+    return job.made
+
+
+@contextlib.contextmanager
+def _written(kind, output):
+    """Yield a function that appends tables to a file, which is whole afterwards."""
+    schema = tables.table([], RUN_TABLES[kind]).schema
+    with written_whole(output) as part, tables.writer(part, schema) as parquet:
+        yield lambda table: parquet.write_table(table.cast(schema)) if len(table) else None
+
+
+class _Import:
+    def __init__(self, fields, pattern, name, writers):
+        self.fields, self.pattern, self.name, self.writers = fields, pattern, name, writers
+        self.made = Imports()
+        self.logs = {}  # where a log was met first, by its SHA-256
+        self.run_ids = {}  # SHA-256 of the logs of each run
+
+    def take(self, found):
+        """Import the files of one folder."""
+        sources, attached = {}, []  # lists of a file's runs by program and kind
+        for file in found:
+            if file.path.is_dir():
+                self._take_results(file)
+                continue
+            self.made.files += 1
+            made = self._read(file)
+            if made is None:
+                continue
+            kind, runs = made
+            module = plugins.load(import_finding.KIND, kind)
+            if getattr(module, "ATTACHES", False):
+                attached.append(runs)
+            else:
+                sources.setdefault(module.FAMILY, {}).setdefault(kind, []).append(runs)
+        runs = [run for kinds in sources.values() for run in _put_together(kinds)]
+        digests = [_digest([source.sha256 for source in run]) for run in runs]
+        self._attach(runs, attached)
+        for run, digest in zip(runs, digests, strict=True):
+            self._finish(run, digest)
+
+    def _read(self, file):
+        """(kind, Sources of the runs in a file), or None where there are none."""
+        try:
+            log, kind, why_not = import_finding.kind(file.path)
+            if kind is None:
+                if log and import_results.is_table(log):
+                    self._take_table(file)
+                    return None
+                raise LogError(f"{file.path}: {why_not}")
+            module = plugins.load(import_finding.KIND, kind)
+            # Of two runs, what was beside each may well be the same.
+            place = file.folder if getattr(module, "ATTACHES", False) else None
+            met = self.logs.setdefault((log.sha256, place), file.name)
+            if met is not file.name:
+                self.made.left_out.append((file.name, f"the same log as {met}"))
+                return None
+            return kind, [
+                Source(
+                    imported, kind, file.name, f"{log.sha256}:{number}" if number else log.sha256
+                )
+                for number, imported in enumerate(module.read(log))
+            ]
+        except import_finding.Ambiguous:
+            raise
+        except (LogError, OSError) as error:
+            if file.alone:
+                raise
+            why = str(error).removeprefix(str(file.path)).lstrip(":, ")
+            self.made.left_out.append((file.name, why))
+            return None
+
+    def _attach(self, runs, attached):
+        for source in (source for sources in attached for source in sources):
+            if len(runs) == 1:
+                runs[0].append(source)
+            else:
+                why = "no run" if not runs else f"{len(runs)} runs, it is unknown of which"
+                self.made.left_out.append(
+                    (source.path, f"{source.kind} is of a run; here is {why}")
+                )
+
+    def _finish(self, sources, digest):
+        run = merged(sources)
+        first = run.sources[0]
+        if not _is_result(run):
+            why = "says what was run, and no log of that folder what came out"
+            self.made.left_out += [(source.path, why) for source in run.sources]
+            return
+        given = {BY_FIELDS: self.fields}
+        if self.pattern:
+            given[BY_PATH] = self.pattern.fields(first.path)
+        import_rows.complete(run, given, first.place)
+        run_id = f"{import_rows.run_words(run)}-{digest[:10]}"
+        self.made.rows.append(import_rows.run_row(run, run_id, digest, self.name))
+        for kind, make in (
+            ("steps", import_rows.steps_table),
+            ("evals", import_rows.evals_table),
+            ("samples", import_rows.samples_table),
+        ):
+            if kind in self.writers:
+                self.writers[kind](make(run, run_id))
+
+    def _take_results(self, folder):
+        for row, run_tables, why_not in import_results.of_folder(folder.path):
+            self.made.files += 1
+            if why_not:
+                self.made.left_out.append((folder.name, why_not))
+            else:
+                self._pass_through(row, folder, run_tables)
+
+    def _take_table(self, file):
+        for row in import_results.of_table(file.path):
+            self._pass_through(row, file, {})
+
+    def _pass_through(self, row, file, run_tables):
+        """A row as it is, under another id where that is taken by another run."""
+        digest = row.get("log_sha256") or _digest([repr(sorted(row.items())), row["run_id"]])
+        run_id = row["run_id"]
+        if self.run_ids.get(run_id, digest) != digest:
+            run_id = f"{run_id}-{digest[:10]}"
+        if run_id in self.run_ids or (digest, None) in self.logs:
+            met = self.logs.get((digest, None), "one before")
+            self.made.left_out.append(
+                (f"{file.name}: {row['run_id']}", f"the same run as in {met}")
+            )
+            return
+        self.run_ids[run_id] = digest
+        self.logs[digest, None] = file.name
+        for name, value in self.fields.items():
+            if row.get(name, value) != value:
+                raise Error(
+                    f"{file.name}: {row['run_id']}: {name} is {value} by {BY_FIELDS}, "
+                    f"{row[name]} by the table"
+                )
+        added = {"study": self.name, "source": file.name} | self.fields
+        known = {name: value for name, value in row.items() if value is not None}
+        self.made.rows.append(added | known | {"run_id": run_id})
+        for kind, table in run_tables.items():
+            if kind in self.writers:
+                self.writers[kind](import_rows.with_run_id(table, run_id))
+
+
+def _put_together(kinds):
+    """Lists of Sources, one a run, of the logs of one program in one folder.
+
+    Args:
+        kinds: for each kind of log the files of it, each a list of the Sources of its runs.
+    """
+    if any(len(files) > 1 for files in kinds.values()):
+        sources = [source for files in kinds.values() for runs in files for source in runs]
+        if len(kinds) > 1:
+            for source in sources:
+                source.imported.notes.append("which logs of its folder go with it is unknown")
+        return [[source] for source in sources]
+    files = [runs for (runs,) in kinds.values()]
+    most = max(files, key=len, default=[])
+    made = [[source] for source in most]
+    for runs in files:
+        if runs is most:
+            continue
+        if 0 < len(runs) < len(most):
+            runs[-1].imported.notes.append(f"taken for the last of {len(most)} runs of this folder")
+        # What a program writes over is of its last run.
+        for source, sources in zip(reversed(runs), reversed(made), strict=False):
+            sources.append(source)
+    return [sorted(sources, key=lambda source: source.kind) for sources in made]
+
+
+def _is_result(run):
+    status, _ = run.status
+    scores = any(row.keys() & set(import_rows.SCORES) for row in run.evals())
+    known = {name for name, value in run.columns.items() if value is not None}
+    return bool(len(run.steps) or known & MEASURED or scores or status != "ok")
+
+
+def _digest(parts):
+    """SHA-256 of a run from those of its logs, of a single one its own."""
+    if len(parts) == 1 and ":" not in parts[0]:
+        return parts[0]
+    return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()
+
+
+def show_progress(words):
+    """Say how far it is on stderr, on one line where that is a terminal."""
+    if sys.stderr.isatty():
+        print(f"\r{words}", end="\x1b[K", file=sys.stderr, flush=True)

@@ -1,0 +1,70 @@
+"""Import logs of other programs, results folders and runs tables of others as our tables.
+
+Files are known by their content, in folders too; what lies in one folder and is of one program is
+one run. What was left out, and why, is said at the end. docs/importing.md has the kinds of logs.
+"""
+
+import argparse
+import json
+import sys
+
+from dlbench import Error, importing, plugins
+from dlbench.cli import run_program
+from dlbench.import_finding import KIND
+
+
+def main():
+    args = arguments()
+    if args.list:
+        for name in plugins.names(KIND):
+            print(f"{name:24} {plugins.load(KIND, name).__doc__.splitlines()[0]}")
+        return
+    outputs = {"runs": args.output, "steps": args.steps, "evals": args.evals}
+    outputs["samples"] = args.samples
+    made = importing.import_paths(
+        args.paths,
+        fields=args.fields,
+        path_fields=args.path_fields,
+        name=args.name,
+        outputs={name: path for name, path in outputs.items() if path},
+        say=importing.show_progress,
+    )
+    print(made.summary(), file=sys.stderr)
+    if not made.rows:
+        raise Error("nothing was imported")
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="a log, or a folder of them")
+    parser.add_argument("--output", metavar="FILE", help="the runs table, Parquet")
+    for name in ("steps", "evals", "samples"):
+        parser.add_argument(f"--{name}", metavar="FILE", help=f"the table of {name}, Parquet")
+    parser.add_argument("--name", help="of the import: the study of its runs")
+    parser.add_argument(
+        "--fields",
+        type=_json,
+        metavar="JSON",
+        help='columns that the logs lack, as \'{"site": "far"}\'; what a log says must agree',
+    )
+    parser.add_argument(
+        "--path-fields",
+        metavar="PATTERN",
+        help="columns in paths, as '{runtime}_{_}/{model}_{devices}_gpu/{repeat}'; _ is ignored",
+    )
+    parser.add_argument("--list", action="store_true", help="the kinds of logs that are known")
+    args = parser.parse_args()
+    if not args.list and not (args.paths and args.output):
+        parser.error("expected PATH and --output, or --list")
+    return args
+
+
+def _json(text):
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"not JSON: {error}") from error
+
+
+if __name__ == "__main__":
+    run_program(main)
