@@ -12,7 +12,6 @@ from dlbench.files import fresh_folder, sha256, write_json
 from dlbench.images import MARKER, RECIPES, REGISTRY
 from dlbench.runtimes import APPTAINER
 
-FILES = ("archive", "sif", "folder")  # kinds of sources that lie here
 ENGINES = ("buildah", "podman", "docker")
 # What an image sets and no host's value may replace.
 VARIABLES = ("LD_LIBRARY_PATH", "OPAL_PREFIX", "PATH", "PMIX_INSTALL_PREFIX", "PYTHONPATH")
