@@ -36,31 +36,58 @@ class Merged:
     """One run.
 
     Attributes:
+        sources: of what it was put together.
         columns: of the runs table.
         said_by: the Source of each.
-        sources: of what it was put together.
+        differences: what two logs say differently, in words.
     """
 
     sources: list
     columns: dict = field(default_factory=dict)
     said_by: dict = field(default_factory=dict)
-    notes: list = field(default_factory=list)
+    differences: list = field(default_factory=list)
 
     @property
     def steps(self):
         return self._with_steps.imported.steps
 
     @property
-    def timing_source(self):
+    def kind(self):
         """The kind of log that the throughput is from, or the times of steps."""
-        source = self.said_by.get("images_per_second") or self._with_steps
-        return source.kind
+        return (self.said_by.get("images_per_second") or self._with_steps).kind
 
     @property
     def status(self):
-        """(status, message): the first log that has steps or numbers of the training knows."""
-        for source in self._by_knowledge():
-            return source.imported.status, source.imported.message
+        return self._knowing.imported.status
+
+    @property
+    def message(self):
+        return self._knowing.imported.message
+
+    @property
+    def evals(self):
+        """Rows of evaluations: of logs with equally many, each row is put together."""
+        found = [s.imported.evals for s in self.sources if s.imported.evals]
+        most = max(found, key=len, default=[])
+        rows = [dict(row) for row in most]
+        for other in (rows for rows in found if len(rows) == len(most)):
+            for row, more in zip(rows, other, strict=True):
+                for name, value in more.items():
+                    if name not in row or is_more_exact(value, row[name]):
+                        row[name] = value
+        return rows
+
+    @property
+    def samples(self):
+        return [row for source in self.sources for row in source.imported.samples]
+
+    @property
+    def notes(self):
+        notes = list(self.differences)
+        for source in self.sources:
+            prefix = f"{source.kind}: " if len(self.sources) > 1 else ""
+            notes += [f"{prefix}{note}" for note in source.imported.notes]
+        return list(dict.fromkeys(notes))
 
     @property
     def _with_steps(self):
@@ -72,36 +99,16 @@ class Merged:
 
         return max(self.sources, key=lambda source: (times(source), source is exact))
 
-    def _by_knowledge(self):
-        def known(source):
-            imported = source.imported
-            return len(imported.steps) > 0 or "images_per_second" in imported.columns
+    @property
+    def _knowing(self):
+        """The log that knows how the run ended: one of its training, and whole rather than cut."""
 
-        # A log that was cut short knows less than one that has the end.
-        return sorted(self.sources, key=lambda s: (not known(s), s.imported.status != "ok"))
+        def order(source):
+            made = source.imported
+            of_training = len(made.steps) > 0 or "images_per_second" in made.columns
+            return not of_training, made.status != "ok"
 
-    def evals(self):
-        """Rows of evaluations: of logs with equally many, each row is put together."""
-        found = [s.imported.evals for s in self.sources if s.imported.evals]
-        most = max(found, key=len, default=[])
-        rows = [dict(row) for row in most]
-        for other in found:
-            if len(other) == len(most):
-                for row, more in zip(rows, other, strict=True):
-                    for name, value in more.items():
-                        if name not in row or is_more_exact(value, row[name]):
-                            row[name] = value
-        return rows
-
-    def samples(self):
-        return [row for s in self.sources for row in s.imported.samples]
-
-    def all_notes(self):
-        notes = [*self.notes]
-        for source in self.sources:
-            prefix = f"{source.kind}: " if len(self.sources) > 1 else ""
-            notes += [f"{prefix}{note}" for note in source.imported.notes]
-        return list(dict.fromkeys(notes))
+        return min(self.sources, key=order)
 
 
 def merged(sources):
@@ -120,7 +127,7 @@ def _take(run, name, value, source):
         run.columns[name], run.said_by[name] = value, source
     elif not is_rounded(run.columns[name], value):
         other = run.said_by[name]
-        run.notes.append(
+        run.differences.append(
             f"{name} is {run.columns[name]} by {other.short_place} and {value} by "
             f"{source.short_place}: "
             "the former is taken"

@@ -67,22 +67,21 @@ def run_row(run, run_id, digest, name):
         digest: SHA-256 of its logs.
         name: what the import is called.
     """
-    status, message = run.status
-    notes = run.all_notes()
-    row = _from_steps(run) | _from_evals(run.evals()) | run.columns
+    notes = run.notes
+    row = _from_steps(run) | _from_evals(run.evals) | run.columns
     for rate in ("images_per_second", "step_time_mean_s"):
         if row.get(rate) is not None and not (math.isfinite(row[rate]) and row[rate] > 0):
             notes.append(f"{rate} is {row.pop(rate)} in the log: no throughput")
     unknown = sorted(row.keys() - set(tables.RUNS.names))
     if unknown:
-        raise ValueError(f"{run.timing_source}: no columns {', '.join(unknown)} of runs")
+        raise ValueError(f"{run.kind}: no columns {', '.join(unknown)} of runs")
     return {
         **row,
         "run_id": run_id,
         "study": row.get("study", name),
-        "status": row.get("status", status),
-        "message": row.get("message", message),
-        "timing_source": run.timing_source,
+        "status": run.status,
+        "message": run.message,
+        "timing_source": run.kind,
         "source": _places(run.sources),
         "notes": "; ".join(notes) or None,
         "log_sha256": digest,
@@ -181,11 +180,11 @@ def steps_table(run, run_id):
 
 
 def evals_table(run, run_id):
-    return tables.table([{"run_id": run_id, **row} for row in run.evals()], tables.EVALS)
+    return tables.table([{"run_id": run_id, **row} for row in run.evals], tables.EVALS)
 
 
 def samples_table(run, run_id):
-    rows = [{"run_id": run_id, "rank": 0, **row} for row in run.samples()]
+    rows = [{"run_id": run_id, "rank": 0, **row} for row in run.samples]
     return tables.table(rows, tables.SAMPLES)
 
 

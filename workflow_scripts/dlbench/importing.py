@@ -9,8 +9,10 @@
 
 import contextlib
 import hashlib
+import os
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -80,6 +82,35 @@ def import_paths(paths, fields=None, path_fields=None, name=None, outputs=None, 
     return job.made
 
 
+def read_run(folder, kind="auto", fields=None):
+    """The one run that the logs in a folder tell of.
+
+    Args:
+        folder: in which the files are; folders in it are not looked at.
+        kind: an importer, where the run must have a log of that kind; auto: any.
+        fields: columns of the runs table that the logs lack.
+
+    Returns:
+        A Merged (dlbench/import_merging.py), completed.
+
+    Raises:
+        Error: there is none, or there are several.
+    """
+    job = _Import(checked(fields or {}), None, None, {})
+    runs = []
+    for found in import_finding.folders([folder], lambda below: False):
+        if found[0].path.parent == Path(folder):
+            runs += [(run, [s.kind for s in run]) for run, _ in job.runs_of(found)]
+    runs = [run for run, kinds in runs if kind == "auto" or kind in kinds]
+    if len(runs) != 1:
+        reasons = [f"{name}: {why}" for name, why in job.made.left_out]
+        what = "run" if kind == "auto" else f"run with a log of kind {kind}"
+        raise Error("; ".join([f"{folder}: expected one {what}, found {len(runs)}", *reasons]))
+    run = merged(runs[0])
+    import_rows.complete(run, {BY_FIELDS: job.fields}, str(folder))
+    return run
+
+
 @contextlib.contextmanager
 def _written(kind, output):
     """Yield a function that appends tables to a file, which is whole afterwards."""
@@ -97,6 +128,11 @@ class _Import:
 
     def take(self, found):
         """Import the files of one folder."""
+        for run, digest in self.runs_of(found):
+            self._finish(run, digest)
+
+    def runs_of(self, found):
+        """(Sources, digest) of each run that the files of one folder tell of."""
         sources, attached = {}, []  # lists of a file's runs by program and kind
         for file in found:
             if file.path.is_dir():
@@ -115,8 +151,7 @@ class _Import:
         runs = [run for kinds in sources.values() for run in _put_together(kinds)]
         digests = [_digest([source.sha256 for source in run]) for run in runs]
         self._attach(runs, attached)
-        for run, digest in zip(runs, digests, strict=True):
-            self._finish(run, digest)
+        return list(zip(runs, digests, strict=True))
 
     def _read(self, file):
         """(kind, Sources of the runs in a file), or None where there are none."""
@@ -129,7 +164,8 @@ class _Import:
                 raise LogError(f"{file.path}: {why_not}")
             module = plugins.load(import_finding.KIND, kind)
             # Of two runs, what was beside each may well be the same.
-            place = file.folder if getattr(module, "ATTACHES", False) else None
+            attaches = getattr(module, "ATTACHES", False)
+            place = os.path.realpath(file.path.parent) if attaches else None
             met = self.logs.setdefault((log.sha256, place), file.name)
             if met is not file.name:
                 self.made.left_out.append((file.name, f"the same log as {met}"))
@@ -247,10 +283,9 @@ def _put_together(kinds):
 
 
 def _is_result(run):
-    status, _ = run.status
-    scores = any(row.keys() & set(import_rows.SCORES) for row in run.evals())
+    scores = any(row.keys() & set(import_rows.SCORES) for row in run.evals)
     known = {name for name, value in run.columns.items() if value is not None}
-    return bool(len(run.steps) or known & MEASURED or scores or status != "ok")
+    return bool(len(run.steps) or known & MEASURED or scores or run.status != "ok")
 
 
 def _digest(parts):

@@ -10,7 +10,7 @@ from dlbench.importers import Imported, tf_cnn_benchmark_log
 FAMILY = tf_cnn.FAMILY
 # What an evaluation may do otherwise than the training before it.
 OF_TRAINING = (
-    "steps", "global_batch", "batch_per_device", "devices", "nodes", "devices_per_node", "optimizer",
+    "steps", "global_batch", "batch_per_device", "devices", "nodes", "devices_per_node",
 )  # fmt: skip
 
 
