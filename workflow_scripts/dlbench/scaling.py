@@ -158,7 +158,7 @@ def _groups(rows, lenders):
         ("weak", group)
         for group in weak
         if _counts(group) > 1 or (group[0]["devices"] > 1 and _lent("weak", group[0], lenders))
-    ] + [("strong", group) for group in strong if _counts(group) > 1]
+    ] + [("strong", group) for group in strong if _counts(group) > 1 and group[0]["global_batch"]]
 
 
 def _sorted(rows):

@@ -157,8 +157,18 @@ def conditions(runs, heading=("model", "dataset")):
 
 
 def differing(runs, keys):
-    """Those of the settings in which runs differ."""
-    return [name for name in keys if runs[name].nunique(dropna=False) > 1]
+    """Those of the settings in which runs differ.
+
+    What a publication does not state is no difference from what one's own runs are.
+    """
+    if "timing_source" not in runs:
+        return [name for name in keys if runs[name].nunique(dropna=False) > 1]
+    sides = [side for _, side in runs.groupby(runs["timing_source"] == PUBLISHED)]
+    return [
+        name
+        for name in keys
+        if runs[name].nunique() > 1 or any(s[name].nunique(dropna=False) > 1 for s in sides)
+    ]
 
 
 def called(row, names):

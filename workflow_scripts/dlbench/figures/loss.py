@@ -24,7 +24,7 @@ MOST_PANELS = 8  # models and datasets
 
 def draw(tables, stem):
     runs = series.tried(tables.runs)
-    runs = runs[runs["mode"] == "train"]
+    runs = runs[(runs["mode"] == "train") & (runs["timing_source"] != series.PUBLISHED)]
     runs = runs[runs["epochs"].notna()] if runs["epochs"].notna().any() else runs
     evals = tables.evals
     evals = evals[evals["run_id"].isin(runs["run_id"])]

@@ -282,7 +282,9 @@ def _number(value, metric):
 
 
 def _ratio(value):
-    return f"\u00d7{f'{value:.2f}' if 0.1 <= value < 10 else style.significant(value)}"
+    return "\u00d7" + (
+        f"{value:.2f}" if 0.1 <= value < 10 else style.thousands(float(f"{value:.2g}"))
+    )
 
 
 def _names(row, line):

@@ -8,7 +8,7 @@ import pandas as pd
 from dlbench import figure_panels as panels
 from dlbench import figure_style as style
 from dlbench import scaling
-from dlbench.series import Series
+from dlbench.series import MEASURED, Series, differing
 
 CATEGORY = "Scaling"
 NONE_WELL = "no run ended well"
@@ -95,7 +95,9 @@ def _panel(axes, panel):
     series = _drawn(panel)
     _throughputs(axes[0], series)
     _efficiencies(axes[1], series)
-    devices = {"cpu": "CPU devices", "gpu": "GPUs"}.get(first["device_kind"], "devices")
+    kinds = {one.row["device_kind"] for one in panel}
+    kind_of_device = first["device_kind"] if len(kinds) == 1 else None
+    devices = {"cpu": "CPU devices", "gpu": "GPUs"}.get(kind_of_device, "devices")
     for axis in axes:
         axis.set_xlabel(devices)
     style.heading(
@@ -183,11 +185,8 @@ def _labels(panel):
     A launcher goes by its name only where series are alike but for it.
     """
     rows = [series.row for series in panel]
-    names = [
-        name
-        for name in (scaling.FIXED[panel[0].kind], *scaling.SERIES)
-        if len({row.get(name) for row in rows}) > 1 and name != "launcher"
-    ]
+    names = [name for name in (scaling.FIXED[panel[0].kind], *scaling.SERIES) if name != "launcher"]
+    names = differing(pd.DataFrame([{n: row.get(n) for n in names} for row in rows]), names)
     labels = [_label(row, names) for row in rows]
     if len(set(labels)) == len(labels):
         return labels
@@ -195,7 +194,9 @@ def _labels(panel):
 
 
 def _label(row, names):
+    names = [name for name in names if row.get(name) not in (None, "", MEASURED)]
     parts = [str(row["strategy"])] if "strategy" in names or not names else []
+    parts += [str(row[name]) for name in ("site", "timing_source") if name in names]
     parts += [f"batch {row[name]}" for name in scaling.FIXED.values() if name in names]
     parts += ["XLA" if row["xla"] else "no XLA"] if "xla" in names else []
     parts += [str(row[name]) for name in names if name in ("precision", "runtime")]
@@ -208,7 +209,7 @@ def _label(row, names):
     parts += [
         f"{name.replace('_', ' ')} {row[name]}"
         for name in names
-        if name in scaling.FURTHER and row.get(name) is not None
+        if name in scaling.FURTHER and name not in ("site", "timing_source")
     ]
     return ", ".join(filter(None, parts))
 
@@ -216,6 +217,6 @@ def _label(row, names):
 def _fixed_words(kind, panel):
     """As in `weak scaling, 64 per device`."""
     fixed = {series.row[scaling.FIXED[kind]] for series in panel}
-    if len(fixed) > 1:
+    if len(fixed) > 1 or None in fixed:
         return f"{kind} scaling"
     return f"{kind} scaling, {fixed.pop()} {'per device' if kind == 'weak' else 'in all'}"
