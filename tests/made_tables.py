@@ -4,6 +4,7 @@ Every study of CASES is an edge case of figures; `write` puts one into a folder,
 `Tables` reads it as figures do.
 """
 
+import csv
 import itertools
 import json
 import zlib
@@ -11,7 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from dlbench import scaling, statistics, tables
+from dlbench import published, published_file, scaling, statistics, tables
 from dlbench.figures import Tables
 
 ROW = {
@@ -164,23 +165,50 @@ CASES = {
 
 
 def write(folder, rows, steps_each=100):
-    """Write all tables of these runs, and each run's steps and samples. Returns `Tables`."""
+    """Write all tables of these runs, and each run's steps and samples. Returns `Tables`.
+
+    Args:
+        steps_each: how many; 0 for no evaluations and no files of a run.
+    """
     complete = [dict.fromkeys(tables.RUNS.names) | row for row in rows]
-    evals = [event for row in rows for event in _evals(row)]
+    evals = [event for row in rows for event in _evals(row)] if steps_each else []
     for name, content, schema in (
         ("runs", rows, tables.RUNS),
         ("evals", evals, tables.EVALS),
         ("comparisons", _comparisons(rows), tables.COMPARISONS),
         ("coverage", _coverage(rows), tables.COVERAGE),
         ("speedups", scaling.rows(SimpleNamespace(name="made"), complete), tables.SPEEDUPS),
+        ("published", _published(folder, complete), tables.PUBLISHED),
     ):
         content = [{k: v for k, v in row.items() if k in schema.names} for row in content]
         tables.write(folder / f"{name}.parquet", content, schema)
-    for row in rows:
+    for row in rows if steps_each else ():
         place = folder / "runs" / row["run_id"]
         tables.write(place / "steps.parquet", steps(row, steps_each), tables.STEPS)
         tables.write(place / "samples.parquet", samples(row), tables.SAMPLES)
     return Tables(folder, folder / "runs")
+
+
+def _published(folder, rows):
+    """Throughputs and speedups of the runs that were published, with our own beside them."""
+    found = [row for row in rows if row["timing_source"] == published.PUBLISHED]
+    path = folder / "paper" / "references.csv"
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w", newline="") as file:
+        lines = csv.DictWriter(file, published_file.COLUMNS)
+        lines.writeheader()
+        for row in found:
+            first = f"b{row['batch_per_device']}"
+            point = {name: row[name] for name in published_file.SETTINGS}
+            point |= {"point": f"{first}-{row['devices']}", "quality": "printed", "source": "P 1"}
+            rate = {"metric": "images_per_second", "value": f"{row['images_per_second']:.1f}"}
+            lines.writerow(point | rate)
+            if row["devices"] > 1:
+                base = {"metric": "speedup", "base": f"{first}-1", "value": row["devices"] - 0.5}
+                lines.writerow(point | base)
+    match = ("model", "dataset", "devices", "batch_per_device")
+    references = [{"path": path, "match": match}] if found else []
+    return published.numbers(SimpleNamespace(name="made", references=references), rows)
 
 
 def steps(row, count=100):

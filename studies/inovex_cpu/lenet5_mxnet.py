@@ -40,9 +40,7 @@ def train(args):
     module = mx.mod.Module(lenet5(mx), context=[mx.cpu(n) for n in range(args.devices)])
     module.bind([("data", images.shape)], [("softmax_label", labels.shape)])
     module.init_params(mx.initializer.Xavier())
-    module.init_optimizer(
-        optimizer="sgd", optimizer_params={"learning_rate": args.learning_rate}
-    )
+    module.init_optimizer(optimizer="sgd", optimizer_params={"learning_rate": args.learning_rate})
     metric = mx.metric.create(["acc", "ce"])
     speed = mx.callback.Speedometer(global_batch, WINDOW)
     batch = mx.io.DataBatch([images], [labels])

@@ -341,6 +341,25 @@ def test_published_numbers_are_hollow(drawn):
     assert "white" in faces and len(faces) == 2
 
 
+def test_published_numbers_lie_beside_the_same_from_own_runs(drawn, made):
+    table = made("published").published
+    panels = drawn("published", "published")
+    for _, number in table.iterrows():
+        assert any(has(axes, number["value"], along="x") for axes in panels)
+        if not np.isnan(number["own"]):
+            assert any(has(axes, number["own_ci95_low"], along="x") for axes in panels)
+    assert table["own"].notna().sum() == len(table) == 10
+    assert not table["agrees"].dropna().any()
+    said = {word for axes in panels for word in words(axes)}
+    ratios = table[table["metric"] == "images_per_second"]["own_over_published"]
+    assert {f"\u00d7{ratio:.2f}" for ratio in ratios} <= said
+
+
+def test_without_published_numbers_words_say_so(drawn):
+    (axes,) = drawn("published", "one repeat")
+    assert words(axes) == ["no published numbers to draw: see `references` in the config"]
+
+
 def test_what_is_not_drawn_is_counted_in_words(drawn):
     axes = drawn("time_per_batch", "40 series")[0]
     title = axes.figure.legends[0].get_title().get_text()
