@@ -140,7 +140,7 @@ def _from_steps(run):
         total_s = math.fsum(time * window for time, window in zip(times, windows, strict=True))
         found["step_time_mean_s"] = total_s / count
     first = steps.step[0] - (steps.window_steps[0] or 1) + 1
-    if count == len(times) and count + burn_in == steps.step[-1] - first + 1:  # of every step
+    if count == len(times) > 1 and count + burn_in == steps.step[-1] - first + 1:  # of every step
         found |= step_times.summary(times)
     if run.columns.get("global_batch"):
         found["images_per_second"] = run.columns["global_batch"] / found["step_time_mean_s"]
