@@ -1,0 +1,81 @@
+"""What a batch size, a strategy, a precision ... changes, where runs are alike in all else.
+
+- Nobody asked for these comparisons: all of them are one family, corrected (Holm) for how many
+  there are, whatever of them is shown.
+- A batch size is compared from the smallest to the largest that ended well; other fields, each
+  value with the field's default, or with the first value where that was not run.
+"""
+
+from dlbench import config, series, statistics
+from dlbench.runs import DEFAULTS, FIELDS
+
+# Topics that are looked at unasked: field of a run, its figure.
+TOPICS = {
+    "batch_per_device": "batch_size",
+    "strategy": "scaling",
+    "precision": "batch_size",
+    "xla": "scaling",
+    "runtime": "overhead",
+    "environment": "overhead",
+    "dataset": "real_vs_synthetic",
+}
+# Facts in which runs must agree, beside all fields, to be compared.
+FACTS = ("site", "device_model", "framework_version", "timing_source", "source")
+# How real items are read, and what changes numbers but not the work of a step.
+NOT_OF_DATA = ("augment", "cache", "evaluate", "learning_rate", "learning_rate_scaling",
+               "learning_rate_batch", "learning_rate_warmup_steps", "steps", "warmup_steps",
+               "epochs", "seed")  # fmt: skip
+
+
+def found(runs, asked, margin):
+    """{field: [(a run of the condition, one of its base, Comparison), ...]}
+
+    Args:
+        runs: rows of the runs table.
+        asked: fields that are left out, since the config has them compared.
+        margin: of equivalence.
+    """
+    done = [
+        row for row in runs
+        if row["status"] in series.FINISHED and (row.get("images_per_second") or 0) > 0
+    ]  # fmt: skip
+    pairs = [
+        (name, *pair)
+        for name in TOPICS
+        if name not in asked
+        for pair in _pairs(name, done)
+    ]  # fmt: skip
+    rates = [[[row["images_per_second"] for row in side] for side in (a, b)] for _, a, b in pairs]
+    judged = statistics.together([statistics.compare(*both, margin) for both in rates])
+    by_field = {}
+    for (name, a, b), compared in zip(pairs, judged, strict=True):
+        by_field.setdefault(name, []).append((a[0], b[0], compared))
+    return by_field
+
+
+def _pairs(name, rows):
+    """[(runs of a condition, runs of its base), ...] equal in all but a field."""
+    free = {name, "repeat", *config.COMPANIONS.get(name, ())}
+    free |= set(NOT_OF_DATA) if name == "dataset" else set()
+    alike = [field for field in (*FIELDS, *FACTS) if field not in free]
+    groups = {}
+    for row in rows:
+        key = tuple(row.get(field) for field in alike)
+        groups.setdefault(key, {}).setdefault(row[name], []).append(row)
+    for conditions in groups.values():
+        base = _base(name, conditions)
+        if base is None:
+            continue
+        others = [value for value in conditions if value != base]
+        # A batch size gains along its axis: from the smallest to the largest.
+        others = [max(others)] if name == "batch_per_device" and others else others
+        yield from ((conditions[value], conditions[base]) for value in others)
+
+
+def _base(name, conditions):
+    if name == "batch_per_device":
+        return min(conditions)
+    if name == "dataset":
+        return "synthetic" if "synthetic" in conditions else None
+    default = DEFAULTS.get(name)
+    return default if default in conditions else min(conditions)

@@ -1,0 +1,331 @@
+"""What the numbers of a study carry: findings, those with the best evidence first.
+
+- A finding is a sentence that its table could be asked for, with its interval, its runs, and the
+  table and figure it is from. Nothing is found by looking at pictures.
+- Of each topic there is one: comparisons that the config asked for, scaling, and what a batch
+  size, a strategy, a precision ... changes where all else is equal; learning gates.
+- `shown` is what a test or an interval over at least three runs of each side carries;
+  `indicated` has an interval of fewer, or something else differs too; `open` has none, or is
+  undecided. They are ranked in that order; then what was asked for, scaling, the largest effects
+  (by the end of the interval that is nearest to none), gates.
+- What nobody asked for is one family of tests, corrected (Holm) for how many there are.
+- Published numbers are references: there is no finding about them.
+"""
+
+import math
+from dataclasses import dataclass
+
+from dlbench import campaign_page, gates, series, statistics, study_contrasts
+from dlbench.runs import FIELDS
+
+SHOWN, INDICATED, OPEN = "shown", "indicated", "open"
+MINUS, TIMES = "\u2212", "\u00d7"
+EVIDENCE = (SHOWN, INDICATED, OPEN)
+MARGIN = 0.01  # of equivalence, where no comparison of the study says another
+
+
+@dataclass(frozen=True)
+class StudyFinding:
+    """One sentence with its number.
+
+    Attributes:
+        number, interval: the number that carries it and its 95 % interval, as texts; "" for none.
+        kind: good, bad, same or open, which gives it a colour.
+        tables, figures: names of those it is from.
+        rank: what it is sorted by, the lowest first.
+    """
+
+    headline: str
+    text: str
+    number: str
+    interval: str
+    evidence: str
+    kind: str
+    tables: tuple
+    figures: tuple
+    rank: tuple
+
+
+def findings(runs, speedups, comparisons):
+    """All StudyFindings of a study, the best first.
+
+    Args:
+        runs, speedups, comparisons: rows of these tables, dictionaries.
+    """
+    own = [row for row in runs if row.get("timing_source") != series.PUBLISHED]
+    speedups = [row for row in speedups if row.get("timing_source") != series.PUBLISHED]
+    asked = {row["field"] for row in comparisons}
+    margin = next((row["margin"] for row in comparisons if row.get("margin")), MARGIN)
+    found = [*_compared(comparisons), *_scaling(speedups), *_contrasts(own, asked, margin),
+             *_gates(own)]  # fmt: skip
+    return sorted(found, key=lambda finding: finding.rank)
+
+
+def named(rows, left_out=()):
+    """Names of rows, by what tells them apart among the fields of a run.
+
+    >>> same = {"model": "vgg16", "dataset": "digits", "batch_per_device": 8}
+    >>> named([same | {"precision": "float16"}, same | {"precision": "tf32"}])
+    ['vgg16, digits, batch 8, float16', 'vgg16, digits, batch 8, tf32']
+    """
+    fields = [name for name in FIELDS if name not in ("repeat", "seed", *left_out)]
+    values = [{n: row.get(n) for n in fields} for row in rows]
+    return campaign_page.combinations([v | {"xla": "on" if v.get("xla") else None} for v in values])
+
+
+# Comparisons that the config asks for.
+
+
+def _compared(rows):
+    by_field = {}
+    for row in rows:
+        by_field.setdefault(row["field"], []).append(row)
+    for name, group in by_field.items():
+        judged = [row for row in group if row.get("ratio")]
+        if judged:
+            yield _of_comparisons(name, group, judged)
+
+
+def _of_comparisons(name, group, judged):
+    counts = _counted(row["verdict"] for row in group)
+    first = min(judged, key=_by_evidence)
+    evidence = _evidence_of(first)
+    words = f"{first['condition']}: {first['verdict']}"
+    if first["verdict"] not in (statistics.UNDECIDED, statistics.TOO_FEW_RUNS):
+        preposition = "to" if first["verdict"] == statistics.EQUIVALENT else "than"
+        words = f"{first['condition']} is {first['verdict']} {preposition} {first['base']}"
+    else:
+        words = f"{first['condition']} against {first['base']}: {first['verdict']}"
+    others = f"All of {_field(name)}: {counts}. " if len(group) > 1 else ""
+    place = named([first, *(row for row in judged if row is not first)], (name,))[0]
+    text = f"{place}, {_of_runs(first['n_a'], first['n_b'])}. {others}{_reservation(first)}"
+    number, interval = _ratio(first["ratio"], first.get("ci95_low"), first.get("ci95_high"))
+    return StudyFinding(
+        headline=words, text=text.strip(), number=number,
+        interval=interval, evidence=evidence,
+        kind=_kind(first["verdict"]), tables=("comparisons",), figures=("overhead",),
+        rank=(EVIDENCE.index(evidence), 0, -_effect(first)),
+    )  # fmt: skip
+
+
+def _reservation(row):
+    """What keeps a comparison from carrying more."""
+    words = []
+    if row["verdict"] in (statistics.UNDECIDED, statistics.TOO_FEW_RUNS):
+        needed = row.get("repeats_needed") or 0
+        if needed > min(row["n_a"], row["n_b"]):
+            more = "at least " if needed >= statistics.MOST_REPEATS else "about "
+            words.append(f"It takes {more}{needed} repeats of each to show equivalence.")
+    if row.get("base_flags"):
+        words.append(f"Flagged: the two sides also differ in {row['base_flags']}.")
+    return " ".join(words)
+
+
+def _by_evidence(row):
+    return EVIDENCE.index(_evidence_of(row)), -_effect(row)
+
+
+def _evidence_of(row):
+    if row["verdict"] in (statistics.UNDECIDED, statistics.TOO_FEW_RUNS):
+        return OPEN
+    return INDICATED if row.get("base_flags") else SHOWN
+
+
+def _effect(row):
+    """How far from none the nearest end of the interval is, on the logarithm; 0 without one."""
+    low, high = row.get("ci95_low"), row.get("ci95_high")
+    if not low or not high or low <= 1 <= high:
+        return 0.0
+    return min(abs(math.log(low)), abs(math.log(high)))
+
+
+# Scaling.
+
+
+def _scaling(rows):
+    """How much of a linear speedup is left of series that go farthest; other bases are flagged."""
+    ends = [
+        row for row in rows
+        if row.get("efficiency") and row["devices"] > row["base_devices"]
+    ]  # fmt: skip
+    if not ends:
+        return
+    sound = [row for row in ends if not row.get("base_mismatch")]
+    flagged = sorted({row["base_mismatch"] for row in ends if row.get("base_mismatch")})
+    if not sound:
+        yield _no_sound_base(ends, flagged)
+        return
+    widest = max(row["devices"] / row["base_devices"] for row in sound)
+    last = [row for row in sound if row["devices"] / row["base_devices"] == widest]
+    last.sort(key=_by_efficiency)
+    best, worst = last[0], last[-1]
+    names = named(last, ("nodes", "devices_per_node"))
+    low, high = best.get("efficiency_ci95_low"), best.get("efficiency_ci95_high")
+    runs = min(best["runs"], best["base_runs"])
+    undecided = low is not None and low * widest <= 1 <= high * widest
+    evidence = SHOWN if runs >= statistics.FEWEST_RUNS else INDICATED
+    evidence = OPEN if low is None or undecided else evidence
+    text = (
+        f"{names[0]}, {best['scaling']} scaling: {_number(best['speedup'])} times the base of "
+        f"{_devices(best, 'base_devices')} ({_number(best['base_images_per_second'])} items/s), "
+        f"{_of_runs(best['runs'], best['base_runs'])}."
+    )
+    if undecided:
+        text += " Undecided: not even that the more devices are faster is shown."
+    if len(last) > 1:
+        share = 100 * worst["efficiency"]
+        text += f" The best of {len(last)} series; the worst, {names[-1]}, keeps {share:.3g} %."
+    if flagged:
+        left_out = _amount(len(ends) - len(sound), "point")
+        text += f" {left_out} left out, of which the base differs in {'; '.join(flagged)}."
+    yield StudyFinding(
+        headline=f"{_devices(best)} keep {100 * best['efficiency']:.3g} % of linear scaling",
+        text=text, number=f"{100 * best['efficiency']:.3g} %", interval=_shares(low, high),
+        evidence=evidence, kind="open" if evidence == OPEN else "same", tables=("speedups",),
+        figures=("scaling",), rank=(EVIDENCE.index(evidence), 1, 0.0),
+    )  # fmt: skip
+
+
+def _no_sound_base(ends, flagged):
+    return StudyFinding(
+        headline="No speedup of this study is one of like against like",
+        text=f"All {len(ends)} points divide by a base that differs in {'; '.join(flagged)}, so "
+        "what devices add cannot be told from what that changes.",
+        number="", interval="", evidence=OPEN, kind="bad", tables=("speedups",),
+        figures=("scaling",), rank=(EVIDENCE.index(OPEN), 1, 0.0),
+    )  # fmt: skip
+
+
+def _by_efficiency(row):
+    """Series with an interval before those of a single run, which chance may have favoured."""
+    return row.get("efficiency_ci95_low") is None, -row["efficiency"]
+
+
+def _devices(row, name="devices"):
+    kind = {"cpu": "CPU device", "gpu": "GPU"}.get(row.get("device_kind"), "device")
+    return f"{row[name]} {kind}{'' if row[name] == 1 else 's'}"
+
+
+# What changes where all else is equal, though nobody asked.
+
+
+def _contrasts(runs, asked, margin):
+    found = study_contrasts.found(runs, asked, margin)
+    return [_of_contrasts(name, pairs) for name, pairs in found.items()]
+
+
+def _of_contrasts(name, found):
+    rank = {v: i for i, v in enumerate((statistics.FASTER, statistics.SLOWER))}
+    row, base, first = min(
+        found, key=lambda one: (rank.get(one[2].verdict, 2), -_effect(vars(one[2])))
+    )
+    tested = first.verdict != statistics.TOO_FEW_RUNS
+    carried = tested and first.verdict != statistics.UNDECIDED
+    has_interval = not math.isnan(first.ci95_low)
+    evidence = SHOWN if carried else INDICATED if has_interval and not tested else OPEN
+    what = _value(name, row), _value(name, base)
+    verdict = first.verdict if carried else "undecided" if tested else "too few runs for a verdict"
+    preposition = "equivalent to" if verdict == statistics.EQUIVALENT else f"{verdict} than"
+    headline = f"{what[0]} is {preposition} {what[1]}"
+    if not carried:
+        headline = f"{what[0]} against {what[1]}: {verdict}"
+    place = named([row, *(one[0] for one in found if one[0] is not row)], (name,))[0]
+    text = f"{place}, {_of_runs(first.n_a, first.n_b)}."
+    if len(found) > 1:
+        text += f" The clearest of {len(found)} pairs alike in all but {_field(name)}: "
+        text += f"{_counted(one[2].verdict for one in found)}."
+    if tested:
+        text += (
+            f" Not asked for in the config; corrected for {_amount(first.family, 'comparison')}."
+        )
+    number, interval = _ratio(first.ratio, first.ci95_low, first.ci95_high)
+    figure = study_contrasts.TOPICS[name]
+    return StudyFinding(
+        headline=headline, text=text, number=number,
+        interval=interval, evidence=evidence,
+        kind=_kind(first.verdict), tables=("results",), figures=(figure,),
+        rank=(EVIDENCE.index(evidence), 2, -_effect(vars(first))),
+    )  # fmt: skip
+
+
+# Learning.
+
+
+def _gates(runs):
+    judged = [row for row in runs if row.get("learning_gate")]
+    missed = [row for row in judged if row["learning_gate"] != gates.REACHED]
+    if not judged:
+        return
+    if missed:
+        name = named(missed)[0]
+        yield StudyFinding(
+            headline=f"{len(missed)} of {len(judged)} runs miss their learning gate",
+            text=f"{name}: {missed[0]['learning_gate']}.",
+            number=f"{len(missed)} of {len(judged)}", interval="", evidence=SHOWN, kind="bad",
+            tables=("runs",), figures=("loss", "accuracy"), rank=(0, 3, 0.0),
+        )  # fmt: skip
+        return
+    yield StudyFinding(
+        headline=f"All {len(judged)} runs with a learning gate reach it",
+        text="They are fast at training that works: the scores that the config asks for are there.",
+        number=f"{len(judged)} of {len(judged)}", interval="", evidence=SHOWN, kind="good",
+        tables=("runs",), figures=("loss", "accuracy"), rank=(0, 4, 0.0),
+    )  # fmt: skip
+
+
+# Words.
+
+
+def _value(name, row):
+    value = row[name]
+    if name == "xla":
+        return "XLA" if value else "no XLA"
+    return campaign_page.field(name, value) or str(value)
+
+
+def _field(name):
+    return {"xla": "XLA"}.get(name, name.replace("_", " "))
+
+
+def _kind(verdict):
+    return {statistics.FASTER: "good", statistics.SLOWER: "bad",
+            statistics.EQUIVALENT: "same"}.get(verdict, "open")  # fmt: skip
+
+
+def _counted(verdicts):
+    counts = {}
+    for verdict in verdicts:
+        counts[verdict] = counts.get(verdict, 0) + 1
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+
+
+def _of_runs(a, b):
+    if a == b == 1:
+        return "one run each: no interval"
+    return f"{a} and {b} runs" if a != b else f"{a} runs each"
+
+
+def _amount(count, noun):
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _number(value):
+    return campaign_page.number(value)
+
+
+def _ratio(ratio, low, high):
+    """(a ratio, its interval or ""): as differences, or as factors where any is large."""
+    known = low is not None and not math.isnan(low)
+    ends = (low, high) if known else ()
+    if any(value >= 2 or value <= 0.5 for value in (ratio, *ends)):
+        return f"{TIMES} {ratio:.3g}", f"{low:.3g} to {high:.3g}" if known else ""
+    number, *ends = (_signed(f"{100 * (value - 1):+.1f}") for value in (ratio, *ends))
+    return f"{number} %", f"{ends[0]} to {ends[1]} %" if known else ""
+
+
+def _signed(number):
+    return number.lstrip("+-") if float(number) == 0 else number.replace("-", MINUS)
+
+
+def _shares(low, high):
+    return "" if low is None else f"{100 * low:.3g} to {100 * high:.3g} %"
