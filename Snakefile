@@ -1,6 +1,7 @@
 """dlbench: from datasets to figures, every combination trained once.
 
-Targets: all (the default), data, images, runs, tables, figures; tensorboard, no part of all.
+Targets: all (the default), data, images, runs, tables, figures; report and tensorboard,
+no part of all.
 """
 
 from pathlib import Path
@@ -29,6 +30,7 @@ include: "rules/train.smk"
 include: "rules/imports.smk"
 include: "rules/results.smk"
 include: "rules/figures.smk"
+include: "rules/report.smk"
 include: "rules/tensorboard.smk"
 
 
@@ -41,6 +43,7 @@ localrules:
     runs,
     tables,
     figures,
+    report,
     tensorboard,
     fetch_dataset,
     adopt_dataset,
@@ -51,6 +54,7 @@ localrules:
     import_results,
     collect_runs,
     draw_figure,
+    build_report,
     export_tensorboard,
 
 

@@ -1,0 +1,42 @@
+"""The report as Snakemake makes it, and Snakemake's own of the same study."""
+
+import json
+import re
+
+PAGE = "results/report.html"
+
+
+def test_the_report_is_made_when_asked_for_and_not_again(campaign):
+    assert not (campaign.folder / PAGE).exists()  # no part of all
+    campaign.succeed("report")
+    page = (campaign.folder / PAGE).read_text()
+    runs = campaign.ids()
+    assert all(run_id in page for run_id in runs)
+    assert 'id="figure-scaling"' in page and 'id="figure-loss"' in page
+    assert "Machine and software" in page and "tensorflow version" in page
+    assert str(campaign.folder) not in page
+    assert campaign.scheduled("--cores", "1", "report") == {}
+
+
+def test_the_same_tables_give_the_same_report_and_its_looks_only_the_report(campaign):
+    campaign.succeed("report")
+    before = (campaign.folder / PAGE).read_bytes()
+    (campaign.folder / PAGE).unlink()
+    campaign.succeed("report")
+    assert (campaign.folder / PAGE).read_bytes() == before
+    style = campaign.folder / "workflow_scripts/dlbench/report.css"
+    style.write_text(style.read_text() + ".mine { color: red; }\n")
+    assert list(campaign.scheduled("--cores", "1", "report")) == ["build_report"]
+    campaign.succeed("report")
+    assert ".mine { color: red; }" in (campaign.folder / PAGE).read_text()
+
+
+def test_snakemakes_own_report_has_figures_and_tables_with_categories_and_labels(campaign):
+    campaign.succeed("--report", "own.html")
+    page = (campaign.folder / "own.html").read_text()
+    (categories,) = re.findall(r"categories = (\{.*\})", page)
+    filed = {name: next(iter(of.values())) for name, of in json.loads(categories).items()}
+    assert filed["Scaling"] == ["results/figures/scaling.svg"]
+    assert "results/tables/runs.csv" in filed["Tables"]
+    for words in ("Weak scaling", "collected from the records", '"table": "runs"'):
+        assert words in page
