@@ -1,0 +1,266 @@
+"""The report in a real browser: sorting, filtering, no complaint, no request, on a phone too."""
+
+import chromium
+import made_tables
+import pytest
+
+from dlbench import plugins, report, report_html, tables
+
+pytestmark = pytest.mark.skipif(not chromium.installed(), reason="there is no Chromium here")
+EVIL = "<img src=http://example.invalid/x onerror=document.title='broken'>"
+ROWS = 300
+# What a test sees of a table: the texts of a column, and how many rows there are.
+TEXTS = """
+const place = document.querySelector('#table-{table}');
+const heads = [...place.querySelectorAll('thead tr:first-child th')];
+const of = heads.findIndex((th) => th.textContent.startsWith('{column}'));
+return [...place.querySelectorAll('tbody tr')].map((tr) => tr.cells[of]?.textContent);
+"""
+HEADING = """
+const all = [...document.querySelectorAll('#table-{table} thead th button')];
+const button = all.find((b) => b.textContent.startsWith('{column}'));
+"""
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """A report of 300 runs with figures, failures and a hostile name."""
+    folder = tmp_path_factory.mktemp("report")
+    rows = made_tables.study(devices=[1, 2, 4, 8], batch_per_device=[16, 32, 64, 128, 256],
+                             precision=["float32", "float16"], repeats=7)  # fmt: skip
+    rows = made_tables.failing(rows, lambda row: row["batch_per_device"] == 256)
+    rows += made_tables.study(devices=1, runtime=[EVIL, "apptainer"], repeats=10)
+    shown = made_tables.write(folder, rows, steps_each=0)
+    assert len(rows) == ROWS
+    broken = {"run_id": "x", "combination": EVIL, "status": "failed", "reason": EVIL}
+    kept = shown.coverage.to_dict("records")
+    tables.write(folder / "coverage.parquet", [broken, *_plain(kept)], tables.COVERAGE)
+    for name in ("scaling", "coverage"):
+        plugins.load("figures", name).draw(shown, folder / "figures" / name)
+    found = report.read(folder, folder / "runs", folder / "figures", ("scaling", "coverage"))
+    page = folder / "report.html"
+    page.write_text(report_html.html_page(found), encoding="utf-8")
+    return page
+
+
+def _plain(rows):
+    return [{k: None if v != v else v for k, v in row.items()} for row in rows]
+
+
+@pytest.fixture(scope="module")
+def open_page():
+    with chromium.browser() as opened:
+        yield opened
+
+
+@pytest.fixture
+def page(open_page, path):
+    return open_page(path)
+
+
+def texts(page, column, table="runs"):
+    return page.run(TEXTS.format(table=table, column=column))
+
+
+def press_heading(page, column, table="runs"):
+    page.run(HEADING.format(table=table, column=column) + "button.click();")
+
+
+def count(page, table="runs"):
+    return page.run(f"return document.querySelector('#table-{table} output').textContent")
+
+
+def numbers(found):
+    return [float(text.replace("\u202f", "")) for text in found if text != "\u2013"]
+
+
+def search(page, words, table="runs"):
+    page.run(
+        f"const input = document.querySelector('#table-{table} .tools input');"
+        f"input.value = {words!r}; input.dispatchEvent(new Event('input'));"
+    )
+
+
+def filter_column(page, column, value, table="runs"):
+    """As a user: open the filters, then choose or write."""
+    page.run(f"""
+    const by = document.querySelector('#table-{table} .tools button');
+    if (by.getAttribute('aria-expanded') !== 'true') by.click();
+    const input = document.querySelector("#table-{table} [aria-label='Filter {column}']");
+    input.value = {value!r}; input.dispatchEvent(new Event('input'));""")
+
+
+def test_nothing_is_complained_about_and_nothing_asked_for(page, path):
+    assert page.complaints == []
+    assert page.requests == [path.as_uri()]
+
+
+def test_a_hostile_name_is_shown_and_does_nothing(page):
+    search(page, "example.invalid", "coverage")
+    assert EVIL in texts(page, "combination", "coverage")
+    assert page.run("return document.title") == "made: report"
+    assert page.run("return document.querySelectorAll('img[src^=http]').length") == 0
+
+
+def test_the_policy_stops_a_script_that_gets_in_all_the_same(page):
+    page.run("""
+    const script = document.createElement('script');
+    script.textContent = "document.title = 'broken'";
+    document.body.append(script);""")
+    assert page.run("return document.title") == "made: report"
+    with pytest.raises(AssertionError, match="Failed to fetch"):
+        page.run("await fetch('http://127.0.0.1:9/')")
+
+
+def test_a_heading_sorts_numbers_up_then_down_then_as_it_was(page):
+    before = texts(page, "images per second")
+    press_heading(page, "images per second")
+    up = numbers(texts(page, "images per second"))
+    assert up == sorted(up) and len(up) > 10
+    state = HEADING.format(table="runs", column="images per second")
+    state += "return button.parentElement.getAttribute('aria-sort')"
+    assert page.run(state) == "ascending"
+    press_heading(page, "images per second")
+    down = numbers(texts(page, "images per second"))
+    assert down == sorted(down, reverse=True) and down[0] > up[-1]
+    assert page.run(state) == "descending"
+    press_heading(page, "images per second")
+    assert texts(page, "images per second") == before
+    assert page.run(state) is None
+
+
+def test_rows_without_a_value_come_last_either_way(page):
+    search(page, "resnet50")
+    filter_column(page, "batch per device", ">= 128")
+    for _ in range(2):
+        press_heading(page, "images per second")
+        assert texts(page, "images per second")[0] != "\u2013"
+
+
+def test_names_with_numbers_sort_by_the_numbers(page):
+    press_heading(page, "combination", "results")
+    batches = [text.split("batch ")[1].split(",")[0] for text in texts(page, "combination",
+               "results") if "batch" in text and "bare" in text]  # fmt: skip
+    assert list(map(int, batches)) == sorted(map(int, batches)) and len(set(batches)) == 5
+
+
+def test_text_filters_rows_by_all_of_its_words_and_counts_them(page):
+    assert count(page) == "300 rows"
+    search(page, "FLOAT16 oom")
+    assert count(page) == "28 of 300 rows"
+    assert set(texts(page, "status")) == {"oom"}
+    search(page, "no such thing")
+    assert count(page) == "0 of 300 rows"
+    assert texts(page, "run id") == ["No row is like that."]
+    search(page, "")
+    assert count(page) == "300 rows"
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "expected"),
+    [
+        ("status", "oom", 56),
+        ("batch per device", "> 64", 112),
+        ("batch per device", "16..32", 112),
+        ("batch per device", "= 32", 56),
+        ("batch per device", "32", 56),
+        ("run id", "made-", 300),
+    ],
+)
+def test_a_column_is_filtered_by_a_choice_a_bound_or_a_range(page, column, value, expected):
+    filter_column(page, column, value)
+    shown = count(page)
+    assert shown == ("300 rows" if expected == 300 else f"{expected} of 300 rows")
+
+
+def test_filters_of_columns_go_together_and_are_gone_when_they_are_closed(page):
+    filter_column(page, "batch per device", "256")
+    filter_column(page, "precision", "float16")
+    assert count(page) == "28 of 300 rows"
+    page.run("document.querySelector('#table-runs .tools button').click();")
+    assert count(page) == "300 rows"
+
+
+def test_the_keyboard_reaches_and_sorts_a_column(page):
+    page.run(HEADING.format(table="runs", column="images per second") + "button.focus();")
+    page.press("Enter", "\r")
+    up = numbers(texts(page, "images per second"))
+    assert up == sorted(up)
+    page.press("Tab")
+    focused = "return document.activeElement.textContent"
+    assert page.run(focused).startswith("step time median")
+
+
+def test_columns_are_added_and_taken_away(page):
+    tick = """
+    const labels = [...document.querySelectorAll('#table-runs .choices label')];
+    labels.find((l) => l.textContent.trim() === '{name}').firstChild.click();
+    return [...document.querySelectorAll('#table-runs thead th')].map((t) => t.textContent);"""
+    assert any(t.startswith("duration") for t in page.run(tick.format(name="precision")))
+    assert not any(t.startswith("duration") for t in page.run(tick.format(name="duration")))
+    assert any(t.startswith("devices per") for t in page.run(tick.format(name="devices per node")))
+
+
+def test_rows_are_drawn_as_they_are_scrolled_to(page):
+    drawn = "return document.querySelectorAll('#table-runs tbody tr').length"
+    assert page.run(drawn) == 60
+    page.run("""
+    const frame = document.querySelector('#table-runs .frame');
+    frame.scrollTop = frame.scrollHeight;
+    await new Promise((done) => setTimeout(done, 300));""")
+    assert page.run(drawn) >= 120
+
+
+def test_headings_say_units_and_what_they_mean(page):
+    heading = HEADING.format(table="runs", column="images per second")
+    said = page.run(heading + "return [button.textContent, button.title]")
+    assert said == ["images per seconditems/s", "items of the measured steps over their time"]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_on_a_phone_only_tables_and_figures_scroll_sideways(open_page, path, dark):
+    page = open_page(path, width=360, height=740, phone=True, dark=dark)
+    assert page.run("return document.documentElement.scrollWidth") == 360
+    sizes = page.run("const f = document.querySelector('#table-runs .frame');"
+                     "return [f.scrollWidth, f.clientWidth]")  # fmt: skip
+    assert sizes[0] > sizes[1]
+    assert page.complaints == []
+
+
+def test_dark_mode_is_dark_and_legible(open_page, path):
+    """Contrast of text with what is behind it, as WCAG 2.2 defines it; 4.5 is its level AA."""
+    for dark in (False, True):
+        page = open_page(path, dark=dark)
+        for selector in ("body", "p.note", ".badge.good", ".badge.bad", "nav a", "td", "dt"):
+            assert contrast(page, selector) >= 4.5, (selector, dark)
+    assert sum(page.run("return getComputedStyle(document.body).backgroundColor"
+                        ".match(/\\d+/g).map(Number)")) < 150  # fmt: skip
+
+
+def contrast(page, selector):
+    ink, paper = page.run(f"""
+    let element = document.querySelector('{selector}');
+    const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
+    const ink = rgb(getComputedStyle(element).color);
+    let paper = rgb(getComputedStyle(element).backgroundColor);
+    while (paper[3] === 0) {{
+      element = element.parentElement;
+      paper = rgb(getComputedStyle(element).backgroundColor);
+    }}
+    return [ink, paper]""")
+    lighter, darker = sorted(map(luminance, (ink, paper)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def luminance(colour):
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+              for c in (value / 255 for value in colour[:3])]  # fmt: skip
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_it_prints(page):
+    content = page.pdf()
+    assert content.startswith(b"%PDF") and content.count(b"/Type /Page\n") > 3
+    assert "Printed: the first 60 of 300 rows" in page.run(
+        "return document.querySelector('#table-runs .paper-only').textContent"
+    )
