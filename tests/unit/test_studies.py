@@ -1,6 +1,7 @@
 """The studies that ship: their configs, smoke variants and published numbers."""
 
 import json
+import math
 import re
 from types import SimpleNamespace
 
@@ -183,7 +184,8 @@ def test_numbers_from_logs_are_means_of_the_logs():
         rates = [_average_rate(log) for log in logs]
         assert len(rates) == 3
         decimals = len(row["printed"].partition(".")[2])
-        assert published.rounds_to(sum(rates) / 3, row["value"], decimals), (combination, rates)
+        mean = math.ceil(sum(rates) / 3) if "rounded up" in row["note"] else sum(rates) / 3
+        assert published.rounds_to(mean, row["value"], decimals), (combination, rates)
 
 
 def _average_rate(log):
