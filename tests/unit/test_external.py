@@ -6,7 +6,7 @@ import sys
 import pytest
 from made_studies import BLOCK, STUDY, refused
 
-from dlbench import Error, config, external, external_log, planning, records, site
+from dlbench import Error, config, external, planning, records, site
 from dlbench.runs import Run
 
 TRAINER = {
@@ -124,54 +124,6 @@ def test_what_a_plan_starts_is_the_command_and_nothing_of_ours(tmp_path, monkeyp
     ]  # fmt: skip
     assert "--external=auto" in words
     assert (plan.environments, plan.datasets) == ([], [])
-
-
-class Log:
-    """A log as parsing reads it, of steps (step_time_s, window_steps, warm_up)."""
-
-    def __init__(self, steps, numbers=None, said=None):
-        self.start, self.launch, self.end = {}, {}, {"t_utc": "now", "t_s": 9.0}
-        self.steps = [
-            {"step_time_s": time, "window_steps": count, "warm_up": warm, "loss": float("nan")}
-            for time, count, warm in steps
-        ]
-        self.imported = {"numbers": numbers or {}, "said": said or {}}
-
-
-def test_windows_count_for_as_many_steps_as_they_have(theirs):
-    # Items: 16 a step. 10 steps of 0.1 s and 30 of 0.2 s: 40 steps in 7 s.
-    found = external_log.summary(
-        theirs(), Log([(5.0, 10, True), (0.1, 10, False), (0.2, 30, False)])
-    )
-    assert found["images_per_second"] == pytest.approx(16 * 40 / 7, rel=1e-12)
-    assert found["step_time_mean_s"] == pytest.approx(7 / 40, rel=1e-12)
-    assert (found["steps_measured"], found["burn_in_steps"]) == (40, 10)
-    assert "step_time_sd_s" not in found and found["final_loss"] is None
-
-
-def test_scatter_is_known_where_every_step_has_a_row(theirs):
-    found = external_log.summary(theirs(), Log([(0.25, 1, False)] * 4))
-    assert (found["step_time_sd_s"], found["step_time_mean_s"]) == (0.0, 0.25)
-    assert found["images_per_second"] == 64.0
-
-
-def test_what_the_log_states_itself_comes_first(theirs):
-    log = Log([(0.25, 1, False)], {"images_per_second": 70.0})
-    assert external_log.summary(theirs(), log)["images_per_second"] == 70.0
-
-
-def test_a_program_that_did_something_else_than_the_run_is_found_out(theirs):
-    log = Log([(0.25, 1, False)], said={"global_batch": 32})
-    found = external_log.summary(theirs(), log)
-    assert external_log.mismatch(theirs(), [log], found) == (
-        "failed", "expected global_batch 16, its own log says 32",
-    )  # fmt: skip
-    silent = Log([])
-    found = external_log.summary(theirs(), silent)
-    assert external_log.mismatch(theirs(), [silent], found) == (
-        "failed", "no throughput in its log",
-    )  # fmt: skip
-    assert external_log.mismatch(theirs(), [Log([])], {"images_per_second": 1.0}) is None
 
 
 def test_the_trainer_is_an_axis_that_changes_no_id_of_ours():

@@ -34,7 +34,7 @@ PLACES = {
     "folder": "where the program may write further logs",
 }
 WORDS = ("model", "dataset")  # the other program's own, not names of files here
-# What must agree with the run, where the program's log says it.
+# What the program's log must not say otherwise than the run.
 STATED = ("global_batch", "batch_per_device", "devices", "nodes")
 FOLDER, PRINTED, PROOF = "output", "printed.log", "containment.json"  # in a run's folder
 _trainers = {}

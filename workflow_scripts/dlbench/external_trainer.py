@@ -2,18 +2,19 @@
 
 Beside the events of dlbench/eventlog.py there are in such a log
     output      t_s, bytes: what it printed so far, now and then, as a sign of life
-    imported    kind, notes; said: fields of the run as the program's log has them; numbers: columns
-                of the runs table that the log states itself
+    imported    kind, notes; numbers: columns of the runs table
 """
 
+import dataclasses
 import json
+import math
 import os
 import platform
 import subprocess
 import sys
 import time
 
-from dlbench import Error, eventlog, external, importing
+from dlbench import Error, eventlog, external, import_rows, importing
 from dlbench.runs import FIELDS
 
 POLL_S, SHOW_EVERY_S = 0.2, 5.0
@@ -23,8 +24,6 @@ OUT_OF_MEMORY = (
     *("OOM when allocating tensor", "CUDA out of memory", "cudaMalloc failed: out of memory"),
     *("OutOfMemoryError", "RESOURCE_EXHAUSTED: Out of memory", "CUDA_ERROR_OUT_OF_MEMORY"),
 )
-# Of the columns that a log states, those about device and program, which are no numbers of the run.
-FACTS = ("device_model", "framework_version", "host")
 
 
 def train(run, command, kind, log, image_id=None):
@@ -60,7 +59,8 @@ def train(run, command, kind, log, image_id=None):
         sys.stderr.write(last)
         raise Error(f"{command[0]} ended with exit code {exit_code}: {_last_line(last)}")
     try:
-        found = importing.read_run(folder, kind)
+        stated = {name: getattr(run, name) for name in external.STATED}
+        found = importing.read_run(folder, kind, stated)
     except Error as error:
         events.write("run_end", status="failed", message=f"its log: {error}", **end)
         return
@@ -84,43 +84,48 @@ def _run(command, printed, events, began):
 
 
 def _write(run, found, events, begun_at):
-    """What was read, as events."""
-    columns = {name: value for name, value in found.columns.items() if value is not None}
-    said = {name: value for name, value in columns.items() if name in (*FIELDS, "devices")}
-    said |= {"global_batch": columns["global_batch"]} if "global_batch" in columns else {}
-    facts = {name: columns.get(name) for name in FACTS}
-    rest = columns.keys() - said.keys() - facts.keys()
-    numbers = {name: columns[name] for name in sorted(rest) if _is_number(columns[name])}
-    steps = found.steps
+    """What was read, as events.
+
+    Args:
+        found: the Merged run (dlbench/import_merging.py) of its logs.
+    """
+    row = import_rows.run_row(found, run.id, None, None)
+    numbers = {
+        name: value
+        for name, value in row.items()
+        if _is_number(value) and name not in (*FIELDS, "devices", "global_batch")
+    }
     events.write(
         "run_start",
         log_version=eventlog.LOG_VERSION,
         t_utc=begun_at,
-        spec=run.values(),
-        versions={run.framework: facts["framework_version"]},
-        device_model=facts["device_model"],
-        host=facts["host"] or platform.node(),
-        total_steps=steps.step[-1] if steps.step else None,
+        spec=dataclasses.asdict(run),
+        versions={run.framework: row.get("framework_version")},
+        device_model=row.get("device_model"),
+        host=row.get("host") or platform.node(),
+        total_steps=max(found.steps.step, default=None),
     )
-    for row in zip(
-        steps.step, steps.step_time_s, steps.loss, steps.window_steps, steps.warm_up, strict=True
+    for kind, make in (
+        ("step", import_rows.steps_table),
+        ("eval", import_rows.evals_table),
+        ("sample", import_rows.samples_table),
     ):
-        step, step_time_s, loss, window_steps, warm_up = row
-        events.write(
-            "step", step=step, step_time_s=step_time_s, loss=loss, warm_up=bool(warm_up),
-            window_steps=window_steps,
-        )  # fmt: skip
-    for row in found.evals:
-        events.write("eval", **row)
-    for row in found.samples:
-        events.write("sample", **row)
-    notes = list(found.notes)
-    notes += [
-        f"its log says {name} {said[name]!r}"
-        for name in sorted(said)
-        if name in FIELDS and name not in external.STATED and said[name] != getattr(run, name)
+        for line in make(found, run.id).to_pylist():
+            values = {name: value for name, value in line.items() if value is not None}
+            values.pop("run_id")
+            if kind == "step":
+                values = {"step_time_s": math.nan, "loss": math.nan, **values}
+            events.write(kind, **values)
+    # A model may have another name there; what must agree was seen to.
+    notes = [
+        *found.notes,
+        *(
+            f"its log says {name} {value!r}"
+            for name, value in found.columns.items()
+            if name in FIELDS and name not in external.STATED and value != getattr(run, name)
+        ),
     ]
-    events.write("imported", kind=found.kind, said=said, numbers=numbers, notes=notes)
+    events.write("imported", kind=found.kind, numbers=numbers, notes=notes)
 
 
 def _is_number(value):

@@ -44,7 +44,7 @@ def parse(run, log, output):
     log = Path(log)
     logs = [RankLog(path) for path in eventlog.rank_paths(log)]
     external = logs[0].imported
-    summary = external_log.summary(run, logs[0]) if external else _summary(run, logs)
+    summary = external_log.summary(logs[0]) if external else _summary(run, logs)
     status, message = _status(run, logs, summary)
     start, launch = logs[0].start, logs[0].launch
     content = {
