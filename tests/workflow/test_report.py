@@ -26,7 +26,7 @@ def test_the_same_tables_give_the_same_report_and_its_looks_only_the_report(camp
     assert (campaign.folder / PAGE).read_bytes() == before
     style = campaign.folder / "workflow_scripts/dlbench/report.css"
     style.write_text(style.read_text() + ".mine { color: red; }\n")
-    assert list(campaign.scheduled("--cores", "1", "report")) == ["build_report"]
+    assert sorted(campaign.scheduled("--cores", "1", "report")) == ["build_report", "report"]
     campaign.succeed("report")
     assert ".mine { color: red; }" in (campaign.folder / PAGE).read_text()
 
