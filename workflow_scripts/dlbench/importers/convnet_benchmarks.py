@@ -35,7 +35,7 @@ RESULT = re.compile(
     r"(\d{1,9}\.\d+|nan|inf) \+/- (\d{1,9}\.\d+|nan|inf) sec / batch"
 )
 BATCH = re.compile(r"\(batch size: ([1-9]\d{0,8})\)")
-GPU = re.compile(r"^\s*name: (.+?)\s*$")
+GPU = re.compile(r"\s*name: (.+)")
 
 
 def recognise(log):
@@ -55,8 +55,8 @@ def read(log):
             run.lines = (first_line, number)
             yield run
             steps, fixed, first_line = Steps(), None, number + 1
-        elif match := GPU.search(line):
-            gpu = match[1]
+        elif match := GPU.match(line):
+            gpu = match[1].strip() or gpu
     if steps.step:
         yield Imported(
             {"framework": "tensorflow", "dataset": "synthetic", "devices": 1},

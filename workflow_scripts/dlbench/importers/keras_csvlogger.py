@@ -80,19 +80,17 @@ def _cells(line, separator):
 class _Run:
     def __init__(self, names, first_line):
         self.names, self.first_line = names, first_line
-        self.rows = {}  # by epoch
+        self.rows = {}  # by epoch, in their order
         self.resumes = []
         self.left_out = LeftOut()
 
     def add(self, line, epoch, row):
-        if self.rows and epoch <= max(self.rows):
-            later = [number for number in self.rows if number >= epoch]
-            self.left_out.add(
-                line, f"before it, {len(later)} epochs that training was resumed before"
-            )
-            for number in later:
-                del self.rows[number]
-            self.resumes += 1
+        lost = 0
+        while self.rows and epoch <= next(reversed(self.rows)):
+            self.rows.popitem()
+            lost += 1
+        if lost:
+            self.resumes.append(f"line {line}: resumed, {lost} epochs before it do not count")
         self.rows[epoch] = row
 
     def imported(self, log, last_line):
@@ -101,7 +99,7 @@ class _Run:
         columns = {"framework": "keras", "mode": "train", "epochs": len(self.rows)}
         if self.resumes:
             columns["resumes"] = len(self.resumes)
-        last = self.rows[max(self.rows)]
+        last = self.rows[next(reversed(self.rows))]
         if (final := logvalues.loss(last.get("loss"))) is not None:
             columns["final_loss"] = final
         unknown = [name for name in self.names[1:] if name.removeprefix("val_") not in METRICS]

@@ -59,7 +59,7 @@ def _names(line):
     >>> _names("timestamp, utilization.gpu [%], memory.used [MiB]")
     ['timestamp', 'utilization.gpu', 'memory.used']
     """
-    return [re.sub(r"\s*\[[^]]*\]$", "", cell.strip()) for cell in line.split(",")]
+    return [cell.partition("[")[0].strip() for cell in line.split(",")]
 
 
 def _is_header(names):
