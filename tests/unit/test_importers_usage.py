@@ -162,11 +162,12 @@ def test_json_lines_of_snakemake_are_the_same(log):
     }  # fmt: skip
 
 
-def test_rows_of_snakemake_are_repeats(log):
-    rows = "".join(f"{s}.0\t0:00:01\t1.0\t1\t1\t1\t-\t-\t1\t1.0\n" for s in (1, 2))
-    first, second = read("snakemake_benchmark", log, gzip.compress((COLUMNS + rows).encode()))
-    assert (first.columns["repeat"], second.columns["repeat"]) == (1, 2)
-    assert (first.lines, second.lines) == ((2, 2), (3, 3))
+def test_of_repeats_of_snakemake_none_is_taken_for_the_run(log):
+    rows = "".join(f"{s}.0\t0:00:01\t1.0\t1\t1\t1\t-\t-\t1\t1.0\n" for s in (1, 3, 2))
+    (run,) = read("snakemake_benchmark", log, gzip.compress((COLUMNS + rows).encode()))
+    assert run.columns == {}
+    assert run.lines == (2, 4)
+    assert "3 repeats of the job, 1 to 3 s" in notes(run)
 
 
 @pytest.mark.parametrize("absent", ["NA", "-"])

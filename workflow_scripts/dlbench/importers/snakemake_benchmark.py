@@ -1,4 +1,4 @@
-"""Snakemake's benchmark files, TSV or JSON lines: what a job used. One line a repeat of the job.
+"""Snakemake's benchmark files, TSV or JSON lines: what a job used.
 
 - `s` is the time of the job, the start of its container and all else with it: no more than an
   upper bound of duration_s, which is run_start to run_end.
@@ -7,6 +7,8 @@
   the largest process, so it is no less. Pages that processes share count for each of them.
 - cpu_time is user and system time in seconds at the last sample; the processes that ended before
   it keep theirs. mean_load is cpu_percent summed over time: not taken.
+- Several rows are repeats of the job. Which of them the run beside the file is, nobody says: their
+  range is in the notes, and no column is taken.
 - In TSV all numbers have two decimals, and `-` or NA is one that could not be measured: a job
   that was over before the first sample.
 
@@ -46,11 +48,18 @@ def read(log):
             runs.append(_run(log, number, line, names))
     if not runs:
         raise log.error(number, "no job was measured")
-    for repeat, run in enumerate(runs, start=1):
-        if len(runs) > 1:
-            run.columns["repeat"] = repeat
-        run.notes += left_out.notes()
-        yield run
+    run = runs[0] if len(runs) == 1 else _repeats(runs)
+    run.notes += left_out.notes()
+    yield run
+
+
+def _repeats(runs):
+    seconds = [run.columns["duration_s"] for run in runs]
+    words = (
+        f"{len(runs)} repeats of the job, {min(seconds):g} to {max(seconds):g} s; which of them "
+        "this run is, is not said: nothing of them is taken"
+    )
+    return Imported({}, notes=[words], lines=(runs[0].lines[0], runs[-1].lines[1]))
 
 
 def _run(log, number, line, names):
