@@ -374,6 +374,19 @@ def test_a_series_has_one_colour_in_all_panels(made):
         assert figure_panels.marks(one) == figure_panels.marks(other)
 
 
+def test_what_a_publication_does_not_state_names_no_series():
+    own = made_tables.study(devices=[1, 2], repeats=1)
+    paper = [
+        dict.fromkeys(tables.RUNS.names)
+        | {name: row[name] for name in ("run_id", "model", "dataset", "mode", "devices", "status")}
+        | {"timing_source": "published", "site": "paper", "images_per_second": 1.0}
+        for row in own
+    ]
+    runs = series.tried(pd.DataFrame(own + paper, columns=tables.RUNS.names))
+    names = [s.name for s in next(iter(series.along("devices", runs).values()))]
+    assert names == ["here", "paper, published"]
+
+
 def test_a_run_that_failed_before_its_device_was_known_belongs_to_its_series():
     rows = [made_tables.run(batch_per_device=b, status=s) for b, s in ((16, "ok"), (32, "oom"))]
     rows[1]["device_model"] = None
