@@ -165,6 +165,7 @@ def test_one_decimal_says_little_of_a_window_late_in_a_run():
     steps = Steps()
     rates = [47.3] * 200
     steps.step.extend(range(10, 2001, 10))
+    tf_cnn.without_times(steps)
     joined = tf_cnn.add_times(steps, rates, 64, half_digit=0.05)
     ends = [w for w in steps.window_steps if w]
     assert joined == 200 - len(ends) > 100

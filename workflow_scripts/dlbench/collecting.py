@@ -35,7 +35,7 @@ EXCLUDED, STALE = "excluded", "stale"
 IMPORTS = Path("results/imports")
 _KNOWN = tuple(name for name in FIELDS if name in tables.RUNS.names)
 ROW_GROUP = 20_000  # rows that wait to be written
-RUN_TABLES = {"steps": tables.STEPS, "evals": tables.EVALS, "samples": tables.SAMPLES}
+RUN_TABLES = tables.RUN_TABLES
 
 
 def collect(study, device_kind, output):

@@ -18,7 +18,7 @@ class Source:
     imported: Imported
     kind: str
     path: str  # relative to what was given
-    sha256: str
+    identity: str  # SHA-256 of the file, and which of its runs, from 0
 
     @property
     def place(self):
@@ -92,6 +92,8 @@ class Merged:
     @property
     def _with_steps(self):
         """The log with the times of most windows; of equal ones that with the exact throughput."""
+        if len(self.sources) == 1:
+            return self.sources[0]
         exact = self.said_by.get("images_per_second")
 
         def times(source):

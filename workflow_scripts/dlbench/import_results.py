@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dlbench import Error, campaign_rows, collecting, records, tables
+from dlbench import Error, campaign_rows, records, tables
 from dlbench.runs import Run
 
 SUFFIXES = (".parquet", ".csv", ".json")
@@ -41,6 +41,8 @@ def row(record):
     Raises:
         TypeError, KeyError, Error: it is no record of a run as we know them.
     """
+    from dlbench import collecting  # with all that compares, which is slow to import
+
     provenance = record["provenance"]
     origin = SimpleNamespace(name=None, site=provenance.get("site") or {}, must_reach={})
     origin.site = {"name": origin.site.get("name")}
@@ -51,7 +53,7 @@ def row(record):
 
 def _tables(place, log_sha256):
     found = {}
-    for name, schema in collecting.RUN_TABLES.items():
+    for name, schema in tables.RUN_TABLES.items():
         path = place / f"{name}.parquet"
         if tables.made_from(path, log_sha256):
             found[name] = tables.read(path, schema)
@@ -82,7 +84,4 @@ def of_table(path):
     Raises:
         Error: it cannot be read.
     """
-    return [
-        {name: value for name, value in row.items() if value is not None}
-        for row in campaign_rows.table_rows(path)
-    ]
+    return campaign_rows.table_rows(path)

@@ -22,7 +22,6 @@ from dlbench.import_fields import PathPattern, checked
 from dlbench.import_merging import Source, merged
 from dlbench.logfile import LogError
 
-RUN_TABLES = {"steps": tables.STEPS, "evals": tables.EVALS, "samples": tables.SAMPLES}
 BY_FIELDS, BY_PATH = "--fields", "--path-fields"
 # Numbers of what was done, not of what was asked for.
 MEASURED = {f.name for f in tables.RUNS if pa.types.is_floating(f.type)} - {"learning_rate"}
@@ -88,13 +87,13 @@ def read_run(folder, kind="auto", fields=None):
     Args:
         folder: in which the files are; folders in it are not looked at.
         kind: an importer, where the run must have a log of that kind; auto: any.
-        fields: columns of the runs table that the logs lack.
+        fields: columns of the runs table, as the run that was to be done has them.
 
     Returns:
         A Merged (dlbench/import_merging.py), completed.
 
     Raises:
-        Error: there is none, or there are several.
+        Error: there is none, there are several, or it is another run by its logs.
     """
     job = _Import(checked(fields or {}), None, None, {})
     runs = []
@@ -107,14 +106,14 @@ def read_run(folder, kind="auto", fields=None):
         what = "run" if kind == "auto" else f"run with a log of kind {kind}"
         raise Error("; ".join([f"{folder}: expected one {what}, found {len(runs)}", *reasons]))
     run = merged(runs[0])
-    import_rows.complete(run, {BY_FIELDS: job.fields}, str(folder))
+    import_rows.complete(run, {"the run": job.fields}, str(folder))
     return run
 
 
 @contextlib.contextmanager
 def _written(kind, output):
     """Yield a function that appends tables to a file, which is whole afterwards."""
-    schema = tables.table([], RUN_TABLES[kind]).schema
+    schema = tables.table([], tables.RUN_TABLES[kind]).schema
     with written_whole(output) as part, tables.writer(part, schema) as parquet:
         yield lambda table: parquet.write_table(table.cast(schema)) if len(table) else None
 
@@ -149,7 +148,7 @@ class _Import:
             else:
                 sources.setdefault(module.FAMILY, {}).setdefault(kind, []).append(runs)
         runs = [run for kinds in sources.values() for run in _put_together(kinds)]
-        digests = [_digest([source.sha256 for source in run]) for run in runs]
+        digests = [_digest([source.identity for source in run]) for run in runs]
         self._attach(runs, attached)
         return list(zip(runs, digests, strict=True))
 
@@ -166,16 +165,19 @@ class _Import:
             # Of two runs, what was beside each may well be the same.
             attaches = getattr(module, "ATTACHES", False)
             place = os.path.realpath(file.path.parent) if attaches else None
-            met = self.logs.setdefault((log.sha256, place), file.name)
-            if met is not file.name:
-                self.made.left_out.append((file.name, f"the same log as {met}"))
+            if (log.sha256, place) in self.logs:
+                why = f"the same log as {self.logs[log.sha256, place]}"
+                self.made.left_out.append((file.name, why))
                 return None
-            return kind, [
-                Source(
-                    imported, kind, file.name, f"{log.sha256}:{number}" if number else log.sha256
-                )
+            runs = [
+                Source(imported, kind, file.name, f"{log.sha256}:{number}")
                 for number, imported in enumerate(module.read(log))
             ]
+            if not runs:
+                self.made.left_out.append((file.name, "no run of its own: of one beside it"))
+                return None
+            self.logs[log.sha256, place] = file.name
+            return kind, runs
         except import_finding.Ambiguous:
             raise
         except (LogError, OSError) as error:
@@ -230,8 +232,9 @@ class _Import:
 
     def _pass_through(self, row, file, run_tables):
         """A row as it is, under another id where that is taken by another run."""
-        digest = row.get("log_sha256") or _digest([repr(sorted(row.items())), row["run_id"]])
+        row = {name: value for name, value in row.items() if value is not None}
         run_id = row["run_id"]
+        digest = row.get("log_sha256") or _digest([run_id, repr(sorted(row.items()))])
         if self.run_ids.get(run_id, digest) != digest:
             run_id = f"{run_id}-{digest[:10]}"
         if run_id in self.run_ids or (digest, None) in self.logs:
@@ -249,8 +252,7 @@ class _Import:
                     f"{row[name]} by the table"
                 )
         added = {"study": self.name, "source": file.name} | self.fields
-        known = {name: value for name, value in row.items() if value is not None}
-        self.made.rows.append(added | known | {"run_id": run_id})
+        self.made.rows.append(added | row | {"run_id": run_id})
         for kind, table in run_tables.items():
             if kind in self.writers:
                 self.writers[kind](import_rows.with_run_id(table, run_id))
@@ -289,9 +291,9 @@ def _is_result(run):
 
 
 def _digest(parts):
-    """SHA-256 of a run from those of its logs, of a single one its own."""
-    if len(parts) == 1 and ":" not in parts[0]:
-        return parts[0]
+    """SHA-256 of a run from those of its logs with its numbers in them; of the only one its own."""
+    if len(parts) == 1 and parts[0].endswith(":0"):
+        return parts[0].removesuffix(":0")
     return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from dlbench import Error
 
 HEAD_BYTES = 65_536
-BLOCK_BYTES = 2**20
+BLOCK_BYTES = 2**18
 MOST_LINE_BYTES = 16 * 2**20  # a longer line is no line of a log
 MOST_BYTES = 8 * 2**30  # of a log once it is unpacked
 BOM = b"\xef\xbb\xbf"
@@ -86,7 +86,7 @@ class LogFile:
             yield number, text.removeprefix("\ufeff") if number == 1 else text
 
     def blocks(self):
-        """Yield (number of the first line, bytes of whole lines), about a MiB each.
+        """Yield (number of the first line, bytes of whole lines), about BLOCK_BYTES each.
 
         For logs of many lines, of which patterns find those that matter many times faster than
         `lines` can yield them. A last line without a newline is left out; see `unfinished`.

@@ -25,6 +25,7 @@ from dlbench.schemas import (  # noqa: F401
 
 SCHEMA_VERSION = 2
 LIKELY_FOOTER_BYTES = 8192
+RUN_TABLES = {"steps": STEPS, "evals": EVALS, "samples": SAMPLES}  # of a run's folder
 
 
 class TableError(Error):

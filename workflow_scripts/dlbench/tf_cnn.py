@@ -114,7 +114,7 @@ def add_times(steps, rates, batch, half_digit=0.0):
     what comes after it: at step 1000, prints of `47.3` every 10 steps say nothing of 10 steps.
 
     Args:
-        steps: a Steps without times.
+        steps: a Steps, as `without_times` makes it.
         rates: items/s, one for each of its rows.
         batch: items a step of the process that printed the rates.
         half_digit: half of the last printed digit, items/s; 0: printed in full.
@@ -122,8 +122,7 @@ def add_times(steps, rates, batch, half_digit=0.0):
     Returns:
         How many rows have no time of their own.
     """
-    size = len(steps)
-    times, windows = array("d", [math.nan]) * size, array("q", bytes(8 * size))
+    times, windows = steps.step_time_s, steps.window_steps
     doubt = half_digit / MOST_DOUBT
     ends = array("q")  # rows at which windows end
     last_step, last_s, last_doubt_s, last_rate = 0, 0.0, 0.0, None
@@ -140,8 +139,13 @@ def add_times(steps, rates, batch, half_digit=0.0):
             ends.append(row)
             last_step, last_s, last_doubt_s, last_rate = step, took_s, doubt_s, rate
     _close(steps.step, rates, batch, doubt, ends, times, windows)
-    steps.step_time_s, steps.window_steps = times, windows
-    return size - len(ends)
+    return len(steps) - len(ends)
+
+
+def without_times(steps):
+    """Give a Steps columns of times and windows, which are not known yet."""
+    steps.step_time_s = array("d", [math.nan]) * len(steps)
+    steps.window_steps = array("q", [0]) * len(steps)
 
 
 def _close(numbers, rates, batch, doubt, ends, times, windows):

@@ -20,6 +20,7 @@ Source: tensorflow/benchmarks, scripts/tf_cnn_benchmarks/benchmark_cnn.py.
 
 import itertools
 import math
+import operator
 import re
 from array import array
 
@@ -169,14 +170,15 @@ class _Section:
             self.notes.append(f"left out {len(self.strange)} damaged lines: {lines}")
         if not self.steps.warm_up:
             self.steps.warm_up = array("b", bytes(len(self.steps)))
-        if first_nan := next(
-            (s for s, x in zip(self.steps.step, self.steps.loss, strict=True) if x != x), None
-        ):
+        if any(map(math.isnan, self.steps.loss)):
+            first_nan = self.steps.step[list(map(math.isnan, self.steps.loss)).index(True)]
             self.notes.append(f"the loss is nan at step {first_nan}")
 
     def _parts(self, log, columns):
         """Steps and rates of each run: cut at headers where steps begin anew."""
         steps, rates = self.steps, self.rates
+        if not self._several(columns) and _ascend(steps.step):
+            return [steps], [rates]
         cuts = [0, *(at for at in self.headers if 0 < at < len(steps)), len(steps)]
         parts = [slice(*pair) for pair in itertools.pairwise(cuts)] or [slice(0, 0)]
         if all(_ascend(steps.step[part]) for part in parts) and not self._several(columns):
@@ -217,8 +219,7 @@ class _Section:
         if not ended:
             made.status, made.message = self._why_not_ended(steps, is_last)
         made.notes += _scatter(self.last_step_line) if is_last else []
-        steps.step_time_s = array("d", [math.nan]) * len(steps)
-        steps.window_steps = array("q", bytes(8 * len(steps)))
+        tf_cnn.without_times(steps)
         devices = tf_cnn.device_list(self.words.get("devices", ""))
         single = self.words.get("single_sess") == "True"
 
@@ -287,7 +288,7 @@ def _key(line):
 
 
 def _ascend(numbers):
-    return all(a < b for a, b in itertools.pairwise(numbers))
+    return all(map(operator.lt, numbers, itertools.islice(numbers, 1, None)))
 
 
 def _cut(steps, part):

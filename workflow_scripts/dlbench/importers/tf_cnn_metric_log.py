@@ -115,8 +115,7 @@ class _Run:
             if not ranks:
                 raise log.error(self.lines[0], "steps go back from here on: of which process?")
             notes.append(f"{ranks} processes wrote into this log: the slowest counts")
-        steps.step_time_s = array("d", [math.nan]) * len(steps)
-        steps.window_steps = array("q", bytes(8 * len(steps)))
+        tf_cnn.without_times(steps)
         columns = {"framework": "tensorflow"}
         if self.total:
             columns["images_per_second"] = self.total
