@@ -52,10 +52,9 @@ def main():
         rows = made_tables.failing(rows, lambda row: int(row["run_id"][5:], 16) % 50 == 0)
         shown = made_tables.write(folder, rows, steps_each=0 if args.figures else 100)
         drawn, names = args.figures or folder / "figures", plugins.names("figures")
-        if args.figures:
-            names = [name for name in names if (drawn / f"{name}.svg").is_file()]
-        else:
-            names = [name for name in names if draw(name, shown, drawn)]
+        if not args.figures:
+            for name in names:
+                plugins.load("figures", name).draw(shown, drawn / name)
         taken = build(folder, drawn, names)
         path = folder / "report.html"
         size = path.stat().st_size
@@ -67,15 +66,6 @@ def main():
     both = opened + sorted_
     print(f"together  {both:6.2f} s  (target < {TARGET_S:g}; {both / TARGET_S:.2f} of it)")
     sys.exit(size >= TARGET_BYTES or both >= TARGET_S)
-
-
-def draw(name, shown, folder):
-    """Whether a figure could be drawn: some need a table that is not made up here."""
-    try:
-        plugins.load("figures", name).draw(shown, folder / name)
-    except AttributeError:
-        return False
-    return True
 
 
 def build(folder, drawn, names):

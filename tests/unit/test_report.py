@@ -146,13 +146,15 @@ def test_caveats_name_single_runs_borrowed_bases_and_other_versions(tmp_path):
 
 def test_published_and_imported_rows_say_where_they_are_from(tmp_path):
     rows = made_tables.study(devices=[1, 2])
-    rows += made_tables.study(devices=[1], timing_source="published", source="a paper, p. 3")
+    published = {"timing_source": "published", "source": "a paper, p. 3"}
+    rows += made_tables.study(devices=[1, 2], repeats=1, **published)
     rows += made_tables.study(devices=[4], timing_source="keras_csv", source="log.csv")
     found = made(tmp_path, rows)
     caveats = "\n".join(found.caveats)
-    assert "3 rows are published numbers from a paper, p. 3, not measured here" in caveats
-    assert "3 runs are imported from logs of keras_csv from log.csv" in caveats
+    assert "2 rows are not measured here but published (a paper, p. 3): references" in caveats
+    assert "3 runs are imported from logs of keras_csv (log.csv)" in caveats
     assert set(column(found, "source").values) == {None, "a paper, p. 3", "log.csv"}
+    assert column(found, "metric", "published").values
     assert all("published" not in finding.text for finding in found.findings)
 
 

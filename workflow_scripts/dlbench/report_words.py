@@ -151,10 +151,10 @@ def _of_sources(runs):
         if row.get("timing_source") not in (None, series.MEASURED)
     )
     for (timing, source), count in sorted(sources.items(), key=str):
-        where = f" from {source}" if source else ""
+        where = f" ({source})" if source else ""
         if timing == series.PUBLISHED:
-            yield (f"{_are(count, 'row')} published numbers{where}, not measured here: they are "
-                   "references, and no finding rests on them.")  # fmt: skip
+            yield (f"{_are(count, 'row')} not measured here but published{where}: references, "
+                   "on which no finding rests.")  # fmt: skip
         else:
             yield f"{_are(count, 'run')} imported from logs of {timing}{where}."
     notes = Counter(row["notes"] for row in runs if row.get("notes"))
