@@ -12,8 +12,11 @@ from pathlib import Path
 from snakemake.io import IOFile
 
 sys.path.insert(0, f"{workflow.basedir}/workflow_scripts")
-# `python` in the rules is the one that runs Snakemake.
-shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
+# `python` in the rules is the one that runs Snakemake. Snakemake's own prefix is said again, for
+# ours takes its place: without it the exit code of what is piped to tee would be lost.
+shell.prefix(
+    f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; "
+)
 
 from dlbench import planning, submitting
 

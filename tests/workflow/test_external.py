@@ -8,46 +8,8 @@ import sys
 
 import pytest
 from campaign import REPOSITORY
+from other_trainer import SCRIPT
 
-# Trains a softmax regression for real and prints as tf_cnn_benchmarks does.
-SCRIPT = '''
-import os, sys, time
-import numpy as np
-
-batch, steps, fault = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-if fault == "exit":
-    sys.exit("no such optimizer")
-if fault == "memory":
-    sys.exit("ResourceExhaustedError: OOM when allocating tensor with shape[9]")
-if fault == "silent":
-    sys.exit(0)
-print(f"""TensorFlow:  9.9
-Model:       softmax
-Dataset:     noise
-Mode:        training
-Batch size:  {batch * (2 if fault == "batch" else 1)} global
-             {batch * (2 if fault == "batch" else 1)} per device
-Num batches: {steps}
-Devices:     ['/cpu:0']
-==========
-Running warm up
-Done warm up
-Step\\tImg/sec\\ttotal_loss""")
-random = np.random.default_rng(1)
-images, labels = random.normal(size=(batch, 400)), random.integers(0, 10, batch)
-weights, begun = np.zeros((400, 10)), time.perf_counter()
-for step in range(1, steps + 1):
-    for _ in range(20):
-        scores = np.exp(images @ weights)
-        shares = scores / scores.sum(axis=1, keepdims=True)
-        loss = -np.log(shares[np.arange(batch), labels]).mean()
-        weights -= 0.1 * images.T @ (shares - np.eye(10)[labels]) / batch
-    rate = step * batch / (time.perf_counter() - begun)
-    print(f"{step}\\timages/sec: {rate:.1f} +/- 0.0 (jitter = 0.0)\\t{loss:.3f}")
-print("-" * 64)
-print(f"total images/sec: {rate:.2f}")
-print("-" * 64)
-'''
 TRAINER = {
     "command": [sys.executable, "softmax.py", "{batch_per_device}", "{steps}", "{optimizer}"],
     "log": "tf_cnn_benchmarks",
