@@ -161,6 +161,16 @@ def test_a_run_out_of_memory_is_that_and_damaged_lines_are_counted(tmp_path):
     assert "left out 1 damaged lines" in found["notes"]
 
 
+@pytest.mark.parametrize("line", ["10\timages/sec: 80.0 +/- 1.5.0 (jitter = 1.1)\t7.5\n",
+                                  "10\timages/sec: 80 +/- 1.5 (jitter = 1.1)\t7.5\n",
+                                  "10\timages/sec: 80.0 +/- 1.5 (jitter = 1.1)\tx\n"])  # fmt: skip
+def test_a_line_whose_numbers_are_none_is_left_out_and_said(tmp_path, line):
+    banner = tf_cnn_banner(steps=20)
+    found = row(tmp_path, f"{banner}{LINES}{line}{END}")
+    assert found["steps_measured"] == 20
+    assert f"left out 1 damaged lines: {banner.count(chr(10)) + 4}" in found["notes"]
+
+
 def test_one_decimal_says_little_of_a_window_late_in_a_run():
     steps = Steps()
     rates = [47.3] * 200

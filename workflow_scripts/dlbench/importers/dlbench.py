@@ -12,7 +12,7 @@ import tempfile
 from array import array
 from pathlib import Path
 
-from dlbench import eventlog, parsing, records
+from dlbench import eventlog, parsing, records, tables
 from dlbench.importers import Imported, Steps
 from dlbench.logfile import LogError, LogFile
 from dlbench.runs import Run
@@ -88,6 +88,7 @@ def _imported(path):
     for name, value in columns.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{name} is {value}")
+    tables.table([columns], tables.RUNS)  # an event may have anything
     samples = [
         {"rank": rank, **row}
         for rank, log in enumerate(logs)
@@ -95,6 +96,8 @@ def _imported(path):
         for row in collecting.sample_rows(sample)
     ]
     evals = [{k: v for k, v in event.items() if k != "event"} for event in logs[0].evals]
+    tables.table(evals, tables.EVALS)
+    tables.table(samples, tables.SAMPLES)
     with open(path, "rb") as file:
         lines = sum(1 for _ in file)
     return Imported(
@@ -115,8 +118,8 @@ def _steps(logs):
         window_steps=array("q", [1]) * len(events),
         warm_up=column("b", "warm_up"),
         more={
-            "rank": array("q", (rank for rank, _ in events)),
-            "epoch": column("q", "epoch"),
+            "rank": array("i", (rank for rank, _ in events)),
+            "epoch": column("i", "epoch"),
             "t_s": column("d", "t_s"),
             "learning_rate": column("d", "learning_rate"),
         },

@@ -31,7 +31,7 @@ FAMILY = tf_cnn.FAMILY
 HALF_DIGIT = 0.05  # of the printed rates, items/s
 _step = rb"(\d{1,18})\timages/sec: (-?(?:\d+\.\d+|nan|inf))%s\t(-?(?:\d+\.\d+|nan|inf))[^\n]*\n"
 PLAIN_STEPS = re.compile(rb"(?m:^)" + _step % rb" \+/- [^\t\n]+")
-STEP = re.compile(_step % rb"(?: \+/- ([\d.]+|nan|inf) \(jitter = ([\d.]+|nan|inf)\))?")
+STEP = re.compile(_step % rb"(?: \+/- (\d+\.\d+|nan|inf) \(jitter = (\d+\.\d+|nan|inf)\))?")
 PREFIX = re.compile(rb"\[\d+,\d+\]<std(?:out|err)>: ?| {0,8}\d{1,6}: ")
 BANNER = re.compile(rb"([A-Z][\w ]{3,11}): +([^\n]*)")
 PER_DEVICE = re.compile(rb" +(\d+) per device\s*$")
