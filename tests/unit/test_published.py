@@ -63,7 +63,7 @@ def number(study, *runs, metric="speedup"):
         ({"quality": "guessed"}, "expected one of printed, derived, read_off, found 'guessed'"),
         ({"quality": ""}, "quality: expected where the number is from, found nothing"),
         ({"source": ""}, "source: expected where the number is from, found nothing"),
-        ({"metric": "images_per_secnd"}, "found 'images_per_secnd' (did you mean 'images_per_second'?)"),
+        ({"metric": "top11"}, "found 'top11' (did you mean 'top1'?)"),
         ({"metric": ""}, "expected a metric beside value, unit, quality, found none"),
         ({"value": "370 img/s"}, "value: expected a number, found '370 img/s'"),
         ({"value": "nan"}, "value: expected a number, found 'nan'"),
@@ -190,6 +190,16 @@ def test_own_numbers_are_geometric_means_over_runs_with_their_interval(study):
     assert (row["own_ci95_low"], row["own_ci95_high"]) == (mean.low, mean.high)
     assert row["own_over_published"] == mean.value / 100
     assert row["own_differs"] == ""
+
+
+def test_own_scores_are_arithmetic_means_and_stay_shares(study):
+    scores = [own(50, repeat=n, top1=score) for n, score in enumerate((0.0, 0.9, 0.9), 1)]
+    row = number(study(ONE | {"metric": "top1", "value": "0.5"}), *scores, metric="top1")
+    assert row["own"] == pytest.approx(0.6)
+    assert (row["own_ci95_low"], row["own_ci95_high"]) == (0, 1)
+    near = [own(50, repeat=n, top1=score) for n, score in enumerate((0.58, 0.6, 0.62), 1)]
+    row = number(study(ONE | {"metric": "top1", "value": "0.5"}), *near, metric="top1")
+    assert row["own_ci95_low"] == pytest.approx(0.6 - 4.3027 * 0.02 / 3**0.5, abs=1e-5)
 
 
 def test_own_relative_numbers_are_ratios_of_means(study):

@@ -11,6 +11,9 @@ From the files of published numbers (published_file.py) that a study names are m
 import math
 from pathlib import Path
 
+import numpy as np
+from scipy import special
+
 from dlbench import Error, plugins, statistics, tables
 from dlbench.derived import ENDED_WELL
 from dlbench.published_file import ABOUT, ALLOWED, OF_RUNS, RELATIVE, SETTINGS, read
@@ -19,6 +22,7 @@ from dlbench.runs import FIELDS
 PUBLISHED = "published"  # timing source, as figures know it
 # Where one's own runs are expected to differ from what was published.
 ELSEWHERE = ("site", "device_kind", "device_model", "framework_version")
+SCORES = ("top1", "top5", "iou")  # shares: their means are arithmetic, all others geometric
 
 
 def rows(study):
@@ -157,14 +161,15 @@ def _own(point, number, base, runs, match):
     sides = [_matching(p, runs, match) for p in (point, base) if p]
     metric = number.metric
     column = metric if base is None else _compared(point)
-    values = [[row[column] for row in side if _is_positive(row.get(column))] for side in sides]
+    known = _is_score if column in SCORES else _is_positive
+    values = [[row[column] for row in side if known(row.get(column))] for side in sides]
     if not all(values):
         return {}
     mixed = next((names for names in map(_mixed, sides) if names), None)
     if mixed:
         return {"own_note": f"several combinations match: they differ in {', '.join(mixed)}"}
     if base is None:
-        estimate = statistics.mean(values[0])
+        estimate = (_mean_score if column in SCORES else statistics.mean)(values[0])
     else:
         if sides[0][0]["run_id"] == sides[1][0]["run_id"]:
             return {"own_note": "the same runs match the point and its base"}
@@ -191,6 +196,22 @@ def _matching(point, runs, match):
 
 def _is_positive(value):
     return not statistics.is_absent(value) and 0 < value < math.inf
+
+
+def _is_score(value):
+    return not statistics.is_absent(value) and 0 <= value <= 1
+
+
+def _mean_score(values):
+    """Arithmetic mean with Student's t interval, which ends at 0 and 1."""
+    count, centre = len(values), float(np.mean(values))
+    if count < 2:
+        return statistics.Estimate(centre, math.nan, math.nan, count)
+    error = np.std(values, ddof=1) / np.sqrt(count)
+    half = special.stdtrit(count - 1, 0.5 + statistics.CONFIDENCE / 2) * error
+    return statistics.Estimate(
+        centre, float(max(0, centre - half)), float(min(1, centre + half)), count
+    )
 
 
 def _mixed(runs):

@@ -353,7 +353,7 @@ PUBLISHED = pa.schema(
         _field("quality", _name, note="printed, derived (computed) or read_off (a picture)"),
         *_fields(_name, "source", "page"),
         _field("note", _text),
-        *_with_interval("own", "", "the same from own runs: geometric mean, or ratio of two"),
+        *_with_interval("own", "", "geometric mean of own runs (scores: arithmetic), or ratio"),
         _field("own_runs", _count, "runs", "of a ratio, of the side with the fewer"),
         _field("own_differs", _text, note="stated settings in which own runs differ"),
         _field("own_note", _text, note="why there is no own number though runs match"),

@@ -13,14 +13,14 @@ from dlbench import figure_style as style
 CATEGORY = "Comparisons"
 CAPTION = """
 Every published number of the study (hollow) and the same number from one's own runs (filled).
-Own numbers are geometric means over repeats, and ratios of two such means where a number is
-relative; lines are 95 % intervals (Student's or Welch's t on logarithms), the last column is own
-over published. Circles are numbers that the source prints, diamonds were derived from what it
-prints or from its logs, squares read off a picture. A relative number is orange where its base
-differs in more than it should, which is named below the axis, and so is a printed number that
-does not follow from the others. Own runs agree with a point in the fields that the config lists
-under `match`; in what else they differ is said below the heading. The numbers are in the table
-`published`.
+Own numbers are geometric means over repeats, of scores arithmetic ones, and ratios of two means
+where a number is relative; lines are 95 % intervals (Student's or Welch's t, on logarithms but for
+scores), the last column is own over published. Circles are numbers that the source prints,
+diamonds were derived from what it prints or from its logs, squares read off a picture. A relative
+number is orange where its base differs in more than it should, which is named below the axis, and
+so is a printed number that does not follow from the others. Own runs agree with a point in the
+fields that the config lists under `match`; in what else they differ is said below the heading. The
+numbers are in the table `published`.
 """
 # What tells conditions apart, in the order of their names.
 GROUP = (
@@ -45,7 +45,7 @@ CHARACTERS = 78  # of a line of words above a panel
 ROW_INCHES, FRAME_INCHES, WORDS_INCHES = 0.27, 1.5, 0.18
 PANEL_INCHES, CHARACTER_INCHES = 4.9, 0.085
 # Points right of the axes where the columns of numbers end.
-PRINTED, MEASURED, RATIO = 54, 100, 146
+PRINTED, MEASURED, RATIO = 54, 102, 154
 
 
 def draw(tables, stem):
