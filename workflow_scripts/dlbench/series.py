@@ -107,10 +107,14 @@ def tried(runs):
     settings = [name for name in SETTINGS if name not in FOUND_OUT]
     if runs.empty:
         return runs
+    # A publication or log that states no mode is about training.
+    runs["mode"] = runs["mode"].fillna("train")
     for name in FOUND_OUT:
         known = runs.groupby(settings, dropna=False, sort=False)[name].transform("first")
-        usual = runs[name].mode()
-        runs[name] = runs[name].fillna(known).fillna(usual.iloc[0] if len(usual) else "unknown")
+        own = runs["timing_source"] == MEASURED
+        usual = runs[own][name].mode()
+        runs[name] = runs[name].fillna(known)
+        runs.loc[own, name] = runs[name].fillna(usual.iloc[0] if len(usual) else "unknown")
     return runs
 
 
@@ -159,11 +163,11 @@ def conditions(runs, heading=("model", "dataset")):
 def differing(runs, keys):
     """Those of the settings in which runs differ.
 
-    What a publication does not state is no difference from what one's own runs are.
+    What a publication or a log does not state is no difference from what one's own runs are.
     """
     if "timing_source" not in runs:
         return [name for name in keys if runs[name].nunique(dropna=False) > 1]
-    sides = [side for _, side in runs.groupby(runs["timing_source"] == PUBLISHED)]
+    sides = [side for _, side in runs.groupby(runs["timing_source"] == MEASURED)]
     return [
         name
         for name in keys

@@ -25,7 +25,8 @@ A cross stands for runs that failed, with how many and why. Hollow points are pu
 
 def draw(tables, stem):
     runs = tables.runs
-    runs = runs[(runs["mode"] == "train") & runs["epochs"].isna()]
+    # A publication that states no mode is about training.
+    runs = runs[(runs["mode"].isna() | (runs["mode"] == "train")) & runs["epochs"].isna()]
     found = _panels(scaling.tried(runs.to_dict("records")))
     if not found:
         style.draw_words(stem, "no series on more than one device")

@@ -65,8 +65,8 @@ def _run(axes, y, run, times, width):
 
 
 def measured(steps, copies=1):
-    """Times of the steps after the warm-up, of each copy the slowest rank's."""
-    steps = steps[~steps["warm_up"].astype(bool)]
+    """Times of the steps after the warm-up, of each copy the slowest rank's, where known."""
+    steps = steps[~steps["warm_up"].astype(bool) & steps["step_time_s"].notna()]
     if copies > 1:  # each process is a copy of its own
         return steps["step_time_s"].to_numpy(dtype=float)
     return steps.groupby("step")["step_time_s"].max().to_numpy(dtype=float)
