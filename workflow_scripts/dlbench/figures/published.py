@@ -75,7 +75,7 @@ def draw(tables, stem):
                 if panel is None:
                     axis.set_axis_off()
                 else:
-                    _panel(axis, panel, len(line.labels))
+                    _panel(axis, panel, line)
             _names(row, line)
         if left_out > 0:
             words = f"{left_out} of {len(lines)} lines of panels not drawn: see published.parquet"
@@ -125,9 +125,13 @@ class _Line:
     panels: list
 
     @property
+    def words(self):
+        """Further lines of words above the panels, at most."""
+        return max(panel.words.count("\n") for panel in self.panels)
+
+    @property
     def inches(self):
-        words = max(panel.words.count("\n") for panel in self.panels)
-        return FRAME_INCHES + ROW_INCHES * len(self.labels) + WORDS_INCHES * words
+        return FRAME_INCHES + ROW_INCHES * len(self.labels) + WORDS_INCHES * self.words
 
 
 def _lines(rows):
@@ -222,7 +226,7 @@ def _spaced(names):
     return ", ".join(names).replace("_", " ")
 
 
-def _panel(axes, panel, rows):
+def _panel(axes, panel, line):
     numbers = panel.numbers
     own = numbers["own"].notna().any()
     for point, found in numbers.groupby("point", sort=False):
@@ -236,9 +240,10 @@ def _panel(axes, panel, rows):
         _below(axes, f"orange: the base differs in {_spaced(differs)}")
     for words, x_points in (("published", PRINTED), ("own", MEASURED), ("ratio", RATIO)):
         if own or words == "published":
-            _beside(axes, rows - 0.35, words, x_points, color=style.GREY, fontsize=8)
+            _beside(axes, len(line.labels) - 0.35, words, x_points, color=style.GREY, fontsize=8)
     if panel.title:
-        style.heading(axes, panel.title, panel.words)
+        level = "\n" * (line.words - panel.words.count("\n"))  # with the title beside it
+        style.heading(axes, panel.title, panel.words + level)
         axes.texts[-1].set_in_layout(False)  # it may go across the panels
 
 

@@ -12,7 +12,7 @@ Throughput of runs that read real items (circles) and of runs on synthetic ones 
 all other settings (squares). Points are geometric means over repeats, one run each; the numbers
 are the difference of real from synthetic with Welch's 95 % interval on the logarithm of the
 throughput. What else differs between the two, as the version of the framework, is named. Runs on
-real items without a synthetic counterpart are drawn alone.
+real items without a synthetic counterpart are drawn alone. Hollow points are published numbers.
 """
 REAL, SYNTHETIC = (style.COLOURS[0], "o"), (style.COLOURS[1], "s")
 FOUND_OUT = ("site", "framework_version", "device_model")
@@ -40,12 +40,14 @@ def _synthetic(dataset):
 
 def _row(axes, row, synthetic):
     base, differs = _counterparts(row.runs.iloc[0], synthetic)
+    published = (row.runs["timing_source"] == series.PUBLISHED).all()
     means = []
     rates = [runs["images_per_second"].dropna() for runs in (row.finished, base)]
     for values, (colour, marker) in zip(rates, (REAL, SYNTHETIC), strict=True):
         if len(values):
             means.append(statistics.mean(values))
-            figure_rows.interval(axes, row.y, means[-1], colour, marker)
+            looks = {"mfc": "white", "mec": colour, "mew": 1.6} if published else {}
+            figure_rows.interval(axes, row.y, means[-1], colour, marker, **looks)
     found = [estimate.value for estimate in means]
     if len(found) == 2:
         axes.plot(found, [row.y] * 2, color=style.GREY, lw=1.2, zorder=1)
