@@ -22,6 +22,7 @@ LINES = ("-", "--")
 GREY, LIGHT = "#5f5f5f", "#e2e2e2"
 FORMATS = ("svg", "png", "pdf")
 MOST_DIRECT_LABELS = 6
+MOST_ABOVE = 1.1  # of the axes' height: above it a name would be among those of the next panel
 MOST_APART = 0.35  # share of the axis between ends of lines that are named there
 LEGEND_LINES = 15  # of a column beside axes
 NAME_CHARACTERS = 26  # of a line of a series' name
@@ -147,6 +148,9 @@ def name_series(axes, ends):
     for below, above in itertools.pairwise(placed):
         lines = 1 + (below[2].count("\n") + above[2].count("\n")) / 2
         above[1] = max(above[1], below[1] + lines * line)
+    if placed and placed[-1][1] + (1 + placed[-1][2].count("\n")) / 2 * line > MOST_ABOVE:
+        _legend_beside(axes, len(ends))
+        return
     for x, y, name, colour in placed:
         axes.annotate(
             name,

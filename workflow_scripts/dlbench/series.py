@@ -48,6 +48,8 @@ SETTINGS = {
     "epochs": "{} epochs",
     "seed": "seed {}",
 }
+# What changes scores and not throughput.
+FURTHER = {"steps": "{} steps"}
 # Settings that may change from point to point of a series.
 ALONG = {
     "devices": ("devices", "nodes", "launcher", "global_batch"),
@@ -118,15 +120,16 @@ def tried(runs):
     return runs
 
 
-def along(x, runs, panel=("model", "dataset"), fewest=1):
+def along(x, runs, panel=("model", "dataset"), fewest=1, more=()):
     """Series along an axis, by panel: {values of `panel`: [Series, ...]}.
 
     Args:
         x: a key of ALONG; None for series of repeats only.
         runs: as `tried` gives them.
         fewest: series with fewer values of x are left out.
+        more: of FURTHER, settings in which the runs of a series are alike, too.
     """
-    keys = [name for name in SETTINGS if name not in (*panel, *ALONG[x])]
+    keys = [name for name in (*SETTINGS, *more) if name not in (*panel, *ALONG[x])]
     if x == "devices" and _layouts(runs, keys):
         keys.append("nodes")
     if x and len(runs):
@@ -163,11 +166,11 @@ def conditions(runs, heading=("model", "dataset")):
 def differing(runs, keys):
     """Those of the settings in which runs differ.
 
-    What a publication or a log does not state is no difference from what one's own runs are.
+    What a publication or a log does not state is no difference from what other runs are.
     """
     if "timing_source" not in runs:
         return [name for name in keys if runs[name].nunique(dropna=False) > 1]
-    sides = [side for _, side in runs.groupby(runs["timing_source"] == MEASURED)]
+    sides = [side for _, side in runs.groupby("timing_source")]
     return [
         name
         for name in keys
@@ -201,7 +204,7 @@ def word(row, name):
         return thing if value else f"no {thing}" if name == "xla" else f"not {thing}"
     if isinstance(value, str):
         value = value.replace(",", ", ")
-    return SETTINGS[name].format(f"{value:g}" if isinstance(value, float) else value)
+    return (SETTINGS | FURTHER)[name].format(f"{value:g}" if isinstance(value, float) else value)
 
 
 def common(tables, names=HEADING):

@@ -41,7 +41,7 @@ def draw(tables, stem):
     if not drawn:
         style.draw_words(stem, "no training run of this study finished")
         return
-    rows = 2 if len(evals) else 1
+    rows = 2 if scored else 1
     size = {"width": 4.2, "height": 3.1}
     with style.figure(3, rows * len(drawn), **size) as (figure, axes):
         for number, (key, all_series) in enumerate(drawn.items()):
@@ -92,6 +92,9 @@ def _limits(axes):
             style.logarithmic(axis.yaxis)
             axis.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}")
             axis.set_ylim(low.min() / 1.1, high.max() * 1.1)
+            if not _has_data(axis):
+                axis.annotate("not known", (0.5, 0.5), xycoords="axes fraction", color=style.GREY,
+                              ha="center", va="center")  # fmt: skip
             axis.set_xlim(
                 0, max((a.dataLim.xmax for a in axes[:, column] if _has_data(a)), default=1)
             )
