@@ -10,6 +10,7 @@ import numpy as np
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, Locator, MaxNLocator, NullFormatter, NullLocator
 
 from dlbench.files import written_whole
@@ -128,7 +129,7 @@ def name_series(axes, ends):
         ends: (x, y, name, colour) of the last point of each series.
     """
     if len(ends) > MOST_DIRECT_LABELS:
-        _legend_beside(axes, len(ends))
+        _legend_beside(axes, ends)
         return
     to_fraction = axes.transData + axes.transAxes.inverted()
     height_points = axes.get_window_extent().height * 72 / axes.figure.dpi
@@ -139,7 +140,7 @@ def name_series(axes, ends):
     ]
     rightmost, leftmost = (what(end[0] for end in placed) for what in (max, min))
     if rightmost - leftmost > MOST_APART:
-        _legend_beside(axes, len(ends))
+        _legend_beside(axes, ends)
         return
     placed.sort(key=lambda end: end[1])
     for end in placed:
@@ -149,7 +150,7 @@ def name_series(axes, ends):
         lines = 1 + (below[2].count("\n") + above[2].count("\n")) / 2
         above[1] = max(above[1], below[1] + lines * line)
     if placed and placed[-1][1] + (1 + placed[-1][2].count("\n")) / 2 * line > MOST_ABOVE:
-        _legend_beside(axes, len(ends))
+        _legend_beside(axes, ends)
         return
     for x, y, name, colour in placed:
         axes.annotate(
@@ -165,11 +166,15 @@ def name_series(axes, ends):
         )
 
 
-def _legend_beside(axes, count):
+def _legend_beside(axes, ends):
     """A legend right of the axes, in columns; the figure grows by the widest of its legends."""
     figure = axes.figure
-    columns = math.ceil(count / LEGEND_LINES)
-    legend = axes.legend(loc="upper left", bbox_to_anchor=(1, 1.02), fontsize=8, ncols=columns)
+    columns = math.ceil(len(ends) / LEGEND_LINES)
+    handles, _ = axes.get_legend_handles_labels()
+    handles = handles or [Line2D([], [], color=colour, label=name) for _, _, name, colour in ends]
+    legend = axes.legend(
+        handles=handles, loc="upper left", bbox_to_anchor=(1, 1.02), fontsize=8, ncols=columns
+    )
     wide = legend.get_window_extent(figure.canvas.get_renderer()).width / figure.dpi
     grown = getattr(figure, "grown_inches", 0)
     figure.grown_inches = max(grown, wide)
