@@ -1,9 +1,12 @@
 """Sentences of the report: what was measured, on what, what numbers mean, what to beware of."""
 
+import re
 from collections import Counter
 
 from dlbench import derived, report_tables, series
 
+NUMBER = re.compile(r"\d[\d.,:-]*")
+MOST_NOTES = 8
 FEW = 3  # runs of a combination, below which there is no verdict
 # Facts of machine and software, in their order; further ones follow.
 FACTS = ("site", "kind of device", "device", "host", "platform", "interconnect", "storage",
@@ -46,12 +49,23 @@ def lead(runs, coverage):
     others = [f"{counts[s]} {w}" for s, w in (("failed", "failed"), ("oom", "ran out of memory"),
               ("timeout", "exceeded the time limit"), ("skipped", "were skipped"),
               ("stale", "are stale")) if counts[s]]  # fmt: skip
-    machines = _listed(row.get("device_model") for row in runs)
-    sites = _listed(row.get("site") for row in runs)
+    own = [row for row in runs if row.get("timing_source") in (None, series.MEASURED)]
+    machines = _listed(row.get("device_model") for row in own)
+    sites = _listed(row.get("site") for row in own)
     place = f" on {sites}" if sites else ""
     return words + (f"; {', '.join(others)}" if others else "") + (
         f". Measured{place}{f' ({machines})' if machines else ''}." if well else "."
-    )  # fmt: skip
+    ) + _beside(runs)  # fmt: skip
+
+
+def _beside(runs):
+    """How many runs and numbers of others there are."""
+    published = sum(row.get("timing_source") == series.PUBLISHED for row in runs)
+    own = sum(row.get("timing_source") in (None, series.MEASURED) for row in runs)
+    imported = len(runs) - published - own
+    parts = [_number_of(imported, "imported run")] * bool(imported)
+    parts += [_number_of(published, "published point")] * bool(published)
+    return f" Beside them: {' and '.join(parts)}." if parts else ""
 
 
 def _amount(some, all_):
@@ -145,21 +159,28 @@ def _of_repeats(runs):
 
 
 def _of_sources(runs):
-    sources = Counter(
-        (row.get("timing_source"), row.get("source"))
-        for row in runs
-        if row.get("timing_source") not in (None, series.MEASURED)
-    )
-    for (timing, source), count in sorted(sources.items(), key=str):
-        where = f" ({source})" if source else ""
+    sources = {}
+    for row in runs:
+        if row.get("timing_source") not in (None, series.MEASURED):
+            sources.setdefault(row["timing_source"], []).append(row.get("source"))
+    for timing, found in sorted(sources.items()):
+        where = _listed(found, 2 if timing != series.PUBLISHED else 8)
+        where = f" ({where})" if where else ""
         if timing == series.PUBLISHED:
-            yield (f"{_are(count, 'row')} not measured here but published{where}: references, "
+            yield (f"{_are(len(found), 'row')} not measured here but published{where}: references, "
                    "on which no finding rests.")  # fmt: skip
         else:
-            yield f"{_are(count, 'run')} imported from logs of {timing}{where}."
-    notes = Counter(row["notes"] for row in runs if row.get("notes"))
-    for note, count in sorted(notes.items(), key=lambda item: (-item[1], item[0]))[:8]:
-        yield f"Note on {_number_of(count, 'run')}: {note}"
+            yield f"{_are(len(found), 'run')} imported from logs of {timing}{where}."
+    notes = {}  # those that differ in numbers only are one
+    for row in runs:
+        for note in (row.get("notes") or "").split("; "):
+            if note:
+                notes.setdefault(NUMBER.sub("0", note), []).append(note)
+    commonest = sorted(notes.values(), key=lambda group: (-len(group), group[0]))
+    for group in commonest[:MOST_NOTES]:
+        yield f"Note on {_number_of(len(group), 'run')}: {group[0]}"
+    if len(commonest) > MOST_NOTES:
+        yield f"{len(commonest) - MOST_NOTES} further kinds of notes are in the table of runs."
 
 
 def _of_bases(speedups, comparisons):

@@ -20,7 +20,7 @@ TOPICS = {
     "dataset": "real_vs_synthetic",
 }
 # Facts in which runs must agree, beside all fields, to be compared.
-FACTS = ("site", "device_model", "framework_version", "timing_source", "source")
+FACTS = ("site", "device_model", "framework_version", "timing_source")
 # How real items are read, and what changes numbers but not the work of a step.
 NOT_OF_DATA = ("augment", "cache", "evaluate", "learning_rate", "learning_rate_scaling",
                "learning_rate_batch", "learning_rate_warmup_steps", "steps", "warmup_steps",
