@@ -1,6 +1,7 @@
 """comparing: which runs are compared with which, and what the table says of them."""
 
 import math
+from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 
 import pytest
@@ -185,3 +186,16 @@ def test_the_table_has_all_that_makes_up_a_group_and_keeps_its_numbers(tmp_path)
     assert math.isfinite(found["p_tost"])
     tables.write_csv(tmp_path / "c.csv", tables.read(tmp_path / "c.parquet", tables.COMPARISONS))
     assert (tmp_path / "c.csv").read_text().count("\n") == 2
+
+
+@pytest.mark.parametrize(("hours", "flags"), [(2, ""), (30, "date")])
+def test_conditions_that_were_not_measured_side_by_side_are_flagged(hours, flags):
+    runs = [*repeats([100, 101, 102]), *repeats([90, 91, 92], runtime="apptainer")]
+    began = datetime(2026, 11, 21, tzinfo=timezone.utc)
+    later = {"bare": began, "apptainer": began + timedelta(hours=hours)}
+    rows = [
+        row(run, rate, started_at=later[run.runtime] + timedelta(minutes=run.repeat))
+        for run, rate in runs
+    ]
+    (made,) = compared(runs, RUNTIME, rows=rows)
+    assert made["base_flags"] == flags

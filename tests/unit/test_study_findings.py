@@ -1,6 +1,7 @@
 """What a study's numbers carry, from tables whose outcome is known by hand."""
 
 import math
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from made_tables import run
@@ -149,6 +150,16 @@ def test_what_differs_in_one_field_only_is_compared_by_itself():
     assert "Not asked for in the config; corrected for 1 comparison." in finding.text
 
 
+def test_conditions_that_were_measured_on_other_days_are_only_indicated():
+    began = datetime(2019, 2, 20, tzinfo=timezone.utc)
+    later = began + timedelta(days=35)
+    (finding,) = found(
+        repeats(100.0, started_at=began) + repeats(250.0, runtime="apptainer", started_at=later)
+    )
+    assert finding.evidence == INDICATED
+    assert "measured more than a day apart" in finding.text
+
+
 def test_runs_that_differ_in_two_fields_are_not_compared():
     assert found(repeats(100.0) + repeats(250.0, precision="float16", xla=True)) == []
 
@@ -162,7 +173,7 @@ def test_what_the_config_has_compared_is_not_compared_again():
 def test_a_batch_size_is_compared_from_the_smallest_to_the_largest():
     runs = [r for b in (16, 32, 64) for r in repeats(10.0 * b, batch_per_device=b)]
     ((a, b, compared),) = study_contrasts.found(runs, (), 0.01)["batch_per_device"]
-    assert (a["batch_per_device"], b["batch_per_device"]) == (64, 16)
+    assert (a[0]["batch_per_device"], b[0]["batch_per_device"]) == (64, 16)
     assert compared.ratio == pytest.approx(4)
 
 

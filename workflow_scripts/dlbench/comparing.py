@@ -115,7 +115,9 @@ def _row(study, run, a, b, fields):
         "margin": study.equivalence_margin,
         "n_a": len(a),
         "n_b": len(b),
-        "base_flags": ", ".join(_differing(a, b, fields)),
+        "base_flags": ", ".join(
+            [*_differing(a, b, fields), *["date"] * statistics.are_apart(a, b)]
+        ),
     }
     for side, rows_of in (("a", a), ("b", b)):
         rates = [row["images_per_second"] for row in rows_of]

@@ -16,6 +16,7 @@ import bisect
 import dataclasses
 import functools
 from dataclasses import dataclass
+from datetime import timedelta
 
 import numpy as np
 from scipy import special
@@ -29,6 +30,7 @@ MOST_REPEATS = 1000  # stands for any larger number of repeats needed, too
 RESOLUTION = 1e-12
 EQUIVALENT, SLOWER, FASTER, UNDECIDED = "equivalent", "slower", "faster", "undecided"
 TOO_FEW_RUNS = "too few runs"
+APART = timedelta(days=1)  # conditions that were measured so far from one another
 # A speedup compares like with like: these must agree between a point and its base, and the
 # batch per device (weak scaling) or the global batch (strong).
 BASE_KEYS = (
@@ -303,6 +305,22 @@ class _Difference:
 def base_mismatch(row, base, fixed="batch_per_device"):
     """The names of what differs between a row and its base, of what must agree."""
     return [key for key in (*BASE_KEYS, fixed) if _differ(row[key], base[key])]
+
+
+def are_apart(a, b):
+    """Whether all runs of one side began more than a day after all of the other.
+
+    What differs between them may then be the date: the machine's temperature, its other users, its
+    driver. Interleaved runs are not apart.
+
+    Args:
+        a, b: rows of the runs table.
+    """
+    dates = [[row["started_at"] for row in side if row.get("started_at")] for side in (a, b)]
+    if not all(dates):
+        return False
+    (first_a, last_a), (first_b, last_b) = ((min(side), max(side)) for side in dates)
+    return max(first_a - last_b, first_b - last_a) > APART
 
 
 def _differ(one, other):

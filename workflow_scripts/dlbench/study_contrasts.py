@@ -28,7 +28,7 @@ NOT_OF_DATA = ("augment", "cache", "evaluate", "learning_rate", "learning_rate_s
 
 
 def found(runs, asked, margin):
-    """{field: [(a run of the condition, one of its base, Comparison), ...]}
+    """{field: [(runs of the condition, runs of its base, Comparison), ...]}
 
     Args:
         runs: rows of the runs table.
@@ -49,7 +49,7 @@ def found(runs, asked, margin):
     judged = statistics.together([statistics.compare(*both, margin) for both in rates])
     by_field = {}
     for (name, a, b), compared in zip(pairs, judged, strict=True):
-        by_field.setdefault(name, []).append((a[0], b[0], compared))
+        by_field.setdefault(name, []).append((a, b, compared))
     return by_field
 
 
@@ -60,6 +60,8 @@ def _pairs(name, rows):
     alike = [field for field in (*FIELDS, *FACTS) if field not in free]
     groups = {}
     for row in rows:
+        if row[name] is None:
+            continue  # not stated, so of no condition
         key = tuple(row.get(field) for field in alike)
         groups.setdefault(key, {}).setdefault(row[name], []).append(row)
     for conditions in groups.values():

@@ -216,20 +216,22 @@ def _contrasts(runs, asked, margin):
 
 def _of_contrasts(name, found):
     rank = {v: i for i, v in enumerate((statistics.FASTER, statistics.SLOWER))}
-    row, base, first = min(
+    a, b, first = min(
         found, key=lambda one: (rank.get(one[2].verdict, 2), -_effect(vars(one[2])))
     )
+    row, base, apart = a[0], b[0], statistics.are_apart(a, b)
     tested = first.verdict != statistics.TOO_FEW_RUNS
     carried = tested and first.verdict != statistics.UNDECIDED
     has_interval = not math.isnan(first.ci95_low)
     evidence = SHOWN if carried else INDICATED if has_interval and not tested else OPEN
+    evidence = INDICATED if carried and apart else evidence
     what = _value(name, row), _value(name, base)
     verdict = first.verdict if carried else "undecided" if tested else "too few runs for a verdict"
     preposition = "equivalent to" if verdict == statistics.EQUIVALENT else f"{verdict} than"
     headline = f"{what[0]} is {preposition} {what[1]}"
     if not carried:
         headline = f"{what[0]} against {what[1]}: {verdict}"
-    place = named([row, *(one[0] for one in found if one[0] is not row)], (name,))[0]
+    place = named([row, *(one[0][0] for one in found if one[0] is not a)], (name,))[0]
     text = f"{place}, {_of_runs(first.n_a, first.n_b)}."
     if len(found) > 1:
         text += f" The clearest of {len(found)} pairs alike in all but {_field(name)}: "
@@ -238,6 +240,8 @@ def _of_contrasts(name, found):
         text += (
             f" Not asked for in the config; corrected for {_amount(first.family, 'comparison')}."
         )
+    if apart:
+        text += " The two were measured more than a day apart, so the date differs, too."
     number, interval = _ratio(first.ratio, first.ci95_low, first.ci95_high)
     figure = study_contrasts.TOPICS[name]
     return StudyFinding(
