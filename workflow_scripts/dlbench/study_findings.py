@@ -216,9 +216,7 @@ def _contrasts(runs, asked, margin):
 
 def _of_contrasts(name, found):
     rank = {v: i for i, v in enumerate((statistics.FASTER, statistics.SLOWER))}
-    a, b, first = min(
-        found, key=lambda one: (rank.get(one[2].verdict, 2), -_effect(vars(one[2])))
-    )
+    a, b, first = min(found, key=lambda one: (rank.get(one[2].verdict, 2), -_effect(vars(one[2]))))
     row, base, apart = a[0], b[0], statistics.are_apart(a, b)
     tested = first.verdict != statistics.TOO_FEW_RUNS
     carried = tested and first.verdict != statistics.UNDECIDED
