@@ -199,3 +199,32 @@ def test_conditions_that_were_not_measured_side_by_side_are_flagged(hours, flags
     ]
     (made,) = compared(runs, RUNTIME, rows=rows)
     assert made["base_flags"] == flags
+
+
+def imported(rate, repeat, **changes):
+    """A row of a log, which states but a few things."""
+    row = dict.fromkeys(tables.RUNS.names) | {
+        "run_id": f"log-{rate}-{repeat}-{sorted(changes.items())}", "status": "ok",
+        "images_per_second": rate, "repeat": repeat, "model": "resnet50", "dataset": "imagenet",
+        "devices": 4, "global_batch": 256, "batch_per_device": 64, "site": "LSDF",
+        "timing_source": "tf_cnn_benchmarks",
+    }  # fmt: skip
+    return row | changes
+
+
+def test_imported_runs_are_compared_with_those_of_their_own_site():
+    rows = [
+        imported(rate, repeat, runtime=runtime, site=site)
+        for site in ("LSDF", "ForHLR-II")
+        for runtime, rates in {"udocker": (200, 201, 202), "apptainer": (220, 221, 222)}.items()
+        for repeat, rate in enumerate(rates, start=1)
+    ]
+    rows.append(imported(500, 1, runtime="podman", site="elsewhere"))  # has no base, is no row
+    made = compared([], {"field": "runtime", "base": "udocker"}, rows=rows)
+    assert [(row["site"], row["condition"], row["n_a"], row["n_b"]) for row in made] == [
+        ("ForHLR-II", "apptainer", 3, 3), ("LSDF", "apptainer", 3, 3),
+    ]  # fmt: skip
+    assert {row["verdict"] for row in made} == {"faster"}
+    assert made[0]["ratio"] == pytest.approx(221 / 201, rel=1e-4)
+    assert made[0]["timing_source"] == "tf_cnn_benchmarks" and made[0]["devices"] == 4
+    tables.table(made, tables.COMPARISONS)

@@ -3,6 +3,7 @@
 - A condition is a value of the compared field, with its companions (a runtime's options).
 - Runs equal in all else but their repeat are one group; in each, every condition is
   compared with the base of that group.
+- Imported runs are compared with those of their own site, device, software and kind of log.
 - All comparisons of a study are one family: their p are adjusted for one another.
 """
 
@@ -16,6 +17,10 @@ from dlbench.runs import FIELDS
 NO_RUNS = "no runs"  # of the condition or of the base that finished
 NO_BASE = "no base"  # in the group: nobody asked for such runs
 GROUP = tuple(name for name in FIELDS if name != "repeat")
+# In which imported runs must agree, too, to be compared.
+FACTS = ("site", "device_model", "framework_version", "timing_source")
+WHOLE = ("devices", "global_batch")
+NAMED = ("site", "timing_source")
 START_UP = ("start_s", "import_s", "first_batch_s")
 NUMBERS = (
     "ratio",
@@ -38,11 +43,20 @@ def rows(study, runs):
         study: a Study.
         runs: rows of the runs table, dictionaries.
     """
-    finished = {row["run_id"]: row for row in runs if row["status"] in ENDED_WELL}
+    finished = {
+        row["run_id"]: row
+        for row in runs
+        if row.get("images_per_second") and row["status"] in ENDED_WELL
+    }
     made, comparisons = [], []
+    imported = [
+        _Imported(row)
+        for row in finished.values()
+        if row.get("timing_source") not in (None, "dlbench", "published")
+    ]
     for entry in study.compare:
         fields = (entry["field"], *COMPANIONS.get(entry["field"], ()))
-        for conditions in _groups(study.runs, fields):
+        for conditions in [*_groups(study.runs, fields), *_groups(imported, fields, FACTS)]:
             conditions = {
                 name: (run, [finished[r.id] for r in repeats if r.id in finished])
                 for name, run, repeats in conditions
@@ -55,6 +69,8 @@ def rows(study, runs):
                 ),
                 None,
             )
+            if base is None and isinstance(next(iter(conditions.values()))[0], _Imported):
+                continue  # logs that are there for another reason
             b = conditions.pop(base)[1] if base else []
             for name, (run, a) in conditions.items():
                 words = {"condition": name, "base": base or str(entry["base"])}
@@ -72,12 +88,30 @@ def rows(study, runs):
     return made
 
 
-def _groups(runs, fields):
+class _Imported:
+    """A row of the runs table with the attributes of a Run, so far as its log states them."""
+
+    def __init__(self, row):
+        self.__dict__.update({name: row.get(name) for name in (*FIELDS, *FACTS, *WHOLE)})
+        self.id, self.combination = row["run_id"], self
+
+    @property
+    def _key(self):
+        return tuple(getattr(self, name) for name in (*GROUP, *FACTS))
+
+    def __eq__(self, other):
+        return self._key == other._key
+
+    def __hash__(self):
+        return hash(self._key)
+
+
+def _groups(runs, fields, facts=()):
     """Runs alike in all but `fields`: for each group [(name of a condition, run, repeats), ...].
 
     The run stands for all repeats; base and conditions are in the order of their values.
     """
-    alike = [name for name in GROUP if name not in fields]
+    alike = [name for name in (*GROUP, *facts) if name not in fields]
     groups = {}
     for run in sorted(runs, key=lambda run: _order(run, (*alike, *fields, "repeat"))):
         group = tuple(getattr(run, name) for name in alike)
@@ -101,13 +135,17 @@ def _named(conditions, fields):
 
 def _text(run, fields):
     """What a condition is called, as in `udocker execmode=S1`."""
-    return " ".join(str(v) for name in fields if (v := getattr(run, name)) != "") or "defaults"
+    return (
+        " ".join(str(v) for name in fields if (v := getattr(run, name)) not in ("", None))
+        or "defaults"
+    )
 
 
 def _row(study, run, a, b, fields):
     """What is known of a condition's runs `a` and the base's `b` before any test."""
     row = {
         "study": study.name,
+        **{name: next((row.get(name) for row in [*a, *b]), None) for name in NAMED},
         **{name: getattr(run, name) for name in GROUP},
         "devices": run.devices,
         "global_batch": run.global_batch,

@@ -142,7 +142,10 @@ def study(config):
         _named("figures", name, "figures")
     _check_others(config)
     for index, entry in enumerate(config["compare"]):
-        _check_compare(**entry, runs=[run for run, _ in runs.values()], where=f"compare[{index}]")
+        _check_compare(
+            **entry, runs=[run for run, _ in runs.values()], imports=config["imports"],
+            where=f"compare[{index}]",
+        )  # fmt: skip
     return Study(
         name=config["study"],
         runs=tuple(shuffled([run for run, _ in runs.values()], config["seed"])),
@@ -327,7 +330,7 @@ def _check_others(config):
         raise ConfigError(f"imports: expected names that differ, found {twice} twice")
 
 
-def _check_compare(field, base, runs, where):
+def _check_compare(field, base, runs, imports, where):
     """See that a field can be compared and that its base is one condition of some runs."""
     known = [name for name in FIELDS if name != "repeat"]
     if field not in known:
@@ -337,7 +340,8 @@ def _check_compare(field, base, runs, where):
         )
     there = sorted({getattr(run, field) for run in runs}, key=str)
     # 1 is true to Python, and must not be to a config.
-    if not any((type(value) is bool, value) == (type(base) is bool, base) for value in there):
+    own = any((type(value) is bool, value) == (type(base) is bool, base) for value in there)
+    if not own and not imports:  # what logs have is not known yet
         raise ConfigError(
             f"{where}.base: no run has the {field} {base!r}{plugins.nearest(base, there)}; "
             f"there are: {', '.join(map(repr, there))}"

@@ -244,7 +244,7 @@ COMPARISONS = pa.schema(
         _field("condition", _name, note="value of the field, with the options that go with it"),
         _field("base", _name, note="the condition it is compared with: b; the other one is a"),
         # What a group of runs has in common, and of the compared field the value of a.
-        *_fields(_name, "framework", *_COMBINATION),
+        *_fields(_name, "site", "timing_source", "framework", *_COMBINATION),
         *_fields(pa.bool_(), *_FLAGS),
         *_fields(pa.int32(), "nodes", "devices_per_node", "devices", *_COUNTS),
         _field("seed", _count),
