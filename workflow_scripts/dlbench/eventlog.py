@@ -37,6 +37,7 @@ LOG_VERSION = 1
 NOT_FINITE = ("nan", "inf", "-inf")  # JSON has no such numbers
 UTC_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 STOPPED_BY_SIGNAL = "stopped by a signal"  # the message of a trainer that was
+MOST_LINE_BYTES = 16 * 2**20  # a longer line is none of ours
 STATUSES = ("ok", "oom", "timeout", "failed", "unstable", "skipped")
 ENDED_WELL = ("ok", "unstable")  # those with measured steps
 FAILED = ("failed", "oom", "timeout")
@@ -146,13 +147,19 @@ def read(path):
         LogError: any other line is not an event.
     """
     with open(path, "rb") as file:
-        for number, line in enumerate(file, start=1):
+        lines = iter(lambda: file.readline(MOST_LINE_BYTES), b"")
+        for number, line in enumerate(lines, start=1):
+            if len(line) == MOST_LINE_BYTES:
+                raise LogError(
+                    f"{path}, line {number}: longer than {MOST_LINE_BYTES} bytes: "
+                    "not an event of a training log"
+                )
             if not line.endswith(b"\n"):
                 return
             try:
                 event = json.loads(line)
                 kind = event["event"]
-            except (ValueError, TypeError, KeyError) as error:
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
                 raise LogError(
                     f"{path}, line {number}: not an event of a training log: {error!r}"
                 ) from error
@@ -164,19 +171,22 @@ def read(path):
 
 
 def ended(path):
-    """The last run_end event of a log, or None where the run did not get there."""
+    """The last run_end event of a log, or None where the run did not get there.
+
+    As in `read`, a last line without its newline is no event.
+    """
     try:
         with open(path, "rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - 65536))
-            lines = file.read().splitlines()
+            lines = file.read().splitlines(keepends=True)
     except FileNotFoundError:
         return None
     for line in reversed(lines):
-        if line.startswith(b'{"event": "run_end"'):
+        if line.startswith(b'{"event": "run_end"') and line.endswith(b"\n"):
             try:
                 return json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 return None
     return None
 
@@ -188,7 +198,7 @@ def finished(path):
     the supervisor, had it lived, would have moved the log aside.
     """
     end = ended(path)
-    return None if end and end["message"] == STOPPED_BY_SIGNAL else end
+    return None if end and end.get("message") == STOPPED_BY_SIGNAL else end
 
 
 def _write_all(file, content):

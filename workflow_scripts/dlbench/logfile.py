@@ -12,6 +12,8 @@ HEAD_BYTES = 65_536
 BLOCK_BYTES = 2**18
 MOST_LINE_BYTES = 16 * 2**20  # a longer line is no line of a log
 MOST_BYTES = 8 * 2**30  # of a log once it is unpacked
+MOST_RATIO = 200  # to which a log was packed; of text of numbers it is 5 to 30
+ANY_RATIO_BYTES = 64 * 2**20  # up to which all ratios are taken
 BOM = b"\xef\xbb\xbf"
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
 
@@ -124,13 +126,18 @@ class LogFile:
         return gzip.open(self.path)
 
     def _read(self, parts):
-        total = 0
+        total, size = 0, self.path.stat().st_size
         try:
             with self._opened() as file:
                 for part in parts(file):
                     total += len(part)
                     if total > MOST_BYTES:
                         raise LogError(f"{self.path}: more than {MOST_BYTES} bytes of log")
+                    if total > max(ANY_RATIO_BYTES, MOST_RATIO * size):
+                        raise LogError(
+                            f"{self.path}: unpacks to more than {MOST_RATIO} times its "
+                            f"{size} bytes: is this a log?"
+                        )
                     yield part
         except _DAMAGED as error:
             raise LogError(f"{self.path}: damaged gzip after {total} bytes: {error}") from error

@@ -21,6 +21,10 @@ from dlbench.runs import PLUGIN_FOLDERS
 
 RECORD_VERSION = 1
 PARSER_VERSION = 4  # of the meaning of a record's numbers; another one has all logs read again
+KEYS = (
+    "record_version", "parser_version", "run_id", "spec", "status", "message", "made_from",
+    "log_sha256", "summary", "provenance", "files",
+)  # fmt: skip
 RESULTS = Path("results")
 
 
@@ -117,10 +121,13 @@ def state(run, can_run=True, adopted=None, image_settings=None):
         if record["run_id"] != run.id:
             raise RecordError(f"the record is that of {record['run_id']}")
         check_files(place, record)
-        if record["parser_version"] != PARSER_VERSION:
-            raise RecordError(f"read by version {record['parser_version']} of the parser")
     except RecordError as error:
-        return _state_by_log(place, made_from(run, adopted, image_settings), str(error))
+        wanted = made_from(run, adopted, image_settings)
+        return _state_by_log(run, place, wanted, str(error), sound=False)
+    if record["parser_version"] != PARSER_VERSION:
+        wanted = made_from(run, adopted, image_settings)
+        reason = f"read by version {record['parser_version']} of the parser"
+        return _state_by_log(run, place, wanted, reason, sound=True)
     reason = outdated(run, record, can_run, adopted, image_settings)
     return (State.STALE, reason) if reason else (State.CURRENT, "")
 
@@ -135,18 +142,41 @@ def outdated(run, record, can_run=True, adopted=None, image_settings=None):
     return ""
 
 
-def _state_by_log(place, wanted, reason):
-    """A run without a sound record: a complete log of the same making needs reading only."""
+def _state_by_log(run, place, wanted, reason, sound):
+    """A run without a record that stands: whole logs of the same making need reading only.
+
+    Args:
+        sound: the files are those of a sound record.
+    """
     log = place / "train.jsonl"
     try:
-        first = next(eventlog.read(log), None)
-    except (OSError, eventlog.LogError):
-        return State.STALE, reason
-    made = first.get("made_from") if first else None
-    if not made or not eventlog.finished(log):
-        return State.STALE, reason
+        made = next(eventlog.read(log), {}).get("made_from")
+        if not isinstance(made, dict) or not eventlog.finished(log):
+            return State.STALE, reason
+        if not sound and (damage := _damage(run, log)):
+            return State.STALE, f"{reason}; {damage}"
+    except (OSError, eventlog.LogError) as error:
+        return State.STALE, f"{reason}; {error}"
     difference = _differences(wanted, made)
     return (State.STALE, _changed(difference)) if difference else (State.UNREAD, reason)
+
+
+def _damage(run, log):
+    """What is amiss with logs of a run that ended well by that of rank 0; "" where nothing is.
+
+    A log that a kill or a full disk cut short would otherwise be read as a run that failed.
+    """
+    devices, well = 0, eventlog.finished(log)["status"] == "ok"
+    for path in eventlog.rank_paths(log):
+        for event in eventlog.read(path):
+            if event["event"] == "run_start":
+                devices += len(event.get("devices", ()))
+        if well and not eventlog.ended(path):
+            return f"{path.name} stops without an end"
+    wanted = run.devices * run.copies_per_node
+    if well and 0 < devices < wanted:
+        return f"logs of {wanted} devices expected, found those of {devices}"
+    return ""
 
 
 def _changed(names):
@@ -182,9 +212,11 @@ def read(path):
         with open(path, "rb") as file:
             record = json.loads(file.read())
         claimed = record.pop("record_sha256")
+        if missing := [key for key in KEYS if key not in record]:
+            raise KeyError(*missing)
     except FileNotFoundError:
         raise RecordError(f"{path}: there is no record") from None
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise RecordError(f"{path}: not a whole record ({error!r})") from error
     if claimed != _digest(record):
         raise RecordError(f"{path}: changed after it was written")

@@ -30,6 +30,7 @@ _BYTES_LIST, _INT64_LIST = 1, 3
 _LENGTH_DELIMITED = 2
 _ONE_BYTE = [bytes([value]) for value in range(0x80)]
 SMALL_BYTES = 4096
+MOST_BYTES = 2**28  # a larger record is none of ours, nor of TensorBoard's
 
 
 def record(payload):
@@ -162,6 +163,8 @@ def payloads(file, where):
                 f"{_masked_crc(header[:8]).hex()}{_what_else(header) if offset == 0 else ''}"
             )
         (length,) = struct.unpack("<Q", header[:8])
+        if length > MOST_BYTES:
+            raise RecordError(f"{place}: {length} bytes announced, more than any record has")
         payload, crc = file.read(length), file.read(4)
         if len(payload) < length or len(crc) < 4:
             raise CutOffError(f"{place}: {length} bytes announced, {len(payload)} there: cut off")

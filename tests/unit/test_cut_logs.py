@@ -1,0 +1,141 @@
+"""Logs that were cut at any byte, and what else may be wrong with them: none is believed."""
+
+import contextlib
+import json
+import shutil
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dlbench import eventlog, parsing, records, site
+from dlbench.eventlog import EventLog, LogError
+from dlbench.records import State
+from dlbench.runs import Run
+
+STEPS = 4
+ONE = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=STEPS, warmup_steps=1)
+TWO = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=STEPS, warmup_steps=1,
+          strategy="horovod", launcher="horovodrun", devices_per_node=2)  # fmt: skip
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    (tmp_path / "envs").symlink_to(site.ENVIRONMENTS.resolve())
+    monkeypatch.chdir(tmp_path)
+
+
+def trained(run, **end):
+    """The log of rank 0 of a run that ended well, those of the others beside it."""
+    log = records.folder(run.id) / "train.jsonl"
+    for rank in range(run.devices):
+        written = EventLog(eventlog.rank_path(log, rank))
+        if rank == 0:
+            made_from = records.made_from(run)
+            written.write("launch", t_utc=eventlog.utc_now(), made_from=made_from)
+        written.start(devices=[f"CPU:{rank}"], total_steps=STEPS)
+        for step in range(1, STEPS + 1):
+            written.step(step, step * 0.5, 0.5, 2.0, 0.01, step == 1, 1)
+        ended = {"status": "ok", "message": "", "weights_sha256": ["0"]} | end
+        written.write("run_end", t_s=2.0, t_utc=eventlog.utc_now(), **ended)
+        written.close()
+    return log
+
+
+def read_again(run, log):
+    """What the workflow would do: read the log where that is all it takes."""
+    state, _ = records.state(run)
+    if state is State.UNREAD:
+        parsing.parse(run, log, log.with_name("run.json"))
+        return records.read(log.with_name("run.json"))
+    assert state is State.STALE
+    return None
+
+
+@pytest.mark.parametrize("with_record", [False, True])
+@pytest.mark.parametrize("run", [ONE, TWO], ids=["one rank", "two ranks"])
+def test_a_log_cut_at_any_byte_is_trained_again(here, run, with_record):
+    log = trained(run)
+    path = eventlog.rank_paths(log)[-1]
+    whole, record = path.read_bytes(), log.with_name("run.json")
+    parsing.parse(run, log, record)
+    good = record.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        if with_record:
+            record.write_bytes(good)
+        else:
+            record.unlink(missing_ok=True)
+        assert read_again(run, log) is None, f"believed with {length} of {len(whole)} bytes"
+    path.write_bytes(whole)
+    record.unlink(missing_ok=True)
+    assert read_again(run, log)["status"] == "ok"
+
+
+def test_a_run_whose_second_ranks_log_is_gone_is_trained_again(here):
+    log = trained(TWO)
+    eventlog.rank_path(log, 1).unlink()
+    assert records.state(TWO)[0] is State.STALE
+    assert "logs of 2 devices expected, found those of 1" in records.state(TWO)[1]
+
+
+def test_a_run_that_failed_is_read_again_though_a_rank_ended_without_a_word(here):
+    log = trained(TWO, status="oom", message="no memory")
+    path = eventlog.rank_path(log, 1)
+    path.write_bytes(path.read_bytes()[:-10])
+    record = read_again(TWO, log)
+    assert (record["status"], record["message"]) == ("oom", "rank 0: no memory")
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b"[" * 100_000 + b"]" * 100_000, "RecursionError"),
+        (b'{"event": "step", "loss": "' + b"9" * eventlog.MOST_LINE_BYTES + b'"}', "longer than"),
+        (b'{"event": "st', "not an event"),
+        (b"\x00" * 512, "not an event"),  # a block that a power cut left empty
+    ],
+    ids=["deep", "long", "half", "zeros"],
+)
+def test_a_line_that_is_no_event_is_named_and_the_run_trained_again(here, line, why):
+    log = trained(ONE)
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join([*lines[:2], line + b"\n", *lines[2:]]))
+    assert read_again(ONE, log) is None
+    with pytest.raises(LogError, match=f"line 3: .*{why}"):
+        list(eventlog.read(log))
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_a_record_with_any_byte_changed_is_not_believed(data, tmp_path_factory):
+    folder = tmp_path_factory.getbasetemp() / "changed"
+    shutil.rmtree(folder, ignore_errors=True)
+    with pytest.MonkeyPatch.context() as patch:
+        folder.mkdir()
+        (folder / "envs").symlink_to(site.ENVIRONMENTS.resolve())
+        patch.chdir(folder)
+        log = trained(ONE)
+        record = log.with_name("run.json")
+        parsing.parse(ONE, log, record)
+        good = record.read_bytes()
+        place = data.draw(st.integers(0, len(good) - 1))
+        changed = bytearray(good)
+        changed[place] ^= data.draw(st.integers(1, 255))
+        record.write_bytes(changed)
+        with contextlib.suppress(records.RecordError):
+            records.read(record)
+            # White space between values is no part of what a record says.
+            assert json.loads(changed) == json.loads(good)
+
+
+def test_a_record_that_lacks_a_key_is_not_whole(here):
+    log = trained(ONE)
+    record = log.with_name("run.json")
+    record.write_text('{"record_version": 1, "record_sha256": "0"}')
+    with pytest.raises(records.RecordError, match=r"not a whole record .*parser_version"):
+        records.read(record)
+    record.write_text("[" * 100_000)
+    with pytest.raises(records.RecordError, match="not a whole record"):
+        records.read(record)
+    assert records.state(ONE)[0] is State.UNREAD
