@@ -5,41 +5,19 @@ import json
 import shutil
 
 import pytest
+from ended_runs import ONE, TWO, log_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dlbench import eventlog, parsing, records, site
-from dlbench.eventlog import EventLog, LogError
+from dlbench.eventlog import LogError
 from dlbench.records import State
-from dlbench.runs import Run
-
-STEPS = 4
-ONE = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=STEPS, warmup_steps=1)
-TWO = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=STEPS, warmup_steps=1,
-          strategy="horovod", launcher="horovodrun", devices_per_node=2)  # fmt: skip
 
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     (tmp_path / "envs").symlink_to(site.ENVIRONMENTS.resolve())
     monkeypatch.chdir(tmp_path)
-
-
-def trained(run, **end):
-    """The log of rank 0 of a run that ended well, those of the others beside it."""
-    log = records.folder(run.id) / "train.jsonl"
-    for rank in range(run.devices):
-        written = EventLog(eventlog.rank_path(log, rank))
-        if rank == 0:
-            made_from = records.made_from(run)
-            written.write("launch", t_utc=eventlog.utc_now(), made_from=made_from)
-        written.start(devices=[f"CPU:{rank}"], total_steps=STEPS)
-        for step in range(1, STEPS + 1):
-            written.step(step, step * 0.5, 0.5, 2.0, 0.01, step == 1, 1)
-        ended = {"status": "ok", "message": "", "weights_sha256": ["0"]} | end
-        written.write("run_end", t_s=2.0, t_utc=eventlog.utc_now(), **ended)
-        written.close()
-    return log
 
 
 def read_again(run, log):
@@ -55,7 +33,7 @@ def read_again(run, log):
 @pytest.mark.parametrize("with_record", [False, True])
 @pytest.mark.parametrize("run", [ONE, TWO], ids=["one rank", "two ranks"])
 def test_a_log_cut_at_any_byte_is_trained_again(here, run, with_record):
-    log = trained(run)
+    log = log_of(run)
     path = eventlog.rank_paths(log)[-1]
     whole, record = path.read_bytes(), log.with_name("run.json")
     parsing.parse(run, log, record)
@@ -73,14 +51,14 @@ def test_a_log_cut_at_any_byte_is_trained_again(here, run, with_record):
 
 
 def test_a_run_whose_second_ranks_log_is_gone_is_trained_again(here):
-    log = trained(TWO)
+    log = log_of(TWO)
     eventlog.rank_path(log, 1).unlink()
     assert records.state(TWO)[0] is State.STALE
     assert "logs of 2 devices expected, found those of 1" in records.state(TWO)[1]
 
 
 def test_a_run_that_failed_is_read_again_though_a_rank_ended_without_a_word(here):
-    log = trained(TWO, status="oom", message="no memory")
+    log = log_of(TWO, status="oom", message="no memory")
     path = eventlog.rank_path(log, 1)
     path.write_bytes(path.read_bytes()[:-10])
     record = read_again(TWO, log)
@@ -98,7 +76,7 @@ def test_a_run_that_failed_is_read_again_though_a_rank_ended_without_a_word(here
     ids=["deep", "long", "half", "zeros"],
 )
 def test_a_line_that_is_no_event_is_named_and_the_run_trained_again(here, line, why):
-    log = trained(ONE)
+    log = log_of(ONE)
     lines = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(b"".join([*lines[:2], line + b"\n", *lines[2:]]))
     assert read_again(ONE, log) is None
@@ -115,7 +93,7 @@ def test_a_record_with_any_byte_changed_is_not_believed(data, tmp_path_factory):
         folder.mkdir()
         (folder / "envs").symlink_to(site.ENVIRONMENTS.resolve())
         patch.chdir(folder)
-        log = trained(ONE)
+        log = log_of(ONE)
         record = log.with_name("run.json")
         parsing.parse(ONE, log, record)
         good = record.read_bytes()
@@ -130,7 +108,7 @@ def test_a_record_with_any_byte_changed_is_not_believed(data, tmp_path_factory):
 
 
 def test_a_record_that_lacks_a_key_is_not_whole(here):
-    log = trained(ONE)
+    log = log_of(ONE)
     record = log.with_name("run.json")
     record.write_text('{"record_version": 1, "record_sha256": "0"}')
     with pytest.raises(records.RecordError, match=r"not a whole record .*parser_version"):

@@ -278,6 +278,6 @@ def read_json(path):
     """The JSON object in a file; None where there is none."""
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

@@ -32,6 +32,10 @@ class RecordError(Error):
     """A record that is not believed; the message says why."""
 
 
+class NewerVersion(RecordError):
+    """A record that a newer dlbench made."""
+
+
 class State(Enum):
     """What is to be done for a run: nothing, read its log, or train it."""
 
@@ -153,7 +157,7 @@ def _state_by_log(run, place, wanted, reason, sound):
         made = next(eventlog.read(log), {}).get("made_from")
         if not isinstance(made, dict) or not eventlog.finished(log):
             return State.STALE, reason
-        if not sound and (damage := _damage(run, log)):
+        if not sound and (damage := log_damage(run, log)):
             return State.STALE, f"{reason}; {damage}"
     except (OSError, eventlog.LogError) as error:
         return State.STALE, f"{reason}; {error}"
@@ -161,8 +165,8 @@ def _state_by_log(run, place, wanted, reason, sound):
     return (State.STALE, _changed(difference)) if difference else (State.UNREAD, reason)
 
 
-def _damage(run, log):
-    """What is amiss with logs of a run that ended well by that of rank 0; "" where nothing is.
+def log_damage(run, log):
+    """What is amiss with logs that have an end, of a run that ended well by that of rank 0, or "".
 
     A log that a kill or a full disk cut short would otherwise be read as a run that failed.
     """
@@ -199,7 +203,7 @@ def write(path, content, files):
             file.name: {"bytes": file.stat().st_size, "sha256": sha256(file)} for file in files
         },
     }
-    write_json(path, {**content, "record_sha256": _digest(content)})
+    write_json(path, {**content, "record_sha256": digest(content)})
 
 
 def read(path):
@@ -218,10 +222,10 @@ def read(path):
         raise RecordError(f"{path}: there is no record") from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise RecordError(f"{path}: not a whole record ({error!r})") from error
-    if claimed != _digest(record):
+    if claimed != digest(record):
         raise RecordError(f"{path}: changed after it was written")
     if record["record_version"] > RECORD_VERSION:
-        raise RecordError(
+        raise NewerVersion(
             f"{path}: version {record['record_version']}, made by a newer dlbench; "
             f"this one reads up to {RECORD_VERSION}"
         )
@@ -273,7 +277,8 @@ def forget(run_id):
         eventlog.keep_aside(log)
 
 
-def _digest(content):
+def digest(content):
+    """Digest of what a record says, which it ends with."""
     plain = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(plain.encode()).hexdigest()
 

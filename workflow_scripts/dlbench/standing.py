@@ -2,7 +2,7 @@
 
 A run is, in the order in which this is decided,
     ok, unstable, failed, oom, timeout, skipped    what its record says, where that stands
-    running       its log has no end and is being written, see _is_written; or it has no result
+    running       its log has no end and is being written, see is_written; or it has no result
                   and the scheduler still has the job that it was in: it goes on or waits there
     skipped       this machine cannot do it; the next start of the workflow records that
     pending       not trained yet, forgotten, or to be tried again
@@ -129,7 +129,7 @@ def _unfinished(state, log, record, skip, hang_limit_s, reason):
     """(state, message) of a run that is not done, though it has a folder."""
     there, ended = log.is_file(), eventlog.finished(log)
     recorded = record is not None or (log.parent / "run.json").exists()
-    if not ended and progress.head(log) and _is_written(log, hang_limit_s):
+    if not ended and progress.head(log) and is_written(log, hang_limit_s):
         return "running", ""
     if state is State.UNREAD:
         return "unread", reason
@@ -142,7 +142,7 @@ def _unfinished(state, log, record, skip, hang_limit_s, reason):
     return "stale", reason
 
 
-def _is_written(log, hang_limit_s):
+def is_written(log, hang_limit_s):
     """Whether somebody still writes a log that has no end.
 
     Yes where it or another rank's was written just now, or where its supervisor is a process
