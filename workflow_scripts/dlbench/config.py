@@ -95,8 +95,13 @@ def read(*paths):
 
 def study_of(files):
     """The Study that the workflow computes with these config files, merged as in the Snakefile."""
+    return study(settings_of(files))
+
+
+def settings_of(files):
+    """The content of config.yaml with these config files over it, merged as in the Snakefile."""
     site = ["site.yaml"] if Path("site.yaml").exists() else []
-    return study(read("config.yaml", *site, *files))
+    return read("config.yaml", *site, *files)
 
 
 def study(config):

@@ -112,7 +112,9 @@ def digest(name):
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             if file.is_file():
                 content = hashlib.sha256(file.read_bytes()).hexdigest()
-                total.update(f"\n{file.as_posix()} {content}".encode())
+                # Not where they lie: a copy elsewhere is the same trainer.
+                name = file.relative_to(path.parent).as_posix()
+                total.update(f"\n{name} {content}".encode())
     return total.hexdigest()
 
 

@@ -213,13 +213,19 @@ def read(path):
         RecordError: it is missing, damaged, or of a newer version.
     """
     try:
-        with open(path, "rb") as file:
-            record = json.loads(file.read())
+        content = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise RecordError(f"{path}: there is no record") from None
+    return parsed(content, path)
+
+
+def parsed(content, path):
+    """The record in these bytes, of a file of that name. Raises as `read` does."""
+    try:
+        record = json.loads(content)
         claimed = record.pop("record_sha256")
         if missing := [key for key in KEYS if key not in record]:
             raise KeyError(*missing)
-    except FileNotFoundError:
-        raise RecordError(f"{path}: there is no record") from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise RecordError(f"{path}: not a whole record ({error!r})") from error
     if claimed != digest(record):
