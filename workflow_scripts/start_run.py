@@ -88,7 +88,8 @@ def main():
             form = images.read_form(args.form) if args.form else None
             start = starting.start(run, trainer, form, args.device, args.bind)
             if args.external:
-                start = _through_us(start, args, form)
+                gpus = run.devices_per_node if args.device == "gpu" else 0
+                start = _through_us(start, args, form, gpus)
         except starting.NotEntered:
             raise
         except images.Lacking as error:
@@ -126,10 +127,11 @@ def main():
     parsing.parse(run, args.log, record)
 
 
-def _through_us(start, args, form):
+def _through_us(start, args, form, gpus):
     """Have train_external.py start another program and write our log of it."""
     command = [sys.executable, "workflow_scripts/train_external.py"]
     command += [f"--log={args.log}", f"--spec={args.spec}", f"--kind={args.external}"]
+    command += [f"--gpus={gpus}"]
     command += [f"--image-id={form['image_id']}"] if form else []
     return dataclasses.replace(start, command=(*command, "--", *start.command))
 

@@ -107,12 +107,15 @@ def parser():
         "--sample-every-s", type=float, default=1.0, metavar="SECONDS",
         help="sample CPU, memory and GPUs; 0: never",
     )  # fmt: skip
+    where.add_argument(
+        "--packages", metavar="FOLDER", help="keep the list of installed packages here"
+    )
     return flags
 
 
 PLACES = (
     "log", "data", "device", "image_id", "model_folder", "checkpoint", "checkpoint_every_min",
-    "sample_every_s",
+    "sample_every_s", "packages",
 )  # fmt: skip
 
 
@@ -147,8 +150,9 @@ def main():
             every_s = 60 * where.checkpoint_every_min
             checkpointing = {"folder": where.checkpoint, "every_s": every_s, "asked": asked}
         end = training.train(
-            spec, strategy, copy, log, where.data, checkpointing, where.sample_every_s
-        )
+            spec, strategy, copy, log, where.data, checkpointing, where.sample_every_s,
+            where.packages,
+        )  # fmt: skip
     except checkpoints.Stopped as stopped:
         # No end: started again with the same words, the run goes on.
         print(stopped, file=sys.stderr)

@@ -81,19 +81,27 @@ def _imports(path):
     return tuple(dict.fromkeys(paths))
 
 
-def commit():
-    """Commit of the workflow and whether its tracked files differ from it; unknown without git."""
+def commit(folder=PROGRAMS, path=".", untracked="no"):
+    """Commit of a folder's repository and whether files differ from it; unknown without git.
+
+    Args:
+        folder: the workflow's own, with its whole repository, or another.
+        path: what to look at for changes in another folder.
+        untracked: whether files that git does not track are changes: no or all.
+    """
 
     def git(*words):
         try:
             answer = subprocess.run(
-                ["git", "-C", PROGRAMS, *words], capture_output=True, text=True, check=False
-            )
+                ["git", "--no-optional-locks", "-C", folder, *words],
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
         except FileNotFoundError:
             return None
         return answer.stdout.strip() if answer.returncode == 0 else None
 
-    changes = git("status", "--porcelain", "--untracked-files=no")
+    looked_at = [] if folder == PROGRAMS else ["--ignored", "--", path]
+    changes = git("status", "--porcelain", f"--untracked-files={untracked}", *looked_at)
     return {
         "git_commit": git("rev-parse", "HEAD"),
         "git_dirty": None if changes is None else bool(changes),

@@ -1,6 +1,7 @@
 """Another program trains a run: start it, keep what it prints, read it, write our event log.
 
 Beside the events of dlbench/eventlog.py there are in such a log
+    machine     on what the program that starts it runs, gathered before it does
     output      t_s, bytes: what it printed so far, now and then, as a sign of life
     imported    kind, notes; numbers: columns of the runs table
 """
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import time
 
-from dlbench import Error, eventlog, external, import_rows, importing
+from dlbench import Error, eventlog, external, import_rows, importing, machine
 from dlbench.runs import FIELDS
 
 POLL_S, SHOW_EVERY_S = 0.2, 5.0
@@ -26,13 +27,14 @@ OUT_OF_MEMORY = (
 )
 
 
-def train(run, command, kind, log, image_id=None):
+def train(run, command, kind, log, image_id=None, gpus=()):
     """Train a run to its end.
 
     Args:
         kind: name of an importer, or auto.
         log: path of the event log; the program's own lies in external.FOLDER beside it.
         image_id: that of the image that the program is to be in; None on bare metal.
+        gpus: selectors of the GPUs of this node that it will use.
 
     Raises:
         Error: the program failed for a reason that may pass.
@@ -40,6 +42,12 @@ def train(run, command, kind, log, image_id=None):
     folder = log.parent / external.FOLDER
     _make_empty(folder)
     events = eventlog.EventLog(log)
+    found = machine.facts(gpus)
+    if image_id:
+        # We are outside of it, but for the kernel.
+        found["software"] |= {"os": None, "glibc": None}
+        found["unknown"] |= dict.fromkeys(("software.os", "software.glibc"), "those of the image")
+    events.write("machine", **found)
     began, begun_at = time.perf_counter(), eventlog.utc_now()
     exit_code = _run(command, folder / external.PRINTED, events, began)
     seconds = round(time.perf_counter() - began, 6)

@@ -75,6 +75,28 @@ def throttle_reasons(mask):
     return [REASONS.get(bit, f"unknown_{bit:#x}") for bit in bits]
 
 
+def find(nvml, selector):
+    """NVML's handle of a GPU.
+
+    Args:
+        selector: as of `visible_gpus`.
+
+    Raises:
+        NVMLError: there is none.
+    """
+    if isinstance(selector, int):
+        return nvml.nvmlDeviceGetHandleByIndex(selector)
+    try:
+        return nvml.nvmlDeviceGetHandleByUUID(selector)
+    except nvml.NVMLError:
+        # CUDA knows a GPU by the beginning of its UUID too, NVML does not.
+        handles = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
+        found = [h for h in handles if text(nvml.nvmlDeviceGetUUID(h)).startswith(selector)]
+        if len(found) != 1:
+            raise
+        return found[0]
+
+
 class Gpu:
     """One GPU through NVML. `error` says why the last sample of it is empty, None where not."""
 
@@ -91,7 +113,7 @@ class Gpu:
         try:
             self.error = None
             if self._handle is None:
-                self._handle = self._find()
+                self._handle = find(self._nvml, self.selector)
         except Exception as error:
             self.error = str(error)
         utilisation = self._ask("nvmlDeviceGetUtilizationRates")
@@ -126,20 +148,6 @@ class Gpu:
             **values,
             "energy_j": None if energy_j is None else round(energy_j, 3),
         }
-
-    def _find(self):
-        nvml, selector = self._nvml, self.selector
-        if isinstance(selector, int):
-            return nvml.nvmlDeviceGetHandleByIndex(selector)
-        try:
-            return nvml.nvmlDeviceGetHandleByUUID(selector)
-        except nvml.NVMLError:
-            # CUDA knows a GPU by the beginning of its UUID too, NVML does not.
-            handles = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
-            found = [h for h in handles if _text(nvml.nvmlDeviceGetUUID(h)).startswith(selector)]
-            if len(found) != 1:
-                raise
-            return found[0]
 
     def _ask(self, name, *arguments):
         """What NVML says of this GPU; None where it, the driver or pynvml cannot."""
@@ -192,5 +200,5 @@ class _Energy:
         return (reading - last if reading >= last else reading) / 1000
 
 
-def _text(value):
+def text(value):
     return value.decode() if isinstance(value, bytes) else value  # bytes from old pynvml

@@ -21,7 +21,7 @@ import math
 import statistics
 from pathlib import Path
 
-from dlbench import epochs, eventlog, external_log, records, step_times
+from dlbench import epochs, eventlog, external_log, records, run_provenance, step_times
 from dlbench.files import sha256
 from dlbench.step_times import images_per_second
 
@@ -46,39 +46,16 @@ def parse(run, log, output):
     external = logs[0].imported
     summary = external_log.summary(logs[0]) if external else _summary(run, logs)
     status, message = _status(run, logs, summary)
-    start, launch = logs[0].start, logs[0].launch
     content = {
         "run_id": run.id,
         "spec": run.values(),
         "status": status,
         "message": message,
-        "made_from": launch.get("made_from", {}),
+        "made_from": logs[0].launch.get("made_from", {}),
         "log_sha256": sha256(log),
         "summary": summary,
-        "provenance": {
-            "command": launch.get("command"),
-            "container": launch.get("container"),
-            "containment": [log.begin.get("containment") for log in logs],
-            "site": launch.get("site"),
-            "job": launch.get("job"),
-            "modules": launch.get("modules"),
-            "imported": external and {key: external[key] for key in ("kind", "notes")},
-            "git_commit": launch.get("git_commit"),
-            "git_dirty": launch.get("git_dirty"),
-            **{
-                key: start.get(key)
-                for key in (
-                    "device_model", "devices", "cores", "host", "platform", "versions",
-                    "strategy_settings", "load_average", "parameters", "data_sha256",
-                )
-            },
-            "hosts": list(dict.fromkeys(log.start["host"] for log in logs if "host" in log.start)),
-            "resumed": [
-                {key: event.get(key) for key in ("step", "t_utc", "host", "device_model")}
-                for event in logs[0].resumes
-            ],
-        },
-    }  # fmt: skip
+        "provenance": run_provenance.of(logs),
+    }
     records.write(output, content, [log.path for log in logs])
 
 
@@ -90,6 +67,7 @@ class RankLog:
         kinds = {
             "launch": [],
             "begin": [],
+            "machine": [],
             "run_start": [],
             "compile": [],
             "met": [],
@@ -107,6 +85,7 @@ class RankLog:
             raise eventlog.LogError(f"{path}: there is no training log") from None
         self.launch = next(iter(kinds["launch"]), {})
         self.begin = next(iter(kinds["begin"]), {})
+        self.machines = kinds["machine"]  # another one where the run was resumed
         self.start = next(iter(kinds["run_start"]), {})
         self.trace_s = next((event.get("trace_s") for event in kinds["compile"]), None)
         self.waited_s = sum(event["waited_s"] for event in kinds["met"])

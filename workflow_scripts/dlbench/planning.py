@@ -19,12 +19,14 @@ from dlbench import (
     code,
     config,
     external,
+    fingerprints,
     images,
     plugins,
     records,
     repeating,
     site,
     starting,
+    user_files,
 )
 from dlbench.records import State
 from dlbench.runs import DEFAULTS
@@ -248,7 +250,7 @@ class Plan:
             *([f"--attempt={attempt}"] if attempt else []),
             f"--attempts={self.attempts}",
             f"--device={self.device_kind}",
-            f"--facts={json.dumps(self._facts)}",
+            f"--facts={json.dumps({**self._facts, 'user_files': user_files.of(run)})}",
             *(f"--module={name}" for name in self.study.site["modules"]),
         ]
         if starting.contained(run):
@@ -278,6 +280,7 @@ class Plan:
         trainer += run.flags()
         trainer += ["--log", f"results/runs/{run.id}/train.jsonl", "--device", self.device_kind]
         trainer += ["--sample-every-s", str(self.study.sample_every_s)]
+        trainer += ["--packages", str(fingerprints.PACKAGES)]
         if self.study.checkpoint_every_min:
             trainer += ["--checkpoint", _checkpoint(run)]
             trainer += ["--checkpoint-every-min", str(self.study.checkpoint_every_min)]

@@ -1,5 +1,6 @@
-"""On what a run is trained: devices, host, versions."""
+"""On what a run is trained: devices, host, versions; and all that dlbench/machine.py gathers."""
 
+import json
 import os
 import platform
 import socket
@@ -8,6 +9,8 @@ from importlib import metadata
 import keras
 import numpy as np
 import tensorflow as tf
+
+from dlbench import machine
 
 
 def describe(strategy):
@@ -28,6 +31,23 @@ def describe(strategy):
             **{name: metadata.version(name) for name in strategy.packages},
         },
     }
+
+
+def gather(strategy, packages=None):
+    """Fields of the event `machine`.
+
+    Args:
+        packages: folder where the list of installed packages is kept; None: nowhere.
+    """
+    # The strategy has no part in it: its packages are in the list, as everybody else's.
+    framework = {
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "tensorflow": tf.__version__,
+        "keras": keras.__version__,
+        "numpy": np.__version__,
+        "tensorflow_build": json.loads(json.dumps(tf.sysconfig.get_build_info(), default=str)),
+    }
+    return machine.facts(strategy.gpus(), framework, packages)
 
 
 def _device_model(devices):

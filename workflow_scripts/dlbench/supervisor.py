@@ -20,7 +20,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlbench import Error, attempts, checkpoints, eventlog, progress
+from dlbench import Error, attempts, checkpoints, eventlog, progress, redaction
 
 POLL_S = 0.2
 SHOW_EVERY_S = 10.0
@@ -65,7 +65,8 @@ def supervise(run):
     _clear(run.log)
     _say(run, _checkpoint_to_start_from(run))
     log = eventlog.EventLog(run.log)
-    log.write("launch", t_utc=eventlog.utc_now(), command=list(run.command), **run.launch)
+    command = redaction.words(run.command)
+    log.write("launch", t_utc=eventlog.utc_now(), command=command, **run.launch)
     attempts.keep(run.log)
     started = time.monotonic()
     kills_before = _kernel_kills()

@@ -28,7 +28,9 @@ PROGRESS_INTERVAL_S = 1.0
 SPEC_BYTES = 4096  # of a run's fields as text, when ranks compare them
 
 
-def train(spec, strategy, copy, log, data_folder, checkpointing=None, sample_every_s=1.0):
+def train(
+    spec, strategy, copy, log, data_folder, checkpointing=None, sample_every_s=1.0, packages=None
+):
     """Train one run and log it, from run_start to the last step.
 
     Args:
@@ -39,6 +41,7 @@ def train(spec, strategy, copy, log, data_folder, checkpointing=None, sample_eve
         data_folder: folder of the converted dataset, None where it is synthetic.
         checkpointing: {"folder", "every_s", "asked"} as for checkpoints.Keeper, or None.
         sample_every_s: seconds between two samples of what the machine does; 0: none.
+        packages: folder where the list of installed packages is kept; None: nowhere.
 
     Returns:
         The fields of run_end: status, message, digests of the weights, energy and so on.
@@ -77,6 +80,7 @@ def train(spec, strategy, copy, log, data_folder, checkpointing=None, sample_eve
     total = spec.warmup_steps + (spec.steps or 0)
     if spec.epochs:
         total = steps_in(spec.epochs, source.records, global_batch)
+    log.write("machine", **provenance.gather(strategy, packages))
     first = keeper.resume(**provenance.describe(strategy)) if keeper else 0
     if not first:
         log.start(**_description(spec, strategy, copy, model, source, total))

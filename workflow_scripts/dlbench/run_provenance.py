@@ -1,0 +1,30 @@
+"""What the logs of a run say of where, on what and by what it was trained.
+
+Needs the standard library only: a record is written where the run was trained.
+"""
+
+from dlbench import fingerprints
+
+LAUNCHED = ("command", "container", "site", "job", "modules", "git_commit", "git_dirty",
+            "user_files")  # fmt: skip
+STARTED = ("device_model", "devices", "cores", "host", "platform", "versions",
+           "strategy_settings", "load_average", "parameters", "data_sha256")  # fmt: skip
+RESUMED = ("step", "t_utc", "host", "device_model")
+
+
+def of(logs):
+    """The `provenance` of a record.
+
+    Args:
+        logs: the parsing.RankLog of each rank or copy.
+    """
+    start, launch, imported = logs[0].start, logs[0].launch, logs[0].imported
+    return {
+        **{key: launch.get(key) for key in LAUNCHED},
+        "containment": [log.begin.get("containment") for log in logs],
+        "imported": imported and {key: imported[key] for key in ("kind", "notes")},
+        **{key: start.get(key) for key in STARTED},
+        "hosts": list(dict.fromkeys(log.start["host"] for log in logs if "host" in log.start)),
+        "resumed": [{key: event.get(key) for key in RESUMED} for event in logs[0].resumes],
+        **fingerprints.provenance([log.machines for log in logs]),
+    }

@@ -1,0 +1,26 @@
+"""Which files of the user's a run executes, their digest and, where they are in git, the commit."""
+
+import functools
+from pathlib import Path
+
+from dlbench import code, external, plugins
+from dlbench.files import sha256
+
+
+def of(run):
+    """For a run's log; {} where all that it executes is ours."""
+    if external.is_external(run):
+        files = external.trainer(run).get("files", [])
+        found = {"sha256": external.digest(run.trainer)}
+        return {"trainer": found | {"files": {name: _commit(name) for name in files}}}
+    path = plugins.path("models", run.model)
+    if path.parent == plugins.LIBRARY / "models":
+        return {}
+    return {"model": {"file": str(path), "sha256": sha256(path), **_commit(str(path))}}
+
+
+@functools.cache
+def _commit(path):
+    """As of code.commit; a file that is not tracked is a change, too."""
+    folder = path if Path(path).is_dir() else Path(path).parent
+    return code.commit(folder, Path(path).name if folder != path else ".", untracked="all")
