@@ -26,7 +26,6 @@ rule export_tensorboard:
     params:
         python=PLAN.export_python,
     shell:
-        # Not as arguments of ours: a large study's would be too long.
-        "tail -n +2 results/tables/runs.csv | cut -d, -f1 | tr -d '\"' | sed s,^,results/runs/,"
-        " | xargs {params.python:q} workflow_scripts/export_tensorboard.py"
-        " --output {output:q} 2>{log:q}"
+        # Not the runs as arguments of ours: a large study's would be too long.
+        "{params.python:q} workflow_scripts/export_tensorboard.py"
+        " --table results/tables/runs.csv --output {output:q} 2>{log:q}"

@@ -17,7 +17,10 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "folder", nargs="+", type=Path, help="folder of a run, results/runs/{run_id}"
+        "folder", nargs="*", type=Path, help="folder of a run, results/runs/{run_id}"
+    )
+    parser.add_argument(
+        "--table", type=Path, help="runs.csv: all runs in it that were trained here"
     )
     parser.add_argument(
         "--output", required=True, type=Path, help="where a folder for each run is made"
@@ -26,7 +29,10 @@ def main():
     # Here, for --help must work where TensorBoard is missing.
     from dlbench import tensorboard_export
 
-    tensorboard_export.export(args.folder, args.output)
+    folders = args.folder + (tensorboard_export.trained_here(args.table) if args.table else [])
+    if not folders:
+        parser.error("expected folders of runs, or --table with runs that were trained here")
+    tensorboard_export.export(folders, args.output)
 
 
 if __name__ == "__main__":

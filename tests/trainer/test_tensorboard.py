@@ -240,3 +240,25 @@ def test_a_log_whose_start_names_no_run_is_refused(tmp_path):
     log.close()
     with pytest.raises(LogError, match="run_start names no run"):
         tensorboard_export.export([tmp_path / "run"], tmp_path / "board")
+
+
+def test_of_a_table_the_runs_that_were_trained_here_are_exported(tmp_path):
+    write(tmp_path / "results/runs/lenet5-r1")
+    ids = [
+        "lenet5-r1",
+        "imported-r1",
+        "x --output /elsewhere",
+        "../../other",
+        '$(touch "bad")',
+        "..",
+    ]
+    quoted = ['"' + name.replace('"', '""') + '"' for name in ids]
+    (tmp_path / "runs.csv").write_text("\n".join(["run_id,study", *(f"{q},s" for q in quoted)]))
+    finished = subprocess.run(
+        [sys.executable, REPOSITORY / "workflow_scripts/export_tensorboard.py",
+         "--table", "runs.csv", "--output", "board"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert finished.returncode == 0, finished.stderr
+    assert [path.name for path in (tmp_path / "board").iterdir()] == ["lenet5-r1"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["board", "results", "runs.csv"]

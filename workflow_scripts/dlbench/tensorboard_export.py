@@ -15,8 +15,10 @@ Needs TensorFlow and TensorBoard.
 """
 
 import bisect
+import csv
 import heapq
 import json
+import re
 import statistics
 import sys
 import tempfile
@@ -35,6 +37,7 @@ from dlbench.parsing import RankLog
 from dlbench.runs import FIELDS, Run
 
 LOG = "train.jsonl"
+ID = re.compile(r"[a-z0-9_-][a-z0-9_.-]*")  # of a run of ours: no path
 FILE = "events.out.tfevents.dlbench"  # always the same, so that a new export takes its place
 THROUGHPUT = "summary/images_per_second"
 HPARAMS = (
@@ -68,6 +71,14 @@ def export(folders, output):
         else:
             status, message = _status(logs[0], None)
             print(f"{place}: left out, it did not start ({status}: {message})", file=sys.stderr)
+
+
+def trained_here(table):
+    """The folders of the runs in runs.csv; imported and published ones have none."""
+    with open(table, newline="", encoding="utf-8") as file:
+        ids = [row["run_id"] for row in csv.DictReader(file)]
+    places = [records.folder(run_id) for run_id in ids if ID.fullmatch(run_id)]
+    return [place for place in places if (place / LOG).is_file()]
 
 
 def _places(folders):
