@@ -134,5 +134,6 @@ def test_the_trainer_is_an_axis_that_changes_no_id_of_ours():
 
 
 def test_nothing_is_known_of_a_trainer_that_the_config_does_not_have():
+    external.use({})
     with pytest.raises(Error, match="no trainer 'theirs'; there are: dlbench"):
         external.trainer(Run(model="a", dataset="b", batch_per_device=1, trainer="theirs"))
