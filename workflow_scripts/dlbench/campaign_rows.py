@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from dlbench import Error, records, tables
+from dlbench import Error, fingerprints, records, tables
 from dlbench.eventlog import ENDED_WELL
 from dlbench.runs import DEFAULTS, FIELDS
 
@@ -26,7 +26,7 @@ VERSIONS = ("python", "keras", "numpy")
 FACTS = (
     "study", "site", "device_kind", "device_model", "host", *VERSIONS, "framework_version",
     "container_start", "image_digest", "environment_sha256", "training_code", "git_commit",
-    "git_dirty", "data_sha256", "parser_version",
+    "git_dirty", "data_sha256", "hardware_sha256", "software_sha256", "parser_version",
 )  # fmt: skip
 
 
@@ -141,6 +141,7 @@ def _of_record(record):
         "environment_sha256": made_from.get("environment"),
         "training_code": made_from.get("code"),
         "parser_version": record["parser_version"],
+        **fingerprints.of(provenance),
     }
     return Measured(
         run_id=record["run_id"],

@@ -21,6 +21,7 @@ from dlbench import (
     comparing,
     derived,
     eventlog,
+    fingerprints,
     gates,
     parsing,
     published,
@@ -51,7 +52,7 @@ def collect(study, device_kind, output):
     """
     output = Path(output)
     recipes = {name: digest for name, (_, digest) in adoption.found(study).items()}
-    rows, coverage = [], []
+    rows, coverage, repeats = [], [], fingerprints.Repeats()
     with _appending(output / "evals.parquet", tables.EVALS) as append_evals:
         for run in sorted(study.runs, key=lambda run: run.id):
             place = records.folder(run.id)
@@ -62,7 +63,10 @@ def collect(study, device_kind, output):
             append_evals(_evals(run.id, place / "train.jsonl"))
             stale = records.outdated(run, record, False, recipes, study.images)
             coverage.append(_covered(run, rows[-1], stale))
+            if record["status"] in derived.ENDED_WELL:
+                repeats.add(run, record["provenance"])
         own = len(rows)
+        _say_how_repeats_differ(rows, coverage, repeats.differences())
         for entry in study.imports:
             folder = IMPORTS / entry["name"]
             rows += _imported(folder / "runs.parquet", study)
@@ -114,6 +118,16 @@ def _covered(run, row, stale):
     }
 
 
+def _say_how_repeats_differ(rows, coverage, differences):
+    for row, covered in zip(rows, coverage, strict=True):
+        words = differences.get(row["run_id"])
+        if words:
+            row["repeats_differ"] = words
+            reason = f"unlike its first repeat: {words}"
+            print(f"{covered['combination']}: {reason}", file=sys.stderr)
+            covered["reason"] = "; ".join(filter(None, (covered["reason"], reason)))
+
+
 def _say_how_many(coverage, runs):
     stale = sum(row["status"] == STALE for row in coverage)
     if stale:
@@ -163,6 +177,7 @@ def row(run, record, study, device_kind):
         "notes": "; ".join((provenance.get("imported") or {}).get("notes", [])) or None,
         "host": provenance["host"],
         "data_sha256": provenance["data_sha256"],
+        **fingerprints.of(provenance),
         "git_commit": provenance["git_commit"],
         "git_dirty": provenance["git_dirty"],
         "log_sha256": record["log_sha256"],

@@ -19,6 +19,8 @@ NO_BASE = "no base"  # in the group: nobody asked for such runs
 GROUP = tuple(name for name in FIELDS if name != "repeat")
 # In which imported runs must agree, too, to be compared.
 FACTS = ("site", "device_model", "framework_version", "timing_source")
+# Fields with which the software differs by intent.
+SOFTWARE = {"framework", "environment", "runtime", "trainer"}
 WHOLE = ("devices", "global_batch")
 NAMED = ("site", "timing_source")
 START_UP = ("start_s", "import_s", "first_batch_s")
@@ -172,6 +174,8 @@ def _differing(a, b, fields):
     found = {key for row in rows for key in statistics.base_mismatch(row, rows[0])}
     if "dataset" in fields:
         found.discard("data_sha256")
+    if not SOFTWARE.isdisjoint(fields):
+        found.discard("software_sha256")
     return [key for key in statistics.BASE_KEYS if key in found and key not in fields]
 
 

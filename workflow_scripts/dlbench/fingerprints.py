@@ -74,6 +74,32 @@ def comparable(known):
     return facts | {"variables": redaction.shared(facts["variables"])}
 
 
+class Repeats:
+    """Facts of runs, equal ones kept once; says in what repeats differ."""
+
+    def __init__(self):
+        self._facts, self._runs = {}, {}
+
+    def add(self, run, known):
+        """A run that ended well, with its record's provenance."""
+        facts = comparable(known)
+        if facts:
+            name = digest(facts)
+            self._facts[name] = facts
+            self._runs.setdefault(run.combination, []).append((run.repeat, run.id, name))
+
+    def differences(self):
+        """{run id: in what it differs from the first repeat, in words} of those that differ."""
+        found = {}
+        for repeats in self._runs.values():
+            (_, _, first), *others = sorted(repeats)
+            for _, run_id, name in others:
+                if name != first:
+                    facts = self._facts[first], self._facts[name]
+                    found[run_id] = differences(*facts, packages)
+        return found
+
+
 def differences(one, other, packages=lambda digest: None):
     """In what two `comparable` facts differ, in words; "" where in nothing.
 

@@ -277,9 +277,31 @@ def _of_record(place):
         site = known.get("site") or {}
         return {
             "platform": known.get("platform"),
+            **_of_machine(known),
             "interconnect": site.get("interconnect"),
             "storage": site.get("storage"),
             "modules": ", ".join(known.get("modules") or []),
             **{f"{name} version": version for name, version in versions.items()},
         }
     return {}
+
+
+def _of_machine(known):
+    """What the first of its nodes is; {} of runs of before."""
+    hardware = next(iter((known.get("hardware") or {}).values()), None)
+    if not hardware:
+        return {}
+    software = next(iter(known["software"].values()))
+    cpu, gpus = hardware["cpu"], hardware["gpus"]
+    counts = [f"{cpu[name]} {name}" for name in ("sockets", "cores", "threads") if cpu[name]]
+    governors = [f"governor {name}" for name in cpu["governors"] or ()]
+    ports = [f"{port['rate']} ({port['link_layer']})" for port in hardware["infiniband"]]
+    memory = hardware["memory"]["gib"]
+    return {
+        "processor": ", ".join([cpu["model"] or "not known", *counts, *governors]),
+        "memory": memory and f"{memory} GiB",
+        "GPU driver": gpus["driver"] and f"{gpus['driver']}, CUDA {gpus['cuda_driver']}",
+        "network": ", ".join(dict.fromkeys(ports)),
+        "operating system": software["os"],
+        "kernel": software["kernel"],
+    }

@@ -9,7 +9,8 @@ NUMBER = re.compile(r"\d[\d.,:-]*")
 MOST_NOTES = 8
 FEW = 3  # runs of a combination, below which there is no verdict
 # Facts of machine and software, in their order; further ones follow.
-FACTS = ("site", "kind of device", "device", "host", "platform", "interconnect", "storage",
+FACTS = ("site", "kind of device", "device", "processor", "memory", "GPU driver", "host",
+         "operating system", "kernel", "platform", "interconnect", "network", "storage",
          "framework", "python version", "tensorflow version", "keras version", "numpy version",
          "environment", "runtime", "image", "modules", "data", "timing source", "source",
          "dlbench at commit")  # fmt: skip
@@ -196,13 +197,22 @@ def _of_bases(speedups, comparisons):
 def _of_confounding(runs):
     own = [row for row in runs if row.get("timing_source") == series.MEASURED]
     for name, words in (("device_model", "device models"), ("framework_version", "versions"),
-                        ("host", "hosts"), ("git_commit", "commits of dlbench")):  # fmt: skip
+                        ("host", "hosts"), ("hardware_sha256", "fingerprints of hardware"),
+                        ("git_commit", "commits of dlbench")):  # fmt: skip
         values = sorted({row[name] for row in own if row.get(name)})
         if len(values) > 1:
-            short = report_tables.SHORT if name == "git_commit" else None
+            short = report_tables.SHORT if name in ("git_commit", "hardware_sha256") else None
             shown = ", ".join(value[:short] for value in values[:4])
             more = f" and {len(values) - 4} more" if len(values) > 4 else ""
             yield f"Runs are of {len(values)} {words}: {shown}{more}."
+    software = {}
+    for row in own:
+        place = tuple(row.get(name) for name in ("environment", "runtime", "image_digest"))
+        software.setdefault(place, set()).add(row.get("software_sha256"))
+    for place, found in software.items():
+        if len(found - {None}) > 1:
+            yield (f"Runs of environment {place[0]} ({place[1]}) are of {len(found - {None})} "
+                   "fingerprints of software: it changed between them.")  # fmt: skip
     dirty = sum(bool(row.get("git_dirty")) for row in own)
     if dirty:
         yield (f"{_are(dirty, 'run')} of files that differ from their commit; the digest of the "
@@ -214,6 +224,9 @@ def _of_checks(runs, coverage):
     if differs:
         yield (f"In {_number_of(len(differs), 'run')} the clock and the steps tell different "
                f"throughputs; {derived.disagreement(differs[0]['epochs_check'])}.")  # fmt: skip
+    unlike = Counter(row["repeats_differ"] for row in runs if row.get("repeats_differ"))
+    for words, count in unlike.most_common(MOST_NOTES):
+        yield f"{_are(count, 'run')} unlike the first repeat, with which the mean is taken: {words}."
     stale = sum(row["status"] == "stale" for row in coverage)
     if stale:
         yield f"{_are(stale, 'run')} stale: made by other code, data or software than now."

@@ -208,6 +208,13 @@ RUNS = pa.schema(
         _field("git_dirty", pa.bool_()),
         _field("image_digest", _text, note="of the image that the run was in; none on bare metal"),
         _field("data_sha256", _text, note="of the manifest's list of shards"),
+        _field("hardware_sha256", _text, note="of what equal nodes share; none: not known"),
+        _field("software_sha256", _text, note="of system, packages, framework; none: not known"),
+        _field(
+            "repeats_differ",
+            _text,
+            note="in what hardware, software or settings, from the first repeat; none: in nothing",
+        ),
         _field("log_sha256", _text),
         _field("parser_version", pa.int32()),
     ]
