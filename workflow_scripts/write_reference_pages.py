@@ -1,0 +1,18 @@
+"""Write docs/config.md and docs/tables.md: all keys of a config, all columns of the tables."""
+
+import argparse
+from pathlib import Path
+
+from dlbench import reference_pages
+from dlbench.cli import run_program
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the pages")
+    args = parser.parse_args()
+    reference_pages.write(args.output)
+
+
+if __name__ == "__main__":
+    run_program(main)
