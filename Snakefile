@@ -1,6 +1,6 @@
 """dlbench: from datasets to figures, every combination trained once.
 
-Targets: all (the default), data, images, runs, tables, figures; report and tensorboard,
+Targets: all (the default), data, images, runs, tables, figures; report, archive and tensorboard,
 no part of all.
 """
 
@@ -31,6 +31,7 @@ include: "rules/imports.smk"
 include: "rules/results.smk"
 include: "rules/figures.smk"
 include: "rules/report.smk"
+include: "rules/archive.smk"
 include: "rules/tensorboard.smk"
 
 
@@ -44,6 +45,7 @@ localrules:
     tables,
     figures,
     report,
+    archive,
     tensorboard,
     fetch_dataset,
     adopt_dataset,
@@ -55,6 +57,7 @@ localrules:
     collect_runs,
     draw_figure,
     build_report,
+    write_archive,
     export_tensorboard,
 
 

@@ -1,0 +1,36 @@
+"""One zip that others can check, and make every table and figure again from.
+
+Needs all records and logs, results/tables/, results/figures/ and results/report.html. Makes
+results/archive.zip. No part of `all`.
+"""
+
+from dlbench.workflow_files import workflow_files
+
+
+rule archive:
+    """The archive of the study."""
+    input:
+        "results/archive.zip",
+
+
+rule write_archive:
+    """Put workflow, config, logs, records, tables, figures and report into one bag."""
+    input:
+        rules.runs.input,
+        rules.collect_runs.output,
+        rules.figures.input,
+        rules.build_report.output,
+        imports=expand("results/imports/{name}/runs.parquet", name=PLAN.imports),
+        # All of the workflow is in it.
+        code=lambda w: workflow_files(),
+    output:
+        "results/archive.zip",
+    log:
+        "results/logs/write_archive.log",
+    conda:
+        "../envs/workflow.yaml"
+    params:
+        config=lambda w: PLAN.config_json,
+    shell:
+        "python workflow_scripts/write_archive.py --config-json {params.config:q}"
+        " --output {output:q} 2>&1 | tee {log:q} >&2"

@@ -1,0 +1,276 @@
+"""The archive of a study: everything from which others check its numbers, and redo them.
+
+- A bag (dlbench/bags.py) around a crate (dlbench/crate.py); its payload is a project folder as ours
+  is, in which the workflow finds every run done.
+- In it: workflow, environments and images' recipes; the merged config; of each run the record, the
+  logs and the tables; tables, figures, report; imported tables; manifests of datasets.
+- Never in it: datasets, checkpoints, installed environments; images only where asked for.
+- All paths of the config lead into the archive (`portable`), and `auto` is what it was here, so the
+  tables come out the same elsewhere.
+- Each record is compared with the files beside it as they went into the archive.
+"""
+
+import json
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+
+import yaml
+
+from dlbench import (
+    Error,
+    __version__,
+    adoption,
+    bags,
+    config,
+    crate,
+    images,
+    plugins,
+    records,
+    site,
+)
+from dlbench.collecting import IMPORTS
+from dlbench.files import sha256
+from dlbench.workflow_files import files_below, workflow_files
+
+ABOUT = "archive.json"
+TABLES = ("runs", "evals", "coverage", "comparisons", "speedups", "published")
+# What tables and figures are made with; another version may give other bytes.
+MAKERS = ("python", "numpy", "pandas", "pyarrow", "matplotlib", "scipy", "pillow")
+CHECKPOINT = "checkpoint"
+FORMATS = ("svg", "png", "pdf")  # of each figure
+HEADER = "# The merged config of the study, as it was computed. Paths are those of this archive.\n"
+
+
+def write(settings, output, with_images=False):
+    """Write the archive of a study whose runs, tables, figures and report are there.
+
+    Args:
+        settings: the merged config.
+        with_images: also put images in that lie here as one file or a layout.
+
+    Returns:
+        How many runs and files are in it.
+
+    Raises:
+        Error: something is missing, or a record is not that of the files beside it.
+    """
+    study = config.study(settings)
+    known = {run.id: records.read(records.folder(run.id) / "run.json") for run in study.runs}
+    files = {name: Path(name) for name in workflow_files()}
+    files |= _results(study) | _environments(study)
+    settings, taken = portable(settings, study)
+    if with_images:
+        settings, images_here = _with_images(settings, study)
+        taken |= images_here
+    files |= taken
+    files["config.yaml"] = (HEADER + yaml.safe_dump(settings, sort_keys=False)).encode()
+    files |= {f"as_given/{n}": Path(n) for n in ("config.yaml", "site.yaml") if Path(n).is_file()}
+    files[ABOUT] = _plain({"study": study.name, "dlbench": __version__, "tables": TABLES,
+                           "figures": study.figures, "made_with": versions()})  # fmt: skip
+    runs = [_described(run, known[run.id]) for run in sorted(study.runs, key=lambda run: run.id)]
+    files[crate.METADATA] = crate.metadata(
+        study.name, _licence(), metadata.version("snakemake"), [*files], runs
+    )
+    _see_all_there(files)
+    info = [
+        ("External-Description", f"{study.name}: {len(runs)} runs of deep-learning benchmarks"),
+        ("Bag-Software-Agent", f"dlbench {__version__}"),
+        ("Bagging-Date", crate.last_date(runs)),
+    ]
+    return len(runs), _written(output, files, info, known)
+
+
+def versions():
+    """What made, or would make, tables and figures here."""
+    return {"python": platform.python_version()} | {
+        name: metadata.version(name) for name in MAKERS[1:]
+    }
+
+
+def portable(settings, study):
+    """The merged config with its paths leading into the archive, and what lies there.
+
+    Raises:
+        Error: a dataset of others is not where the config says.
+    """
+    files, changed = {}, dict(settings)
+    devices = site.devices(study.site)
+    changed["site"] = settings["site"] | {"device": devices.kind, "cores_per_node": devices.cores}
+    if devices.per_node is not None:
+        changed["site"]["devices_per_node"] = devices.per_node
+    if settings["model_folder"]:
+        changed["model_folder"] = _take(settings["model_folder"], "models", files)
+    changed["trainers"] = {
+        name: entry | {"files": [_take(f, f"trainers/{name}", files) for f in entry["files"]]}
+        if "files" in entry else entry
+        for name, entry in settings["trainers"].items()
+    }  # fmt: skip
+    changed["references"] = [
+        # The folder's name is that of the study.
+        entry | {"path": _take(entry["path"], f"references/{_parent(entry['path'])}", files)}
+        for entry in settings["references"]
+    ]
+    changed["imports"] = [
+        entry | {"path": f"imported/{entry['name']}.json"} for entry in settings["imports"]
+    ]
+    for entry in settings["imports"]:
+        files[f"imported/{entry['name']}.json"] = _plain(_listed(Path(entry["path"])))
+    adopted = adoption.found(study)
+    for name in sorted({run.dataset for run in study.runs if records.has_data(run)}):
+        manifest = Path("results/data", name, "manifest.json")
+        if name in adopted:
+            files[f"adopted/{name}/manifest.json"] = _adopted(name, *adopted[name], manifest)
+        elif manifest.is_file():
+            files[f"manifests/{name}.json"] = manifest
+    changed["data"] = settings["data"] | {
+        "store": "adopted" if adopted else None, "tfrecords": {}, "manual_dir": None,
+    }  # fmt: skip
+    return changed, files
+
+
+def _take(path, place, files):
+    """Put a file or folder in, at its place in our folder or else in `place`; returns where."""
+    path, here = Path(os.path.abspath(path)), Path.cwd()
+    target = path.relative_to(here) if path.is_relative_to(here) else Path(place, path.name)
+    for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+        if file.is_file() and "__pycache__" not in file.parts:
+            files[(target / file.relative_to(path)).as_posix()] = file
+    return target.as_posix()
+
+
+def _parent(path):
+    return Path(os.path.abspath(path)).parent.name
+
+
+def _listed(path):
+    """What an import was read from: names, sizes, digests. The logs themselves stay with others."""
+    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+    return [
+        {
+            "file": str(file.relative_to(path)) if path.is_dir() else file.name,
+            "bytes": file.stat().st_size,
+            "sha256": sha256(file),
+        }
+        for file in files
+    ]
+
+
+def _adopted(name, folder, digest, manifest):
+    """The manifest of a dataset that others converted; its digest is what runs were made from."""
+    manifest = manifest if manifest.is_file() else folder / "manifest.json"
+    content = images.read_json(manifest) or {"dataset": name}
+    return _plain({**content, "folder": None, "code_sha256": digest})
+
+
+def _results(study):
+    """Tables, figures, report, and of each run all but what is large and no result."""
+    results = records.RESULTS
+    files = [results / "report.html"]
+    files += [results / f"figures/{name}.{end}" for name in study.figures for end in FORMATS]
+    files += [results / f"tables/{name}.parquet" for name in TABLES]
+    files += [p for end in ("parquet", "csv") for p in (results / "tables").glob(f"*.{end}")]
+    files += (results / "packages").glob("*.txt")
+    for entry in study.imports:
+        files += (IMPORTS / entry["name"]).glob("*.parquet")
+    for run in study.runs:
+        files += filter(_is_result, files_below(records.folder(run.id)))
+        log = results / f"logs/train/{run.id}.log"
+        files += [log] if log.is_file() else []
+    return {path.as_posix(): path for path in files}
+
+
+def _is_result(path):
+    return not (path.name.startswith((CHECKPOINT, ".")) or path.name.endswith(".part"))
+
+
+def _environments(study):
+    """Lists of what was installed, and what images are made from and named by."""
+    results, files = records.RESULTS, {}
+    for name in {run.environment for run in study.runs}:
+        listed = results / f"environments/{name}.json"
+        files |= {f"environments/{name}.json": listed} if listed.is_file() else {}
+        for path in (results / "images" / name).glob("*.json"):
+            files[f"images/{name}/{path.name}"] = path
+    return files
+
+
+def _with_images(settings, study):
+    """The config with images that lie in the archive, and their files."""
+    files, chosen = {}, dict(settings["images"])
+    contained = [r for r in study.runs if plugins.load("runtimes", r.runtime).CONTAINED]
+    for name in sorted({run.environment for run in contained}):
+        found = images.read_json(images.image_path(name))
+        if not found:
+            raise Error(f"image {name}: not made here; leave --with-images out")
+        path, place = Path(found["path"]), images.IMAGES / name
+        source = Path(images.settings(name, settings["images"])["source"])
+        if source.is_file():
+            target = f"images/{name}/{source.name}"
+            files[target] = source
+            chosen[name] = chosen.get(name, {}) | {"source": target}
+        elif path.resolve().is_relative_to(place.resolve()):
+            files[images.image_path(name)] = Path(images.image_path(name))
+            inside = path.resolve().relative_to(place.resolve())
+            files |= {p.as_posix(): p for p in files_below(place / inside)}
+        else:
+            raise Error(f"image {name}: {path} is a folder; make a SIF file of it to archive it")
+    return settings | {"images": chosen}, files
+
+
+def _described(run, record):
+    """What the crate says of a run."""
+    container = record["provenance"].get("container") or {}
+    return {
+        "id": run.id,
+        "label": run.label(),
+        "status": record["status"],
+        "message": record["message"],
+        "dataset": run.dataset,
+        "trainer": run.trainer,
+        "image": container.get("digest"),
+        "started": record["summary"].get("started_at"),
+        "ended": record["summary"].get("ended_at"),
+    }
+
+
+def _licence():
+    """What CITATION.cff says the whole may be used under."""
+    try:
+        return yaml.safe_load(Path("CITATION.cff").read_text(encoding="utf-8"))["license"]
+    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+        raise Error(f"CITATION.cff: expected a license in it, an SPDX name: {error!r}") from error
+
+
+def _see_all_there(files):
+    missing = sorted(
+        n for n, path in files.items() if isinstance(path, Path) and not path.is_file()
+    )
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise Error(f"{missing[0]}{more}: not there; `snakemake archive` makes all it needs")
+
+
+def _written(output, files, info, known):
+    """Write the bag and compare what went in with what the records say.
+
+    It takes its place after that: whoever finds an archive finds a sound one.
+    """
+    output = Path(output)
+    part = output.with_name(f".{output.name}.{os.getpid()}.new")
+    try:
+        payload = bags.write(part, files, info)
+        for run_id, record in known.items():
+            place = records.folder(run_id).as_posix()
+            for name, expected in record["files"].items():
+                if payload.get(f"{place}/{name}") != (expected["bytes"], expected["sha256"]):
+                    raise records.RecordError(f"{place}/{name}: not as its record says")
+        part.replace(output)
+    finally:
+        part.unlink(missing_ok=True)
+    return len(payload)
+
+
+def _plain(content):
+    return f"{json.dumps(content, indent=1, ensure_ascii=False)}\n".encode()

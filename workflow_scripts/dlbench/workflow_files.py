@@ -1,0 +1,30 @@
+"""The files of the workflow itself: all that a copy needs to compute a study again."""
+
+import os
+from pathlib import Path
+
+NAMES = (
+    "Snakefile", "rules", "workflow_scripts", "envs", "profiles", "pyproject.toml", "uv.lock",
+    "CITATION.cff", "LICENSE", "README.md",
+)  # fmt: skip
+MADE = ("__pycache__", "node_modules")
+
+
+def workflow_files():
+    """Their paths, relative to the workflow's folder; installed environments are none."""
+    return sorted(
+        path.as_posix()
+        for name in NAMES
+        for path in files_below(Path(name))
+        if not any(part.startswith(".") or part in MADE for part in path.parts)
+    )
+
+
+def files_below(path):
+    """The plain files of a folder, or the file itself; links are not followed."""
+    if path.is_file():
+        yield path
+    for root, folders, names in os.walk(path):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found = (Path(root, name) for name in names)
+        yield from (path for path in found if path.is_file() and not path.is_symlink())

@@ -1,0 +1,56 @@
+"""Make the tables, figures and report of an archive again, and say whether they are the same.
+
+From its logs and records alone, without training and without a network. The programs are those in
+the archive: do this only with archives whose makers you would trust with your account, or give
+--own-code, which has the programs beside this one do it.
+"""
+
+import argparse
+import sys
+
+from dlbench import bag_reading, rederiving
+from dlbench.cli import run_program
+from verify_archive import add_limit
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("archive")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--output", metavar="DIR", help="new folder: the project, made again")
+    what.add_argument("--list", action="store_true", help="what would be trained to repeat it")
+    parser.add_argument("--own-code", action="store_true", help="run no program of the archive")
+    add_limit(parser)
+    args = parser.parse_args()
+    with bag_reading.opened(args.archive, args.limit_gb * 1e9) as bag:
+        if args.list:
+            rederiving.see_sound(bag)
+            print("\n".join(rederiving.training_plan(bag)))
+            return
+        outcome = rederiving.rederive(bag, args.output, args.own_code)
+    _say(outcome)
+    sys.exit(bool(outcome.differing))
+
+
+def _say(outcome):
+    for name, there, here in outcome.versions:
+        print(f"{name}: {there} in the archive, {here} here", file=sys.stderr)
+    counted = (
+        f"{outcome.tables} tables, {outcome.figures} figures, the report, "
+        f"{outcome.run_tables} tables of runs"
+    )
+    if not outcome.differing:
+        print(f"identical: {counted}")
+        return
+    print("\n".join(f"{name}: differs" for name in outcome.differing), file=sys.stderr)
+    why = (
+        "the versions above are not those that made the archive: `uv run` in its folder takes "
+        "those of its lock file"
+        if outcome.versions
+        else "versions are the same, so it is the code or the machine's arithmetic"
+    )
+    print(f"{len(outcome.differing)} of {counted} differ: {why}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    run_program(main)

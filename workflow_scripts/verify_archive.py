@@ -1,0 +1,36 @@
+"""Check an archive of a study: every digest and size, both lists of files, and all records.
+
+Reads it in place and writes nothing. Archives of others are safe to check. Needs no package.
+"""
+
+import argparse
+import sys
+
+from dlbench import bag_reading
+from dlbench.cli import run_program
+from dlbench.files import sha256
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("archive")
+    add_limit(parser)
+    args = parser.parse_args()
+    with bag_reading.opened(args.archive, args.limit_gb * 1e9) as bag:
+        problems = bag_reading.problems(bag)
+        files = len(bag.payload)
+        runs = sum(bool(bag_reading.RECORD.fullmatch(name)) for name in bag.payload)
+    if problems:
+        print("\n".join(problems), file=sys.stderr)
+        sys.exit(f"{args.archive}: {len(problems)} problem(s)")
+    print(f"{args.archive}: sound: {files} files, {runs} runs; SHA-256 {sha256(args.archive)}")
+
+
+def add_limit(parser):
+    """The option that says how much an archive may hold."""
+    most = bag_reading.DEFAULT_LIMIT_BYTES / 1e9
+    parser.add_argument("--limit-gb", type=float, default=most, help="most that it may unpack to")
+
+
+if __name__ == "__main__":
+    run_program(main)

@@ -1,0 +1,27 @@
+"""Put a finished study into one zip file that others can check and redo: results/archive.zip.
+
+`snakemake archive` makes what it needs and starts this program.
+"""
+
+import argparse
+import json
+import sys
+
+from dlbench import archiving, config
+from dlbench.cli import add_configfile, run_program
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_configfile(parser)
+    parser.add_argument("--config-json", type=json.loads, help="the merged config as JSON")
+    parser.add_argument("--output", default="results/archive.zip")
+    parser.add_argument("--with-images", action="store_true", help="the runs' images, too")
+    args = parser.parse_args()
+    settings = args.config_json or config.settings_of(args.configfile)
+    runs, files = archiving.write(settings, args.output, args.with_images)
+    print(f"{args.output}: {runs} runs, {files} files", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    run_program(main)
