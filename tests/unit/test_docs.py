@@ -301,7 +301,11 @@ def texts():
     found = []
     files = [*REPOSITORY.glob("workflow_scripts/**/*.py"), Path(exceptions.__file__)]
     for file in files:
-        for node in ast.walk(ast.parse(file.read_text())):
+        tree = ast.parse(file.read_text())
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if id(node) in docstrings:
+                continue
             if isinstance(node, ast.JoinedStr):
                 parts = [getattr(part, "value", "") for part in node.values]
                 found.append("".join(p if isinstance(p, str) else "\0" for p in parts))
