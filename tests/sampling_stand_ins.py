@@ -39,6 +39,7 @@ class NVML:
 
     NVMLError = NVMLError
     NVML_TEMPERATURE_GPU, NVML_CLOCK_SM, NVML_CLOCK_MEM = 0, 1, 2
+    DRIVER, MAX_LIMIT_W, NVLINKED = "550.54.15", 700, True
     UUIDS = ("GPU-aaaa1111-0000", "GPU-bbbb2222-0000", "MIG-cccc3333-0000")
 
     def __init__(self, clock, broken=()):
@@ -90,7 +91,7 @@ class NVML:
 
     def nvmlDeviceGetMemoryInfo(self, handle):
         self.fail_where_broken(handle)
-        return SimpleNamespace(used=(handle + 1) * 2**30)
+        return SimpleNamespace(used=(handle + 1) * 2**30, total=80 * 2**30)
 
     def nvmlDeviceGetPowerUsage(self, handle):
         self.fail_where_broken(handle)
@@ -115,3 +116,76 @@ class NVML:
         return self.mask
 
     nvmlDeviceGetCurrentClocksThrottleReasons = nvmlDeviceGetCurrentClocksEventReasons
+
+    # What a GPU is and how it is set; both are alike.
+
+    def nvmlSystemGetDriverVersion(self):
+        return self.DRIVER
+
+    def nvmlSystemGetCudaDriverVersion_v2(self):
+        return 12040
+
+    def nvmlDeviceGetName(self, handle):
+        return "NVIDIA H100 MIG 1g.10gb" if handle == 2 else b"NVIDIA H100"
+
+    def nvmlDeviceIsMigDeviceHandle(self, handle):
+        return handle == 2
+
+    def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, handle):
+        return 0
+
+    def nvmlDeviceGetCudaComputeCapability(self, handle):
+        return (9, 0)
+
+    def nvmlDeviceGetVbiosVersion(self, handle):
+        return "96.00.74.00.01"
+
+    def nvmlDeviceGetMaxPcieLinkGeneration(self, handle):
+        return 5
+
+    def nvmlDeviceGetMaxPcieLinkWidth(self, handle):
+        return 16
+
+    def nvmlDeviceGetCurrPcieLinkGeneration(self, handle):
+        return 1 + handle
+
+    nvmlDeviceGetCurrPcieLinkWidth = nvmlDeviceGetMaxPcieLinkWidth
+
+    def nvmlDeviceGetMaxClockInfo(self, handle, kind):
+        return {self.NVML_CLOCK_SM: 1980, self.NVML_CLOCK_MEM: 2619}[kind]
+
+    nvmlDeviceGetApplicationsClock = nvmlDeviceGetMaxClockInfo
+
+    def nvmlDeviceGetEnforcedPowerLimit(self, handle):
+        return self.MAX_LIMIT_W * 1000
+
+    def nvmlDeviceGetPowerManagementDefaultLimit(self, handle):
+        return 700_000
+
+    def nvmlDeviceGetEccMode(self, handle):
+        return [1, 0]
+
+    def nvmlDeviceGetPersistenceMode(self, handle):
+        return 1
+
+    def nvmlDeviceGetMigMode(self, handle):
+        if handle == 1:
+            raise NVMLError("Not Supported")
+        return [0, 0]
+
+    def nvmlDeviceGetComputeMode(self, handle):
+        return 3
+
+    def nvmlDeviceGetPciInfo(self, handle):
+        return SimpleNamespace(busId=f"00000000:{handle + 1:02X}:00.0".encode())
+
+    def nvmlDeviceGetNvLinkState(self, handle, link):
+        if not self.NVLINKED or link > 11:
+            raise NVMLError("Not Supported")
+        return 1
+
+    def nvmlDeviceGetP2PStatus(self, one, other, capability):
+        return 0 if self.NVLINKED else 5
+
+    def nvmlDeviceGetTopologyCommonAncestor(self, one, other):
+        return 50

@@ -31,20 +31,23 @@ def facts(gpus=(), framework=None, packages=None, root="/"):
     began = time.perf_counter()
     files = hardware.Files(root)
     found = gpu_facts.gpus(gpus, files.unknown)
-    own = {name: found.pop(name) for name in ("devices", "links")}
+    kinds = {name: found[name] for name in ("driver", "cuda_driver", "kinds")}
     if framework is None:
         listed, files.unknown["software.packages_sha256"] = None, "another program's"
     else:
         listed = files.ask("software.packages_sha256", lambda: _packages(packages))
     return {
-        "hardware": hardware.constant(files) | {"gpus": found},
+        "hardware": hardware.constant(files) | {"gpus": kinds},
         "software": software.system(files) | (framework or {}) | {"packages_sha256": listed},
         "limits": limits.limits(files),
         "libraries": files.ask("libraries", lambda: software.loaded(files.text("proc/self/maps"))),
         "variables": redaction.variables(),
-        "present": hardware.present(files)
-        | {"cpus": sorted(os.sched_getaffinity(0)), "gpus": own["devices"]}
-        | {"gpu_links": own["links"]},
+        "present": {
+            **hardware.present(files),
+            "cpus": sorted(os.sched_getaffinity(0)),
+            "gpus": found["devices"],
+            "gpu_links": found["links"],
+        },
         "unknown": files.unknown,
         "gathered_s": round(time.perf_counter() - began, 6),
     }

@@ -33,16 +33,17 @@ _WORDS = (
     r"(?:^|(?<=[^a-z])|api|access|private|ssh|license)keys?(?![a-z])|(?-i:(?<=[a-z])Keys?(?![a-z]))"
 )
 SECRET_NAME = re.compile(_WORDS, re.IGNORECASE)
+# What precedes is looked at, so that a long word is begun once only: time stays linear.
 _PAIR = re.compile(
-    r"(?P<name>[\w.\-]+)(?P<is>[\"']?\s*(?:=|:(?!//))\s*)"
+    r"(?<![\w.\-])(?P<name>[\w.\-]+)(?P<is>[\"']?\s*(?:=|:(?!//))\s*)"
     r"(?P<value>(?:(?:bearer|basic)\s+)?(?:\"[^\"]*\"|'[^']*'|[^\s\"',;&]+))",
     re.IGNORECASE,
 )
 _FLAG = re.compile(r"(?P<flag>(?<!\S)--?(?P<name>[\w.\-]+))(?P<gap>\s+)(?P<value>(?!-)\S+)")
-_USER = re.compile(r"(?P<scheme>[a-z][a-z0-9+.\-]*://)[^/\s]*@", re.IGNORECASE)
+_USER = re.compile(r"(?<![a-z0-9+.\-])(?P<scheme>[a-z][a-z0-9+.\-]*://)[^/\s]*@", re.IGNORECASE)
 # GitHub, GitLab, Hugging Face, Slack, OpenAI, AWS, JSON web tokens.
 _KEYS = re.compile(
-    r"\b(?:gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w\-]{16,}|hf_[A-Za-z0-9]{20,}|"
+    r"(?<![\w\-.])(?:gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w\-]{16,}|hf_[A-Za-z0-9]{20,}|"
     r"xox[abprs]-[\w\-]{10,}|sk-(?:proj-)?\w{20,}|AKIA[A-Z0-9]{16}|"
     r"eyJ[\w\-]{8,}\.[\w\-]+\.[\w\-]*)"
 )

@@ -226,7 +226,7 @@ def _of_checks(runs, coverage):
                f"throughputs; {derived.disagreement(differs[0]['epochs_check'])}.")  # fmt: skip
     unlike = Counter(row["repeats_differ"] for row in runs if row.get("repeats_differ"))
     for words, count in unlike.most_common(MOST_NOTES):
-        yield f"{_are(count, 'run')} unlike the first repeat, with which the mean is taken: {words}."
+        yield f"{_are(count, 'run')} unlike the first repeat of their combination: {words}."
     stale = sum(row["status"] == "stale" for row in coverage)
     if stale:
         yield f"{_are(stale, 'run')} stale: made by other code, data or software than now."
