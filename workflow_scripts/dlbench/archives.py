@@ -15,10 +15,33 @@ from pathlib import Path
 from dlbench import Error
 
 BLOCK = 512
+MOST_HEADER_BYTES = 1 << 20  # of a long name or the like, which tarfile holds in memory
 
 
 class ArchiveError(Error):
     """An archive is damaged or not what it should be; the message has file and place."""
+
+
+class Member(tarfile.TarInfo):
+    """For tarfile.open: a member whose header is larger than any honest one is an error."""
+
+    @classmethod
+    def frombuf(cls, buf, encoding, errors):
+        made = super().frombuf(buf, encoding, errors)
+        if made.type in _HEADERS and made.size > MOST_HEADER_BYTES:
+            raise tarfile.ReadError(f"a header of {made.size} bytes")
+        if made.type == tarfile.GNUTYPE_SPARSE:
+            raise tarfile.ReadError(f"{made.name} is a sparse file")
+        return made
+
+
+_HEADERS = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
 
 
 def gunzipped(path, size_bytes, start=b""):
@@ -53,7 +76,7 @@ def tar_gz_members(path, sizes):
     """
     wanted = dict(sizes)
     try:
-        with tarfile.open(path, "r|gz") as archive:
+        with tarfile.open(path, "r|gz", tarinfo=Member) as archive:
             for member in archive:
                 _refuse_unsafe(member.name, path)
                 if member.name not in wanted:
@@ -74,7 +97,7 @@ def tar_gz_members(path, sizes):
 def small_member(path, name, limit_bytes):
     """The content of one file in a tar.gz, refused where it is larger than the limit."""
     try:
-        with tarfile.open(path, "r|gz") as archive:
+        with tarfile.open(path, "r|gz", tarinfo=Member) as archive:
             for member in archive:
                 if member.name == name:
                     if not member.isreg() or member.size > limit_bytes:

@@ -18,6 +18,7 @@ import zlib
 from pathlib import Path
 
 from dlbench import Error
+from dlbench.archives import Member
 from dlbench.files import sha256, write_json
 
 TAG = "image"  # of the one image in a layout
@@ -45,7 +46,7 @@ def unpack(archive, folder):
     """
     folder = Path(folder)
     try:
-        with tarfile.open(archive) as tar:
+        with tarfile.open(archive, tarinfo=Member) as tar:
             for member in tar:
                 _extract(tar, member, folder)
     except (tarfile.TarError, OSError, EOFError, KeyError, RecursionError, zlib.error) as error:
