@@ -159,6 +159,27 @@ def test_real_data_compared_with_synthetic_differs_in_its_digest_as_it_must():
     assert (found["condition"], found["base_flags"]) == ("digits", "")
 
 
+@pytest.mark.parametrize(
+    ("entry", "fields", "change", "flags"),
+    [
+        (RUNTIME, {"runtime": "apptainer"}, {"hardware_sha256": "b"}, "hardware_sha256"),
+        (RUNTIME, {"runtime": "apptainer"}, {"software_sha256": "b"}, ""),
+        (RUNTIME, {"runtime": "apptainer"}, {"hardware_sha256": None}, ""),
+        ({"field": "precision", "base": "float32"}, {"precision": "bfloat16"},
+         {"software_sha256": "b"}, "software_sha256"),
+    ],
+)  # fmt: skip
+def test_other_fingerprints_are_flagged_but_where_software_is_what_is_compared(
+    entry, fields, change, flags
+):
+    same = {"hardware_sha256": "a", "software_sha256": "a"}
+    base, other = repeats([100, 101, 102]), repeats([90, 91, 92], **fields)
+    rows = [row(*run, **same) for run in base]
+    rows += [row(*run, **same | change) for run in other]
+    (found,) = compared([*base, *other], entry, rows=rows)
+    assert found["base_flags"] == flags
+
+
 def test_several_entries_are_one_family():
     runs = [
         *repeats([1, 2, 3]),

@@ -133,6 +133,22 @@ def test_coverage_is_grouped_until_it_can_be_taken_in(tmp_path):
     assert sum(sum(counts.values()) for _, counts in found.groups) == len(rows)
 
 
+def test_caveats_name_other_hardware_changed_software_and_repeats_that_differ(tmp_path):
+    words = "hardware gpus driver 560.35, not 550.54"
+    rows = [
+        made_tables.run(repeat=1, hardware_sha256="a" * 64, software_sha256="c" * 64),
+        made_tables.run(repeat=2, hardware_sha256="b" * 64, software_sha256="d" * 64,
+                        repeats_differ=words),
+        made_tables.run(repeat=3),
+        made_tables.run(environment="train-b", software_sha256="e" * 64),
+    ]  # fmt: skip
+    caveats = "\n".join(made(tmp_path, rows).caveats)
+    assert f"Runs are of 2 fingerprints of hardware: {'a' * 12}, {'b' * 12}." in caveats
+    assert "Runs of environment train (bare) are of 2 fingerprints of software" in caveats
+    assert "train-b" not in caveats
+    assert f"1 run is unlike the first repeat of their combination: {words}." in caveats
+
+
 def test_caveats_name_single_runs_borrowed_bases_and_other_versions(tmp_path):
     rows = made_tables.study(devices=[1, 2], repeats=1)
     rows[1]["framework_version"] = "2.22.0"

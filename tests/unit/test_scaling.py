@@ -67,10 +67,14 @@ def test_a_series_without_a_run_on_one_device_borrows_that_of_another_strategy()
         ({"framework_version": "3"}, "framework_version"),
         ({"device_model": "GPU", "steps_measured": 60}, "steps_measured, device_model"),
         ({"seed": 2}, "seed"),
+        ({"hardware_sha256": "b"}, "hardware_sha256"),
+        ({"software_sha256": "b"}, "software_sha256"),
+        ({"hardware_sha256": None}, ""),  # of a run of before
     ],
 )
 def test_what_differs_from_the_base_in_one_run_is_named_of_its_own_base_too(change, names):
-    rows = runs((1, 64, {}), (2, 64, {}))
+    same = {"hardware_sha256": "a", "software_sha256": "a"}
+    rows = runs((1, 64, same), (2, 64, same))
     rows[-1] |= change
     assert [row["base_mismatch"] for row in table(rows)] == ["", names]
 
