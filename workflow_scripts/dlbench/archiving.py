@@ -101,7 +101,7 @@ def portable(settings, study):
     if devices.per_node is not None:
         changed["site"]["devices_per_node"] = devices.per_node
     if settings["model_folder"]:
-        changed["model_folder"] = _take(settings["model_folder"], "models", files)
+        changed["model_folder"] = _take(settings["model_folder"], "own", files)
     changed["trainers"] = {
         name: entry | {"files": [_take(f, f"trainers/{name}", files) for f in entry["files"]]}
         if "files" in entry else entry

@@ -132,9 +132,10 @@ def problems(bag):
     for name in sorted(bag.entries):
         if name == TAG_MANIFEST:
             continue
-        expected = (payload if name.startswith(f"{PAYLOAD}/") else tags).pop(name, None)
+        listed, of = (payload, MANIFEST) if name.startswith(f"{PAYLOAD}/") else (tags, TAG_MANIFEST)
+        expected = listed.pop(name, None)
         if expected is None:
-            found.append(f"{name}: not in the list of files: it was added")
+            found.append(f"{name}: not in {of}: it was added")
             continue
         try:
             digest = hashlib.sha256()
@@ -145,7 +146,7 @@ def problems(bag):
             continue
         sizes[name] = bag.entries[name].file_size, digest.hexdigest()
         if digest.hexdigest() != expected:
-            found.append(f"{name}: changed: its SHA-256 is not the one in the list")
+            found.append(f"{name}: changed: its SHA-256 is not the one in {of}")
     found += [f"{name}: missing" for name in sorted({**payload, **tags})]
     found += _wrong_total(bag)
     for name in bag.payload:

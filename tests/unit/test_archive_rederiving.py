@@ -1,0 +1,89 @@
+"""Tables, figures and report again, from an archive alone."""
+
+import json
+import re
+import zipfile
+
+import made_archives
+import pytest
+from made_archives import ARCHIVE, program
+
+
+def archive():
+    return made_archives.archived() / ARCHIVE
+
+
+def content(name):
+    with zipfile.ZipFile(archive()) as opened:
+        return opened.read(f"archive/data/{name}")
+
+
+def test_everything_comes_out_the_same_byte_for_byte(tmp_path):
+    output = program("rederive.py", archive(), "--output", tmp_path / "again")
+    assert output == "identical: 6 tables, 2 figures, the report, 21 tables of runs\n"
+    for name in ("results/tables/runs.parquet", "results/figures/scaling.png",
+                 "results/report.html"):  # fmt: skip
+        assert (tmp_path / "again" / name).read_bytes() == content(name)
+
+
+def test_our_own_programs_do_it_too_and_none_of_the_archive_is_run(tmp_path):
+    mined = {
+        f"workflow_scripts/{name}.py": b"raise SystemExit('run')\n"
+        for name in ("collect_runs", "draw_figure", "build_report")
+    }
+    made_archives.changed(archive(), tmp_path / "mined.zip", mined)
+    arguments = (tmp_path / "mined.zip", "--output")
+    output = program("rederive.py", *arguments, tmp_path / "one", code=1)
+    assert "collect_runs.py of the archive failed:\nrun" in output
+    assert program("rederive.py", *arguments, tmp_path / "two", "--own-code").startswith(
+        "identical: 6 tables"
+    )
+
+
+def test_what_differs_is_named_with_the_versions_that_differ(tmp_path):
+    about = json.loads(content("archive.json"))
+    about["made_with"] |= {"pyarrow": "0.1", "python": "3.11.0"}
+    path = made_archives.changed(
+        archive(), tmp_path / "x.zip",
+        {
+            "archive.json": json.dumps(about).encode(),
+            "results/tables/runs.csv": content("results/tables/runs.csv") + b"more\n",
+            "results/figures/scaling.svg": None,
+        },
+    )  # fmt: skip
+    output = program("rederive.py", path, "--output", tmp_path / "again", code=1)
+    assert "results/tables/runs.csv: differs\n" in output
+    assert "results/figures/scaling.svg: differs\n" in output
+    assert "runs.parquet: differs" not in output
+    assert re.search(r"^pyarrow: 0\.1 in the archive, [\d.]+ here$", output, re.MULTILINE)
+    assert "2 of 6 tables, 2 figures" in output and "`uv run` in its folder" in output
+
+
+def test_an_archive_that_is_not_sound_is_not_unpacked(tmp_path):
+    with zipfile.ZipFile(archive()) as old, zipfile.ZipFile(tmp_path / "x.zip", "w") as new:
+        for entry in old.infolist():
+            more = b" " if entry.filename.endswith("LICENSE") else b""
+            new.writestr(entry, old.read(entry) + more)
+    output = program("rederive.py", tmp_path / "x.zip", "--output", tmp_path / "again", code=1)
+    assert "x.zip is not sound:" in output and "data/LICENSE: changed" in output
+    assert not (tmp_path / "again").exists()
+
+
+def test_an_archive_of_another_program_is_refused(tmp_path):
+    for about in (None, b"[]", b"{}", b"no"):
+        path = made_archives.changed(archive(), tmp_path / "x.zip", {"archive.json": about})
+        output = program("rederive.py", path, "--output", tmp_path / "again", code=1)
+        assert "archive.json" in output and "Traceback" not in output
+
+
+def test_the_list_says_what_would_be_trained_and_what_it_took(tmp_path):
+    lines = program("rederive.py", archive(), "--list").splitlines()
+    assert len(lines) == 8
+    assert lines[0].split()[:5] == ["64.0", "s", "1", "x", "1"]
+    assert sum("(failed)" in line for line in lines) == 1
+    assert lines[-1] == "7 runs to train: 0.119 node-hours of training as they took there"
+
+
+@pytest.mark.parametrize("option", [(), ("--list", "--output", "x")])
+def test_either_a_folder_or_the_list_is_asked_for(option):
+    program("rederive.py", archive(), *option, code=2)
