@@ -53,6 +53,7 @@ STYLE = {
     "lines.markeredgewidth": 0.8,
     "legend.frameon": False,
     "svg.hashsalt": "dlbench",
+    "text.parse_math": False,  # a name may have a $ in it
     "savefig.dpi": 160,
 }
 
