@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -75,6 +76,12 @@ def test_a_secret_in_an_allowed_variable_is_hidden(value):
 )
 def test_settings_are_kept_to_the_letter(value):
     assert redaction.variables({"XLA_FLAGS": value}) == {"XLA_FLAGS": value}
+
+
+def test_the_page_names_every_variable_that_is_recorded():
+    page = (PROGRAM.parents[1] / "docs" / "provenance.md").read_text()
+    listed = page.split("not on the list:")[1].split("\n- ")[0]
+    assert sorted(re.findall(r"`([^`]+)`", listed)) == sorted(redaction.ALLOWED)
 
 
 def test_a_command_keeps_all_words_but_secrets():

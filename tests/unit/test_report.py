@@ -13,7 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dlbench import plugins, report, report_figures, report_html, report_tables, tables
+from dlbench import (
+    machine,
+    plugins,
+    records,
+    report,
+    report_figures,
+    report_html,
+    report_tables,
+    tables,
+)
 
 PROGRAM = Path(__file__).parents[2] / "workflow_scripts" / "build_report.py"
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"' & \u2028"
@@ -131,6 +140,30 @@ def test_coverage_is_grouped_until_it_can_be_taken_in(tmp_path):
     found = made(tmp_path, rows)
     assert 1 < len(found.groups) <= report.MOST_GROUPS
     assert sum(sum(counts.values()) for _, counts in found.groups) == len(rows)
+
+
+def test_the_machine_is_shown_as_its_runs_tell_it(tmp_path):
+    rows = [made_tables.run(repeat=repeat) for repeat in (1, 2)]
+    hardware = machine.facts()["hardware"] | {
+        "gpus": {"driver": "550.54", "cuda_driver": "12.4", "kinds": []},
+        "infiniband": [{"rate": "200 Gb/sec (4X HDR)", "link_layer": "InfiniBand"}] * 2,
+    }
+    hardware["cpu"] |= {"model": "EPYC", "sockets": 2, "cores": 128, "threads": 256,
+                        "governors": ["performance"]}  # fmt: skip
+    software = {"os": "Debian 12", "kernel": "6.1"}
+    known = {"hardware": {"a": hardware}, "software": {"b": software}}
+    for row, provenance in zip(rows, (known, {"platform": "of before"}), strict=True):
+        path = tmp_path / "runs" / row["run_id"] / "run.json"
+        path.parent.mkdir(parents=True)
+        rest = {key: "" for key in records.KEYS if not key.endswith("version")}
+        records.write(path, rest | {"provenance": provenance}, [])
+    said = dict(made(tmp_path, rows).machine)
+    assert said["processor"] == [
+        ("EPYC, 2 sockets, 128 cores, 256 threads, governor performance", 1)
+    ]
+    assert said["GPU driver"] == [("550.54, CUDA 12.4", 1)]
+    assert said["network"] == [("200 Gb/sec (4X HDR) (InfiniBand)", 1)]
+    assert said["operating system"] == [("Debian 12", 1)]
 
 
 def test_caveats_name_other_hardware_changed_software_and_repeats_that_differ(tmp_path):
