@@ -1,0 +1,131 @@
+"""Which ports a run opens while it trains: what can be kept to this machine is."""
+
+import contextlib
+import ipaddress
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from training_runs import SERVERS, TRAIN, TWO_DEVICES
+
+from dlbench import eventlog, plugins
+from dlbench.runs import Run
+
+LISTENS = "0A"  # of linux/tcp_states.h: TCP_LISTEN, as /proc/net/tcp has it
+DEADLINE_S = 120
+
+
+@contextlib.contextmanager
+def training(log, **fields):
+    """A run that has taken its first steps and goes on."""
+    run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=100_000, **fields)
+    trainer = [sys.executable, str(TRAIN), *run.flags(), "--log", str(log)]
+    environment = Path(sys.executable).parents[1]
+    command = plugins.load("launchers", run.launcher).command(run, trainer, environment)
+    with subprocess.Popen(
+        command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as process:
+        try:
+            deadline = time.monotonic() + DEADLINE_S
+            while not taken(log):
+                assert process.poll() is None, process.stderr.read().decode()[-2000:]
+                assert time.monotonic() < deadline, "no step was taken"
+                time.sleep(0.2)
+            yield process.pid
+        finally:
+            for pid in [*below(process.pid), process.pid]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            process.stderr.close()
+
+
+def taken(log):
+    if not log.is_file():
+        return False
+    return any(event["event"] == "step" for event in eventlog.read(log))
+
+
+def below(pid):
+    """The processes that a process started, and those that they started."""
+    parents = {}
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            status = Path(f"/proc/{name}/stat").read_text()
+            parents[int(name)] = int(status.rpartition(")")[2].split()[1])
+    found = [pid]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found[1:]
+
+
+def listening(pids):
+    """{(program, address)} on which some processes accept connections."""
+    owners = {}
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    owners[os.readlink(descriptor)] = pid
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == LISTENS and f"socket:[{words[9]}]" in owners:
+                pid = owners[f"socket:[{words[9]}]"]
+                name = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:2]
+                found.add((" ".join(Path(w.decode()).name for w in name), address(words[1])))
+    return found
+
+
+def address(text):
+    """The address of a line of /proc/net/tcp: 32-bit words in the order of this machine."""
+    packed = bytes.fromhex(text.partition(":")[0])
+    words = [packed[i : i + 4] for i in range(0, len(packed), 4)]
+    ordered = b"".join(w[::-1] if sys.byteorder == "little" else w for w in words)
+    found = ipaddress.ip_address(ordered)
+    return getattr(found, "ipv4_mapped", None) or found
+
+
+def test_a_port_that_is_open_is_found_with_its_address():
+    with socket.socket() as one, socket.socket(socket.AF_INET6) as other:
+        one.bind(("127.0.0.1", 0))
+        other.bind(("::", 0))
+        assert listening([os.getpid()]) == set()
+        one.listen()
+        other.listen()
+        found = {str(where) for _, where in listening([os.getpid()])}
+    assert found == {"127.0.0.1", "::"}
+
+
+@pytest.mark.parametrize(
+    "how", [{"strategy": "single"}, {"strategy": "mirrored", "devices_per_node": 2}],
+    ids=["single", "mirrored"],
+)  # fmt: skip
+def test_a_run_of_one_process_opens_no_port(how, tmp_path):
+    with training(tmp_path / "train.jsonl", **how) as pid:
+        assert listening([pid, *below(pid)]) == set()
+
+
+# Not ours to change: TensorFlow's gRPC server, Horovod's rendezvous server and Open MPI listen on
+# all interfaces and have no setting for it. docs/security.md says so; where this changes, it must.
+OPEN = {
+    "multiworker-local": {"python train.py"},
+    "parameter_server-local": {"python train.py"},
+    "horovod-horovodrun": {"python horovodrun"},
+    "horovod-mpirun": {"mpirun -np", "python train.py"},
+}
+
+
+@pytest.mark.parametrize(
+    "how", [*TWO_DEVICES[1:], SERVERS], ids=lambda how: "-".join(how.values())
+)  # fmt: skip
+def test_beside_loopback_only_the_frameworks_own_servers_listen(how, tmp_path):
+    with training(tmp_path / "train.jsonl", devices_per_node=2, **how) as pid:
+        found = listening([pid, *below(pid)])
+    beyond = {program for program, where in found if not where.is_loopback}
+    assert beyond == OPEN["-".join(how.values())]
