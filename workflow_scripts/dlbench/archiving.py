@@ -79,7 +79,8 @@ def write(settings, output, with_images=False):
         ("Bag-Software-Agent", f"dlbench {__version__}"),
         ("Bagging-Date", crate.last_date(runs)),
     ]
-    return len(runs), _written(output, files, info, known)
+    bags.write(output, files, info, lambda payload: _see_records_agree(payload, known))
+    return len(runs), len(files)
 
 
 def versions():
@@ -115,19 +116,27 @@ def portable(settings, study):
     changed["imports"] = [
         entry | {"path": f"imported/{entry['name']}.json"} for entry in settings["imports"]
     ]
-    for entry in settings["imports"]:
-        files[f"imported/{entry['name']}.json"] = _plain(_listed(Path(entry["path"])))
+    for entry, inside in zip(settings["imports"], changed["imports"], strict=True):
+        path = Path(entry["path"])
+        known = path == Path(inside["path"])  # of an archive that was unpacked
+        files[inside["path"]] = path if known else _plain(_listed(path))
     adopted = adoption.found(study)
     for name in sorted({run.dataset for run in study.runs if records.has_data(run)}):
         manifest = Path("results/data", name, "manifest.json")
         if name in adopted:
             files[f"adopted/{name}/manifest.json"] = _adopted(name, *adopted[name], manifest)
-        elif manifest.is_file():
-            files[f"manifests/{name}.json"] = manifest
+        else:
+            files |= _first(f"manifests/{name}.json", manifest)
     changed["data"] = settings["data"] | {
         "store": "adopted" if adopted else None, "tfrecords": {}, "manual_dir": None,
     }  # fmt: skip
     return changed, files
+
+
+def _first(name, path):
+    """A file under a name: the one here, else that of an archive which was unpacked here."""
+    found = [p for p in (path, Path(name)) if p.is_file()]
+    return {name: found[0]} if found else {}
 
 
 def _take(path, place, files):
@@ -189,10 +198,9 @@ def _environments(study):
     """Lists of what was installed, and what images are made from and named by."""
     results, files = records.RESULTS, {}
     for name in {run.environment for run in study.runs}:
-        listed = results / f"environments/{name}.json"
-        files |= {f"environments/{name}.json": listed} if listed.is_file() else {}
-        for path in (results / "images" / name).glob("*.json"):
-            files[f"images/{name}/{path.name}"] = path
+        files |= _first(f"environments/{name}.json", results / f"environments/{name}.json")
+        for place in (Path("images", name), results / "images" / name):
+            files |= {f"images/{name}/{path.name}": path for path in place.glob("*.json")}
     return files
 
 
@@ -252,24 +260,13 @@ def _see_all_there(files):
         raise Error(f"{missing[0]}{more}: not there; `snakemake archive` makes all it needs")
 
 
-def _written(output, files, info, known):
-    """Write the bag and compare what went in with what the records say.
-
-    It takes its place after that: whoever finds an archive finds a sound one.
-    """
-    output = Path(output)
-    part = output.with_name(f".{output.name}.{os.getpid()}.new")
-    try:
-        payload = bags.write(part, files, info)
-        for run_id, record in known.items():
-            place = records.folder(run_id).as_posix()
-            for name, expected in record["files"].items():
-                if payload.get(f"{place}/{name}") != (expected["bytes"], expected["sha256"]):
-                    raise records.RecordError(f"{place}/{name}: not as its record says")
-        part.replace(output)
-    finally:
-        part.unlink(missing_ok=True)
-    return len(payload)
+def _see_records_agree(payload, known):
+    """Compare what went into the archive with what the records say."""
+    for run_id, record in known.items():
+        place = records.folder(run_id).as_posix()
+        for name, expected in record["files"].items():
+            if payload.get(f"{place}/{name}") != (expected["bytes"], expected["sha256"]):
+                raise records.RecordError(f"{place}/{name}: not as its record says")
 
 
 def _plain(content):

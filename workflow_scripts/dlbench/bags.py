@@ -26,15 +26,14 @@ _UNIX = 3
 _UNUSUAL = re.compile(r"[\x00-\x1f\x7f%\\]")
 
 
-def write(output, files, info):
+def write(output, files, info, check=None):
     """Write a bag, whole or not at all.
 
     Args:
         files: maps names, relative to the payload, to paths or to the content itself.
         info: (label, value) pairs of bag-info.txt.
-
-    Returns:
-        {name: (bytes, sha256)} of the payload.
+        check: is called with {name: (bytes, sha256)} of the payload before the bag takes its
+            place; where it raises there is none.
 
     Raises:
         Error: a file's name cannot be written down.
@@ -42,20 +41,25 @@ def write(output, files, info):
     for name in files:
         if _UNUSUAL.search(name):
             raise Error(f"{name!r}: the name has a character that archives cannot have; rename it")
-    with (
-        written_whole(output) as part,
-        zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive,
-    ):
-        payload = {name: _add(archive, f"{PAYLOAD}/{name}", files[name]) for name in sorted(files)}
-        total = sum(size for size, _ in payload.values())
-        info = [*info, ("Payload-Oxum", f"{total}.{len(payload)}")]
-        tags = {
-            DECLARATION[0]: DECLARATION[1],
-            "bag-info.txt": "".join(f"{label}: {_line(value)}\n" for label, value in info),
-            MANIFEST: _manifest({f"{PAYLOAD}/{name}": found for name, found in payload.items()}),
-        }
-        found = {name: _add(archive, name, text.encode()) for name, text in tags.items()}
-        _add(archive, TAG_MANIFEST, _manifest(found).encode())
+    with written_whole(output) as part:
+        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+            payload = _add_all(archive, files, info)
+        if check:
+            check(payload)
+
+
+def _add_all(archive, files, info):
+    """Write payload and tag files. Returns {name: (bytes, sha256)} of the payload."""
+    payload = {name: _add(archive, f"{PAYLOAD}/{name}", files[name]) for name in sorted(files)}
+    total = sum(size for size, _ in payload.values())
+    info = [*info, ("Payload-Oxum", f"{total}.{len(payload)}")]
+    tags = {
+        DECLARATION[0]: DECLARATION[1],
+        "bag-info.txt": "".join(f"{label}: {_line(value)}\n" for label, value in info),
+        MANIFEST: _manifest({f"{PAYLOAD}/{name}": found for name, found in payload.items()}),
+    }
+    found = {name: _add(archive, name, text.encode()) for name, text in tags.items()}
+    _add(archive, TAG_MANIFEST, _manifest(found).encode())
     return payload
 
 

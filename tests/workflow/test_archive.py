@@ -1,0 +1,80 @@
+"""The archive as Snakemake makes it, and as others use it: checked, made again, gone on with."""
+
+import shutil
+import subprocess
+import sys
+import zipfile
+
+from campaign import STUDY, Campaign
+
+ARCHIVE = "results/archive.zip"
+
+
+def program(campaign, name, *arguments):
+    return subprocess.run(
+        [sys.executable, f"workflow_scripts/{name}", *map(str, arguments)],
+        cwd=campaign.folder, text=True, check=True, stdout=subprocess.PIPE,
+    ).stdout  # fmt: skip
+
+
+def test_an_archive_is_written_once_checked_and_made_again_elsewhere(campaign, tmp_path):
+    assert not (campaign.folder / ARCHIVE).exists()  # no part of all
+    output = campaign.succeed("archive")
+    assert f"{ARCHIVE}: 3 runs" in output
+    before = (campaign.folder / ARCHIVE).read_bytes()
+    assert campaign.scheduled("--cores", "1", "archive") == {}
+
+    assert "3 runs; SHA-256" in program(campaign, "verify_archive.py", ARCHIVE)
+    again = Campaign(tmp_path / "again")
+    archive = shutil.move(campaign.folder / ARCHIVE, tmp_path / "sent.zip")
+    shutil.move(campaign.folder, tmp_path / "gone")
+    gone = Campaign(tmp_path / "gone")
+    found = program(gone, "rederive.py", archive, "--output", again.folder)
+    assert found == "identical: 6 tables, 2 figures, the report, 9 tables of runs\n"
+    assert "3 runs to train" in program(gone, "rederive.py", archive, "--list")
+
+    # Neither does making it again change it, nor an archive of the archive.
+    gone.succeed("archive")
+    assert (gone.folder / ARCHIVE).read_bytes() == before
+    again.succeed("archive", "--cores", "1")
+    lists = {"manifest-sha256.txt", "tagmanifest-sha256.txt", "bag-info.txt"}
+    assert differing(again.folder / ARCHIVE, archive) - {f"archive/{name}" for name in lists} == {
+        "archive/data/as_given/config.yaml"
+    }
+
+
+def differing(one, other):
+    """Names of what differs in two zip files."""
+    contents = []
+    for path in (one, other):
+        with zipfile.ZipFile(path) as archive:
+            contents.append({name: archive.read(name) for name in archive.namelist()})
+    names = contents[0].keys() | contents[1].keys()
+    return {name for name in names if contents[0].get(name) != contents[1].get(name)}
+
+
+def test_a_run_deleted_in_the_unpacked_archive_is_the_only_one_scheduled(campaign, tmp_path):
+    campaign.succeed("archive")
+    with zipfile.ZipFile(campaign.folder / ARCHIVE) as archive:
+        archive.extractall(tmp_path / "unpacked")
+    shutil.rmtree(campaign.folder)
+    unpacked = Campaign(tmp_path / "unpacked" / "archive" / "data")
+    assert unpacked.scheduled() == {}
+    lost = unpacked.run_id("lenet5-digits")
+    shutil.rmtree(unpacked.folder / "results/runs" / lost)
+    scheduled = unpacked.scheduled()
+    assert scheduled["train"] == [lost]
+    # What training needs is not in the archive.
+    assert scheduled["convert_dataset"] == ["digits"] and "read_run" not in scheduled
+
+
+def test_a_run_more_makes_another_archive(campaign):
+    campaign.succeed("archive")
+    before = (campaign.folder / ARCHIVE).read_bytes()
+    campaign.configure(matrix=[STUDY["matrix"][0] | {"batch_per_device": [4, 8], "exclude": [
+        {"model": "cnn12", "dataset": "digits"}, {"model": "cnn12", "batch_per_device": 8},
+    ]}])  # fmt: skip
+    scheduled = campaign.scheduled("--cores", "1", "archive")
+    assert len(scheduled["train"]) == 2 and "write_archive" in scheduled
+    assert "5 runs" in campaign.succeed("archive")
+    assert (campaign.folder / ARCHIVE).read_bytes() != before
