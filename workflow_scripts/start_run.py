@@ -15,7 +15,9 @@ from dlbench import (
     Error,
     attempts,
     fates,
+    hardware,
     images,
+    limits,
     parsing,
     records,
     repeating,
@@ -110,6 +112,7 @@ def main():
         launch={
             "made_from": made_from,
             "container": start.container,
+            "limits": limits.limits(hardware.Files()),  # a container may not see its own
             **starting.where(),
             "modules": args.module,
             **args.facts,

@@ -12,6 +12,7 @@ from dlbench import (
     config,
     eventlog,
     fingerprints,
+    limits,
     machine,
     parsing,
     records,
@@ -62,10 +63,10 @@ def study(tmp_path, monkeypatch, request):
     )
 
 
-def finished(run, *machines, step_s=0.5):
+def finished(run, *machines, step_s=0.5, **launch):
     """The log and record of a run that ended well."""
     log = eventlog.EventLog(records.folder(run.id) / "train.jsonl")
-    log.write("launch", t_utc=eventlog.utc_now(), made_from=records.made_from(run))
+    log.write("launch", t_utc=eventlog.utc_now(), made_from=records.made_from(run), **launch)
     for said in machines:
         log.write("machine", **said)
     log.start(devices=["CPU"] * run.devices, total_steps=2, host="node1")
@@ -189,6 +190,17 @@ def test_a_speedup_over_a_base_of_other_hardware_is_flagged(study):
         finished(run, new if run.devices == 2 else MACHINE, step_s=0.5)
     one, two = collected(made, "speedups")
     assert (one["base_mismatch"], two["base_mismatch"]) == ("", "hardware_sha256")
+
+
+def test_limits_that_a_container_hides_are_those_of_who_started_it(study):
+    (run, *_) = study().runs
+    hidden = {"cpus": 1, "group_cpus": None, "cpu_time_cores": None, "memory_bytes": None}
+    unknown = {f"limits.{name}": "hidden" for name in limits.OF_GROUPS} | {"cpu.boost": "x"}
+    outside = {"cpus": 8, "group_cpus": 8, "cpu_time_cores": None, "memory_bytes": "unlimited"}
+    finished(run, MACHINE | {"limits": hidden, "unknown": unknown}, limits=outside)
+    found = records.read(records.folder(run.id) / "run.json")["provenance"]
+    assert found["limits"] == outside | {"cpus": 1}
+    assert found["unknown"] == {"limits.cpu_time_cores": "hidden", "cpu.boost": "x"}
 
 
 def test_a_run_that_went_on_elsewhere_has_the_facts_of_both_parts(study):

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from dlbench.hardware import expand
 
 UNLIMITED = "unlimited"
+OF_GROUPS = ("group_cpus", "cpu_time_cores", "memory_bytes")
 MOST_BYTES = 1 << 60  # version 1 says a number beyond all memory where there is no limit
 
 
@@ -25,7 +26,7 @@ def limits(files, pid="self"):
     locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     return {
         "cpus": len(os.sched_getaffinity(0)),
-        "group_cpus": _least(files, "cpus", groups, mounts, _cpus),
+        "group_cpus": _least(files, "group_cpus", groups, mounts, _cpus),
         "cpu_time_cores": _least(files, "cpu_time_cores", groups, mounts, _cpu_time),
         "memory_bytes": _least(files, "memory_bytes", groups, mounts, _memory),
         "locked_memory_bytes": UNLIMITED if locked == resource.RLIM_INFINITY else locked,
@@ -57,7 +58,7 @@ def _mounts(text):
 def _least(files, name, groups, mounts, read):
     """The strictest limit over both versions, of the group and those around it."""
     found = []
-    for controller in ("", {"cpus": "cpuset", "memory_bytes": "memory"}.get(name, "cpu")):
+    for controller in ("", {"group_cpus": "cpuset", "memory_bytes": "memory"}.get(name, "cpu")):
         if controller in groups and controller in mounts:
             mount, top = mounts[controller]
             for place in _upwards(files, mount, top, groups[controller]):

@@ -4,6 +4,7 @@ Needs the standard library only: a record is written where the run was trained.
 """
 
 from dlbench import fingerprints
+from dlbench.limits import OF_GROUPS
 
 LAUNCHED = ("command", "container", "site", "job", "modules", "git_commit", "git_dirty",
             "user_files")  # fmt: skip
@@ -26,5 +27,18 @@ def of(logs):
         **{key: start.get(key) for key in STARTED},
         "hosts": list(dict.fromkeys(log.start["host"] for log in logs if "host" in log.start)),
         "resumed": [{key: event.get(key) for key in RESUMED} for event in logs[0].resumes],
-        **fingerprints.provenance([log.machines for log in logs]),
+        **_machines(logs),
     }
+
+
+def _machines(logs):
+    """The facts of all ranks; limits that a container hides are those of who started it."""
+    found = fingerprints.provenance([log.machines for log in logs])
+    outside = logs[0].launch.get("limits")
+    if found and outside:
+        own = found["limits"]
+        seen = {name: outside[name] for name in OF_GROUPS if own[name] is None}
+        unknown = [f"limits.{name}" for name, value in seen.items() if value is not None]
+        found["limits"] = own | seen
+        found["unknown"] = {k: v for k, v in found["unknown"].items() if k not in unknown}
+    return found
