@@ -46,13 +46,13 @@ class Files:
         return sorted(found, key=_natural)
 
     def ask(self, name, answer):
-        """What `answer()` returns, None where it cannot."""
+        """What `answer()` returns, None where it cannot; no benchmark ends for its description."""
         try:
             return answer()
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             self.unknown[name] = f"{where}{error.strerror}"
-        except (ValueError, KeyError, IndexError, AttributeError) as error:
+        except Exception as error:
             self.unknown[name] = f"not understood: {error!r}"
         return None
 
