@@ -47,9 +47,10 @@ def _say(outcome):
         "the versions above are not those that made the archive: `uv run` in its folder takes "
         "those of its lock file"
         if outcome.versions
-        else "versions are the same, so it is the code or the machine's arithmetic"
+        else "versions are the same, so the archived ones were made by other code, or changed, or "
+        "the processor computes otherwise"
     )
-    print(f"{len(outcome.differing)} of {counted} differ: {why}", file=sys.stderr)
+    print(f"{len(outcome.differing)} file(s) differ, of {counted}: {why}", file=sys.stderr)
 
 
 if __name__ == "__main__":
