@@ -178,6 +178,12 @@ def test_packages_that_differ_are_named_where_their_lists_are_kept(tmp_path, mon
     assert said == "software packages differ (a list of them is missing)"
 
 
+def test_facts_are_found_in_a_record_under_their_digests():
+    found = known(MACHINE, changed(hardware_gpus={"driver": "535"}))
+    for part in ("hardware", "software"):
+        assert all(fingerprints.digest(facts) == name for name, facts in found[part].items())
+
+
 def test_many_differences_are_counted():
     one, other = ({"limits": dict.fromkeys("abcdef", value)} for value in (1, 2))
     assert fingerprints.differences(one, other).endswith("limits d 2, not 1 and 2 more")

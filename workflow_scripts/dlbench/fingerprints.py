@@ -1,7 +1,7 @@
 """Fingerprints of runs: digests of the hardware and of the software that repeats should share.
 
-They are made from the facts in a run's record (machine.py), whenever they are needed: so they are
-computed the same way when a record is read back. A run on several nodes has the fingerprint of its
+They are made from the facts of a run's logs (machine.py) and name these facts in its record, whose
+own digest vouches for both. A run on several nodes has the fingerprint of its
 nodes where these are equal, else one of the set of them.
 """
 
@@ -54,7 +54,7 @@ def provenance(machines):
 def of(known):
     """The columns of the runs table, from a record's provenance; None of what is not known."""
     return {
-        f"{part}_sha256": _joined(sorted(map(digest, (known.get(part) or {}).values())))
+        f"{part}_sha256": _joined(sorted(known.get(part) or {}))
         for part in ("hardware", "software")
     }
 
@@ -84,8 +84,9 @@ class Repeats:
         """A run that ended well, with its record's provenance."""
         facts = comparable(known)
         if facts:
-            name = digest(facts)
-            self._facts[name] = facts
+            # Digests stand for hardware and software: these are the long ones.
+            name = digest([of(known), *(facts[part] for part in COMPARED[2:])])
+            self._facts.setdefault(name, facts)
             self._runs.setdefault(run.combination, []).append((run.repeat, run.id, name))
 
     def differences(self):

@@ -5,9 +5,10 @@
   what has the shape of well-known keys; that holds inside values and commands too.
 """
 
+import fnmatch
+import functools
 import os
 import re
-from fnmatch import fnmatchcase
 
 HIDDEN = "(hidden)"
 ALLOWED = (
@@ -111,7 +112,12 @@ def shared(found):
 
 
 def _matches(name, patterns):
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+    return _compiled(patterns).match(name) is not None
+
+
+@functools.cache
+def _compiled(patterns):
+    return re.compile("|".join(map(fnmatch.translate, patterns)))
 
 
 def _hidden(match, before):
