@@ -1,6 +1,7 @@
 """fingerprints: what they depend on, and where runs of different ones are flagged."""
 
 import copy
+import doctest
 import json
 
 import pytest
@@ -82,6 +83,10 @@ def finished(run, *machines, step_s=0.5, **launch):
 def collected(made, name="runs"):
     collecting.collect(made, "cpu", "tables")
     return tables.read(f"tables/{name}.parquet", getattr(tables, name.upper())).to_pylist()
+
+
+def test_examples_in_the_code_are_right():
+    assert doctest.testmod(fingerprints).failed == 0
 
 
 def test_a_fingerprint_changes_with_the_driver_and_not_with_process_host_or_moment():

@@ -18,7 +18,6 @@ from dlbench.gpu_sampling import find, text
 LEVELS = {0: "same board", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
 NVLINK, P2P_OK = 2, 0  # of nvmlGpuP2PCapsIndex_t and nvmlGpuP2PStatus_t
-MOST_NVLINKS = 18
 NONE = {"driver": None, "cuda_driver": None, "kinds": [], "devices": [], "links": []}
 
 
@@ -145,9 +144,8 @@ def _link(ask, one, other):
 
 def _nvlinks(nvml, board):
     """How many are up; a GPU without them has 0, for the driver knows no other answer."""
-    return sum(
-        _quiet(nvml, "nvmlDeviceGetNvLinkState", board, link) == 1 for link in range(MOST_NVLINKS)
-    )
+    most = getattr(nvml, "NVML_NVLINK_MAX_LINKS", 18)
+    return sum(_quiet(nvml, "nvmlDeviceGetNvLinkState", board, n) == 1 for n in range(most))
 
 
 def _quiet(nvml, name, *arguments):
