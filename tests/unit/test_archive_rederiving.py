@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 import zipfile
 
 import made_archives
@@ -56,7 +58,9 @@ def test_what_differs_is_named_with_the_versions_that_differ(tmp_path):
     assert "results/figures/scaling.svg: differs\n" in output
     assert "runs.parquet: differs" not in output
     assert re.search(r"^pyarrow: 0\.1 in the archive, [\d.]+ here$", output, re.MULTILINE)
-    assert "2 file(s) differ, of 6 tables, 2 figures" in output and "`uv run` in its folder" in output
+    assert (
+        "2 file(s) differ, of 6 tables, 2 figures" in output and "`uv run` in its folder" in output
+    )
 
 
 def test_an_archive_that_is_not_sound_is_not_unpacked(tmp_path):
@@ -67,6 +71,16 @@ def test_an_archive_that_is_not_sound_is_not_unpacked(tmp_path):
     output = program("rederive.py", tmp_path / "x.zip", "--output", tmp_path / "again", code=1)
     assert "x.zip is not sound:" in output and "data/LICENSE: changed" in output
     assert not (tmp_path / "again").exists()
+
+
+def test_packages_that_are_missing_are_named_before_anything_is_unpacked(tmp_path):
+    finished = subprocess.run(
+        [sys.executable, "-S", made_archives.REPOSITORY / "workflow_scripts/rederive.py", archive(),
+         "--output", tmp_path / "again"], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert finished.returncode == 1
+    assert "this Python has no matplotlib, numpy," in finished.stderr
+    assert "uv run" in finished.stderr and not (tmp_path / "again").exists()
 
 
 def test_an_archive_of_another_program_is_refused(tmp_path):

@@ -105,8 +105,8 @@ def opened(path, limit_bytes=DEFAULT_LIMIT_BYTES):
     except DAMAGE as error:
         raise Refused(f"{path}: no whole zip file ({error})") from error
     with archive:
-        entries = [entry for entry in archive.infolist() if not entry.is_dir()]
         _see_harmless(archive.infolist(), path)
+        entries = [e for e in archive.infolist() if not e.filename.endswith("/") or e.file_size]
         _see_sizes(entries, size, limit_bytes, path)
         tops = {entry.filename.partition("/")[0] for entry in entries}
         if len(tops) != 1 or any("/" not in entry.filename for entry in entries):

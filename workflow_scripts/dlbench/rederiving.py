@@ -54,10 +54,16 @@ def rederive(bag, folder, own_code=False):
         own_code: have our programs do it instead of those in the archive.
 
     Raises:
-        Error: the archive is not sound, or a program failed.
+        Error: the archive is not sound, a package is missing, or a program failed.
     """
     see_sound(bag)
     about = _about(bag)
+    versions = _versions(about["made_with"])
+    if missing := [name for name, _, here in versions if here is None]:
+        raise Error(
+            f"this Python has no {', '.join(missing)}: start it with `uv run` in a folder of "
+            "dlbench, as the unpacked archive's is"
+        )
     made = {name for name in bag.payload if _is_made(name, about)}
     bag_reading.unpack(bag, folder, lambda name: name not in made)
     programs = Path(__file__).parents[1] if own_code else Path(folder).absolute() / PROGRAMS
@@ -78,7 +84,7 @@ def rederive(bag, folder, own_code=False):
             if name not in found or name not in made
             or sha256(Path(folder, name)) != expected[name]
         ),
-        versions=_versions(about["made_with"]),
+        versions=versions,
     )  # fmt: skip
 
 
@@ -166,13 +172,13 @@ def _run(programs, folder, program, *arguments):
 
 
 def _versions(made_with):
-    """(name, there, here) where they differ."""
+    """(name, there, here) where they differ; here is None where it is missing."""
     differing = []
     for name, there in sorted(made_with.items()):
         try:
             here = platform.python_version() if name == "python" else metadata.version(name)
         except metadata.PackageNotFoundError:
-            here = "none"
+            here = None
         if here != there:
             differing.append((name, there, here))
     return differing
