@@ -26,6 +26,7 @@ def log_of(run, dates=None, launch=None, **end):
         if rank == 0:
             more = {"made_from": records.made_from(run), "git_commit": None, **(launch or {})}
             written.write("launch", t_utc=launched, **more)
+        written.write("begin", t_utc=launched, containment=None)
         start = {"devices": [f"CPU:{rank}"], "total_steps": STEPS, "spec": run.values()}
         written.write("run_start", log_version=eventlog.LOG_VERSION, t_utc=started, **start)
         for step in range(1, STEPS + 1):

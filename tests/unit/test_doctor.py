@@ -208,6 +208,8 @@ def test_a_clock_that_was_set_back_is_said_and_the_times_stand(here):
     assert finding.kind == "clock" and "run_start is dated 2026-03-29T02:00:01" in finding.what
     summary = records.read(place / "run.json")["summary"]
     assert summary["duration_s"] == 2.0 and summary["step_time_mean_s"] == 0.5
+    assert "import_s" not in summary
+    assert records.read(records.folder(ONE.id) / "run.json")["summary"]["import_s"] >= 0
 
 
 def test_a_run_before_its_commit_is_said(here):

@@ -294,3 +294,13 @@ def test_a_failure_that_another_rank_explains_is_a_result_at_the_first_attempt(t
     run = watched(tmp_path, other, last_attempt=False)
     assert supervisor.supervise(run)
     assert eventlog.ended(run.log)["message"] == "the loss is not a number"
+
+
+def test_a_run_that_failed_on_a_full_disk_has_no_result(tmp_path, capsys):
+    end = 'status="failed", message="OSError: [Errno 28] No space left on device", t_utc="2026"'
+    run = watched(tmp_path, f'write("run_end", {end})\nsys.exit(1)')
+    assert not supervisor.supervise(run)
+    assert not run.log.exists() and run.log.with_name("train.attempt1.jsonl").exists()
+    quota = 'print("OSError: [Errno 122] Disk quota exceeded", file=sys.stderr); sys.exit(1)'
+    assert not supervisor.supervise(watched(tmp_path, quota))
+    assert "Disk quota exceeded" in capsys.readouterr().err

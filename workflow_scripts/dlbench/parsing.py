@@ -171,6 +171,8 @@ def _beginning(logs):
     if not launched or None in begun + started or any(log.resumes for log in logs):
         return {}
     between = eventlog.seconds_between
+    if min(map(between, [launched] * len(begun) + begun, begun + started)) < 0:
+        return {}  # the clock was set meanwhile
     return {
         "start_s": None if by_directive else max(between(launched, begin) for begin in begun),
         "import_s": max(map(between, begun, started)),
