@@ -31,7 +31,7 @@ MOST_README_LINES = 180
 # Files of the reader's own in commands and configs.
 THEIRS = ("my_study.yaml", "study.yaml", "mine", "ours", "oursite", "my_models", "theirs", "FOLDER")
 # Programs of others that code blocks start.
-OTHERS = {"kubectl", "uvx", "mkdir", "ln", "python3", "cp", "export", "mpirun", "srun"}
+OTHERS = {"kubectl", "uvx", "mkdir", "ln", "python3", "cp", "export", "mpirun", "srun", "unzip", "cd"}
 
 
 def named(page):
@@ -209,6 +209,11 @@ def check_command(words):
     words = [word for word in words if word != ".uv/bin/uv"] if ".uv/bin/uv" in words else words
     if words[0].endswith(("bin/python", "envs/train/.venv/bin/python")):
         return check_program(words[1:])
+    if words[:3] == ["uv", "run", "--project"]:
+        lock = (REPOSITORY / words[3] / "uv.lock").read_text()
+        programs = {"bagit.py": "bagit", "rocrate-validator": "roc-validator"}
+        assert f'name = "{programs[words[4]]}"' in lock, words
+        return None
     words = words[2:] if words[:2] == ["uv", "run"] else words
     words = words[1:] if words[0] == "run" else words
     match words:

@@ -57,7 +57,11 @@ def write(settings, output, with_images=False):
         Error: something is missing, or a record is not that of the files beside it.
     """
     study = config.study(settings)
-    known = {run.id: records.read(records.folder(run.id) / "run.json") for run in study.runs}
+    runs, logs = [], {}
+    for run in sorted(study.runs, key=lambda run: run.id):
+        record = records.read(records.folder(run.id) / "run.json")
+        runs.append(_described(run, record))
+        logs[run.id] = record["files"]
     files = {name: Path(name) for name in workflow_files()}
     files |= _results(study) | _environments(study)
     settings, taken = portable(settings, study)
@@ -69,7 +73,6 @@ def write(settings, output, with_images=False):
     files |= {f"as_given/{n}": Path(n) for n in ("config.yaml", "site.yaml") if Path(n).is_file()}
     files[ABOUT] = _plain({"study": study.name, "dlbench": __version__, "tables": TABLES,
                            "figures": study.figures, "made_with": versions()})  # fmt: skip
-    runs = [_described(run, known[run.id]) for run in sorted(study.runs, key=lambda run: run.id)]
     files[crate.METADATA] = crate.metadata(
         study.name, _licence(), metadata.version("snakemake"), [*files], runs
     )
@@ -79,7 +82,7 @@ def write(settings, output, with_images=False):
         ("Bag-Software-Agent", f"dlbench {__version__}"),
         ("Bagging-Date", crate.last_date(runs)),
     ]
-    bags.write(output, files, info, lambda payload: _see_records_agree(payload, known))
+    bags.write(output, files, info, lambda payload: _see_records_agree(payload, logs))
     return len(runs), len(files)
 
 
@@ -260,11 +263,11 @@ def _see_all_there(files):
         raise Error(f"{missing[0]}{more}: not there; `snakemake archive` makes all it needs")
 
 
-def _see_records_agree(payload, known):
-    """Compare what went into the archive with what the records say."""
-    for run_id, record in known.items():
+def _see_records_agree(payload, logs):
+    """Compare what went into the archive with what the records say of the files beside them."""
+    for run_id, files in logs.items():
         place = records.folder(run_id).as_posix()
-        for name, expected in record["files"].items():
+        for name, expected in files.items():
             if payload.get(f"{place}/{name}") != (expected["bytes"], expected["sha256"]):
                 raise records.RecordError(f"{place}/{name}: not as its record says")
 
