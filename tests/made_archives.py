@@ -19,7 +19,7 @@ import log_samples
 import made_runs
 import yaml
 
-from dlbench import bags, config
+from dlbench import bags, config, external, plugins
 
 REPOSITORY = Path(__file__).parents[1]
 WORKFLOW = ("Snakefile", "rules", "workflow_scripts", "envs", "profiles", "pyproject.toml",
@@ -39,7 +39,14 @@ def archived():
     finish(folder, settings(place / "elsewhere"))
     with chdir(folder):
         program("write_archive.py")
+    forget()
     return folder
+
+
+def forget():
+    """Models and trainers of a study's own are known until another study is."""
+    plugins.use_folder("models")
+    external.use({})
 
 
 def settings(elsewhere):

@@ -27,6 +27,12 @@ def content(name):
         return archive.read(f"archive/data/{name}")
 
 
+@pytest.fixture(autouse=True)
+def own_things():
+    yield
+    made_archives.forget()
+
+
 @pytest.fixture
 def project(monkeypatch):
     monkeypatch.chdir(made_archives.archived())
