@@ -123,11 +123,12 @@ def main():
         last_attempt=args.attempt >= args.attempts,
         copies=run.copies_per_node,
     )
-    if refused:
-        supervisor.refuse(watched, *refused)
-    elif not supervisor.supervise(watched):
-        sys.exit(1)
-    parsing.parse(run, args.log, record)
+    with attempts.alone(args.log):
+        if refused:
+            supervisor.refuse(watched, *refused)
+        elif not supervisor.supervise(watched):
+            sys.exit(1)
+        parsing.parse(run, args.log, record)
 
 
 def _through_us(start, args, form, gpus):

@@ -1,9 +1,14 @@
 """Attempts that were killed with everything in them."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from made_runs import write
 
-from dlbench import attempts, eventlog, fates, records
+from dlbench import Error, attempts, eventlog, fates, records
 from dlbench.runs import Run
 
 RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=100, warmup_steps=1)
@@ -74,3 +79,21 @@ def test_a_file_system_without_hard_links_keeps_no_second_name(log, monkeypatch)
     attempts.keep(log)
     attempts.rescue(log)
     assert aside(log).is_file()
+
+
+def test_a_run_that_another_process_trains_is_left_to_it(tmp_path):
+    log = tmp_path / "runs/run/train.jsonl"
+    holds = "import sys; from pathlib import Path; from dlbench import attempts\n"
+    holds += "with attempts.alone(Path(sys.argv[1])): print('held', flush=True); input()"
+    command = [sys.executable, "-c", holds, log]
+    where = {"PYTHONPATH": str(Path(attempts.__file__).parents[1])}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | where
+    ) as other:
+        assert other.stdout.readline() == b"held\n"
+        refused = pytest.raises(Error, match="run is being trained by another process")
+        with refused, attempts.alone(log):
+            pass
+        other.kill()
+    with attempts.alone(log):  # a lock ends with its owner, however that ended
+        assert list(log.parent.iterdir()) == []

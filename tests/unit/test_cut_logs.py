@@ -117,3 +117,12 @@ def test_a_record_that_lacks_a_key_is_not_whole(here):
     with pytest.raises(records.RecordError, match="not a whole record"):
         records.read(record)
     assert records.state(ONE)[0] is State.UNREAD
+
+
+def test_a_log_that_two_processes_wrote_is_a_failure_that_says_so(here):
+    log = log_of(ONE)
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join([*lines[:5], *lines[4:]]))  # a step twice
+    record = read_again(ONE, log)
+    assert record["status"] == "failed"
+    assert "expected 4 steps, found 5 in the logs: did two workflows" in record["message"]

@@ -1,4 +1,4 @@
-"""Logs of the attempts of a run that ended without a result.
+"""Attempts of a run: one at a time, and the logs of those that ended without a result.
 
 A job may be killed with everything in it, its supervisor too, and Snakemake removes what a failed
 job wrote. So a second name (a hard link) keeps the log of a run that goes on; the next attempt
@@ -6,10 +6,12 @@ moves it aside, to train.attempt1.jsonl and so on, where those of stopped attemp
 """
 
 import contextlib
+import errno
+import fcntl
 import os
 import re
 
-from dlbench import eventlog
+from dlbench import Error, eventlog
 
 OPEN = "train.open.jsonl"
 KEPT_ASIDE = re.compile(r"train\.(?:attempt(\d+)|open)\.jsonl")  # of rank 0
@@ -45,3 +47,36 @@ def kept_aside(place):
         following = max(filter(None, numbers.values()), default=0) + 1
         return sorted((number or following, place / name) for name, number in numbers.items())
     return []
+
+
+@contextlib.contextmanager
+def alone(log):
+    """Hold a run for this process: two workflows in one folder must not write one log.
+
+    Raises:
+        Error: another process here, or on the same file system where that has such locks, has it.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    folder = os.open(log.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(folder)
+        raise Error(
+            f"{log.parent.name} is being trained by another process: are two workflows at work "
+            "in this folder?"
+        ) from None
+    except OSError:  # a file system without such locks
+        pass
+    try:
+        yield
+    finally:
+        os.close(folder)
+
+
+def lacked_room(log, end):
+    """Whether a run failed on a full disk: nothing about the run, all about the disk."""
+    if end["status"] in eventlog.ENDED_WELL:
+        return False
+    words = (os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
+    return any(map(end["message"].__contains__, words)) or not os.statvfs(log.parent).f_bavail

@@ -333,6 +333,12 @@ def _mismatch(run, logs, summary):
     taken = [log.steps[-1]["step"] if log.steps else 0 for log in logs]
     if set(taken) != {wanted}:
         return "failed", f"expected {wanted} steps, found {' and '.join(map(str, taken))}"
+    counts = [len(log.steps) for log in logs]
+    if set(counts) != {wanted}:
+        return "failed", (
+            f"expected {wanted} steps, found {' and '.join(map(str, counts))} in the logs: did two "
+            "workflows train in one folder?"
+        )
     if logs[0].evals and not math.isfinite(logs[0].evals[-1]["loss"]):
         return "failed", "the loss on held-out items is not a number"
     if "images_per_second" not in summary:

@@ -11,7 +11,6 @@
 
 import contextlib
 import ctypes
-import errno
 import json
 import os
 import signal
@@ -99,10 +98,10 @@ def supervise(run):
         by_itself = not stopped_by and trainer.returncode == checkpoints.STOPPED_EXIT_CODE
         interrupted = stopped_by.startswith("signal") or by_itself
         result = not interrupted and (run.last_attempt or not may_pass)
-        result = result and not _lacked_room(run.log, end)
+        result = result and not attempts.lacked_room(run.log, end)
         if result:
             log.write("run_end", t_utc=eventlog.utc_now(), **end)
-    elif _lacked_room(run.log, end):
+    elif attempts.lacked_room(run.log, end):
         result = False
     elif end != eventlog.ended(run.log):
         log.write("run_end", t_utc=eventlog.utc_now(), status=end["status"], message=end["message"])
@@ -132,14 +131,6 @@ def _end_of_ranks(log):
         stopped = [end for end in ends if end and end not in said]
         return failed[0] if failed and len(said) + len(stopped) == len(ends) else None
     return failed[0] if failed else next(iter(said), None)
-
-
-def _lacked_room(log, end):
-    """Whether a run failed on a full disk: nothing about the run, all about the disk."""
-    if end["status"] in eventlog.ENDED_WELL:
-        return False
-    words = (os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
-    return any(map(end["message"].__contains__, words)) or not os.statvfs(log.parent).f_bavail
 
 
 def _when(end):
