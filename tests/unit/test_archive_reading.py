@@ -108,6 +108,13 @@ def test_files_added_and_removed_are_named(sound, tmp_path):
     assert "extra.txt: not in tagmanifest-sha256.txt: it was added" in found
 
 
+def test_names_from_an_archive_do_not_speak_to_the_terminal(sound, tmp_path):
+    line = b"0" * 64 + b"  data/\x1b[2J\n"
+    more = rewritten(sound, tmp_path / "x.zip", lambda n, c: c + line if "/manifest" in n else c)
+    assert repr("data/\x1b[2J: missing") in problems(more)
+    assert "\x1b" not in verify(more).stderr
+
+
 @pytest.mark.parametrize(
     "name", ["bagit.txt", "bag-info.txt", "manifest-sha256.txt", "tagmanifest-sha256.txt"]
 )

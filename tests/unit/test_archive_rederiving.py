@@ -10,6 +10,8 @@ import made_archives
 import pytest
 from made_archives import ARCHIVE, program
 
+from dlbench import records
+
 
 def archive():
     return made_archives.archived() / ARCHIVE
@@ -96,6 +98,26 @@ def test_the_list_says_what_would_be_trained_and_what_it_took(tmp_path):
     assert lines[0].split()[:5] == ["64.0", "s", "1", "x", "1"]
     assert sum("(failed)" in line for line in lines) == 1
     assert lines[-1] == "7 runs to train: 0.119 node-hours of training as they took there"
+
+
+def with_spec(path, **values):
+    """The archive with other values in one run's spec, its record sound."""
+    with zipfile.ZipFile(archive()) as opened:
+        name = min(n for n in opened.namelist() if n.endswith("/run.json"))
+        record = json.loads(opened.read(name))
+    record.pop("record_sha256")
+    record["spec"] |= values
+    record["record_sha256"] = records.digest(record)
+    name = name.removeprefix("archive/data/")
+    return made_archives.changed(archive(), path, {name: json.dumps(record).encode()})
+
+
+def test_the_list_of_an_archive_of_others_neither_fails_nor_speaks_to_the_terminal(tmp_path):
+    output = program("rederive.py", with_spec(tmp_path / "x.zip", model="\x1b[2J"), "--list")
+    assert "\x1b" not in output and "\\x1b[2J" in output
+    for values in ({"nodes": "many"}, {"learning_rate": []}, {"unknown": 1}):
+        output = program("rederive.py", with_spec(tmp_path / "x.zip", **values), "--list", code=1)
+        assert "not a record of this version of dlbench" in output
 
 
 @pytest.mark.parametrize("option", [(), ("--list", "--output", "x")])

@@ -121,38 +121,12 @@ def problems(bag):
     Args:
         bag: from `opened`.
     """
-    found, sizes = [], {}
-    try:
-        declared = bag.read(DECLARATION[0], 1024)
-        if declared != DECLARATION[1].encode():
-            found.append(f"{DECLARATION[0]}: changed")
-        tags, payload = (_manifest(bag, name, found) for name in (TAG_MANIFEST, MANIFEST))
-    except Refused as error:
-        return [*found, str(error)]
-    for name in sorted(bag.entries):
-        if name == TAG_MANIFEST:
-            continue
-        listed, of = (payload, MANIFEST) if name.startswith(f"{PAYLOAD}/") else (tags, TAG_MANIFEST)
-        expected = listed.pop(name, None)
-        if expected is None:
-            found.append(f"{name}: not in {of}: it was added")
-            continue
-        try:
-            digest = hashlib.sha256()
-            for block in bag.blocks(name):
-                digest.update(block)
-        except Refused as error:
-            found.append(str(error))
-            continue
-        sizes[name] = bag.entries[name].file_size, digest.hexdigest()
-        if digest.hexdigest() != expected:
-            found.append(f"{name}: changed: its SHA-256 is not the one in {of}")
-    found += [f"{name}: missing" for name in sorted({**payload, **tags})]
-    found += _wrong_total(bag)
-    for name in bag.payload:
-        if match := RECORD.fullmatch(name):
-            found += _record_problems(bag, name, match[1], sizes)
-    return found
+    return list(map(shown, _problems(bag)))
+
+
+def shown(text):
+    """A text from an archive for a terminal, which must not obey it."""
+    return text if text.isprintable() else repr(text)
 
 
 def unpack(bag, folder, wanted):
@@ -186,6 +160,41 @@ def digests(bag):
     """{name: SHA-256} of the payload's files, as the bag's list has them."""
     listed = _manifest(bag, MANIFEST, [])
     return {name.removeprefix(f"{PAYLOAD}/"): digest for name, digest in listed.items()}
+
+
+def _problems(bag):
+    found, sizes = [], {}
+    try:
+        declared = bag.read(DECLARATION[0], 1024)
+        if declared != DECLARATION[1].encode():
+            found.append(f"{DECLARATION[0]}: changed")
+        tags, payload = (_manifest(bag, name, found) for name in (TAG_MANIFEST, MANIFEST))
+    except Refused as error:
+        return [*found, str(error)]
+    for name in sorted(bag.entries):
+        if name == TAG_MANIFEST:
+            continue
+        listed, of = (payload, MANIFEST) if name.startswith(f"{PAYLOAD}/") else (tags, TAG_MANIFEST)
+        expected = listed.pop(name, None)
+        if expected is None:
+            found.append(f"{name}: not in {of}: it was added")
+            continue
+        try:
+            digest = hashlib.sha256()
+            for block in bag.blocks(name):
+                digest.update(block)
+        except Refused as error:
+            found.append(str(error))
+            continue
+        sizes[name] = bag.entries[name].file_size, digest.hexdigest()
+        if digest.hexdigest() != expected:
+            found.append(f"{name}: changed: its SHA-256 is not the one in {of}")
+    found += [f"{name}: missing" for name in sorted({**payload, **tags})]
+    found += _wrong_total(bag)
+    for name in bag.payload:
+        if match := RECORD.fullmatch(name):
+            found += _record_problems(bag, name, match[1], sizes)
+    return found
 
 
 def _see_directory(path, size):

@@ -94,37 +94,40 @@ def see_sound(bag):
         raise Error("\n".join([f"{bag.path} is not sound:", *problems]))
 
 
-def runs(bag):
-    """Of each run of an archive: (Run, how it ended, seconds it took or None)."""
-    found = []
-    for name in bag.payload:
-        if bag_reading.RECORD.fullmatch(name):
-            record = json.loads(bag.read(f"data/{name}", bag_reading.MOST_RECORD_BYTES))
-            try:
-                run = Run(**record["spec"])
-            except TypeError as error:
-                raise Error(f"{name}: a run of another dlbench: {error}") from error
-            found.append((run, record["status"], record["summary"].get("duration_s")))
-    return found
-
-
 def training_plan(bag):
     """Lines that say what would be trained to repeat a study, the longest runs first."""
-    everything = runs(bag)
-    skipped = sum(status == "skipped" for _, status, _ in everything)
+    everything = [_cost(bag, name) for name in bag.payload if bag_reading.RECORD.fullmatch(name)]
     todo = [entry for entry in everything if entry[1] != "skipped"]
-    todo.sort(key=lambda entry: (-(entry[2] or 0) * entry[0].nodes, entry[0].id))
-    for run, status, seconds in todo:
+    for run, status, seconds in sorted(todo, key=lambda entry: -(entry[2] or 0) * entry[0].nodes):
         took = f"{seconds:9.1f} s" if seconds is not None else "  unknown  "
         ended = "" if status in ENDED_WELL else f" ({status})"
-        yield f"{took}  {run.nodes} x {run.devices_per_node}  {run.label()}{ended}"
-    known = [(run, seconds) for run, _, seconds in todo if seconds is not None]
-    hours = sum(run.nodes * seconds for run, seconds in known) / 3600
+        line = f"{took}  {run.nodes} x {run.devices_per_node}  {run.label()}{ended}"
+        yield bag_reading.shown(line)
+    known = [run.nodes * seconds for run, _, seconds in todo if seconds is not None]
+    skipped = len(everything) - len(todo)
     yield (
-        f"{len(todo)} runs to train: {hours:.3g} node-hours of training as they took there"
+        f"{len(todo)} runs to train: {sum(known) / 3600:.3g} node-hours of training as they took "
+        "there"
         + (f", {len(todo) - len(known)} unknown" if len(known) < len(todo) else "")
         + (f"; {skipped} were skipped" if skipped else "")
     )
+
+
+def _cost(bag, name):
+    """(Run, how it ended, seconds it took or None) of a record.
+
+    Raises:
+        Error: it is not one that we know how to read.
+    """
+    record = json.loads(bag.read(f"data/{name}", bag_reading.MOST_RECORD_BYTES))
+    try:
+        run, seconds = Run(**record["spec"]), record["summary"].get("duration_s")
+        numbers = (run.nodes, run.devices_per_node, run.repeat, seconds or 0)
+        if not all(isinstance(number, int | float) for number in numbers):
+            raise TypeError(f"expected numbers, found {numbers}")
+        return run, str(record["status"]), seconds
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise Error(f"{name}: not a record of this version of dlbench: {error!r}") from error
 
 
 def _about(bag):
