@@ -13,8 +13,9 @@ import google_crc32c
 import log_samples
 import pytest
 from log_samples import KINDS
+from made_runs import SETTINGS
 
-from dlbench import Error, archives, logfile, oci, plugins, tfrecord
+from dlbench import Error, archives, config, config_schema, logfile, oci, plugins, tfrecord
 from dlbench.archives import ArchiveError
 from dlbench.logfile import LogError, LogFile
 
@@ -228,3 +229,18 @@ def test_members_that_reach_outside_or_are_no_files_are_refused(member, tmp_path
     with pytest.raises(Error):
         oci.unpack(place / "x.tar.gz", tmp_path / "layout")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["archives", "layout"]
+
+
+# Configs.
+
+
+@pytest.mark.parametrize("text", ["a\0b", "half \ud83d of one"])
+def test_a_text_that_can_be_no_argument_is_named_with_its_key(text):
+    for changes, where in (
+        ({"study": text}, "study: "),
+        ({"site": SETTINGS["site"] | {"modules": ["gcc", text]}}, "site.modules.1: "),
+    ):
+        with pytest.raises(config_schema.ConfigError) as refused:
+            config.study(SETTINGS | changes)
+        assert str(refused.value).startswith(f"{where}expected text, found ")
+        str(refused.value).encode()

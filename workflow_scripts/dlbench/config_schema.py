@@ -37,6 +37,26 @@ def check(config):
     )
     if errors:
         raise ConfigError("\n".join(dict.fromkeys(_describe(e, config) for e in errors)))
+    if unusable := list(_unusable(config, ())):
+        raise ConfigError("\n".join(unusable))
+
+
+def _unusable(value, path):
+    """Yield a line for each text that can be no argument of a program."""
+    if isinstance(value, dict):
+        for key, below in value.items():
+            yield from _unusable(key, path)
+            yield from _unusable(below, (*path, key))
+    elif isinstance(value, list):
+        for index, below in enumerate(value):
+            yield from _unusable(below, (*path, index))
+    elif isinstance(value, str) and ("\0" in value or (not value.isascii() and _surrogates(value))):
+        where = ".".join(map(str, path))
+        yield f"{where}: expected text, found {value!r}: a zero byte or half a character is in it"
+
+
+def _surrogates(text):
+    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _describe(error, config):
