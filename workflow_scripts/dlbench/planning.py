@@ -102,9 +102,13 @@ class Plan:
         return [entry["path"] for entry in self.study.references]
 
     def import_files(self, name):
-        """What an import reads."""
+        """What an import reads, but for files with braces, which Snakemake takes for wildcards.
+
+        Those are read, too; a change to them alone is not noticed.
+        """
         path = Path(self._import(name)["path"])
-        return sorted(str(p) for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+        files = [p for p in path.rglob("*") if p.is_file()] if path.is_dir() else [path]
+        return sorted(name for name in map(str, files) if not set("{}") & set(name))
 
     def import_flags(self, name):
         """Arguments of import_logs.py but for its outputs, quoted for the shell."""
