@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 from training_runs import TWO_DEVICES, events, train
 
-from dlbench import eventlog, fingerprints
+from dlbench import eventlog, fingerprints, progress
 
 PLANTED = "pl4nted-s3cret"
 STEPS = {"steps": 2, "warmup_steps": 1}
@@ -88,10 +88,11 @@ def test_settings_are_recorded_and_no_secret_is(one):
     assert variables["XLA_FLAGS"] == "--xla_dump_to=https://(hidden)@host/x"
 
 
-def test_gathering_takes_less_than_a_second_and_comes_before_the_clock_starts(one):
+def test_gathering_takes_less_than_a_second_and_the_head_of_the_log_stays_as_it_is(one):
     kinds = [event["event"] for event in eventlog.read(one / "train.jsonl")]
-    assert kinds.index("machine") < kinds.index("run_start")
+    assert kinds[:3] == ["begin", "run_start", "machine"]
     assert machine(one / "train.jsonl")["gathered_s"] < 1
+    assert progress.words(one / "train.jsonl").startswith("step 3/3, ")
 
 
 @pytest.mark.parametrize("how", TWO_DEVICES, ids=lambda how: "-".join(how.values()))

@@ -8,8 +8,8 @@ Events and their fields (times in seconds on a monotonic clock since run_start,
 dates in UTC):
     launch      by start_run.py: command, made_from, container, limits, commit of the workflow
     begin       t_utc: the trainer's first words; containment: the marker of the image it is in
-    machine     on what and with what it runs (dlbench/machine.py), before run_start or resume
     run_start   spec, versions, devices, host
+    machine     on what and with what it runs (dlbench/machine.py); another one after resume
     compile     trace_s: making the graph of the step; the first step compiles it
     ready, met  t_s, waited_s: of one of several copies, which start together (dlbench/copies.py)
     step        step, t_s, step_time_s, loss, learning_rate, warm_up, epoch

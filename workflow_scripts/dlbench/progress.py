@@ -62,9 +62,9 @@ def duration_s(log):
 
 
 def head(log):
-    """The first events of a log: launch, begin and run_start."""
+    """The first events of a log: launch, begin and run_start, and machine where it is before."""
     with contextlib.suppress(OSError, eventlog.LogError):
-        return list(itertools.islice(eventlog.read(log), 3))
+        return list(itertools.islice(eventlog.read(log), 4))
     return []
 
 

@@ -80,10 +80,11 @@ def train(
     total = spec.warmup_steps + (spec.steps or 0)
     if spec.epochs:
         total = steps_in(spec.epochs, source.records, global_batch)
-    log.write("machine", **provenance.gather(strategy, packages))
+    facts = provenance.gather(strategy, packages)  # before the clock starts
     first = keeper.resume(**provenance.describe(strategy)) if keeper else 0
     if not first:
         log.start(**_description(spec, strategy, copy, model, source, total))
+    log.write("machine", **facts)
     source.begin(first)
     step = Step(spec, strategy, task, model, optimizer, source, global_batch)
     with _sampled(log, strategy, copy, sample_every_s) as used:
