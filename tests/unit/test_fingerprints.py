@@ -16,6 +16,7 @@ from dlbench import (
     limits,
     machine,
     parsing,
+    progress,
     records,
     software,
     tables,
@@ -212,6 +213,19 @@ def test_limits_that_a_container_hides_are_those_of_who_started_it(study):
     found = records.read(records.folder(run.id) / "run.json")["provenance"]
     assert found["limits"] == outside | {"cpus": 1}
     assert found["unknown"] == {"limits.cpu_time_cores": "hidden", "cpu.boost": "x"}
+
+
+@pytest.mark.parametrize("first", [("begin", "machine"), ("machine", "begin")])
+def test_progress_is_read_from_logs_of_ours_and_of_other_trainers(tmp_path, first):
+    log = eventlog.EventLog(tmp_path / "train.jsonl")
+    log.write("launch", t_utc=eventlog.utc_now())
+    for event in first:
+        log.write(event, **MACHINE if event == "machine" else {})
+    spec = {"batch_per_device": 8, "devices_per_node": 1, "nodes": 1}
+    log.start(spec=spec, total_steps=9)
+    log.step(1, 0.5, 0.5, 2.0, 0.01, False, 1)
+    log.close()
+    assert progress.words(tmp_path / "train.jsonl") == "step 1/9, loss 2, 16 images/s"
 
 
 def test_a_run_that_went_on_elsewhere_has_the_facts_of_both_parts(study):
