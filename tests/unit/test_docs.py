@@ -31,7 +31,7 @@ MOST_README_LINES = 180
 # Files of the reader's own in commands and configs.
 THEIRS = ("my_study.yaml", "study.yaml", "mine", "ours", "oursite", "my_models", "theirs", "FOLDER")
 # Programs of others that code blocks start.
-OTHERS = {"kubectl", "uvx", "mkdir", "ln", "python3", "cp", "export", "mpirun", "srun", "unzip", "cd"}
+OTHERS = {"cd", "cp", "export", "kubectl", "ln", "mkdir", "mpirun", "python3", "srun", "unzip", "uvx"}
 
 
 def named(page):
