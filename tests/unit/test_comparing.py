@@ -249,3 +249,10 @@ def test_imported_runs_are_compared_with_those_of_their_own_site():
     assert made[0]["ratio"] == pytest.approx(221 / 201, rel=1e-4)
     assert made[0]["timing_source"] == "tf_cnn_benchmarks" and made[0]["devices"] == 4
     tables.table(made, tables.COMPARISONS)
+
+
+def test_own_runs_that_another_program_trained_are_compared_once():
+    runs = [*repeats([100, 101, 102]), *repeats([90, 91, 92], runtime="apptainer")]
+    rows = [row(*run, timing_source="tf_cnn_benchmarks", devices=1) for run in runs]
+    (found,) = compared(runs, RUNTIME, rows=rows)
+    assert (found["family"], found["n_a"], found["n_b"]) == (1, 3, 3)

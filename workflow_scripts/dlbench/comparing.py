@@ -51,10 +51,11 @@ def rows(study, runs):
         if row.get("images_per_second") and row["status"] in ENDED_WELL
     }
     made, comparisons = [], []
+    ours = {run.id for run in study.runs}  # some of them trained by other programs
     imported = [
         _Imported(row)
-        for row in finished.values()
-        if row.get("timing_source") not in (None, "dlbench", "published")
+        for run_id, row in finished.items()
+        if run_id not in ours and row.get("timing_source") not in (None, "dlbench", "published")
     ]
     for entry in study.compare:
         fields = (entry["field"], *COMPANIONS.get(entry["field"], ()))
