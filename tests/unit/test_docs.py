@@ -31,7 +31,7 @@ MOST_README_LINES = 180
 # Files of the reader's own in commands and configs.
 THEIRS = ("my_study.yaml", "study.yaml", "mine", "ours", "oursite", "my_models", "theirs", "FOLDER")
 # Programs of others that code blocks start.
-OTHERS = {"cd", "cp", "export", "kubectl", "ln", "mkdir", "mpirun", "python3", "srun", "unzip", "uvx"}
+OTHERS = {"cd", "kubectl", "ln", "mkdir", "python3", "unzip", "uvx"}
 
 
 def named(page):
