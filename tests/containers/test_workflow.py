@@ -78,29 +78,6 @@ def test_runs_enter_their_image_by_directive_or_by_command(trained):
     assert len({record["provenance"]["container"]["digest"] for record in inside}) == 1
 
 
-def test_another_program_trains_in_the_image_and_leaves_proof(trained, folder):
-    (trained.folder / "softmax.py").write_text(SCRIPT)
-    block = {
-        "name": "theirs", "trainer": "softmax", "model": "softmax", "dataset": "noise",
-        "batch_per_device": 16, "steps": 20, "runtime": "apptainer",
-        "include": [{"runtime": "udocker", "runtime_options": {"execmode": "S1"}}],
-    }  # fmt: skip
-    command = ["{python}", "softmax.py", "{batch_per_device}", "{steps}", "none"]
-    other = {"softmax": {"command": command, "log": "tf_cnn_benchmarks", "files": ["softmax.py"]}}
-    images = {"train": {"source": str(folder)}}
-    trained.configure(images=images, matrix=[block], trainers=other, figures=[])
-    trained.succeed()
-    found = [r for r in records(trained).values() if r["spec"].get("trainer") == "softmax"]
-    assert {r["spec"]["runtime"] for r in found} == {"apptainer", "udocker"}
-    for record in found:
-        assert record["status"] in TRAINED, record["message"]
-        container = record["provenance"]["container"]
-        assert container["start"] == "command"
-        (marker,) = record["provenance"]["containment"]
-        assert marker["image_id"] and record["summary"]["images_per_second"] > 0
-    configure(trained, folder)
-
-
 def test_nothing_is_done_again_for_a_finished_campaign(trained):
     assert trained.scheduled() == {}
 
@@ -138,3 +115,26 @@ def test_without_the_deployment_method_no_run_is_trained_on_bare_metal(trained):
     said = "Snakemake's container directive did not enter the image train: call it with"
     assert said in finished.stdout
     assert not log.exists()
+
+
+# Last, for it changes the study that the others share.
+def test_another_program_trains_in_the_image_and_leaves_proof(trained, folder):
+    (trained.folder / "softmax.py").write_text(SCRIPT)
+    block = {
+        "name": "theirs", "trainer": "softmax", "model": "softmax", "dataset": "noise",
+        "batch_per_device": 16, "steps": 20, "runtime": "apptainer",
+        "include": [{"runtime": "udocker", "runtime_options": {"execmode": "S1"}}],
+    }  # fmt: skip
+    command = ["{python}", "softmax.py", "{batch_per_device}", "{steps}", "none"]
+    other = {"softmax": {"command": command, "log": "tf_cnn_benchmarks", "files": ["softmax.py"]}}
+    images = {"train": {"source": str(folder)}}
+    trained.configure(images=images, matrix=[block], trainers=other, figures=[])
+    trained.succeed()
+    found = [r for r in records(trained).values() if r["spec"].get("trainer") == "softmax"]
+    assert {r["spec"]["runtime"] for r in found} == {"apptainer", "udocker"}
+    for record in found:
+        assert record["status"] in TRAINED, record["message"]
+        container = record["provenance"]["container"]
+        assert container["start"] == "command"
+        (marker,) = record["provenance"]["containment"]
+        assert marker["image_id"] and record["summary"]["images_per_second"] > 0
