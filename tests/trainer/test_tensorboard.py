@@ -262,3 +262,18 @@ def test_of_a_table_the_runs_that_were_trained_here_are_exported(tmp_path):
     assert finished.returncode == 0, finished.stderr
     assert [path.name for path in (tmp_path / "board").iterdir()] == ["lenet5-r1"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["board", "results", "runs.csv"]
+
+
+def test_of_another_program_what_it_printed_is_exported(tmp_path):
+    log = EventLog(tmp_path / "run/train.jsonl")
+    log.write("run_start", t_utc=date(START_S), spec=RUN.values())
+    for step in (1, 2):
+        log.write("step", step=step, step_time_s=0.5, rank=0, warm_up=step == 1, window_steps=10)
+    log.write("run_end", t_utc=date(START_S + 10), t_s=10.0, status="ok", message="")
+    log.close()
+    tensorboard_export.export([tmp_path / "run"], tmp_path / "board")
+    board = read(tmp_path / "board/run")
+    (first, second) = board.Scalars("train/items_per_second")
+    assert first.value == RUN.global_batch / 0.5
+    assert second.wall_time - first.wall_time == pytest.approx(5.0)
+    assert "train/learning_rate" not in board.Tags()["scalars"]

@@ -139,8 +139,9 @@ def _events(run_id, logs, record):
     )
     throughput = record and record["summary"].get("images_per_second")
     if throughput is not None:
-        last = first.steps[-1]
-        yield _scalars(clocks[0].date(last["t_s"]), last["step"], {THROUGHPUT: throughput})
+        last = first.steps[-1] if first.steps else {}
+        t_s = last.get("t_s", (first.end or {}).get("t_s", 0.0))
+        yield _scalars(clocks[0].date(t_s), last.get("step", 0), {THROUGHPUT: throughput})
 
 
 class _Clock:
@@ -202,15 +203,20 @@ def _hparams(run_id, run, status, begun):
 
 
 def _steps(run, logs, clock):
+    passed_s = 0.0
     for ranks in zip(*(log.steps for log in logs), strict=False):
         step_time_s = max(step["step_time_s"] for step in ranks)
+        passed_s += step_time_s * ranks[0].get("window_steps", 1)
         values = {
-            "train/loss": statistics.fmean(step["loss"] for step in ranks),
-            "train/learning_rate": ranks[0]["learning_rate"],
             "train/step_time_s": step_time_s,
             "train/items_per_second": run.global_batch / step_time_s,
         }
-        yield _scalars(clock.date(ranks[0]["t_s"]), ranks[0]["step"], values)
+        # What other programs print may lack these.
+        if all("loss" in step for step in ranks):
+            values["train/loss"] = statistics.fmean(step["loss"] for step in ranks)
+        if "learning_rate" in ranks[0]:
+            values["train/learning_rate"] = ranks[0]["learning_rate"]
+        yield _scalars(clock.date(ranks[0].get("t_s", passed_s)), ranks[0]["step"], values)
 
 
 def _evals(log, clock):
@@ -221,7 +227,7 @@ def _evals(log, clock):
 
 def _samples(rank, log, clock):
     prefix = f"usage/rank{rank}/" if rank else "usage/"
-    ends = [step["t_s"] for step in log.steps]
+    ends = [step["t_s"] for step in log.steps if "t_s" in step]
     for sample in log.samples:
         values = _numbers(sample, prefix)
         for gpu in sample.get("gpus", ()):
