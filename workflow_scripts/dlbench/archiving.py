@@ -40,6 +40,7 @@ TABLES = ("runs", "evals", "coverage", "comparisons", "speedups", "published")
 MAKERS = ("python", "numpy", "pandas", "pyarrow", "matplotlib", "scipy", "pillow")
 CHECKPOINT = "checkpoint"
 FORMATS = ("svg", "png", "pdf")  # of each figure
+ORDER = ("results/runs/", "results/imports/", "results/tables/", "results/figures/", "results/rep")
 HEADER = "# The merged config of the study, as it was computed. Paths are those of this archive.\n"
 
 
@@ -82,6 +83,7 @@ def write(settings, output, with_images=False):
         ("Bag-Software-Agent", f"dlbench {__version__}"),
         ("Bagging-Date", crate.last_date(runs)),
     ]
+    files = {name: files[name] for name in sorted(files, key=_order)}
     bags.write(output, files, info, lambda payload: _see_records_agree(payload, logs))
     return len(runs), len(files)
 
@@ -261,6 +263,13 @@ def _see_all_there(files):
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise Error(f"{missing[0]}{more}: not there; `snakemake archive` makes all it needs")
+
+
+def _order(name):
+    """What is made from others comes after them: unpacked by programs that forget dates, too, it
+    is newer, so that the workflow does not make it again.
+    """
+    return next((n for n, made in enumerate(ORDER, 1) if name.startswith(made)), 0), name
 
 
 def _see_records_agree(payload, logs):

@@ -2,8 +2,8 @@
 
 The format is BagIt 1.0 (RFC 8493): one folder, `archive`, with the files themselves under `data`,
 and beside them manifests with their SHA-256 and tag files about the bag. Files are read and written
-once, in order of their names, so neither their number nor their size takes memory. Date and
-permissions of each entry are fixed.
+once, in the order given, so neither their number nor their size takes memory. Date and permissions
+of each entry are fixed.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ def write(output, files, info, check=None):
 
 def _add_all(archive, files, info):
     """Write payload and tag files. Returns {name: (bytes, sha256)} of the payload."""
-    payload = {name: _add(archive, f"{PAYLOAD}/{name}", files[name]) for name in sorted(files)}
+    payload = {name: _add(archive, f"{PAYLOAD}/{name}", source) for name, source in files.items()}
     total = sum(size for size, _ in payload.values())
     info = [*info, ("Payload-Oxum", f"{total}.{len(payload)}")]
     tags = {
