@@ -226,6 +226,8 @@ def parsed(content, path):
         claimed = record.pop("record_sha256")
         if missing := [key for key in KEYS if key not in record]:
             raise KeyError(*missing)
+        if type(record["record_version"]) is not int:
+            raise TypeError("record_version is no number")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise RecordError(f"{path}: not a whole record ({error!r})") from error
     if claimed != digest(record):
