@@ -1,0 +1,240 @@
+"""Whatever is killed, filled or closed: finished runs stay, and the next start completes."""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dlbench.eventlog import ENDED_WELL
+
+PATIENCE_S = 120
+LONG = {"name": "long", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8,
+        "warmup_steps": 1}  # fmt: skip
+
+
+def processes(folder, program=""):
+    """{pid: command} of the processes that work in a folder, of a program or all."""
+    found = {}
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{name}/cmdline").read_bytes().decode().split("\0")
+            here = os.readlink(f"/proc/{name}/cwd") == str(folder)
+            # Not the shells around it.
+            ours = words[0].rpartition("/")[2].startswith("python")
+            if here and ours and any(word.endswith(program) for word in words[1:4]):
+                found[int(name)] = " ".join(words)
+    return found
+
+
+def wait_for(condition, what):
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"waited in vain: {what}"
+        time.sleep(0.01)
+    return found
+
+
+@contextlib.contextmanager
+def started(campaign, *arguments):
+    """The workflow at work; it and all that it started are gone afterwards."""
+    with open(campaign.folder / "said", "w") as said:
+        workflow = subprocess.Popen(
+            campaign.command(*arguments), cwd=campaign.folder, env=campaign.environment(),
+            start_new_session=True, stdout=said, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    try:
+        yield workflow
+    finally:
+        workflow.kill()
+        workflow.wait()
+        # Nobody else's: trainers end by themselves when their workflow is gone.
+        wait_for(lambda: not processes(campaign.folder), "processes outlive their workflow")
+
+
+def kept(campaign):
+    """Logs and records of the runs that are finished."""
+    runs = campaign.folder / "results/runs"
+    places = [path.parent for path in runs.glob("*/run.json")]
+    return {p: p.read_bytes() for place in places for p in place.glob("*.json*")}
+
+
+def forget(campaign, *starts):
+    for start in starts:
+        for path in campaign.record(start).parent.iterdir():
+            path.unlink()
+
+
+def doctor(campaign, *flags):
+    return subprocess.run(
+        [sys.executable, "workflow_scripts/doctor.py", *flags], cwd=campaign.folder, text=True,
+        env=campaign.environment(), capture_output=True, check=False,
+    )  # fmt: skip
+
+
+def completes(campaign, before):
+    """The next start does what is left and nothing else; then all is well."""
+    campaign.succeed()
+    assert {path: path.read_bytes() for path in before} == before
+    records = [json.loads(p.read_text()) for p in campaign.folder.glob("results/runs/*/run.json")]
+    assert len(records) == len(campaign.ids())
+    assert {record["status"] for record in records} <= set(ENDED_WELL)
+    assert campaign.scheduled() == {}
+    found = doctor(campaign, "--content", "--repair")
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+@pytest.mark.parametrize(
+    ("program", "gone"),
+    [
+        ("convert_dataset.py", ["data"]),
+        ("start_run.py", ["runs"]),
+        ("train.py", ["runs"]),
+        ("collect_runs.py", ["tables"]),
+        ("draw_figure.py", ["figures"]),
+    ],
+)
+def test_a_program_that_is_killed_at_any_moment_costs_only_its_own_work(campaign, program, gone):
+    chance = random.Random(program)
+    folder = campaign.folder
+    if "data" in gone:
+        subprocess.run(["rm", "-r", folder / "results/data"], check=True)
+    if gone != ["tables"] and gone != ["figures"]:
+        forget(campaign, "lenet5-digits")
+    for name in {"tables", "figures"} & set(gone):
+        subprocess.run(["rm", "-r", folder / "results" / name], check=True)
+    before = kept(campaign)
+    with started(campaign) as workflow:
+        pids = wait_for(lambda: processes(folder, program), program)
+        time.sleep(chance.uniform(0, 0.4))
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        workflow.wait(PATIENCE_S)
+    assert {path: path.read_bytes() for path in before} == before
+    completes(campaign, before)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_workflow_that_is_killed_again_and_again_completes_in_the_end(campaign, seed):
+    chance = random.Random(seed)
+    forget(campaign, "cnn12-", "lenet5-digits")
+    before = kept(campaign)
+    for _ in range(3):
+        with started(campaign) as workflow:
+            time.sleep(chance.uniform(1.5, 9))
+            victims = [workflow.pid, *processes(campaign.folder)]
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(chance.choice(victims), signal.SIGKILL)
+            time.sleep(chance.uniform(0, 1))
+        assert {path: path.read_bytes() for path in before} == before
+        before |= kept(campaign)
+        said = doctor(campaign, "--repair")
+        assert said.returncode in (0, 1), said.stderr
+    completes(campaign, before)
+
+
+@pytest.fixture
+def disk(campaign):
+    """A function that mounts the results anew, as mount's options say."""
+    results = campaign.folder / "results"
+
+    def mount(*options):
+        return subprocess.run(["mount", *options, results], capture_output=True, check=False)
+
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount")
+    results.rename(campaign.folder / "copy")
+    results.mkdir()
+    mounted = mount("-t", "tmpfs", "-o", "size=64m", "tmpfs")
+    if mounted.returncode:
+        pytest.skip(f"nothing can be mounted here: {mounted.stderr.decode()}")
+    subprocess.run(["cp", "-a", f"{campaign.folder}/copy/.", results], check=True)
+    yield mount
+    subprocess.run(["umount", "--lazy", results], check=True)
+
+
+@pytest.mark.parametrize("room_kib", [0, 8, 32])
+def test_on_a_full_disk_nothing_is_believed_that_was_not_written(campaign, disk, room_kib):
+    forget(campaign, "lenet5-digits")
+    before = kept(campaign)
+    filler = campaign.folder / "results/filler"
+    found = os.statvfs(campaign.folder / "results")
+    with contextlib.suppress(OSError), open(filler, "wb") as file:
+        file.write(bytes(max(0, found.f_bavail * found.f_frsize - room_kib * 1024)))
+    finished = campaign.snakemake()
+    assert finished.returncode != 0
+    assert {path: path.read_bytes() for path in before} == before
+    for path in set(kept(campaign)) - set(before):  # where there was just room enough
+        assert path.name != "run.json" or json.loads(path.read_text())["status"] in ENDED_WELL
+    assert "disk: results: 0 MiB are free" in doctor(campaign).stdout
+    filler.unlink()
+    assert disk("-o", "remount,size=2g").returncode == 0
+    completes(campaign, before)
+
+
+def test_results_that_cannot_be_written_are_said_and_not_harmed(campaign, disk):
+    forget(campaign, "lenet5-digits")
+    before = kept(campaign)
+    assert disk("-o", "remount,ro").returncode == 0
+    finished = campaign.snakemake()
+    assert finished.returncode != 0 and "Write-protected output files" in finished.stdout
+    assert "disk: results: it cannot be written" in doctor(campaign).stdout
+    assert disk("-o", "remount,rw,size=2g").returncode == 0
+    completes(campaign, before)
+
+
+def test_a_second_workflow_in_the_same_folder_is_refused_and_harms_nothing(campaign):
+    matrix = yaml.safe_load((campaign.folder / "config.yaml").read_text())["matrix"]
+    campaign.configure(matrix=[*matrix, LONG | {"steps": 12000}])
+    before = kept(campaign)
+    with started(campaign) as workflow:
+        (log,) = wait_for(lambda: logs_begun(campaign, before), "training")
+        second = campaign.snakemake()
+        assert second.returncode != 0
+        assert "Directory cannot be locked" in second.stdout and "--unlock" in second.stdout
+        repair = doctor(campaign, "--repair")
+        assert repair.returncode == 0 or "a workflow is at work here" in repair.stderr
+        assert log.is_file() and processes(campaign.folder, "train.py")
+        assert workflow.wait(PATIENCE_S) == 0, (campaign.folder / "said").read_text()
+    assert json.loads(log.with_name("run.json").read_text())["summary"]["resumes"] == 0
+    completes(campaign, before)
+
+
+def logs_begun(campaign, before):
+    logs = (campaign.folder / "results/runs").glob("*/train.jsonl")
+    return [p for p in logs if p not in before and b'"step"' in p.read_bytes()]
+
+
+def test_a_log_that_was_cut_somewhere_is_read_or_trained_again_and_never_believed(campaign):
+    chance = random.Random(9)
+    record = campaign.record("lenet5-digits")
+    log = record.with_name("train.jsonl")
+    whole = log.read_bytes()
+    others = {p: c for p, c in kept(campaign).items() if p.parent != log.parent}
+    record.unlink()
+    for length in (0, chance.randrange(len(whole)), len(whole) - 1):
+        log.write_bytes(whole[:length])
+        assert campaign.scheduled()["train"] == [log.parent.name], length
+    completes(campaign, others)
+
+
+def test_a_log_that_was_edited_stops_the_tables_until_the_doctor_has_it_trained_again(campaign):
+    log = campaign.record("lenet5-digits").with_name("train.jsonl")
+    others = {p: c for p, c in kept(campaign).items() if p.parent != log.parent}
+    log.write_bytes(log.read_bytes().replace(b'"warm_up": false', b'"warm_up":  true', 1))
+    subprocess.run(["rm", "-r", campaign.folder / "results/tables"], check=True)
+    finished = campaign.snakemake()
+    assert finished.returncode != 0
+    assert f"{log.parent.name}/train.jsonl: changed after its record was" in finished.stdout
+    assert doctor(campaign).returncode == 0  # its size is as recorded
+    assert "changed after its record was written" in doctor(campaign, "--content").stdout
+    assert doctor(campaign, "--content", "--repair").returncode == 0
+    completes(campaign, others)
