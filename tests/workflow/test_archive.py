@@ -1,11 +1,17 @@
 """The archive as Snakemake makes it, and as others use it: checked, made again, gone on with."""
 
+import contextlib
+import os
+import random
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import zipfile
 
 from campaign import STUDY, Campaign
+from killed_workflows import kept, processes, started, wait_for
 
 ARCHIVE = "results/archive.zip"
 
@@ -78,3 +84,26 @@ def test_a_run_more_makes_another_archive(campaign):
     assert len(scheduled["train"]) == 2 and "write_archive" in scheduled
     assert "5 runs" in campaign.succeed("archive")
     assert (campaign.folder / ARCHIVE).read_bytes() != before
+
+
+def test_an_archive_whose_writing_was_killed_is_written_again_and_whole(campaign):
+    campaign.succeed("report")
+    chance = random.Random(1)
+    before = kept(campaign)
+    for _ in range(2):
+        with started(campaign, "archive") as workflow:
+            pids = wait_for(
+                lambda: processes(campaign.folder, "write_archive.py"), "write_archive.py"
+            )
+            time.sleep(chance.uniform(0, 0.4))
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            workflow.wait(120)
+        # Whole or not there: what was killed leaves no half of it under that name.
+        if (campaign.folder / ARCHIVE).exists():
+            program(campaign, "verify_archive.py", ARCHIVE)
+            (campaign.folder / ARCHIVE).unlink()
+    assert kept(campaign) == before
+    campaign.succeed("archive")
+    assert "3 runs; SHA-256" in program(campaign, "verify_archive.py", ARCHIVE)

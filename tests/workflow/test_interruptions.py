@@ -8,62 +8,15 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 import yaml
+from killed_workflows import PATIENCE_S, kept, processes, started, wait_for
 
 from dlbench.eventlog import ENDED_WELL
 
-PATIENCE_S = 120
 LONG = {"name": "long", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8,
         "warmup_steps": 1}  # fmt: skip
-
-
-def processes(folder, program=""):
-    """{pid: command} of the processes that work in a folder, of a program or all."""
-    found = {}
-    for name in filter(str.isdecimal, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            words = Path(f"/proc/{name}/cmdline").read_bytes().decode().split("\0")
-            here = os.readlink(f"/proc/{name}/cwd") == str(folder)
-            # Not the shells around it.
-            ours = words[0].rpartition("/")[2].startswith("python")
-            if here and ours and any(word.endswith(program) for word in words[1:4]):
-                found[int(name)] = " ".join(words)
-    return found
-
-
-def wait_for(condition, what):
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"waited in vain: {what}"
-        time.sleep(0.01)
-    return found
-
-
-@contextlib.contextmanager
-def started(campaign, *arguments):
-    """The workflow at work; it and all that it started are gone afterwards."""
-    with open(campaign.folder / "said", "w") as said:
-        workflow = subprocess.Popen(
-            campaign.command(*arguments), cwd=campaign.folder, env=campaign.environment(),
-            start_new_session=True, stdout=said, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-    try:
-        yield workflow
-    finally:
-        workflow.kill()
-        workflow.wait()
-        # Nobody else's: trainers end by themselves when their workflow is gone.
-        wait_for(lambda: not processes(campaign.folder), "processes outlive their workflow")
-
-
-def kept(campaign):
-    """Logs and records of the runs that are finished."""
-    runs = campaign.folder / "results/runs"
-    places = [path.parent for path in runs.glob("*/run.json")]
-    return {p: p.read_bytes() for place in places for p in place.glob("*.json*")}
 
 
 def forget(campaign, *starts):
