@@ -147,7 +147,7 @@ def _element(tensor):
     value = elements[field][-1]
     if kind in (1, 2):
         return struct.unpack(packing, value)[0]
-    number = value if isinstance(value, int) else _varint(value, 0)[0]
+    number = value if isinstance(value, int) else tfrecord.read_varint(value, 0)[0]
     return (
         float(_signed(number)) if kind != 19 else struct.unpack("<e", struct.pack("<H", number))[0]
     )
@@ -166,14 +166,14 @@ def _fields(message):
     """(number, content) of each field: an int for a varint, else the bytes."""
     position = 0
     while position < len(message):
-        key, position = _varint(message, position)
+        key, position = tfrecord.read_varint(message, position)
         kind = key & 7
         if kind == 0:
-            value, position = _varint(message, position)
+            value, position = tfrecord.read_varint(message, position)
             yield key >> 3, value
             continue
         if kind == 2:
-            size, position = _varint(message, position)
+            size, position = tfrecord.read_varint(message, position)
         elif kind in (1, 5):
             size = 8 if kind == 1 else 4
         else:
@@ -182,18 +182,6 @@ def _fields(message):
             raise ValueError("a field longer than its message")
         yield key >> 3, message[position : position + size]
         position += size
-
-
-def _varint(data, position):
-    value = shift = 0
-    while True:
-        byte = data[position]
-        value |= (byte & 0x7F) << shift
-        position, shift = position + 1, shift + 7
-        if byte < 0x80:
-            return value & (2**64 - 1), position
-        if shift > 63:
-            raise ValueError("a number of more than 64 bits")
 
 
 def _signed(value):

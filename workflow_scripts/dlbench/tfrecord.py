@@ -224,7 +224,7 @@ def _values(kind, content):
         else:
             position = 0
             while position < len(value):
-                number, position = _read_varint(value, position)
+                number, position = read_varint(value, position)
                 yield number - (number >> 63 << 64)
 
 
@@ -232,21 +232,24 @@ def _fields(message):
     """(number, content) of each field: bytes where it is length-delimited, else an int."""
     position = 0
     while position < len(message):
-        key, position = _read_varint(message, position)
-        value, position = _read_varint(message, position)
+        key, position = read_varint(message, position)
+        value, position = read_varint(message, position)
         if key & 7 == _LENGTH_DELIMITED:
             value, position = message[position : position + value], position + value
         yield key >> 3, value
 
 
-def _read_varint(data, position):
+def read_varint(data, position):
+    """(number, position after it) of a protobuf varint."""
     value = shift = 0
     while True:
         byte = data[position]
         value |= (byte & 0x7F) << shift
         position, shift = position + 1, shift + 7
         if byte < 0x80:
-            return value, position
+            return value & (2**64 - 1), position
+        if shift > 63:
+            raise ValueError("a number of more than 64 bits")
 
 
 def _what_else(start):
