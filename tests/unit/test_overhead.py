@@ -1,5 +1,7 @@
 """The figure of comparisons: what is drawn is what the table says, and everything can be drawn."""
 
+import itertools
+
 import pandas as pd
 import pytest
 
@@ -127,6 +129,27 @@ def test_rows_are_named_by_what_tells_them_apart(drawn):
     axes, _ = drawn(options | {"copies_per_node": 2, "runtime": "bare"})
     assert axes.get_title(loc="left") == "Copies per node \u00b7 lenet5, synthetic"
     assert any(word.startswith("2 at once relative to 1 at once") for word in words(axes))
+
+
+def test_no_word_is_written_over_another(drawn):
+    copies = {"field": "copies_per_node", "base": "1", "runtime": "bare"}
+    copies |= {"step_time_sd_b_s": 0.14, "step_time_sd_a_s": 12.5, "repeats_needed": 1000}
+    rows = [
+        found(1 - n / 100, 0.05, "undecided", condition=str(n), copies_per_node=n, **copies)
+        for n in (2, 4)
+    ]
+    for panel in drawn(*rows, found(1.004, 0.012, "undecided", repeats_needed=19)):
+        panel.figure.draw_without_rendering()
+        boxes = [text.get_window_extent() for text in panel.texts if text.get_text()]
+        for box, other in itertools.combinations(boxes, 2):
+            assert not box.overlaps(other)
+
+
+def test_spreads_of_copies_are_given_to_two_digits(drawn):
+    copies = {"field": "copies_per_node", "condition": "2", "base": "1", "copies_per_node": 2}
+    spreads = {"step_time_sd_b_s": 0.00144, "step_time_sd_a_s": 0.1434}
+    axes, _ = drawn(found(0.9, 0.01, "slower", **copies, **spreads))
+    assert "SD 1.4 \u2192 140 ms" in words(axes)
 
 
 def test_every_model_and_every_field_has_a_panel_of_its_own(drawn):

@@ -58,6 +58,7 @@ SETTINGS = {
 IN_HEADING = ("strategy", "runtime", "devices", "batch_per_device", "precision")
 # Points right of the axes where the difference ends, and the base and the verdict begin.
 DIFFERENCE_COLUMN, BASE_COLUMN, VERDICT_COLUMN = 50, 56, 128
+SPREAD_POINTS = 28  # by how much a spread is wider than the base above it
 ROW_INCHES, FRAME_INCHES = 0.44, 1.5
 
 
@@ -135,8 +136,10 @@ def _columns(axes, y, row, colour):
     if not np.isnan(row["ratio"]):
         looks = {"ha": "right", "color": "#262626", "fontsize": 10}
         _beside(axes, y, _difference(row), DIFFERENCE_COLUMN, **looks)
+    copies = row["field"] == "copies_per_node"
+    verdict_column = VERDICT_COLUMN + SPREAD_POINTS * copies
     if row["n_b"]:
-        spread = _spread(row) if row["field"] == "copies_per_node" else ""
+        spread = _spread(row) if copies else ""
         base = f"of {style.thousands(row['images_per_second_b'])}/s"
         _beside(axes, y, base, BASE_COLUMN, 6 if spread else 0)
         _beside(axes, y, spread, BASE_COLUMN, -6, fontsize=8)
@@ -149,8 +152,8 @@ def _columns(axes, y, row, colour):
         notes.append("of the base" if row["n_a"] else "of this condition")
     notes += [f"differs in {row['base_flags']}"] if row["base_flags"] else []
     looks = {"color": colour, "fontweight": "bold", "fontsize": 10}
-    _beside(axes, y, row["verdict"], VERDICT_COLUMN, 6 if notes else 0, **looks)
-    _beside(axes, y, " \u00b7 ".join(notes), VERDICT_COLUMN, -6, fontsize=8)
+    _beside(axes, y, row["verdict"], verdict_column, 6 if notes else 0, **looks)
+    _beside(axes, y, " \u00b7 ".join(notes), verdict_column, -6, fontsize=8)
 
 
 def _spread(row):
@@ -158,7 +161,8 @@ def _spread(row):
     both = row[["step_time_sd_b_s", "step_time_sd_a_s"]].astype(float)
     if both.isna().any():
         return ""
-    return "SD " + " \u2192 ".join(f"{1e3 * value:.2g}" for value in both) + " ms"
+    milliseconds = (style.thousands(float(f"{1e3 * value:.2g}")) for value in both)
+    return "SD " + " \u2192 ".join(milliseconds) + " ms"
 
 
 def _beside(axes, y, text, x_points, y_points=0, **looks):
