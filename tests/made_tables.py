@@ -12,7 +12,16 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from dlbench import published, published_file, scaling, statistics, tables
+from dlbench import (
+    plugins,
+    published,
+    published_file,
+    report,
+    report_html,
+    scaling,
+    statistics,
+    tables,
+)
 from dlbench.figures import Tables
 
 ROW = {
@@ -187,6 +196,27 @@ def write(folder, rows, steps_each=100):
         tables.write(place / "steps.parquet", steps(row, steps_each), tables.STEPS)
         tables.write(place / "samples.parquet", samples(row), tables.SAMPLES)
     return Tables(folder, folder / "runs")
+
+
+def write_report(folder, shown, coverage, figures=("scaling", "coverage")):
+    """Draw some figures of tables that `write` wrote, and write their report. Returns its path.
+
+    Args:
+        coverage: the rows that the table `coverage` is to have.
+    """
+    tables.write(folder / "coverage.parquet", coverage, tables.COVERAGE)
+    for name in figures:
+        plugins.load("figures", name).draw(shown, folder / "figures" / name)
+    found = report.read(folder, folder / "runs", folder / "figures", figures)
+    page = folder / "report.html"
+    page.write_text(report_html.html_page(found), encoding="utf-8")
+    return page
+
+
+def plain(frame):
+    """The rows of a table that was read, as `tables.write` takes them."""
+    rows = frame.to_dict("records")
+    return [{k: None if v != v else v for k, v in row.items()} for row in rows]
 
 
 def _published(folder, rows):

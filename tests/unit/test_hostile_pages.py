@@ -9,15 +9,7 @@ import pyarrow as pa
 import pytest
 from made_runs import campaign, measured
 
-from dlbench import (
-    campaign_comparison,
-    campaign_page,
-    page_html,
-    plugins,
-    report,
-    report_html,
-    tables,
-)
+from dlbench import campaign_comparison, campaign_page, page_html, tables
 
 pytestmark = pytest.mark.skipif(not chromium.installed(), reason="there is no Chromium here")
 EVILS = (
@@ -59,23 +51,13 @@ def report_page(folder, evil):
     broken = {"run_id": evil, "combination": evil, "status": "failed", "reason": evil}
     words = json.dumps({"model": evil})
     left_out = broken | {"run_id": None, "status": "excluded", "combination": words}
-    coverage = [broken, left_out, *({**r, "reason": evil} for r in plain(shown.coverage))]
-    tables.write(folder / "coverage.parquet", coverage, tables.COVERAGE)
+    coverage = [broken, left_out]
+    coverage += [row | {"reason": evil} for row in made_tables.plain(shown.coverage)]
     for name in ("comparisons", "speedups"):
         schema = getattr(tables, name.upper())
         found = tables.read(folder / f"{name}.parquet", schema).to_pylist()
         tables.write(folder / f"{name}.parquet", hostile(found, schema, evil), schema)
-    for name in ("scaling", "coverage"):
-        plugins.load("figures", name).draw(shown, folder / "figures" / name)
-    found = report.read(folder, folder / "runs", folder / "figures", ("scaling", "coverage"))
-    page = folder / "report.html"
-    page.write_text(report_html.html_page(found), encoding="utf-8")
-    return page
-
-
-def plain(frame):
-    rows = frame.to_dict("records")
-    return [{k: None if v != v else v for k, v in row.items()} for row in rows]
+    return made_tables.write_report(folder, shown, coverage)
 
 
 def seen(page):

@@ -4,8 +4,6 @@ import chromium
 import made_tables
 import pytest
 
-from dlbench import plugins, report, report_html, tables
-
 pytestmark = pytest.mark.skipif(not chromium.installed(), reason="there is no Chromium here")
 EVIL = "<img src=http://example.invalid/x onerror=document.title='broken'>"
 ROWS = 300
@@ -33,18 +31,7 @@ def path(tmp_path_factory):
     shown = made_tables.write(folder, rows, steps_each=0)
     assert len(rows) == ROWS
     broken = {"run_id": "x", "combination": EVIL, "status": "failed", "reason": EVIL}
-    kept = shown.coverage.to_dict("records")
-    tables.write(folder / "coverage.parquet", [broken, *_plain(kept)], tables.COVERAGE)
-    for name in ("scaling", "coverage"):
-        plugins.load("figures", name).draw(shown, folder / "figures" / name)
-    found = report.read(folder, folder / "runs", folder / "figures", ("scaling", "coverage"))
-    page = folder / "report.html"
-    page.write_text(report_html.html_page(found), encoding="utf-8")
-    return page
-
-
-def _plain(rows):
-    return [{k: None if v != v else v for k, v in row.items()} for row in rows]
+    return made_tables.write_report(folder, shown, [broken, *made_tables.plain(shown.coverage)])
 
 
 @pytest.fixture(scope="module")
