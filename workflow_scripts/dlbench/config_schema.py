@@ -41,6 +41,18 @@ def check(config):
         raise ConfigError("\n".join(unusable))
 
 
+def named(folder, name, where):
+    """See that a folder of plugins has a name.
+
+    Raises:
+        ConfigError: it does not; with the nearest that it has.
+    """
+    try:
+        plugins.path(folder, name)
+    except plugins.UnknownName as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
 def _unusable(value, path):
     """Yield a line for each text that can be no argument of a program."""
     if isinstance(value, dict):

@@ -1,0 +1,206 @@
+"""The matrix of a config: its blocks expanded into combinations, and those into runs.
+
+What a schema cannot say of one run (names of files, impossible values together) is checked
+here. Every error names the block and the key, the value found, what is allowed and the nearest
+valid name.
+"""
+
+import functools
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlbench import Error, external, options, parsing, plugins, records
+from dlbench.config_schema import ConfigError, named
+from dlbench.runs import DEFAULTS, FIELDS, PLUGIN_FOLDERS, Run
+
+ENVIRONMENTS = Path(__file__).parents[2] / "envs"
+
+
+@dataclass(frozen=True)
+class Excluded:
+    """A combination that a block leaves out, and why."""
+
+    block: str
+    values: dict
+    reason: str
+
+
+def expand(block, where):
+    """The combinations of one block (mappings), and those it excludes.
+
+    Raises:
+        ConfigError: a name is unknown, or an `exclude` entry matches nothing.
+    """
+    axes = _axes(block, where)
+    combinations = [
+        dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())
+    ]
+    kept, excluded = [], []
+    rules = block.get("exclude", [])
+    for index, rule in enumerate(rules):
+        if not any(_matches(rule, combination) for combination in combinations):
+            raise ConfigError(
+                f"{where}.exclude[{index}]: no combination of this block matches "
+                f"{ {k: v for k, v in rule.items() if k != 'reason'} }; is a value misspelt?"
+            )
+    for combination in combinations:
+        rule = next((rule for rule in rules if _matches(rule, combination)), None)
+        if rule is None:
+            kept.append(combination)
+        else:
+            reason = rule.get("reason", "excluded in the config")
+            excluded.append(Excluded(block["name"], combination, reason))
+    single = {key: values[0] for key, values in axes.items() if len(values) == 1}
+    for index, entry in enumerate(block.get("include", [])):
+        batches = {"batch_per_device", "global_batch"}
+        left_out = batches if batches & entry.keys() else set()
+        inherited = {key: value for key, value in single.items() if key not in left_out}
+        lists = _axes({**inherited, **entry}, f"{where}.include[{index}]")
+        kept += [
+            dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())
+        ]
+    return kept, excluded
+
+
+def _axes(block, where):
+    """The fields of a run that a block names, each as a list, its names checked."""
+    axes = {
+        key: value if isinstance(value, list) else [value]
+        for key, value in block.items()
+        if key in FIELDS or key == "global_batch"
+    }
+    ours = external.OWN in axes.get("trainer", [external.OWN])
+    for key, folder in PLUGIN_FOLDERS.items():
+        for name in axes.get(key, []) if ours or key not in external.WORDS else ():
+            named(folder, name, f"{where}.{key}")
+    return axes
+
+
+def _matches(rule, combination):
+    return all(
+        combination.get(key, DEFAULTS.get(key)) in (value if isinstance(value, list) else [value])
+        for key, value in rule.items()
+        if key != "reason"
+    )
+
+
+def run_of(values, where, images):
+    """The run of one combination, or a ConfigError that says why it cannot be."""
+    values = _with_batch_per_device(values, where)
+    missing = [key for key in ("model", "dataset") if key not in values]
+    if missing:
+        raise ConfigError(f"{where}: no {', '.join(missing)} given")
+    if ("steps" in values) == ("epochs" in values):
+        found = "both" if "steps" in values else "neither"
+        raise ConfigError(f"{where}: expected either steps or epochs, found {found}")
+    strategy = plugins.load("strategies", values.get("strategy", DEFAULTS["strategy"])).Strategy
+    runtime = values.get("runtime", DEFAULTS["runtime"])
+    for kind, owner, known in (
+        ("strategy", values.get("strategy", DEFAULTS["strategy"]), strategy.OPTIONS),
+        ("runtime", runtime, plugins.load("runtimes", runtime).OPTIONS),
+    ):
+        key = f"{kind}_options"
+        if key in values:
+            try:
+                values = {**values, key: options.text(kind, owner, known, values[key])}
+            except Error as error:
+                raise ConfigError(f"{where}.{key}: {error}") from None
+    run = Run(**{"launcher": strategy.launcher, **values})
+    if external.is_external(run):
+        _check_trainer(run, where)
+    else:
+        _check_task(run, where)
+    if run.epochs and run.mode != "train":
+        raise ConfigError(f"{where}: mode {run.mode} takes steps, not epochs: it learns nothing")
+    if run.evaluate == "yes" and run.mode != "train":
+        raise ConfigError(f"{where}: mode {run.mode} learns nothing that could be evaluated")
+    if not records.has_environment(run) and runtime == DEFAULTS["runtime"]:
+        return run
+    there, found = _environments(), f"no folder envs/{run.environment}"
+    if plugins.load("runtimes", runtime).CONTAINED:
+        there, found = sorted({*there, *images}), f"{found} and no such image under images"
+    if run.environment not in there:
+        raise ConfigError(
+            f"{where}.environment: {found}"
+            f"{plugins.nearest(run.environment, there)}; there are: {', '.join(there)}"
+        )
+    return run
+
+
+def _with_batch_per_device(values, where):
+    """The values of a combination, with global_batch dealt out over its devices."""
+    if ("global_batch" in values) == ("batch_per_device" in values):
+        found = "both" if "global_batch" in values else "neither"
+        raise ConfigError(
+            f"{where}: expected either batch_per_device or global_batch, found {found}"
+        )
+    if "global_batch" not in values:
+        return values
+    values = dict(values)
+    total = values.pop("global_batch")
+    devices = values.get("nodes", 1) * values.get("devices_per_node", 1)
+    if total % devices:
+        raise ConfigError(
+            f"{where}: a global_batch of {total} cannot be shared evenly by {devices} devices; "
+            "exclude that combination or choose another global_batch"
+        )
+    return {**values, "batch_per_device": total // devices}
+
+
+def gate(must_reach, run, where):
+    """The scores a run must reach, seen to be scores that it will have."""
+    scores = parsing.SCORES
+    if not external.is_external(run):
+        task = plugins.constants("models", run.model)["TASK"]
+        scores = plugins.constants("tasks", task)["SCORES"]
+    for name in must_reach:
+        if name == "final_loss":
+            continue
+        if name not in scores:
+            raise ConfigError(
+                f"{where}.must_reach: {run.model} has no {name}; it has: {', '.join(scores)}"
+            )
+        evaluated = run.evaluate == "yes" or (run.evaluate == "auto" and run.epochs)
+        if run.mode != "train" or not evaluated:
+            raise ConfigError(
+                f"{where}.must_reach: {name} needs an evaluation; give epochs, or evaluate: yes"
+            )
+    return must_reach
+
+
+def _check_trainer(run, where):
+    """See that there is the other program that is to train a run."""
+    try:
+        external.trainer(run)
+    except Error as error:
+        raise ConfigError(f"{where}.trainer: {error}") from None
+    if external.needs(run, "data"):
+        named("datasets", run.dataset, f"{where}.dataset")
+
+
+def _check_task(run, where):
+    """See that a model can learn from a dataset."""
+    if run.framework != DEFAULTS["framework"]:
+        raise ConfigError(
+            f"{where}.framework: {run.framework} needs a trainer of its own (trainers); "
+            f"dlbench's is of {DEFAULTS['framework']}"
+        )
+    task = plugins.constants("models", run.model).get("TASK")
+    named("tasks", task, f"{where}: TASK of models/{run.model}.py")
+    dataset = plugins.load("datasets", run.dataset)
+    kind = plugins.constants("tasks", task)["KIND"]
+    if not dataset.SYNTHETIC and kind != dataset.KIND:
+        raise ConfigError(
+            f"{where}: model {run.model} learns {task} and needs data of the kind {kind}; "
+            f"{run.dataset} is of the kind {dataset.KIND}"
+        )
+    if dataset.SYNTHETIC and run.epochs:
+        raise ConfigError(f"{where}: dataset {run.dataset} has no epochs; give steps")
+    if dataset.SYNTHETIC and run.evaluate == "yes":
+        raise ConfigError(f"{where}: dataset {run.dataset} has no held-out items to evaluate")
+
+
+@functools.cache
+def _environments():
+    return sorted(path.parent.name for path in ENVIRONMENTS.glob("*/pyproject.toml"))
