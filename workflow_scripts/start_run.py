@@ -18,6 +18,7 @@ from dlbench import (
     hardware,
     images,
     limits,
+    loopback,
     parsing,
     records,
     repeating,
@@ -54,6 +55,10 @@ def main():
     parser.add_argument("--form", type=Path, help="the run's image, as prepare_image.py wrote it")
     parser.add_argument("--bind", action="append", default=[], help="to be seen in a container")
     parser.add_argument("--device", default="cpu", choices=["cpu", "gpu"])
+    parser.add_argument(
+        "--network", default="auto", choices=["auto", "host"],
+        help="auto: nobody else reaches the servers of a run on one node, where the kernel lets us",
+    )  # fmt: skip
     parser.add_argument("--module", action="append", default=[], help="to be loaded")
     parser.add_argument(
         "--facts", type=json.loads, default={}, help="about workflow and site, for the log, as JSON"
@@ -98,6 +103,11 @@ def main():
             refused = "skipped", str(error)
         except Error as error:
             refused = "failed", str(error)
+    unreachable = (
+        start.command and args.network == "auto"
+        and starting.may_be_unreachable(run) and loopback.possible()
+    )  # fmt: skip
+    command = loopback.command(start.command) if unreachable else start.command
     made_from = {**args.made_from}
     if form:
         # Known for certain only now: the image may have been made after the workflow began.
@@ -105,13 +115,14 @@ def main():
     watched = supervisor.Watched(
         log=args.log,
         messages=args.messages,
-        command=start.command,
+        command=tuple(command),
         cleanup=start.cleanup,
         label=run.label(),
         position=args.position,
         launch={
             "made_from": made_from,
             "container": start.container,
+            "network": "loopback" if unreachable else "host",
             "limits": limits.limits(hardware.Files()),  # a container may not see its own
             **starting.where(),
             "modules": args.module,

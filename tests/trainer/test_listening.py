@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from training_runs import SERVERS, TRAIN, TWO_DEVICES
 
-from dlbench import eventlog, plugins
+from dlbench import eventlog, loopback, plugins
 from dlbench.runs import Run
 
 LISTENS = "0A"  # of linux/tcp_states.h: TCP_LISTEN, as /proc/net/tcp has it
@@ -21,14 +21,14 @@ DEADLINE_S = 120
 
 
 @contextlib.contextmanager
-def training(log, **fields):
-    """A run that has taken its first steps and goes on."""
+def training(log, start=list, **fields):
+    """A run that has taken its first steps and goes on; `start` changes its command."""
     run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=100_000, **fields)
     trainer = [sys.executable, str(TRAIN), *run.flags(), "--log", str(log)]
     environment = Path(sys.executable).parents[1]
     command = plugins.load("launchers", run.launcher).command(run, trainer, environment)
     with subprocess.Popen(
-        command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        start(command), start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     ) as process:
         try:
             deadline = time.monotonic() + DEADLINE_S
@@ -64,7 +64,7 @@ def below(pid):
 
 
 def listening(pids):
-    """{(program, address)} on which some processes accept connections."""
+    """{(program, address)} on which some processes accept connections in our network."""
     owners = {}
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -111,6 +111,19 @@ def test_a_run_of_one_process_opens_no_port(how, tmp_path):
         assert listening([pid, *below(pid)]) == set()
 
 
+SEVERAL = pytest.mark.parametrize(
+    "how", [*TWO_DEVICES[1:], SERVERS], ids=lambda how: "-".join(how.values())
+)  # fmt: skip
+
+
+@pytest.mark.skipif(not loopback.possible(), reason="this kernel lets us make no network")
+@SEVERAL
+def test_in_a_network_of_its_own_a_run_opens_no_port_to_others(how, tmp_path):
+    log = tmp_path / "train.jsonl"
+    with training(log, loopback.command, devices_per_node=2, **how) as pid:
+        assert listening([pid, *below(pid)]) == set()
+
+
 # Not ours to change: TensorFlow's gRPC server, Horovod's rendezvous server and Open MPI listen on
 # all interfaces and have no setting for it. docs/security.md says so; where this changes, it must.
 OPEN = {
@@ -121,9 +134,7 @@ OPEN = {
 }
 
 
-@pytest.mark.parametrize(
-    "how", [*TWO_DEVICES[1:], SERVERS], ids=lambda how: "-".join(how.values())
-)  # fmt: skip
+@SEVERAL
 def test_beside_loopback_only_the_frameworks_own_servers_listen(how, tmp_path):
     with training(tmp_path / "train.jsonl", devices_per_node=2, **how) as pid:
         found = listening([pid, *below(pid)])

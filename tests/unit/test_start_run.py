@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dlbench import eventlog
+from dlbench import eventlog, loopback
 
 PROGRAM = Path(__file__).parents[2] / "workflow_scripts" / "start_run.py"
 SPEC = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 3}
@@ -45,6 +45,17 @@ def test_a_trainer_that_writes_its_end_is_believed(tmp_path):
     assert outcome(tmp_path) == ("oom", "full")
     assert record(tmp_path)["made_from"] == {"code": "abc"}
     assert next(eventlog.read(log))["command"][0] == sys.executable
+
+
+@pytest.mark.parametrize("asked", ["auto", "host"])
+def test_processes_of_one_node_have_a_network_of_their_own_unless_it_is_not_wanted(tmp_path, asked):
+    spec = SPEC | {"strategy": "multiworker", "launcher": "local", "devices_per_node": 2}
+    tell = "import os; exit(os.readlink('/proc/self/ns/net'))"
+    start(tmp_path, tell, f"--spec={json.dumps(spec)}", f"--network={asked}")
+    own = asked == "auto" and loopback.possible()
+    assert record(tmp_path)["provenance"]["network"] == ("loopback" if own else "host")
+    ours = os.readlink("/proc/self/ns/net")
+    assert (ours in (tmp_path / "messages").read_text()) != own
 
 
 def test_a_crash_is_recorded_with_its_last_words_at_the_last_attempt(tmp_path):

@@ -90,6 +90,30 @@ def test_on_bare_metal_the_launcher_alone_starts_the_trainer(launcher):
     assert not starting.contained(run)
 
 
+@pytest.mark.parametrize(
+    ("expected", "launcher", "changes", "environ"),
+    [
+        (True, "local", {"strategy": "multiworker"}, {}),
+        (True, "horovodrun", {}, {}),
+        (True, "mpirun", {}, {}),
+        (True, "mpirun", {"runtime": "apptainer"}, {}),
+        (False, "mpirun", {"runtime": "apptainer", "runtime_options": "start=command"}, {}),
+        (False, "mpirun", {"runtime": "podman"}, {}),
+        (False, "mpirun", {"nodes": 2}, {}),
+        (False, "mpirun", {"trainer": "other"}, {}),
+        (False, "mpirun", {}, {"SLURM_JOB_ID": "7"}),
+        (True, "horovodrun", {}, {"SLURM_JOB_ID": "7"}),
+        (False, "srun", {}, {}),
+        (False, "none", {"strategy": "mirrored"}, {}),
+    ],
+)  # fmt: skip
+def test_servers_of_several_processes_on_this_machine_need_nothing_but_loopback(
+    expected, launcher, changes, environ
+):
+    run = dataclasses.replace(RUN, **({"launcher": launcher} | HOROVOD | changes))
+    assert starting.may_be_unreachable(run, environ) == expected
+
+
 # The launcher outside, the runtime inside.
 
 

@@ -255,6 +255,7 @@ class Plan:
             f"--attempts={self.attempts}",
             f"--device={self.device_kind}",
             f"--facts={json.dumps({**self._facts, 'user_files': user_files.of(run)})}",
+            f"--network={self.study.site['network']}",
             *(f"--module={name}" for name in self.study.site["modules"]),
         ]
         if starting.contained(run):

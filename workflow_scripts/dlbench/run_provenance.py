@@ -7,7 +7,7 @@ from dlbench import fingerprints
 from dlbench.limits import OF_GROUPS
 
 LAUNCHED = ("command", "container", "site", "job", "modules", "git_commit", "git_dirty",
-            "user_files")  # fmt: skip
+            "user_files", "network")  # fmt: skip
 STARTED = ("device_model", "devices", "cores", "host", "platform", "versions",
            "strategy_settings", "load_average", "parameters", "data_sha256")  # fmt: skip
 RESUMED = ("step", "t_utc", "host", "device_model")

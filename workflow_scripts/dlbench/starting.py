@@ -144,6 +144,23 @@ def by_directive(run):
     return asked == "directive" or (asked == "auto" and run.nodes == 1 and run.copies_per_node == 1)
 
 
+def may_be_unreachable(run, environ=os.environ):
+    """Whether all processes of a run may be in a network with nothing but loopback.
+
+    Not those in containers that the command line starts: an engine, or its privileged starter,
+    may be unable to work there. Not those of an mpirun in a scheduler's job: it looks for its own
+    host among the job's by its addresses.
+    """
+    launcher = plugins.load("launchers", run.launcher)
+    return (
+        getattr(launcher, "LOOPBACK_SUFFICES", False)
+        and run.nodes == 1
+        and not external.is_external(run)
+        and (not contained(run) or by_directive(run))
+        and not (launcher.TAKES_TASKS and schedulers.job(environ))
+    )
+
+
 def _launched(run, program, environment, device):
     """The command that starts the processes of a run.
 

@@ -3,6 +3,8 @@
 A launcher file defines:
     TAKES_TASKS: whether a scheduler's tasks become its processes; if not, it starts them itself
         from one task.
+    LOOPBACK_SUFFICES (optional): whether its processes need no other network where all are on
+        one node; where it takes tasks, outside of a scheduler's job.
     ELSEWHERE (optional): whether its runs are started by something else than this workflow.
     unsupported(run): why it cannot start a run, or None.
     command(run, trainer, environment): the command line, a list of strings, that starts the

@@ -5,6 +5,7 @@ import shlex
 from dlbench import launchers, plugins
 
 TAKES_TASKS = False
+LOOPBACK_SUFFICES = True
 
 unsupported = launchers.of_this_machine
 

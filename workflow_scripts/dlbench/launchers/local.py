@@ -12,6 +12,7 @@ from dlbench import launchers, plugins
 PROGRAM = Path(__file__).parents[2] / "start_processes.py"
 
 TAKES_TASKS = False
+LOOPBACK_SUFFICES = True
 
 unsupported = launchers.of_this_machine
 

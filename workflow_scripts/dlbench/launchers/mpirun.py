@@ -9,6 +9,7 @@ lib folder comes first, for mpirun and, by -x, for the ranks.
 from dlbench import plugins
 
 TAKES_TASKS = True
+LOOPBACK_SUFFICES = True
 
 
 def unsupported(run):

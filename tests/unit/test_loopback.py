@@ -1,0 +1,82 @@
+"""loopback: a network of a run's own, which nobody else reaches, where the kernel lets us."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dlbench import loopback
+
+PROGRAMS = Path(__file__).parents[2] / "workflow_scripts"
+ALLOWED = pytest.mark.skipif(not loopback.possible(), reason="this kernel lets us make no network")
+# A process that listens on all interfaces and reaches itself there.
+LISTENS = """
+import json, os, socket
+with socket.create_server(("0.0.0.0", {port})) as server:
+    with socket.create_connection(("127.0.0.1", {port}), 5):
+        names = [name for _, name in socket.if_nameindex()]
+        print(json.dumps([names, os.getuid(), os.getgid(), os.getppid()]), flush=True)
+    {then}
+"""
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def listener(then, start=loopback.command):
+    port = free_port()
+    program = start([sys.executable, "-c", LISTENS.format(port=port, then=then)])
+    return port, subprocess.Popen(
+        program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )  # fmt: skip
+
+
+@ALLOWED
+def test_what_is_started_reaches_itself_and_has_nothing_but_loopback():
+    _, process = listener("pass")
+    names, *who, parent = json.loads(process.communicate()[0])
+    assert process.returncode == 0
+    # Tunnels that some kernels put into every new network are down, without an address.
+    assert "lo" in names and not {name for _, name in socket.if_nameindex()} & set(names) - {"lo"}
+    assert (*who, parent) == (os.getuid(), os.getgid(), os.getpid())
+
+
+@pytest.mark.parametrize(
+    ("start", "reached"), [(list, True), pytest.param(loopback.command, False, marks=ALLOWED)],
+    ids=["on the machine's network", "on its own"],
+)  # fmt: skip
+def test_nobody_else_reaches_what_listens_on_a_network_of_its_own(start, reached):
+    port, process = listener("input()", start)
+    assert process.stdout.readline()
+    with socket.socket() as client:
+        client.settimeout(5)
+        assert (client.connect_ex(("127.0.0.1", port)) == 0) == reached
+    process.communicate("\n")
+
+
+@ALLOWED
+def test_our_own_network_stays_as_it_is():
+    before = os.readlink("/proc/self/ns/net")
+    assert loopback.possible()
+    assert os.readlink("/proc/self/ns/net") == before
+
+
+def test_exit_codes_and_signals_come_through():
+    for code, status in (("exit(3)", 3), ("import os; os.kill(os.getpid(), 9)", -9)):
+        ended = subprocess.run(loopback.command([sys.executable, "-c", code]), check=False)
+        assert ended.returncode == status or not loopback.possible()
+
+
+def test_a_command_that_is_missing_is_said_so():
+    program = [sys.executable, PROGRAMS / "start_unreachable.py"]
+    ended = subprocess.run([*program, "--"], capture_output=True, text=True)
+    assert ended.returncode == 2 and "expected a command after --" in ended.stderr
+    ended = subprocess.run([*program, "--", "no-such"], capture_output=True, text=True)
+    assert ended.returncode == 1 and "no-such" in ended.stderr
