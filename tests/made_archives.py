@@ -114,6 +114,17 @@ def derive(content):
     program("build_report.py", "--figures", *content["figures"])
 
 
+def finish_contained(image, entry):
+    """Have the study in this folder be one of runs in an image instead. Returns its config."""
+    block = BLOCK | {"runtime": "apptainer", "environment": image}
+    content = made_runs.SETTINGS | {"matrix": [block], "images": {image: entry}}
+    for run in config.study(content).runs:
+        made_runs.finish(run, 60)
+    Path("config.yaml").write_text(yaml.safe_dump(content))
+    derive(content)
+    return content
+
+
 def program(name, *arguments, code=0):
     """Run one of our programs in this folder. Returns what it printed."""
     finished = subprocess.run(

@@ -8,10 +8,12 @@ import signal
 import socket
 import subprocess
 import time
+import zipfile
 
+import made_archives
 import pytest
 
-from dlbench import Error, image_forms, image_sources, images, oci
+from dlbench import Error, archiving, config, image_forms, image_sources, images, oci
 
 OPTIONS = {"start": "command"}
 
@@ -89,6 +91,22 @@ def test_a_published_image_is_pulled_and_named_by_its_digest(here, registry):
     assert by_tag["kind"] == "oci" and by_tag["digest"].startswith("sha256:")
     pinned = make({"source": f"docker://{registry}/base:1", "digest": by_tag["digest"]})
     assert pinned["digest"] == pinned["image_id"] == by_tag["digest"]
+
+
+def test_a_pulled_image_goes_along_with_an_archive_and_is_found_there(here, registry, monkeypatch):
+    shutil.copytree(made_archives.archived(), "project", symlinks=True)
+    monkeypatch.chdir("project")
+    entry = {"source": f"docker://{registry}/base:1"}
+    made = make(entry)
+    settings = made_archives.finish_contained("base", entry)
+    manifest = oci.manifest(made["path"])
+    archiving.write(settings, "with.zip", with_images=True)
+    with zipfile.ZipFile("with.zip") as archive:
+        archive.extractall("there")
+    monkeypatch.chdir("there/archive/data")
+    found = config.settings_of([])["images"]
+    assert images.digest("base", images.settings("base", found)) == made["digest"]
+    assert oci.manifest(images.read(images.image_path("base")).path) == manifest
 
 
 def test_a_digest_that_the_registry_does_not_have_is_refused(here, registry):
