@@ -1,6 +1,7 @@
 """eventlog: lines that survive kills and name their damage."""
 
 import math
+import resource
 
 import pytest
 
@@ -49,6 +50,20 @@ def test_a_last_line_that_a_kill_cut_short_is_left_out(path, cut):
     content = written(path).read_bytes()
     path.write_bytes(content[:-cut])
     assert [event["event"] for event in eventlog.read(path)] == ["run_start", "step", "step"]
+
+
+def test_a_line_for_which_there_is_no_room_is_an_error_at_once(path):
+    log = EventLog(path)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            log.write("run_end", status="failed", message="x" * 100)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    log.close()
+    assert path.stat().st_size == 100
+    assert list(eventlog.read(path)) == []
 
 
 @pytest.mark.parametrize("line", [b"not json\n", b"[1]\n", b'{"step": 1}\n', b"\xff\n"])

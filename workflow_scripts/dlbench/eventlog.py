@@ -6,7 +6,7 @@ on beside it. Copies of a run have logs as ranks do, by their numbers.
 
 Events and their fields (times in seconds on a monotonic clock since run_start,
 dates in UTC):
-    launch      by start_run.py: command, made_from, container, limits, commit of the workflow
+    launch      by start_run.py: command, made_from, container, network, limits, commit of the workflow
     begin       t_utc: the trainer's first words; containment: the marker of the image it is in
     run_start   spec, versions, devices, host
     machine     on what and with what it runs (dlbench/machine.py); another one after resume
@@ -121,12 +121,12 @@ class EventLog:
 
     def write(self, event, **values):
         line = json.dumps({"event": event, **{k: _plain(v) for k, v in values.items()}})
-        os.write(self._file, f"{line}\n".encode())
+        _write_all(self._file, f"{line}\n".encode())
 
     def step(self, step, t_s, step_time_s, loss, learning_rate, warm_up, epoch):
         """A step event, formatted by hand: it is written while the next step waits."""
         shown = repr(loss) if math.isfinite(loss) else f'"{loss}"'
-        os.write(
+        _write_all(
             self._file,
             f'{{"event": "step", "step": {step}, "t_s": {t_s:.7f}, '
             f'"step_time_s": {step_time_s:.7f}, "loss": {shown}, '
