@@ -30,7 +30,6 @@ class Figure:
 
     name: str
     title: str
-    category: str
     caption: str
     uri: str
     width: int
@@ -54,7 +53,7 @@ def figure(name, folder):
     width, height = (round(POINTS * float(side)) for side in size.groups())
     svg = _less(text)
     return Figure(
-        name, docstring.splitlines()[0].rstrip("."), known["CATEGORY"], known["CAPTION"].strip(),
+        name, docstring.splitlines()[0].rstrip("."), known["CAPTION"].strip(),
         _svg_uri(svg) if len(svg) <= MOST_SVG_BYTES else _picture_uri(folder / f"{name}.png"),
         width, height,
     )  # fmt: skip
