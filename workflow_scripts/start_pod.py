@@ -15,7 +15,7 @@ import os
 import sys
 
 from dlbench import Error, pods
-from dlbench.cli import run_program
+from dlbench.cli import job_counts, run_program
 
 
 def main():
@@ -23,7 +23,9 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--meet", action="store_true", help="only wait until all pods are there")
-    parser.add_argument("--jobs", type=_jobs, help="processes in all pods, as in chief=1,worker=2")
+    parser.add_argument(
+        "--jobs", type=job_counts, help="processes in all pods, as in chief=1,worker=2"
+    )
     parser.add_argument(
         "--finding", choices=pods.FINDING, default="nothing", help="how they find one another"
     )
@@ -40,8 +42,8 @@ def main():
         pod.meet()
         return
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
-    if not command or not args.jobs:
-        parser.error("expected --jobs and a command after --")
+    if not command or "worker" not in (args.jobs or {}):
+        parser.error("expected --jobs with workers, and a command after --")
     sys.exit(pods.run(pod, args.jobs, args.finding, command))
 
 
@@ -50,16 +52,6 @@ def _variable(name):
         return os.environ[name]
     except KeyError:
         raise Error(f"{name} is not set: is this a pod of an indexed Job of ours?") from None
-
-
-def _jobs(text):
-    try:
-        jobs = {name: int(count) for name, count in (word.split("=") for word in text.split(","))}
-        if min(jobs.values()) < 1 or "worker" not in jobs:
-            raise ValueError
-        return jobs
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected chief=1,worker=2, found {text!r}") from None
 
 
 if __name__ == "__main__":

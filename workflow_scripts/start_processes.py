@@ -9,13 +9,15 @@ import argparse
 import sys
 
 from dlbench import processes
-from dlbench.cli import run_program
+from dlbench.cli import job_counts, run_program
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--jobs", type=_jobs, help="kinds of process, as in chief=1,ps=1,worker=2")
+    what.add_argument(
+        "--jobs", type=job_counts, help="kinds of process, as in chief=1,ps=1,worker=2"
+    )
     what.add_argument("--copies", type=_at_least_1, metavar="N", help="each has DLBENCH_COPY")
     parser.add_argument(
         "--cores-each", type=_at_least_1, metavar="N", help="cores that each copy keeps to"
@@ -41,16 +43,6 @@ def _at_least_1(text):
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a number of at least 1, found {text!r}")
     return int(text)
-
-
-def _jobs(text):
-    try:
-        jobs = {name: int(count) for name, count in (word.split("=") for word in text.split(","))}
-        if min(jobs.values()) < 1:
-            raise ValueError
-        return jobs
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected chief=1,worker=2, found {text!r}") from None
 
 
 if __name__ == "__main__":

@@ -4,13 +4,12 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import time
-from pathlib import Path
 
 import pytest
 import yaml
-from campaign import Campaign, environment
+from campaign import Campaign
+from killed_workflows import started, wait_for
 from site_facts import CONFIG
 
 AFTER_RUNS = {"collect_runs", "draw_figure"}
@@ -142,47 +141,18 @@ def test_site_facts_and_comments_train_nothing(campaign):
     assert set(jobs) <= AFTER_RUNS
 
 
-def test_a_killed_workflow_loses_no_finished_run(fresh):
-    workflow = subprocess.Popen(
-        fresh.command(), cwd=fresh.folder, env=environment(), start_new_session=True,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    runs = fresh.folder / "results/runs"
-    try:
-        wait_until(lambda: list(runs.glob("*/run.json")))
-        finished = {p: p.read_bytes() for p in runs.glob("*/run.json")}
-        wait_until(lambda: len(list(runs.glob("*/train.jsonl"))) > len(finished))
-    finally:
-        workflow.send_signal(signal.SIGKILL)
-        workflow.wait()
-    wait_until(lambda: not trainers(fresh.folder), 20)
-    fresh.succeed("--unlock")
-    jobs = fresh.scheduled()
-    assert not set(trained_runs(jobs)) & {p.parent.name for p in finished}
-    fresh.succeed()
-    assert len(fresh.ids()) == 3
-    assert all(path.read_bytes() == content for path, content in finished.items())
-    assert fresh.scheduled() == {}
-
-
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_stopped_workflow_goes_on_from_the_last_checkpoint(number, fresh):
     block = {"name": "long", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 4}
     fresh.configure(matrix=[block | {"steps": 5000}], checkpoint_every_min=0.01)
-    workflow = subprocess.Popen(
-        fresh.command(), cwd=fresh.folder, env=environment(), start_new_session=True,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
     runs = fresh.folder / "results/runs"
-    try:
-        wait_until(lambda: list(runs.glob("*/checkpoint/latest.json")))
-    finally:
+    with started(fresh) as workflow:
+        wait_for(lambda: list(runs.glob("*/checkpoint/latest.json")), "a checkpoint")
         if number == signal.SIGINT:
             os.killpg(workflow.pid, number)  # as Ctrl-C does
         else:
             workflow.send_signal(number)
         workflow.wait()
-    wait_until(lambda: not trainers(fresh.folder), 60)
     if number == signal.SIGKILL:
         fresh.succeed("--unlock")
     output = fresh.succeed()
@@ -193,26 +163,6 @@ def test_a_stopped_workflow_goes_on_from_the_last_checkpoint(number, fresh):
     assert record["summary"]["steps_measured"] == 5000 - 10
     assert not list(runs.glob("*/checkpoint"))
     assert fresh.scheduled() == {}
-
-
-def wait_until(condition, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.1)
-
-
-def trainers(folder):
-    """Processes of trainers that run in a folder."""
-    found = []
-    for process in os.listdir("/proc"):
-        try:
-            command = Path(f"/proc/{process}/cmdline").read_text()
-            if "train.py" in command and os.readlink(f"/proc/{process}/cwd") == str(folder):
-                found.append(process)
-        except OSError:
-            continue
-    return found
 
 
 def test_a_store_of_converted_data_is_used_where_it_lies(campaign, tmp_path):

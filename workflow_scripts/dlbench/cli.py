@@ -1,5 +1,6 @@
 """What our programs share at their outer edge."""
 
+import argparse
 import sys
 
 from dlbench import Error
@@ -24,3 +25,14 @@ def add_configfile(parser):
     parser.add_argument(
         "--configfile", nargs="+", default=[], help="laid over config.yaml, as by the workflow"
     )
+
+
+def job_counts(text):
+    """How many processes of each kind a command line asks for: {"chief": 1, "worker": 2}."""
+    try:
+        jobs = {name: int(count) for name, count in (word.split("=") for word in text.split(","))}
+        if min(jobs.values()) < 1:
+            raise ValueError
+        return jobs
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected chief=1,worker=2, found {text!r}") from None
