@@ -17,6 +17,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[1]
 TRAINER = REPOSITORY / "envs" / "train"
 SUITES = ("unit", "trainer", "workflow", "containers", "cluster")  # the fast ones first
+# Their tests need neither all cores nor what there is once on a machine.
+SIDE_BY_SIDE = {"unit": ["-n2", "--dist=loadfile"], "workflow": ["-n2"]}
 
 
 def main(options):
@@ -43,6 +45,7 @@ def install_compiler():
 def run_suite(suite, options):
     """Returns whether the suite failed; one without tests (pytest's exit code 5) has."""
     python = TRAINER / ".venv" / "bin" / "python" if suite == "trainer" else sys.executable
+    options = [*SIDE_BY_SIDE.get(suite, ()), "--durations=10", *options]
     return call(python, "-m", "pytest", f"tests/{suite}", *options, check=False)
 
 

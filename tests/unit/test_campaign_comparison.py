@@ -148,7 +148,7 @@ def test_failures_are_named_on_their_side_and_are_a_regression_where_all_failed(
     assert (none.verdict, none.reason, none.b.failed) == ("failed", "in B", {"oom": 3})
     assert found.regressions(["failed"]) == [none]
     assert found.regressions(["slower"]) == []
-    text = page_text.text(campaign_page.compared(found))
+    text = page_text.text(campaign_page.compared(found), width=100)
     assert "1.414 (2), 1 failed" in text
     assert "3 oom" in text
 
