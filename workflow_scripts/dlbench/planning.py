@@ -4,7 +4,6 @@ The rules ask here for inputs, flags and priorities; nothing in here knows
 Snakemake.
 """
 
-import dataclasses
 import functools
 import json
 import re
@@ -17,16 +16,15 @@ from dlbench import (
     Error,
     adoption,
     code,
+    commands,
     config,
     external,
-    fingerprints,
     images,
     plugins,
     records,
     repeating,
     site,
     starting,
-    user_files,
 )
 from dlbench.records import State
 from dlbench.runs import DEFAULTS
@@ -221,13 +219,13 @@ class Plan:
             if run.id in self.pending and starting.by_directive(run)
         ]
         found = {}
-        binds = dict.fromkeys(bind for run in entering for bind in self._binds(run))
+        binds = dict.fromkeys(bind for run in entering for bind in self.binds(run))
         for runtime in {run.runtime for run in entering}:
             module = plugins.load("runtimes", runtime)
             found |= module.directive_environment(binds, self.device_kind == "gpu")
         return found
 
-    def _binds(self, run):
+    def binds(self, run):
         """What a run's container must see of this machine beside the workflow's folder."""
         adopted, _ = self.adopted.get(run.dataset, (None, None))
         here = Path.cwd()
@@ -244,54 +242,7 @@ class Plan:
 
     def command(self, run_id, attempt=None):
         """What follows start_run.py and its files: flags and the trainer, quoted for the shell."""
-        run = self._run(run_id)
-        flags = [
-            f"--spec={self.spec(run_id)}",
-            f"--position={self._count(run_id)}/{len(self.runs)}",
-            f"--made-from={json.dumps(records.made_from(run, self._recipes, self.study.images))}",
-            f"--time-limit-s={self.study.time_limit_s}",
-            f"--hang-limit-s={self.study.hang_limit_s}",
-            *([f"--attempt={attempt}"] if attempt else []),
-            f"--attempts={self.attempts}",
-            f"--device={self.device_kind}",
-            f"--facts={json.dumps({**self._facts, 'user_files': user_files.of(run)})}",
-            f"--network={self.study.site['network']}",
-            *(f"--module={name}" for name in self.study.site["modules"]),
-        ]
-        if starting.contained(run):
-            flags.append(f"--form={images.form_path(run)}")
-            flags += [f"--bind={bind}" for bind in self._binds(run)]
-        if self.study.checkpoint_every_min:
-            flags.append(f"--checkpoint={_checkpoint(run)}")
-        if run_id in self.study.targets:
-            target = dataclasses.asdict(self.study.targets[run_id])
-            flags.append(f"--unless={json.dumps([repeating.earlier(run), target])}")
-        if run_id in self.skipped:
-            flags.append(f"--skip={self.skipped[run_id]}")
-        if external.is_external(run):
-            flags.append(f"--external={external.trainer(run)['log']}")
-        return shlex.join([*flags, "--", *self._trainer(run)])
-
-    def _trainer(self, run):
-        """The command that trains a run; start_run.py puts its launcher and runtime before it."""
-        data = f"results/data/{run.dataset}" if records.has_data(run) else ""
-        if external.is_external(run):
-            image = images.settings(run.environment, self.study.images)
-            bare = str(site.trainer_python(run.environment))
-            python = image["python"] if starting.contained(run) else bare
-            folder = str(records.folder(run.id) / external.FOLDER)
-            return external.command(run, python, data, folder)
-        trainer = [str(site.trainer_python(run.environment)), "workflow_scripts/train.py"]
-        trainer += run.flags()
-        trainer += ["--log", f"results/runs/{run.id}/train.jsonl", "--device", self.device_kind]
-        trainer += ["--sample-every-s", str(self.study.sample_every_s)]
-        trainer += ["--packages", str(fingerprints.PACKAGES)]
-        if self.study.checkpoint_every_min:
-            trainer += ["--checkpoint", _checkpoint(run)]
-            trainer += ["--checkpoint-every-min", str(self.study.checkpoint_every_min)]
-        if self.study.model_folder:
-            trainer += ["--model-folder", self.study.model_folder]
-        return trainer + ["--data", data] * bool(data)
+        return shlex.join(commands.words(self, self._run(run_id), attempt))
 
     @property
     def _export_environment(self):
@@ -300,13 +251,14 @@ class Plan:
         return min(installed, default=DEFAULTS["environment"])
 
     @functools.cached_property
-    def _facts(self):
+    def facts(self):
         """What the log of each run says of the workflow and of the site."""
         facts = {key: self.study.site[key] for key in ("name", "interconnect", "storage")}
         return {**code.commit(), "site": facts}
 
     @functools.cached_property
-    def _recipes(self):
+    def recipes(self):
+        """Digests of the adopted datasets' recipes, by dataset."""
         return {name: digest for name, (_, digest) in self.adopted.items()}
 
     @functools.cached_property
@@ -316,7 +268,7 @@ class Plan:
     def _import(self, name):
         return next(entry for entry in self.study.imports if entry["name"] == name)
 
-    def _count(self, run_id):
+    def position(self, run_id):
         """Which run of how many this is, those counted first that are done already."""
         return len(self.runs) - len(self.pending) + self._pending_positions.get(run_id, 0) + 1
 
@@ -392,11 +344,6 @@ def _environment(run):
     if starting.contained(run):
         return images.form_path(run)
     return f"results/environments/{run.environment}.json" if records.has_environment(run) else None
-
-
-def _checkpoint(run):
-    """Where a run's checkpoints lie."""
-    return str(records.folder(run.id) / "checkpoint")
 
 
 def _forced(runs, pending, image_settings):

@@ -1,0 +1,71 @@
+"""The command that starts a run: start_run.py with its flags, and behind them the trainer.
+
+start_run.py puts the run's launcher and its runtime before the trainer.
+"""
+
+import dataclasses
+import json
+
+from dlbench import external, fingerprints, images, records, repeating, site, starting, user_files
+
+
+def words(plan, run, attempt=None):
+    """What follows start_run.py and its files, as a list of strings.
+
+    Args:
+        plan: the planning.Plan that the run is of.
+        attempt: which one this is; None where start_run.py is told otherwise.
+    """
+    flags = [
+        f"--spec={plan.spec(run.id)}",
+        f"--position={plan.position(run.id)}/{len(plan.runs)}",
+        f"--made-from={json.dumps(records.made_from(run, plan.recipes, plan.study.images))}",
+        f"--time-limit-s={plan.study.time_limit_s}",
+        f"--hang-limit-s={plan.study.hang_limit_s}",
+        *([f"--attempt={attempt}"] if attempt else []),
+        f"--attempts={plan.attempts}",
+        f"--device={plan.device_kind}",
+        f"--facts={json.dumps({**plan.facts, 'user_files': user_files.of(run)})}",
+        f"--network={plan.study.site['network']}",
+        *(f"--module={name}" for name in plan.study.site["modules"]),
+    ]
+    if starting.contained(run):
+        flags.append(f"--form={images.form_path(run)}")
+        flags += [f"--bind={bind}" for bind in plan.binds(run)]
+    if plan.study.checkpoint_every_min:
+        flags.append(f"--checkpoint={_checkpoint(run)}")
+    if run.id in plan.study.targets:
+        target = dataclasses.asdict(plan.study.targets[run.id])
+        flags.append(f"--unless={json.dumps([repeating.earlier(run), target])}")
+    if run.id in plan.skipped:
+        flags.append(f"--skip={plan.skipped[run.id]}")
+    if external.is_external(run):
+        flags.append(f"--external={external.trainer(run)['log']}")
+    return [*flags, "--", *_trainer(plan, run)]
+
+
+def _trainer(plan, run):
+    """The command that trains a run; start_run.py puts its launcher and runtime before it."""
+    data = f"results/data/{run.dataset}" if records.has_data(run) else ""
+    if external.is_external(run):
+        image = images.settings(run.environment, plan.study.images)
+        bare = str(site.trainer_python(run.environment))
+        python = image["python"] if starting.contained(run) else bare
+        folder = str(records.folder(run.id) / external.FOLDER)
+        return external.command(run, python, data, folder)
+    trainer = [str(site.trainer_python(run.environment)), "workflow_scripts/train.py"]
+    trainer += run.flags()
+    trainer += ["--log", f"results/runs/{run.id}/train.jsonl", "--device", plan.device_kind]
+    trainer += ["--sample-every-s", str(plan.study.sample_every_s)]
+    trainer += ["--packages", str(fingerprints.PACKAGES)]
+    if plan.study.checkpoint_every_min:
+        trainer += ["--checkpoint", _checkpoint(run)]
+        trainer += ["--checkpoint-every-min", str(plan.study.checkpoint_every_min)]
+    if plan.study.model_folder:
+        trainer += ["--model-folder", plan.study.model_folder]
+    return trainer + ["--data", data] * bool(data)
+
+
+def _checkpoint(run):
+    """Where a run's checkpoints lie."""
+    return str(records.folder(run.id) / "checkpoint")
