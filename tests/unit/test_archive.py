@@ -180,6 +180,18 @@ def test_unusual_names_are_kept(tmp_path):
         assert {n: archive.read(f"archive/data/{n}") for n in kept} == kept
 
 
+@pytest.mark.parametrize(
+    "text", ["", "license: MIT", "authors: []", "{license: MIT, authors: [Ada]}"]
+)
+def test_without_authors_and_a_licence_nothing_is_archived(text, tmp_path, monkeypatch):
+    copied(tmp_path, monkeypatch)
+    Path("CITATION.cff").unlink()
+    Path("CITATION.cff").write_text(text)
+    with pytest.raises(Error, match=r"CITATION\.cff: expected authors and a license"):
+        archiving.write(merged(), "new.zip")
+    assert not Path("new.zip").exists()
+
+
 def test_images_go_along_only_where_asked_for(tmp_path, monkeypatch):
     copied(tmp_path, monkeypatch)
     image = tmp_path / "far.sif"

@@ -116,6 +116,19 @@ def test_its_date_is_that_of_the_last_run():
     assert graph()["#study"]["endTime"].startswith("2026-01-01T00:11:06")
 
 
+def test_its_authors_are_those_of_the_citation():
+    (author,) = graph()["./"]["author"]
+    assert graph()[author["@id"]]["name"] == "The dlbench authors"
+    person = {"given-names": "Ada", "name-particle": "de", "family-names": "Lovelace"}
+    assert crate.author(2, person) == {
+        "@id": "#author-2", "@type": "Person", "name": "Ada de Lovelace",
+    }  # fmt: skip
+    place = {"name": "A centre", "website": "https://example.org"}
+    assert crate.author(1, place) == {
+        "@id": "https://example.org", "@type": "Organization", "name": "A centre",
+    }  # fmt: skip
+
+
 def test_it_grows_by_less_than_two_kilobytes_a_run():
     def size(number):
         runs = [
@@ -124,7 +137,9 @@ def test_it_grows_by_less_than_two_kilobytes_a_run():
              "started": "2026-01-01T00:00:00.000000Z", "ended": "2026-01-01T00:00:00.000000Z"}
             for n in range(number)
         ]  # fmt: skip
-        return len(crate.metadata("x", "MIT", "9", ["Snakefile", "manifests/digits.json"], runs))
+        return len(
+            crate.metadata("x", [], "MIT", "9", ["Snakefile", "manifests/digits.json"], runs)
+        )
 
     assert size(200) - size(100) < 100 * 2000
 
@@ -132,7 +147,7 @@ def test_it_grows_by_less_than_two_kilobytes_a_run():
 def test_images_are_named_by_their_digests():
     run = {"id": "a", "label": "a", "status": "ok", "message": "", "dataset": "synthetic",
            "trainer": "dlbench", "image": "sha256:ab", "started": None, "ended": None}  # fmt: skip
-    found = json.loads(crate.metadata("x", "MIT", "9", ["Snakefile"], [run]))["@graph"]
+    found = json.loads(crate.metadata("x", [], "MIT", "9", ["Snakefile"], [run]))["@graph"]
     (image,) = (entity for entity in found if entity["@type"] == "ContainerImage")
     (action,) = (entity for entity in found if entity["@id"] == "#run-a")
     assert action["containerImage"] == {"@id": image["@id"]}

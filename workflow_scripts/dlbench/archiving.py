@@ -75,7 +75,7 @@ def write(settings, output, with_images=False):
     files[ABOUT] = _plain({"study": study.name, "dlbench": __version__, "tables": TABLES,
                            "figures": study.figures, "made_with": versions()})  # fmt: skip
     files[crate.METADATA] = crate.metadata(
-        study.name, _licence(), metadata.version("snakemake"), [*files], runs
+        study.name, *_cited(), metadata.version("snakemake"), [*files], runs
     )
     _see_all_there(files)
     info = [
@@ -248,12 +248,16 @@ def _described(run, record):
     }
 
 
-def _licence():
-    """What CITATION.cff says the whole may be used under."""
+def _cited():
+    """What CITATION.cff says: the authors, and what the whole may be used under."""
     try:
-        return yaml.safe_load(Path("CITATION.cff").read_text(encoding="utf-8"))["license"]
-    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
-        raise Error(f"CITATION.cff: expected a license in it, an SPDX name: {error!r}") from error
+        found = yaml.safe_load(Path("CITATION.cff").read_text(encoding="utf-8"))
+        authors = [crate.author(number, one) for number, one in enumerate(found["authors"], 1)]
+        return authors, found["license"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
+        raise Error(
+            f"CITATION.cff: expected authors and a license (an SPDX name) in it: {error!r}"
+        ) from error
 
 
 def _see_all_there(files):

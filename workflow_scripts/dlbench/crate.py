@@ -40,11 +40,12 @@ ENCODINGS = {
 }  # fmt: skip
 
 
-def metadata(title, license_id, engine_version, names, runs):
+def metadata(title, authors, license_id, engine_version, names, runs):
     """The content of ro-crate-metadata.json, as bytes.
 
     Args:
         title: of the study.
+        authors: of the archive, an `author` each.
         license_id: as SPDX has it.
         engine_version: Snakemake's.
         names: of all files in the archive.
@@ -60,7 +61,7 @@ def metadata(title, license_id, engine_version, names, runs):
     actions += [action for _, _, step_actions in steps for action in step_actions]
     described = {WORKFLOW, *(tool["@id"] for tool in tools)}
     graph = [
-        *_head(title, license_id, singles, runs),
+        *_head(title, authors, license_id, singles, runs),
         *_workflow(title, engine_version, steps, tools, singles, runs),
         *tools,
         *(_file(name) for name in singles if name not in described),
@@ -86,13 +87,29 @@ def metadata(title, license_id, engine_version, names, runs):
     return f"{text}\n".encode()
 
 
+def author(number, entry):
+    """What the crate says of an author.
+
+    Args:
+        number: which one it is.
+        entry: as in CITATION.cff: a person's names, or the one name of an entity (Citation File
+            Format 1.2.0).
+    """
+    names = [entry.get(key) for key in ("given-names", "name-particle", "family-names")]
+    return {
+        "@id": entry.get("orcid") or entry.get("website") or f"#author-{number}",
+        "@type": "Organization" if "name" in entry else "Person",
+        "name": entry.get("name") or " ".join(filter(None, names)),
+    }
+
+
 def last_date(runs):
     """The day of the last run that ended, the date of an archive: it is of no later content."""
     return max((run["ended"] for run in runs if run["ended"]), default="1980-01-01")[:10]
 
 
-def _head(title, license_id, singles, runs):
-    """The crate itself: what it is of, its licence, the profiles it keeps to."""
+def _head(title, authors, license_id, singles, runs):
+    """The crate itself: what it is of, by whom, its licence, the profiles it keeps to."""
     licence = f"https://spdx.org/licenses/{license_id}"
     yield {
         "@id": METADATA,
@@ -107,12 +124,14 @@ def _head(title, license_id, singles, runs):
         "description": f"{len(runs)} runs measured with dlbench {__version__}: the workflow, "
         "its config, raw logs, records, tables, figures and the report.",
         "datePublished": last_date(runs),
+        "author": _refer(author["@id"] for author in authors),
         "license": {"@id": licence},
         "conformsTo": _refer(PROFILES),
         "mainEntity": {"@id": WORKFLOW},
         "hasPart": _refer([*map(quote, singles), RUNS]),
         "mentions": _refer([STUDY, EXECUTION, *map(_action, runs)]),
     }
+    yield from authors
     yield {"@id": licence, "@type": "CreativeWork", "name": license_id,
            "description": f"{license_id}; its text is in LICENSE"}  # fmt: skip
     for at, (name, version) in PROFILES.items():
