@@ -24,6 +24,23 @@ with socket.create_server(("0.0.0.0", {port})) as server:
 """
 
 
+def unprivileged(program):
+    """The command that does the same without the right to make networks, which root has."""
+    return ["setpriv", "--bounding-set=-sys_admin", "--", *loopback.command(program)]
+
+
+BOTH = pytest.mark.parametrize(
+    "start",
+    [
+        loopback.command,
+        pytest.param(
+            unprivileged,
+            marks=pytest.mark.skipif(os.geteuid() != 0, reason="nobody here has that right"),
+        ),
+    ],
+)
+
+
 def free_port():
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
@@ -38,9 +55,10 @@ def listener(then, start=loopback.command):
     )  # fmt: skip
 
 
+@BOTH
 @ALLOWED
-def test_what_is_started_reaches_itself_and_has_nothing_but_loopback():
-    _, process = listener("pass")
+def test_what_is_started_reaches_itself_and_has_nothing_but_loopback(start):
+    _, process = listener("pass", start)
     names, *who, parent = json.loads(process.communicate()[0])
     assert process.returncode == 0
     # Tunnels that some kernels put into every new network are down, without an address.
@@ -48,17 +66,22 @@ def test_what_is_started_reaches_itself_and_has_nothing_but_loopback():
     assert (*who, parent) == (os.getuid(), os.getgid(), os.getpid())
 
 
-@pytest.mark.parametrize(
-    ("start", "reached"), [(list, True), pytest.param(loopback.command, False, marks=ALLOWED)],
-    ids=["on the machine's network", "on its own"],
-)  # fmt: skip
-def test_nobody_else_reaches_what_listens_on_a_network_of_its_own(start, reached):
+def is_reached(start):
+    """Whether we reach a process that listens on all interfaces."""
     port, process = listener("input()", start)
     assert process.stdout.readline()
     with socket.socket() as client:
         client.settimeout(5)
-        assert (client.connect_ex(("127.0.0.1", port)) == 0) == reached
+        reached = client.connect_ex(("127.0.0.1", port)) == 0
     process.communicate("\n")
+    return reached
+
+
+@BOTH
+@ALLOWED
+def test_nobody_else_reaches_what_listens_on_a_network_of_its_own(start):
+    assert is_reached(list)
+    assert not is_reached(start)
 
 
 @ALLOWED
@@ -68,10 +91,38 @@ def test_our_own_network_stays_as_it_is():
     assert os.readlink("/proc/self/ns/net") == before
 
 
-def test_exit_codes_and_signals_come_through():
-    for code, status in (("exit(3)", 3), ("import os; os.kill(os.getpid(), 9)", -9)):
-        ended = subprocess.run(loopback.command([sys.executable, "-c", code]), check=False)
-        assert ended.returncode == status or not loopback.possible()
+def test_where_the_kernel_refuses_it_is_known_and_nothing_else_happens(monkeypatch):
+    def refused():
+        raise PermissionError("unshare")
+
+    monkeypatch.setattr(loopback, "enter", refused)
+    assert not loopback.possible()
+
+
+@BOTH
+@ALLOWED
+@pytest.mark.parametrize(("code", "status"), [("exit(3)", 3), ("os.kill(os.getpid(), 9)", -9)])
+def test_exit_codes_and_signals_come_through(start, code, status):
+    ended = subprocess.run(start([sys.executable, "-c", f"import os; {code}"]), check=False)
+    assert ended.returncode == status
+
+
+@BOTH
+@ALLOWED
+def test_it_ends_with_what_started_it(start):
+    program = start([sys.executable, "-uc", "import time; print('there'); time.sleep(60)"])
+    starts = (
+        "import subprocess, sys; from dlbench import supervisor\n"
+        "subprocess.run(sys.argv[1:], preexec_fn=supervisor._die_with_parent)"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", starts, *program], stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(PROGRAMS)},
+    )  # fmt: skip
+    assert parent.stdout.readline() == b"there\n"
+    parent.kill()
+    # Until nobody has the pipe any more.
+    assert parent.communicate(timeout=20) == (b"", None)
 
 
 def test_a_command_that_is_missing_is_said_so():
