@@ -47,6 +47,7 @@ def start(tmp_path, monkeypatch):
                 )
         return started
 
+    start_pods.port = port
     yield start_pods
     for pod in started:
         with contextlib.suppress(ProcessLookupError):
@@ -158,6 +159,42 @@ def test_a_pod_of_another_job_is_turned_away(start):
         program, indices=[1], DLBENCH_POD_WAIT_S="3", DLBENCH_POD_HOSTS="127.0.0.1,localhost"
     )
     assert ends(started) == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"[" * 100_000 + b"\n", b"x" * (pods.MOST_LINE_BYTES + 1), b"\xff\n", b"7\n",
+     b'{"to": "localhost", "index": 1}\n', b'{"to": "localhost", "index": [], "offer": 1}\n',
+     b'{"to": "localhost", "index": 0, "offer": 1}\n'],
+    ids=["nested", "endless", "no text", "no object", "no offer", "no number", "pod 0"],
+)  # fmt: skip
+def test_a_stranger_is_turned_away_and_holds_nobody_up(start, said):
+    program = [sys.executable, "workflow_scripts/start_pod.py", "--meet"]
+    start(program, indices=[0])
+    with stranger(start.port) as connection:
+        try:
+            connection.sendall(said)
+            assert connection.recv(1) == b""
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # closed with something unread
+    assert ends(start(program, indices=[1])) == [0, 0]
+
+
+def stranger(port):
+    """A connection to pod 0 as soon as it listens; it is turned away before it grows tired."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port), timeout=pods.HELLO_S - 1)
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_a_pod_that_is_alone_listens_to_nobody(monkeypatch):
+    monkeypatch.setattr(socket, "create_server", None)
+    alone = pods.Pod(0, ["localhost"], port=1, wait_s=1)
+    assert alone.meet([7], lambda: "made") == ({}, [[7]], "made")
 
 
 def test_all_pods_meet(start):
