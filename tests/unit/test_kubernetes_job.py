@@ -51,7 +51,7 @@ def manifests(study, run_id=None, **place):
 
 
 def pod(documents):
-    return documents[1]["spec"]["template"]["spec"]
+    return documents[-1]["spec"]["template"]["spec"]
 
 
 def variables(container):
@@ -78,13 +78,13 @@ GPU = {
 def test_kubernetes_accepts_the_manifests(version, place_, place):
     study = gpu_study() if place_ else settings()
     documents = manifests(study, **place_)
-    assert [document["kind"] for document in documents] == ["Service", "Job"]
+    assert [document["kind"] for document in documents] == ["Service", "NetworkPolicy", "Job"]
     for document in yaml.safe_load_all(kubernetes_job.text(documents)):
         kubernetes_validate.validate(document, version, strict=True)
 
 
 def test_the_schemas_notice_a_mistake(place):
-    _, job = manifests(settings())
+    *_, job = manifests(settings())
     job["spec"]["completion_mode"] = job["spec"].pop("completionMode")
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(job, VERSIONS[-1], strict=True)
@@ -92,7 +92,7 @@ def test_the_schemas_notice_a_mistake(place):
 
 def test_there_is_one_pod_a_node_and_one_failure_ends_all(place):
     documents = manifests(settings(nodes=3))
-    spec = documents[1]["spec"]
+    spec = documents[-1]["spec"]
     assert spec["completionMode"] == "Indexed"
     assert spec["completions"] == spec["parallelism"] == 3
     assert spec["backoffLimit"] == 0
@@ -103,7 +103,7 @@ def test_there_is_one_pod_a_node_and_one_failure_ends_all(place):
 
 
 def test_the_pods_know_one_another_by_the_service(place):
-    service, job = documents = manifests(settings())
+    service, _, job = documents = manifests(settings())
     name = service["metadata"]["name"]
     assert name == job["metadata"]["name"] == pod(documents)["subdomain"]
     assert service["spec"]["clusterIP"] == "None"
@@ -113,6 +113,13 @@ def test_the_pods_know_one_another_by_the_service(place):
         hosts = variables(container)["DLBENCH_POD_HOSTS"]
         assert hosts == f"{name}-0.{name},{name}-1.{name}"
         assert all(len(host.split(".")[0]) <= 63 for host in hosts.split(","))
+
+
+def test_only_the_pods_of_a_run_reach_one_another(place):
+    _, policy, job = manifests(settings())
+    own = {"podSelector": {"matchLabels": job["spec"]["template"]["metadata"]["labels"]}}
+    assert policy["spec"] == {**own, "policyTypes": ["Ingress"], "ingress": [{"from": [own]}]}
+    assert policy["metadata"] == job["metadata"]
 
 
 def test_the_time_limit_is_that_of_the_study_and_what_comes_before(place):

@@ -90,7 +90,7 @@ def as_in_a_pod():
 
 
 def manifests(settings, run_id, place):
-    """The Service and the Job of a run that is to be trained.
+    """The Service, the NetworkPolicy and the Job of a run that is to be trained.
 
     Args:
         settings: the merged config.
@@ -117,7 +117,11 @@ def manifests(settings, run_id, place):
         # As in the workflow's folder, to which all paths in it are relative.
         others = launcher.command(run, trainer, None)
     asked = jobs.ask(run, plan.study.site, plan.device_kind, plan.study.time_limit_s)
-    return [_service(run, place), _job(run, place, asked, plan.study, words, others)]
+    return [
+        _service(run, place),
+        _policy(run, place),
+        _job(run, place, asked, plan.study, words, others),
+    ]
 
 
 def text(documents):
@@ -208,6 +212,17 @@ def _service(run, place):
             # The pods look for one another before they are ready.
             "publishNotReadyAddresses": True,
         },
+    }
+
+
+def _policy(run, place):
+    """Nobody but the pods of the run reaches them: its servers ask for no password."""
+    own = {"podSelector": {"matchLabels": _labels(run)}}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": _metadata(run, place),
+        "spec": {**own, "policyTypes": ["Ingress"], "ingress": [{"from": [own]}]},
     }
 
 
