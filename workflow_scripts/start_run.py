@@ -103,11 +103,7 @@ def main():
             refused = "skipped", str(error)
         except Error as error:
             refused = "failed", str(error)
-    unreachable = (
-        start.command and args.network == "auto"
-        and starting.may_be_unreachable(run) and loopback.possible()
-    )  # fmt: skip
-    command = loopback.command(start.command) if unreachable else start.command
+    command, network = _on_a_network(run, start.command, args.network)
     made_from = {**args.made_from}
     if form:
         # Known for certain only now: the image may have been made after the workflow began.
@@ -115,14 +111,14 @@ def main():
     watched = supervisor.Watched(
         log=args.log,
         messages=args.messages,
-        command=tuple(command),
+        command=command,
         cleanup=start.cleanup,
         label=run.label(),
         position=args.position,
         launch={
             "made_from": made_from,
             "container": start.container,
-            "network": "loopback" if unreachable else "host",
+            "network": network,
             "limits": limits.limits(hardware.Files()),  # a container may not see its own
             **starting.where(),
             "modules": args.module,
@@ -140,6 +136,15 @@ def main():
         elif not supervisor.supervise(watched):
             sys.exit(1)
         parsing.parse(run, args.log, record)
+
+
+def _on_a_network(run, command, asked):
+    """(command, network): that of the machine, or one of the run's own; None where none starts."""
+    if not command:
+        return command, None
+    if asked == "auto" and starting.may_be_unreachable(run) and loopback.possible():
+        return tuple(loopback.command(command)), "loopback"
+    return command, "host"
 
 
 def _through_us(start, args, form, gpus):

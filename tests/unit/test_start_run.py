@@ -139,6 +139,7 @@ def test_a_skipped_run_has_a_record_and_starts_nothing(tmp_path):
     assert outcome(tmp_path) == ("skipped", "no such device")
     assert "lenet5 synthetic batch 8" in finished.stderr
     assert not marker.exists()
+    assert record(tmp_path)["provenance"]["network"] is None
 
 
 def test_progress_names_the_run_and_how_it_ended(tmp_path):

@@ -1,7 +1,4 @@
-"""The command that starts a run: start_run.py with its flags, and behind them the trainer.
-
-start_run.py puts the run's launcher and its runtime before the trainer.
-"""
+"""The command that starts a run: start_run.py with its flags, and behind them the trainer."""
 
 import dataclasses
 import json

@@ -49,7 +49,7 @@ def possible():
     if not child:
         try:
             enter()
-        except BaseException:
+        except BaseException:  # whatever it is, our caller's code must not go on in here
             os._exit(1)
         os._exit(0)
     return os.waitpid(child, 0)[1] == 0
