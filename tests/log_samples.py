@@ -189,7 +189,6 @@ def mlperf(step_time_s, steps):
     """One epoch of whole steps and its evaluation."""
     spent_ms = round(1000 * step_time_s * steps)
     events = [
-        (0, "POINT_IN_TIME", "submission_benchmark", "resnet", {}),
         (0, "POINT_IN_TIME", "global_batch_size", GLOBAL_BATCH, {}),
         (0, "POINT_IN_TIME", "train_samples", GLOBAL_BATCH * steps, {}),
         (0, "INTERVAL_START", "run_start", None, {}),

@@ -1,10 +1,10 @@
 """MLPerf Training: the `:::MLLOG` lines among whatever else a program prints.
 
 - Times are milliseconds since 1970, UTC. duration_s is run_start to run_stop, over all namespaces.
-- Training is what lies between epoch_start and epoch_stop, or block_start and block_stop. Their
-  items: the growth of `samples_count` where the events have it, else train_samples times the
-  epochs. images_per_second is these items over the time of these intervals, evaluations left out:
-  a rate of the whole machine, as items and batch are global.
+- Training is what lies between epoch_start and epoch_stop, or block_start and block_stop, less the
+  evaluations that lie in between. images_per_second is the items of these intervals over their
+  time: a rate of the whole machine, as items and batch are global. mlperf_items.py says which
+  items are believed; where none are, there is no rate and the notes say why.
 - `throughput`, a key of its own or one of `tracked_stats`, is what the submitter measured, by a
   clock and over a window of his own. It is quoted; it is used where no interval can be counted.
 - eval_accuracy is a row of evals; it is top-1 where submission_benchmark is resnet or not said.
@@ -21,13 +21,14 @@ submissions of MLPerf Training.
 
 import json
 
-from dlbench import logvalues
+from dlbench import logvalues, mlperf_items
 from dlbench.importers import Imported
 from dlbench.logvalues import LeftOut, count, real
+from dlbench.mlperf_items import Interval
 
 FAMILY = "mlperf"
 MARK = ":::MLLOG "
-INTERVALS = {"epoch": "epoch_num", "block": "first_epoch_num"}
+INTERVALS = ("epoch", "block")
 TOP1_BENCHMARKS = (None, "resnet")
 MOST_TIME_MS = 1e14  # the year 5138
 
@@ -77,9 +78,10 @@ class _Run:
     def __init__(self, first_line):
         self.first_line = first_line
         self.starts_ms, self.stops = {}, {}
-        self.settings = {}  # of the first namespace that has them
+        self.settings, self.said_ms = {}, {}  # of the first namespace that has them, and when
         self.begun = {}  # the event that opened an interval, by its name
-        self.intervals = {name: [] for name in INTERVALS}  # (time in ms, items or None, epochs)
+        self.intervals = {name: [] for name in INTERVALS}
+        self.evaluating, self.evaluations = [], []  # since when; (start, stop) in ms
         self.counting = {}  # which namespace is listened to, by kind of event
         self.rates, self.evals, self.namespaces = [], [], set()
         self.left_out = LeftOut()
@@ -95,6 +97,9 @@ class _Run:
         elif what in ("start", "stop") and name in INTERVALS:
             if self._listens(name, namespace):
                 self._interval(line, name, what, event)
+        elif key in ("eval_start", "eval_stop"):
+            if self._listens("eval", namespace):
+                self._evaluation(key, event["time_ms"])
         elif key == "eval_accuracy":
             if self._listens(key, namespace):
                 self.evals.append((line, event))
@@ -105,6 +110,7 @@ class _Run:
                 self.rates.append(rate)
         else:
             self.settings.setdefault(key, event["value"])
+            self.said_ms.setdefault(key, event["time_ms"])
 
     def _listens(self, kind, namespace):
         return self.counting.setdefault(kind, namespace) == namespace
@@ -124,8 +130,23 @@ class _Run:
         if items is not None and items < 0:
             self.left_out.add(line, f"an {name} with fewer than no samples")
             return
-        epochs = real(begun["metadata"].get("epoch_count", 1), 0) or 1
-        self.intervals[name].append((event["time_ms"] - begun["time_ms"], items, epochs))
+        said = begun["metadata"]
+        self.intervals[name].append(
+            Interval(
+                begun["time_ms"],
+                event["time_ms"],
+                items=items,
+                epochs=real(said.get("epoch_count", 1), 0) or 1,
+                first_step=count(said.get("current_iter_num"), 0, 2**53),
+            )
+        )
+
+    def _evaluation(self, key, time_ms):
+        """Evaluations may overlap; the one that began first is taken to end first."""
+        if key == "eval_start":
+            self.evaluating.append(time_ms)
+        elif self.evaluating:
+            self.evaluations.append((self.evaluating.pop(0), time_ms))
 
     def imported(self, log, last_line):
         start_ms = min(self.starts_ms.values(), default=None)
@@ -178,28 +199,44 @@ class _Run:
 
     def _rate(self, run):
         name = next((name for name, found in self.intervals.items() if found), None)
-        train_samples = count(self.settings.get("train_samples"), 1, 2**53)
-        items, time_ms = 0, 0.0
-        for spent_ms, counted, epochs in self.intervals.get(name, ()):
-            if counted is None:
-                counted = train_samples and train_samples * epochs
-            if counted:
-                items, time_ms = items + counted, time_ms + spent_ms
-        if items and time_ms:
-            run.columns["images_per_second"] = items / (time_ms / 1000)
-            run.notes.append(
-                f"{items:.0f} items in {len(self.intervals[name])} intervals ({name}), "
-                f"{time_ms / 1000:g} s"
-            )
+        if name:
+            self._count(run, name)
         if self.rates:
             mean = sum(self.rates) / len(self.rates)
             run.notes.append(
                 f"throughput as submitted: {mean:g} items/s, mean of {len(self.rates)}"
             )
-            if "images_per_second" not in run.columns:
-                run.columns["images_per_second"] = mean
-        elif not items and self.intervals.get(name):
-            run.notes.append("no train_samples and no samples_count: no items per second")
+            run.columns.setdefault("images_per_second", mean)
+
+    def _count(self, run, name):
+        intervals = self.intervals[name]
+        scored = [event for _, event in self.evals]
+        try:
+            items, of_what = mlperf_items.counted(
+                intervals,
+                self.settings,
+                epochs_scored=[event["metadata"].get("epoch_num") for event in scored],
+                train_samples_ms=self.said_ms.get("train_samples"),
+            )
+            time_ms = mlperf_items.training_ms(
+                intervals, self.evaluations, 1000 * run.columns.get("duration_s", 0)
+            )
+        except mlperf_items.Doubt as doubt:
+            run.notes.append(f"no items per second: {doubt}")
+            return
+        run.columns["images_per_second"] = items / (time_ms / 1000)
+        run.notes.append(
+            f"{items:.0f} items ({of_what}) in {len(intervals)} intervals ({name}), "
+            f"{time_ms / 1000:g} s"
+        )
+        mixed = mlperf_items.with_evaluations(
+            intervals, self.evaluations, [event["time_ms"] for event in scored]
+        )
+        if mixed:
+            run.notes.append(
+                f"in {mixed} of the intervals evaluations run, begin or end: the log does not say "
+                "what they take of its time, which is counted"
+            )
 
     def _evaluations(self, run, start_ms):
         benchmark = self.settings.get("submission_benchmark")
