@@ -124,6 +124,16 @@ def test_conditions_come_in_the_order_of_their_values(field, base, conditions):
     assert {r["base"] for r in found} == {str(base)}
 
 
+def test_groups_in_which_a_field_is_not_set_come_first():
+    lengths = ({"steps": 50}, {"steps": None, "epochs": 3}, {"steps": None, "epochs": 1})
+    runs = [
+        run for length in lengths for name in ("bare", "apptainer")
+        for run in repeats([7, 8, 9], runtime=name, **length)
+    ]  # fmt: skip
+    found = [(row["steps"], row["epochs"]) for row in compared(runs, RUNTIME)]
+    assert found == [(None, 1), (None, 3), (50, None)]
+
+
 def test_what_has_no_finished_runs_keeps_its_row():
     failed = repeats([None] * 3, runtime="apptainer")
     assert named(compared([*repeats([1, 1, 1]), *failed], RUNTIME)) == [

@@ -4,6 +4,7 @@ import dataclasses
 import doctest
 import shutil
 import time
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,18 @@ def test_an_end_without_a_time_of_its_own_is_told_by_the_dates(study):
     log.write("run_end", status="ok", message="", t_utc="2026-01-01T00:00:30.000000Z")
     log.close()
     assert costs.whole_s(path) == 30
+
+
+def test_what_a_run_that_goes_on_has_used_lasts_until_now():
+    past = "2026-01-01T00:00:00.000000Z"
+    recent = datetime.now(timezone.utc) - timedelta(seconds=50)
+    recent = recent.strftime(eventlog.UTC_FORMAT)
+    found = costs.until_now({past: 7.0, recent: 9.0})
+    assert found == {past: 7.0, recent: pytest.approx(50, abs=5)}
+    # The clock may have been set back since.
+    ahead = (datetime.now(timezone.utc) + timedelta(hours=1)).strftime(eventlog.UTC_FORMAT)
+    assert costs.until_now({ahead: 9.0}) == {ahead: 9.0}
+    assert costs.until_now({}) == {}
 
 
 def test_no_log_is_read_before_an_estimate_is_asked_for_and_then_those_alike_only(study):

@@ -106,6 +106,19 @@ def test_real_data_stands_beside_the_mean_of_the_same_on_synthetic_items():
     ) == [(pytest.approx(0.8), 2), *[(None, None)] * 4]
 
 
+def test_a_failed_run_is_no_partner_and_has_none_though_it_has_a_throughput():
+    made = rows(
+        ("digits", 80.0, {"epochs": 3}),
+        ("digits", 80.0, {"epochs": 3, "repeat": 2}),
+        ("synthetic", 50.0, {"steps": 100}),
+        ("synthetic", 200.0, {"steps": 100, "repeat": 2}),
+    )
+    made[1]["status"] = made[3]["status"] = "failed"
+    derived.add_synthetic(made)
+    assert [row.get("synthetic_ratio") for row in made] == [pytest.approx(1.6), None, None, None]
+    assert made[0]["synthetic_runs"] == 1
+
+
 @pytest.mark.parametrize(
     "change",
     [{"batch_per_device": 16}, {"strategy": "mirrored"}, {"precision": "bfloat16"}, {"xla": True},

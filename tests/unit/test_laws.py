@@ -49,6 +49,13 @@ def test_where_the_best_is_the_least_that_is_allowed_there_is_no_interval():
     assert math.isnan(found.low) and math.isnan(found.high)
 
 
+def test_parameters_stop_where_throughput_would_have_no_bound():
+    # Of 32 devices: 1 + alpha 31 + beta 32 x 31 is still 0.1.
+    found = laws.usl(DEVICES, 40.0 * DEVICES**3)
+    assert [e.value for e in found] == pytest.approx([-0.45 / 31, -0.45 / (32 * 31)], rel=1e-9)
+    assert all(math.isnan(end) for e in found for end in (e.low, e.high))
+
+
 def test_as_many_runs_as_parameters_give_no_fit():
     assert laws.usl([1, 2, 4], [1.0, 2.0, 4.0]) is None
 

@@ -142,6 +142,15 @@ def test_a_single_repeat_has_no_interval_and_says_so():
     assert table(rows)[1]["note"] == "one run of the base: no interval of the speedup"
 
 
+@pytest.mark.parametrize(
+    ("base", "point", "note"),
+    [(3, 3, ""), (2, 2, ""), (3, 10, ""), (2, 3, statistics.THIN), (10, 2, statistics.THIN)],
+)
+def test_two_runs_beside_more_are_flagged_for_their_interval_covers_less(base, point, note):
+    rows = runs((1, 64, {}), repeats=base) + runs((2, 64, {}), repeats=point)
+    assert table(rows)[1]["note"] == note
+
+
 def test_repeats_without_scatter_have_an_interval_of_no_width():
     rows = runs((1, 64, {}), (2, 64, {}))
     for row in rows:

@@ -352,6 +352,8 @@ def _note(series, point):
         notes.append("one run: no interval")
     elif series.base and len(series.base.runs) < 2:
         notes.append("one run of the base: no interval of the speedup")
+    elif series.base and statistics.is_thin(len(point.runs), len(series.base.runs)):
+        notes.append(statistics.THIN)
     return "; ".join(notes)
 
 
