@@ -267,6 +267,54 @@ def test_normalisation_of_one_value_a_map_and_of_vectors_equals_that_of_keras(sh
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=3e-5)
 
 
+def test_fused_moments_are_as_exact_as_running_sums_in_float32():
+    """Where the layer loses digits: in TensorFlow's kernel, whose sums these are, not around it."""
+    values, maps = 128 * 32 * 32, 16
+    items = inputs((128, 32, 32, maps))
+    rows = items.reshape(values, maps)
+    layer = normalisation.BatchNormalization(momentum=0.0)
+    layer.build(items.shape)
+    layer(items, training=True)
+    found = layer.moving_variance.numpy()
+    _, mean, kernels, *_ = tf.raw_ops.FusedBatchNormV3(
+        x=items, scale=np.ones(maps, "f4"), offset=np.zeros(maps, "f4"),
+        mean=np.zeros(maps, "f4"), variance=np.ones(maps, "f4"), epsilon=1e-3,
+    )  # fmt: skip
+    np.testing.assert_allclose(found, kernels * ((values - 1) / values), rtol=3e-7)
+    squares = (rows - mean.numpy()) ** 2
+    running = np.cumsum(squares, axis=0, dtype="f4")[-1] / np.float32(values)
+    exact = rows.astype("f8").var(axis=0)
+    # One thread has one running sum; more threads have shorter ones, which are more exact.
+    assert distance(found, exact) <= 1.1 * distance(running, exact) < 1e-3
+
+
+def distance(one, other):
+    """Relative, over all numbers together."""
+    return np.linalg.norm(one - other) / np.linalg.norm(other)
+
+
+def test_the_first_gradient_of_a_normalised_model_is_within_one_percent_of_that_in_float64():
+    module, task = (
+        plugins.load(kind, name)
+        for kind, name in (("models", "resnet20"), ("tasks", "classification"))
+    )
+    items, targets = task.synthetic(np.random.default_rng(1), 32, module.INPUT_SHAPE, 10)
+    gradients, weights = {}, None
+    for dtype in ("float64", "float32"):
+        keras.config.set_dtype_policy(dtype)
+        try:
+            model = module.build()
+        finally:
+            keras.config.set_dtype_policy("float32")
+        weights = weights or [weight.astype("f4") for weight in model.get_weights()]
+        model.set_weights(weights)
+        with tf.GradientTape() as tape:
+            loss = task.loss(targets, model(tf.cast(task.scaled(items), dtype), training=True))
+        found = tape.gradient(loss, [v.value for v in model.trainable_variables])
+        gradients[dtype] = np.concatenate([np.ravel(g).astype("f8") for g in found])
+    assert 0 < distance(gradients["float32"], gradients["float64"]) < 0.01
+
+
 def test_models_normalise_with_one_operation():
     model = plugins.load("models", "resnet20").build()
     step = tf.function(lambda x: model(x, training=True))
