@@ -1,0 +1,142 @@
+"""What the trainer computes, beside short programs that share no layer, loss or optimizer with it.
+
+They take the initial weights and the items of a run, and compute in float64 with TensorFlow's
+plain operations what the publications say. The trainer's float32 losses agree to about 1e-6.
+"""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from training_runs import SERVERS, events, train
+
+from dlbench import plugins
+from dlbench.reading import Data
+
+SEED, STEPS, RATE, MOMENTUM = 3, 6, 0.05, 0.9
+SETTINGS = {
+    "seed": SEED, "steps": STEPS - 1, "warmup_steps": 1, "optimizer": "momentum",
+    "learning_rate": RATE,
+}  # fmt: skip
+
+
+def trained(log, data=None, **fields):
+    """Losses of a run of the trainer."""
+    finished = train(log, data, flags=["--sample-every-s", "0"], **SETTINGS | fields)
+    assert finished.returncode == 0, finished.stderr
+    return [step["loss"] for step in events(log, "step")]
+
+
+def computed(model, forward, batches):
+    """Losses of steps of stochastic gradient descent with momentum, from a model's first weights.
+
+    Args:
+        forward: (list of weights, in the model's order, inputs, targets) -> the mean loss.
+        batches: (inputs, targets) of each step.
+    """
+    keras.utils.set_random_seed(SEED)
+    weights = [tf.constant(w, tf.float64) for w in plugins.load("models", model).build().weights]
+    velocities = [tf.zeros_like(weight) for weight in weights]
+    losses = []
+    for inputs, targets in batches:
+        with tf.GradientTape() as tape:
+            tape.watch(weights)
+            loss = forward(weights, inputs, targets)
+        gradients = map(tf.convert_to_tensor, tape.gradient(loss, weights))
+        velocities = [MOMENTUM * v - RATE * g for v, g in zip(velocities, gradients, strict=True)]
+        weights = [w + v for w, v in zip(weights, velocities, strict=True)]
+        losses.append(float(loss))
+    return losses
+
+
+def of_classes(logits, labels):
+    """Softmax cross-entropy of logits (..., classes)."""
+    chosen = tf.gather(logits, labels, batch_dims=len(labels.shape))
+    return tf.reduce_mean(tf.reduce_logsumexp(logits, axis=-1) - chosen)
+
+
+def convolved(x, kernel, bias, padding="SAME"):
+    return tf.nn.conv2d(x, kernel, 1, padding) + bias
+
+
+def u_net(weights, images, masks):
+    """Ronneberger et al. 2015, figure 1, four levels, padded."""
+    left = iter(weights)
+
+    def two_convolutions(x):
+        for _ in range(2):
+            x = tf.nn.relu(convolved(x, next(left), next(left)))
+        return x
+
+    x = (images - images.mean((1, 2, 3), keepdims=True)) / images.std((1, 2, 3), keepdims=True)
+    shortcuts = []
+    for _ in range(4):
+        shortcuts.append(two_convolutions(x))
+        x = tf.nn.max_pool2d(shortcuts[-1], 2, 2, "VALID")
+    x = two_convolutions(x)
+    for shortcut in reversed(shortcuts):
+        kernel, bias = next(left), next(left)  # (2, 2, maps after, maps before)
+        x = tf.nn.conv2d_transpose(x, kernel, [*shortcut.shape[:3], kernel.shape[2]], 2) + bias
+        x = two_convolutions(tf.concat([shortcut, x], axis=3))
+    logits = convolved(x, next(left), next(left))
+    return tf.reduce_mean(tf.nn.softplus(logits) - logits * masks)
+
+
+def lstm(weights, words, following):
+    """Zaremba et al. 2014, section 3.1; gates in the order i, f, g, o."""
+    embedding, *layers, out, bias = weights
+    sequence = tf.unstack(tf.gather(embedding, words), axis=1)
+    for kernel, recurrent, offset in (layers[:3], layers[3:]):
+        h = c = tf.zeros((len(words), recurrent.shape[0]), tf.float64)
+        outputs = []
+        for x in sequence:
+            i, f, g, o = tf.split(x @ kernel + h @ recurrent + offset, 4, axis=1)
+            c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g)
+            h = tf.sigmoid(o) * tf.tanh(c)
+            outputs.append(h)
+        sequence = outputs
+    return of_classes(tf.stack(sequence, axis=1) @ out + bias, following)
+
+
+def lenet5(weights, images, labels):
+    """LeCun et al. 1998, figure 2, with plain pooling and a dense output."""
+    left = iter(weights)
+    x = tf.cast(images, tf.float64) / 127.5 - 1
+    for _ in range(2):
+        x = tf.tanh(convolved(x, next(left), next(left), "VALID"))
+        x = tf.nn.avg_pool2d(x, 2, 2, "VALID")
+    x = tf.tanh(convolved(x, next(left), next(left), "VALID"))
+    x = tf.reshape(x, (len(x), -1))
+    x = tf.tanh(x @ next(left) + next(left))
+    return of_classes(x @ next(left) + next(left), labels)
+
+
+def test_a_u_net_trains_as_an_independent_program_does(tmp_path):
+    random = np.random.default_rng(SEED)
+    images = random.normal(size=(2, 128, 128, 1)).astype(np.float32).astype(np.float64)
+    masks = random.integers(0, 2, (2, 128, 128, 1), np.uint8).astype(np.float64)
+    losses = trained(tmp_path / "log", model="unet", batch_per_device=2)
+    assert losses == pytest.approx(computed("unet", u_net, [(images, masks)] * STEPS), rel=1e-5)
+
+
+def test_an_lstm_trains_as_an_independent_program_does(tmp_path):
+    words = np.random.default_rng(SEED).integers(0, 10_000, (4, 21), np.int32)
+    losses = trained(tmp_path / "log", model="lstm_ptb", batch_per_device=4)
+    wanted = computed("lstm_ptb", lstm, [(words[:, :-1], words[:, 1:])] * STEPS)
+    assert losses == pytest.approx(wanted, rel=1e-5)
+
+
+def test_two_workers_that_average_on_a_server_train_as_an_independent_program_does(
+    digits, tmp_path
+):
+    shares = [
+        Data(digits, (32, 32, 1)).training_batches(8, SEED, rank, 2, 0).take(STEPS)
+        for rank in range(2)
+    ]
+    batches = [
+        [np.concatenate(parts) for parts in zip(*both, strict=True)]
+        for both in zip(*(share.as_numpy_iterator() for share in shares), strict=True)
+    ]
+    averaged = {"devices_per_node": 2, **SERVERS, "strategy_options": "update=averaged"}
+    losses = trained(tmp_path / "log", digits, dataset="digits", batch_per_device=8, **averaged)
+    assert losses == pytest.approx(computed("lenet5", lenet5, batches), rel=1e-5)
