@@ -107,6 +107,29 @@ def test_a_trainer_that_the_kernel_killed_for_memory_is_not_tried_again(tmp_path
     )
 
 
+@pytest.mark.parametrize("launcher_ends", ["", "time.sleep(60)"], ids=["by itself", "is ended"])
+@pytest.mark.parametrize("deaf", ["", "signal.signal(signal.SIGTERM, signal.SIG_IGN)"])
+@pytest.mark.parametrize(
+    # As mpirun starts its ranks, and as horovodrun does.
+    "apart",
+    ["os.setpgid(0, 0)", "os.setsid()"],
+    ids=["process group", "session"],
+)
+def test_a_rank_that_its_launcher_left_behind_is_ended(tmp_path, apart, deaf, launcher_ends):
+    log, rank, pid = tmp_path / "runs/run/train.jsonl", tmp_path / "train.py", tmp_path / "pid"
+    rank.write_text(
+        f"import os, signal, time\n{apart}\n{deaf}\n"
+        f"open({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)\n"
+    )
+    launcher = (
+        f"subprocess.Popen([sys.executable, {str(rank)!r}, '--log', {str(log)!r}])\n"
+        f"while not (os.path.exists({str(pid)!r}) and os.path.getsize({str(pid)!r})):\n"
+        f"    time.sleep(0.01)\n{launcher_ends}"
+    )
+    supervisor.supervise(watched(tmp_path, launcher, time_limit_s=2))
+    assert not alive(int(pid.read_text()))
+
+
 def test_a_timeout_is_a_result_at_the_first_attempt(tmp_path):
     run = watched(tmp_path, "time.sleep(60)", time_limit_s=0.3, last_attempt=False)
     assert supervisor.supervise(run)

@@ -173,7 +173,7 @@ def _watch(trainer, run, started, received):
         if reason and reason != HANG and run.checkpoint:
             _ask_for_checkpoint(trainer, run)
     finally:
-        _end_group(trainer)
+        _end(trainer, run.log)
     return reason
 
 
@@ -243,21 +243,43 @@ def _die_with_parent():
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _end_group(trainer):
-    """End the trainer and every process it started; none outlives the run."""
+def _end(trainer, log):
+    """End the trainer and every process it started; none outlives the run.
+
+    mpirun gives each rank a process group of its own, horovodrun a session, and both may be gone
+    before their ranks are.
+    """
     for number, patience_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)):
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(OSError):
             os.killpg(trainer.pid, number)
+        if number == signal.SIGKILL or trainer.poll() is not None:  # nobody passes it on to them
+            for pid in _still_there(trainer, log):
+                with contextlib.suppress(OSError):
+                    os.kill(pid, number)
         deadline = time.monotonic() + patience_s
         while time.monotonic() < deadline:
-            trainer.poll()
-            try:
-                os.killpg(trainer.pid, 0)
-            except (ProcessLookupError, PermissionError):
-                trainer.wait()
+            if trainer.poll() is not None and not _still_there(trainer, log):
                 return
             time.sleep(0.02)
     trainer.wait()
+
+
+def _still_there(trainer, log):
+    """The processes of the trainer's session and those that train for its log; Linux only."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # ended meanwhile, or somebody else's
+            state, _, _, session = (path / "stat").read_text().rpartition(")")[2].split()[:4]
+            if state not in "ZX" and (int(session) == trainer.pid or _trains(path, log)):
+                found.append(int(path.name))
+    return found
+
+
+def _trains(path, log):
+    words = os.fsdecode((path / "cmdline").read_bytes()).split("\0")
+    if "--log" not in words or not any(word.endswith("train.py") for word in words):
+        return False
+    return Path(os.readlink(path / "cwd"), words[words.index("--log") + 1]) == log.absolute()
 
 
 def _verdict(run, returncode, stopped_by, killed_by_kernel):
