@@ -10,7 +10,6 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -23,8 +22,6 @@ SIDE_BY_SIDE = {"unit": ["-n2", "--dist=loadfile"], "workflow": ["-n2"]}
 
 
 def main(options):
-    # A shell that starts us in the background has us ignore it, and so would all that tests start.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     install_compiler()
     call(
         sys.executable, "workflow_scripts/make_environment.py", "envs/train",

@@ -6,11 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+from equipment import REPOSITORY
 from made_runs import SETTINGS
 
 from dlbench import config
 
-PROGRAM = Path(__file__).parents[2] / "workflow_scripts" / "status.py"
+PROGRAM = REPOSITORY / "workflow_scripts" / "status.py"
 
 
 def program(*arguments):
@@ -48,6 +49,13 @@ def test_watching_shows_it_again_and_again(study):
     assert process.returncode == 0
     assert "--jobs: expected a number of runs of at least 1" in program("--jobs", "0").stderr
     assert "--watch: expected a number of seconds above 0" in program("--watch", "0").stderr
+
+
+def test_what_tests_start_can_be_interrupted_where_a_shell_started_pytest_in_the_background():
+    test = f"{__file__}::test_watching_shows_it_again_and_again"
+    command = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-m", "pytest", "-q"]
+    command += ["-p", "no:cacheprovider", test]
+    subprocess.run(command, cwd=REPOSITORY, check=True, timeout=60)
 
 
 def test_a_bad_config_ends_the_program_with_its_mistake(study):
