@@ -22,7 +22,13 @@ QUICK = {
 NODES = [
     {"name": "one node", **QUICK},
     {"name": "Horovod", **QUICK, "strategy": "horovod", "launcher": ["srun", "mpirun"], "nodes": 2},
-    {"name": "TF_CONFIG", **QUICK, "strategy": "parameter_server", "launcher": "srun", "nodes": 2},
+    {
+        "name": "Slurm's variables",
+        **QUICK,
+        "strategy": ["parameter_server", "multiworker"],
+        "launcher": "srun",
+        "nodes": 2,
+    },
 ]
 
 
@@ -59,18 +65,18 @@ def records_of(campaign):
 
 def test_runs_of_one_and_of_two_nodes_are_trained_in_jobs_of_their_own(across_nodes):
     records = records_of(across_nodes)
-    assert [record["status"] in TRAINED for record in records] == [True] * 4
+    assert [record["status"] in TRAINED for record in records] == [True] * 5
     for record in records:
         provenance = record["provenance"]
         nodes = record["spec"].get("nodes", 1)
         assert len(provenance["job"]["hosts"]) == nodes
         assert set(provenance["hosts"]) <= set(provenance["job"]["hosts"])
-        if record["spec"].get("strategy") == "horovod":
+        if record["spec"].get("strategy") in ("horovod", "multiworker"):
             assert len(provenance["hosts"]) == 2
         assert provenance["site"] == {
             "name": "three nodes", "interconnect": "loopback", "storage": None
         }  # fmt: skip
-    assert len({record["provenance"]["job"]["id"] for record in records}) == 4
+    assert len({record["provenance"]["job"]["id"] for record in records}) == 5
 
 
 def test_a_finished_campaign_submits_nothing_and_a_lost_record_one_job(campaign):
@@ -199,7 +205,7 @@ def test_short_runs_share_a_job_once_it_is_known_that_they_are_short(campaign, s
     jobs = [record["provenance"]["job"]["id"] for record in records_of(campaign)]
     new = [record for record in records_of(campaign) if record["spec"].get("seed", 1) != 1]
     assert len(new) == 3 and len({record["provenance"]["job"]["id"] for record in new}) == 1
-    assert len(jobs) == 7  # those of the study before them, too
+    assert len(jobs) == 8  # those of the study before them, too
     # One after the other.
     spans = sorted(
         (record["summary"]["started_at"], record["summary"]["ended_at"]) for record in new

@@ -53,6 +53,26 @@ def test_included_combinations_take_the_single_values_of_their_block():
     ]
 
 
+@pytest.mark.parametrize(
+    ("strategy", "launcher", "nodes", "fitting"),
+    [
+        ("multiworker", "mpirun", 2, ["srun"]),
+        ("multiworker", "mpirun", 1, ["local", "srun"]),
+        ("parameter_server", "horovodrun", 1, ["local", "srun"]),
+        ("horovod", "local", 1, ["horovodrun", "mpirun", "srun"]),
+    ],
+)
+def test_a_launcher_whose_processes_would_not_meet_is_refused_with_those_that_work(
+    strategy, launcher, nodes, fitting
+):
+    block = BLOCK | {"steps": 5, "strategy": strategy, "launcher": launcher, "nodes": nodes}
+    said = refused(block)
+    assert f"launcher {launcher} does not let the processes of strategy {strategy} find" in said
+    assert f"these do: {', '.join(fitting)}. " in said
+    for name in fitting:
+        assert study(block | {"launcher": name}).runs[0].launcher == name
+
+
 def test_the_launcher_is_that_of_the_strategy_unless_named():
     two = BLOCK | {"steps": 5, "devices_per_node": 2, "strategy": "horovod"}
     assert study(two).runs[0].launcher == "horovodrun"

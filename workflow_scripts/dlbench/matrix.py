@@ -10,7 +10,7 @@ import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlbench import Error, external, options, parsing, plugins, records
+from dlbench import Error, external, launchers, options, parsing, plugins, records
 from dlbench.config_schema import ConfigError, named
 from dlbench.runs import DEFAULTS, FIELDS, PLUGIN_FOLDERS, Run
 
@@ -111,6 +111,8 @@ def run_of(values, where, images):
         _check_trainer(run, where)
     else:
         _check_task(run, where)
+        if reason := launchers.misfit(run):
+            raise ConfigError(f"{where}.launcher: {reason}")
     if run.epochs and run.mode != "train":
         raise ConfigError(f"{where}: mode {run.mode} takes steps, not epochs: it learns nothing")
     if run.evaluate == "yes" and run.mode != "train":

@@ -5,6 +5,8 @@ A launcher file defines:
         from one task.
     LOOPBACK_SUFFICES (optional): whether its processes need no other network where all are on
         one node; where it takes tasks, outside of a scheduler's job.
+    MEETING (optional): the strategies whose processes it lets find one another, each by the
+        launcher that is its own; left out, all.
     ELSEWHERE (optional): whether its runs are started by something else than this workflow.
     unsupported(run): why it cannot start a run, or None.
     command(run, trainer, environment): the command line, a list of strings, that starts the
@@ -12,6 +14,42 @@ A launcher file defines:
         `environment`, or where it is None from the path.
 Nothing here starts anything.
 """
+
+import dataclasses
+
+from dlbench import plugins
+
+
+def misfit(run):
+    """Why the processes of a run would not find one another anywhere, with what works; or None."""
+    if _lets_meet(run.launcher, run.strategy):
+        return None
+    fitting = [
+        name
+        for name in plugins.names("launchers")
+        if _lets_meet(name, run.strategy)
+        and not plugins.load("launchers", name).unsupported(dataclasses.replace(run, launcher=name))
+    ]
+    others = [
+        name
+        for name in plugins.names("strategies")
+        if _own(name) != "none" and _lets_meet(run.launcher, name)
+    ]
+    on = f"{run.nodes} nodes" if run.nodes > 1 else "one node"
+    return (
+        f"launcher {run.launcher} does not let the processes of strategy {run.strategy} find one "
+        f"another; on {on} these do: {', '.join(fitting) or 'none'}. It is for the strategies: "
+        f"{', '.join(others)}. Exclude such combinations"
+    )
+
+
+def _lets_meet(launcher, strategy):
+    meeting = plugins.constants("launchers", launcher).get("MEETING")
+    return meeting is None or _own(strategy) in ("none", *meeting)
+
+
+def _own(strategy):
+    return plugins.load("strategies", strategy).Strategy.launcher
 
 
 def of_this_machine(run):

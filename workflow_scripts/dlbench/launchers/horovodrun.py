@@ -6,6 +6,7 @@ from dlbench import launchers, plugins
 
 TAKES_TASKS = False
 LOOPBACK_SUFFICES = True
+MEETING = ("horovodrun",)
 
 unsupported = launchers.of_this_machine
 

@@ -10,6 +10,7 @@ from dlbench import plugins
 
 TAKES_TASKS = True
 LOOPBACK_SUFFICES = True
+MEETING = ("horovodrun",)
 
 
 def unsupported(run):
