@@ -11,6 +11,9 @@ no log, no wait but for the last step. Prints medians over the rounds of
     ours / bare     images per second; the target is 0.95
     efficiency      images per second on two devices over twice those on one;
                     the target is 0.85 for Horovod
+
+Of two processes the one that took longest from the last step of the warm-up to the last of all
+counts, on both sides.
 """
 
 import argparse
@@ -28,7 +31,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 REPOSITORY = Path(__file__).parents[2]
 sys.path.insert(0, str(REPOSITORY / "workflow_scripts"))
 
-from dlbench import eventlog, plugins  # noqa: E402
+from dlbench import eventlog, plugins, step_times  # noqa: E402
+from dlbench.parsing import RankLog  # noqa: E402
 from dlbench.runs import Run  # noqa: E402
 
 WARMUP_STEPS = 5
@@ -86,17 +90,14 @@ def run_of(name, args):
 
 
 def ours(name, args):
-    """Images per second of the trainer, by the slowest rank of each step."""
+    """Images per second of the trainer."""
     run = run_of(name, args)
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "train.jsonl"
         start(run, "workflow_scripts/train.py", *run.flags(), "--log", str(log))
-        ranks = [
-            [e["step_time_s"] for e in eventlog.read(p) if e["event"] == "step"]
-            for p in eventlog.rank_paths(log)
-        ]
-        times = [max(times) for times in zip(*ranks, strict=True)][WARMUP_STEPS:]
-    return run.global_batch * len(times) / sum(times)
+        logs = [RankLog(path) for path in eventlog.rank_paths(log)]
+    times = step_times.slowest(step_times.of_all_ranks(logs)[WARMUP_STEPS:])
+    return step_times.images_per_second(times, run.global_batch)
 
 
 def bare_program(name, args):
@@ -108,7 +109,8 @@ def bare_program(name, args):
             "--model", args.model, "--batch", str(args.batch), "--steps", str(args.steps),
             "--options", args.options,
         )  # fmt: skip
-        return run.global_batch * args.steps / float(result.read_text())
+        seconds = max(float(path.read_text()) for path in Path(folder).iterdir())
+    return run.global_batch * args.steps / seconds
 
 
 def start(run, program, *arguments):
@@ -121,24 +123,24 @@ def start(run, program, *arguments):
 
 
 def bare(name, result, args):
-    """The shortest program that trains with a strategy; rank 0 writes seconds to `result`."""
+    """The shortest program that trains with a strategy; rank r writes seconds to `result`r."""
     import keras
     import tensorflow as tf
 
-    rank, local_rank, cores = 0, 0, 1
+    rank, cores = 0, 1
     if name == "horovod":
         settings = plugins.load("strategies", "horovod").Strategy.parsed(run_of(name, args))
         os.environ["HOROVOD_CYCLE_TIME"] = str(settings["cycle_time_ms"])
         import horovod.tensorflow as hvd
 
         hvd.init()
-        rank = local_rank = hvd.rank()
+        rank = hvd.rank()
     elif name == "multiworker":
-        rank = local_rank = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
+        rank = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
     elif name == "mirrored":
         cores = 2
     allowed = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, allowed[local_rank * cores : (local_rank + 1) * cores])
+    os.sched_setaffinity(0, allowed[rank * cores : (rank + 1) * cores])
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(cores)
     if name == "mirrored":
@@ -183,8 +185,7 @@ def bare(name, result, args):
         step()
     model.trainable_variables[0].numpy()
     seconds = time.perf_counter() - before
-    if rank == 0:
-        Path(result).write_text(str(seconds))
+    Path(f"{result}{rank}").write_text(str(seconds))
 
 
 if __name__ == "__main__":

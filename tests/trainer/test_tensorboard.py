@@ -81,13 +81,13 @@ def test_steps_have_the_numbers_and_dates_of_the_log(tmp_path):
     assert rates == pytest.approx([0.01, 0.02, 0.03])
 
 
-def test_over_two_ranks_the_loss_is_the_mean_and_the_step_time_the_longest(tmp_path):
+def test_over_two_ranks_the_loss_is_the_mean_and_the_times_are_those_of_the_slowest(tmp_path):
     write(tmp_path / "run", TWO)
-    write(tmp_path / "run", TWO, rank=1, times=(0.25, 0.5, 0.25), losses=(1.5, 1.0, 0.5))
+    write(tmp_path / "run", TWO, rank=1, times=(0.25, 0.5, 0.5), losses=(1.5, 1.0, 0.5))
     board = exported(tmp_path / "run", tmp_path / "board")
     assert scalars(board, "train/loss") == [(1, 0.5, 2.0), (2, 0.75, 1.5), (3, 1.0, 1.0)]
-    assert [value for _, _, value in scalars(board, "train/step_time_s")] == [0.5, 0.5, 0.25]
-    assert [value for _, _, value in scalars(board, "train/items_per_second")] == [32, 32, 64]
+    assert [value for _, _, value in scalars(board, "train/step_time_s")] == [0.25, 0.5, 0.5]
+    assert [value for _, _, value in scalars(board, "train/items_per_second")] == [64, 32, 32]
 
 
 def test_steps_that_only_one_rank_finished_are_left_out(tmp_path):

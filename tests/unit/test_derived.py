@@ -3,6 +3,7 @@
 import doctest
 import math
 
+import numpy as np
 import pytest
 
 from dlbench import derived
@@ -48,6 +49,13 @@ def test_a_clock_that_tells_another_story_is_said(clock, shown):
 def test_without_epochs_there_is_nothing_to_check(change):
     assert derived.epochs_check(RUN, SUMMARY | change) is None
     assert derived.disagreement(None) == ""
+
+
+def test_the_training_time_is_that_of_the_slowest_rank_and_nothing_before_the_first_step():
+    ranks, steps = np.repeat([0, 1], 4), np.tile([1, 2, 3, 4], 2)
+    times = np.array([1.0, 3.0, 1.0, 9.0, 2.0, 1.0, 2.5, 1.0])
+    assert derived.training_time_s(ranks, steps, times, until=3) == 5.5
+    assert derived.training_time_s(ranks, steps, times, until=0) == 0.0
 
 
 EVALS = [

@@ -32,6 +32,14 @@ def test_evaluations_between_epochs_are_left_out_and_pauses_within_them_count():
     assert epochs.images_per_second(RUN, [[log(*paused)]]) == pytest.approx(80 / 4)
 
 
+def test_of_several_ranks_the_one_that_took_longest_counts():
+    """Their ends lie apart, now this way and now that: no sum over each epoch's longest."""
+    first = log((1, 9.0, 0), (1, 0.5, 0), (2, 0.6, 0), (2, 0.5, 0), (3, 0.4, 7.0), (3, 0.5, 0))
+    other = log((1, 9.0, 0), (1, 0.5, 0), (2, 0.5, 0), (2, 0.5, 0), (3, 0.5, 7.0), (3, 0.6, 0))
+    for ranks in ([first, other], [other, first]):
+        assert epochs.images_per_second(RUN, [ranks]) == pytest.approx(2 * 40 / 2.1)
+
+
 def test_of_copies_it_is_the_mean():
     twice = [(epoch, 2 * time, 0) for epoch, time, _ in PLAIN]
     assert epochs.images_per_second(RUN, [[log(*PLAIN)], [log(*twice)]]) == pytest.approx(30.0)

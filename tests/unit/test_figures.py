@@ -176,13 +176,14 @@ def test_step_times_show_the_medians_of_the_table_and_every_stall(drawn, made):
             assert has(axes, stall, along="x")
 
 
-def test_a_step_takes_as_long_as_on_the_slowest_rank_and_copies_stand_alone():
+def test_steps_are_those_of_the_slowest_rank_and_copies_stand_alone():
     steps = pd.DataFrame(
-        {"rank": [0, 0, 1, 1], "step": [1, 2, 1, 2], "step_time_s": [9.0, 1, 9, 3],
-         "warm_up": [True, False, True, False]}
+        {"rank": [0, 0, 0, 1, 1, 1], "step": [1, 2, 3] * 2, "step_time_s": [9.0, 2, 2, 8, 1, 4],
+         "warm_up": [True, False, False] * 2}
     )  # fmt: skip
-    assert step_times.measured(steps).tolist() == [3]
-    assert step_times.measured(steps, copies=2).tolist() == [1, 3]
+    assert step_times.measured(steps).tolist() == [1, 4]
+    assert step_times.measured(steps, copies=2).tolist() == [2, 2, 1, 4]
+    assert step_times.measured(steps[:1]).tolist() == []
 
 
 def test_utilisation_is_the_mean_over_gpus_and_the_least_of_them():

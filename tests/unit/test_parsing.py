@@ -67,13 +67,75 @@ def test_the_warm_up_is_counted_apart(tmp_path):
     assert summary["images_per_second"] == 64
 
 
-def test_a_step_takes_as_long_as_on_the_slowest_rank(tmp_path):
-    write(tmp_path, [1.0, 0.5, 0.25], rank=0, losses=[1.0, 1.0, 1.0])
-    write(tmp_path, [1.0, 0.25, 0.5], rank=1, losses=[3.0, 3.0, 3.0])
+def test_steps_take_as_long_as_on_the_rank_that_took_longest_for_all_of_them(tmp_path):
+    write(tmp_path, [1.0, 0.5, 0.25, 0.25], rank=0, losses=[1.0] * 4)
+    write(tmp_path, [5.0, 0.25, 0.5, 0.125], rank=1, losses=[3.0] * 4)
+    summary = parsed(tmp_path, TWO)["summary"]
+    assert summary["images_per_second"] == 3 * 64 / 1.0
+    assert summary["step_time_mean_s"] == pytest.approx(1 / 3)
+    assert (summary["step_time_median_s"], summary["final_loss"]) == (0.25, 2.0)
+
+
+def test_ranks_whose_ends_alternate_are_as_fast_as_their_clocks_say(tmp_path):
+    """By both clocks a step takes 10 ms; now one rank ends it 0.25 ms later, now the other."""
+    steps = 1001
+    for rank, sign in enumerate((1, -1)):
+        ends_s = [0.01 * n + sign * (-1) ** n * 0.00025 / 2 for n in range(steps + 1)]
+        write(tmp_path, np.diff(ends_s).tolist(), rank)
+    run = dataclasses.replace(TWO, batch_per_device=64)
+    summary = parsed(tmp_path, run)["summary"]
+    assert summary["images_per_second"] == pytest.approx(12_800, rel=1e-4)
+
+
+@given(data=st.data(), batch=st.integers(1, 512), ranks=st.integers(2, 4))
+def test_throughput_of_jittered_ranks_is_items_over_the_longest_elapsed_time(data, batch, ranks):
+    """Ends of steps scatter around those of the training, evaluations and checkpoints between."""
+    nominal = data.draw(st.lists(st.floats(0.01, 2), min_size=8, max_size=30))
+    pauses = data.draw(st.lists(st.sampled_from([0, 0, 0.5, 30.0]), min_size=len(nominal),
+                                max_size=len(nominal)))  # fmt: skip
+    jitter = st.lists(st.floats(-0.004, 0.004), min_size=len(nominal), max_size=len(nominal))
+    epoch = lambda step: 1 if step <= len(nominal) // 2 else 2  # noqa: E731
+    warm_up, elapsed_s, first_epoch_s = 2, [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for rank in range(ranks):
+            ends_s = np.cumsum(nominal) + np.cumsum(pauses) + data.draw(jitter)
+            times = np.diff(ends_s, prepend=0.0) - pauses
+            own_s = ends_s - np.cumsum(pauses)  # of a clock that stands still in pauses
+            elapsed_s.append(own_s[-1] - own_s[warm_up - 1])
+            first_epoch_s.append(own_s[len(nominal) // 2 - 1] - own_s[0])
+            write(Path(folder), times.tolist(), rank, warm_up=warm_up, epoch=epoch)
+        run = dataclasses.replace(
+            RUN, strategy="horovod", launcher="horovodrun", devices_per_node=ranks,
+            batch_per_device=batch, steps=None, epochs=2, dataset="digits",
+        )  # fmt: skip
+        summary = parsed(Path(folder), run)["summary"]
+    items = (len(nominal) - warm_up) * run.global_batch
+    assert summary["images_per_second"] == pytest.approx(items / max(elapsed_s), rel=1e-4)
+    total_s = summary["step_time_mean_s"] * summary["steps_measured"]
+    assert total_s == pytest.approx(max(elapsed_s), rel=1e-4)
+    items = (len(nominal) // 2 - 1) * run.global_batch
+    assert summary["first_epoch_images_per_second"] == pytest.approx(
+        items / max(first_epoch_s), rel=1e-4
+    )
+
+
+def test_ranks_whose_steps_end_apart_did_not_stall(tmp_path):
+    """Here the maxima over the ranks have a median that is 8 % above the time that passed."""
+    chance = np.random.default_rng(1)
+    for rank in range(2):
+        ends_s = 0.01 * np.arange(1, 402) + chance.normal(0, 0.001, 401)
+        write(tmp_path, np.diff(ends_s, prepend=0.0).tolist(), rank)
     record = parsed(tmp_path, TWO)
-    assert record["status"] == "ok"
-    assert record["summary"]["images_per_second"] == 64 / 0.5
-    assert record["summary"]["final_loss"] == 2.0
+    assert (record["status"], record["message"]) == ("ok", "")
+    assert record["summary"]["step_time_median_s"] == pytest.approx(0.01, rel=0.03)
+
+
+@pytest.mark.parametrize(("steps", "rate"), [(0, None), (1, None), (2, 32.0), (3, 64 / 3)])
+def test_a_first_epoch_is_measured_without_its_first_step(tmp_path, steps, rate):
+    run = dataclasses.replace(RUN, steps=None, epochs=2, dataset="digits")
+    times = [9.0, 1.0, 2.0][:steps] + [0.5] * 4
+    write(tmp_path, times, warm_up=steps, epoch=lambda step: 1 if step <= steps else 2)
+    assert parsed(tmp_path, run)["summary"]["first_epoch_images_per_second"] == rate
 
 
 def test_percentiles_are_those_of_numpy(tmp_path):

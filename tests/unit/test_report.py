@@ -79,7 +79,10 @@ def test_columns_have_the_units_and_notes_of_the_schema(tmp_path):
     median = column(found, "step time median")
     assert median.unit == "s"
     rate = column(found, "images per second")
-    assert (rate.unit, rate.note) == ("items/s", "items of the measured steps over their time")
+    assert (rate.unit, rate.note) == (
+        "items/s",
+        "items of the measured steps over their time on the slowest rank",
+    )
 
 
 def test_what_all_rows_agree_in_is_said_once_and_what_is_empty_is_not(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -79,6 +80,21 @@ def test_a_damaged_record_is_made_again_and_no_other(campaign, damage):
     assert "train" not in jobs
     campaign.succeed()
     assert json.loads(record.read_text())["summary"] == good["summary"]
+    assert campaign.scheduled() == {}
+
+
+def test_records_of_another_parser_are_read_again_and_no_run_is_trained(campaign):
+    before = {run: campaign.record(run) for run in campaign.ids()}
+    logs = {run: record.with_name("train.jsonl").read_bytes() for run, record in before.items()}
+    code = campaign.folder / "workflow_scripts/dlbench/records.py"
+    code.write_text(re.sub(r"(PARSER_VERSION) = \d+", r"\1 = 99", code.read_text()))
+    jobs = campaign.scheduled()
+    assert sorted(jobs["read_run"]) == sorted(campaign.ids())
+    assert "train" not in jobs
+    campaign.succeed()
+    for run, record in before.items():
+        assert json.loads(record.read_text())["parser_version"] == 99
+        assert record.with_name("train.jsonl").read_bytes() == logs[run]
     assert campaign.scheduled() == {}
 
 

@@ -144,7 +144,7 @@ def _time_to_accuracy(run, record, study):
     if first is None:
         return {}
     steps = run_table(run.id, "steps")
-    columns = (steps[name].to_numpy() for name in ("step", "step_time_s"))
+    columns = (steps[name].to_numpy() for name in ("rank", "step", "step_time_s"))
     return {
         "time_to_accuracy_s": first["t_s"],
         "training_time_to_accuracy_s": derived.training_time_s(*columns, first["step"]),

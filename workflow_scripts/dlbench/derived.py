@@ -69,20 +69,20 @@ def reached_at(must_reach, evals):
     return next((row for row in evals if not gates.missed(bounds, row)), None)
 
 
-def training_time_s(steps, step_times_s, until):
-    """Seconds of the steps up to one of them, each as long as on the slowest rank.
+def training_time_s(ranks, steps, step_times_s, until):
+    """Seconds of the steps up to one of them, on the rank that took longest for them.
 
     Args:
-        steps, step_times_s: columns of the steps table, all ranks.
+        ranks, steps, step_times_s: columns of the steps table.
         until: the last step that counts.
 
-    >>> training_time_s(np.array([1, 2, 3, 1, 2, 3]), np.array([5.0, 1, 1, 4, 2, 1]), until=2)
-    7.0
+    >>> ranks, steps = np.array([0, 0, 0, 1, 1, 1]), np.array([1, 2, 3, 1, 2, 3])
+    >>> training_time_s(ranks, steps, np.array([5.0, 1, 1, 4, 2, 9]), until=2)
+    6.0
     """
     wanted = steps <= until
-    slowest = np.zeros(until + 1)
-    np.maximum.at(slowest, steps[wanted], step_times_s[wanted])
-    return float(slowest.sum())
+    by_rank = np.bincount(ranks[wanted], weights=step_times_s[wanted])
+    return float(by_rank.max(initial=0.0))
 
 
 def add_synthetic(rows):

@@ -1,9 +1,9 @@
 """From the event logs of a run to its record.
 
-- Ranks are read one by one; a step's time is the maximum over the ranks, its
-  loss their mean.
-- Throughput is items over time: all items of the measured steps over the sum of
-  their times. The median step time stands beside it; where the two disagree by
+- Ranks are read one by one. All times of steps are those of one rank, the slowest over the
+  measured steps (dlbench/step_times.py); a step's loss is the mean over the ranks.
+- Throughput is items over time: all items of the measured steps over what that rank took
+  for them. The median step time stands beside it; where it tells another throughput by
   more than 5 % the run is unstable: some steps stalled.
 - Compiling is the time of making the graph and what the first step took longer than
   the median one.
@@ -104,14 +104,11 @@ def _measured_steps(logs):
     """Steps after the warm-up that all ranks of one copy finished.
 
     Returns:
-        Their times in seconds (maximum over ranks) and losses (mean over ranks), two lists.
+        Their times in seconds (of the slowest rank) and losses (mean over ranks), two lists.
     """
-    times, losses = [], []
-    for ranks in zip(*(log.steps for log in logs), strict=False):
-        if not ranks[0]["warm_up"]:
-            times.append(max(step["step_time_s"] for step in ranks))
-            losses.append(statistics.fmean(step["loss"] for step in ranks))
-    return times, losses
+    steps = [ranks for ranks in step_times.of_all_ranks(logs) if not ranks[0]["warm_up"]]
+    losses = [statistics.fmean(event["loss"] for event in ranks) for ranks in steps]
+    return step_times.slowest(steps), losses
 
 
 def _summary(run, logs):
@@ -195,15 +192,17 @@ def _compile_s(logs, median):
 
 
 def _first_epoch(run, copies):
-    """Throughput of the first of several epochs, in which files are read for the first time."""
+    """Throughput of the first of several epochs, in which files are read for the first time.
+
+    Without its first step, which compiles.
+    """
     if not run.epochs or run.epochs < 2:
         return None
     rates = []
     for logs in copies:
-        ranks = zip(*(log.steps for log in logs), strict=False)
-        times = [max(s["step_time_s"] for s in steps) for steps in ranks if steps[0]["epoch"] == 1]
-        if len(times) > 1:
-            rates.append(images_per_second(times[1:], run.global_batch))
+        steps = [ranks for ranks in step_times.of_all_ranks(logs) if ranks[0]["epoch"] == 1]
+        if len(steps) > 1:
+            rates.append(images_per_second(step_times.slowest(steps[1:]), run.global_batch))
     return statistics.fmean(rates) if len(rates) == len(copies) else None
 
 

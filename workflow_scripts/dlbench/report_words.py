@@ -18,10 +18,10 @@ METHOD = [
     ("Run", "One training of one combination. The run is the unit of all statistics, never the "
      "step."),
     ("Device", "A GPU; on CPUs the cores to which the run is pinned."),
-    ("Images per second", "Items over time, over all measured steps and devices; warm-up steps "
-     "and compiling are left out, reading data is in it."),
-    ("Step time", "From the end of the step before to its own end; over several processes as "
-     "long as on the slowest. Median and 95th percentile over the measured steps."),
+    ("Images per second", "Items of all measured steps and devices over the time that they took "
+     "the slowest process; warm-up steps and compiling are left out, reading data is in it."),
+    ("Step time", "From the end of the step before to its own end, on the process that took "
+     "longest for all measured steps. Median and 95th percentile over these."),
     ("Means and intervals", "Geometric means over runs; 95 % intervals are Student's t for a mean "
      "and Welch's for a ratio, on the logarithm of the throughput."),
     ("Speedup and efficiency", "Throughput over that of the named base; efficiency is the speedup "
@@ -31,8 +31,8 @@ METHOD = [
     ("Slower, faster", "Not so, and a two-sided test shows that there is a difference. All "
      "verdicts hold on the 5 % level after Holm's correction."),
     ("Undecided", "Neither is shown. It is no proof of equality."),
-    ("Unstable", "The run ended well, but its total and its median step tell throughputs that "
-     "are more than 5 % apart: steps stalled."),
+    ("Unstable", "The run ended well, but its throughput over all measured steps is further "
+     "from that of the median step than 5 % of the latter: steps stalled."),
     ("Shown, indicated, open", "Of a finding: a test or at least three runs of each side carry "
      "it; it has an interval of fewer runs, or the sides differ in more than one thing; "
      "neither."),

@@ -136,7 +136,10 @@ RUNS = pa.schema(
         _field("steps_measured", _count, "steps", "after the warm-up"),
         _field("burn_in_steps", _count, "steps", "left out of all summaries"),
         _field(
-            "images_per_second", _real, "items/s", "items of the measured steps over their time"
+            "images_per_second",
+            _real,
+            "items/s",
+            "items of the measured steps over their time on the slowest rank",
         ),
         _field(
             "copy_sd_images_per_second",
@@ -146,7 +149,7 @@ RUNS = pa.schema(
         ),
         _field("overlap", _real, "1", "share of the copies' measured time in which all were"),
         _field("step_time_mean_s", _real, "s"),
-        _field("step_time_sd_s", _real, "s", "sample standard deviation over the measured steps"),
+        _field("step_time_sd_s", _real, "s", "sample standard deviation over the same steps"),
         _field("step_time_median_s", _real, "s"),
         _field("step_time_p95_s", _real, "s"),
         _field("step_time_mad_s", _real, "s", "1.4826 x median absolute deviation"),
@@ -155,7 +158,10 @@ RUNS = pa.schema(
         _field("import_s", _real, "s", "imports of the trainer, until run_start"),
         _field("first_batch_s", _real, "s", "run_start to the end of the first step"),
         _field(
-            "first_epoch_images_per_second", _real, "items/s", "the first of several, kept apart"
+            "first_epoch_images_per_second",
+            _real,
+            "items/s",
+            "the first of several, kept apart; without its first step",
         ),
         _field(
             "epochs_images_per_second",

@@ -1,4 +1,9 @@
-"""What the times of steps say: throughput, mean, scatter. Standard library only."""
+"""What the times of steps say: throughput, mean, scatter. Standard library only.
+
+Of several ranks the slowest counts: the one that took longest over all steps in question. Each
+step's maximum over the ranks would not do. Ranks do not end a step at one moment, so one takes
+longer now and another then, and the maxima add up to more than the time that passed.
+"""
 
 import math
 import statistics
@@ -23,11 +28,33 @@ def summary(times_s):
     }
 
 
+def of_all_ranks(logs):
+    """The steps that all ranks of one training finished.
+
+    Args:
+        logs: one for each rank, with the events of its `steps`.
+
+    Returns:
+        A list with a tuple for each step, of the event of each rank.
+    """
+    return list(zip(*(log.steps for log in logs), strict=False))
+
+
+def slowest(steps):
+    """Seconds of each step on the rank that took longest over all of them; the first of equals.
+
+    Args:
+        steps: as `of_all_ranks` gives them, or some of them.
+    """
+    ranks = [[event["step_time_s"] for event in rank] for rank in zip(*steps, strict=True)]
+    return max(ranks, key=math.fsum, default=[])
+
+
 def images_per_second(step_times_s, global_batch):
     """Throughput over the measured steps: items over time.
 
     Args:
-        step_times_s: seconds, one for each step.
+        step_times_s: seconds, one for each step, all of one rank.
         global_batch: items per step over all devices.
 
     >>> images_per_second([0.5, 0.25, 0.25], global_batch=32)
@@ -42,7 +69,7 @@ def images_per_second(step_times_s, global_batch):
 
 
 def _percentile_95(values):
-    """As numpy.percentile: linear between the two nearest ranks."""
+    """As numpy.percentile: linear between the two nearest values."""
     if len(values) == 1:
         return values[0]
     return statistics.quantiles(values, n=20, method="inclusive")[-1]

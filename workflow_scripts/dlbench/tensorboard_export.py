@@ -1,8 +1,8 @@
 """From the logs of runs to event files of TensorBoard.
 
 - Each run becomes one file, {output}/{run_id}/events.out.tfevents.dlbench.
-- train/*: as the record has it, a step's time is the maximum over the ranks, its loss
-  their mean, for the steps that all ranks finished.
+- train/*: as the record has it, times of steps are those of the rank that took longest for
+  all of them, losses the mean over the ranks, for the steps that all ranks finished.
 - validation/*: every number of the evaluations.
 - usage/*: what rank 0, its node and its GPUs used; usage/rank1/* and so on what others did.
   A sample's step is the last one before it.
@@ -32,7 +32,7 @@ from tensorboard.plugins.hparams import api as hparams
 from tensorboard.plugins.text.summary_v2 import text_pb
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-from dlbench import Error, eventlog, records
+from dlbench import Error, eventlog, records, step_times
 from dlbench.parsing import RankLog
 from dlbench.runs import FIELDS, Run
 
@@ -204,8 +204,8 @@ def _hparams(run_id, run, status, begun):
 
 def _steps(run, logs, clock):
     passed_s = 0.0
-    for ranks in zip(*(log.steps for log in logs), strict=False):
-        step_time_s = max(step["step_time_s"] for step in ranks)
+    steps = step_times.of_all_ranks(logs)
+    for ranks, step_time_s in zip(steps, step_times.slowest(steps), strict=True):
         passed_s += step_time_s * ranks[0].get("window_steps", 1)
         values = {
             "train/step_time_s": step_time_s,

@@ -2,8 +2,8 @@
 
 - A step's time runs from the end of the step before it to its own end, waiting
   for data and writing the log included; evaluations, and what all ranks do together
-  for a checkpoint, are left out. So the times of the measured steps add up to the
-  time they took.
+  for a checkpoint, are left out. So the times of a rank's measured steps add up to
+  the time they took.
 - The step ends when its loss has arrived on the host; there is no other
   synchronisation.
 - The graph of the step is made, and timed, before the first step, which compiles it.

@@ -9,7 +9,7 @@ CATEGORY = "Steps"
 CAPTION = """
 Times of the measured steps, one line a run, repeats above one another: from the 5th to the 95th
 percentile (line), the median (dot) and stalled steps, which took more than twice the median of
-their run (orange points). Over several processes a step takes as long as on the slowest. At the
+their run (orange points). Of several processes the one that took longest over all of them. At the
 right the median of the runs' medians, how many steps of all runs stalled, and the share of the
 measured time that they took beyond the median.
 """
@@ -65,8 +65,9 @@ def _run(axes, y, run, times, width):
 
 
 def measured(steps, copies=1):
-    """Times of the steps after the warm-up, of each copy the slowest rank's, where known."""
+    """Times of the steps after the warm-up where known, of the rank that took longest for them."""
     steps = steps[~steps["warm_up"].astype(bool) & steps["step_time_s"].notna()]
     if copies > 1:  # each process is a copy of its own
         return steps["step_time_s"].to_numpy(dtype=float)
-    return steps.groupby("step")["step_time_s"].max().to_numpy(dtype=float)
+    ranks = [own["step_time_s"].to_numpy(dtype=float) for _, own in steps.groupby("rank")]
+    return max(ranks, key=np.sum, default=np.empty(0))

@@ -1,9 +1,9 @@
 """Our own training log, train.jsonl, with those of its other ranks or copies beside it.
 
-Read as our records are (dlbench/parsing.py), so that the numbers are the same: a step's time is the
-slowest rank's, its loss the mean over ranks, throughput of all devices. Times are exact. Logs of
-other ranks and of earlier attempts are no runs of their own: they belong to the log they are named
-after.
+Read as our records are (dlbench/parsing.py), so that the numbers are the same: times of steps are
+those of the slowest rank, losses the mean over ranks, throughput of all devices. Times are exact.
+Logs of other ranks and of earlier attempts are no runs of their own: they belong to the log they
+are named after.
 """
 
 import math
