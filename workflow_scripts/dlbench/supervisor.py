@@ -277,7 +277,9 @@ def _still_there(trainer, log):
 
 def _trains(path, log):
     words = os.fsdecode((path / "cmdline").read_bytes()).split("\0")
-    if "--log" not in words or not any(word.endswith("train.py") for word in words):
+    programs = {word.rpartition("/")[2] for word in words}
+    # Those that supervise a trainer have its command among their words.
+    if not {"train.py", "--log"} <= programs or "start_run.py" in programs:
         return False
     return Path(os.readlink(path / "cwd"), words[words.index("--log") + 1]) == log.absolute()
 
