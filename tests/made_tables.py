@@ -37,6 +37,7 @@ ROW = {
     "steps_measured": 90, "burn_in_steps": 10,
 }  # fmt: skip
 SPEED = {"resnet50": 400.0, "lenet5": 9000.0, "vgg16": 170.0, "alexnet": 2500.0}
+SHAPES = {"lenet5": "32x32x1"} | dict.fromkeys(("resnet50", "vgg16", "alexnet"), "224x224x3")
 SUMMARY = ("images_per_second", "step_time_median_s", "step_time_p95_s", "duration_s")
 
 
@@ -46,6 +47,7 @@ def run(devices=1, repeat=1, scale=1.0, **changes):
     row.setdefault("global_batch", row["batch_per_device"] * devices)
     words = "-".join(str(row[name]) for name in sorted(row))
     row["run_id"] = f"made-{zlib.crc32(words.encode()):08x}"
+    row.setdefault("item_shape", SHAPES.get(row["model"]))
     if row["status"] in ("ok", "unstable"):
         row = _measured(row, scale) | changes
     else:

@@ -7,6 +7,7 @@ one run. What was left out, and why, is said at the end. docs/importing.md has t
 import argparse
 import json
 import sys
+from pathlib import Path
 
 from dlbench import Error, importing, plugins
 from dlbench.cli import run_program
@@ -25,7 +26,7 @@ def main():
         args.paths,
         fields=args.fields,
         path_fields=args.path_fields,
-        name=args.name,
+        name=args.name or default_name(args.paths[0]),
         outputs={name: path for name, path in outputs.items() if path},
         say=importing.show_progress,
     )
@@ -40,7 +41,7 @@ def arguments():
     parser.add_argument("--output", metavar="FILE", help="the runs table, Parquet")
     for name in ("steps", "evals", "samples"):
         parser.add_argument(f"--{name}", metavar="FILE", help=f"the table of {name}, Parquet")
-    parser.add_argument("--name", help="of the import: the study of its runs")
+    parser.add_argument("--name", help="of the import, the study of its runs: as its folder")
     parser.add_argument(
         "--fields",
         type=_json,
@@ -57,6 +58,12 @@ def arguments():
     if not args.list and not (args.paths and args.output):
         parser.error("expected PATH and --output, or --list")
     return args
+
+
+def default_name(path):
+    """The name of a folder, or of a file without its suffixes."""
+    path = Path(path).resolve()
+    return path.name if path.is_dir() else path.name.partition(".")[0] or path.name
 
 
 def _json(text):

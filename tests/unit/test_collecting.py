@@ -58,7 +58,7 @@ def finished(run, samples=(), top1=None, ranks=1, start=None, made_from=None, **
             log.write(
                 "launch", t_utc=eventlog.utc_now(), made_from=made_from or records.made_from(run)
             )
-        log.start(**{"devices": ["CPU:0"], "total_steps": 2,
+        log.start(**{"devices": ["CPU:0"], "total_steps": 2, "item_shape": [8, 8, 1],
                      "versions": {"tensorflow": "2.18.1"}} | (start or {}))  # fmt: skip
         for step in (1, 2):
             log.step(step, step * 0.5, 0.5, 2.0, 0.01, False, 1)
@@ -148,6 +148,7 @@ def test_energy_per_image_and_the_synthetic_partner_are_columns():
     learns, plain = sorted(collected(made, "runs", tables.RUNS), key=lambda row: row["dataset"])
     assert (learns["energy_per_image_j"], plain["energy_per_image_j"]) == (0.5, 0.5)
     assert (learns["synthetic_ratio"], learns["synthetic_runs"]) == (pytest.approx(1), 1)
+    assert learns["item_shape"] == plain["item_shape"] == "8x8x1"
     assert (plain["synthetic_ratio"], plain["synthetic_runs"]) == (None, None)
 
 

@@ -91,10 +91,12 @@ def rows(*cases):
     """(dataset, throughput, changes) as rows of the runs table."""
     made = []
     for dataset, rate, changes in cases:
+        shape = changes.pop("item_shape", "32x32x1")
         run = Run(**{"model": "lenet5", "dataset": dataset, "batch_per_device": 8} | changes)
         made.append({name: getattr(run, name) for name in FIELDS})
         made[-1] |= {"status": "ok" if rate else "oom", "images_per_second": rate}
         made[-1] |= {"site": "here", "framework_version": "2", "device_model": "CPU"}
+        made[-1]["item_shape"] = shape
     return made
 
 
@@ -135,3 +137,33 @@ def test_a_failed_run_is_no_partner_and_has_none_though_it_has_a_throughput():
 def test_what_changes_the_work_of_a_step_is_no_partner(change):
     found = with_ratios(("digits", 80.0, {"steps": 9}), ("synthetic", 50.0, {"steps": 9} | change))
     assert found[0] == (None, None)
+
+
+@pytest.mark.parametrize("shapes", [("32x32x3", "227x227x3"), ("32x32x3", None), (None, None)])
+def test_synthetic_items_of_another_or_an_unknown_shape_are_no_partner(shapes):
+    # KIT's AlexNet reads CIFAR-10, and made-up images like those of ImageNet.
+    real, synthetic = ({"steps": 500, "item_shape": shape} for shape in shapes)
+    assert with_ratios(("cifar10", 5258.0, real), ("synthetic", 632.0, synthetic))[0] == (None,) * 2
+
+
+def test_of_synthetic_runs_of_several_lengths_those_of_the_runs_own_are_the_partner():
+    cases = [
+        ("digits", 80.0, {"steps": 500}),
+        ("digits", 80.0, {"epochs": 5}),
+        ("synthetic", 40.0, {"steps": 500}),
+        ("synthetic", 160.0, {"steps": 50}),
+    ]
+    made = rows(*cases)
+    for row in made:
+        row["steps_measured"] = row["steps"] or 9000
+    derived.add_synthetic(made)
+    assert [row.get("synthetic_ratio") for row in made[:2]] == [2.0, 2.0]
+
+
+def test_a_run_that_failed_early_has_the_shape_of_others_of_its_model_and_dataset():
+    made = rows(
+        ("digits", 80.0, {}), ("digits", None, {"item_shape": None}),
+        ("synthetic", None, {"item_shape": None}),
+    )  # fmt: skip
+    derived.add_item_shapes(made)
+    assert [row["item_shape"] for row in made] == ["32x32x1", "32x32x1", None]

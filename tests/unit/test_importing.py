@@ -280,6 +280,13 @@ def test_the_program_lists_every_kind_with_what_it_is():
     assert all(len(line.split()) > 2 for line in listed)
 
 
+def test_an_import_is_called_by_its_name_or_its_folder(tmp_path):
+    log, table = write(tmp_path / "kit" / "log.txt"), tmp_path / "runs.parquet"
+    for arguments, name in (([log.parent], "kit"), ([log], "log"), ([log, "--name=far"], "far")):
+        assert program(*arguments, "--output", table).returncode == 0
+        assert [row["study"] for row in tables.read(table, tables.RUNS).to_pylist()] == [name]
+
+
 def program(*arguments):
     command = [sys.executable, REPOSITORY / "workflow_scripts/import_logs.py", *arguments]
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from equipment import EQUIPMENT
 
-from dlbench import importing
+from dlbench import derived, importing, scaling, study_contrasts, tables
 
 LOGS = EQUIPMENT.parent / "logs" / "kit_lsdf"
 PATTERN = "lsdf_{runtime}_{_}/{dataset}_{model}_{devices}_gpu/{repeat}"
@@ -25,7 +25,7 @@ def imported(tmp_path_factory):
 
 
 def runs(imported, **wanted):
-    return [row for row in imported[0].rows if all(row[k] == v for k, v in wanted.items())]
+    return [row for row in imported[0].rows if all(row.get(k) == v for k, v in wanted.items())]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_what_was_run_is_what_the_logs_state(imported):
 
 
 def test_dates_are_those_of_the_logs_and_days_do_not_wrap(imported):
-    (longest,) = runs(imported, model="resnet50", devices=1, steps=100091)
+    (longest,) = runs(imported, model="resnet50", devices=1, epochs=5)
     assert longest["started_at"] == datetime(2019, 3, 21, 22, 48, 46, 662742, timezone.utc)
     # 33:45 is printed, of the steps alone.
     assert longest["duration_s"] / 3600 == pytest.approx(33.75, rel=0.002)
@@ -78,7 +78,7 @@ def test_accuracy_and_losses_are_those_of_the_logs(imported):
     printed = {1: (0.36, 0.63), 2: (0.37, 0.64), 4: (0.35, 0.62)}
     for devices, (top1, top5) in printed.items():
         (row,) = [
-            row for row in runs(imported, model="resnet50", devices=devices) if row["steps"] > 500
+            row for row in runs(imported, model="resnet50", devices=devices) if row.get("epochs")
         ]
         assert (round(row["top1"], 2), round(row["top5"], 2)) == (top1, top5)
         assert 3 < row["final_loss"] < 5
@@ -87,12 +87,41 @@ def test_accuracy_and_losses_are_those_of_the_logs(imported):
 def test_the_times_of_windows_add_up_to_the_time_that_the_clock_says(imported):
     made, steps, _ = imported
     for row in made.rows:
-        if row["steps"] == 500 and row["model"] == "resnet50":
+        if row.get("steps") == 500 and row["model"] == "resnet50":
             own = steps.filter(pc.equal(steps["run_id"].cast("string"), row["run_id"]))
             total_s = pc.sum(pc.multiply(own["step_time_s"], own["window_steps"])).as_py()
             clock_s = row["global_batch"] * 500 / row["images_per_second"]
             assert total_s == pytest.approx(clock_s, rel=0.01)
             assert pc.sum(own["window_steps"]).as_py() == 500
+
+
+def test_real_images_are_compared_with_synthetic_ones_of_their_size_alone(imported):
+    rows = [dict.fromkeys(tables.RUNS.names) | row for row in imported[0].rows]
+    derived.add_synthetic(rows)
+    paired = {row["dataset"] for row in rows if row["synthetic_ratio"]}
+    assert paired == {"imagenet"}
+    pairs = study_contrasts.found(rows, (), 0.01)["dataset"]
+    assert {(a[0]["dataset"], b[0]["dataset"]) for a, b, _ in pairs} == {("imagenet", "synthetic")}
+    # 500 batches in two runtimes, and 5 epochs in one.
+    assert len(pairs) == 3 * 2 * 3
+    assert all(
+        len({derived.length(row) for row in side}) == 1 for pair in pairs for side in pair[:2]
+    )
+
+
+def test_runs_of_500_batches_and_of_5_epochs_are_no_repeats_of_one_another(imported):
+    rows = [dict.fromkeys(tables.RUNS.names) | row for row in imported[0].rows]
+    found = [
+        point
+        for series in scaling.all_series(rows)
+        for point in series.points
+        if (series.row["model"], series.row["dataset"]) == ("resnet50", "imagenet")
+        and (series.row["runtime"], series.kind, point.devices) == ("udocker", "weak", 1)
+    ]
+    assert sorted((len(p.runs), round(p.throughput.value, 1)) for p in found) == [
+        (1, 52.7),
+        (3, 56.3),
+    ]
 
 
 def test_evaluations_have_their_examples(imported):

@@ -98,7 +98,7 @@ def test_a_number_that_is_there_twice_is_refused(study):
     [
         (b"", "line 1: expected the columns point,"),
         (b"point,metrics\n", "without site, .* and with metrics"),
-        (",".join(COLUMNS).encode() + b"\na,b\n", "line 2: expected 28 cells, found 2"),
+        (",".join(COLUMNS).encode() + b"\na,b\n", "line 2: expected 29 cells, found 2"),
         (b"\xff\xfe", "cannot be read as UTF-8"),
         (",".join(COLUMNS).encode() + b'\n"a', "line 2: no CSV"),
     ],

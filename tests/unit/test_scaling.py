@@ -84,6 +84,7 @@ def test_what_differs_from_the_base_in_one_run_is_named_of_its_own_base_too(chan
     [
         {"launcher": "mpirun"}, {"environment": "old"}, {"cache": "none"}, {"optimizer": "adam"},
         {"threads_per_device": 2}, {"site": "there"}, {"timing_source": "published"},
+        {"item_shape": "227x227x3"}, {"steps": 500}, {"epochs": 5},
     ],
 )  # fmt: skip
 def test_runs_that_differ_in_a_setting_are_series_of_their_own(change):

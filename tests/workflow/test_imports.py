@@ -59,7 +59,7 @@ def test_imported_and_published_numbers_stand_beside_ones_own_in_tables_and_figu
     assert sorted(found) == ["dlbench", "published", "tf_cnn_benchmarks"]
     imported = sorted(found["tf_cnn_benchmarks"], key=lambda row: row["repeat"])
     assert [float(row["images_per_second"]) for row in imported] == [128.0, 256.0]
-    assert {row["site"] for row in imported} == {"far"}
+    assert {(row["site"], row["study"]) for row in imported} == {("far", "theirs")}
     assert [float(row["images_per_second"]) for row in found["published"]] == [100.0, 190.0]
     (speedup,) = (row for row in rows(fresh, "published") if row["metric"] == "speedup")
     assert (speedup["recomputed"], speedup["agrees"]) == ("1.9", "true")
@@ -69,6 +69,7 @@ def test_imported_and_published_numbers_stand_beside_ones_own_in_tables_and_figu
         if row["metric"] == "images_per_second" and row["point"] == "one"
     )
     (own,) = found["dlbench"]
+    assert own["study"] not in ("", "theirs")
     assert float(one["own"]) == pytest.approx(float(own["images_per_second"]))
     for name in FIGURES:
         assert (fresh.folder / f"results/figures/{name}.svg").stat().st_size > 2000

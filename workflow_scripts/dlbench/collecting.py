@@ -69,10 +69,11 @@ def collect(study, device_kind, output):
         _say_how_repeats_differ(rows, coverage, repeats.differences())
         for entry in study.imports:
             folder = IMPORTS / entry["name"]
-            rows += _imported(folder / "runs.parquet", study)
+            rows += tables.read(folder / "runs.parquet", tables.RUNS).to_pylist()
             append_evals(tables.read(folder / "evals.parquet", tables.EVALS).to_pylist())
     _say_how_many(coverage, own)
     rows += published.rows(study)
+    derived.add_item_shapes(rows)
     derived.add_synthetic(rows)
     for name, content, schema in (
         ("runs", rows, tables.RUNS),
@@ -83,12 +84,6 @@ def collect(study, device_kind, output):
     ):
         tables.write(output / f"{name}.parquet", content, schema)
         tables.write_csv(output / f"{name}.csv", tables.read(output / f"{name}.parquet", schema))
-
-
-def _imported(path, study):
-    """Rows of a runs table of others, as rows of this study."""
-    rows = tables.read(path, tables.RUNS).to_pylist()
-    return [row | {"study": study.name} for row in rows]
 
 
 def excluded(study):
@@ -177,6 +172,7 @@ def row(run, record, study, device_kind):
         "notes": "; ".join((provenance.get("imported") or {}).get("notes", [])) or None,
         "host": provenance["host"],
         "data_sha256": provenance["data_sha256"],
+        "item_shape": derived.shape_words(provenance.get("item_shape")),
         **fingerprints.of(provenance),
         "git_commit": provenance["git_commit"],
         "git_dirty": provenance["git_dirty"],

@@ -3,7 +3,8 @@
 - A condition is a value of the compared field, with its companions (a runtime's options).
 - Runs equal in all else but their repeat are one group; in each, every condition is
   compared with the base of that group.
-- Imported runs are compared with those of their own site, device, software and kind of log.
+- Imported runs are compared with those of their own site, device, software, kind of log and
+  shape of items.
 - All comparisons of a study are one family: their p are adjusted for one another.
 """
 
@@ -18,7 +19,7 @@ NO_RUNS = "no runs"  # of the condition or of the base that finished
 NO_BASE = "no base"  # in the group: nobody asked for such runs
 GROUP = tuple(name for name in FIELDS if name != "repeat")
 # In which imported runs must agree, too, to be compared.
-FACTS = ("site", "device_model", "framework_version", "timing_source")
+FACTS = ("site", "device_model", "framework_version", "timing_source", "item_shape")
 # Fields with which the software differs by intent.
 SOFTWARE = {"framework", "environment", "runtime", "trainer"}
 WHOLE = ("devices", "global_batch")

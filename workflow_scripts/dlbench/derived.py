@@ -3,7 +3,7 @@
 - Energy per image, where the run was sampled in one piece.
 - Epochs x images / time, by the clock of the log, beside the throughput of the steps.
 - Time to accuracy: the first evaluation with all scores that the learning gate asks for.
-- Real beside synthetic data: the same combination on made-up items.
+- Real beside synthetic data: the same combination on made-up items of the same shape.
 """
 
 import numpy as np
@@ -88,24 +88,71 @@ def training_time_s(ranks, steps, step_times_s, until):
 def add_synthetic(rows):
     """Put into rows of the runs table how fast they are beside the same on synthetic items.
 
-    The partner is equal in all of SAME (and in site and framework's version); its throughput is
-    the geometric mean of its repeats that ended well.
+    The partner is equal in all of SAME, in the shape of its items (and in site and framework's
+    version); its throughput is the geometric mean of its repeats that ended well. Of several
+    lengths it is of the run's own (`of_length`).
     """
     synthetic = {}
     for row in rows:
-        if _is_measured(row) and _is_synthetic(row["dataset"]):
-            synthetic.setdefault(_same(row), []).append(row["images_per_second"])
-    means = {key: statistics.mean(rates).value for key, rates in synthetic.items()}
+        if _is_measured(row) and _is_synthetic(row["dataset"]) and row.get("item_shape"):
+            synthetic.setdefault(_same(row), []).append(row)
     for row in rows:
-        key = _same(row)
-        if key in means and _is_measured(row) and not _is_synthetic(row["dataset"]):
-            row["synthetic_ratio"] = row["images_per_second"] / means[key]
-            row["synthetic_runs"] = len(synthetic[key])
+        found = synthetic.get(_same(row))
+        if found and _is_measured(row) and not _is_synthetic(row["dataset"]):
+            partners = of_length(row, found)
+            rates = [partner["images_per_second"] for partner in partners]
+            row["synthetic_ratio"] = row["images_per_second"] / statistics.mean(rates).value
+            row["synthetic_runs"] = len(partners)
 
 
 def _same(row):
-    names = (*SAME, "site", "framework_version", "device_model")
+    names = (*SAME, "site", "framework_version", "device_model", "item_shape")
     return tuple(row.get(name) for name in names)
+
+
+def length(row):
+    """How long a run was to be: (epochs, steps), of which one is None."""
+    return tuple(None if statistics.is_absent(v := row.get(n)) else v for n in ("epochs", "steps"))
+
+
+def of_length(row, rows):
+    """Those of some rows that are as long as a run; where none is, those as long as the longest.
+
+    >>> of_length({"epochs": 5}, [{"steps": 9, "run_id": "short"}, {"epochs": 5, "run_id": "same"}])
+    [{'epochs': 5, 'run_id': 'same'}]
+    """
+    found = [other for other in rows if length(other) == length(row)]
+    if found or not len(rows):
+        return found
+    measured = [other.get("steps_measured") for other in rows]
+    steps = [0 if statistics.is_absent(count) else count for count in measured]
+    longest = length(rows[steps.index(max(steps))])
+    return [other for other in rows if length(other) == longest]
+
+
+def shape_words(shape):
+    """The shape of an item as text; None where it is not known.
+
+    >>> shape_words([224, 224, 3]), shape_words(None)
+    ('224x224x3', None)
+    """
+    return "x".join(map(str, shape)) if shape else None
+
+
+def add_item_shapes(rows):
+    """Give runs that ended before they knew it the shape of others of their model and dataset."""
+    known = {}
+    for row in rows:
+        if row.get("item_shape"):
+            known.setdefault(_of_one_data(row), set()).add(row["item_shape"])
+    for row in rows:
+        shapes = known.get(_of_one_data(row), ())
+        if not row.get("item_shape") and len(shapes) == 1:
+            (row["item_shape"],) = shapes
+
+
+def _of_one_data(row):
+    return tuple(row.get(n) for n in ("model", "dataset", "trainer", "timing_source", "study"))
 
 
 def _is_measured(row):

@@ -85,6 +85,7 @@ def _checked(output):
 def rows(study):
     """Rows of the runs table, in the order of the runs' ids."""
     found = list(_rows(study))
+    derived.add_item_shapes(found)
     derived.add_synthetic(found)
     return found
 

@@ -110,6 +110,7 @@ def _write(run, found, events, begun_at):
         spec=dataclasses.asdict(run),
         versions={run.framework: row.get("framework_version")},
         device_model=row.get("device_model"),
+        item_shape=import_rows.shape(row.get("item_shape")),
         host=row.get("host") or platform.node(),
         total_steps=max(found.steps.step, default=None),
     )

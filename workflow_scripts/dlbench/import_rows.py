@@ -7,6 +7,7 @@
 """
 
 import math
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -154,6 +155,16 @@ def _from_evals(evals):
         for name in SCORES
         if last.get(name) is not None and math.isfinite(last[name])
     }
+
+
+def shape(words):
+    """The numbers of an `item_shape`; None where it is not known or no such text.
+
+    >>> shape("224x224x3"), shape(None)
+    ([224, 224, 3], None)
+    """
+    found = re.fullmatch(r"\d{1,9}(?:x\d{1,9})*", words or "")
+    return [int(number) for number in words.split("x")] if found else None
 
 
 def steps_table(run, run_id):

@@ -16,9 +16,10 @@ TABLES = {
 }
 MEANINGS = {
     "run_id": "names the run, and its folder in results/runs/",
-    "study": "name of the study in its config",
+    "study": "name of the study in its config; of an imported run that of the import",
     "site": "name of the machine (site.name)",
     "framework_version": "as the framework itself says",
+    "item_shape": "of one input of the model, as 224x224x3; none: not known",
     "device_kind": "cpu or gpu",
     "device_model": "name of the processor or GPU",
     "devices": "nodes times devices_per_node",

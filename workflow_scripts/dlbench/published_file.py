@@ -19,7 +19,7 @@ COUNTS = ("nodes", "devices", "batch_per_device", "epochs")
 # What a point states, by the names of the runs table.
 SETTINGS = (
     *("site", "device_kind", "device_model", "framework", "framework_version", "model", "dataset"),
-    *("precision", "mode", "strategy", "launcher", "runtime", *COUNTS),
+    *("item_shape", "precision", "mode", "strategy", "launcher", "runtime", *COUNTS),
 )
 # Of a number. `printed` is what the source has where the value is in another unit.
 ABOUT = ("metric", "value", "unit", "low", "high", "printed", "base", "quality", "source", "page")

@@ -127,7 +127,7 @@ def read(folder, runs_folder, figures_folder, figures):
     everything = study_findings.findings(runs, rows["speedups"], rows["comparisons"])
     groups, grouped_by = _groups(runs, coverage)
     return Report(
-        study=next((row["study"] for row in runs), "") or "without runs",
+        study=_study(rows) or "without runs",
         lead=report_words.lead(runs, coverage),
         facts=report_words.facts(runs, report_tables.conditions(runs)),
         statuses=_statuses(coverage),
@@ -148,6 +148,13 @@ def read(folder, runs_folder, figures_folder, figures):
             for name in (*found, *_others(folder))
         ],
     )  # fmt: skip
+
+
+def _study(rows):
+    """The name of the study; rows of imported runs have the names of their imports."""
+    tables_of_study = ("speedups", "comparisons", "published", "runs")
+    found = (row["study"] for name in tables_of_study for row in rows.get(name, ()))
+    return next(filter(None, found), "")
 
 
 def _statuses(coverage):

@@ -9,7 +9,8 @@ from dlbench.limits import OF_GROUPS
 LAUNCHED = ("command", "container", "site", "job", "modules", "git_commit", "git_dirty",
             "user_files", "network")  # fmt: skip
 STARTED = ("device_model", "devices", "cores", "host", "platform", "versions",
-           "strategy_settings", "load_average", "parameters", "data_sha256")  # fmt: skip
+           "strategy_settings", "load_average", "parameters", "data_sha256",
+           "item_shape")  # fmt: skip
 RESUMED = ("step", "t_utc", "host", "device_model")
 
 

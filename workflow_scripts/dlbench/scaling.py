@@ -31,13 +31,13 @@ _FIRST = (
     "runtime_options",
     "copies_per_node",
 )
-# Number and length of steps, and the seed, are seen by the check of the base instead.
+# The seed is seen by the check of the base instead.
 _NOT_OF_A_SERIES = (
     *("model", "dataset", "nodes", "devices_per_node", "batch_per_device", "repeat"),
-    *("steps", "warmup_steps", "seed"),
+    *("warmup_steps", "seed"),
 )
 FURTHER = (
-    *("site", "timing_source"),
+    *("site", "timing_source", "item_shape"),
     *(name for name in FIELDS if name not in (*_FIRST, *_NOT_OF_A_SERIES)),
 )
 # What a series is, beside model, dataset and what is fixed.

@@ -21,6 +21,7 @@ MOST_SERIES, MOST_PANELS = 40, 24  # of a figure; further ones are counted in wo
 SETTINGS = {
     "model": "{}",
     "dataset": "{}",
+    "item_shape": "items of {}",
     "site": "{}",
     "device_model": "{}",
     "timing_source": "{}",
@@ -46,10 +47,9 @@ SETTINGS = {
     "learning_rate": "rate {}",
     "learning_rate_scaling": "{} scaling of the rate",
     "epochs": "{} epochs",
+    "steps": "{} steps",
     "seed": "seed {}",
 }
-# What changes scores and not throughput.
-FURTHER = {"steps": "{} steps"}
 # Settings that may change from point to point of a series.
 ALONG = {
     "devices": ("devices", "nodes", "launcher", "global_batch"),
@@ -120,22 +120,23 @@ def tried(runs):
     return runs
 
 
-def along(x, runs, panel=("model", "dataset"), fewest=1, more=()):
+def along(x, runs, panel=("model", "dataset"), fewest=1):
     """Series along an axis, by panel: {values of `panel`: [Series, ...]}.
 
     Args:
         x: a key of ALONG; None for series of repeats only.
         runs: as `tried` gives them.
         fewest: series with fewer values of x are left out.
-        more: of FURTHER, settings in which the runs of a series are alike, too.
     """
-    keys = [name for name in (*SETTINGS, *more) if name not in (*panel, *ALONG[x])]
+    keys = [name for name in SETTINGS if name not in (*panel, *ALONG[x])]
     if x == "devices" and _layouts(runs, keys):
         keys.append("nodes")
     if x and len(runs):
         counts = runs.groupby([*panel, *keys], dropna=False)[x].transform("nunique")
         runs = runs[counts >= fewest]
     telling = differing(runs, keys)
+    if not _shapes_differ(runs):
+        telling = [name for name in telling if name != "item_shape"]
     panels, indices = {}, {}
     for key, group in runs.groupby([*panel], dropna=False):
         for _, series in group.groupby(keys, dropna=False):
@@ -204,13 +205,20 @@ def word(row, name):
         return thing if value else f"no {thing}" if name == "xla" else f"not {thing}"
     if isinstance(value, str):
         value = value.replace(",", ", ")
-    return (SETTINGS | FURTHER)[name].format(f"{value:g}" if isinstance(value, float) else value)
+    return SETTINGS[name].format(f"{value:g}" if isinstance(value, float) else value)
 
 
 def common(tables, names=HEADING):
     """What all runs of some data frames share of some settings, for a heading."""
     runs = pd.concat([table[[*names, "device_kind"]] for table in tables])
     return called(runs.iloc[0], [name for name in names if name not in differing(runs, names)])
+
+
+def _shapes_differ(runs):
+    """Whether items of one model and dataset, synthetic ones say, have several shapes."""
+    return bool(
+        (runs.groupby(["model", "dataset"], dropna=False)["item_shape"].nunique() > 1).any()
+    )
 
 
 def _layouts(runs, keys):

@@ -36,6 +36,7 @@ TOO_FEW_RUNS = "too few runs"
 APART = timedelta(days=1)  # conditions that were measured so far from one another
 # Digests of what runs were on and with; a run of which they are not known is not another one.
 FINGERPRINTS = ("hardware_sha256", "software_sha256")
+FOUND_OUT = ("item_shape", *FINGERPRINTS)  # of a run, perhaps; unknown is no difference
 # A speedup compares like with like: these must agree between a point and its base, and the
 # batch per device (weak scaling) or the global batch (strong).
 BASE_KEYS = (
@@ -56,7 +57,7 @@ BASE_KEYS = (
     "environment",
     "device_model",
     "site",
-    *FINGERPRINTS,
+    *FOUND_OUT,
 )
 
 
@@ -318,9 +319,9 @@ class _Difference:
 
 def base_mismatch(row, base, fixed="batch_per_device"):
     """The names of what differs between a row and its base, of what must agree."""
-    keys = [key for key in BASE_KEYS if key not in FINGERPRINTS]
+    keys = [key for key in BASE_KEYS if key not in FOUND_OUT]
     found = [key for key in (*keys, fixed) if _differ(row[key], base[key])]
-    both = [key for key in FINGERPRINTS if row.get(key) and base.get(key)]
+    both = [key for key in FOUND_OUT if row.get(key) and base.get(key)]
     return found + [key for key in both if _differ(row[key], base[key])]
 
 

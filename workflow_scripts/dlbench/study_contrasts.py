@@ -2,11 +2,12 @@
 
 - Nobody asked for these comparisons: all of them are one family, corrected (Holm) for how many
   there are, whatever of them is shown.
+- Real items are compared with synthetic ones of their shape, and of runs as long as theirs.
 - A batch size is compared from the smallest to the largest that ended well; other fields, each
   value with the field's default, or with the first value where that was not run.
 """
 
-from dlbench import config, series, statistics
+from dlbench import config, derived, series, statistics
 from dlbench.runs import DEFAULTS, FIELDS
 
 # Topics that are looked at unasked: field of a run, its figure.
@@ -20,7 +21,8 @@ TOPICS = {
     "dataset": "real_vs_synthetic",
 }
 # Facts in which runs must agree, beside all fields, to be compared.
-FACTS = ("site", "device_model", "framework_version", "timing_source")
+FACTS = ("site", "device_model", "framework_version", "timing_source", "item_shape")
+SYNTHETIC = "synthetic"
 # How real items are read, and what changes numbers but not the work of a step.
 NOT_OF_DATA = ("augment", "cache", "evaluate", "learning_rate", "learning_rate_scaling",
                "learning_rate_batch", "learning_rate_warmup_steps", "steps", "warmup_steps",
@@ -60,24 +62,34 @@ def _pairs(name, rows):
     alike = [field for field in (*FIELDS, *FACTS) if field not in free]
     groups = {}
     for row in rows:
-        if row[name] is None:
+        if row[name] is None or (name == "dataset" and not row.get("item_shape")):
             continue  # not stated, so of no condition
         key = tuple(row.get(field) for field in alike)
         groups.setdefault(key, {}).setdefault(row[name], []).append(row)
     for conditions in groups.values():
-        base = _base(name, conditions)
-        if base is None:
+        if name == "dataset":
+            yield from _pairs_of_data(conditions)
             continue
+        base = _base(name, conditions)
         others = [value for value in conditions if value != base]
         # A batch size gains along its axis: from the smallest to the largest.
         others = [max(others)] if name == "batch_per_device" and others else others
         yield from ((conditions[value], conditions[base]) for value in others)
 
 
+def _pairs_of_data(conditions):
+    """Each dataset, and each length of its runs, with synthetic items."""
+    synthetic = conditions.pop(SYNTHETIC, [])
+    for rows in conditions.values() if synthetic else ():
+        by_length = {}
+        for row in rows:
+            by_length.setdefault(derived.length(row), []).append(row)
+        for alike in by_length.values():
+            yield alike, derived.of_length(alike[0], synthetic)
+
+
 def _base(name, conditions):
     if name == "batch_per_device":
         return min(conditions)
-    if name == "dataset":
-        return "synthetic" if "synthetic" in conditions else None
     default = DEFAULTS.get(name)
     return default if default in conditions else min(conditions)

@@ -15,6 +15,8 @@ import re
 from array import array
 from itertools import accumulate
 
+from dlbench import logvalues
+
 FAMILY = "tf_cnn_benchmarks"
 MOST_DOUBT = 0.01  # of the time of a window, by the last printed digit
 SYNTHETIC = " (synthetic)"
@@ -24,6 +26,13 @@ MODES = {
     "forward only": "forward",
 }
 EVALUATION = "evaluation"
+# Pixels a side that its models take of ImageNet; all of CIFAR-10's take IMAGE_SIDES["cifar10"].
+IMAGE_SIDES = {
+    "cifar10": 32, "alexnet": 227, "googlenet": 224, "inception3": 299, "inception4": 299,
+    "lenet": 28, "mobilenet": 224, "nasnet": 224, "nasnetlarge": 331, "overfeat": 231,
+    "trivial": 227, "vgg11": 224, "vgg16": 224, "vgg19": 224,
+}  # fmt: skip
+RESNET = re.compile(r"(?:official_)?resnet\d+(?:_v1\.5|_v2)?")  # of ImageNet: 224
 
 
 def columns(words, notes):
@@ -44,17 +53,53 @@ def columns(words, notes):
         if words["dataset"].endswith(SYNTHETIC):
             found["dataset"] = "synthetic"
             notes.append(f"synthetic images like those of {words['dataset'][: -len(SYNTHETIC)]}")
+        if shape := item_shape(words.get("model"), words["dataset"].removesuffix(SYNTHETIC)):
+            found["item_shape"] = shape
     if words.get("mode") in MODES:
         found["mode"] = MODES[words["mode"]]
     steps, per_device = (
         positive(words.get("num_batches")),
         positive(words.get("batch_size_per_device")),
     )
-    if steps:
+    if epochs := whole_epochs(words.get("num_epochs"), steps):
+        found["epochs"] = epochs
+        notes.append(f"{epochs} epochs are {steps} steps")
+    elif steps:
         found["steps"] = steps
     if per_device:
         found["batch_per_device"] = per_device
     return found | _devices(words, per_device, notes)
+
+
+def whole_epochs(text, steps):
+    """How many epochs were asked for; None where it was a number of steps.
+
+    The program says how many epochs its whole steps are: of those asked for the last one may lack
+    a part of a step.
+
+    >>> whole_epochs("4.9971", 488), whole_epochs("5.12", 500), whole_epochs(None, 500)
+    (5, None, None)
+    """
+    found = logvalues.real(text, 0.5, 1e6)
+    if not found or not steps or abs(found - round(found)) * steps >= found:
+        return None
+    return round(found)
+
+
+def item_shape(model, dataset):
+    """The shape of one image as the runs table has it; None where it is not known.
+
+    Source: tensorflow/benchmarks, scripts/tf_cnn_benchmarks/models.
+
+    >>> item_shape("resnet50_v2", "imagenet"), item_shape("alexnet", "cifar10")
+    ('224x224x3', '32x32x3')
+    """
+    side = None
+    if dataset == "cifar10":
+        side = IMAGE_SIDES[dataset]
+    elif dataset == "imagenet":
+        side = 224 if RESNET.fullmatch(model or "") else IMAGE_SIDES.get(model)
+    return side and f"{side}x{side}x3"
 
 
 def _devices(words, per_device, notes):

@@ -298,5 +298,6 @@ def _description(spec, strategy, copy, model, source, total):
         "records": source.records,
         "total_steps": total,
         "data_sha256": source.content_sha256,
+        "item_shape": list(source.item_shape),
         **provenance.describe(strategy),
     }

@@ -24,9 +24,7 @@ def draw(tables, stem):
     learning = runs["epochs"].notna() & ~runs["status"].isin(series.FINISHED)
     found = {
         (*key, next((score for score in SCORES if _has(all_series, score)), "top1")): all_series
-        for key, all_series in series.along(
-            "devices", runs[scored | learning], more=["steps"]
-        ).items()
+        for key, all_series in series.along("devices", runs[scored | learning]).items()
     }
     panels.draw(stem, found, _paint, "no run of this study was evaluated", size=(4.8, 3.6))
 

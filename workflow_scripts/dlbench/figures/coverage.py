@@ -43,7 +43,7 @@ def draw(tables, stem):
         return
     column = max(COLUMNS, key=lambda name: cells[name].nunique())
     keys = [name for name in series.SETTINGS if name not in (column, "global_batch", "nodes")]
-    keys = [name for name in keys if name not in (*series.FOUND_OUT, "launcher")]
+    keys = [name for name in keys if name not in (*series.FOUND_OUT, "item_shape", "launcher")]
     telling = series.differing(cells, [k for k in keys if k not in ("model", "dataset")])
     rows = list(_rows(cells, keys, telling))
     shown, columns = rows[:MOST_ROWS], sorted(cells[column].dropna().unique())

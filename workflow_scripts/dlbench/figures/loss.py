@@ -10,11 +10,14 @@ from dlbench import series
 CATEGORY = "Learning"
 CAPTION = """
 Training loss of the runs that train for epochs, mean over devices (upper panels): every step of
-the first repeat that finished (faint; left out beyond 12 series) and its running geometric mean
-over a fiftieth of the run (line), at most 2000 points of each. Loss on held-out items (lower
-panels) before training and after each epoch, of every repeat. Time counts from the start of the
-first step, evaluations included; loading the framework and compiling lie before it. Where no run
-of a study trains for epochs, its training runs of a number of steps are drawn.
+the longest run of a series that finished, the first of equally long ones (faint; left out beyond 12
+series), and its running geometric mean over a fiftieth of the run (line), at most 2000 points of
+each. Above a panel stands how many runs of its model and dataset are not drawn: further repeats,
+whose training loss is in steps.parquet, and runs of a number of steps beside those of epochs. Where
+no run of a study trains for epochs, its training runs of a number of steps are drawn. Loss on
+held-out items (lower panels) before training and after each epoch, of every repeat. Time counts
+from the start of the first step, evaluations included; loading the framework and compiling lie
+before it.
 """
 AXES = ("steps", "epochs", "time")
 MOST_POINTS = 2000  # of a line
@@ -25,6 +28,7 @@ MOST_PANELS = 8  # models and datasets
 def draw(tables, stem):
     runs = series.tried(tables.runs)
     runs = runs[(runs["mode"] == "train") & (runs["timing_source"] != series.PUBLISHED)]
+    trained = runs.groupby(["model", "dataset"], dropna=False).size()
     runs = runs[runs["epochs"].notna()] if runs["epochs"].notna().any() else runs
     evals = tables.evals
     evals = evals[evals["run_id"].isin(runs["run_id"])]
@@ -46,7 +50,10 @@ def draw(tables, stem):
     with style.figure(3, rows * len(drawn), **size) as (figure, axes):
         for number, (key, all_series) in enumerate(drawn.items()):
             own = axes[rows * number : rows * (number + 1)]
-            _panel(own, key, zip(all_series, curves[key], strict=True), evals, tables)
+            curves_of = list(zip(all_series, curves[key], strict=True))
+            shown = sum(curve is not None for _, curve in curves_of)
+            words = f"{shown} of {trained[key]} runs drawn" if shown < trained[key] else ""
+            _panel(own, key, curves_of, words, evals, tables)
         names = {s.name: s for all_series in drawn.values() for s in all_series}
         if len(names) > 1:
             total = len({s.index for all_ in found.values() for s in all_})
@@ -55,8 +62,12 @@ def draw(tables, stem):
         style.save(figure, stem)
 
 
-def _panel(axes, key, series_and_curves, evals, tables):
-    """Draw one model and dataset, as many rows of axes as there are."""
+def _panel(axes, key, series_and_curves, words, evals, tables):
+    """Draw one model and dataset, as many rows of axes as there are.
+
+    Args:
+        words: how many of its runs are drawn.
+    """
     held_out = axes[1] if len(axes) > 1 else None
     all_series, curves = zip(*series_and_curves, strict=True)
     training = [(one, c) for one, c in zip(all_series, curves, strict=True) if c is not None]
@@ -75,10 +86,9 @@ def _panel(axes, key, series_and_curves, evals, tables):
         axis.set_xlabel(name)
     model, dataset = key
     failed = sum(len(s.runs) - len(s.finished) for s in all_series)
-    words = (
-        f" \u00b7 {failed} of {sum(len(s.runs) for s in all_series)} runs failed" if failed else ""
-    )
-    style.heading(axes[0][0], f"{model} \u00b7 {dataset}", f"training loss{words}")
+    words = [words, f"{failed} of {sum(len(s.runs) for s in all_series)} failed" if failed else ""]
+    words = " \u00b7 ".join(filter(None, ["training loss", *words]))
+    style.heading(axes[0][0], f"{model} \u00b7 {dataset}", words)
     if held_out is not None:
         style.heading(axes[1][0], "", "loss on held-out items")
     _limits(axes)
@@ -108,10 +118,11 @@ def _has_data(axis):
 
 
 def _training(one, tables):
-    """Steps, epochs, time and losses of the first repeat as arrays; None where no loss is known."""
+    """Steps, epochs, time and losses of the longest run as arrays; None where no loss is known."""
     if not len(one.finished):
         return None
-    run = one.finished.sort_values("repeat").iloc[0]
+    longest = ["steps_measured", "repeat"]
+    run = one.finished.sort_values(longest, ascending=[False, True], kind="stable").iloc[0]
     steps = tables.steps(run["run_id"])
     if not steps["loss"].gt(0).any():
         return None
@@ -120,9 +131,11 @@ def _training(one, tables):
     window = max(1, len(merged) // 50)
     smooth = np.exp(np.log(loss).rolling(window, min_periods=1, center=True).mean())
     every = slice(None, None, -(-len(merged) // MOST_POINTS))
+    # Of an imported run that ended well the last step is that of the epochs asked for.
+    epochs = merged["epoch"].max() if merged["epoch"].notna().any() else run["epochs"]
     columns = {
         "steps": merged.index,
-        "epochs": merged.index * (merged["epoch"].max() / merged.index[-1]),
+        "epochs": merged.index * (float(epochs) / merged.index[-1]),
         "time": merged["t_s"] - _started_s(steps),
         "loss": loss,
         "smooth": smooth,

@@ -9,10 +9,11 @@ from dlbench import figure_style as style
 CATEGORY = "Comparisons"
 CAPTION = """
 Throughput of runs that read real items (circles) and of runs on synthetic ones that are equal in
-all other settings (squares). Points are geometric means over repeats, one run each; the numbers
-are the difference of real from synthetic with Welch's 95 % interval on the logarithm of the
-throughput. What else differs between the two, as the version of the framework, is named. Runs on
-real items without a synthetic counterpart are drawn alone. Hollow points are published numbers.
+all other settings and in the shape of an item (squares). Points are geometric means over repeats,
+one run each; the numbers are the difference of real from synthetic with Welch's 95 % interval on
+the logarithm of the throughput. Of synthetic runs of several lengths those as long as the real one
+count, or the longest. What else differs between the two, as the version of the framework, is named.
+Runs on real items without a synthetic counterpart are drawn alone. Hollow points are published.
 """
 REAL, SYNTHETIC = (style.COLOURS[0], "o"), (style.COLOURS[1], "s")
 FOUND_OUT = ("site", "framework_version", "device_model")
@@ -54,7 +55,9 @@ def _row(axes, row, synthetic):
         note = f"differs in {', '.join(differs)}" if differs else ""
         figure_rows.say(axes, row, _difference(statistics.ratio(*rates)), note)
     else:
-        figure_rows.say(axes, row, "no synthetic runs", color=style.GREY)
+        shape = row.runs.iloc[0]["item_shape"]
+        of_shape = "of an unknown shape" if pd.isna(shape) else f"of {shape}"
+        figure_rows.say(axes, row, f"no synthetic items {of_shape}", color=style.GREY)
     return found
 
 
@@ -63,7 +66,10 @@ def _counterparts(row, synthetic):
 
     Those that differ in nothing where there are any.
     """
-    alike = synthetic[_equal(row, synthetic, derived.SAME)]
+    known = synthetic[synthetic["item_shape"].notna()]
+    alike = known[_equal(row, known, (*derived.SAME, "item_shape"))]
+    partners = derived.of_length(row, [partner for _, partner in alike.iterrows()])
+    alike = alike.loc[[partner.name for partner in partners]]
     same = alike[_equal(row, alike, FOUND_OUT)]
     if len(same):
         return same, []

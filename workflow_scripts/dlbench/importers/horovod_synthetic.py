@@ -94,6 +94,7 @@ class _Run:
         columns = {
             "model": self.model,
             "dataset": "synthetic",
+            "item_shape": "224x224x3",
             "mode": "train",
             "strategy": "horovod",
             "devices": self.devices,

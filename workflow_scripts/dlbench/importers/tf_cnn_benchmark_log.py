@@ -4,6 +4,8 @@
 - `batch_size` is of all GPUs of the process that wrote it, under Horovod of its one GPU; with
   parameter servers that of one worker, and how many workers there are is not said.
 - `gpu_info.count` is how many GPUs are visible, not used; the list of devices is what is used.
+- `num_epochs` is worked out from the number of batches; where that makes whole epochs, they were
+  asked for.
 - The log of an evaluation is tf_cnn_eval_log's.
 
 Source: tensorflow/models, official/utils/logs/logger.py; benchmark_cnn.py of tensorflow/benchmarks.

@@ -10,7 +10,7 @@ from dlbench.importers import Imported, tf_cnn_benchmark_log
 FAMILY = tf_cnn.FAMILY
 # What an evaluation may do otherwise than the training before it.
 OF_TRAINING = (
-    "steps", "global_batch", "batch_per_device", "devices", "nodes", "devices_per_node",
+    "steps", "epochs", "global_batch", "batch_per_device", "devices", "nodes", "devices_per_node",
 )  # fmt: skip
 
 
@@ -22,7 +22,7 @@ def read(log):
     for number, info in tf_cnn_benchmark_log.lines(log):
         notes = []
         columns = tf_cnn_benchmark_log.run_columns(info, notes)
-        batches = columns.get("steps")
+        batches = tf_cnn.positive(info["words"].get("num_batches"))
         for name in OF_TRAINING:
             columns.pop(name, None)
         row = {"split": "validation"}
