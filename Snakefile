@@ -11,6 +11,9 @@ from snakemake.utils import min_version
 min_version("9.27")
 
 
+include: "rules/config.smk"
+
+
 configfile: "config.yaml"
 
 

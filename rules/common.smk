@@ -11,7 +11,6 @@ from pathlib import Path
 
 from snakemake.io import IOFile
 
-sys.path.insert(0, f"{workflow.basedir}/workflow_scripts")
 # `python` in the rules is the one that runs Snakemake. Snakemake's own prefix is said again, for
 # ours takes its place: without it the exit code of what is piped to tee would be lost.
 shell.prefix(

@@ -18,6 +18,8 @@ rule import_results:
         "results/logs/import_results/{name}.log",
     wildcard_constraints:
         name="[a-z0-9_]+",
+    # What is wrong with an import is known before the first run is trained.
+    priority: PREPARATION
     conda:
         "../envs/workflow.yaml"
     params:

@@ -7,7 +7,7 @@ nothing to fix.
 import argparse
 import sys
 
-from dlbench import site_check
+from dlbench import flags, site_check
 from dlbench.cli import add_configfile, run_program
 
 
@@ -19,7 +19,11 @@ def main():
     add_configfile(parser)
     parser.add_argument("--no-job", action="store_true", help="start no job on a compute node")
     parser.add_argument(
-        "--timeout", type=float, default=600, metavar="S", help="seconds that job may be queued"
+        "--timeout",
+        type=flags.real(above=0),
+        default=600,
+        metavar="S",
+        help="seconds that job may be queued",
     )
     args = parser.parse_args()
     if not site_check.show(args.profile, args.configfile, not args.no_job, args.timeout):

@@ -15,6 +15,7 @@ from dlbench import (
     campaign_page,
     campaign_plain,
     campaign_rows,
+    flags,
     page_html,
     page_text,
     references,
@@ -53,7 +54,7 @@ def parser():
     )
     made.add_argument(
         "--margin",
-        type=float,
+        type=flags.real(above=0),
         default=campaign_comparison.DEFAULT_MARGIN,
         help="differences within it are equivalent (0.01)",
     )
@@ -81,7 +82,7 @@ def parser():
     made.add_argument("--write-references", metavar="FILE", help="write such a file from A")
     made.add_argument(
         "--tolerance",
-        type=float,
+        type=flags.real(0),
         default=0.05,
         help="lower and upper bounds of written references (0.05)",
     )

@@ -3,7 +3,7 @@
 import argparse
 import os
 
-from dlbench import conversion, plugins
+from dlbench import conversion, flags, plugins
 from dlbench.cli import run_program
 
 
@@ -15,7 +15,9 @@ def main():
     parser.add_argument(
         "--code-sha256", default="", help="digest of the converting code, kept in the manifest"
     )
-    parser.add_argument("--workers", type=int, help="processes; by default one for each core")
+    parser.add_argument(
+        "--workers", type=flags.whole(1), help="processes; by default one for each core"
+    )
     parser.add_argument(
         "--check",
         default="header",

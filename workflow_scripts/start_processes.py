@@ -8,7 +8,7 @@ well; else it is that of the first that failed.
 import argparse
 import sys
 
-from dlbench import processes
+from dlbench import flags, processes
 from dlbench.cli import job_counts, run_program
 
 
@@ -18,12 +18,12 @@ def main():
     what.add_argument(
         "--jobs", type=job_counts, help="kinds of process, as in chief=1,ps=1,worker=2"
     )
-    what.add_argument("--copies", type=_at_least_1, metavar="N", help="each has DLBENCH_COPY")
+    what.add_argument("--copies", type=flags.whole(1), metavar="N", help="each has DLBENCH_COPY")
     parser.add_argument(
-        "--cores-each", type=_at_least_1, metavar="N", help="cores that each copy keeps to"
+        "--cores-each", type=flags.whole(1), metavar="N", help="cores that each copy keeps to"
     )
     parser.add_argument(
-        "--gpus-each", type=_at_least_1, metavar="N",
+        "--gpus-each", type=flags.whole(1), metavar="N",
         help="GPUs that each copy sees, of those in CUDA_VISIBLE_DEVICES",
     )  # fmt: skip
     parser.add_argument("command", nargs=argparse.REMAINDER, help="after --: what each runs")
@@ -37,12 +37,6 @@ def main():
         sys.exit(processes.run(args.jobs, command))
     each = args.cores_each or 0, args.gpus_each or 0
     sys.exit(processes.run_copies(args.copies, command, *each))
-
-
-def _at_least_1(text):
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 1, found {text!r}")
-    return int(text)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from dlbench import (
     Error,
     attempts,
     fates,
+    flags,
     hardware,
     images,
     limits,
@@ -40,15 +41,18 @@ def main():
     parser.add_argument(
         "--unless", type=json.loads, help="ids of earlier repeats, and the target they may reach"
     )
-    parser.add_argument("--time-limit-s", type=float, default=float("inf"))
+    parser.add_argument("--time-limit-s", type=flags.real(above=0), default=float("inf"))
     parser.add_argument(
-        "--hang-limit-s", type=float, default=float("inf"), help="without a step or the like"
+        "--hang-limit-s",
+        type=flags.real(above=0),
+        default=float("inf"),
+        help="without a step or the like",
     )
     parser.add_argument("--checkpoint", type=Path, help="where the trainer keeps its checkpoints")
-    parser.add_argument("--attempt", type=int, default=1)
+    parser.add_argument("--attempt", type=flags.whole(1), default=1)
     parser.add_argument(
         "--attempts",
-        type=int,
+        type=flags.whole(1),
         default=1,
         help="the last one is recorded; one more asks the scheduler what ended it",
     )

@@ -19,21 +19,21 @@ import signal
 import sys
 from pathlib import Path
 
-from dlbench import Error, checkpoints, copies, eventlog, plugins
+from dlbench import Error, checkpoints, copies, eventlog, flags, plugins
 
 IMAGE_MARKER = Path("/etc/dlbench-image.json")
 
 
 def parser():
     """The flags: the fields of a run, then what no result depends on."""
-    flags = argparse.ArgumentParser(
+    made = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    run = flags.add_argument_group("the run")
+    run = made.add_argument_group("the run")
     run.add_argument("--framework", default="tensorflow", choices=["tensorflow"])
     run.add_argument("--model", required=True, metavar="M", help=", ".join(plugins.names("models")))
     run.add_argument("--dataset", required=True, choices=plugins.names("datasets"))
-    run.add_argument("--batch-per-device", type=_at_least(1), required=True, metavar="N")
+    run.add_argument("--batch-per-device", type=flags.whole(1), required=True, metavar="N")
     run.add_argument(
         "--precision", default="float32", choices=["float32", "tf32", "bfloat16", "float16"]
     )
@@ -47,24 +47,24 @@ def parser():
     )  # fmt: skip
     run.add_argument("--mode", default="train", choices=["train", "forward", "forward_backward"])
     length = run.add_mutually_exclusive_group(required=True)
-    length.add_argument("--steps", type=_at_least(1), metavar="N", help="measured steps")
-    length.add_argument("--epochs", type=_at_least(1), metavar="E", help="passes over the data")
-    run.add_argument("--warmup-steps", type=_at_least(0), default=10, metavar="K")
+    length.add_argument("--steps", type=flags.whole(1), metavar="N", help="measured steps")
+    length.add_argument("--epochs", type=flags.whole(1), metavar="E", help="passes over the data")
+    run.add_argument("--warmup-steps", type=flags.whole(0), default=10, metavar="K")
     run.add_argument(
         "--evaluate", default="auto", choices=["auto", "yes", "no"],
         help="score held-out items after each epoch; auto: with --epochs",
     )  # fmt: skip
     run.add_argument("--optimizer", default="sgd", choices=["sgd", "momentum", "rmsprop", "adam"])
-    run.add_argument("--learning-rate", type=float, default=0.01)
+    run.add_argument("--learning-rate", type=flags.real(above=0), default=0.01)
     run.add_argument(
         "--learning-rate-scaling", default="none", choices=["none", "linear", "sqrt"],
         help="with global batch / learning-rate-batch, or its root",
     )  # fmt: skip
     run.add_argument(
-        "--learning-rate-batch", type=_at_least(1), default=256, metavar="N",
+        "--learning-rate-batch", type=flags.whole(1), default=256, metavar="N",
         help="global batch for which the learning rate is meant",
     )  # fmt: skip
-    run.add_argument("--learning-rate-warmup-steps", type=_at_least(0), default=0, metavar="K")
+    run.add_argument("--learning-rate-warmup-steps", type=flags.whole(0), default=0, metavar="K")
     run.add_argument(
         "--augment", type=_boolean, default=True, metavar="True|False",
         help="vary the training items, where the dataset has a way to",
@@ -73,11 +73,11 @@ def parser():
         "--cache", default="auto", choices=["auto", "memory", "none"],
         help="keep the training items in memory; auto: up to 1 GiB",
     )  # fmt: skip
-    run.add_argument("--seed", type=_at_least(0), default=1)
-    run.add_argument("--nodes", type=_at_least(1), default=1, metavar="N")
-    run.add_argument("--devices-per-node", type=_at_least(1), default=1, metavar="N")
+    run.add_argument("--seed", type=flags.whole(0), default=1)
+    run.add_argument("--nodes", type=flags.whole(1), default=1, metavar="N")
+    run.add_argument("--devices-per-node", type=flags.whole(1), default=1, metavar="N")
     run.add_argument(
-        "--threads-per-device", type=_at_least(1), default=1, help="cores of a CPU device"
+        "--threads-per-device", type=flags.whole(1), default=1, help="cores of a CPU device"
     )
     run.add_argument("--strategy", default="single", choices=plugins.names("strategies"))
     run.add_argument(
@@ -87,12 +87,14 @@ def parser():
     run.add_argument("--runtime", default="bare", choices=plugins.names("runtimes"))
     run.add_argument("--runtime-options", default="", metavar="A=1,B=x", help="recorded only")
     run.add_argument(
-        "--copies-per-node", type=_at_least(1), default=1, metavar="N",
+        "--copies-per-node", type=flags.whole(1), default=1, metavar="N",
         help="trained at once; each is started by start_processes.py --copies N",
     )  # fmt: skip
     run.add_argument("--environment", default="train", help="recorded only")
-    run.add_argument("--repeat", type=_at_least(1), default=1, help="is added to the seed, less 1")
-    where = flags.add_argument_group("where and how")
+    run.add_argument(
+        "--repeat", type=flags.whole(1), default=1, help="is added to the seed, less 1"
+    )
+    where = made.add_argument_group("where and how")
     where.add_argument("--log", required=True, help="event log; must not hold a run already")
     where.add_argument("--data", help="folder of the converted dataset, unless it is synthetic")
     where.add_argument("--device", default="cpu", choices=["cpu", "gpu"])
@@ -102,15 +104,17 @@ def parser():
         "--checkpoint", metavar="FOLDER",
         help="write checkpoints here, and go on from the newest one; also on SIGTERM and SIGUSR1",
     )  # fmt: skip
-    where.add_argument("--checkpoint-every-min", type=float, default=10.0, metavar="MINUTES")
     where.add_argument(
-        "--sample-every-s", type=float, default=1.0, metavar="SECONDS",
+        "--checkpoint-every-min", type=flags.real(above=0), default=10.0, metavar="MINUTES"
+    )
+    where.add_argument(
+        "--sample-every-s", type=flags.real(0), default=1.0, metavar="SECONDS",
         help="sample CPU, memory and GPUs; 0: never",
     )  # fmt: skip
     where.add_argument(
         "--packages", metavar="FOLDER", help="keep the list of installed packages here"
     )
-    return flags
+    return made
 
 
 PLACES = (
@@ -287,16 +291,6 @@ def _boolean(text):
     if text not in ("True", "False"):
         raise argparse.ArgumentTypeError(f"expected True or False, found {text}")
     return text == "True"
-
-
-def _at_least(least):
-    def number(text):
-        value = int(text)
-        if value < least:
-            raise argparse.ArgumentTypeError(f"expected at least {least}, found {value}")
-        return value
-
-    return number
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ program ended well; what its log says of the run is judged when the record is wr
 import argparse
 from pathlib import Path
 
-from dlbench import external_trainer, gpu_sampling
+from dlbench import external_trainer, flags, gpu_sampling
 from dlbench.cli import run_program
 from dlbench.runs import Run
 
@@ -18,7 +18,9 @@ def main():
     parser.add_argument("--spec", required=True, help="fields of the run, JSON")
     parser.add_argument("--kind", default="auto", help="of the program's log: an importer's name")
     parser.add_argument("--image-id", help="what the marker says of the image it is to be in")
-    parser.add_argument("--gpus", type=int, default=0, help="of this node that it is to use")
+    parser.add_argument(
+        "--gpus", type=flags.whole(0), default=0, help="of this node that it is to use"
+    )
     parser.add_argument("command", nargs=argparse.REMAINDER, help="after --: trains")
     args = parser.parse_args()
     command = args.command[1:] if args.command[:1] == ["--"] else args.command

@@ -6,7 +6,7 @@ Reads it in place and writes nothing. Archives of others are safe to check. Need
 import argparse
 import sys
 
-from dlbench import bag_reading
+from dlbench import bag_reading, flags
 from dlbench.cli import run_program
 from dlbench.files import sha256
 
@@ -29,7 +29,9 @@ def main():
 def add_limit(parser):
     """The option that says how much an archive may hold."""
     most = bag_reading.DEFAULT_LIMIT_BYTES / 1e9
-    parser.add_argument("--limit-gb", type=float, default=most, help="most that it may unpack to")
+    parser.add_argument(
+        "--limit-gb", type=flags.real(above=0), default=most, help="most that it may unpack to"
+    )
 
 
 if __name__ == "__main__":

@@ -32,10 +32,13 @@ def test_any_field_of_a_run_can_be_compared(field, base):
             {"field": "copies_per_node", "base": 3},
             "no run has the copies_per_node 3; there are: 1, 2",
         ),
-        ({"field": "copies_per_node", "base": True}, "no run has the copies_per_node True"),
-        ({"field": "xla", "base": 0}, "no run has the xla 0; there are: False"),
+        (
+            {"field": "copies_per_node", "base": True},
+            "base: expected a whole number, as every copies_per_node is, found True",
+        ),
+        ({"field": "xla", "base": 0}, "base: expected true or false, as every xla is, found 0"),
         ({"field": "runtime"}, "compare[0]: missing key: base"),
-        ({"field": "runtime", "base": None}, "compare[0].base: expected one string or one number"),
+        ({"field": "runtime", "base": None}, "compare[0].base: expected a text or a number"),
     ],
 )
 def test_a_comparison_that_cannot_be_is_refused(entry, message):

@@ -42,10 +42,10 @@ def test_scores_that_a_run_will_have_are_accepted(change):
         ({"must_reach": {"iou": 0.5}}, "must_reach: lenet5 has no iou; it has: top1, top5"),
         ({"must_reach": {"top2": 0.5}}, "must_reach: unknown key 'top2' (did you mean 'top"),
         ({"must_reach": {}}, "must_reach: expected at least one key"),
-        ({"must_reach": {"top1": "0.9"}}, 'must_reach.top1: expected one number, found "0.9"'),
+        ({"must_reach": {"top1": "0.9"}}, 'must_reach.top1: expected a number, found "0.9"'),
         (
             {"epochs": None, "steps": 5, "must_reach": {"top1": 0.9}},
-            "must_reach: top1 needs an evaluation; give epochs, or evaluate: yes",
+            'must_reach: top1 needs an evaluation; give epochs, or evaluate: "yes"',
         ),
         (
             {"epochs": None, "steps": 5, "mode": "forward", "must_reach": {"top1": 0.9}},

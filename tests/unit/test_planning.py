@@ -3,6 +3,7 @@
 import re
 import shlex
 import shutil
+from pathlib import Path
 
 import pytest
 from planned_runs import STUDY, finish
@@ -145,7 +146,7 @@ def test_a_config_with_mistakes_ends_the_program_with_them():
         planning.plan(STUDY | {"repeats": 0, "seeed": 1})
     assert str(error.value).startswith("The config cannot be used:\n")
     assert "unknown key 'seeed' (did you mean 'seed'?)" in str(error.value)
-    assert "repeats: expected a number of at least 1, or target_interval" in str(error.value)
+    assert "repeats: expected a whole number from 1 to 10000, or target" in str(error.value)
 
 
 def test_an_unknown_run_is_named_with_the_nearest(plan):
@@ -157,12 +158,37 @@ def test_an_unknown_run_is_named_with_the_nearest(plan):
 
 
 def test_flags_of_fetching_survive_the_shell(alone):
-    folder = "/my data/it's here; rm -rf $HOME"
+    folder = "my data; it's here && rm -rf $HOME"
+    Path(folder).mkdir()
     data = STUDY["data"] | {"manual_dir": folder, "offline": True, "terms_accepted": ["imagenet"]}
     plan = planning.plan(STUDY | {"data": data})
     assert shlex.split(plan.fetching("digits")) == [f"--manual-dir={folder}", "--offline"]
     assert shlex.split(plan.fetching("imagenet"))[-1] == "--terms-accepted"
     assert planning.plan(STUDY).fetching("digits") == ""
+
+
+@pytest.mark.parametrize("key", ["manual_dir", "store"])
+def test_a_folder_of_data_that_is_not_there_is_named(alone, key):
+    with pytest.raises(SystemExit, match=rf"data\.{key}: there is no folder nowhere; make it"):
+        planning.plan(STUDY | {"data": STUDY["data"] | {key: "nowhere"}})
+
+
+def test_terms_that_nobody_accepted_are_named_before_anything_is_fetched(alone):
+    block = STUDY["matrix"][0] | {"model": "resnet50", "dataset": ["synthetic", "imagenet"]}
+    study = STUDY | {"matrix": [block]}
+    with pytest.raises(SystemExit, match=r"put imagenet into data\.terms_accepted"):
+        planning.plan(study)
+    accepted = STUDY["data"] | {"terms_accepted": ["imagenet"]}
+    assert planning.plan(study | {"data": accepted}).datasets == ["imagenet"]
+    Path("results/data/imagenet").mkdir(parents=True)
+    Path("results/data/imagenet/source.json").write_text("{}")  # fetched, by one who had
+    assert planning.plan(study).datasets == ["imagenet"]
+
+
+def test_a_file_of_published_numbers_that_cannot_be_read_is_named(alone):
+    Path("references.csv").write_text("point,value\n")
+    with pytest.raises(SystemExit, match=r"references\.csv, line 1: expected the columns point,"):
+        planning.plan(STUDY | {"references": [{"path": "references.csv"}]})
 
 
 def test_finished_runs_are_left_and_the_others_sorted_by_what_they_need(plan):

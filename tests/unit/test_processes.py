@@ -337,8 +337,12 @@ def test_the_program_starts_copies_with_cores_and_gpus_of_their_own(tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["--copies", "0", "--", "true"], 2, "expected a number of at least 1, found '0'"),
-        (["--copies", "two", "--", "true"], 2, "expected a number of at least 1, found 'two'"),
+        (["--copies", "0", "--", "true"], 2, "expected a whole number of at least 1, found '0'"),
+        (
+            ["--copies", "two", "--", "true"],
+            2,
+            "expected a whole number of at least 1, found 'two'",
+        ),
         (["--copies", "2", "--jobs", "worker=1", "--", "true"], 2, "not allowed with argument"),
         (["--jobs", "worker=1", "--cores-each", "1", "--", "true"], 2, "are for --copies"),
         (["--copies", "2", "--"], 2, "expected a command after --, found none"),

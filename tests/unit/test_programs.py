@@ -61,7 +61,10 @@ def test_the_flags_of_the_trainer_are_the_fields_of_a_run():
     ("arguments", "message"),
     [
         (["draw_figure.py", "loss", "--tables", "nowhere"], "runs.parquet cannot be read"),
-        (["collect_runs.py", "--config", "absent.yaml"], "absent.yaml cannot be read as YAML"),
+        (
+            ["collect_runs.py", "--config", "absent.yaml"],
+            "absent.yaml cannot be read: No such file",
+        ),
         (["parse_run.py", "absent.jsonl", "--spec={}"], "expected the fields of a run as JSON"),
         (["fetch_dataset.py", "digit", "--folder", "x", "--stamp", "y"], "(choose from 'blends'"),
         (["forget_runs.py", "no-such-run"], "no run 'no-such-run'"),

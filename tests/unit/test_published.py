@@ -254,11 +254,6 @@ def test_a_setting_that_is_not_stated_matches_any_run(study):
     assert loose["own_differs"] == "batch_per_device"
 
 
-def test_match_takes_what_a_point_states(study):
-    with pytest.raises(Error, match="expected what a point states, found 'devces'"):
-        published.numbers(study(ONE, match=("devces",)), [])
-
-
 def test_the_rows_are_those_of_the_schema(study):
     rows = published.numbers(study(ONE, FOUR, SPEEDUP), RUNS)
     table = tables.table(rows, tables.PUBLISHED)

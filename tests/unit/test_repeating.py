@@ -109,9 +109,9 @@ def test_a_repeat_waits_for_those_before_it_that_are_still_to_be_done(runs):
     ("changes", "words"),
     [
         ({"min": 7}, "repeats: min 7 is above max 6"),
-        ({"target_interval": 0}, "target_interval (above 0, below 1), min and max (2 to 31)"),
-        ({"max": 40}, "target_interval (above 0, below 1), min and max (2 to 31)"),
-        ({"often": 1}, "target_interval (above 0, below 1), min and max (2 to 31)"),
+        ({"target_interval": 0}, "repeats.target_interval: expected more than 0, found 0"),
+        ({"max": 40}, "repeats.max: expected at most 31, found 40"),
+        ({"often": 1}, "repeats: unknown key 'often'; there are: max, min, target_interval"),
     ],
 )
 def test_repeats_that_cannot_be_are_refused(changes, words):

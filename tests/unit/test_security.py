@@ -238,7 +238,7 @@ def test_members_that_reach_outside_or_are_no_files_are_refused(member, tmp_path
 def test_a_text_that_can_be_no_argument_is_named_with_its_key(text):
     for changes, where in (
         ({"study": text}, "study: "),
-        ({"site": SETTINGS["site"] | {"modules": ["gcc", text]}}, "site.modules.1: "),
+        ({"site": SETTINGS["site"] | {"modules": ["gcc", text]}}, "site.modules[1]: "),
     ):
         with pytest.raises(config_schema.ConfigError) as refused:
             config.study(SETTINGS | changes)

@@ -47,8 +47,8 @@ def test_watching_shows_it_again_and_again(study):
         process.stdout.read()
     assert shown_ids == ["test"] * 3
     assert process.returncode == 0
-    assert "--jobs: expected a number of runs of at least 1" in program("--jobs", "0").stderr
-    assert "--watch: expected a number of seconds above 0" in program("--watch", "0").stderr
+    assert "--jobs: expected a whole number of at least 1" in program("--jobs", "0").stderr
+    assert "--watch: expected a number above 0" in program("--watch", "0").stderr
 
 
 def test_what_tests_start_can_be_interrupted_where_a_shell_started_pytest_in_the_background():
@@ -62,4 +62,4 @@ def test_a_bad_config_ends_the_program_with_its_mistake(study):
     Path("config.yaml").write_text(json.dumps(SETTINGS | {"repeats": 0}))
     finished = program()
     assert finished.returncode == 1
-    assert finished.stderr.startswith("error: repeats: expected a number of at least 1, or target_")
+    assert finished.stderr.startswith("error: repeats: expected a whole number from 1 to 10000, or")

@@ -94,4 +94,7 @@ def test_a_log_that_says_otherwise_than_its_fields_ends_the_import_with_both(fre
 def test_what_is_not_there_is_said_before_anything_is_done(fresh):
     fresh.configure(matrix=[OURS], figures=[], imports=[{"name": "theirs", "path": "nowhere"}])
     finished = fresh.snakemake()
-    assert finished.returncode != 0 and "imports[0].path: there is no nowhere" in finished.stdout
+    assert (
+        finished.returncode != 0
+        and "imports[0].path: there is no file or folder nowhere" in finished.stdout
+    )

@@ -203,6 +203,8 @@ def test_horovod_runs_are_skipped_until_horovod_is_installed(fresh):
         ({"model": "lenet6"}, "did you mean 'lenet5'?"),
         ({"batch_per_device": 0}, "batch_per_device: expected at least 1, found 0"),
         ({"batchsize": 4}, "unknown key 'batchsize'"),
+        ({"learning_rate": float("nan")}, "learning_rate: expected a finite number, found nan"),
+        ({"model": "resnet50", "dataset": "imagenet"}, "then put imagenet into data.terms_accept"),
     ],
 )
 def test_a_mistake_in_the_config_ends_it_before_anything_is_done(fresh, changes, message):
@@ -212,6 +214,21 @@ def test_a_mistake_in_the_config_ends_it_before_anything_is_done(fresh, changes,
     assert message in finished.stdout
     assert "Traceback" not in finished.stdout
     assert not (fresh.folder / "results").exists()
+
+
+def test_a_file_of_the_config_that_cannot_be_read_is_named_with_its_line(fresh):
+    """Snakemake would take the last of two keys, and name neither file nor line of other slips."""
+    (fresh.folder / "site.yaml").write_text("site:\n  name: here\n   nodes: 2\n")
+    finished = fresh.snakemake("-n")
+    assert finished.returncode != 0
+    assert "site.yaml, line 3: no YAML: mapping values are not allowed" in finished.stdout
+    assert "Traceback" not in finished.stdout
+
+    (fresh.folder / "site.yaml").unlink()
+    (fresh.folder / "mine.yaml").write_text("repeats: 2\nstudy: mine\nrepeats: 3\n")
+    finished = fresh.snakemake("-n", "--configfile", "mine.yaml")
+    assert finished.returncode != 0
+    assert "mine.yaml, line 3: the key 'repeats' is twice in one mapping" in finished.stdout
 
 
 def test_a_model_that_is_not_valid_python_is_named_before_anything_is_done(fresh):

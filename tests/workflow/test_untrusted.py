@@ -46,10 +46,11 @@ def test_no_text_of_a_config_reaches_a_shell(fresh):
     (models / "mine.py").write_text(source.read_text())
     (fresh.folder / "logs" / FOLDER).mkdir(parents=True)
     (fresh.folder / "logs" / FOLDER / "x.log").write_text(log_samples.tf_cnn_benchmarks(0.5, 20))
+    (models / "store").mkdir()
     command = [sys.executable, doubled(f"{FOLDER}.py"), "{batch_per_device}", "{steps}",
                "{optimizer}", doubled(EVIL)]  # fmt: skip
     fresh.configure(
-        study=EVIL,
+        study=EVIL.replace("/", "").replace("\n", " "),
         site=CONFIG["site"] | {"name": EVIL, "interconnect": EVIL, "storage": EVIL},
         data=CONFIG["data"] | {"manual_dir": FOLDER, "store": f"{FOLDER}/store"},
         model_folder=FOLDER,

@@ -9,9 +9,16 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
-from dlbench import Error, config_schema, copies, external, matrix, plugins, repeating
+from dlbench import (
+    Error,
+    config_schema,
+    copies,
+    external,
+    matrix,
+    plugins,
+    repeating,
+    yaml_files,
+)
 from dlbench.config_schema import ConfigError, named
 from dlbench.matrix import Excluded
 from dlbench.runs import FIELDS, Run, shuffled
@@ -58,14 +65,14 @@ def read(*paths):
     """The merged content of some config files, the last one winning.
 
     Raises:
-        ConfigError: a file is missing or is not YAML.
+        ConfigError: a file is missing, is not YAML or has a key twice.
     """
     merged = {}
     for path in paths:
         try:
-            content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise ConfigError(f"{path} cannot be read as YAML: {error}") from error
+            content = yaml_files.read(path)
+        except Error as error:
+            raise ConfigError(str(error)) from error
         merged = _merge(merged, content or {})
     return merged
 
@@ -87,17 +94,17 @@ def study(config):
     Raises:
         ConfigError: with every mistake that was found, one a line.
     """
-    config_schema.check(config)
+    config = config_schema.checked(config)
     _use(config)
     runs, excluded, must_reach, targets = {}, [], {}, {}
     for index, block in enumerate(config["matrix"]):
         where = f"matrix[{index}] ({block['name']})"
         combinations, left_out = matrix.expand(block, where)
         excluded += left_out
-        for combination in combinations:
-            most, target = repeating.wanted(block.get("repeats", config["repeats"]))
-            if target and target.fewest > most:
-                raise ConfigError(f"{where}.repeats: min {target.fewest} is above max {most}")
+        most, target = repeating.wanted(block.get("repeats", config["repeats"]))
+        if target and target.fewest > most:
+            raise ConfigError(f"{where}.repeats: min {target.fewest} is above max {most}")
+        for where, combination in combinations:
             for repeat in range(1, most + 1):
                 run = matrix.run_of({**combination, "repeat": repeat}, where, config["images"])
                 if run.copies_per_node > 1 and config["checkpoint_every_min"]:
@@ -123,6 +130,7 @@ def study(config):
     for name in config["figures"]:
         named("figures", name, "figures")
     _check_others(config)
+    _check_images(config["images"], [run for run, _ in runs.values()])
     for index, entry in enumerate(config["compare"]):
         _check_compare(
             **entry, runs=[run for run, _ in runs.values()], imports=config["imports"],
@@ -163,14 +171,26 @@ def _merge(base, over):
 
 def _check_others(config):
     """See that what others measured is there."""
-    for key in ("imports", "references"):
+    for key, what, there in (
+        ("imports", "file or folder", Path.exists),
+        ("references", "file", Path.is_file),
+    ):
         for index, entry in enumerate(config[key]):
-            if not Path(entry["path"]).exists():
-                raise ConfigError(f"{key}[{index}].path: there is no {entry['path']}")
+            if not there(Path(entry["path"])):
+                raise ConfigError(f"{key}[{index}].path: there is no {what} {entry['path']}")
     names = [entry["name"] for entry in config["imports"]]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
         raise ConfigError(f"imports: expected names that differ, found {twice} twice")
+
+
+def _check_images(images, runs):
+    """See that an image that no run takes is not one of theirs, misspelt."""
+    contained = {run.environment for run in runs if plugins.load("runtimes", run.runtime).CONTAINED}
+    spare = sorted(contained - images.keys())
+    for name in images.keys() - contained - set(matrix.environments()):
+        if hint := plugins.nearest(name, spare):
+            raise ConfigError(f"images: no run takes {name!r}{hint}; they take: {', '.join(spare)}")
 
 
 def _check_compare(field, base, runs, imports, where):
@@ -181,10 +201,9 @@ def _check_compare(field, base, runs, imports, where):
             f"{where}.field: a run has no field {field!r}{plugins.nearest(field, known)}; "
             f"there are: {', '.join(known)}"
         )
+    _check_kind(field, base, where)
     there = sorted({getattr(run, field) for run in runs}, key=str)
-    # 1 is true to Python, and must not be to a config.
-    own = any((type(value) is bool, value) == (type(base) is bool, base) for value in there)
-    if not own and not imports:  # what logs have is not known yet
+    if base not in there and not imports:  # what logs have is not known yet
         raise ConfigError(
             f"{where}.base: no run has the {field} {base!r}{plugins.nearest(base, there)}; "
             f"there are: {', '.join(map(repr, there))}"
@@ -197,6 +216,19 @@ def _check_compare(field, base, runs, imports, where):
                 f"{companion} {', '.join(map(repr, found))}; compare {companion} instead, or "
                 "choose another base"
             )
+
+
+def _check_kind(field, base, where):
+    """See that a base is of the kind that a field has."""
+    kind = config_schema.schema()["$defs"]["axes"]["properties"][field]["type"][0]
+    kind = "string" if kind == "object" else kind  # options are compared as text
+    types = {"integer": int, "number": int | float, "string": str, "boolean": bool}
+    # 1 is true to Python, and must not be to a config.
+    if not isinstance(base, types[kind]) or isinstance(base, bool) != (kind == "boolean"):
+        raise ConfigError(
+            f"{where}.base: expected {config_schema.TYPES[kind]}, as every {field} is, found "
+            f"{base!r}{yaml_files.hint(base, kind)}"
+        )
 
 
 def _use(config):

@@ -125,11 +125,11 @@ class EventLog:
 
     def step(self, step, t_s, step_time_s, loss, learning_rate, warm_up, epoch):
         """A step event, formatted by hand: it is written while the next step waits."""
-        shown = repr(loss) if math.isfinite(loss) else f'"{loss}"'
+        loss, learning_rate = map(_number, (loss, learning_rate))
         _write_all(
             self._file,
             f'{{"event": "step", "step": {step}, "t_s": {t_s:.7f}, '
-            f'"step_time_s": {step_time_s:.7f}, "loss": {shown}, '
+            f'"step_time_s": {step_time_s:.7f}, "loss": {loss}, '
             f'"learning_rate": {learning_rate}, '
             f'"warm_up": {"true" if warm_up else "false"}, "epoch": {epoch}}}\n'.encode(),
         )
@@ -174,7 +174,7 @@ def read(path):
 def ended(path):
     """The last run_end event of a log, or None where the run did not get there.
 
-    As in `read`, a last line without its newline is no event.
+    As in `read`, a last line without its newline is no event; nor is one that says no status.
     """
     try:
         with open(path, "rb") as file:
@@ -186,9 +186,11 @@ def ended(path):
     for line in reversed(lines):
         if line.startswith(b'{"event": "run_end"') and line.endswith(b"\n"):
             try:
-                return json.loads(line)
+                end = json.loads(line)
             except (ValueError, RecursionError):
                 return None
+            said = end.get("status") in STATUSES and isinstance(end.get("message"), str)
+            return end if said else None
     return None
 
 
@@ -206,6 +208,11 @@ def _write_all(file, content):
     view = memoryview(content)
     while view:
         view = view[os.write(file, view) :]
+
+
+def _number(value):
+    """A number as JSON has it; one that is not finite as text."""
+    return repr(value) if math.isfinite(value) else f'"{value}"'
 
 
 def _plain(value):

@@ -61,7 +61,10 @@ def use(trainers):
         if missing:
             raise Error(f"trainers.{name}.files: not there: {', '.join(missing)}")
         if trainer["log"] != "auto":
-            plugins.path("importers", trainer["log"])
+            try:
+                plugins.path("importers", trainer["log"])
+            except plugins.UnknownName as error:
+                raise Error(f"trainers.{name}.log: {error}") from None
         _trainers[name] = trainer
 
 

@@ -31,15 +31,22 @@ def fetch(name, folder, *, manual_dir=None, offline=False, terms_accepted=False)
     dataset = plugins.load("datasets", name)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    if dataset.TERMS and not terms_accepted:
-        raise FetchError(
-            f"{name} may be used by those only who accepted its terms ({dataset.TERMS}); "
-            f"then put {name} into data.terms_accepted in the config"
-        )
+    if not terms_accepted:
+        see_terms_accepted(name)
     return {
         file: _fetch_file(name, file, known, folder, manual_dir, offline)
         for file, known in dataset.FILES.items()
     }
+
+
+def see_terms_accepted(name):
+    """Raise FetchError for a dataset with terms, which nobody has accepted."""
+    terms = plugins.load("datasets", name).TERMS
+    if terms:
+        raise FetchError(
+            f"{name} may be used by those only who accepted its terms ({terms}); "
+            f"then put {name} into data.terms_accepted in the config"
+        )
 
 
 def _fetch_file(name, file, known, folder, manual_dir, offline):

@@ -14,6 +14,8 @@ from dlbench import Error, external, launchers, options, parsing, plugins, recor
 from dlbench.config_schema import ConfigError, named
 from dlbench.runs import DEFAULTS, FIELDS, PLUGIN_FOLDERS, Run
 
+# Fields that say one thing in several ways.
+INSTEAD = ({"batch_per_device", "global_batch"}, {"steps", "epochs"})
 ENVIRONMENTS = Path(__file__).parents[2] / "envs"
 
 
@@ -27,46 +29,69 @@ class Excluded:
 
 
 def expand(block, where):
-    """The combinations of one block (mappings), and those it excludes.
+    """The combinations of one block, and those it excludes.
+
+    Returns:
+        A list of (place in the config, mapping), and one of Excluded.
 
     Raises:
         ConfigError: a name is unknown, or an `exclude` entry matches nothing.
     """
     axes = _axes(block, where)
-    combinations = [
-        dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())
-    ]
-    kept, excluded = [], []
+    combinations = _products(axes)
     rules = block.get("exclude", [])
     for index, rule in enumerate(rules):
-        if not any(_matches(rule, combination) for combination in combinations):
-            raise ConfigError(
-                f"{where}.exclude[{index}]: no combination of this block matches "
-                f"{ {k: v for k, v in rule.items() if k != 'reason'} }; is a value misspelt?"
-            )
+        _see_it_matches(rule, combinations, f"{where}.exclude[{index}]")
+    kept, excluded = [], []
     for combination in combinations:
         rule = next((rule for rule in rules if _matches(rule, combination)), None)
         if rule is None:
-            kept.append(combination)
+            kept.append((where, combination))
         else:
             reason = rule.get("reason", "excluded in the config")
             excluded.append(Excluded(block["name"], combination, reason))
     single = {key: values[0] for key, values in axes.items() if len(values) == 1}
     for index, entry in enumerate(block.get("include", [])):
-        batches = {"batch_per_device", "global_batch"}
-        left_out = batches if batches & entry.keys() else set()
-        inherited = {key: value for key, value in single.items() if key not in left_out}
-        lists = _axes({**inherited, **entry}, f"{where}.include[{index}]")
-        kept += [
-            dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())
-        ]
+        place = f"{where}.include[{index}]"
+        # What an entry says takes the place of what the block says, also in other words.
+        said = [key for group in INSTEAD if group & entry.keys() for key in group]
+        inherited = {key: value for key, value in single.items() if key not in said}
+        kept += [(place, one) for one in _products(_axes({**inherited, **entry}, place))]
     return kept, excluded
+
+
+def _products(axes):
+    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+
+
+def _see_it_matches(rule, combinations, where):
+    """See that an `exclude` entry leaves something out."""
+    wanted = {key: _listed(value) for key, value in rule.items() if key != "reason"}
+    if not wanted:
+        raise ConfigError(f"{where}: expected fields of a run beside the reason, found none")
+    if any(_matches(rule, combination) for combination in combinations):
+        return
+    for key, values in wanted.items():
+        there = list(dict.fromkeys(_value(one, key) for one in combinations))
+        if not set(values) & set(there):
+            raise ConfigError(
+                f"{where}.{key}: no combination of this block has {_shown(values)}"
+                f"{plugins.nearest(values[0], there)}; there are: {_shown(there)}"
+            )
+    raise ConfigError(
+        f"{where}: no combination of this block has all of this together: "
+        + "; ".join(f"{key} {_shown(values)}" for key, values in wanted.items())
+    )
+
+
+def _shown(values):
+    return ", ".join(map(str, values))
 
 
 def _axes(block, where):
     """The fields of a run that a block names, each as a list, its names checked."""
     axes = {
-        key: value if isinstance(value, list) else [value]
+        key: _listed(value)
         for key, value in block.items()
         if key in FIELDS or key == "global_batch"
     }
@@ -77,12 +102,18 @@ def _axes(block, where):
     return axes
 
 
+def _listed(value):
+    return value if isinstance(value, list) else [value]
+
+
 def _matches(rule, combination):
     return all(
-        combination.get(key, DEFAULTS.get(key)) in (value if isinstance(value, list) else [value])
-        for key, value in rule.items()
-        if key != "reason"
+        _value(combination, key) in _listed(value) for key, value in rule.items() if key != "reason"
     )
+
+
+def _value(combination, key):
+    return combination.get(key, DEFAULTS.get(key))
 
 
 def run_of(values, where, images):
@@ -119,7 +150,7 @@ def run_of(values, where, images):
         raise ConfigError(f"{where}: mode {run.mode} learns nothing that could be evaluated")
     if not records.has_environment(run) and runtime == DEFAULTS["runtime"]:
         return run
-    there, found = _environments(), f"no folder envs/{run.environment}"
+    there, found = environments(), f"no folder envs/{run.environment}"
     if plugins.load("runtimes", runtime).CONTAINED:
         there, found = sorted({*there, *images}), f"{found} and no such image under images"
     if run.environment not in there:
@@ -166,7 +197,7 @@ def gate(must_reach, run, where):
         evaluated = run.evaluate == "yes" or (run.evaluate == "auto" and run.epochs)
         if run.mode != "train" or not evaluated:
             raise ConfigError(
-                f"{where}.must_reach: {name} needs an evaluation; give epochs, or evaluate: yes"
+                f'{where}.must_reach: {name} needs an evaluation; give epochs, or evaluate: "yes"'
             )
     return must_reach
 
@@ -204,5 +235,6 @@ def _check_task(run, where):
 
 
 @functools.cache
-def _environments():
+def environments():
+    """The folders in envs/."""
     return sorted(path.parent.name for path in ENVIRONMENTS.glob("*/pyproject.toml"))

@@ -19,6 +19,7 @@ from dlbench import (
     commands,
     config,
     external,
+    fetching,
     images,
     plugins,
     records,
@@ -286,6 +287,14 @@ class Plan:
             ) from None
 
 
+def see_readable(paths):
+    """End the program where one of some config files, if it is there, cannot be read."""
+    try:
+        config.read(*(path for path in paths if Path(path).exists()))
+    except Error as error:
+        sys.exit(f"The config cannot be used:\n{error}")
+
+
 def plan(settings):
     """Expand a merged config, look at the records, and say what is to be done.
 
@@ -311,6 +320,8 @@ def _plan(settings):
             "nothing remains: this machine can do none of the runs:\n"
             + "\n".join(dict.fromkeys(f"- {reason}" for reason in skipped.values()))
         )
+    _see_places(study)
+    _see_references(study)
     adopted = adoption.found(study)
     recipes = {name: digest for name, (_, digest) in adopted.items()}
     pending = {}
@@ -319,9 +330,13 @@ def _plan(settings):
         state, reason = records.state(run, run.id not in skipped, recipes, study.images)
         if state is not State.CURRENT:
             pending[run.id] = state, reason
-    for run_id in pending.keys() - skipped.keys():
-        if starting.contained(runs[run_id]):
-            images.origin(images.settings(runs[run_id].environment, study.images))
+    to_train = [runs[run_id] for run_id in pending if run_id not in skipped]
+    for run in to_train:
+        if starting.contained(run):
+            images.origin(images.settings(run.environment, study.images))
+    _see_terms_accepted(
+        {run.dataset for run in to_train if records.has_data(run)} - {*adopted}, study
+    )
     return Plan(
         study=study,
         runs=runs,
@@ -332,6 +347,31 @@ def _plan(settings):
         forced=frozenset(_forced(runs, pending, study.images)),
         adopted=adopted,
     )
+
+
+def _see_places(study):
+    """See that folders of data that the config names are there."""
+    for key in ("manual_dir", "store"):
+        place = study.data[key]
+        if place and not Path(place).is_dir():
+            raise config.ConfigError(
+                f"data.{key}: there is no folder {place}; make it, or say null"
+            )
+
+
+def _see_references(study):
+    """See that the files of published numbers are as they must be."""
+    for entry in study.references:
+        from dlbench import published_file  # late: it imports pyarrow
+
+        published_file.read(entry["path"])
+
+
+def _see_terms_accepted(datasets, study):
+    """See that the user may use the datasets that are yet to be fetched."""
+    for name in sorted(datasets - set(study.data["terms_accepted"])):
+        if not Path(f"results/data/{name}/source.json").exists():
+            fetching.see_terms_accepted(name)
 
 
 def _starts_elsewhere(run):

@@ -110,6 +110,11 @@ def constants(kind, name):
 
 
 def nearest(name, valid):
-    """A hint for error messages: `" (did you mean 'x'?)"`, or `""` where nothing is near."""
-    near = difflib.get_close_matches(str(name), [str(v) for v in valid], n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    """A hint for error messages: `" (did you mean 'x'?)"`, or `""` where nothing is near.
+
+    >>> nearest("CIFAR-10", ["cifar10", "digits"])
+    " (did you mean 'cifar10'?)"
+    """
+    plain = {str(value).lower(): str(value) for value in valid}
+    near = difflib.get_close_matches(str(name).lower(), plain, n=1)
+    return f" (did you mean {plain[near[0]]!r}?)" if near else ""

@@ -8,9 +8,8 @@ from importlib import metadata
 from pathlib import Path
 
 import tomllib
-import yaml
 
-from dlbench import Error, plugins
+from dlbench import Error, plugins, yaml_files
 
 OURS = Path("profiles")
 FILE = re.compile(r"(?:profile|config)(?:\.v(\d+)\+)?\.yaml")
@@ -118,10 +117,7 @@ def _file(folder):
 
 
 def _content(file):
-    try:
-        found = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise Error(f"{file} cannot be read as YAML: {error}") from error
+    found = yaml_files.read(file) or {}
     if not isinstance(found, dict):
         raise Error(f"{file}: expected keys with values, found a {type(found).__name__}")
     return found

@@ -26,7 +26,13 @@ class Progress:
 
 
 def latest(log):
-    """The Progress of a run, or None before its first step."""
+    """The Progress of a run; None before its first step, or where its log does not say."""
+    with contextlib.suppress(KeyError, TypeError, ValueError, ZeroDivisionError):
+        return _latest(log)
+    return None
+
+
+def _latest(log):
     start, steps = _start(log), _last_steps(log)
     if not start or not steps:
         return None
@@ -56,16 +62,17 @@ def words(log):
 def duration_s(log):
     """Seconds from launch to run_end, None where the log has not both."""
     launch, end = next(iter(head(log)), {}), eventlog.ended(log) or {}
-    with contextlib.suppress(KeyError, ValueError):
+    with contextlib.suppress(KeyError, TypeError, ValueError):
         return eventlog.seconds_between(launch["t_utc"], end["t_utc"])
     return None
 
 
 def head(log):
     """The first events of a log: launch, begin and run_start, and machine where it is before."""
+    found = []
     with contextlib.suppress(OSError, eventlog.LogError):
-        return list(itertools.islice(eventlog.read(log), 4))
-    return []
+        found.extend(itertools.islice(eventlog.read(log), 4))
+    return found
 
 
 def _start(log):
@@ -78,9 +85,10 @@ def _last_steps(log):
         file.seek(0, os.SEEK_END)
         file.seek(max(0, file.tell() - TAIL_BYTES))
         lines = file.read().splitlines(keepends=True)
-        return [
-            json.loads(line)
-            for line in lines
-            if line.startswith(b'{"event": "step"') and line.endswith(b"\n")
-        ]
+        steps = []
+        for line in lines:
+            if line.startswith(b'{"event": "step"') and line.endswith(b"\n"):
+                with contextlib.suppress(ValueError, RecursionError):  # no line of ours
+                    steps.append(json.loads(line))
+        return steps
     return []

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from scipy import special
 
-from dlbench import Error, plugins, statistics, tables
+from dlbench import statistics, tables
 from dlbench.derived import ENDED_WELL
-from dlbench.published_file import ABOUT, ALLOWED, OF_RUNS, RELATIVE, SETTINGS, read
+from dlbench.published_file import ABOUT, ALLOWED, OF_RUNS, RELATIVE, read
 from dlbench.runs import FIELDS
 
 PUBLISHED = "published"  # timing source, as figures know it
@@ -78,7 +78,6 @@ def numbers(study, runs):
     made = []
     for entry in study.references:
         points = read(entry["path"])
-        _check_match(entry)
         for point in points.values():
             for number in point.numbers:
                 base = points.get(number.base)
@@ -93,15 +92,6 @@ def numbers(study, runs):
                     }
                 )
     return made
-
-
-def _check_match(entry):
-    for name in entry["match"]:
-        if name not in SETTINGS:
-            raise Error(
-                f"references, match of {entry['path']}: expected what a point states, found "
-                f"{name!r}{plugins.nearest(name, SETTINGS)}; there are: {', '.join(SETTINGS)}"
-            )
 
 
 def _published(point, number, base):

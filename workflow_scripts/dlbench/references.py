@@ -18,7 +18,7 @@ from pathlib import Path
 
 import yaml
 
-from dlbench import Error, statistics
+from dlbench import Error, statistics, yaml_files
 from dlbench.campaign_comparison import grouped
 from dlbench.campaign_page import ALWAYS, Cell, Page, Section, Table, combinations, number, runs_of
 from dlbench.campaign_rows import FACTS, JOINABLE, positive
@@ -90,10 +90,7 @@ def read(path):
     Raises:
         Error: with every mistake that was found, one a line.
     """
-    try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise Error(f"{path} cannot be read as YAML: {error}") from error
+    content = yaml_files.read(path)
     entries = content.get("references") if isinstance(content, dict) else None
     if not isinstance(entries, list) or not entries or set(content) != {"references"}:
         raise Error(f"{path}: expected one key, references, with a list that is not empty")
@@ -149,7 +146,7 @@ def _bound(match, name, found, where):
 
 def _number(value, where):
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        hint = "; YAML reads 1e4 as text, write 1.0e+4" if isinstance(value, str) else ""
+        hint = yaml_files.hint(value, "number")
         raise Error(f"{where}: expected a number, found {value!r}{hint}")
     return float(value)
 

@@ -134,7 +134,7 @@ def _end_of_ranks(log):
 
 
 def _when(end):
-    return end.get("t_utc", "")
+    return str(end.get("t_utc", ""))
 
 
 def refuse(run, status, reason):
@@ -228,7 +228,7 @@ def _checkpoint_to_start_from(run):
         if launch.get("made_from") == run.launch["made_from"]:
             return f"goes on after step {found.step}"
         reason = "is of other code, data or environment"
-    except (Error, OSError, ValueError, IndexError, AttributeError) as error:
+    except (Error, OSError, ValueError, IndexError, AttributeError, RecursionError) as error:
         reason = f"cannot be read ({error})"
     checkpoints.remove(run.checkpoint)
     return f"starts anew: its checkpoint {reason}"
@@ -344,12 +344,19 @@ def _left(run):
     number, _, total = run.position.partition("/")
     if not total or number == total:
         return ""
-    logs = sorted(run.log.parent.parent.glob(f"*/{run.log.name}"), key=os.path.getmtime)[-10:]
+    logs = sorted(run.log.parent.parent.glob(f"*/{run.log.name}"), key=_written_s)[-10:]
     durations = [d for d in map(progress.duration_s, logs) if d is not None]
     if not durations:
         return ""
     minutes = (int(total) - int(number)) * sum(durations) / len(durations) / 60
     return f"; about {minutes:.0f} min left" if minutes >= 1 else "; less than a minute left"
+
+
+def _written_s(path):
+    """When a file was last written to; 0 where it is gone meanwhile."""
+    with contextlib.suppress(OSError):
+        return path.stat().st_mtime
+    return 0
 
 
 def _last_words(path):

@@ -1,0 +1,141 @@
+"""YAML files that a person wrote, read so that no mistake in them is passed over.
+
+What is wrong is said with file and line. A key that is twice in one mapping is wrong: YAML would
+let the last one win without a word. JSON, as Snakemake takes it for a config, is read as JSON.
+"""
+
+import datetime
+import json
+import re
+from pathlib import Path
+
+import yaml
+
+from dlbench import Error
+
+NUMBER = re.compile(r"\s*[-+]?\d+(\.\d*)?\s*")
+POWER = re.compile(r"([-+]?\d+(?:\.\d*)?)[eE]([-+]?\d+)")
+
+
+def read(path):
+    """The content of a YAML or JSON file as plain values; None of an empty one.
+
+    Raises:
+        Error: it cannot be read, is no UTF-8, no YAML, or has a key twice.
+    """
+    try:
+        content = Path(path).read_bytes()
+        text = content.decode()
+    except OSError as error:
+        raise Error(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise Error(
+            f"{path}, line {line}: expected text in UTF-8, found the byte "
+            f"0x{content[error.start]:x}; is it Latin-1? Save it as UTF-8"
+        ) from error
+    try:
+        return _json(text, path)
+    except Error:
+        raise
+    except ValueError:
+        return _yaml(text, path)
+
+
+def hint(found, wanted):
+    """What YAML made of a value, for messages; "" where it is what it looks like.
+
+    >>> hint("1e-3", "number")
+    '; YAML reads 1e-3 as text: write 1.0e-3'
+    >>> hint(True, "string")
+    '; YAML reads yes, no, on and off as true and false: put it in quotes'
+
+    Args:
+        wanted: what it should have been, a type of JSON schema.
+    """
+    if wanted in ("integer", "number") and isinstance(found, str):
+        if power := POWER.fullmatch(found):
+            mantissa = power[1] if "." in power[1] else f"{power[1]}.0"
+            return f"; YAML reads {found} as text: write {mantissa}e{int(power[2]):+d}"
+        return "; in quotes it is text" if NUMBER.fullmatch(found) else ""
+    if wanted == "boolean" and str(found).lower() in ("yes", "no", "true", "false", "on", "off"):
+        return "; in quotes it is text"
+    if wanted == "string" and isinstance(found, bool):
+        return "; YAML reads yes, no, on and off as true and false: put it in quotes"
+    if wanted == "string" and isinstance(found, datetime.date):
+        return "; YAML reads it as a date: put it in quotes"
+    return ""
+
+
+def _json(text, path):
+    """The content of JSON, which has no lines that we could name."""
+
+    def unique(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next((key for key in keys if keys.count(key) > 1), None)
+        if twice is not None:
+            raise Error(f"{path}: the key {twice!r} is twice in one mapping; remove one of the two")
+        return dict(pairs)
+
+    try:
+        return json.loads(text, object_pairs_hook=unique)
+    except RecursionError as error:
+        raise Error(f"{path}: lists or mappings that are nested too deep") from error
+
+
+def _yaml(text, path):
+    loader = None
+    try:
+        loader = yaml.SafeLoader(text)  # libyaml's would crash on what is nested too deep
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _see_keys_once(loader, node, path, set())
+        return loader.construct_document(node)
+    except Error:
+        raise
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise Error(f"{path}, line {mark.line + 1}: no YAML: {_problem(error)}") from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        found = ascii(chr(error.character)) if isinstance(error.character, int) else "a character"
+        raise Error(f"{path}, line {line}: no YAML: {found} may not be in it") from error
+    except RecursionError as error:
+        raise Error(f"{path}: lists or mappings that are nested too deep") from error
+    except (yaml.YAMLError, ValueError) as error:  # a date that there is not, for one
+        raise Error(f"{path}: no YAML: {error}") from error
+    finally:
+        if loader is not None:
+            loader.dispose()
+
+
+def _problem(error):
+    words = " ".join(filter(None, (error.context, error.problem)))
+    if "\\t" in words or "\t" in words:
+        words += "; YAML is indented with spaces, not with tabs"
+    return words
+
+
+def _see_keys_once(loader, node, path, seen):
+    """Raise where a mapping below a node, merged ones (`<<`) apart, has a key twice."""
+    if id(node) in seen or isinstance(node, yaml.ScalarNode):
+        return
+    seen.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        below = node.value
+    else:
+        lines = {}
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
+                continue
+            value, line = loader.construct_object(key), key.start_mark.line + 1
+            if value in lines:
+                raise Error(
+                    f"{path}, line {line}: the key {value!r} is twice in one mapping, first in "
+                    f"line {lines[value]}; remove one of the two"
+                )
+            lines[value] = line
+        below = [part for pair in node.value for part in pair]
+    for one in below:
+        _see_keys_once(loader, one, path, seen)
