@@ -204,7 +204,10 @@ def test_horovod_runs_are_skipped_until_horovod_is_installed(fresh):
         ({"batch_per_device": 0}, "batch_per_device: expected at least 1, found 0"),
         ({"batchsize": 4}, "unknown key 'batchsize'"),
         ({"learning_rate": float("nan")}, "learning_rate: expected a finite number, found nan"),
-        ({"model": "resnet50", "dataset": "imagenet"}, "then put imagenet into data.terms_accept"),
+        (
+            {"model": "resnet50", "dataset": "imagenet", "exclude": []},
+            "then put imagenet into data.terms_accepted",
+        ),
     ],
 )
 def test_a_mistake_in_the_config_ends_it_before_anything_is_done(fresh, changes, message):
