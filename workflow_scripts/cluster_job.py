@@ -1,15 +1,15 @@
 """Submit and watch jobs of Grid Engine or PBS: Snakemake's plugin cluster-generic calls this.
 
-`submit` prints the job's id, `status` how it stands (running, success or failed), and neither
-prints anything else there. `sidecar` lives as long as Snakemake and cancels the jobs that
-Snakemake forgets. Jobs are described in dlbench/cluster_jobs.py.
+`submit` prints the job's id, or why it was refused; `status` how it stands (running, success or
+failed); and neither prints anything else there. `sidecar` lives as long as Snakemake and cancels
+the jobs that Snakemake forgets. Jobs are described in dlbench/cluster_jobs.py.
 """
 
 import argparse
 import sys
 from pathlib import Path
 
-from dlbench import cluster_jobs, plugins
+from dlbench import Error, cluster_jobs, plugins
 from dlbench.cli import run_program
 
 
@@ -24,9 +24,17 @@ def main():
     elif not args.what:
         parser.error(f"{args.do}: expected a {'job script' if args.do == 'submit' else 'job id'}")
     elif args.do == "submit":
-        print(cluster_jobs.submit(args.scheduler, Path(args.what)))
+        _submit(args.scheduler, Path(args.what))
     else:
         print(_status(args.scheduler, args.what))
+
+
+def _submit(scheduler, script):
+    try:
+        print(cluster_jobs.submit(scheduler, script))
+    except Error as error:
+        print(error)  # the plugin hands on what is printed here, not errors
+        sys.exit(1)
 
 
 def _status(scheduler, job_id):

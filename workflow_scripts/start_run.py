@@ -22,6 +22,7 @@ from dlbench import (
     loopback,
     parsing,
     records,
+    refusals,
     repeating,
     starting,
     supervisor,
@@ -125,6 +126,7 @@ def main():
             "network": network,
             "limits": limits.limits(hardware.Files()),  # a container may not see its own
             **starting.where(),
+            "refused": refusals.take(args.log.parent),
             "modules": args.module,
             **args.facts,
         },

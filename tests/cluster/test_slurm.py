@@ -39,7 +39,7 @@ def across_nodes(slurm, tmp_path_factory):
     campaign = Campaign.fresh(folder / "project")
     (folder / ".config/snakemake").mkdir(parents=True)
     (folder / ".config/snakemake/slurm").symlink_to(campaign.folder / "profiles/slurm")
-    campaign.variables = {**slurm.variables, "HOME": str(folder)}
+    campaign.variables = {**slurm.variables, "HOME": str(folder), "PATH": without_arrays(folder)}
     site(campaign)
     campaign.configure(matrix=NODES, figures=["scaling"])
     campaign.said = campaign.succeed("--profile", "slurm")
@@ -52,6 +52,18 @@ def campaign(across_nodes, tmp_path):
     copy = across_nodes.copy(tmp_path / "project")
     copy.variables = across_nodes.variables
     return copy
+
+
+def without_arrays(folder):
+    """A path on which scontrol says that there are no job arrays, and is the real one otherwise."""
+    scontrol = folder / "bin/scontrol"
+    scontrol.parent.mkdir()
+    scontrol.write_text(
+        '#!/bin/sh\n[ "$*" = "show config" ] && echo "MaxArraySize            = 0" && exit\n'
+        f'exec {shutil.which("scontrol")} "$@"\n'
+    )
+    scontrol.chmod(0o755)
+    return f"{scontrol.parent}:{os.environ['PATH']}"
 
 
 def site(campaign, **changes):
@@ -139,10 +151,26 @@ def test_a_submission_that_is_refused_for_a_moment_is_tried_again(campaign, tmp_
         f"touch {refused}; echo 'sbatch: error: QOSMaxSubmitJobPerUserLimit' >&2; exit 1\n"
     )
     sbatch.chmod(0o755)
-    campaign.variables = campaign.variables | {"PATH": f"{sbatch.parent}:{os.environ['PATH']}"}
+    path = f"{sbatch.parent}:{campaign.variables['PATH']}"
+    campaign.variables = campaign.variables | {"PATH": path}
     campaign.configure(matrix=[{"name": "refused", **QUICK, "seed": 11}], figures=[])
-    assert "Trying to restart job" in campaign.succeed("--profile", "slurm") and refused.exists()
+    output = campaign.succeed("--profile", "slurm")
+    said = "sbatch: error: QOSMaxSubmitJobPerUserLimit"
+    assert "Trying to restart job" in output and f"Slurm refused its job: {said}" in output
     assert all(record["status"] in TRAINED for record in records_of(campaign))
+    told = [record["provenance"]["refused"] for record in records_of(campaign)]
+    assert [found["message"] for found in told if found] == [said]
+
+
+def test_what_slurm_refuses_is_told_on_the_terminal_and_by_status(campaign):
+    site(campaign, job=FACTS["job"] | {"extra": "--licenses=none_such"})
+    campaign.configure(matrix=[{"name": "refused", **QUICK, "seed": 12}], figures=[])
+    finished = campaign.snakemake("--profile", "slurm")
+    words = "Slurm refused its job: sbatch: error: Batch job submission failed: Invalid license"
+    assert finished.returncode != 0 and finished.stdout.count(words) == 3, finished.stdout
+    (reason,) = status(campaign)["reasons"]
+    assert reason["state"] == "pending" and "Slurm refused its job, 3 times: " in reason["message"]
+    assert "Invalid license" in reason["message"]
 
 
 def test_a_preempted_job_is_tried_again(campaign, slurm):

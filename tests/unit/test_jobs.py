@@ -7,7 +7,7 @@ from site_facts import SITE
 
 from dlbench import Error, jobs, plugins
 from dlbench.runs import Run
-from dlbench.schedulers import Queue
+from dlbench.schedulers import Nodes, Queue
 
 CLUSTER = SITE | {
     "cores_per_node": 64,
@@ -16,7 +16,7 @@ CLUSTER = SITE | {
     "nodes": 8,
     "job": SITE["job"] | {"memory_mb_per_device": 10_000, "start_up_min": 5, "time_margin": 3},
 }
-QUEUE = Queue("gpu", True, True, 3600, 4, 64, 256_000, 4)
+QUEUE = Queue("gpu", True, True, 3600, (Nodes(4, 64, 256_000, 4),))
 
 
 def run(**changes):
@@ -135,6 +135,27 @@ def test_what_a_queue_would_not_take_is_said_before_it_is_submitted(changes, wor
     jobs.check([("a run", ask())], {"gpu": QUEUE}, None)
 
 
+UNLIKE = dataclasses.replace(QUEUE, nodes=(Nodes(3, 64, 256_000, 0), Nodes(1, 16, 64_000, 4)))
+
+
+def test_what_is_asked_of_a_node_one_and_the_same_node_must_have():
+    job = dataclasses.replace(ask(), nodes=1, tasks=1, cores_per_task=16, gpus_per_node=4)
+    job = dataclasses.replace(job, memory_mb=64_000)
+    jobs.check([("a run", job)], {"gpu": UNLIKE}, "gpu")
+    for changes in ({"cores_per_task": 17}, {"memory_mb": 65_000}, {"nodes": 2, "tasks": 2}):
+        with pytest.raises(
+            Error, match=r"and gpu has \d such \(3 nodes of 64 cores, 256000 MiB, 0"
+        ):
+            jobs.check([("a run", dataclasses.replace(job, **changes))], {"gpu": UNLIKE}, "gpu")
+
+
+def test_a_job_asks_for_no_more_memory_than_the_nodes_with_its_gpus_have():
+    job = dataclasses.replace(ask(), memory_mb=300_000, cores_per_task=1, gpus_per_node=4)
+    assert jobs.within(job, UNLIKE).memory_mb == 64_000
+    assert jobs.within(dataclasses.replace(job, gpus_per_node=0), UNLIKE).memory_mb == 256_000
+    assert jobs.within(job, Queue("unknown")).memory_mb == 300_000
+
+
 def test_a_queue_that_is_not_there_or_down_is_named():
     with pytest.raises(Error, match=r"no partition or queue 'gpus' \(did you mean 'gpu'\?\)"):
         jobs.check([], {"gpu": QUEUE}, "gpus")
@@ -143,7 +164,7 @@ def test_a_queue_that_is_not_there_or_down_is_named():
 
 
 def test_nothing_is_checked_where_the_scheduler_chooses_the_queue():
-    jobs.check([("a run", ask())], {"one": Queue("one", nodes=0)}, None)
+    jobs.check([("a run", ask())], {"one": Queue("one", nodes=(Nodes(1, 0),))}, None)
 
 
 @pytest.mark.parametrize("name", plugins.names("schedulers"))

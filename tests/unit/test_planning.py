@@ -36,7 +36,7 @@ def test_a_study_of_runs_that_pods_start_is_planned_though_none_is_done_here(pla
 
 
 def test_the_jobs_of_a_plan_ask_the_scheduler_for_what_its_runs_need(plan, program):
-    program("sinfo", "cpu*|up|1:00:00|3|8|8000|(null)")
+    program("sinfo", "cpu*|up|1:00:00|3|8|8000|(null)|idle")
     program("squeue")
     with pytest.raises(
         SystemExit, match=r"site\.cores_per_node: auto counts what this machine has"
@@ -58,7 +58,7 @@ def test_the_jobs_of_a_plan_ask_the_scheduler_for_what_its_runs_need(plan, progr
 def test_what_a_killed_workflow_left_in_the_queue_is_cancelled_unless_one_is_at_work(
     plan, program, tmp_path, capsys, monkeypatch
 ):
-    program("sinfo", "cpu*|up|1:00:00|3|8|8000|(null)")
+    program("sinfo", "cpu*|up|1:00:00|3|8|8000|(null)|idle")
     left = tmp_path / "left"
     left.write_text(f"7|{tmp_path}|rule_train_wildcards_x\n8|/elsewhere|rule_x\n9|{tmp_path}|\n")
     program("squeue", script=f"#!/bin/sh\ncat {left}\n")

@@ -47,6 +47,7 @@ NODES = """n1
 
 n2
      Mom = n2
+     state = state-unknown,down
      resources_available.mem = 256gb
      resources_available.ncpus = 32
 
@@ -79,11 +80,12 @@ def test_queues_are_read_with_the_nodes_that_serve_them(program):
     assert set(found) == {"workq", "gpu"}
     workq, gpu = found["workq"], found["gpu"]
     assert workq.default and workq.up and workq.time_limit_s == 24 * 3600
-    assert (workq.nodes, workq.cores_per_node, workq.gpus_per_node) == (2, 64, 0)
-    assert workq.memory_mb_per_node == 262144
+    assert (workq.count(), workq.most("cores"), workq.most("gpus")) == (2, 64, 0)
+    assert workq.most("memory_mb") == 262144
+    assert workq.count(up=True) == workq.count(cores=64) == 1
     assert not gpu.up and gpu.time_limit_s is None
-    assert (gpu.nodes, gpu.cores_per_node, gpu.gpus_per_node) == (1, 128, 4)
-    assert gpu.memory_mb_per_node is None
+    assert (gpu.count(up=True), gpu.most("cores"), gpu.most("gpus")) == (1, 128, 4)
+    assert gpu.most("memory_mb") is None
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from dlbench import Error, cluster_jobs
-from dlbench.schedulers import Fate, sge
+from dlbench import Error, cluster_jobs, jobs
+from dlbench.schedulers import Fate, Queue, sge
 
 ASKED = cluster_jobs.Asked(
     name="smk.train",
@@ -67,6 +67,20 @@ QHOST = """<?xml version='1.0'?>
 </qhost>"""
 
 
+def complexes(gpu="JOB", memory="YES"):
+    """What qconf -sc says of how a site counts."""
+    return f"""#name      shortcut   type        relop requestable consumable default  urgency
+#-----------------------------------------------------------------------------
+gpu        g          INT         <=    YES         {gpu:10} 0        0
+mem_free   mf         MEMORY      <=    YES         {memory:10} 0        0
+# >#< starts a comment but comments are not saved across edits --------"""
+
+
+@pytest.fixture(autouse=True)
+def by_job(program):
+    program("qconf", complexes())
+
+
 def accounting(failed="0", status="0", lasted="9s", category="-l h_rt=600"):
     return f"""{"=" * 62}
 qname        all.q
@@ -88,7 +102,8 @@ def test_queues_are_read_over_their_nodes(program):
     )
     found = sge.queues()
     one = found["all.q"]
-    assert (one.nodes, one.cores_per_node, one.memory_mb_per_node) == (2, 16, 24064)
+    assert (one.count(), one.most("cores"), one.most("memory_mb")) == (2, 16, 24064)
+    assert (one.count(up=True), one.count(cores=16, memory_mb=24064)) == (1, 0)
     assert one.up and not one.default and one.time_limit_s == 48 * 3600
     assert not found["old.q"].up and found["old.q"].time_limit_s is None
 
@@ -144,17 +159,64 @@ def test_a_job_is_submitted_with_what_it_asks_for():
     ]  # fmt: skip
 
 
-def test_a_sites_names_are_used_where_it_gives_them():
+def test_a_sites_names_are_used_where_it_gives_them(program):
     given = {
         "pe": "mpi-8", "queue": "gpu.q", "project": "p", "account": "a",
         "memory_complex": "mem_free", "exclusive_complex": "excl",
     }  # fmt: skip
+    program("qconf", complexes(gpu="YES"))
     asked = replace(ASKED, given=given, nodes=2, gpu_request="gpu:a100", extra=())
+    asked = replace(asked, gpus_per_node=8)
     command = sge.submission(asked, "logs")
     assert command[command.index("smk.train") + 1 :] == [
         "-q", "gpu.q", "-P", "p", "-A", "a", "-pe", "mpi-8", "16",
-        "-l", "h_rt=5400,mem_free=2000M,gpu=2,gpu_type=a100,excl=true",
+        "-l", "h_rt=5400,mem_free=2000M,gpu=1,gpu_type=a100,excl=true",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("how", "slots", "gpus", "asked"),
+    [
+        ("YES", 2, 2, "gpu=1"),
+        ("YES", 2, 4, "gpu=2"),
+        ("YES", 1, 4, "gpu=4"),
+        ("JOB", 8, 2, "gpu=2"),
+        ("HOST", 8, 2, "gpu=2"),
+        ("NO", 8, 2, "gpu=2"),
+    ],
+)
+def test_gpus_are_asked_for_as_they_are_counted(how, slots, gpus, asked, program):
+    program("qconf", complexes(gpu=how))
+    command = sge.submission(replace(ASKED, cores_per_node=slots, gpus_per_node=gpus), "logs")
+    assert asked in command[command.index("-l") + 1].split(",")
+
+
+@pytest.mark.parametrize(
+    ("how", "memory"), [("YES", "2001M"), ("JOB", "16001M"), ("NO", "16001M"), ("HOST", "16001M")]
+)
+def test_memory_is_asked_for_as_it_is_counted(how, memory, program):
+    program("qconf", complexes(memory=how))
+    given = ASKED.given | {"memory_complex": "mf"}
+    command = sge.submission(replace(ASKED, given=given, memory_mb=16001), "logs")
+    assert f"mf={memory}" in command[command.index("-l") + 1].split(",")
+
+
+def test_gpus_that_cannot_be_asked_for_are_told_before_anything_is_submitted(program):
+    job = jobs.Job(1, 1, 4, 1000, 2, 60, False, "gpu", "")
+    program("qconf", complexes(gpu="YES"))
+    (found,) = sge.unfit([job, replace(job, gpus_per_node=0), replace(job, cores_per_task=2)])
+    assert found[1] is job
+    assert "2 GPUs and 4 slots a node, and Grid Engine counts gpu by slot" in found[0]
+    with pytest.raises(Error, match="counts gpu by slot"):
+        sge.submission(replace(ASKED, cores_per_node=4), "logs")
+    with pytest.raises(Error, match=r"counts gpu by slot .*: 1 job, as a run"):
+        jobs.check([("a run", job)], {"q": Queue("q")}, "q", sge.unfit)
+    program("qconf", complexes(gpu="JOB"))
+    (found,) = sge.unfit([job, replace(job, nodes=2, tasks=2)])
+    assert "on each of 2 nodes, and Grid Engine counts gpu by job" in found[0]
+    (found,) = sge.unfit([replace(job, gpu_request="gpus:a100")])
+    assert "no complex of that name (qconf -sc) (did you mean 'gpu'?)" in found[0]
+    assert "correct site.job.gpu_request" in found[0]
 
 
 def test_several_slots_need_the_name_of_a_parallel_environment():

@@ -9,16 +9,23 @@ from dlbench.schedulers import Fate, slurm
 def test_slurms_partitions_are_read_with_their_limits(program):
     program(
         "sinfo",
-        "cpu*|up|1:00:00|3|8|8000|(null)\n"
-        "gpu|up|2-00:00:00|2|64+|256000+|gpu:a100:4(S:0-1),nvme:1\n"
-        "gpu|up|2-00:00:00|1|32|128000|gpu:v100:2\n"
-        "old|down|infinite|1|8|8000|(null)",
+        "cpu*|up|1:00:00|3|8|8000|(null)|idle\n"
+        "cpu*|up|1:00:00|1|8|8000|(null)|draining\n"
+        "cpu*|up|1:00:00|2|8|8000|(null)|idle~\n"
+        "cpu*|up|1:00:00|1|8|8000|(null)|idle*\n"
+        "gpu|up|2-00:00:00|2|64|256000|gpu:a100:4(S:0-1),nvme:1|mixed\n"
+        "gpu|up|2-00:00:00|1|32|128000|gpu:v100:2|allocated\n"
+        "old|down|infinite|1|8|8000|(null)|down\n"
+        "none|up|infinite|0|0|0|(null)|n/a",
     )
     found = slurm.queues()
-    assert found["cpu"].default and found["cpu"].gpus_per_node == 0
+    assert found["cpu"].default and found["cpu"].most("gpus") == 0
+    assert (found["cpu"].count(), found["cpu"].count(up=True)) == (7, 5)
+    assert found["none"].count() == 0
     assert found["cpu"].time_limit_s == 3600
     gpu = found["gpu"]
-    assert (gpu.nodes, gpu.gpus_per_node, gpu.cores_per_node) == (3, 4, 64)
+    assert (gpu.count(), gpu.most("gpus"), gpu.most("cores")) == (3, 4, 64)
+    assert (gpu.count(gpus=4), gpu.count(gpus=2), gpu.count(gpus=4, cores=65)) == (2, 3, 0)
     assert gpu.time_limit_s == 2 * 24 * 3600
     assert not found["old"].up and found["old"].time_limit_s is None
 

@@ -14,6 +14,7 @@ from dlbench.findings import Finding
 
 BLOCK = {"name": "block", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8,
          "steps": 10}  # fmt: skip
+TWO_NODES = BLOCK | {"nodes": 2, "strategy": "multiworker", "launcher": "srun"}
 FACTS = {"name": "here", "device": "cpu", "cores_per_node": 1, "devices_per_node": 1,
          "memory_mb_per_node": 8000, "interconnect": "none", "storage": "a disk"}  # fmt: skip
 PROFILE = {
@@ -21,7 +22,7 @@ PROFILE = {
     "default-resources": ["slurm_partition=cpu", "slurm_account=mine", "mem_mb=600"],
     "latency-wait": 60,
 }
-SINFO = "cpu*|up|1:00:00|3|8|8000|(null)\ngpu|up|1:00:00|3|8|8000|gpu:4"
+SINFO = "cpu*|up|1:00:00|3|8|8000|(null)|idle\ngpu|up|1:00:00|3|8|8000|gpu:4|mixed"
 # As sbatch --wait: the job's number first, then the job, here on this machine.
 SBATCH = """#!/bin/sh
 echo 17
@@ -84,7 +85,7 @@ def test_a_site_that_is_in_order_has_nothing_to_fix(place, capsys):
     for said in (
         "executor slurm",
         "slurm answers, and has cpu, gpu",
-        "ok    queue cpu has 3 nodes, 8 cores a node, 8000 MiB a node, 0 GPUs a node, 60 min",
+        "ok    queue cpu has 3 nodes of 8 cores, 8000 MiB, 0 GPUs; 60 min at most",
         "2 runs to train, of at most 15 min",
         "account mine",
         "a job ran on",
@@ -212,6 +213,43 @@ def test_runs_that_ask_for_more_than_the_partition_gives_are_to_be_changed(place
     assert "asks for 125 minutes, and cpu has 60 (lower time_limit_s" in only_fix()
     facts(memory_mb_per_node=None)
     assert any("MiB of memory per node, and cpu has 8000" in text for text in texts("fix"))
+
+
+def test_conversion_is_to_fit_the_queue_too(place, program):
+    program("sinfo", SINFO.replace("1:00:00|3|8|8000|(null)", "20:00|3|8|8000|(null)"))
+    profile(**{"default-resources": ["slurm_partition=cpu", "mem_mb=600", "runtime=60"]})
+    assert texts("fix") == []  # there are no data to convert
+    write("config.yaml", CONFIG | {"matrix": [BLOCK | {"dataset": "digits"}], "figures": []})
+    found = only_fix()
+    assert "asks for 60 minutes, and cpu has 20" in found and "as conversion of data" in found
+    gpus = {"convert_dataset": {"slurm_partition": "gpu"}}
+    write("home/snakemake/slurm/config.yaml", PROFILE | {"set-resources": gpus})
+    assert texts("fix") == []
+
+
+def test_nodes_that_start_no_job_are_not_counted(place, program):
+    drained = SINFO.replace("|3|8|8000|(null)|idle", "|1|8|8000|(null)|idle", 1)
+    program("sinfo", f"cpu*|up|1:00:00|2|8|8000|(null)|drained*\n{drained}")
+    said = "2 of the 3 nodes of cpu start no jobs now (drained or down)"
+    assert (texts("fix"), said in texts("note")) == ([], True)
+    write("config.yaml", CONFIG | {"matrix": [TWO_NODES], "figures": []})
+    facts(nodes=2)
+    assert f"{said}: 3 runs would wait for them, as lenet5" in only_fix()
+
+
+def test_what_no_single_node_has_is_not_taken_for_there(place, program):
+    many = "cpu*|up|1:00:00|2|64|8000|(null)|idle\ncpu*|up|1:00:00|1|8|8000|gpu:4|idle"
+    program("sinfo", many)
+    facts(device="gpu", devices_per_node=4, cores_per_node=64)
+    refused, promised = texts("fix")
+    assert refused.startswith("asks for 1 node of 16 cores, 8000 MiB, 1 GPUs, and cpu has 0 such (")
+    assert "(2 nodes of 64 cores, 8000 MiB, 0 GPUs; 1 node of 8 cores, 8000 MiB, 4 GPUs)" in refused
+    assert promised == (
+        "site.yaml promises 1 node of 64 cores, 8000 MiB, 4 GPUs, and cpu has 0 such: say there "
+        "what one kind of node has"
+    )
+    facts(device="gpu", devices_per_node=4, cores_per_node=8)
+    assert texts("fix") == []
 
 
 def test_runs_that_the_site_cannot_do_are_noted(place):

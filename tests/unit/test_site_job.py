@@ -122,7 +122,8 @@ def test_a_node_says_what_it_has_and_how_files_come_through(tmp_path):
     assert report["tmpdir"]["free_mb"] >= 0 and report["images"]["a"] == [0, "Python 3.9"]
 
 
-def test_how_each_scheduler_submits_a_job_and_waits_for_it():
+def test_how_each_scheduler_submits_a_job_and_waits_for_it(program):
+    program("qconf", "gpu gpu INT <= YES HOST 0 0")
     found = {
         name: plugins.load("schedulers", name).wait_command(ASKED, "/f/job.sh", "/f")
         for name in plugins.names("schedulers")

@@ -12,6 +12,7 @@ from dlbench import slurm_plugin
 
 class Settings:
     requeue = False
+    array_jobs = None
 
 
 @pytest.fixture
@@ -73,6 +74,22 @@ def test_one_snakemake_does_the_work_of_a_job(plugin):
                 pass_command_as_script = False
 
     assert plugin.Executor.additional_general_args(Of) == "--executor local --jobs 1"
+
+
+def test_arrays_that_are_not_used_may_be_of_any_size(plugin, program):
+    program("scontrol", "MaxArraySize            = 1")
+    assert plugin.get_max_array_size() < 2  # with which the plugin ends the campaign
+    slurm_plugin.mend(plugin, 10, Settings)
+    assert plugin.get_max_array_size() == 1000
+
+
+def test_arrays_that_are_used_are_of_slurms_size(plugin, program):
+    class Arrays(Settings):
+        array_jobs = "train"
+
+    program("scontrol", "MaxArraySize            = 501")
+    slurm_plugin.mend(plugin, 10, Arrays)
+    assert plugin.get_max_array_size() == 500
 
 
 def test_it_is_changed_once(plugin):

@@ -132,6 +132,15 @@ def wait_for(path):
         time.sleep(0.05)
 
 
+def test_what_was_refused_before_is_in_the_record_and_told_no_longer(tmp_path):
+    said = {"by": "Slurm", "message": "Invalid account", "times": 2, "t_utc": "2026"}
+    note = tmp_path / "refused.json"
+    note.write_text(json.dumps(said))
+    start(tmp_path, "exit(3)")
+    assert record(tmp_path)["provenance"]["refused"] == said
+    assert not note.exists()
+
+
 def test_a_skipped_run_has_a_record_and_starts_nothing(tmp_path):
     marker = tmp_path / "started"
     finished = start(tmp_path, f"open({str(marker)!r}, 'w')", "--skip=no such device")

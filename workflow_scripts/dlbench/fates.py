@@ -7,7 +7,7 @@ import contextlib
 import json
 from dataclasses import dataclass
 
-from dlbench import Error, attempts, eventlog, plugins
+from dlbench import Error, attempts, eventlog, plugins, schedulers
 
 LAUNCH = b'{"event": "launch"'
 
@@ -77,7 +77,7 @@ def words(attempt, fate):
     said = attempt.ended or "its log stops without an end"
     if fate:
         scheduler, job_id = attempt.job
-        name = scheduler.upper() if len(scheduler) <= 3 else scheduler.capitalize()
+        name = schedulers.called(scheduler)
         if fate.status == "running":
             return f"{name} still has job {job_id}: {fate.state}"
         said = f"{name} ended job {job_id}: {fate.state}"

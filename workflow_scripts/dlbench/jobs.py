@@ -10,10 +10,12 @@
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dlbench import Error, plugins
+from dlbench.schedulers import Nodes
 
+CONVERSION = "conversion of data"
 WORKFLOW_MB = 1000  # of the two Snakemakes in a job, 400 MB measured, and the run's supervisor
 
 
@@ -34,6 +36,12 @@ class Job:
     @property
     def tasks_per_node(self):
         return math.ceil(self.tasks / self.nodes)
+
+    @property
+    def each(self):
+        """What it asks of each node, as Queue.count takes it."""
+        cores = self.cores_per_task * self.tasks_per_node
+        return {"cores": cores, "memory_mb": self.memory_mb, "gpus": self.gpus_per_node}
 
 
 def ask(run, site, kind, time_limit_s, estimate_s=None, attempt=1, place=None):
@@ -134,13 +142,21 @@ def bundles(runs, job_of, estimate_of, bundle_min, limit_min=None):
     return found
 
 
-def check(asked, queues, wanted):
+def within(job, queue):
+    """A job that asks for no more memory than a node with its cores and GPUs has."""
+    able = [n for n in queue.nodes if n.have(**{**job.each, "memory_mb": 0})]
+    most = replace(queue, nodes=tuple(able)).most("memory_mb")
+    return replace(job, memory_mb=min(job.memory_mb, most)) if most else job
+
+
+def check(asked, queues, wanted, unfit=None):
     """See that a queue would take some jobs, before the first is submitted.
 
     Args:
         asked: [(what it does, Job)].
         queues: {name: schedulers.Queue}.
         wanted: name of the queue; None for the scheduler's default.
+        unfit: that of the scheduler's file, where it has one.
 
     Returns:
         The schedulers.Queue; None where the scheduler chooses.
@@ -163,6 +179,8 @@ def check(asked, queues, wanted):
     for label, job in asked:
         for problem in _problems(job, queue):
             found.setdefault(problem, []).append(label)
+    for problem, job in unfit([job for _, job in asked]) if unfit else ():
+        found.setdefault(problem, []).append(next(label for label, one in asked if one is job))
     if found:
         raise Error(
             "\n".join(
@@ -189,18 +207,17 @@ def _shape(run, job):
 
 def _problems(job, queue):
     """Why a queue would not take a job, in words that are the same for like jobs."""
+    each = job.each
     limits = (
-        ("nodes", job.nodes, queue.nodes, "lower site.nodes"),
+        ("nodes", job.nodes, queue.count() if queue.nodes else None, "lower site.nodes"),
         (
-            "GPUs per node", job.gpus_per_node, queue.gpus_per_node,
-            "correct site.devices_per_node",
+            "GPUs per node", each["gpus"], queue.most("gpus"), "correct site.devices_per_node",
         ),
         (
-            "cores per node", job.cores_per_task * job.tasks_per_node, queue.cores_per_node,
-            "correct site.cores_per_node",
+            "cores per node", each["cores"], queue.most("cores"), "correct site.cores_per_node",
         ),
         (
-            "MiB of memory per node", job.memory_mb, queue.memory_mb_per_node,
+            "MiB of memory per node", each["memory_mb"], queue.most("memory_mb"),
             "lower site.job.memory_mb_per_device or set site.memory_mb_per_node",
         ),
         (
@@ -208,9 +225,15 @@ def _problems(job, queue):
             "lower time_limit_s or, for jobs that train nothing, the profile's runtime",
         ),
     )  # fmt: skip
-    for what, asked, offered, remedy in limits:
-        if offered is not None and asked > offered:
-            yield (
-                f"asks for {asked:g} {what}, and {queue.name} has {offered:g} ({remedy}, "
-                "or leave such runs out)"
-            )
+    above = [limit for limit in limits if limit[2] is not None and limit[1] > limit[2]]
+    for what, asked, offered, remedy in above:
+        yield (
+            f"asks for {asked:g} {what}, and {queue.name} has {offered:g} ({remedy}, "
+            "or leave such runs out)"
+        )
+    if queue.nodes and not above and queue.count(**each) < job.nodes:
+        yield (
+            f"asks for {Nodes(job.nodes, **each)}, and {queue.name} has {queue.count(**each)} such "
+            f"({queue.kinds}): say in site.yaml what one kind of node has, "
+            "or leave such runs out"
+        )

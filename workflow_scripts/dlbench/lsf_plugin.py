@@ -2,6 +2,7 @@
 
 - Where bjobs does not answer for some seconds, or the user may not read LSF's file of events, it
   fails with all its jobs: here nothing new is known then.
+- A job that bsub refuses ends the campaign: here it has failed, as with other plugins.
 - UNKWN, as LSF says where it has lost touch with a node, counts as success: here the job runs
   until LSF knows more.
 - It asks less and less often, up to every three minutes, whatever --seconds-between-status-checks
@@ -25,7 +26,20 @@ def mend(plugin, every_s, settings=None):
     executor = plugin.Executor
     executor.job_stati_bjobs = _answers(executor.job_stati_bjobs)
     executor.job_stati_lsbevents = _answers(executor.job_stati_lsbevents)
+    _refused(plugin)
     ask_often(executor, every_s)
+
+
+def _refused(plugin):
+    theirs = plugin.Executor.run_job
+
+    def run_job(self, job):
+        try:
+            theirs(self, job)
+        except plugin.WorkflowError as error:
+            self.report_job_error(plugin.SubmittedJobInfo(job), str(error))
+
+    plugin.Executor.run_job = run_job
 
 
 def _answers(query):

@@ -12,13 +12,11 @@ from dlbench import (
     Error,
     config,
     images,
-    jobs,
-    planning,
     plugins,
     profiles,
-    repeating,
     site,
     site_job,
+    site_queue,
     starting,
     submitting,
     tools,
@@ -26,8 +24,8 @@ from dlbench import (
 from dlbench.cluster_jobs import Asked
 from dlbench.findings import fix, note, ok
 from dlbench.runtimes import Container
+from dlbench.site_queue import SITE_FILE
 
-SITE_FILE = "site.yaml"
 JOB_MB = 1000
 UNSAID = "this machine"  # site.name in config.yaml
 
@@ -66,7 +64,7 @@ def findings(name, configfiles, with_job, timeout_s):
     yield from here
     if not with_job:
         yield note("compute nodes: not looked at (--no-job)")
-    elif any(finding.mark == "fix" for finding in here) or _autos(study):
+    elif any(finding.mark == "fix" for finding in here) or site_queue.autos(study):
         yield note("compute nodes: not looked at before the above is fixed")
     else:
         yield from _nodes(scheduler, profile, study, timeout_s)
@@ -113,14 +111,6 @@ def _site_file(facts, executor):
         yield note(f"{' and '.join(unsaid)} not said; the results are to be read with them")
 
 
-def _autos(study):
-    """Facts that a cluster cannot leave to the machine where Snakemake runs."""
-    facts = study.site
-    keys = ["device", "cores_per_node"]
-    keys += ["devices_per_node"] if facts["device"] != "cpu" else []
-    return [f"site.{key}" for key in keys if facts[key] == "auto"]
-
-
 def _scheduler(name, profile, study):
     """Programs, answer, queue and what runs ask for."""
     module = plugins.load("schedulers", name)
@@ -134,93 +124,11 @@ def _scheduler(name, profile, study):
         yield fix(f"{name} does not answer: {error}")
         return
     yield ok(f"{name} answers, and has {', '.join(sorted(queues))}")
-    wanted = profile.asked("train", module.QUEUE)
-    yield from _queue(queues, wanted, study)
+    yield from site_queue.findings(module, queues, profile, study)
     yield from _account(module, profile)
     unwatched = hasattr(module, "unwatched") and module.unwatched(profile.content)
     if unwatched:
         yield fix(f"Snakemake would not see jobs end: {unwatched}")
-
-
-def _queue(queues, wanted, study):
-    asked, unfit = [], {}
-    autos = _autos(study)
-    if autos:
-        yield fix(
-            f"{', '.join(autos)}: auto counts what this machine has, and runs are trained on "
-            f"others; say in {SITE_FILE} what a node has"
-        )
-    else:
-        asked, unfit = _asked(study)
-    try:
-        jobs.check(asked, queues, wanted)
-    except Error as error:
-        yield from map(fix, str(error).splitlines())
-    queue = _named(queues, wanted)
-    if queue is None:
-        if wanted is None:
-            yield note("no queue is named in the profile, and the scheduler says no default")
-        return
-    limits = ", ".join(_limits(queue))
-    yield ok(
-        f"{'' if wanted else 'the default '}queue {queue.name} has {limits or 'no limits it says'}"
-    )
-    yield from _against_site(queue, study.site)
-    for reason, labels in unfit.items():
-        yield note(f"{_counted(labels)} left out: {reason}")
-    if asked:
-        longest = max(job.time_min for _, job in asked)
-        yield ok(f"{_counted(asked)} to train, of at most {longest} min")
-
-
-def _asked(study):
-    """([(label, Job)] of what can be trained, {reason: labels} of what cannot)."""
-    devices = site.devices(study.site)
-    asked, unfit = [], {}
-    for run in study.runs:
-        reason = repeating.skip_reason(run, devices, study)
-        if reason:
-            unfit.setdefault(reason, []).append(run.label())
-        else:
-            # The last attempt asks for the most.
-            job = jobs.ask(
-                run, study.site, devices.kind, study.time_limit_s, attempt=planning.ATTEMPTS
-            )
-            asked.append((run.label(), job))
-    return asked, unfit
-
-
-def _counted(runs):
-    return f"{len(runs)} run{'s' if len(runs) != 1 else ''}"
-
-
-def _named(queues, wanted):
-    return queues.get(wanted or next((q.name for q in queues.values() if q.default), None))
-
-
-def _limits(queue):
-    for value, unit in (
-        (queue.nodes, "nodes"),
-        (queue.cores_per_node, "cores a node"),
-        (queue.memory_mb_per_node, "MiB a node"),
-        (queue.gpus_per_node, "GPUs a node"),
-        (queue.time_limit_s and queue.time_limit_s // 60, "min at most"),
-    ):
-        if value is not None:
-            yield f"{value:g} {unit}"
-
-
-def _against_site(queue, facts):
-    """What the site's file promises and a queue has not, though no run asks for it."""
-    gpus = facts["devices_per_node"] if facts["device"] == "gpu" else None
-    for key, said, offered in (
-        ("devices_per_node", gpus, queue.gpus_per_node),
-        ("cores_per_node", facts["cores_per_node"], queue.cores_per_node),
-        ("memory_mb_per_node", facts["memory_mb_per_node"], queue.memory_mb_per_node),
-        ("nodes", facts["nodes"], queue.nodes),
-    ):
-        if said not in (None, "auto") and offered is not None and said > offered:
-            yield fix(f"site.{key} is {said}, and {queue.name} has {offered}: correct {SITE_FILE}")
 
 
 def _account(module, profile):
@@ -264,7 +172,7 @@ def _job(module, profile, study):
     """The job of the check: devices of a whole node, as many cores as runs ask for."""
     facts = study.site
     devices = site.devices(facts)
-    cores = [job.cores_per_task * job.tasks_per_node for _, job in _asked(study)[0]]
+    cores = [job.cores_per_task * job.tasks_per_node for _, job in site_queue.asked(study)[0]]
     several = facts["nodes"] > 1 and hasattr(module, "on_each_node")
     return Asked(
         name="check_site",

@@ -7,6 +7,8 @@
 - Where sacct does not answer, for a moment or because there is no accounting, it forgets all its
   jobs: here squeue is asked, and where that does not answer either, nothing new is known.
 - A job that Slurm has forgotten is waited for, for ever.
+- A Slurm that is set to no or small job arrays (MaxArraySize below 3) ends the campaign, though no
+  arrays are used.
 - In a job it starts a Snakemake that starts another by srun, for each run anew where several share
   the job: here the first does the work. What a run needs of srun its launcher does.
 """
@@ -16,6 +18,7 @@ import time
 from dlbench.schedulers import ask_often
 
 GONE_AFTER_S = 120.0  # a job that was seen and that nobody knows any longer
+ARRAY_SIZE = 1000  # as the plugin has it where Slurm does not say
 
 
 def mend(plugin, every_s, settings):
@@ -31,6 +34,8 @@ def mend(plugin, every_s, settings):
     plugin._mended = True
     ask_often(plugin.Executor, every_s)
     _work_at_once(plugin.Executor)
+    if not settings.array_jobs:
+        plugin.get_max_array_size = lambda: ARRAY_SIZE
     plugin.query_job_status = _answers(plugin, plugin.query_job_status, settings.requeue)
 
 

@@ -22,7 +22,18 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlbench import adoption, costs, eventlog, fates, gates, progress, records, repeating, site
+from dlbench import (
+    adoption,
+    costs,
+    eventlog,
+    fates,
+    gates,
+    progress,
+    records,
+    refusals,
+    repeating,
+    site,
+)
 from dlbench.records import State
 
 DONE = eventlog.ENDED_WELL
@@ -104,7 +115,8 @@ def _missed(must_reach, name, record):
 def _attempt(name, place, log):
     if name == "interrupted":
         return fates.going(log)
-    return fates.kept_aside(place) if name == "pending" else None
+    # What was refused since says more than how the last attempt ended.
+    return fates.kept_aside(place) if name == "pending" and not refusals.words(place) else None
 
 
 def _with_fates(standings):
@@ -136,7 +148,7 @@ def _unfinished(state, log, record, skip, hang_limit_s, reason):
     if skip:
         return "skipped", skip
     if not there and not recorded:
-        return "pending", ""
+        return "pending", refusals.words(log.parent)
     if there and not ended and not recorded:
         return "interrupted", ""
     return "stale", reason

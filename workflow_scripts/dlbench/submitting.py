@@ -8,7 +8,7 @@ import re
 import sys
 from pathlib import Path
 
-from dlbench import Error, costs, jobs, plugins, records, schedulers
+from dlbench import Error, costs, jobs, plugins, records, refusals, schedulers
 
 
 def scheduler(executor, settings):
@@ -22,13 +22,14 @@ def scheduler(executor, settings):
 
 
 def mend(name, plugin, every_s, settings):
-    """Change what lacks in the executor plugin of a scheduler, once it is loaded.
+    """Change what lacks in an executor plugin, once it is loaded.
 
     Args:
         plugin: its module.
         every_s: seconds between two looks at the queue, at most.
         settings: of the executor.
     """
+    refusals.hear(plugin.Executor, name)
     change = getattr(plugins.load("schedulers", name), "mend", None) if name else None
     if change:
         change(plugin, every_s, settings)
@@ -93,13 +94,16 @@ class Submitting:
         try:
             self._refuse_auto()
             if name:
-                _clear(plugins.load("schedulers", name))
-                queue = asked("train", plugins.load("schedulers", name).QUEUE)
-                queues = plugins.load("schedulers", name).queues()
+                module = plugins.load("schedulers", name)
+                _clear(module)
+                queues, unfit = module.queues(), getattr(module, "unfit", None)
                 # All of the time; what a node has of memory bounds what is asked for again.
-                submitted = [(run.label(), self._ask(run, 1, None, None)) for run in plan.to_train]
-                submitted += [("conversion of data", jobs.plain(asked))] if plan.datasets else []
-                self._queue = jobs.check(submitted, queues, queue)
+                training = [(run.label(), self._ask(run, 1, None, None)) for run in plan.to_train]
+                found = jobs.check(training, queues, asked("train", module.QUEUE), unfit)
+                if plan.datasets:
+                    other = asked("convert_dataset", module.QUEUE)
+                    jobs.check([(jobs.CONVERSION, jobs.plain(asked))], queues, other)
+                self._queue = found
         except Error as error:
             sys.exit(f"Nothing was submitted:\n{error}")
 
@@ -123,10 +127,9 @@ class Submitting:
 
     def _ask(self, run, attempt, place, estimate_s):
         study, kind = self._plan.study, self._plan.device_kind
-        site = study.site
-        if self._queue and not site["memory_mb_per_node"]:
-            site = {**site, "memory_mb_per_node": self._queue.memory_mb_per_node}
-        return jobs.ask(run, site, kind, study.time_limit_s, estimate_s, attempt, place)
+        job = jobs.ask(run, study.site, kind, study.time_limit_s, estimate_s, attempt, place)
+        bounded = self._queue and not study.site["memory_mb_per_node"]
+        return jobs.within(job, self._queue) if bounded else job
 
     @functools.cached_property
     def _names(self):

@@ -19,6 +19,7 @@ and where it has it:
     on_each_node(asked): what is put before a command for it to run on each node of such a job.
     accounts(): names of the accounts that this user may give.
     unwatched(profile): why Snakemake would not see jobs end, or None.
+    unfit(jobs): [(why, job)] of the jobs.Job that it cannot be asked for in its terms.
 and may define:
     clear(folder): cancels the jobs that a killed Snakemake left behind; returns their ids.
     variables(environ): those of the job that the executor plugin has taken from the environment.
@@ -27,28 +28,74 @@ and may define:
 
 import os
 import subprocess
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 
 from dlbench import Error, plugins
 
 PATIENCE_S = 30.0
+MOST_LINES = 8
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Nodes of a queue that are alike; None where the scheduler does not say.
+
+    `up` is False where they start no job now: drained, down, or not answering.
+    """
+
+    count: int
+    cores: int | None = None
+    memory_mb: int | None = None
+    gpus: int | None = None
+    up: bool = True
+
+    def have(self, cores=0, memory_mb=0, gpus=0):
+        """Whether each of them has so much of all."""
+        wanted = (cores, self.cores), (memory_mb, self.memory_mb), (gpus, self.gpus)
+        return all(offered is None or asked <= offered for asked, offered in wanted)
+
+    def __str__(self):
+        said = (self.cores, "cores"), (self.memory_mb, "MiB"), (self.gpus, "GPUs")
+        has = ", ".join(f"{value} {unit}" for value, unit in said if value is not None)
+        return f"{self.count} node{'s' if self.count != 1 else ''} of {has or 'any kind'}"
 
 
 @dataclass(frozen=True)
 class Queue:
-    """What a queue (or partition) offers; None where the scheduler does not say.
-
-    Of nodes that differ, the most that any has.
-    """
+    """What a queue (or partition) offers; `nodes` are its kinds of Nodes, () for unknown ones."""
 
     name: str
     default: bool = False
     up: bool = True
     time_limit_s: float | None = None
-    nodes: int | None = None
-    cores_per_node: int | None = None
-    memory_mb_per_node: int | None = None
-    gpus_per_node: int | None = None
+    nodes: tuple = ()
+
+    @property
+    def kinds(self):
+        """Its nodes in words, whether they are up or not."""
+        return "; ".join(map(str, alike(replace(nodes, up=True) for nodes in self.nodes)))
+
+    def most(self, what):
+        """The most that any node has of cores, memory_mb or gpus; None where nothing is said."""
+        found = (getattr(nodes, what) for nodes in self.nodes)
+        return max((value for value in found if value is not None), default=None)
+
+    def count(self, up=False, **each):
+        """How many nodes have so much of cores, memory_mb and gpus; those that are up, or all."""
+        return sum(n.count for n in self.nodes if n.have(**each) and (n.up or not up))
+
+
+def alike(nodes):
+    """Nodes with those that are alike put together.
+
+    >>> [str(kind) for kind in alike([Nodes(2, cores=8), Nodes(1, cores=4), Nodes(1, cores=8)])]
+    ['3 nodes of 8 cores', '1 node of 4 cores']
+    """
+    counts = Counter()
+    for one in nodes:
+        counts[replace(one, count=1)] += one.count
+    return tuple(replace(kind, count=count) for kind, count in counts.items())
 
 
 @dataclass(frozen=True)
@@ -75,6 +122,15 @@ def job(environ=os.environ):
     return None
 
 
+def called(name):
+    """A scheduler's name in a sentence.
+
+    >>> called("slurm"), called("pbs")
+    ('Slurm', 'PBS')
+    """
+    return name.upper() if len(name) <= 3 else name.capitalize()
+
+
 def ask(command):
     """What a scheduler's program prints.
 
@@ -91,7 +147,9 @@ def ask(command):
         raise Error(f"{command[0]} did not answer within {PATIENCE_S:g} s") from None
     if answer.returncode:
         said = (answer.stderr or answer.stdout).strip().splitlines() or ["no message"]
-        raise Error(f"{command[0]} failed (exit code {answer.returncode}): {said[-1]}")
+        # The reason is in the first lines, as of qsub, or in the last, below what a site greets by.
+        said = "; ".join(line.strip() for line in said[-MOST_LINES:] if line.strip())
+        raise Error(f"{command[0]} failed (exit code {answer.returncode}): {said}")
     return answer.stdout
 
 

@@ -8,13 +8,15 @@ import re
 from pathlib import Path
 
 from dlbench import Error
-from dlbench.schedulers import Fate, Queue, ask
+from dlbench.schedulers import Fate, Nodes, Queue, alike, ask
 
 JOB_ID = "PBS_JOBID"
 PROGRAMS = ("qsub", "qstat", "qdel")
 QUEUE = "queue"
 CANCEL = "qdel"
 
+# Of the states of a node, those in which it starts no job.
+UNUSABLE = {"offline", "down", "stale", "unresolvable", "state-unknown", "unknown"}
 ENDED = ("F", "C", "X")  # finished; completed in Torque; expired
 # Exit statuses by which PBS says what limit it enforced; where it signalled the job, it may give
 # 256 and the signal instead.
@@ -38,10 +40,7 @@ def queues():
             default=bool(default) and default[1] == name,
             up=queue.get("enabled") == queue.get("started") == "True",
             time_limit_s=_seconds(limit) if limit else None,
-            nodes=len(own) or None,
-            cores_per_node=_most(own, "ncpus", int),
-            memory_mb_per_node=_most(own, "mem", _mb),
-            gpus_per_node=_most(own, "ngpus", int) or (0 if own else None),
+            nodes=alike(map(_node, own)),
         )
     return found
 
@@ -151,9 +150,13 @@ def _joined(text):
     return text.replace("\n\t", "")
 
 
-def _most(nodes, resource, read):
-    counts = [n[key] for n in nodes if (key := f"resources_available.{resource}") in n]
-    return max(map(read, counts), default=None)
+def _node(fields):
+    def has(resource, read, unsaid=None):
+        text = fields.get(f"resources_available.{resource}")
+        return read(text) if text else unsaid
+
+    up = not UNUSABLE & set(fields.get("state", "").lower().split(","))
+    return Nodes(1, has("ncpus", int), has("mem", _mb), has("ngpus", int, unsaid=0), up)
 
 
 def _seconds(text):

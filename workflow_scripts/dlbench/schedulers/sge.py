@@ -1,12 +1,13 @@
 """Grid Engine: Son of, Open, Univa or Altair."""
 
 import getpass
+import math
 import re
 from pathlib import Path
 from xml.etree import ElementTree
 
-from dlbench import Error
-from dlbench.schedulers import Fate, Queue, ask
+from dlbench import Error, plugins
+from dlbench.schedulers import Fate, Nodes, Queue, alike, ask
 
 JOB_ID = "JOB_ID"
 PROGRAMS = ("qsub", "qstat", "qdel", "qacct")
@@ -15,25 +16,23 @@ CANCEL = "qdel"
 
 LIMIT_EXCEEDED = 37  # "qmaster enforced h_rt, h_cpu, or h_vmem limit"
 KILLED = 137
+BY_SLOT, BY_JOB = "YES", "JOB"  # of a complex, what is said as consumable
 UNUSABLE = set("acdEosuCDS")  # letters of a queue's states in which no job starts
 
 
 def queues():
     found = {}
-    for queue, memory_mb in _instances():
-        found.setdefault(queue.name, []).append((queue, memory_mb))
-    limits = {name: _limit_s(name) for name in found}
+    for name, node in _instances():
+        found.setdefault(name, []).append(node)
     return {
         name: Queue(
             name=name,
             default=len(found) == 1,
-            up=any(queue.up for queue, _ in instances),
-            time_limit_s=limits[name],
-            nodes=len(instances),
-            cores_per_node=max(queue.cores_per_node for queue, _ in instances),
-            memory_mb_per_node=max(memory_mb for _, memory_mb in instances),
+            up=any(node.up for node in nodes),
+            time_limit_s=_limit_s(name),
+            nodes=alike(nodes),
         )
-        for name, instances in found.items()
+        for name, nodes in found.items()
     }
 
 
@@ -95,33 +94,89 @@ def _parallel_environment(asked):
     return found
 
 
+def unfit(jobs):
+    asking = [job for job in jobs if job.gpus_per_node]
+    counting = _counting() if asking else {}
+    for job in asking:
+        try:
+            _gpus(job.gpu_request, job.gpus_per_node, job.each["cores"], job.nodes, counting)
+        except Error as error:
+            yield str(error), job
+
+
 def _complexes(asked):
     """What is asked for by -l. The names are a site's own but for that of the time."""
+    slots, given, memory = asked.cores_per_node, asked.given, asked.given.get("memory_complex")
+    counting = _counting() if memory or asked.gpus_per_node else {}
     yield f"h_rt={asked.minutes * 60}"
-    if asked.given.get("memory_complex"):
-        # Counted by slot, as consumable complexes are.
-        yield f"{asked.given['memory_complex']}={asked.memory_mb // asked.cores_per_node}M"
+    if memory:
+        by_slot = _counted(memory, counting, "memory_complex in the profile") == BY_SLOT
+        yield f"{memory}={math.ceil(asked.memory_mb / slots) if by_slot else asked.memory_mb}M"
     if asked.gpus_per_node:
         name, _, kind = asked.gpu_request.partition(":")
-        yield f"{name}={asked.gpus_per_node}"
+        number = _gpus(asked.gpu_request, asked.gpus_per_node, slots, asked.nodes, counting)
+        yield f"{name}={number}"
         if kind:
             yield f"{name}_type={kind}"
-    if asked.exclusive and asked.given.get("exclusive_complex"):
-        yield f"{asked.given['exclusive_complex']}=true"
+    if asked.exclusive and given.get("exclusive_complex"):
+        yield f"{given['exclusive_complex']}=true"
+
+
+def _gpus(request, gpus, slots, nodes, counting):
+    """How many GPUs -l must ask for, so that a job has so many on each node.
+
+    Raises:
+        Error: it cannot be asked for.
+    """
+    name = request.partition(":")[0]
+    how = _counted(name, counting, "site.job.gpu_request")
+    if how == BY_SLOT and gpus % slots:
+        raise Error(
+            f"asks for {gpus} GPUs and {slots} slots a node, and Grid Engine counts {name} by slot "
+            f"(qconf -sc: consumable {how}), of which it gives whole numbers only: say as "
+            "site.cores_per_node how many slots a node has for its GPUs, as one for each, or have "
+            f"{name} counted by job (consumable {BY_JOB})"
+        )
+    if how == BY_JOB and nodes > 1:
+        raise Error(
+            f"asks for {gpus} GPUs on each of {nodes} nodes, and Grid Engine counts {name} by job "
+            f"(qconf -sc: consumable {how}), on the first node alone: leave such runs out, or have "
+            f"{name} counted by slot (consumable {BY_SLOT})"
+        )
+    return gpus // slots if how == BY_SLOT else gpus
+
+
+def _counted(name, counting, where):
+    if name not in counting:
+        raise Error(
+            f"asks for {name}, and Grid Engine has no complex of that name (qconf -sc)"
+            f"{plugins.nearest(name, counting)}: correct {where}"
+        )
+    return counting[name]
+
+
+def _counting():
+    """{name of a complex, long and short: how it is counted}: one of the BY_, HOST, or NO."""
+    found = {}
+    for line in ask(["qconf", "-sc"]).splitlines():
+        words = line.split()
+        if len(words) == 8 and not line.startswith("#"):
+            long, short, how = words[0], words[1], words[5]
+            found[long] = found[short] = how
+    return found
 
 
 def _instances():
-    """(Queue as it is on one node, MiB of memory of that node), of all nodes and queues."""
+    """(name of a queue, Nodes of one), of all nodes and queues."""
     for host in _parsed(ask(["qhost", "-q", "-xml"])).findall("host"):
         values = {value.get("name"): value.text or "" for value in host.findall("hostvalue")}
         for queue in host.findall("queue"):
             own = {value.get("name"): value.text or "" for value in queue.findall("queuevalue")}
-            one = Queue(
-                name=queue.get("name"),
-                up=not UNUSABLE & set(own["state_string"]),
-                cores_per_node=int(own["slots"]),
+            up = not UNUSABLE & set(own["state_string"])
+            yield (
+                queue.get("name"),
+                Nodes(1, int(own["slots"]), _mb(values["mem_total"]) or None, up=up),
             )
-            yield one, _mb(values["mem_total"])
 
 
 def _limit_s(queue):

@@ -4,10 +4,11 @@ import getpass
 import os
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from dlbench import Error, cluster
-from dlbench.schedulers import Fate, Queue, ask
+from dlbench.schedulers import Fate, Nodes, Queue, alike, ask
 from dlbench.slurm_plugin import mend as mend
 
 JOB_ID = "SLURM_JOB_ID"
@@ -26,27 +27,33 @@ ALIVE = (
     "PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "REQUEUED", "RESIZING",
     "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "SIGNALING", "STAGE_OUT", "STOPPED",
 )  # fmt: skip
+# How states begin in which a node starts no job.
+UNUSABLE = ("down", "drain", "drng", "fail", "maint", "inval", "unknown", "future")
 ENDS = {"COMPLETED": "ok", "TIMEOUT": "timeout", "DEADLINE": "timeout", "OUT_OF_MEMORY": "oom"}
 
 
 def queues():
-    lines = ask(["sinfo", "--noheader", "--format=%P|%a|%l|%D|%c|%m|%G"]).splitlines()
+    what = "--format=%P|%a|%l|%D|%c|%m|%G|%T"
     found = {}
-    for line in lines:
-        name, up, limit, nodes, cores, memory, gres = line.split("|")
-        one = Queue(
+    # Without --exact sinfo puts unlike nodes into one line.
+    for line in ask(["sinfo", "--noheader", "--exact", what]).splitlines():
+        name, up, limit, count, cores, memory, gres, state = line.split("|")
+        nodes = Nodes(
+            count=int(count),
+            cores=int(cores.rstrip("+")),
+            memory_mb=int(memory.rstrip("+")),
+            gpus=_gpus(gres),
+            # With an asterisk: it does not answer.
+            up=not state.lower().startswith(UNUSABLE) and not state.endswith("*"),
+        )
+        one = found.get(name) or Queue(
             name=name.rstrip("*"),
             default=name.endswith("*"),
             up=up == "up",
             time_limit_s=seconds(limit),
-            nodes=int(nodes),
-            # sinfo marks with + that other nodes have more.
-            cores_per_node=int(cores.rstrip("+")),
-            memory_mb_per_node=int(memory.rstrip("+")),
-            gpus_per_node=_gpus(gres),
         )
-        found[one.name] = _both(found[one.name], one) if one.name in found else one
-    return found
+        found[name] = replace(one, nodes=alike((*one.nodes, nodes)))
+    return {queue.name: queue for queue in found.values()}
 
 
 def fates(job_ids):
@@ -220,18 +227,3 @@ def _gpus(gres):
     """GPUs in a list of resources such as gpu:a100:4(S:0-1),nvme:1."""
     counts = re.findall(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)", gres)
     return sum(map(int, counts))
-
-
-def _both(some, others):
-    """A queue of two kinds of node."""
-    limits = some.time_limit_s, others.time_limit_s
-    return Queue(
-        name=some.name,
-        default=some.default,
-        up=some.up,
-        time_limit_s=None if None in limits else max(limits),
-        nodes=some.nodes + others.nodes,
-        cores_per_node=max(some.cores_per_node, others.cores_per_node),
-        memory_mb_per_node=max(some.memory_mb_per_node, others.memory_mb_per_node),
-        gpus_per_node=max(some.gpus_per_node, others.gpus_per_node),
-    )
