@@ -72,6 +72,8 @@ def look(request):
     report["gpus"] = gpus()
     report["programs"] = [(names, first(names)) for names in request["programs"]]
     report["mpi"] = None if request["mpi"] is None else mpi(request["mpi"])
+    across = request["mpi_across"]
+    report["remote_shell"] = first(across["shells"]) if across else None
     report["srun_mpi"] = printed(["srun", "--mpi=list"])[1] if request["srun_mpi"] else None
     report["mpi_type"] = mpi_type() if request["srun_mpi"] else None
     report["tmpdir"] = room(request["tmpdir"])
@@ -106,15 +108,23 @@ def gpus():
 
 
 def mpi(asked):
-    """[(mpirun, what it says it is)] of those that there are."""
+    """[(mpirun, what it says it is, whether it works, its components)] of those that there are."""
     found = []
     for mpirun, variables in asked:
         path = shutil.which(mpirun)
         if path:
             code, said = printed([path, "--version"], variables)
             match = re.search(r"(Open MPI|MPICH|Intel\(R\) MPI)\D*([\d.]*\d)", said)
-            found.append((path, " ".join(match.groups()) if match else said, code == 0))
+            version = " ".join(match.groups()) if match else said
+            found.append((path, version, code == 0, components(path, variables)))
     return found
+
+
+def components(mpirun, variables):
+    """Those by which an Open MPI learns of a job's nodes, as in ["slurm"]."""
+    info = os.path.join(os.path.dirname(mpirun), "ompi_info")
+    listed = printed([info, "--parsable"], variables)[1]
+    return sorted(set(re.findall(r"^mca:ras:(\w+):", listed, re.MULTILINE)))
 
 
 def mpi_type():

@@ -93,18 +93,70 @@ def test_jobs_of_a_killed_snakemake_run_until_the_next_start_cancels_them(tmp_pa
 
 def test_a_job_over_its_time_is_known_as_such(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    resources = {
-        "nodes": 1, "tasks": 1, "cpus_per_task": 2, "mem_mb": 100, "runtime": 1, "pe": "smp",
-        "gpus_per_node": 0, "gpu_request": "gpu", "exclusive": 0, "extra": "-l h_rt=4",
-    }  # fmt: skip
-    properties = {"rule": "train", "threads": 1, "resources": resources}
-    script = tmp_path / "job.sh"
-    script.write_text(f"#!/bin/sh\n# properties = {json.dumps(properties)}\nsleep 60\n")
-    job_id = program("submit", script)
+    job = script(tmp_path, 2, "sleep 60", extra="-l h_rt=4")
+    job_id = program("submit", job)
     assert program("status", job_id) == "running"
     wait_for(lambda: sge.fates({job_id}).get(job_id, NOT_YET).status == "timeout", 60)
     wait_for(lambda: program("status", job_id) == "failed", 10)
     assert cluster_jobs.watched() == []
+
+
+@pytest.fixture
+def gpus(tmp_path):
+    """Gives the host GPUs, pretended ones, that are counted by slot or by job."""
+    before = subprocess.run(["qconf", "-sc"], capture_output=True, text=True, check=True).stdout
+    host = subprocess.run(["qconf", "-sel"], capture_output=True, text=True, check=True).stdout
+
+    def complexes(text):
+        (tmp_path / "complexes").write_text(text)
+        subprocess.run(["qconf", "-Mc", tmp_path / "complexes"], check=True)
+
+    def make(consumable):
+        complexes(f"{before}gpu gpu INT <= YES {consumable} 0 0\n")
+        subprocess.run(["qconf", "-aattr", "exechost", "complex_values", "gpu=4", host.strip()])
+
+    yield make
+    subprocess.run(["qconf", "-dattr", "exechost", "complex_values", "gpu", host.strip()])
+    complexes(before)
+
+
+@pytest.mark.parametrize(
+    ("consumable", "slots"), [("YES", 2), ("JOB", 4)], ids=["by slot", "by job"]
+)
+def test_gpus_are_given_however_they_are_counted(consumable, slots, gpus, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    gpus(consumable)
+    job_id = program("submit", script(tmp_path, slots, gpus_per_node=2))
+    wait_for(lambda: (tmp_path / "free").exists(), 30)
+    assert "gpu=2.000000" in (tmp_path / "free").read_text()  # of 4
+    wait_for(lambda: program("status", job_id) == "success", 30)
+
+
+def test_gpus_that_would_never_be_given_are_refused(gpus, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    gpus("YES")
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        program("submit", script(tmp_path, 4, gpus_per_node=2))
+    assert "asks for 2 GPUs and 4 slots a node, and Grid Engine counts gpu by slot" in (
+        refused.value.stdout
+    )
+    assert jobs() == {}
+
+
+def test_what_grid_engine_refuses_is_told_on_the_terminal_and_by_status(tmp_path):
+    campaign = new_campaign(tmp_path / "project", steps=3)
+    campaign.succeed("images")
+    facts = {"device": "cpu", "cores_per_node": 8, "devices_per_node": 2}
+    facts["job"] = {"extra": "-l none_such=1"}
+    (campaign.folder / "site.yaml").write_text(json.dumps({"site": facts}))
+    finished = campaign.snakemake(*OPTIONS)
+    words = 'SGE refused its job: qsub failed (exit code 1): Unable to run job: unknown resource "n'
+    assert finished.returncode != 0 and words in finished.stdout, finished.stdout
+    told = subprocess.run(
+        [sys.executable, "workflow_scripts/status.py"], cwd=campaign.folder, env=environment(),
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    assert "SGE refused its job, 3 times: " in told
 
 
 def jobs():
@@ -131,6 +183,19 @@ def long_job(campaign, workflow, after="0"):
 
 def said(campaign):
     return (campaign.folder / "said").read_text()
+
+
+def script(folder, slots, does=None, **changes):
+    """A job script as Snakemake writes them; the job says what of the host is free."""
+    resources = {
+        "nodes": 1, "tasks": 1, "cpus_per_task": slots, "mem_mb": 100, "runtime": 1, "pe": "smp",
+        "gpus_per_node": 0, "gpu_request": "gpu", "exclusive": 0, "extra": "", **changes,
+    }  # fmt: skip
+    properties = {"rule": "train", "threads": 1, "resources": resources}
+    does = does or "qhost -F gpu >free.part && mv free.part free"
+    path = folder / "job.sh"
+    path.write_text(f"#!/bin/sh\n# properties = {json.dumps(properties)}\n{does}\n")
+    return path
 
 
 def run(campaign, run_id):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dlbench import plugins
+from dlbench import Error, plugins
 from dlbench.runs import Run
 
 RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
@@ -108,6 +108,98 @@ def test_mpirun_starts_as_many_processes_on_each_of_several_nodes():
     words = command("mpirun", strategy="horovod", devices_per_node=2, nodes=3)
     assert words[words.index("-np") :][:4] == ["-np", "6", "--map-by", "ppr:2:node"]
     assert unsupported("mpirun", strategy="horovod", devices_per_node=2, nodes=3) is None
+
+
+def listing(*components):
+    lines = (f'mca:ras:{name}:version:"component:4.1.8"' for name in components)
+    return "\n".join(["package:Open MPI", 'mca:plm:tm:version:"component:4.1.8"', *lines])
+
+
+@pytest.fixture
+def job(tmp_path, monkeypatch, program):
+    """Makes this a job of two nodes, with the mpirun of the path built for Slurm alone."""
+    for name in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID"):
+        monkeypatch.delenv(name, raising=False)
+    program("ompi_info", listing("simulator", "slurm"))
+    nodes = tmp_path / "nodes"
+
+    def make(scheduler, hosts=("n1", "n2")):
+        nodes.write_text("".join(f"{host} 2\n" for host in hosts))
+        variables = {
+            "pbs": {"PBS_JOBID": "7", "PBS_NODEFILE": str(nodes)},
+            "lsf": {"LSB_JOBID": "7", "LSB_MCPU_HOSTS": " ".join(f"{h} 2" for h in hosts)},
+            "sge": {"JOB_ID": "7", "PE_HOSTFILE": str(nodes)},
+            "slurm": {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": ",".join(hosts)},
+        }
+        if scheduler == "pbs":
+            nodes.write_text("".join(f"{host}\n" * 2 for host in hosts))
+        for name, value in variables[scheduler].items():
+            monkeypatch.setenv(name, value)
+
+    return make
+
+
+def across_nodes():
+    run = dataclasses.replace(RUN, launcher="mpirun", strategy="horovod", nodes=2)
+    words = plugins.load("launchers", "mpirun").command(run, ["trainer"], None)
+    return words[words.index("-np") + 2 : words.index("--bind-to")]
+
+
+PLACED = ["--map-by", "ppr:1:node"]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "programs", "shell"),
+    [
+        ("pbs", ["pbs_tmrsh", "ssh"], "pbs_tmrsh"),
+        ("pbs", ["ssh"], "ssh"),
+        ("lsf", ["blaunch"], "blaunch"),
+        ("sge", ["qrsh", "ssh"], "qrsh -inherit -nostdin -V"),
+    ],
+)
+def test_an_mpirun_that_does_not_know_the_scheduler_is_told_nodes_and_how_to_start_there(
+    scheduler, programs, shell, job, program, monkeypatch, tmp_path
+):
+    job(scheduler)
+    for name in programs:
+        program(name)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin" if "ssh" in programs else str(tmp_path))
+    for name in ("cat", "sh"):
+        (tmp_path / name).symlink_to(f"/bin/{name}")
+    assert across_nodes() == ["--host", "n1:1,n2:1", "--mca", "plm_rsh_agent", shell, *PLACED]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "component"),
+    [("slurm", "slurm"), ("pbs", "tm"), ("lsf", "lsf"), ("sge", "gridengine")],
+)
+def test_an_mpirun_that_was_built_for_the_scheduler_finds_the_nodes_itself(
+    scheduler, component, job, program
+):
+    job(scheduler)
+    program("ompi_info", listing(component))
+    assert across_nodes() == PLACED
+
+
+def test_outside_of_a_job_and_on_one_node_nothing_is_said_of_nodes(job):
+    assert across_nodes() == PLACED
+    job("pbs")
+    assert "--host" not in command("mpirun", strategy="horovod", devices_per_node=2)
+
+
+def test_nodes_that_mpirun_cannot_reach_or_that_are_not_there_are_refused_with_the_reason(
+    job, program, monkeypatch, tmp_path
+):
+    job("pbs", hosts=["n1"])
+    with pytest.raises(Error, match=r"needs 2 nodes, and its job of PBS has 1 \(n1\)"):
+        across_nodes()
+    job("lsf")
+    monkeypatch.delenv("PBS_JOBID")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name in ("cat", "sh"):
+        (tmp_path / name).symlink_to(f"/bin/{name}")
+    with pytest.raises(Error, match=r"on n2: it was not built for LSF .* and blaunch or ssh is"):
+        across_nodes()
 
 
 @pytest.mark.parametrize("launcher", ["local", "horovodrun"])

@@ -117,3 +117,9 @@ def test_nothing_is_said_to_other_plugins_where_there_is_no_lsf(tmp_path, monkey
 )
 def test_the_nodes_of_a_job_are_in_its_variables(variables):
     assert lsf.hosts(variables) == ["n1", "n2"]
+
+
+def test_the_nodes_of_a_large_job_are_in_its_file(tmp_path):
+    file = tmp_path / "hosts"
+    file.write_text("n1\nn1\nn2\nn2\n")
+    assert lsf.hosts({"LSB_DJOB_HOSTFILE": str(file)}) == ["n1", "n2"]

@@ -29,13 +29,17 @@ ASKED = cluster_jobs.Asked(
         "account": "mine", "pe": "smp", "lsf_queue": "gpu", "mem_mb": 600,
     },
 )  # fmt: skip
-EXPECTED = {"cores": 8, "gpus": 4, "latency_s": 5, "modules": [], "packages": {"py": "snakemake"}}
+EXPECTED = {
+    "cores": 8, "gpus": 4, "latency_s": 5, "modules": [], "packages": {"py": "snakemake"},
+    "mpi_across": {"component": "slurm", "shells": ["ssh"]},
+}  # fmt: skip
 ROUND = {"round_trip_s": 0.1, "offset_s": 0.0}
 REPORT = {
     "host": "n1", "token": "t", "rounds": [ROUND, ROUND, ROUND], "modules": None, "cores": 8,
     "pythons": {"py": ["3.11.7", True]}, "gpus": 4, "programs": [[["apptainer"], "apptainer"]],
-    "mpi": [["/usr/bin/mpirun", "Open MPI 4.1.4", True]], "srun_mpi": "MPI types: none pmix",
-    "mpi_type": "pmix", "tmpdir": {"folder": "/tmp", "free_mb": 9999}, "images": {},
+    "mpi": [["/usr/bin/mpirun", "Open MPI 4.1.4", True, ["slurm"]]], "remote_shell": None,
+    "srun_mpi": "MPI types: none pmix", "mpi_type": "pmix",
+    "tmpdir": {"folder": "/tmp", "free_mb": 9999}, "images": {},
 }  # fmt: skip
 
 
@@ -43,6 +47,20 @@ def test_a_node_that_has_all_has_nothing_to_fix():
     found = list(site_job.findings([REPORT], EXPECTED))
     assert {finding.mark for finding in found} == {"ok"}
     assert all(finding.text.startswith("n1: ") for finding in found)
+
+
+@pytest.mark.parametrize(
+    ("shell", "mark", "said"),
+    [
+        ("pbs_tmrsh", "ok", "it is told a job's nodes and starts on them by pbs_tmrsh"),
+        (None, "fix", "pbs_tmrsh or ssh, by which it could start processes on other nodes, is not"),
+    ],
+)
+def test_an_mpirun_that_does_not_know_the_scheduler_needs_a_remote_shell(shell, mark, said):
+    expected = EXPECTED | {"mpi_across": {"component": "tm", "shells": ["pbs_tmrsh", "ssh"]}}
+    found = list(site_job.findings([REPORT | {"remote_shell": shell}], expected))
+    (told,) = [finding for finding in found if "tm of ompi_info" in finding.text]
+    assert told.mark == mark and said in told.text
 
 
 def test_what_holds_for_several_nodes_is_said_once():
@@ -70,7 +88,7 @@ SLOW = {"round_trip_s": 8.0, "offset_s": 0.0}
         ({"gpus": None}, "fix", "no NVIDIA driver"),
         ({"programs": [[["apptainer", "singularity"], None]]}, "fix", "apptainer or singularity"),
         ({"mpi": []}, "fix", "no mpirun on the path"),
-        ({"mpi": [["/x/mpirun", "libx.so missing", False]]}, "fix", "does not work: libx.so"),
+        ({"mpi": [["/x/mpirun", "libx.so missing", False, []]]}, "fix", "does not work: libx.so"),
         ({"srun_mpi": "MPI types: none"}, "fix", "srun knows no protocol of MPI"),
         ({"mpi_type": "none"}, "fix", "export SLURM_MPI_TYPE=pmix"),
         ({"mpi_type": "pmi2"}, "fix", "srun speaks pmi2 to MPI and knows pmix:"),
@@ -88,8 +106,8 @@ def test_what_a_node_lacks_is_said_with_what_to_do(changed, mark, said):
 def test_a_node_says_what_it_has_and_how_files_come_through(tmp_path):
     request = {
         "token": "t", "python": sys.executable, "pythons": {sys.executable: "snakemake", "no": "x"},
-        "modules": [], "programs": [["sh"], ["nothing", "no"]], "mpi": [], "srun_mpi": False,
-        "tmpdir": str(tmp_path), "images": {"a": ["echo", "Python 3.9"]},
+        "modules": [], "programs": [["sh"], ["nothing", "no"]], "mpi": [], "mpi_across": None,
+        "srun_mpi": False, "tmpdir": str(tmp_path), "images": {"a": ["echo", "Python 3.9"]},
     }  # fmt: skip
     (tmp_path / "request.json").write_text(json.dumps(request))
     ended = threading.Event()

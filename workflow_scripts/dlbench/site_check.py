@@ -23,6 +23,7 @@ from dlbench import (
 )  # fmt: skip
 from dlbench.cluster_jobs import Asked
 from dlbench.findings import fix, note, ok
+from dlbench.launchers import mpirun
 from dlbench.runtimes import Container
 from dlbench.site_queue import SITE_FILE
 
@@ -153,7 +154,7 @@ def _account(module, profile):
 def _nodes(scheduler, profile, study, timeout_s):
     module = plugins.load("schedulers", scheduler)
     asked = _job(module, profile, study)
-    request = _request(profile, study)
+    request = _request(module, profile, study)
     try:
         reports = site_job.run(scheduler, asked, request, timeout_s)
     except Error as error:
@@ -189,7 +190,7 @@ def _job(module, profile, study):
     )
 
 
-def _request(profile, study):
+def _request(module, profile, study):
     """What check_node.py is to look for."""
     launchers = {run.launcher for run in study.runs}
     contained = [run for run in study.runs if starting.contained(run)]
@@ -205,6 +206,7 @@ def _request(profile, study):
         "modules": study.site["modules"],
         "programs": [[names] if isinstance(names, str) else list(names) for names in programs],
         "mpi": _mpiruns(environments.values()) if "mpirun" in launchers else None,
+        "mpi_across": _across_nodes(module, study),
         "srun_mpi": any(run.launcher == "srun" and run.strategy == "horovod" for run in study.runs),
         "tmpdir": profile.asked("train", "tmpdir"),
         "images": dict(_image_commands(study)),
@@ -215,12 +217,17 @@ def _mpiruns(pythons):
     """Those that the launcher would take: the environment's own, then that of the path."""
     own = [path.absolute().parents[1] for path in pythons]
     return [
-        *(
-            (str(p / "bin" / "mpirun"), {"OPAL_PREFIX": str(p), "LD_LIBRARY_PATH": str(p / "lib")})
-            for p in own
-        ),
+        *((str(place / "bin" / "mpirun"), mpirun.own_variables(place)) for place in own),
         ("mpirun", {}),
     ]
+
+
+def _across_nodes(module, study):
+    """What mpirun needs on several nodes: who knows them, and what starts processes there."""
+    if study.site["nodes"] == 1 or not any(run.launcher == "mpirun" for run in study.runs):
+        return None
+    shells = [shell.split()[0] for shell in mpirun.remote_shells(module)]
+    return {"component": module.OPEN_MPI, "shells": shells}
 
 
 def _forms(study):
@@ -259,5 +266,6 @@ def _expected(profile, asked, request):
         "gpus": asked.gpus_per_node or None,
         "latency_s": float(profile.content.get("latency-wait", 5)),
         "modules": request["modules"],
+        "mpi_across": request["mpi_across"],
         "packages": request["pythons"],
     }

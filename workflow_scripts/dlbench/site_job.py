@@ -80,7 +80,7 @@ def findings(reports, expected):
     Args:
         reports: of check_node.py.
         expected: {"cores", "gpus" (None where devices are CPUs), "latency_s", "modules",
-            "packages": {python: package}}.
+            "packages": {python: package}, "mpi_across": None or {"component", "shells"}}.
     """
     hosts = {}
     for report in reports:
@@ -203,7 +203,7 @@ def _findings(report, expected):
     for python, (version, said) in report["pythons"].items():
         yield _python(python, version, said, expected["packages"][python])
     yield from _devices(report, expected)
-    yield from _programs(report)
+    yield from _programs(report, expected["mpi_across"])
     yield _room(report["tmpdir"])
     for name, (code, said) in report["images"].items():
         last = (said.splitlines() or ["no message"])[-1]
@@ -284,7 +284,7 @@ def _devices(report, expected):
         yield ok(f"{report['gpus']} GPUs are listed by nvidia-smi")
 
 
-def _programs(report):
+def _programs(report, mpi_across):
     for names, found in report["programs"]:
         if found:
             yield ok(f"{found} is on the path")
@@ -294,19 +294,30 @@ def _programs(report):
                 "runs that need it"
             )
     if report["mpi"] is not None:
-        yield _mpi(report["mpi"])
+        yield from _mpi(report, mpi_across)
     if report["srun_mpi"] is not None:
         yield _srun_mpi(report["srun_mpi"], report["mpi_type"])
 
 
-def _mpi(found):
-    if not found:
-        return fix(
+def _mpi(report, across):
+    if not report["mpi"]:
+        yield fix(
             "no mpirun on the path or in the trainer's environment: load MPI by site.modules, or "
             "uv sync --project envs/train --frozen --extra horovod"
         )
-    path, said, works = found[0]
-    return ok(f"{path} is {said}") if works else fix(f"{path} does not work: {said}")
+        return
+    path, said, works, components = report["mpi"][0]
+    yield ok(f"{path} is {said}") if works else fix(f"{path} does not work: {said}")
+    if not works or not across or across["component"] in components:
+        return
+    why = f"{path} was not built for the scheduler ({across['component']} of ompi_info)"
+    if report["remote_shell"]:
+        yield ok(f"{why}: it is told a job's nodes and starts on them by {report['remote_shell']}")
+    else:
+        yield fix(
+            f"{why}, and {' or '.join(across['shells'])}, by which it could start processes on "
+            "other nodes, is not on the path: load one, or another Open MPI, by site.modules"
+        )
 
 
 def _srun_mpi(listed, chosen):

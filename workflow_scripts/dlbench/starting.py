@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlbench import Error, copies, external, images, modules, options, plugins, schedulers, site
+from dlbench.launchers import mpirun as mpirun_launcher
 from dlbench.runtimes import KEPT_OUT, Container
 
 # Of what is known about an image, this goes into the log of each run.
@@ -220,9 +221,7 @@ def _split(text):
 @functools.cache
 def mpi_version(mpirun, environment=None):
     """As in `Open MPI 4.1.8`; None where it does not say."""
-    variables = {} if environment is None else {
-        "OPAL_PREFIX": str(environment), "LD_LIBRARY_PATH": str(environment / "lib"),
-    }  # fmt: skip
+    variables = {} if environment is None else mpirun_launcher.own_variables(environment)
     try:
         said = subprocess.run(
             [mpirun, "--version"], capture_output=True, text=True, check=False,

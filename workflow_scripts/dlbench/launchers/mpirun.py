@@ -1,16 +1,24 @@
 """Open MPI's mpirun, that of the trainer's environment or of the site.
 
-Within a job of a scheduler that it knows it starts processes on all nodes of the job.
+Across nodes it starts processes on those of the scheduler's job. An mpirun that was built for the
+scheduler finds them by itself; that of our environments is built for Slurm alone. Any other is told
+their names, and starts on them by the scheduler's own remote shell or by ssh.
+
 The libraries of the environment's own must be those the ranks load, also where the
 system has another Open MPI: with a mix mpirun aborts before MPI_INIT. So the environment's
 lib folder comes first, for mpirun and, by -x, for the ranks.
 """
 
-from dlbench import plugins
+import os
+import shutil
+import subprocess
+
+from dlbench import Error, plugins, schedulers
 
 TAKES_TASKS = True
 LOOPBACK_SUFFICES = True
 MEETING = ("horovodrun",)
+SSH = "ssh"
 
 
 def unsupported(run):
@@ -19,10 +27,11 @@ def unsupported(run):
 
 def command(run, trainer, environment):
     strategy = plugins.load("strategies", run.strategy).Strategy
+    each = strategy.processes_per_node(run)
     variables = ["OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"]
     exported = []
     if environment:
-        own = {"OPAL_PREFIX": environment, "LD_LIBRARY_PATH": environment / "lib"}
+        own = own_variables(environment)
         variables += [f"{name}={value}" for name, value in own.items()]
         exported = [word for name in own for word in ("-x", name)]
     return [
@@ -30,10 +39,61 @@ def command(run, trainer, environment):
         *variables,
         str(environment / "bin" / "mpirun") if environment else "mpirun",
         "-np",
-        str(run.nodes * strategy.processes_per_node(run)),
-        *(["--map-by", f"ppr:{strategy.processes_per_node(run)}:node"] if run.nodes > 1 else []),
+        str(run.nodes * each),
+        *(_across_nodes(run.nodes, each, environment) if run.nodes > 1 else []),
         "--bind-to",
         "none",
         *exported,
         *trainer,
     ]
+
+
+def own_variables(environment):
+    """What an environment's Open MPI, and what is started by it, must find in its variables."""
+    return {"OPAL_PREFIX": str(environment), "LD_LIBRARY_PATH": str(environment / "lib")}
+
+
+def components(environment):
+    """Names of the components by which an Open MPI learns of a job's nodes, as in {"slurm"}."""
+    info = str(environment / "bin" / "ompi_info") if environment else "ompi_info"
+    variables = own_variables(environment) if environment else {}
+    try:
+        said = subprocess.run(
+            [info, "--parsable"], capture_output=True, text=True, check=False,
+            env=os.environ | variables,
+        ).stdout  # fmt: skip
+    except OSError:
+        return set()
+    words = (line.split(":") for line in said.splitlines())
+    return {word[2] for word in words if word[:2] == ["mca", "ras"]}
+
+
+def remote_shells(scheduler):
+    """Commands that may start processes on the nodes of a scheduler's job, the best first."""
+    return [shell for shell in (getattr(scheduler, "REMOTE_SHELL", None), SSH) if shell]
+
+
+def _across_nodes(nodes, each, environment):
+    placed = ["--map-by", f"ppr:{each}:node"]
+    job = schedulers.job()
+    scheduler = job and plugins.load("schedulers", job[0])
+    if not job or scheduler.OPEN_MPI in components(environment):
+        return placed
+    hosts = scheduler.hosts(os.environ)
+    name = schedulers.called(job[0])
+    if len(hosts) != nodes:
+        raise Error(
+            f"the run needs {nodes} nodes, and its job of {name} has "
+            f"{len(hosts)} ({', '.join(hosts) or 'it names none'}): does the profile ask for as "
+            "many, each with as many slots?"
+        )
+    shells = remote_shells(scheduler)
+    shell = next((shell for shell in shells if shutil.which(shell.split()[0])), None)
+    if not shell:
+        raise Error(
+            f"mpirun cannot start processes on {', '.join(hosts[1:])}: it was not built for {name} "
+            f"(ompi_info), and {' or '.join(shell.split()[0] for shell in shells)} is not on the "
+            "path of this node; load one, or an Open MPI for it, by site.modules"
+        )
+    named = ",".join(f"{host}:{each}" for host in hosts)
+    return ["--host", named, "--mca", "plm_rsh_agent", shell, *placed]

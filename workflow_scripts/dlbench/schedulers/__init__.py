@@ -15,7 +15,9 @@ defines:
         that it prints.
     CANCEL: the program that cancels a job of that id.
     hosts(environ): names of the allocation's nodes, from the variables inside a job; [] if unknown.
+    OPEN_MPI: the name of Open MPI's component that knows it, as `ompi_info` lists them.
 and where it has it:
+    REMOTE_SHELL: the command that starts another on a node of the job, as rsh and ssh do.
     on_each_node(asked): what is put before a command for it to run on each node of such a job.
     accounts(): names of the accounts that this user may give.
     unwatched(profile): why Snakemake would not see jobs end, or None.

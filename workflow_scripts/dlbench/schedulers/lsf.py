@@ -1,7 +1,9 @@
 """LSF. Written after its manuals, never run against a real one."""
 
+import contextlib
 import re
 import shutil
+from pathlib import Path
 
 from dlbench import Error
 from dlbench.lsf_plugin import mend as mend
@@ -11,6 +13,8 @@ JOB_ID = "LSB_JOBID"
 PROGRAMS = ("bsub", "bjobs", "bkill", "bhist", "badmin", "lsclusters")
 QUEUE = "lsf_queue"
 CANCEL = "bkill"
+OPEN_MPI = "lsf"
+REMOTE_SHELL = "blaunch"
 
 ENDS = {"TERM_RUNLIMIT": "timeout", "TERM_DEADLINE": "timeout", "TERM_MEMLIMIT": "oom"}
 FIELDS = "jobid stat exit_code exit_reason delimiter='|'"
@@ -83,9 +87,11 @@ def wait_command(asked, script, folder):
 
 
 def hosts(environ):
-    """From "n1 4 n2 4", or "n1 n1 n2 n2"."""
-    counted = environ.get("LSB_MCPU_HOSTS", "").split()[::2]
-    return list(dict.fromkeys(counted or environ.get("LSB_HOSTS", "").split()))
+    """From "n1 4 n2 4", or a file of a line for each slot, or "n1 n1 n2 n2"."""
+    named = environ.get("LSB_MCPU_HOSTS", "").split()[::2]
+    with contextlib.suppress(KeyError, OSError):
+        named = named or Path(environ["LSB_DJOB_HOSTFILE"]).read_text().split()
+    return list(dict.fromkeys(named or environ.get("LSB_HOSTS", "").split()))
 
 
 def _jobs(job_ids):

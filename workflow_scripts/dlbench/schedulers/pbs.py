@@ -14,6 +14,8 @@ JOB_ID = "PBS_JOBID"
 PROGRAMS = ("qsub", "qstat", "qdel")
 QUEUE = "queue"
 CANCEL = "qdel"
+OPEN_MPI = "tm"
+REMOTE_SHELL = "pbs_tmrsh"
 
 # Of the states of a node, those in which it starts no job.
 UNUSABLE = {"offline", "down", "stale", "unresolvable", "state-unknown", "unknown"}

@@ -13,6 +13,9 @@ JOB_ID = "JOB_ID"
 PROGRAMS = ("qsub", "qstat", "qdel", "qacct")
 QUEUE = "queue"
 CANCEL = "qdel"
+OPEN_MPI = "gridengine"
+# The parallel environment must allow it: control_slaves TRUE.
+REMOTE_SHELL = "qrsh -inherit -nostdin -V"
 
 LIMIT_EXCEEDED = 37  # "qmaster enforced h_rt, h_cpu, or h_vmem limit"
 KILLED = 137

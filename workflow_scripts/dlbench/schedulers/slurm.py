@@ -15,6 +15,7 @@ JOB_ID = "SLURM_JOB_ID"
 PROGRAMS = ("sbatch", "squeue", "scancel", "sinfo")
 QUEUE = "slurm_partition"
 CANCEL = "scancel"
+OPEN_MPI = "slurm"
 # Options of sbatch by the resources that the executor plugin makes them from.
 OPTIONS = {
     "slurm_partition": "partition", "slurm_account": "account", "constraint": "constraint",
