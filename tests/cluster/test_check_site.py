@@ -47,7 +47,7 @@ def test_a_slurm_that_is_in_order_has_nothing_to_fix_on_two_nodes(campaign, slur
     said = "\n".join(lines)
     for words in (
         "slurm answers, and has cpu, gpu, low",
-        "the default queue cpu has 3 nodes, 8 cores a node",
+        "the default queue cpu has 3 nodes of 8 cores, 8000 MiB, 4 GPUs; 60 min at most",
         "a job ran on n",
         "seen there and back within",
         "with snakemake",
@@ -73,6 +73,18 @@ def test_more_gpus_than_the_nodes_have_are_told(campaign):
     code, lines = check(campaign, "--no-job")
     assert code == 1
     assert fixes(lines) == ["site.devices_per_node is 8, and cpu has 4: correct site.yaml"]
+
+
+def test_nodes_that_are_drained_are_not_counted(campaign, slurm):
+    nodes = "nodename=n2,n3"
+    slurm.ask("scontrol", "update", nodes, "state=drain", "reason=test")
+    try:
+        code, lines = check(campaign, "--no-job")
+    finally:
+        slurm.ask("scontrol", "update", nodes, "state=resume")
+    assert code == 1
+    (said,) = fixes(lines)
+    assert "2 of the 3 nodes of cpu start no jobs now (drained or down): 6 runs would wait" in said
 
 
 def test_a_job_that_does_not_start_is_cancelled(campaign, slurm):

@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.util
+import subprocess
 import types
 
 import pytest
@@ -12,9 +13,7 @@ from dlbench import lsf_plugin
 @pytest.fixture
 def executor(tmp_path):
     """An executor of a copy of the plugin, of which only what asks for states is there."""
-    found = importlib.util.find_spec("snakemake_executor_plugin_lsf")
-    plugin = importlib.util.module_from_spec(found)
-    found.loader.exec_module(plugin)
+    plugin = loaded()
     lsf_plugin.mend(plugin, every_s=10)
     lsf_plugin.mend(plugin, every_s=10)
     executor = object.__new__(plugin.Executor)
@@ -23,6 +22,14 @@ def executor(tmp_path):
     silent = {name: lambda message: None for name in ("debug", "error", "warning")}
     executor.logger = types.SimpleNamespace(**silent)
     return executor
+
+
+def loaded():
+    """A copy of the plugin, as it is shipped."""
+    found = importlib.util.find_spec("snakemake_executor_plugin_lsf")
+    plugin = importlib.util.module_from_spec(found)
+    found.loader.exec_module(plugin)
+    return plugin
 
 
 def states(query):
@@ -43,3 +50,26 @@ def test_nothing_is_known_where_lsf_does_not_answer(executor, program):
 def test_it_asks_as_often_as_it_is_told(executor):
     executor.next_seconds_between_status_checks = 120
     assert executor.next_seconds_between_status_checks == 10
+
+
+def test_a_job_that_is_refused_has_failed_and_does_not_end_the_campaign(program):
+    program("bsub", script="#!/bin/sh\necho 'No such queue. Job not submitted.'; exit 255\n")
+    plugin = loaded()
+
+    def run_job(self, job):
+        """As the plugin does it, but for what it makes of a job's resources."""
+        try:
+            subprocess.check_output("bsub", text=True)
+        except subprocess.CalledProcessError as error:
+            raise plugin.WorkflowError(
+                f"LSF job submission failed. The error message was {error.output}"
+            ) from None
+
+    plugin.Executor.run_job = run_job
+    lsf_plugin.mend(plugin, every_s=10)
+    executor, told = object.__new__(plugin.Executor), []
+    executor.report_job_error = lambda info, message: told.append((info, message))
+    executor.run_job("a job")
+    ((info, message),) = told
+    assert (info.job, info.external_jobid) == ("a job", None)
+    assert "No such queue. Job not submitted." in message
