@@ -181,6 +181,13 @@ def test_an_mpirun_that_was_built_for_the_scheduler_finds_the_nodes_itself(
     assert across_nodes() == PLACED
 
 
+@pytest.mark.parametrize("said", ["#!/bin/sh\nexit 1\n", "#!/bin/sh\necho package:Open MPI 5\n"])
+def test_an_mpirun_that_does_not_say_what_it_was_built_for_is_believed(said, job, program):
+    job("pbs")
+    program("ompi_info", script=said)
+    assert across_nodes() == PLACED
+
+
 def test_outside_of_a_job_and_on_one_node_nothing_is_said_of_nodes(job):
     assert across_nodes() == PLACED
     job("pbs")

@@ -308,7 +308,7 @@ def _mpi(report, across):
         return
     path, said, works, components = report["mpi"][0]
     yield ok(f"{path} is {said}") if works else fix(f"{path} does not work: {said}")
-    if not works or not across or across["component"] in components:
+    if not works or not across or not components or across["component"] in components:
         return
     why = f"{path} was not built for the scheduler ({across['component']} of ompi_info)"
     if report["remote_shell"]:

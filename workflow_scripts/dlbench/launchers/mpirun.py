@@ -54,7 +54,10 @@ def own_variables(environment):
 
 
 def components(environment):
-    """Names of the components by which an Open MPI learns of a job's nodes, as in {"slurm"}."""
+    """Names of the components by which an Open MPI learns of a job's nodes, as in {"slurm"}.
+
+    Empty where it does not say, as from version 5 on.
+    """
     info = str(environment / "bin" / "ompi_info") if environment else "ompi_info"
     variables = own_variables(environment) if environment else {}
     try:
@@ -77,7 +80,8 @@ def _across_nodes(nodes, each, environment):
     placed = ["--map-by", f"ppr:{each}:node"]
     job = schedulers.job()
     scheduler = job and plugins.load("schedulers", job[0])
-    if not job or scheduler.OPEN_MPI in components(environment):
+    known = job and components(environment)
+    if not known or scheduler.OPEN_MPI in known:
         return placed
     hosts = scheduler.hosts(os.environ)
     name = schedulers.called(job[0])
