@@ -48,6 +48,8 @@ def let_records_decide():
             )
     if workflow.dryrun:
         print(JOBS.cost, file=sys.stderr)
+    elif workflow.exec_mode.name == "DEFAULT":
+        PLAN.try_images_again()
 
 
 @functools.cache
@@ -74,6 +76,12 @@ def training_inputs(wildcards):
     let_records_decide()
     meet_cluster()
     return PLAN.training_inputs(wildcards)
+
+
+def environments_and_images(wildcards):
+    """What says that they are there."""
+    let_records_decide()
+    return PLAN.environments
 
 
 def bundle(wildcards):

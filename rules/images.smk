@@ -3,14 +3,19 @@
 Needs envs/{environment} (a locked uv project), or where the config says an image comes from.
 Makes the environment's .venv and results/environments/{environment}.json, which lists what is
 installed; results/images/{image}/image.json, which names the image, and {form}.json beside it for
-each runtime that takes it.
+each runtime that takes it. Where an image or a form cannot be made, its file says why instead: the
+runs that need it are skipped with that reason, the others go on, and the next start tries again.
 """
 
 
 rule images:
     """Every environment of the study, and every image in the forms that its runs take."""
     input:
-        PLAN.environments,
+        environments_and_images,
+    conda:
+        "../envs/workflow.yaml"
+    shell:
+        "python workflow_scripts/see_images.py {input:q}"
 
 
 rule make_environment:
@@ -44,9 +49,11 @@ rule make_image:
         bench=1,
         # As a resource: what makes it another image is found by dlbench/images.py.
         settings=lambda w: PLAN.image(w.image),
+        study=STUDY.name,
     shell:
-        "python workflow_scripts/make_image.py {wildcards.image:q}"
-        " --settings {resources.settings:q} --output {output:q} 2>&1 | tee {log:q}"
+        "python workflow_scripts/make_image.py {wildcards.image:q} --keep-failure"
+        " --settings {resources.settings:q} --study {resources.study:q}"
+        " --output {output:q} 2>&1 | tee {log:q}"
 
 
 rule prepare_image:
@@ -67,5 +74,5 @@ rule prepare_image:
     params:
         how=lambda w: PLAN.preparing(w.image, w.form),
     shell:
-        "python workflow_scripts/prepare_image.py {input:q}"
+        "python workflow_scripts/prepare_image.py {input:q} --keep-failure"
         " {params.how} --output {output:q} 2>&1 | tee {log:q}"

@@ -4,6 +4,9 @@ import gzip
 import hashlib
 import io
 import json
+import re
+import shutil
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -113,9 +116,7 @@ def archive(path="x.tar", **files):
 
 def sif(path="x.sif", content=b""):
     """A file that a fake Apptainer takes for a SIF without a marker."""
-    program(
-        "apptainer", 'echo "$@" >> said; case "$*" in *" env") echo PATH=/opt/bin;; *) exit 1; esac'
-    )
+    program("apptainer", 'echo "$@" >> said; case "$*" in *" env") echo PATH=/opt/bin; esac')
     Path(path).write_bytes(SIF + content)
     return path
 
@@ -125,6 +126,19 @@ def root_folder(path="root", marker=None):
     Path(path, "etc/os-release").write_text("ID=test")
     if marker is not None:
         Path(path, images.MARKER).write_text(marker)
+    return path
+
+
+def runnable_root(path="runnable"):
+    """A root folder with this machine's sh, cat and env, and nothing else."""
+    root = Path(root_folder(path))
+    for name in ("sh", "cat", "env"):
+        found = shutil.which(name, path="/usr/bin:/bin")
+        needed = subprocess.run(["/usr/bin/ldd", found], capture_output=True, text=True, check=True)
+        for file in (*re.findall(r"(/\S+) \(0x", needed.stdout), found):
+            target = root / (f"bin/{name}" if file == found else file.lstrip("/"))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, target)
     return path
 
 

@@ -1,6 +1,7 @@
 """Build an image, pull it, or take it where it lies, and write down which one it is."""
 
 import argparse
+import contextlib
 import json
 from pathlib import Path
 
@@ -15,9 +16,15 @@ def main():
         "--settings", type=json.loads, default={}, help="its entry under images in the config, JSON"
     )
     parser.add_argument("--output", required=True, type=Path, help="image.json, in its own folder")
+    parser.add_argument("--study", help="for which it is made; others are not to replace it")
+    parser.add_argument(
+        "--keep-failure", action="store_true", help="write into it why it fails, and exit with 0"
+    )
     args = parser.parse_args()
     settings = images.settings(args.name, {args.name: args.settings})
-    image_sources.make(args.name, settings, args.output)
+    kept = images.failure_in(args.output, f"image {args.name} could not be made: ")
+    with kept if args.keep_failure else contextlib.nullcontext():
+        image_sources.make(args.name, settings, args.output, args.study)
 
 
 if __name__ == "__main__":

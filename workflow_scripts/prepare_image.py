@@ -1,6 +1,7 @@
 """Bring an image to the form that a runtime takes, and see from inside that it is usable."""
 
 import argparse
+import contextlib
 import json
 from pathlib import Path
 
@@ -22,16 +23,20 @@ def main():
         "--any-packages", action="store_true", help="also without TensorFlow: not for our trainer"
     )
     parser.add_argument("--output", required=True, type=Path, help="JSON; its folder has no suffix")
-    args = parser.parse_args()
-    image_forms.prepare(
-        images.read(args.image),
-        args.runtime,
-        args.options,
-        args.python,
-        args.device == "gpu",
-        args.output,
-        args.any_packages,
+    parser.add_argument(
+        "--keep-failure", action="store_true", help="write into it why it fails, and exit with 0"
     )
+    args = parser.parse_args()
+    with images.failure_in(args.output) if args.keep_failure else contextlib.nullcontext():
+        image_forms.prepare(
+            images.read(args.image),
+            args.runtime,
+            args.options,
+            args.python,
+            args.device == "gpu",
+            args.output,
+            args.any_packages,
+        )
 
 
 if __name__ == "__main__":

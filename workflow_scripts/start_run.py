@@ -104,15 +104,15 @@ def main():
                 start = _through_us(start, args, form, gpus)
         except starting.NotEntered:
             raise
-        except images.Lacking as error:
+        except images.Unusable as error:
             refused = "skipped", str(error)
         except Error as error:
             refused = "failed", str(error)
     command, network = _on_a_network(run, start.command, args.network)
     made_from = {**args.made_from}
-    if form:
+    if args.form:
         # Known for certain only now: the image may have been made after the workflow began.
-        made_from["environment"] = form["digest"]
+        made_from["environment"] = form["digest"] if form else images.digest_of_form(args.form)
     watched = supervisor.Watched(
         log=args.log,
         messages=args.messages,

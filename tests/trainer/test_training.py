@@ -7,7 +7,7 @@ import pytest
 from shards import dataset
 from training_runs import events, train
 
-from dlbench import plugins
+from dlbench import Error, plugins, training
 
 
 def test_the_same_seed_gives_the_same_run_and_another_repeat_another(digits, tmp_path):
@@ -226,3 +226,9 @@ def test_a_model_refuses_data_of_another_kind(digits, tmp_path):
     finished = train(log, digits, model="unet", dataset="digits", steps=1)
     assert finished.returncode == 1
     assert "needs data of the kind mask; digits is of the kind image" in finished.stderr
+
+
+def test_an_older_keras_is_named_before_anything_is_built(monkeypatch):
+    monkeypatch.setattr(training.keras, "__version__", "2.15.0")
+    with pytest.raises(Error, match=r"needs Keras 3 or newer, found 2\.15\.0"):
+        training.train(None, None, None, None, None)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from image_files import archive, digest, make, program, root_folder
+from image_files import archive, digest, make, program, root_folder, runnable_root
 
 from dlbench import Error, image_forms, images, plugins, site, tools
 from dlbench.runs import Run
@@ -81,6 +81,7 @@ def test_what_ran_on_this_machine_is_found_out():
         ({"marker": {"image": "x"}}, "expected the image build-1, found itself in None"),
         ({"python_version": "3.9.18"}, "needs Python 3.10 or newer, has 3.9.18"),
         ({"python_version": "2.7.18+"}, "needs Python 3.10 or newer, has 2.7.18+"),
+        ({"packages": INSIDE["packages"] | {"keras": "2.15.0"}}, "needs keras 3 or newer, has 2.1"),
         (
             {"packages": INSIDE["packages"] | {"tensorflow": None}},
             "tensorflow is not installed for /opt/dlbench/bin/python3",
@@ -140,8 +141,8 @@ def test_a_runtime_that_is_not_there_is_named_first():
 
 def test_a_form_that_cannot_be_made_has_the_words_of_what_failed():
     ch_run()
-    program("cp", "echo cp: no space left on device; exit 1")
-    with pytest.raises(Error, match=r"cp failed \(exit code 1\): .*; a disk is full"):
+    program("chmod", "echo chmod: no space left on device; exit 1")
+    with pytest.raises(Error, match=r"x under charliecloud: chmod failed \(exit .*; a disk is ful"):
         prepare(interpreter(INSIDE))
 
 
@@ -172,7 +173,7 @@ def test_a_package_that_a_strategy_needs_must_be_in_the_image(package, there):
     run = images_run(strategy="horovod" if package else "single")
     form = {"image": "x", "digest": "sha256:1", "packages": {"horovod": "0.28" if there else None}}
     if package and not there:
-        with pytest.raises(images.Lacking) as error:
+        with pytest.raises(images.Unusable) as error:
             images.see_packages(run, form)
         assert str(error.value) == "horovod is not in the image x (sha256:1)"
     else:
@@ -196,18 +197,35 @@ def test_a_run_knows_its_form_before_it_is_made():
 
 
 @pytest.mark.skipif(not shutil.which("apptainer"), reason="apptainer is not installed")
-def test_apptainer_puts_the_marker_into_a_folder_without_one(monkeypatch):
-    """With a root that has nothing but a file: what is packed is looked at, nothing is run."""
+def test_a_sif_gets_the_marker_and_is_otherwise_as_it_was(monkeypatch):
     monkeypatch.setenv("PATH", os.environ["PATH"] + os.pathsep + "/usr/bin:/bin:/usr/sbin:/sbin")
-    image = make(root_folder())
+    tools.run(["apptainer", "build", "x.sif", runnable_root()])
+    before = Path("x.sif").read_bytes()
+    Path("x.sif").chmod(0o444)
+    image = make("x.sif")
+    assert not image.marked
     module = plugins.load("runtimes", "apptainer")
     Path("place").mkdir()
     for command in module.prepare(image, "place", {}):
         tools.run(command)
-    tools.run(["apptainer", "build", "--force", "--sandbox", "again", "place/image.sif"])
-    marker = json.loads(Path("again", images.MARKER).read_text())
+    enter = ["apptainer", "--silent", "exec", "place/image.sif", "cat"]
+    marker = json.loads(tools.run([*enter, f"/{images.MARKER}"]))
     assert marker == {"image_id": image.digest, "image": "x"}
-    assert Path("again/etc/os-release").read_text() == "ID=test"
+    assert tools.run([*enter, "/etc/os-release"]) == "ID=test"
+    assert Path("x.sif").read_bytes() == before
+    with pytest.raises(Error, match="cat: /etc/nothing: No such file or directory"):
+        tools.run([*enter, "/etc/nothing"])
+
+
+@pytest.mark.skipif(not shutil.which("apptainer"), reason="apptainer is not installed")
+def test_a_sif_that_cannot_be_run_is_an_error_and_not_one_that_sets_nothing(monkeypatch):
+    monkeypatch.setenv("PATH", os.environ["PATH"] + os.pathsep + "/usr/bin:/bin:/usr/sbin:/sbin")
+    tools.run(["apptainer", "build", "x.sif", runnable_root()])
+    content = Path("x.sif").read_bytes()
+    Path("x.sif").write_bytes(content[: len(content) // 2])
+    with pytest.raises(Error, match=r"x\.sif: apptainer cannot run sh in it \(exit code 255\): F"):
+        make("x.sif")
+    assert not Path(images.image_path("x")).exists()
 
 
 def test_the_digest_of_an_archive_is_that_of_its_manifest_not_of_the_file():

@@ -61,13 +61,51 @@ def test_a_marker_that_says_nothing_is_none(marker):
 def test_apptainer_is_asked_for_the_marker_and_the_environment_of_a_sif(marker):
     path = sif()
     program("apptainer", f"""case "$*" in *" env") echo PATH=/opt/bin; echo A=1;;
-        "--silent exec {Path.cwd()}/x.sif cat /etc/dlbench-image.json") echo '{marker}';;
+        "--silent exec --cleanenv {Path.cwd()}/x.sif sh -c "*cat*) echo '{marker}';;
         *) exit 1;; esac""")  # fmt: skip
     made = make(path)
     assert made.kind == "sif"
     assert made.digest == f"sha256:{oci.sha256(path)}"
     assert made.marked == ("build-1" in marker)
     assert made.environment == {"PATH": "/opt/bin"}
+
+
+@pytest.mark.parametrize("fails", ["sh", "env"])
+def test_what_cannot_be_looked_into_is_an_error_with_the_words_of_the_tool(fails):
+    path = sif()
+    program("apptainer", f"""echo INFO: hello >&2; echo FATAL: no user namespaces >&2; echo more >&2
+        case "$*" in *"x.sif {fails}"*) exit 255;; esac""")  # fmt: skip
+    with pytest.raises(Error) as error:
+        make(path)
+    assert str(error.value) == (
+        f"{Path.cwd()}/x.sif: apptainer cannot run {fails} in it (exit code 255): "
+        "FATAL: no user namespaces"
+    )
+    assert not Path(images.image_path("x")).exists()
+
+
+@pytest.mark.parametrize("link", ["etc", "etc/dlbench-image.json"])
+def test_a_marker_behind_a_link_is_none_of_the_image(link):
+    Path(root_folder("other", marker='{"image_id": "the host"}'))
+    Path(root_folder(), link).parent.mkdir(exist_ok=True)
+    Path("root/etc").rename("root/usr") if link == "etc" else None
+    Path("root", link).symlink_to(Path("other", link).absolute())
+    assert not make("root").marked
+
+
+def test_a_layout_is_an_image_as_an_archive_of_it_is():
+    blobs = Blobs()
+    blobs.index(entry := blobs.image([LAYER]))
+    for name, content in blobs.items():
+        Path("layout", name).parent.mkdir(parents=True, exist_ok=True)
+        Path("layout", name).write_bytes(content)
+    assert images.origin(settings("layout")) == "archive"
+    made = make("layout")
+    assert (made.kind, made.digest) == ("oci", entry["digest"])
+    assert oci.manifest("layout")[0] == entry["digest"]  # ours lies elsewhere
+    Path("layout/blobs/sha256", entry["digest"][7:]).write_text("{}")
+    with pytest.raises(Error, match=r"layout is damaged: blob .* has another digest"):
+        make("layout")
 
 
 def test_a_sif_without_apptainer_is_refused():

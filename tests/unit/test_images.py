@@ -46,9 +46,15 @@ def test_where_there_is_nothing_it_is_said_what_there_could_be():
     with pytest.raises(Error) as error:
         images.origin(settings("no.sif"))
     assert str(error.value) == (
-        "images: source no.sif: expected a SIF file, a root folder, an image archive, a folder "
-        "with uv.lock, or docker://NAME; found nothing there"
+        "images: source no.sif: expected a SIF file, a root folder, an image archive, an OCI "
+        "layout, a folder with uv.lock, or docker://NAME; found nothing there"
     )
+
+
+def test_a_folder_that_is_no_image_is_not_taken_for_a_root_folder():
+    Path("home/me").mkdir(parents=True)
+    with pytest.raises(Error, match="found a folder that is none of these"):
+        images.origin(settings("home"))
 
 
 def test_a_recipe_without_a_base_says_where_it_belongs():

@@ -221,6 +221,52 @@ def test_what_an_image_lacked_is_no_reason_to_skip_once_it_is_another_one(contai
     assert planned().skipped == {}
 
 
+def test_an_image_of_another_study_is_not_replaced_by_one_of_the_same_name(contained):
+    archive(b"one")
+    name = images.image_path("mine")
+    image_sources.make("mine", images.settings("mine", MINE), name, "theirs")
+    Path("other.tar").write_bytes(Path("mine.tar").read_bytes())
+    other = {"mine": {"source": "other.tar"}}
+    with pytest.raises(SystemExit) as error:
+        contained(other, runtime="podman", environment="mine")
+    assert (
+        "images: mine is another image already: study 'theirs' made it from mine.tar, this one "
+        "asks for other.tar. Give yours another name, under images and as environment in the "
+        "matrix; or delete results/images/mine, if that study is over"
+    ) in str(error.value)
+    # The same image serves both, and a study may change its own.
+    assert contained(MINE, runtime="podman", environment="mine").forced == frozenset()
+    made = json.loads(Path(name).read_text())
+    Path(name).write_text(json.dumps(made | {"study": STUDY["study"]}))
+    contained(other, runtime="podman", environment="mine")
+
+
+def test_an_image_that_could_not_be_made_is_tried_again_at_each_start(contained):
+    archive(b"one")
+    path, form = images.image_path("mine"), "results/images/mine/apptainer.json"
+    image_sources.make("mine", images.settings("mine", MINE), path)
+    (run,) = contained(MINE, runtime="apptainer", environment="mine").runs.values()
+    entered = images.directive_image(run)
+    assert entered == "results/images/mine/apptainer/image.sif" and entered
+    with images.failure_in(form):
+        raise Error("no room, says https://me:secret@registry")
+    assert not entered  # Snakemake enters nothing, and the run says why
+    with pytest.raises(images.Unusable, match="no room, says https://"):
+        images.read_form(form)
+    assert "secret" not in Path(form).read_text()
+    plan = contained(MINE, runtime="apptainer", environment="mine")
+    assert plan.forced == {form} and plan.skipped == {}
+    plan.try_images_again()
+    assert entered and not Path(form).exists()
+    # So it is with the image itself, which has no digest then.
+    with images.failure_in(path, "image mine could not be made: "):
+        raise OSError(28, "No space left on device")
+    assert contained(MINE, runtime="apptainer", environment="mine").forced == {path}
+    assert images.digest("mine", images.settings("mine", MINE)) is None
+    with pytest.raises(Error, match=r"mine could not be made: \[Errno 28\] No space left"):
+        images.read(path)
+
+
 def test_an_image_is_no_environment_of_bare_metal(contained):
     with pytest.raises(SystemExit) as error:
         contained(MINE, runtime=["bare", "podman"], environment="mine")

@@ -261,7 +261,7 @@ def test_a_folder_that_no_runtime_can_bind_is_refused(tmp_path, monkeypatch, nam
 
 def test_an_image_without_horovod_lacks_it():
     form = FORM | {"packages": FORM["packages"] | {"horovod": None}}
-    with pytest.raises(images.Lacking, match=r"horovod is not in the image train \(sha256:1\)"):
+    with pytest.raises(images.Unusable, match=r"horovod is not in the image train \(sha256:1\)"):
         start(run_of(launcher="horovodrun", **HOROVOD), form)
 
 

@@ -33,7 +33,24 @@ def test_a_known_failure_has_its_likely_cause(said, hint):
     program("tool", f"echo '{said}'; echo a; echo b; echo c; echo d; echo e; exit 255")
     with pytest.raises(Error) as error:
         tools.run(["tool"])
-    assert f"exit code 255): b | c | d | e; {hint}" in str(error.value)
+    assert f"exit code 255): {said}; {hint}" in str(error.value)
+
+
+def test_the_first_line_about_an_error_is_the_reason_and_not_what_comes_last():
+    said = """INFO:    Extracting local image, will not be able to mount EXT3
+    WARNING: Skipping mount /etc/hosts: failed
+    ERROR:   unpackSIF failed: extract command failed: WARNING: Skipping mount /etc/localtime
+    set_attributes: failed to change uid and gids on /etc/gshadow, because Invalid argument
+    FATAL:   While performing build: exit status 2
+    created 0 fifos
+    created 2 hardlinks"""
+    program("tool", f"cat << END\n{said}\nEND\nexit 2")
+    with pytest.raises(Error) as error:
+        tools.run(["tool"])
+    assert str(error.value) == (
+        "tool failed (exit code 2): set_attributes: failed to change uid and gids on /etc/gshadow, "
+        "because Invalid argument"
+    )
 
 
 def test_a_command_that_is_not_there_is_named():

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from image_files import SIF, runnable_root
 from site_facts import SITE
 
 QUICK = {"name": "quick", "dataset": "synthetic", "batch_per_device": 4, "warmup_steps": 1}
@@ -164,6 +165,36 @@ def test_what_this_machine_cannot_do_is_recorded_with_its_reason(fresh):
         ],
     )
     assert fresh.scheduled()["train"] == [two]
+
+
+@pytest.mark.skipif(not shutil.which("apptainer"), reason="apptainer is not installed")
+def test_an_image_that_cannot_be_had_costs_its_own_runs_only_and_is_tried_again(fresh):
+    without_python = runnable_root(str(fresh.folder / "root"))
+    (fresh.folder / "half.sif").write_bytes(SIF)
+    images = {"empty": {"source": without_python}, "half": {"source": "half.sif"}}
+    contained = [{"runtime": "apptainer", "environment": name} for name in images]
+    block = QUICK | {"model": "lenet5", "runtime": "bare", "include": contained, "steps": 2}
+    fresh.configure(matrix=[block], images=images, figures=[])
+    fresh.succeed()
+    found = sorted(coverage(fresh).values())
+    assert [status in TRAINED for status, _ in found] == [True, False, False]
+    assert [status for status, _ in found[1:]] == ["skipped", "skipped"]
+    reasons = sorted(reason for _, reason in found[1:])
+    assert "image empty under apptainer: Python could not be started inside" in reasons[0]
+    assert "image half could not be made: " in reasons[1] and "cannot run sh in it" in reasons[1]
+
+    again = fresh.scheduled()
+    assert len(again["train"]) == 2
+    assert (again["make_image"], again["prepare_image"]) == (["half"], ["empty", "half"])
+    # Asked for alone, images that are not there are an error.
+    finished = fresh.snakemake("images")
+    assert finished.returncode != 0
+    assert all(reason in finished.stdout for reason in reasons)
+    # By now there is a Python, though none that trains: all was done anew.
+    shutil.copy(fresh.folder / "root/bin/cat", fresh.folder / "root/bin/python3")
+    fresh.succeed()
+    changed = sorted(reason for status, reason in coverage(fresh).values() if status == "skipped")
+    assert changed[0] != reasons[0] and changed[1] == reasons[1]
 
 
 def test_horovod_runs_are_skipped_until_horovod_is_installed(fresh):

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from dlbench.images import MARKER
 from dlbench.runtimes import KEPT_OUT, Container
 
 DESCRIBE = "workflow_scripts/describe_image.py"
-PYTHON_AT_LEAST = (3, 10)  # of Keras 3
+# What our trainer needs, at least of this version.
+NEEDED = {"Python": "3.10", "tensorflow": "", "keras": "3", "numpy": ""}
 
 
 def prepare(image, runtime, chosen, python, gpus, output, any_packages=False):
@@ -33,12 +35,16 @@ def prepare(image, runtime, chosen, python, gpus, output, any_packages=False):
     chosen = options.parse("runtime", runtime, module.OPTIONS, "") | chosen
     output = Path(output)
     place = output.with_suffix("")
+    where = f"image {image.name} under {runtime}"
     missing = tools.missing(module.PROGRAMS)
     if missing:
-        raise Error(missing)
+        raise Error(f"{where}: {missing}")
     fresh_folder(place)
-    for command in module.prepare(image, place, chosen, gpus):
-        tools.run(command)
+    try:
+        for command in module.prepare(image, place, chosen, gpus):
+            tools.run(command)
+    except Error as error:
+        raise Error(f"{where}: {error}") from None
     started = Container(
         image=module.prepared(image, place, chosen),
         folder=os.getcwd(),
@@ -47,10 +53,10 @@ def prepare(image, runtime, chosen, python, gpus, output, any_packages=False):
         environment=image.environment,
         name=f"describe-{image.name}",
     )
-    inside = _describe(module.command(started, [python, DESCRIBE]), image, runtime)
-    _check(inside, image, runtime)
+    inside = _describe(module.command(started, [python, DESCRIBE]), where)
+    _check(inside, image, where)
     if not any_packages:
-        _check_packages(inside, image, runtime)
+        _check_packages(inside, where)
     write_json(
         output,
         {
@@ -67,7 +73,7 @@ def prepare(image, runtime, chosen, python, gpus, output, any_packages=False):
     )
 
 
-def _describe(command, image, runtime):
+def _describe(command, where):
     """What describe_image.py says inside."""
     # Without what this machine says of its own programs: what is seen is the image's.
     hidden = (*KEPT_OUT, "LD_LIBRARY_PATH")
@@ -76,17 +82,16 @@ def _describe(command, image, runtime):
     with contextlib.suppress(IndexError, ValueError):
         if finished.returncode == 0:
             return json.loads(finished.stdout.strip().splitlines()[-1])
-    said = " | ".join((finished.stdout + finished.stderr).strip().splitlines()[-4:]) or "nothing"
+    said = tools.reason(finished.stdout + finished.stderr)
     python = "is there a python3 in it? (images: python names another)"
     raise Error(
-        f"image {image.name} under {runtime}: Python could not be started inside "
+        f"{where}: Python could not be started inside "
         f"(exit code {finished.returncode}); it said: {said}; {python}"
     )
 
 
-def _check(inside, image, runtime):
+def _check(inside, image, where):
     """See that it is the image."""
-    where = f"image {image.name} under {runtime}"
     if not inside["marker"]:
         raise Error(
             f"{where}: /{MARKER} is not seen from inside: what runs there is not in the image, "
@@ -99,16 +104,23 @@ def _check(inside, image, runtime):
         )
 
 
-def _check_packages(inside, image, runtime):
+def _check_packages(inside, where):
     """See that our trainer can use it."""
-    where = f"image {image.name} under {runtime}"
-    version = tuple(map(int, inside["python_version"].split(".")[:2]))
-    if version < PYTHON_AT_LEAST:
-        least = ".".join(map(str, PYTHON_AT_LEAST))
-        raise Error(f"{where}: needs Python {least} or newer, has {inside['python_version']}")
-    for package in ("tensorflow", "keras", "numpy"):
-        if not inside["packages"][package]:
-            raise Error(f"{where}: {package} is not installed for {inside['python']}")
+    for name, least in NEEDED.items():
+        found = inside["python_version"] if name == "Python" else inside["packages"][name]
+        if not found:
+            raise Error(f"{where}: {name} is not installed for {inside['python']}")
+        # What says no version is believed: some sites' builds do not.
+        if (version := _numbers(found)) and version < _numbers(least):
+            raise Error(f"{where}: needs {name} {least} or newer, has {found}")
+
+
+def _numbers(version):
+    """
+    >>> _numbers("3.9.18+cu12"), _numbers("unknown")
+    ((3, 9, 18), ())
+    """
+    return tuple(map(int, re.findall(r"\d+", re.match(r"[\d.]*", version)[0])))
 
 
 def _version(module):

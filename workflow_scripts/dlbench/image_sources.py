@@ -17,8 +17,11 @@ ENGINES = ("buildah", "podman", "docker")
 VARIABLES = ("LD_LIBRARY_PATH", "OPAL_PREFIX", "PATH", "PMIX_INSTALL_PREFIX", "PYTHONPATH")
 
 
-def make(name, settings, output):
+def make(name, settings, output, study=None):
     """Build, pull or take an image, and say in image.json which it is.
+
+    Args:
+        study: name of the study it is made for.
 
     Raises:
         Error: it cannot be had, or its digest is not the pinned one.
@@ -41,18 +44,21 @@ def make(name, settings, output):
         )
     marker = {"image_id": found.pop("image_id", None) or found["digest"], "image": name}
     text = json.dumps(marker).encode() + b"\n"
+    target = place / "marker" / MARKER
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(text)
+    for path in (target, *list(target.parents)[:2]):  # it is laid over the image's, modes and all
+        path.chmod(0o644 if path == target else 0o755)
     if found["kind"] == "oci":
         oci.add_file(found["path"], MARKER, text)
         found["marked"] = True
-    else:
-        target = place / "marker" / MARKER
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(text)
     write_json(
         output,
         {
             "name": name,
+            "study": study,
             "source": settings["source"],
+            "asked": images.asked(settings),
             "identity": images.identity(name, settings),
             "state": None
             if kind in ("registry", "recipe")
@@ -160,34 +166,44 @@ def _take(name, settings, place):
 
 
 def _image_id_in(path, kind):
-    """What the marker of an image says; None where it has none."""
+    """What the marker of an image says; None where it has none, or a link in its place."""
     if kind == "folder":
+        if any((path / part).is_symlink() for part in (MARKER, *Path(MARKER).parents[:-1])):
+            return None
         return (images.read_json(path / MARKER) or {}).get("image_id")
-    tool = tools.first(APPTAINER)
-    if not tool:
+    if not tools.first(APPTAINER):
         raise Error(f"{path} is a SIF file; {' or '.join(APPTAINER)} is not on the path")
-    shown = subprocess.run(
-        [tool, "--silent", "exec", path, "cat", f"/{MARKER}"], capture_output=True, check=False
-    )
+    shown = _said_in(path, "sh", "-c", f"[ -L /{MARKER} ] || [ ! -e /{MARKER} ] || cat /{MARKER}")
     with contextlib.suppress(ValueError, KeyError, TypeError):
-        return json.loads(shown.stdout)["image_id"] if shown.returncode == 0 else None
+        return json.loads(shown)["image_id"]
 
 
 def _environment_in(path, kind):
     """Those of VARIABLES that an image sets."""
     if kind == "oci":
         lines = oci.manifest(path)[2].get("config", {}).get("Env") or []
+    elif not tools.first(APPTAINER):
+        return {}  # a folder, for a runtime that knows nothing else of it either
     else:
-        tool = tools.first(APPTAINER)
-        if not tool:
-            return {}
-        shown = subprocess.run(
-            [tool, "--silent", "exec", "--cleanenv", path, "env"],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        lines = shown.stdout.splitlines()
+        lines = _said_in(path, "env").splitlines()
     values = dict(line.split("=", 1) for line in lines if "=" in line)
     return {name: values[name] for name in VARIABLES if values.get(name)}
+
+
+def _said_in(path, *command):
+    """What a command says in an image, which Apptainer enters.
+
+    Raises:
+        Error: it cannot be run there.
+    """
+    enter = [tools.first(APPTAINER), "--silent", "exec", "--cleanenv", path]
+    shown = subprocess.run([*enter, *command], capture_output=True, text=True, check=False)
+    if shown.returncode:
+        raise Error(
+            f"{path}: {enter[0]} cannot run {command[0]} in it (exit code {shown.returncode}): "
+            f"{tools.reason(shown.stderr + shown.stdout)}"
+        )
+    return shown.stdout
 
 
 def _push(engine, reference, layout, place):

@@ -15,11 +15,12 @@ import hashlib
 import json
 import os
 import stat
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlbench import Error, external, options, plugins, tools
-from dlbench.files import sha256
+from dlbench import Error, external, options, plugins, redaction, runtimes, tools
+from dlbench.files import sha256, write_json
 
 IMAGES = Path("results/images")
 RECIPES = Path("envs")
@@ -32,19 +33,21 @@ DEFAULTS = {
     "build_binds": [],
 }
 REGISTRY = "docker://"
-MARKER = "etc/dlbench-image.json"
+MARKER = runtimes.MARKER
+# One of these a root folder has, and no image layout.
+OF_A_ROOT = ("bin", "etc", "usr")
 
 
-class Lacking(Error):
-    """An image lacks a package that a run needs; the message says which."""
+class Unusable(Error):
+    """A run cannot use an image here: it could not be made, or it lacks a package."""
 
 
 @dataclass(frozen=True)
 class Image:
     """An image as it lies here.
 
-    `kind` is oci (a layout), sif or folder. `marked` says whether it carries our marker; where
-    it does not, the folder `marker` has the files that give it one. `image_id` is what the
+    `kind` is oci (a layout), sif or folder. `marked` says whether it carries our marker; the
+    folder `marker` has it too, for forms made of images without. `image_id` is what the
     marker says, or is to say. `environment` has those of VARIABLES that the image sets.
     """
 
@@ -84,15 +87,18 @@ def origin(settings):
     path = Path(source)
     if (path / "uv.lock").is_file():
         return "recipe"
-    if path.is_dir():
+    if any((path / name).is_dir() for name in OF_A_ROOT):
         return "folder"
+    if (path / "oci-layout").is_file() or (path / "manifest.json").is_file():
+        return "archive"  # unpacked
     if path.is_file():
         with open(path, "rb") as file:
             # The magic word of the Singularity image format, after its launch line.
             return "sif" if b"SIF_MAGIC" in file.read(64) else "archive"
     raise Error(
-        f"images: source {source}: expected a SIF file, a root folder, an image archive, a folder "
-        f"with uv.lock, or {REGISTRY}NAME; found nothing there"
+        f"images: source {source}: expected a SIF file, a root folder, an image archive, an OCI "
+        f"layout, a folder with uv.lock, or {REGISTRY}NAME; found "
+        f"{'a folder that is none of these' if path.is_dir() else 'nothing there'}"
     )
 
 
@@ -116,10 +122,34 @@ def identity(name, settings):
         files = [RECIPES / "Containerfile", RECIPES / "apptainer.def", folder / "uv.lock"]
         parts = [base(settings), *map(sha256, files)]
         return f"sha256:{hashlib.sha256(' '.join(parts).encode()).hexdigest()}"
-    made = read_json(image_path(name))
+    made = _made(image_path(name))
     if made and made["state"] == state_of(settings["source"]):
         return made["identity"]
     return content_digest(settings["source"])
+
+
+def asked(settings):
+    """What in the config's entry of an image says which one it is."""
+    return {key: settings[key] for key in ("source", "base", "digest")}
+
+
+def see_no_others(name, settings, study):
+    """See that no other study has another image of this name.
+
+    Runs and images are known by it: each of the two would make its own anew, and train its runs
+    again where they are runs of the other, too.
+
+    Raises:
+        Error: one has.
+    """
+    made = _made(image_path(name)) or {}
+    if made.get("study") not in (None, study) and made["asked"] != asked(settings):
+        raise Error(
+            f"images: {name} is another image already: study {made['study']!r} made it from "
+            f"{made['asked']['source']}, this one asks for {settings['source']}. Give yours "
+            f"another name, under images and as environment in the matrix; or delete "
+            f"{IMAGES / name}, if that study is over"
+        )
 
 
 def digest(name, settings):
@@ -130,7 +160,7 @@ def digest(name, settings):
 def known(name, settings):
     """(identity, digest) of an image; finding out may take seconds."""
     wanted = identity(name, settings)
-    made = read_json(image_path(name))
+    made = _made(image_path(name))
     if not made or made["identity"] != wanted or settings["digest"] not in (None, made["digest"]):
         return wanted, None
     return wanted, made["digest"]
@@ -175,7 +205,37 @@ def form_path(run):
 def directive_image(run):
     """What a run's runtime gives Snakemake's container directive, also before it is made."""
     place = Path(form_path(run)).with_suffix("")
-    return plugins.load("runtimes", run.runtime).prepared(None, place, options_of(run))
+    return Enterable(plugins.load("runtimes", run.runtime).prepared(None, place, options_of(run)))
+
+
+class Enterable(str):
+    """Path of an image in its form; false where that could not be made.
+
+    Snakemake asks for its truth again when the job begins: it then enters nothing, and
+    start_run.py says why.
+    """
+
+    def __bool__(self):
+        return not failure(f"{Path(self).parent}.json")
+
+
+@contextlib.contextmanager
+def failure_in(path, what=""):
+    """Have an Error (or OSError) of this block written to image.json or a form.
+
+    Runs that need it are then skipped with this reason, and the others go on.
+    """
+    try:
+        yield
+    except (Error, OSError) as error:
+        reason = f"{what}{error}"
+        print(f"error: {reason}", file=sys.stderr)
+        write_json(path, {"failure": redaction.text(reason)})
+
+
+def failure(path):
+    """Why an image or a form could not be made, as `failure_in` wrote it; else None."""
+    return (read_json(path) or {}).get("failure")
 
 
 def read(path):
@@ -194,24 +254,38 @@ def read_form(path):
 
     Raises:
         Error: it is missing or damaged.
+        Unusable: the form could not be made.
     """
     found = read_json(path)
     if not found:
         raise Error(f"{path} is missing or damaged: make the image again (target images)")
+    if "failure" in found:
+        raise Unusable(found["failure"])
     return found
+
+
+def digest_of_form(path):
+    """The digest of the image that a form is of, be it that the form could not be made; or None."""
+    return (_made(Path(path).with_name("image.json")) or {}).get("digest")
+
+
+def _made(path):
+    """What is written about an image or a form; None where it is missing or could not be made."""
+    found = read_json(path)
+    return None if found and "failure" in found else found
 
 
 def see_packages(run, form):
     """See that an image has what a run needs beside TensorFlow.
 
     Raises:
-        Lacking: it has not.
+        Unusable: it has not.
     """
     if external.is_external(run):
         return  # what it needs is its own affair
     for package in plugins.load("strategies", run.strategy).Strategy.packages:
         if not form["packages"].get(package):
-            raise Lacking(f"{package} is not in the image {form['image']} ({form['digest']})")
+            raise Unusable(f"{package} is not in the image {form['image']} ({form['digest']})")
 
 
 def unsupported(run, images):
@@ -226,10 +300,10 @@ def unsupported(run, images):
     missing = tools.missing(module.PROGRAMS)
     if missing:
         return f"runtime {run.runtime}: {missing}"
-    form = read_json(form_path(run))
+    form = _made(form_path(run))
     try:
         return see_packages(run, form) if form else None
-    except Lacking as error:
+    except Unusable as error:
         # Not where the image is to be another one.
         now = digest(run.environment, settings(run.environment, images))
         return str(error) if now == form["digest"] else None

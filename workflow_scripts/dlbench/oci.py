@@ -1,8 +1,9 @@
 """OCI image layouts: folders with an image's manifest, config and layers, each under its digest.
 
-- An archive as `podman save`, `docker save` and `buildah push` write it becomes a layout, every
-  blob compared with its digest.
+- An archive as `podman save`, `docker save` and `buildah push` write it, or a folder with the same
+  in it, becomes a layout, every blob compared with its digest.
 - A file is added as one more layer, so that an image of whatever origin can carry our marker.
+- `before.json` is the index without that layer, for who writes the file itself.
 
 Sources: the OCI image layout and image format specifications, version 1.1; Docker's image
 specification, version 1.2, for `docker save`.
@@ -22,6 +23,7 @@ from dlbench.archives import Member
 from dlbench.files import sha256, write_json
 
 TAG = "image"  # of the one image in a layout
+BEFORE = "before.json"
 INDEX_TYPES = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
@@ -39,16 +41,19 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def unpack(archive, folder):
-    """Make a layout in `folder`, which is empty, of an archive with one image.
+    """Make a layout in `folder`, which is empty, of an archive with one image, or of its files.
 
     Raises:
         Error: it is no image archive, or a blob differs from its digest.
     """
     folder = Path(folder)
     try:
-        with tarfile.open(archive, tarinfo=Member) as tar:
-            for member in tar:
-                _extract(tar, member, folder)
+        if Path(archive).is_dir():
+            _copy(Path(archive), folder)
+        else:
+            with tarfile.open(archive, tarinfo=Member) as tar:
+                for member in tar:
+                    _extract(tar, member, folder)
     except (tarfile.TarError, OSError, EOFError, KeyError, RecursionError, zlib.error) as error:
         raise Error(f"{archive} cannot be read as an image archive: {error}") from error
     if not (folder / "oci-layout").is_file():
@@ -119,17 +124,31 @@ def add_file(folder, path, content):
         },
         "history": [*(config.get("history") or []), {"created_by": f"dlbench: /{path}"}],
     }
-    before = [
+    layers = [
         {**one, "mediaType": DOCKER_LAYERS.get(one["mediaType"], one["mediaType"])}
         for one in found["layers"]
     ]
-    found = {
+    before = {
         **found,
         "mediaType": MANIFEST,
-        "config": _store(folder, CONFIG, _json(config)),
-        "layers": [*before, _store(folder, LAYER, layer)],
+        "config": {**found["config"], "mediaType": CONFIG},
+        "layers": layers,
     }
-    return _finish(folder, found)
+    _list(folder, BEFORE, before)
+    after = {
+        "config": _store(folder, CONFIG, _json(config)),
+        "layers": [*layers, _store(folder, LAYER, layer)],
+    }
+    return _finish(folder, {**before, **after})
+
+
+def _copy(source, folder):
+    """Copy the files of a folder, but not its modes: more is written to the copy."""
+    for file in source.rglob("*"):
+        if file.is_file():
+            target = folder / file.relative_to(source)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, target)
 
 
 def _extract(tar, member, folder):
@@ -193,14 +212,20 @@ def _adopt(folder, file):
 
 def _finish(folder, found):
     """Make a manifest the only one of the layout. Returns its digest."""
-    entry = _store(folder, MANIFEST, _json(found))
-    entry["annotations"] = {"org.opencontainers.image.ref.name": TAG}
-    write_json(folder / "index.json", {"schemaVersion": 2, "manifests": [entry]})
+    digest = _list(folder, "index.json", found)
     # For `docker load`, most versions of which read no other layout than their own.
     config, *layers = (
         str(_place(Path(), part["digest"])) for part in (found["config"], *found["layers"])
     )
     write_json(folder / "manifest.json", [{"Config": config, "RepoTags": None, "Layers": layers}])
+    return digest
+
+
+def _list(folder, index, found):
+    """Write an index that lists a manifest alone. Returns the manifest's digest."""
+    entry = _store(folder, MANIFEST, _json(found))
+    entry["annotations"] = {"org.opencontainers.image.ref.name": TAG}
+    write_json(folder / index, {"schemaVersion": 2, "manifests": [entry]})
     return entry["digest"]
 
 

@@ -211,6 +211,12 @@ class Plan:
             return None
         return images.directive_image(run)
 
+    def try_images_again(self):
+        """Forget which images could not be made: by now it may be otherwise."""
+        for path in self.forced:
+            if images.failure(path):
+                Path(path).unlink()
+
     @property
     def directive_environment(self):
         """Variables that give the container directive what it has no words for."""
@@ -333,7 +339,9 @@ def _plan(settings):
     to_train = [runs[run_id] for run_id in pending if run_id not in skipped]
     for run in to_train:
         if starting.contained(run):
-            images.origin(images.settings(run.environment, study.images))
+            asked = images.settings(run.environment, study.images)
+            images.origin(asked)
+            images.see_no_others(run.environment, asked, study.name)
     _see_terms_accepted(
         {run.dataset for run in to_train if records.has_data(run)} - {*adopted}, study
     )
@@ -394,6 +402,8 @@ def _forced(runs, pending, image_settings):
         made_from = records.made_from(run, image_settings=image_settings)
         if starting.contained(run) and not made_from["environment"]:
             forced.add(images.image_path(run.environment))
+        if starting.contained(run) and images.failure(images.form_path(run)):
+            forced.add(images.form_path(run))
         if state is State.STALE:
             forced |= {f"results/runs/{run_id}/{name}" for name in ("train.jsonl", "run.json")}
         elif state is State.UNREAD:

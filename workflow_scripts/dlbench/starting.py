@@ -55,7 +55,7 @@ def start(run, trainer, form=None, device="cpu", binds=()):
 
     Raises:
         Error: a folder to bind is not there, or no launcher fits the image's MPI.
-        images.Lacking: the image lacks a package that the run needs.
+        images.Unusable: the image lacks a package that the run needs.
         NotEntered: this is to be inside the image already, and is not.
     """
     runtime = plugins.load("runtimes", run.runtime)

@@ -1,5 +1,6 @@
 """Programs of the machine that we call: whether they are there, and their errors in words."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,13 @@ HINTS = {  # by what a program says
     "exec format error": "the image is for another kind of processor",
     "unauthorized": "the registry wants a login, or the name is misspelt",
 }
+# Of an error's line in what a program says; what comes after it is mostly a consequence.
+WRONG = re.compile(
+    r"error|fatal|fail|cannot|can't|could not|unable|denied|not permitted|not found|no such|invalid"
+    r"|refused|unauthorized|no space left",
+    re.IGNORECASE,
+)
+HARMLESS = re.compile(r"^\W*(debug|info|verbose|warn(ing)?)\b|\bwarning:|level=warn", re.IGNORECASE)
 
 
 def missing(programs):
@@ -48,7 +56,7 @@ def run(command, folder=None):
         Error: it fails or is not there.
     """
     print("+", " ".join(map(str, command)), file=sys.stderr, flush=True)
-    lines = []
+    said = []
     try:
         with subprocess.Popen(
             command, cwd=folder, text=True, errors="replace",
@@ -56,14 +64,27 @@ def run(command, folder=None):
         ) as process:  # fmt: skip
             for line in process.stdout:
                 print(line, end="", file=sys.stderr, flush=True)
-                lines = [*lines[-30:], line.strip()]
+                said.append(line)
     except FileNotFoundError:
         raise Error(f"{command[0]} is not on the path of this machine") from None
     if process.returncode:
-        said = " | ".join(filter(None, lines[-4:]))
-        near = {hint: None for word, hint in HINTS.items() if word in " ".join(lines).lower()}
+        text = "".join(said)
+        near = {hint: None for word, hint in HINTS.items() if word in text.lower()}
         raise Error(
-            f"{Path(command[0]).name} failed (exit code {process.returncode}): {said}"
+            f"{Path(command[0]).name} failed (exit code {process.returncode}): {reason(text)}"
             + "".join(f"; {hint}" for hint in near)
         )
-    return "\n".join(lines)
+    return "".join(said).strip()
+
+
+def reason(said):
+    """Why a program failed, from all that it said: its first line about an error.
+
+    Where no line is about one, its last four lines; "nothing" where it said nothing.
+
+    >>> reason("INFO: no fail-safe\\nchown: not permitted\\nFATAL: unpacking failed\\n0 fifos\\n")
+    'chown: not permitted'
+    """
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    wrong = (line for line in lines if WRONG.search(line) and not HARMLESS.search(line))
+    return next(wrong, " | ".join(lines[-4:]) or "nothing")

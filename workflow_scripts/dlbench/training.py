@@ -23,6 +23,7 @@ import tensorflow as tf
 from dlbench import Error, checkpoints, plugins, provenance, sampling, sources
 from dlbench.step import Step, make_optimizer, set_precision
 
+KERAS_AT_LEAST = 3
 EVALUATION_BATCH = 256
 PROGRESS_INTERVAL_S = 1.0
 SPEC_BYTES = 4096  # of a run's fields as text, when ranks compare them
@@ -50,6 +51,8 @@ def train(
         Error: the combination cannot be trained; the message says why.
         checkpoints.Stopped: a checkpoint was written because the run was asked to stop.
     """
+    if int(keras.__version__.partition(".")[0]) < KERAS_AT_LEAST:
+        raise Error(f"needs Keras {KERAS_AT_LEAST} or newer, found {keras.__version__}")
     seed = spec.seed + spec.repeat - 1
     # Weights and dropout differ by rank, so that the broadcast is seen to matter;
     # TensorFlow's own seed does not, for it orders the data.

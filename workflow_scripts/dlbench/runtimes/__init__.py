@@ -25,6 +25,7 @@ from pathlib import Path
 from dlbench import Error, tools
 
 APPTAINER = ("apptainer", "singularity")  # the same program under either name
+MARKER = "etc/dlbench-image.json"  # by this file a run proves in which image it is
 # What launchers, schedulers and libraries tell the processes they start, and what sets their
 # speed. Runtimes that do not hand on the whole environment hand on these.
 HANDED_ON = (
@@ -36,6 +37,15 @@ KEPT_OUT = (
     "LD_PRELOAD", "OPAL_PREFIX", "PMIX_INSTALL_PREFIX", "PYTHONHOME", "PYTHONPATH",
     "PYTHONSTARTUP", "VIRTUAL_ENV",
 )  # fmt: skip
+
+# Parts of scripts that are given the folder of an image. A file for root only is no obstacle, and
+# an ordinary user can make no devices.
+READ = """tar --directory="$1" --exclude='./dev/*' --ignore-failed-read"""
+# What a link leads to is a file of this machine's as long as nobody is inside.
+NO_LINK = (
+    '[ ! -L "$1/etc" ] || '
+    '{ echo "error: /etc is a link in the image: our marker cannot be put there" >&2; exit 1; }'
+)
 
 
 @dataclass(frozen=True)
@@ -76,17 +86,44 @@ def handing_on(before, after):
     return ["sh", "-c", started]
 
 
-def unpacked(image, place):
-    """(root folder of an image, commands that make it in the folder `place`)."""
+def unpacked(image, root):
+    """Commands that make the folder `root`, of whoever starts them, of an image."""
     if image.kind == "folder":
-        return str(image.path), []
-    root = f"{place}/root"
+        script = f'mkdir "$2" && {READ} --create . | tar --directory="$2" --extract'
+        return [["sh", "-c", script, "sh", str(image.path), root]]
     apptainer = tools.first(APPTAINER)
     if apptainer or image.kind == "sif":
         source = f"oci:{image.path}" if image.kind == "oci" else str(image.path)
-        return root, [[apptainer or APPTAINER[0], "build", "--force", "--sandbox", root, source]]
+        return [[apptainer or APPTAINER[0], "build", "--force", "--sandbox", root, source]]
     name = f"localhost/dlbench/{image.name.lower()}"
-    return root, [podman_pull(image, name), ["ch-convert", "-i", "podman", "-o", "dir", name, root]]
+    return [podman_pull(image, name), ["ch-convert", "-i", "podman", "-o", "dir", name, root]]
+
+
+def marking(image, root):
+    """The command that writes our marker into the folder `root` of an image."""
+    put = f'mkdir -p "$1/etc" && chmod u+rwx "$1/etc" && rm -rf "$1/{MARKER}"'
+    script = f'{NO_LINK}; {put} && cp "$2/{MARKER}" "$1/etc"'
+    return ["sh", "-c", script, "sh", root, str(image.marker)]
+
+
+def packed(image, place):
+    """(an archive of an image in the folder `place`, commands that make it).
+
+    Of a layout, or of an image's files with our marker among them.
+    """
+    archive = f"{place}/image.tar"
+    if image.kind == "oci":
+        pack = ["tar", f"--directory={image.path}", "--create", f"--file={archive}", "."]
+        return archive, [pack]
+    root, commands = str(image.path), []
+    if image.kind == "sif":
+        root = f"{place}/root"
+        commands = unpacked(image, root)
+    pack = f'{READ} --create --file="$2" .'
+    if not image.marked:  # into the archive: a folder that is not ours is not written to
+        add = f'tar --directory="$3" --append --file="$2" "./{MARKER}"'
+        pack = f"{NO_LINK}; {READ} --exclude='./{MARKER}' --create --file=\"$2\" . && {add}"
+    return archive, [*commands, ["sh", "-c", pack, "sh", root, archive, str(image.marker)]]
 
 
 def podman_pull(image, name):
@@ -116,15 +153,3 @@ def with_mount_points(root, container, command):
         else:
             made += [["mkdir", "-p", str(point.parent)], ["touch", str(point)]]
     return ["sh", "-c", " && ".join(map(shlex.join, [*made, ["exec", *command]]))]
-
-
-def packed(image, place):
-    """(an archive of an image in the folder `place`, commands that make it).
-
-    Of a layout, or of an image's files with our marker over them.
-    """
-    archive = f"{place}/image.tar"
-    root, commands = (image.path, []) if image.kind == "oci" else unpacked(image, place)
-    marker = [] if image.marked else [f"--directory={image.marker}", "."]
-    pack = ["tar", f"--directory={root}", "--create", f"--file={archive}", ".", *marker]
-    return archive, [*commands, pack]

@@ -8,18 +8,24 @@ Options:
 
 - The home folder stays outside: packages in ~/.local would come before the image's.
 - The image may be a SIF file or a folder; whoever starts it is the same user inside.
+- A SIF without our marker gets it as one more partition, which lies over the first: to build it
+  anew takes long, and an ordinary user may not give files to others.
 """
 
 import os
+import platform
 
-from dlbench import tools
-from dlbench.runtimes import APPTAINER, Container
+from dlbench import Error, tools
+from dlbench.runtimes import APPTAINER, Container, marking, unpacked
 
 CONTAINED = True
 HANDS_ON_LIBRARIES = False
 OPTIONS = {"start": ("auto", "directive", "command")}
 PROGRAMS = (APPTAINER,)
-MARKED_DEFINITION = "envs/marked.def"
+# `sif add` knows kinds by number: a partition (4) that is an overlay (4) of squashfs (1), in the
+# group of the first (1), for a processor.
+OVERLAY = ("--datatype=4", "--parttype=4", "--partfs=1", "--groupid=1")
+PROCESSORS = {"x86_64": 2, "aarch64": 4, "ppc64le": 6}
 ITS_OWN = ("PATH", "LD_LIBRARY_PATH")  # it takes them from the image, and adds the GPU's libraries
 
 
@@ -32,12 +38,23 @@ def form(options):
 
 
 def prepare(image, place, options, gpus=False):
+    made = prepared(image, place, options)
     if image.kind == "oci":
-        return [[*_build(), prepared(image, place, options), f"oci:{image.path}"]]
-    if not image.marked:
-        arguments = [f"--build-arg=IMAGE={image.path}", f"--build-arg=MARKER={image.marker}"]
-        return [[*_build(), *arguments, prepared(image, place, options), MARKED_DEFINITION]]
-    return [["ln", "--symbolic", str(image.path), prepared(image, place, options)]]
+        return [[*_build(), made, f"oci:{image.path}"]]
+    if image.marked:
+        return [["ln", "--symbolic", str(image.path), made]]
+    if image.kind == "folder":
+        rights = ["chmod", "--recursive", "u+rwX", made]
+        return [*unpacked(image, made), rights, marking(image, made)]
+    overlay = f"{place}/marker.squashfs"
+    quiet = ["-noappend", "-all-root", "-quiet", "-no-progress"]
+    return [
+        ["cp", "--reflink=auto", str(image.path), made],
+        ["chmod", "u+rw", made],
+        ["mksquashfs", str(image.marker), overlay, *quiet],
+        [_name(), "sif", "add", *OVERLAY, f"--partarch={_processor()}", made, overlay],
+        ["rm", overlay],
+    ]
 
 
 def prepared(image, place, options):
@@ -81,6 +98,15 @@ def _build():
     # Packing takes half the time that it takes with gzip, for the same size.
     zstd = "--mksquashfs-args=-comp zstd -Xcompression-level 3"
     return [*build, zstd] if _name() == "apptainer" else build
+
+
+def _processor():
+    try:
+        return PROCESSORS[platform.machine()]
+    except KeyError:
+        raise Error(
+            f"SIF files for processors of the kind {platform.machine()} get no marker"
+        ) from None
 
 
 def _name():

@@ -3,7 +3,7 @@
 It knows no binds that are read only: `:ro` means nothing here.
 """
 
-from dlbench.runtimes import unpacked, with_mount_points
+from dlbench.runtimes import marking, unpacked, with_mount_points
 
 CONTAINED = True
 HANDS_ON_LIBRARIES = True
@@ -20,13 +20,10 @@ def form(options):
 
 
 def prepare(image, place, options, gpus=False):
-    root, commands = unpacked(image, place)
-    if image.kind == "folder":  # what is not ours is not written to
-        root = f"{place}/root"
-        commands = [["cp", "--archive", "--reflink=auto", str(image.path), root]]
-    marker = [] if image.marked else [["cp", "--recursive", f"{image.marker}/.", root]]
+    root = prepared(image, place, options)
+    marker = [] if image.marked else [marking(image, root)]
     nvidia = [["ch-fromhost", "--nvidia", root]] if gpus else []
-    return [*commands, *marker, ["chmod", "--recursive", "u+rwX", root], *nvidia]
+    return [*unpacked(image, root), ["chmod", "--recursive", "u+rwX", root], *marker, *nvidia]
 
 
 def prepared(image, place, options):

@@ -15,8 +15,8 @@ import os
 import pwd
 from pathlib import Path
 
-from dlbench.oci import TAG
-from dlbench.runtimes import packed, with_mount_points
+from dlbench.oci import BEFORE, TAG
+from dlbench.runtimes import marking, packed, with_mount_points
 
 CONTAINED = True
 HANDS_ON_LIBRARIES = True
@@ -40,9 +40,16 @@ def prepare(image, place, options, gpus=False):
     start = _udocker(place)
     archive, commands = packed(image, place)
     if image.kind == "oci":
+        # Our layer stays out: its tar would write through a link of the layers below.
+        names = f"s,^./{BEFORE}$,./index.json,"
+        without = ["--exclude=./index.json", "--exclude=./manifest.json", f"--transform={names}"]
+        commands = [
+            ["tar", f"--directory={image.path}", *without, "--create", f"--file={archive}", "."]
+        ]
         made = [
             [*start, "load", "-i", archive, NAME],
             [*start, "create", f"--name={NAME}", f"{NAME}:{TAG}"],
+            marking(image, _root(place)),
         ]
     else:
         made = [[*start, "import", "--tocontainer", f"--name={NAME}", archive]]
@@ -77,12 +84,15 @@ def command(container, program):
         *program,
     ]
     # In execmode S1 it makes none itself.
-    root = f"{container.image}/{PLACES['UDOCKER_CONTAINERS']}/{NAME}/ROOT"
-    return with_mount_points(root, container, start)
+    return with_mount_points(_root(container.image), container, start)
 
 
 def cleanup(container):
     return None
+
+
+def _root(place):
+    return f"{place}/{PLACES['UDOCKER_CONTAINERS']}/{NAME}/ROOT"
 
 
 def _udocker(place):

@@ -1,0 +1,23 @@
+"""Say which images could not be made or prepared; exit code 1 where there is one.
+
+The workflow goes on without them, with the runs that need none of them.
+"""
+
+import argparse
+from pathlib import Path
+
+from dlbench import Error, images
+from dlbench.cli import run_program
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("form", nargs="*", type=Path, help="as prepare_image.py wrote it")
+    args = parser.parse_args()
+    failures = dict.fromkeys(filter(None, map(images.failure, args.form)))
+    if failures:
+        raise Error("\n".join(failures))
+
+
+if __name__ == "__main__":
+    run_program(main)
