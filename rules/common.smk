@@ -17,7 +17,7 @@ shell.prefix(
     f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; "
 )
 
-from dlbench import planning, submitting
+from dlbench import images, planning, submitting
 
 PLAN = planning.plan(config)
 STUDY, RUNS = PLAN.study, PLAN.runs
@@ -49,7 +49,7 @@ def let_records_decide():
     if workflow.dryrun:
         print(JOBS.cost, file=sys.stderr)
     elif workflow.exec_mode.name == "DEFAULT":
-        PLAN.try_images_again()
+        images.try_again(PLAN.forced)
 
 
 @functools.cache

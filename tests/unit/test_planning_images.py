@@ -256,7 +256,7 @@ def test_an_image_that_could_not_be_made_is_tried_again_at_each_start(contained)
     assert "secret" not in Path(form).read_text()
     plan = contained(MINE, runtime="apptainer", environment="mine")
     assert plan.forced == {form} and plan.skipped == {}
-    plan.try_images_again()
+    images.try_again(plan.forced)
     assert entered and not Path(form).exists()
     # So it is with the image itself, which has no digest then.
     with images.failure_in(path, "image mine could not be made: "):

@@ -1,9 +1,19 @@
-"""The command that starts a run: start_run.py with its flags, and behind them the trainer."""
+"""Commands of the rules: start_run.py with its flags and the trainer, prepare_image.py with its."""
 
 import dataclasses
 import json
 
-from dlbench import external, fingerprints, images, records, repeating, site, starting, user_files
+from dlbench import (
+    Error,
+    external,
+    fingerprints,
+    images,
+    records,
+    repeating,
+    site,
+    starting,
+    user_files,
+)
 
 
 def words(plan, run, attempt=None):
@@ -39,6 +49,26 @@ def words(plan, run, attempt=None):
     if external.is_external(run):
         flags.append(f"--external={external.trainer(run)['log']}")
     return [*flags, "--", *_trainer(plan, run)]
+
+
+def preparing(plan, image, form):
+    """Flags of prepare_image.py for the runs that take an image in a form, as a list of strings.
+
+    Raises:
+        Error: none does.
+    """
+    taking = [
+        run
+        for run in plan.runs.values()
+        if starting.contained(run) and (run.environment, images.form_name(run)) == (image, form)
+    ]
+    if not taking:
+        raise Error(f"no run of this study takes an image in the form {form!r}")
+    chosen = json.dumps(images.options_of(taking[0]), sort_keys=True)
+    flags = [f"--runtime={taking[0].runtime}", f"--options={chosen}"]
+    python = images.settings(image, plan.study.images)["python"]
+    flags += [f"--python={python}", f"--device={plan.device_kind}"]
+    return flags + ["--any-packages"] * all(map(external.is_external, taking))
 
 
 def _trainer(plan, run):

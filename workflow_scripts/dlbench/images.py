@@ -133,20 +133,25 @@ def asked(settings):
     return {key: settings[key] for key in ("source", "base", "digest")}
 
 
-def see_no_others(name, settings, study):
-    """See that no other study has another image of this name.
+def see_source(name, study):
+    """See that there is a source for an image, and that no other study has one of this name.
 
     Runs and images are known by it: each of the two would make its own anew, and train its runs
     again where they are runs of the other, too.
 
+    Args:
+        study: the config.Study.
+
     Raises:
-        Error: one has.
+        Error: there is none, or one has.
     """
+    wanted = settings(name, study.images)
+    origin(wanted)
     made = _made(image_path(name)) or {}
-    if made.get("study") not in (None, study) and made["asked"] != asked(settings):
+    if made.get("study") not in (None, study.name) and made["asked"] != asked(wanted):
         raise Error(
             f"images: {name} is another image already: study {made['study']!r} made it from "
-            f"{made['asked']['source']}, this one asks for {settings['source']}. Give yours "
+            f"{made['asked']['source']}, this one asks for {wanted['source']}. Give yours "
             f"another name, under images and as environment in the matrix; or delete "
             f"{IMAGES / name}, if that study is over"
         )
@@ -262,6 +267,12 @@ def read_form(path):
     if "failure" in found:
         raise Unusable(found["failure"])
     return found
+
+
+def try_again(paths):
+    """Forget, of some images and forms, that they could not be made: by now it may be otherwise."""
+    for path in filter(failure, paths):
+        Path(path).unlink()
 
 
 def digest_of_form(path):

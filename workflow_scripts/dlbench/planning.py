@@ -18,7 +18,6 @@ from dlbench import (
     code,
     commands,
     config,
-    external,
     fetching,
     images,
     plugins,
@@ -187,19 +186,7 @@ class Plan:
 
     def preparing(self, image, form):
         """Flags of prepare_image.py for the runs that take an image in a form, for the shell."""
-        taking = [
-            run
-            for run in self.runs.values()
-            if starting.contained(run) and (run.environment, images.form_name(run)) == (image, form)
-        ]
-        if not taking:
-            raise Error(f"no run of this study takes an image in the form {form!r}")
-        python = images.settings(image, self.study.images)["python"]
-        chosen = json.dumps(images.options_of(taking[0]), sort_keys=True)
-        flags = [f"--runtime={taking[0].runtime}", f"--options={chosen}"]
-        flags += [f"--python={python}", f"--device={self.device_kind}"]
-        flags += ["--any-packages"] * all(map(external.is_external, taking))
-        return shlex.join(flags)
+        return shlex.join(commands.preparing(self, image, form))
 
     def directive_image(self, run_id):
         """The image that Snakemake's container directive enters, or None.
@@ -210,12 +197,6 @@ class Plan:
         if run.id in self.skipped or run.id not in self.pending or not starting.by_directive(run):
             return None
         return images.directive_image(run)
-
-    def try_images_again(self):
-        """Forget which images could not be made: by now it may be otherwise."""
-        for path in self.forced:
-            if images.failure(path):
-                Path(path).unlink()
 
     @property
     def directive_environment(self):
@@ -339,9 +320,7 @@ def _plan(settings):
     to_train = [runs[run_id] for run_id in pending if run_id not in skipped]
     for run in to_train:
         if starting.contained(run):
-            asked = images.settings(run.environment, study.images)
-            images.origin(asked)
-            images.see_no_others(run.environment, asked, study.name)
+            images.see_source(run.environment, study)
     _see_terms_accepted(
         {run.dataset for run in to_train if records.has_data(run)} - {*adopted}, study
     )
