@@ -11,7 +11,7 @@ import sys
 import pytest
 from sampling_stand_ins import NVML, Clock
 
-from dlbench import gpu_facts, hardware, limits, machine, software
+from dlbench import fingerprints, gpu_facts, hardware, limits, machine, software
 from dlbench.hardware import Files
 
 CPU, NODES = "sys/devices/system/cpu", "sys/devices/system/node"
@@ -115,9 +115,24 @@ def test_model_caches_and_numa_nodes_are_told(tree):
         {"level": 3, "type": "Unified", "bytes": 54 * 2**20, "shared_by": 4},
     ]
     assert cpu["numa"] == [
-        {"cpus": "0-1", "gib": 125, "distances": "10 21"},
-        {"cpus": "2-3", "gib": 125, "distances": "10 21"},
+        {"cpus": "0-1", "gib": 128, "distances": "10 21"},
+        {"cpus": "2-3", "gib": 128, "distances": "10 21"},
     ]
+
+
+@pytest.mark.parametrize("installed", [4, 7.5, 16, 24, 48, 60, 64, 96, 112, 192, 384, 768, 2048])
+def test_what_the_kernel_keeps_of_the_memory_makes_no_other_machine(tree, installed):
+    seen = set()
+    for kept in (0.016, 0.0234375, 0.0234376, 0.03, 0.05):  # 62.5 GiB of 64 among them
+        kib = int(installed * (1 - kept) * 2**20)
+        made = processor() | {"proc/meminfo": f"MemTotal: {kib} kB"}
+        made |= {
+            f"{NODES}/node{node}/meminfo": f"Node {node} MemTotal: {kib} kB" for node in (0, 1)
+        }
+        facts = hardware.constant(tree(made))
+        assert [facts["memory"]["gib"], facts["cpu"]["numa"][1]["gib"]] == [installed] * 2
+        seen.add(fingerprints.digest(facts))
+    assert len(seen) == 1
 
 
 def test_governors_and_limits_of_all_policies_are_told(tree):

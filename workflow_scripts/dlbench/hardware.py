@@ -8,6 +8,7 @@
 Needs the standard library only.
 """
 
+import math
 import os
 import platform
 import re
@@ -162,12 +163,12 @@ def _caches(files):
 
 
 def _numa(files):
-    """The nodes of memory; sizes in GiB, for equal nodes differ by some pages."""
+    """The nodes of memory."""
     files.text(f"{NODES}/online")
     return [
         {
             "cpus": files.text(f"{place}/cpulist"),
-            "gib": round(_kib(files.text(f"{place}/meminfo"), "MemTotal") / 2**20),
+            "gib": installed_gib(_kib(files.text(f"{place}/meminfo"), "MemTotal") * 1024),
             "distances": files.text(f"{place}/distance"),
         }
         for place in files.list(f"{NODES}/node*")
@@ -206,7 +207,7 @@ def _boost(files):
 def _memory(files):
     pages = "sys/kernel/mm/transparent_hugepage/enabled"
     return {
-        "gib": files.ask("memory", lambda: round(_memory_bytes(files, "MemTotal") / 2**30)),
+        "gib": files.ask("memory", lambda: installed_gib(_memory_bytes(files, "MemTotal"))),
         "swap_gib": files.ask("swap", lambda: round(_memory_bytes(files, "SwapTotal") / 2**30)),
         "transparent_huge_pages": files.ask(
             "memory.transparent_huge_pages",
@@ -285,6 +286,22 @@ def _frequencies(text):
 def _fields(text):
     lines = (line.partition(":") for line in text.splitlines())
     return {name.strip(): value.strip() for name, _, value in lines}
+
+
+def installed_gib(total_bytes):
+    """The memory that was installed where the kernel has so much of it to give, in GiB.
+
+    The kernel keeps 1 to 5 % for itself, some pages more or less at each start. What was installed
+    is the next multiple of an eighth of a power of two, the largest that is not above.
+
+    >>> [installed_gib(gib * 2**30) for gib in (62.499, 62.501, 15.4, 377.6, 23.54, 3.66, 0)]
+    [64, 64, 16, 384, 24, 3.75, 0]
+    """
+    if not total_bytes:
+        return 0  # a node of processors alone
+    step = 2.0 ** (math.floor(math.log2(total_bytes)) - 3)
+    gib = math.ceil(total_bytes / step) * step / 2**30
+    return int(gib) if gib.is_integer() else gib
 
 
 def _memory_bytes(files, name):
