@@ -18,6 +18,7 @@ from dlbench import (
     flags,
     hardware,
     images,
+    leftovers,
     limits,
     loopback,
     parsing,
@@ -80,6 +81,7 @@ def main():
     if args.attempt > 1 and _stands(run, record, args.made_from):
         print(f"{run.label()}: its record stands", file=sys.stderr)
         return  # it shared a job with one that failed
+    leftovers.end()
     trainer = args.command[1:] if args.command[:1] == ["--"] else args.command
     refused = ("skipped", args.skip) if args.skip else None
     if not refused and args.unless:

@@ -28,6 +28,11 @@ def release(log):
     log.with_name(OPEN).unlink(missing_ok=True)
 
 
+def is_open(log):
+    """Whether an attempt has written to a log and not come to its end."""
+    return log.with_name(OPEN).exists()
+
+
 def rescue(log):
     """Move aside what an attempt left that was killed with its supervisor."""
     spare = log.with_name(OPEN)

@@ -20,7 +20,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlbench import Error, attempts, checkpoints, eventlog, progress, redaction
+from dlbench import Error, attempts, checkpoints, eventlog, leftovers, progress, redaction
 
 POLL_S = 0.2
 SHOW_EVERY_S = 10.0
@@ -79,7 +79,7 @@ def supervise(run):
         with open(run.messages, "ab") as messages:
             trainer = subprocess.Popen(
                 run.command, stdout=messages, stderr=messages, start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=_die_with_parent, env=os.environ | leftovers.mark(run.log),
             )  # fmt: skip
             stopped_by = _watch(trainer, run, started, received)
     finally:
