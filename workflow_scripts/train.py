@@ -173,7 +173,7 @@ def main():
         if asked.ended or isinstance(error, (Error, KeyboardInterrupt)):
             sys.exit(1)
         raise
-    log.write("run_end", t_s=round(log.now(), 6), t_utc=eventlog.utc_now(), **end)
+    log.write("run_end", t_utc=eventlog.utc_now(), **end)
     if end["status"] != "ok":
         sys.exit(f"{end['status']}: {end['message']}")
 

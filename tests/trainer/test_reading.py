@@ -79,6 +79,14 @@ def test_a_global_batch_holds_the_same_items_however_many_share_it(numbered):
         assert sorted(both) == sorted(whole[8 * step : 8 * step + 8])
 
 
+def test_no_tuner_keeps_the_end_of_an_iterator_waiting(numbered, photographs, cache):
+    """It would until it looks again. What decodes is tuned all the same, but for evaluation."""
+    for folder, tuned in ((numbered, False), (photographs, True)):
+        data = Data(folder, image_shape=(8, 8, 3), cache=cache)
+        assert data.training_batches(4, 3).options().autotune.enabled == tuned
+        assert not data.validation_batches(4).options().autotune.enabled
+
+
 def test_held_out_items_come_once_in_their_order(numbered):
     batches = Data(numbered).validation_batches(16)
     assert [t for _, targets in batches for t in targets.numpy()] == list(range(101))

@@ -136,6 +136,12 @@ def test_what_the_process_uses_is_sampled(tmp_path):
     assert not events(tmp_path / "none", "sample")
 
 
+def test_a_run_lasts_until_its_last_evaluation_and_not_until_all_is_closed(one_process):
+    """The last sample is taken once the work is done, before anything is closed."""
+    last, (end,) = events(one_process, "eval")[-1], events(one_process, "run_end")
+    assert last["t_s"] <= end["t_s"] <= events(one_process, "sample")[-1]["t_s"]
+
+
 def test_step_times_add_up_to_the_time_they_took(tmp_path):
     log = tmp_path / "train.jsonl"
     assert train(log, steps=50, warmup_steps=0).returncode == 0

@@ -18,7 +18,8 @@ dates in UTC):
     sample      what process, node and GPUs use (dlbench/sampling.py)
     checkpoint  step, t_s
     resume      step, t_s, t_utc, host, devices: the run goes on from a checkpoint
-    run_end     status, message, t_s, weights_sha256, energy_j, cpu_time_s, peak_memory_bytes;
+    run_end     status, message, weights_sha256, energy_j, cpu_time_s, peak_memory_bytes;
+                t_s: when the work was done, which is before the trainer has shut down;
                 hung, where the supervisor wrote it
 A log that was resumed goes on after the checkpoint; what came after it is gone.
 """

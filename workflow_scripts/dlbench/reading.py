@@ -14,6 +14,7 @@
 """
 
 import json
+import os
 from pathlib import Path
 
 import tensorflow as tf
@@ -88,9 +89,8 @@ class Data:
             batches = self._from_memory(batch, seed, rank, size, first_step)
         else:
             batches = self._from_shards(batch, seed, rank, size, first_step)
-        options = tf.data.Options()
-        options.deterministic = True
-        return batches.prefetch(tf.data.AUTOTUNE).with_options(options)
+        # Of decoding alone, in how many threads is worth to be tuned.
+        return batches.prefetch(tf.data.AUTOTUNE).with_options(_options(tuned=self._encoded))
 
     def validation_batches(self, batch):
         """All held-out items once, in the order of the shards; the last batch may be smaller."""
@@ -98,17 +98,20 @@ class Data:
         if self._encoded:
             decoded = records.map(
                 lambda record: self._central(*self._parsed_one(record)),
-                num_parallel_calls=tf.data.AUTOTUNE,
+                num_parallel_calls=len(os.sched_getaffinity(0)),
             )
-            return decoded.batch(batch).prefetch(2)
-        return records.batch(batch).map(self._parsed).prefetch(2)
+            batches = decoded.batch(batch)
+        else:
+            batches = records.batch(batch).map(self._parsed)
+        return batches.prefetch(2).with_options(_options())
 
     def _from_memory(self, batch, seed, rank, size, first_step):
         count = self.records("train")
         # At once, also where the pipeline itself is made in another process.
         with tf.init_scope():
             records = tf.data.TFRecordDataset([str(path) for path, _ in self._shards("train")])
-            parts = list(records.batch(1024).map(self._parsed))
+            parsed = records.batch(1024).map(self._parsed).with_options(_options())
+            parts = list(parsed)
             kept = tuple(tf.concat(part, axis=0) for part in zip(*parts, strict=True))
 
         def items(positions):
@@ -162,7 +165,7 @@ class Data:
             records = parts.interleave(
                 lambda path, low, high: tf.data.TFRecordDataset(path).skip(low).take(high - low),
                 cycle_length=SHARDS_AT_ONCE,
-                num_parallel_calls=tf.data.AUTOTUNE,
+                num_parallel_calls=SHARDS_AT_ONCE,
                 deterministic=True,
             )
             window = tf.minimum(tf.constant(SHUFFLED_RECORDS, tf.int64), end - start)
@@ -304,3 +307,15 @@ class Data:
         height, width, _ = self.item_shape
         # Bilinear, so within 0 .. 255; the half rounds.
         return tf.cast(tf.image.resize(image, (height, width)) + 0.5, tf.uint8)
+
+
+def _options(tuned=False):
+    """Of a pipeline.
+
+    The end of an iterator that TensorFlow tunes may last until its tuner looks again: as long as
+    it was used, a minute at most. TensorFlow 2.18 wakes the tuner before it says that it is to end.
+    """
+    options = tf.data.Options()
+    options.deterministic = True
+    options.autotune.enabled = tuned
+    return options

@@ -180,7 +180,7 @@ RUNS = pa.schema(
             "images_per_second over the geometric mean of the same combination on synthetic items",
         ),
         _field("synthetic_runs", _count, "runs", "on synthetic items, which that mean is of"),
-        _field("duration_s", _real, "s", "run_start to run_end"),
+        _field("duration_s", _real, "s", "run_start to the end of the last step or evaluation"),
         _field("resumes", pa.int32(), note="times it went on from a checkpoint"),
         _field("energy_j", _real, "J", "of all GPUs, run_start to run_end"),
         _field(

@@ -45,7 +45,8 @@ def train(
         packages: folder where the list of installed packages is kept; None: nowhere.
 
     Returns:
-        The fields of run_end: status, message, digests of the weights, energy and so on.
+        The fields of run_end: status, message, when the work was done (t_s), digests of the
+        weights, energy and so on.
 
     Raises:
         Error: the combination cannot be trained; the message says why.
@@ -98,12 +99,14 @@ def train(
         finite = _loop(
             spec, strategy, copy, log, step, source, evaluation, total, global_batch, first, keeper
         )
+        done_s = log.now()  # what is left open is closed later, which may take seconds
     if keeper:
         keeper.finish()
     weights = [variable.value for variable in model.trainable_variables]
     return {
         "status": "ok" if finite else "failed",
         "message": "" if finite else "the loss is not a number",
+        "t_s": round(done_s, 6),
         "weights_sha256": strategy.weights_sha256(weights),
         **used,
     }
