@@ -6,7 +6,10 @@ rules/results.smk takes rows beside our own.
 
 
 rule import_results:
-    """Read logs of other programs, or another site's results, once."""
+    """Read logs of other programs, or another site's results, once.
+
+    Logs that cannot be read are named (exit code 3); the others are in the tables.
+    """
     input:
         lambda w: PLAN.import_files(w.name),
     output:
@@ -28,7 +31,8 @@ rule import_results:
         flags=lambda w: PLAN.import_flags(w.name),
         folder="results/imports/{name}",
     shell:
-        "python workflow_scripts/import_logs.py {params.flags}"
+        "(python workflow_scripts/import_logs.py {params.flags}"
         " --output {params.folder:q}/runs.parquet --steps {params.folder:q}/steps.parquet"
         " --evals {params.folder:q}/evals.parquet --samples {params.folder:q}/samples.parquet"
+        " || test $? -eq 3)"
         " 2>&1 | tee {log:q} >&2"

@@ -2,6 +2,8 @@
 
 Files are known by their content, in folders too; what lies in one folder and is of one program is
 one run. What was left out, and why, is said at the end. docs/importing.md has the kinds of logs.
+Exit codes: 0, 1 where nothing was imported, 3 where some logs could not be read and the others were
+imported.
 """
 
 import argparse
@@ -9,9 +11,11 @@ import json
 import sys
 from pathlib import Path
 
-from dlbench import Error, importing, plugins
+from dlbench import importing, plugins
 from dlbench.cli import run_program
 from dlbench.import_finding import KIND
+
+PARTLY = 3  # the exit code where some logs could not be read
 
 
 def main():
@@ -29,10 +33,11 @@ def main():
         name=args.name or default_name(args.paths[0]),
         outputs={name: path for name, path in outputs.items() if path},
         say=importing.show_progress,
+        kind=args.kind,
     )
     print(made.summary(), file=sys.stderr)
-    if not made.rows:
-        raise Error("nothing was imported")
+    if made.unread:
+        sys.exit(PARTLY)
 
 
 def arguments():
@@ -42,6 +47,10 @@ def arguments():
     for name in ("steps", "evals", "samples"):
         parser.add_argument(f"--{name}", metavar="FILE", help=f"the table of {name}, Parquet")
     parser.add_argument("--name", help="of the import, the study of its runs: as its folder")
+    parser.add_argument(
+        "--kind",
+        help="of logs that no importer knows by their beginning, and of those that several know",
+    )
     parser.add_argument(
         "--fields",
         type=_json,

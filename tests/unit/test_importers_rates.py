@@ -45,6 +45,7 @@ def test_horovods_header_is_of_one_device_and_the_total_of_all(log):
     assert run.columns == {
         "model": "resnet50", "dataset": "synthetic", "mode": "train", "strategy": "horovod",
         "devices": 4, "device_kind": "gpu", "batch_per_device": 32, "global_batch": 128,
+        "item_shape": "224x224x3",
     }  # fmt: skip
     assert "the log ends before its end" in notes(run)
 
@@ -314,3 +315,38 @@ def test_logs_that_are_gzipped_or_not_utf_8_are_read_as_well(log, kind):
     (odd,) = read(kind, log, content + b"\xff\xfe no text\n")
     assert plain.steps.step_time_s == packed.steps.step_time_s == odd.steps.step_time_s
     assert plain.columns == packed.columns == odd.columns
+
+
+# Bagua's synthetic benchmark, a changed copy of Horovod's
+
+
+def test_iterations_of_bagua_are_rates_of_all_devices(log):
+    content = (HEADER + ITERATIONS + TOTAL).replace("img/sec per GPU\n", "img/sec GPU\n")
+    (bagua,) = read(
+        "horovod_synthetic", log, content.replace("100.0 ", "400.0 ").replace("50.0 ", "200.0 ")
+    )
+    (horovod,) = read("horovod_synthetic", log, HEADER + ITERATIONS + TOTAL)
+    assert bagua.columns == horovod.columns | {"strategy": "bagua"}
+    assert bagua.steps.step_time_s == horovod.steps.step_time_s
+    assert "are some missing" not in notes(bagua)
+
+
+def test_bagua_by_its_logger_is_read_too(log):
+    lines = (HEADER + ITERATIONS + TOTAL).replace("img/sec per GPU\n", "img/sec GPU\n")
+    (run,) = read("horovod_synthetic", log, "".join(f"INFO:root:{x}\n" for x in lines.splitlines()))
+    assert (run.columns["model"], run.columns["devices"]) == ("resnet50", 4)
+    assert run.steps.step_time_s[0] == pytest.approx(32 / 25)
+
+
+@pytest.mark.parametrize(("mean", "believed"), [("0.081", True), ("0.011", True), ("0.004", False)])
+def test_a_mean_of_few_digits_says_what_they_leave_open_and_gives_no_rate_beyond(
+    log, mean, believed
+):
+    line = f"{DATE}Forward across 100 steps, {mean} +/- 0.001 sec / batch (batch size: 128)\n"
+    (run,) = read("convnet_benchmarks", log, line)
+    run.complete(run.columns)
+    assert ("images_per_second" in run.columns) is believed
+    assert f"the mean is printed to 0.001 s, which is +-{0.0005 / float(mean):.2g} of it" in notes(
+        run
+    )
+    assert ("leave over 5% open" in notes(run)) is not believed

@@ -187,9 +187,16 @@ def test_tags_that_no_column_has_are_said(log):
     content = event_file(
         event(1.0, 1, scalar("my/metric", 1.0), event_files.histogram("weights")),
         event(1.0, -5, scalar("train/loss", 1.0)),
+        event(1.0, 1, scalar("train/learning_rate", 0.5)),
     )
     (run,) = read("tensorboard", log, content)
     assert "tags left out: my/metric, train/loss, weights" in notes(run)
+
+
+def test_an_event_file_of_unknown_tags_alone_is_refused_with_their_names(log):
+    content = event_file(event(1.0, 1, scalar("Loss/train", 1.0), scalar("Acc\x1b", 1.0)))
+    with pytest.raises(LogError, match=r"no tag that is known, but Acc\?, Loss/train; known are"):
+        read("tensorboard", log, content)
 
 
 def test_a_loss_that_is_not_a_number_stays_one(log):

@@ -1,12 +1,13 @@
 """What tf_cnn_benchmarks' logs say, as it comes out of their importers."""
 
+import doctest
 import json
 import math
 
 import pytest
 from log_samples import date, tf_cnn_banner, tf_cnn_benchmark_log, tf_cnn_benchmarks
 
-from dlbench import importing, tf_cnn
+from dlbench import import_rows, importing, tf_cnn
 from dlbench.importers import Steps
 from dlbench.importers import tf_cnn_benchmarks as stdout
 from dlbench.importers import tf_cnn_metric_log as metric_log
@@ -251,3 +252,18 @@ def test_a_list_of_parameters_alone_is_no_result(tmp_path):
 def test_a_log_of_windows_of_one_step_has_their_scatter(tmp_path):
     found = row(tmp_path, tf_cnn_benchmarks(0.125, 20))
     assert (found["step_time_mean_s"], found["step_time_sd_s"]) == (0.125, 0)
+
+
+@pytest.mark.parametrize("spaces", [" ", "      "])
+def test_a_table_whose_tabs_became_spaces_is_read(tmp_path, spaces):
+    content = tf_cnn_banner(steps=20) + LINES + END
+    assert "\t" in content
+    whole = row(tmp_path, content)
+    copied = row(tmp_path, content.replace("\t", spaces))
+    for name in ("images_per_second", "step_time_mean_s", "final_loss", "steps_measured"):
+        assert copied[name] == whole[name]
+
+
+def test_the_examples_in_the_docstrings_hold():
+    for module in (tf_cnn, import_rows):
+        assert doctest.testmod(module).failed == 0

@@ -1,5 +1,6 @@
 """Importers of what lies beside a run: nvidia-smi, Snakemake's benchmarks, Horovod's timeline."""
 
+import doctest
 import gzip
 import json
 
@@ -7,6 +8,7 @@ import pytest
 from log_samples import horovod_timeline
 from reading_logs import read
 
+from dlbench.importers import nvidia_smi
 from dlbench.logfile import LogError
 
 
@@ -287,3 +289,32 @@ def test_a_long_timeline_on_one_line_is_read_in_pieces(log):
     assert len(content) > 3 * 2**20
     (run,) = read("horovod_timeline", log, content)
     assert "allreduce 5 s (10000 times)" in notes(run)
+
+
+# nvidia-smi in other locales and of newer drivers
+
+
+def test_decimal_commas_of_nvidia_smi_are_read(log):
+    comma = HEADER + (line(5.177) + line(6.677)).replace("300.00 W", "300,50 W")
+    (run,) = read("nvidia_smi", log, comma)
+    assert [row["power_w"] for row in run.samples] == [300.5, 300.5]
+    assert run.samples[1]["energy_j"] == pytest.approx(1.5 * 300.5)
+    assert "left out" not in notes(run)
+
+
+@pytest.mark.parametrize("average", ["[N/A]", "[Not Supported]"])
+def test_the_first_power_that_the_gpu_has_counts(log, average):
+    header = HEADER.replace("power.draw [W]", "power.draw [W], power.draw.instant [W]")
+    values = f"97 %, 40960 MiB, {average}, 250.00 W"
+    (run,) = read("nvidia_smi", log, header + line(5.177, values=values))
+    assert run.samples[0]["power_w"] == 250.0
+
+
+def test_the_power_of_an_instant_alone_is_read(log):
+    header = HEADER.replace("power.draw [W]", "power.draw.instant [W]")
+    (run,) = read("nvidia_smi", log, header + line(5.177) + line(6.177))
+    assert run.samples[1]["energy_j"] == pytest.approx(300.0)
+
+
+def test_the_examples_in_the_docstrings_of_the_importer_hold():
+    assert doctest.testmod(nvidia_smi).failed == 0

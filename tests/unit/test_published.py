@@ -259,3 +259,15 @@ def test_the_rows_are_those_of_the_schema(study):
     table = tables.table(rows, tables.PUBLISHED)
     assert table.column("printed").to_pylist() == ["100", "370", "3.7"]
     assert table.column("reference").to_pylist() == ["paper"] * 3
+
+
+def test_a_file_without_the_shape_of_items_is_read_as_before(tmp_path):
+    path = tmp_path / "references.csv"
+    for columns in (COLUMNS, [name for name in COLUMNS if name != "item_shape"]):
+        with open(path, "w", newline="") as file:
+            table = csv.DictWriter(file, columns, extrasaction="ignore")
+            table.writeheader()
+            table.writerow(ONE)
+        (point,) = published_file.read(path).values()
+        assert "item_shape" not in point.settings
+        assert point.settings["dataset"] == ONE["dataset"]

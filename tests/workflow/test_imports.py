@@ -36,6 +36,9 @@ def logs(campaign):
         text = log_samples.tf_cnn_benchmarks(0.5 / devices, 20)
         (place / "stdout.log").write_text(text.replace("1.10", f"1.10.{devices}"))
     (campaign.folder / "logs/README").write_text("no log")
+    # Of two kinds: it is named, and the others are imported.
+    mixed = log_samples.mxnet(0.5, 20) + log_samples.mlperf(0.5, 20)
+    (campaign.folder / "logs/mixed.log").write_text(mixed)
 
 
 def test_imported_and_published_numbers_stand_beside_ones_own_in_tables_and_figures(fresh):
@@ -52,7 +55,8 @@ def test_imported_and_published_numbers_stand_beside_ones_own_in_tables_and_figu
         references=[{"path": "references.csv", "match": ["model", "dataset", "devices"]}],
     )
     output = fresh.succeed()
-    assert "README" in output  # what was left out is said
+    assert "left out: README" in output
+    assert "left out: mixed.log: a log of several kinds: mlperf, mxnet" in output
     found = {}
     for row in rows(fresh):
         found.setdefault(row["timing_source"], []).append(row)

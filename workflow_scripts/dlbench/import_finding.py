@@ -1,6 +1,7 @@
 """Files with logs: found in folders, and known by what is in them.
 
-Hidden files and folders are skipped; links are followed, each folder once.
+Hidden files and folders are skipped; links are followed, each folder once. What Keras writes for
+TensorBoard into train/ and validation/ is of one run, so of one folder here.
 """
 
 import os
@@ -9,9 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlbench import Error, plugins
-from dlbench.logfile import LogError, LogFile
+from dlbench.logfile import HEAD_BYTES, LogError, LogFile
+from dlbench.tensorboard_events import is_event_file
 
 KIND = "importers"
+PARTS = {"train", "validation"}  # folders of one run
+UNKNOWN = f"no importer knows it by its first {HEAD_BYTES // 1024} KiB"
 
 
 @dataclass(frozen=True)
@@ -67,10 +71,17 @@ def _below(given, is_special):
         if is_special(folder):
             yield [Found(folder, name or folder.name, name == "")]
             return
-        entries = sorted(p for p in folder.iterdir() if not p.name.startswith("."))
+        entries = _entries(folder)
         below = [entry for entry in entries if entry.is_dir()]
         here = [
             Found(entry, f"{name}{entry.name}", False) for entry in entries if entry not in below
+        ]
+        parts = _parts(below)
+        seen.update(map(os.path.realpath, parts))
+        here += [
+            Found(entry, f"{name}{part.name}/{entry.name}", False)
+            for part in parts
+            for entry in _entries(part)
         ]
         if here:
             yield here
@@ -80,11 +91,32 @@ def _below(given, is_special):
     yield from look(given, "")
 
 
-def kind(path):
+def _entries(folder):
+    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def _parts(folders):
+    """Those of some folders that are the two of one run, with event files and nothing else."""
+    parts = [folder for folder in folders if folder.name in PARTS]
+    if len(parts) < len(PARTS):
+        return []
+    files = [_entries(part) for part in parts]
+    return parts if all(map(_is_events, (f for found in files for f in found))) else []
+
+
+def _is_events(path):
+    return path.is_file() and is_event_file(LogFile(path).head)
+
+
+def kind(path, wanted=None, alone=False):
     """(LogFile, the one importer that knows it, or None, why not).
 
+    Args:
+        wanted: the importer for what several know and what none knows.
+        alone: the file was given itself: the wanted importer is for it, too, whoever knows it.
+
     Raises:
-        Error: several importers know it.
+        Error: several importers know it, and none of them is wanted.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -95,6 +127,10 @@ def kind(path):
         known = [name for name in plugins.names(KIND) if plugins.load(KIND, name).recognise(log)]
     except OSError as error:
         return None, None, error.strerror or str(error)
+    if wanted and (alone or not known or wanted in known):
+        return log, wanted, ""
     if len(known) > 1:
-        raise Ambiguous(f"{path}: a log of several kinds: {', '.join(known)}")
-    return log, (known[0] if known else None), "" if known else "no importer knows it"
+        raise Ambiguous(
+            f"{path}: a log of several kinds: {', '.join(known)}; --kind says which counts"
+        )
+    return log, (known[0] if known else None), "" if known else UNKNOWN

@@ -1,7 +1,9 @@
 """Other programs' logs become rows of our tables (dlbench/schemas.py).
 
 - Files are known by their content (dlbench/importers); what no importer knows is left out and
-  named, and is an error where it was given itself.
+  named, and is an error where it is all that was given.
+- A log that cannot be read ends nothing: it is named, all others are written. Where nothing can be
+  read, nothing is written.
 - What lies in one folder and is of one program, but of different kinds, is of one run. A log that
   was met before, elsewhere or packed, is the same run.
 - Folders are done one after the other, and rows of steps are written when a run is done.
@@ -34,20 +36,25 @@ class Imports:
     Attributes:
         rows: of the runs table.
         left_out: (file, why) of what is in none of them.
+        unread: those of them that are logs, but cannot be read or are not as was said.
         files: how many files were looked at.
     """
 
     rows: list = field(default_factory=list)
     left_out: list = field(default_factory=list)
+    unread: list = field(default_factory=list)
     files: int = 0
 
     def summary(self):
         """The words at the end of an import."""
         lines = [f"left out: {name}: {why}" for name, why in self.left_out]
-        return "\n".join([*lines, f"{len(self.rows)} runs of {self.files} files"])
+        unread = f"; {len(self.unread)} logs could not be read" if self.unread else ""
+        return "\n".join([*lines, f"{len(self.rows)} runs of {self.files} files{unread}"])
 
 
-def import_paths(paths, fields=None, path_fields=None, name=None, outputs=None, say=None):
+def import_paths(
+    paths, fields=None, path_fields=None, name=None, outputs=None, say=None, kind=None
+):
     """Import logs, results folders and runs tables.
 
     Args:
@@ -57,26 +64,33 @@ def import_paths(paths, fields=None, path_fields=None, name=None, outputs=None, 
         name: what the import is called: the study of its runs.
         outputs: where to write the tables, by their names: runs, steps, evals, samples.
         say: called with words on how far it is.
+        kind: the importer for files that several know, and for those that none knows.
 
     Returns:
         An Imports.
 
     Raises:
-        Error: there is no such path, a file that was given is no log or cannot be read, a file is
-            of several kinds, a field is no column or other than the log says.
+        Error: there is no such path or importer, a field is no column; the only file cannot be
+            read; tables are to be written and there are no rows.
     """
+    if kind and kind not in plugins.names(import_finding.KIND):
+        names = plugins.names(import_finding.KIND)
+        raise Error(f"there is no importer {kind}{plugins.nearest(kind, names)}")
     outputs = dict(outputs or {})
     runs_output = outputs.pop("runs", None)
     with contextlib.ExitStack() as stack:
         writers = {kind: stack.enter_context(_written(kind, outputs[kind])) for kind in outputs}
         job = _Import(
-            checked(fields or {}), path_fields and PathPattern(path_fields), name, writers
+            checked(fields or {}), path_fields and PathPattern(path_fields), name, writers, kind
         )
+        job.only = len(paths) == 1
         for found in import_finding.folders(paths, import_results.is_results):
             job.take(found)
             if say:
                 say(f"{job.made.files} files, {len(job.made.rows)} runs")
         if runs_output:
+            if not job.made.rows:
+                raise Error(f"nothing was imported\n{job.made.summary()}")
             tables.write(runs_output, job.made.rows, tables.RUNS)
     return job.made
 
@@ -95,7 +109,7 @@ def read_run(folder, kind="auto", fields=None):
     Raises:
         Error: there is none, there are several, or it is another run by its logs.
     """
-    job = _Import(checked(fields or {}), None, None, {})
+    job = _Import(checked(fields or {}), None, None, {}, None if kind == "auto" else kind)
     runs = []
     for found in import_finding.folders([folder], lambda below: False):
         if found[0].path.parent == Path(folder):
@@ -119,8 +133,10 @@ def _written(kind, output):
 
 
 class _Import:
-    def __init__(self, fields, pattern, name, writers):
+    def __init__(self, fields, pattern, name, writers, kind=None):
         self.fields, self.pattern, self.name, self.writers = fields, pattern, name, writers
+        self.kind = kind  # for files that several importers know, or none
+        self.only = False  # whether one path alone was given
         self.made = Imports()
         self.logs = {}  # where a log was met first, by its SHA-256
         self.run_ids = {}  # SHA-256 of the logs of each run
@@ -128,7 +144,12 @@ class _Import:
     def take(self, found):
         """Import the files of one folder."""
         for run, digest in self.runs_of(found):
-            self._finish(run, digest)
+            try:
+                self._finish(run, digest)
+            except Error as error:
+                if self.only and found[0].alone:
+                    raise
+                self._leave_out(run[0].path, error)
 
     def runs_of(self, found):
         """(Sources, digest) of each run that the files of one folder tell of."""
@@ -155,12 +176,12 @@ class _Import:
     def _read(self, file):
         """(kind, Sources of the runs in a file), or None where there are none."""
         try:
-            log, kind, why_not = import_finding.kind(file.path)
+            log, kind, why_not = import_finding.kind(file.path, self.kind, file.alone)
             if kind is None:
                 if log and import_results.is_table(log):
                     self._take_table(file)
                     return None
-                raise LogError(f"{file.path}: {why_not}")
+                return self._leave_unknown(file, why_not)
             module = plugins.load(import_finding.KIND, kind)
             # Of two runs, what was beside each may well be the same.
             attaches = getattr(module, "ATTACHES", False)
@@ -171,21 +192,31 @@ class _Import:
                 return None
             runs = [
                 Source(imported, kind, file.name, f"{log.sha256}:{number}")
-                for number, imported in enumerate(module.read(log))
+                for number, imported in enumerate(_read(module, kind, log))
             ]
             if not runs:
                 self.made.left_out.append((file.name, "no run of its own: of one beside it"))
                 return None
             self.logs[log.sha256, place] = file.name
             return kind, runs
-        except import_finding.Ambiguous:
-            raise
-        except (LogError, OSError) as error:
-            if file.alone:
+        except (Error, OSError) as error:
+            if file.alone and self.only:
                 raise
-            why = str(error).removeprefix(str(file.path)).lstrip(":, ")
-            self.made.left_out.append((file.name, why))
+            self._leave_out(file.name, error, file.path)
             return None
+
+    def _leave_unknown(self, file, why):
+        if file.alone and self.only:
+            raise LogError(f"{file.path}: {why}")
+        self.made.left_out.append((file.name, why))
+        if file.alone:
+            self.made.unread.append(file.name)
+
+    def _leave_out(self, name, error, path=""):
+        """Name a log that cannot be read, without the path that the words begin with."""
+        why = str(error).removeprefix(str(path or name)).lstrip(":, ")
+        self.made.left_out.append((name, why))
+        self.made.unread.append(name)
 
     def _attach(self, runs, attached):
         for source in (source for sources in attached for source in sources):
@@ -221,10 +252,12 @@ class _Import:
     def _take_results(self, folder):
         for row, run_tables, why_not in import_results.of_folder(folder.path):
             self.made.files += 1
-            if why_not:
-                self.made.left_out.append((folder.name, why_not))
-            else:
+            try:
+                if why_not:
+                    raise Error(why_not)
                 self._pass_through(row, folder, run_tables)
+            except Error as error:
+                self._leave_out(folder.name, error)
 
     def _take_table(self, file):
         for row in import_results.of_table(file.path):
@@ -258,12 +291,27 @@ class _Import:
                 self.writers[kind](import_rows.with_run_id(table, run_id))
 
 
+def _read(module, kind, log):
+    """The Imported of each run; also an importer that fails is about one log."""
+    try:
+        yield from module.read(log)
+    except (Error, OSError):
+        raise
+    except Exception as error:
+        words = f"{type(error).__name__}: {error}"[:200]
+        raise LogError(f"{log.path}: the importer {kind} failed: {words}") from error
+
+
 def _put_together(kinds):
     """Lists of Sources, one a run, of the logs of one program in one folder.
 
     Args:
         kinds: for each kind of log the files of it, each a list of the Sources of its runs.
     """
+    every = [source for files in kinds.values() for runs in files for source in runs]
+    folders = [source.path.rpartition("/")[0].rpartition("/")[2] for source in every]
+    if sorted(folders) == sorted(import_finding.PARTS):
+        return [every]
     if any(len(files) > 1 for files in kinds.values()):
         sources = [source for files in kinds.values() for runs in files for source in runs]
         if len(kinds) > 1:

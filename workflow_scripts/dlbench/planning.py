@@ -112,6 +112,7 @@ class Plan:
         """Arguments of import_logs.py but for its outputs, quoted for the shell."""
         entry = self._import(name)
         flags = [entry["path"], f"--name={name}"]
+        flags += [f"--kind={entry['kind']}"] if "kind" in entry else []
         flags += [f"--fields={json.dumps(entry['fields'])}"] if "fields" in entry else []
         flags += [f"--path-fields={entry['path_fields']}"] if "path_fields" in entry else []
         return shlex.join(flags)

@@ -24,6 +24,7 @@ SETTINGS = (
 # Of a number. `printed` is what the source has where the value is in another unit.
 ABOUT = ("metric", "value", "unit", "low", "high", "printed", "base", "quality", "source", "page")
 COLUMNS = ("point", *SETTINGS, *ABOUT, "note")
+OPTIONAL = "item_shape"  # a column that files of earlier versions do not have
 ALLOWED = {
     "device_kind": ("cpu", "gpu"),
     "precision": PRECISIONS,
@@ -96,15 +97,17 @@ def read(path):
     reader = csv.reader(io.StringIO(text), strict=True)
     settings, numbers = {}, {}
     try:
-        _check_header(next(reader, []), path)
+        columns = next(reader, [])
+        _check_header(columns, path)
         for cells in reader:
             where = f"{path}, line {reader.line_num}"
-            if len(cells) != len(COLUMNS):
+            if len(cells) != len(columns):
                 raise Error(
-                    f"{where}: expected {len(COLUMNS)} cells, found {len(cells)}; "
+                    f"{where}: expected {len(columns)} cells, found {len(cells)}; "
                     "is a comma not inside quotes?"
                 )
-            row = dict(zip(COLUMNS, (cell.strip() for cell in cells), strict=True))
+            row = dict(zip(columns, (cell.strip() for cell in cells), strict=True))
+            row.setdefault(OPTIONAL, "")
             stated = _settings(row, where)
             known = settings.setdefault(row["point"], stated)
             if known != stated:
@@ -122,13 +125,14 @@ def read(path):
 
 
 def _check_header(found, path):
-    missing = [name for name in COLUMNS if name not in found]
+    expected = tuple(name for name in COLUMNS if name != OPTIONAL or name in found)
+    missing = [name for name in expected if name not in found]
     unknown = [name for name in found if name not in COLUMNS]
-    if missing or unknown or tuple(found) != COLUMNS:
+    if missing or unknown or tuple(found) != expected:
         words = [f"{what} {', '.join(names)}" for what, names in
                  (("without", missing), ("with", unknown)) if names]  # fmt: skip
         raise Error(
-            f"{path}, line 1: expected the columns {','.join(COLUMNS)}; found them "
+            f"{path}, line 1: expected the columns {','.join(expected)}; found them "
             f"{' and '.join(words) or 'in another order'}"
         )
 

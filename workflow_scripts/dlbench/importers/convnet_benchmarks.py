@@ -6,8 +6,9 @@
   deviation, from mean squares, about a tenth of the mean where there is none at all.
 - Undone: with n, m and s as printed the sums are n m and n (s^2 + m^2); over n - 1 steps the mean
   is n m / (n - 1) and the population variance n (s^2 + m^2) / (n - 1) - mean^2.
-- Three decimals are printed. Where digits that round to the printed ones give a variance of 0,
-  the standard deviation is given as 0 and the notes say how large it can be.
+- Three decimals are printed, so the mean of a fast net is known to some percent only: the notes say
+  to how many, and beyond five there is no throughput. Where digits that round to the printed ones
+  give a variance of 0, the standard deviation is given as 0 and the notes say how large it can be.
 - AlexNet, GoogLeNet and Overfeat have the error in all revisions, VGG until its `i >= 10`. That
   one begins to print at step 0, the others at step 10, which is how a log tells. Where no step is
   printed, the error is taken as there unless the variance would be below 0.
@@ -27,6 +28,7 @@ from dlbench.importers import Imported, Steps
 
 FAMILY = "convnet_benchmarks"
 BURN_IN_STEPS = 10
+MOST_DOUBT = 0.05  # of a mean, by its last printed digit
 _date = r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?): "
 # Three decimals: a number that was cut short is not taken for a smaller one.
 STEP = re.compile(_date + r"step (\d{1,9}), duration = (\d{1,9}\.\d{3}|nan|inf)\s*$")
@@ -100,6 +102,8 @@ def _imported(log, number, match, steps, fixed):
         if lost
         else "as many durations as were divided by: nothing to undo",
     ]
+    doubt = halves[0] / mean_s
+    notes.append(f"the mean is printed to {2 * halves[0]:g} s, which is +-{doubt:.2g} of it")
     if low <= 0:
         notes.append(
             "the printed digits allow a standard deviation from 0 to "
@@ -120,7 +124,11 @@ def _imported(log, number, match, steps, fixed):
         columns |= {"batch_per_device": int(found[1]), "global_batch": int(found[1])}
 
     def complete(known):
-        if known.get("global_batch"):
+        if doubt > MOST_DOUBT:
+            notes.append(
+                f"no items per second: the printed digits leave over {MOST_DOUBT:.0%} open"
+            )
+        elif known.get("global_batch"):
             known.setdefault("images_per_second", known["global_batch"] / mean)
         else:
             notes.append("no batch size in the log: no items per second")

@@ -1,4 +1,4 @@
-"""Horovod's synthetic benchmark, as its examples for TensorFlow, Keras and PyTorch print it.
+"""Horovod's synthetic benchmark, by its examples for TensorFlow, Keras and PyTorch, and Bagua's.
 
 - `Iter #0: 256.2 img/sec per GPU`: the rate of rank 0 over num_batches_per_iter steps (10 unless
   told; the log does not say). Such a window becomes a row of steps: its time of a step is the
@@ -9,9 +9,12 @@
 - images_per_second has another meaning: items over time. The windows have equal numbers of steps,
   so it is the harmonic mean of their rates times the devices, never above the printed total. Where
   a log has the total alone, that is taken and the notes say so.
+- Bagua's `Iter #0: 1024.8 img/sec GPU`, without `per`, is the rate of rank 0 times the number of
+  devices; all other lines have the meaning of Horovod's.
 - The batch size in the header is that of a device. Warm-up steps are run, but not printed.
 
-Source: horovod/horovod, examples/*/*_synthetic_benchmark.py.
+Source: horovod/horovod, examples/*/*_synthetic_benchmark.py; BaguaSys/bagua,
+examples/benchmark/synthetic_benchmark.py.
 """
 
 import re
@@ -24,10 +27,10 @@ WINDOW_STEPS = 10  # num_batches_per_iter, unless told
 # All rates are printed with one decimal: one that was cut short is not taken for a smaller one.
 _rate = r"(\d{1,15}\.\d|nan|inf)"
 _mean = rf"{_rate} \+-(\d{{1,15}}\.\d|nan|inf)\s*$"
-ITERATION = re.compile(rf"Iter #(\d{{1,9}}): {_rate} img/sec per ([GC])PU")
+ITERATION = re.compile(rf"Iter #(\d{{1,9}}): {_rate} img/sec (per )?([GC])PU")
 MEAN = re.compile(rf"Img/sec per [GC]PU: {_mean}")
 TOTAL = re.compile(rf"Total img/sec on (\d{{1,7}}) ([GC])PU\(s\): {_mean}")
-MODEL = re.compile(r"(?:^|>|\s)Model: (\S+)\s*$")
+MODEL = re.compile(r"(?:^|[>:]|\s)Model: (\S+)\s*$")
 BATCH = re.compile(r"Batch size: (\d{1,9})\s*$")
 DEVICES = re.compile(r"Number of ([GC])PUs: (\d{1,7})\s*$")
 
@@ -69,6 +72,7 @@ class _Run:
         self.model = self.batch = self.devices = self.device_kind = None
         self.total = self.mean = self.spread = None
         self.rates, self.iterations = [], []
+        self.together = False  # rates are of all devices
         self.left_out = LeftOut()
 
     def iteration(self, line, match):
@@ -80,7 +84,8 @@ class _Run:
         else:
             self.iterations.append(iteration)
             self.rates.append(rate)
-            self.device_kind = match[3]
+            self.together = not match[3]
+            self.device_kind = match[4]
 
     def imported(self, log, last_line):
         if not self.rates and not self.total:
@@ -91,12 +96,14 @@ class _Run:
                 "neither 'Number of GPUs' nor the total is there: rates are per device, of how "
                 "many is not said",
             )
+        if self.together:
+            self.rates = [rate / self.devices for rate in self.rates]
         columns = {
             "model": self.model,
             "dataset": "synthetic",
             "item_shape": "224x224x3",
             "mode": "train",
-            "strategy": "horovod",
+            "strategy": "bagua" if self.together else "horovod",
             "devices": self.devices,
             "device_kind": "cpu" if self.device_kind == "C" else "gpu",
             "batch_per_device": self.batch or None,

@@ -6,7 +6,9 @@
 - timestamp is local time, to the millisecond. t_s counts from the first sample in the log, which
   is not the start of the run.
 - utilization.gpu: share of the driver's last period (1/6 s to 1 s) in which a kernel ran.
-  memory.used: by all processes and the driver, in MiB. power.draw: of the board, in W.
+  memory.used: by all processes and the driver, in MiB. power.draw: of the board, in W, newer
+  drivers' mean of a second; where the GPU has none, power.draw.average or power.draw.instant.
+- Decimals may have commas, as some locales write them; cells then are parted by comma and space.
 - energy_j is worked out: power over time by the trapezoid rule, from one sample of a GPU to its
   next, from its first one. It knows nothing of what lies between samples.
 - `[N/A]`, `[Not Supported]` and the like are values that the GPU has not: absent.
@@ -29,7 +31,7 @@ QUERY = (
     "nvidia-smi --query-gpu=timestamp,index,name,utilization.gpu,memory.used,power.draw,"
     "temperature.gpu,clocks.sm,clocks.mem --format=csv -l 1"
 )
-DATE = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}")
+DATE = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d[.,]\d{3}")
 DATE_FORMAT = "%Y/%m/%d %H:%M:%S.%f"
 SELECTORS = ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "serial", "gpu_serial")
 NAMES = ("name", "gpu_name")
@@ -104,7 +106,7 @@ class _Samples:
         if self.names is None:
             self.left_out.add(number, "before the header")
             return
-        cells = [cell.strip() for cell in line.split(",")]
+        cells = _cells(line, len(self.names))
         if len(cells) != len(self.names):
             self.left_out.add(number, f"{len(cells)} values for {len(self.names)} columns")
             return
@@ -135,7 +137,7 @@ class _Samples:
     def _time(self, number, row):
         """Seconds since the first sample; None where it is no time, and has been said."""
         try:
-            date = datetime.strptime(row["timestamp"], DATE_FORMAT)
+            date = datetime.strptime(row["timestamp"].replace(",", "."), DATE_FORMAT)
         except ValueError:
             self.left_out.add(number, "a timestamp that is none")
             return None
@@ -149,9 +151,11 @@ class _Samples:
     def _values(self, number, row):
         sample = {}
         for column, (names, high) in VALUES.items():
-            name = next((name for name in names if name in row), None)
-            if name is None:
+            there = [name for name in names if name in row]
+            if not there:
                 continue
+            # Of several the first one that the GPU has.
+            name = next((n for n in there if _number(row[n], high) is not None), there[0])
             value = _number(row[name], high)
             if value is not None:
                 sample[column] = round(value * MIB) if column == "memory_used_bytes" else value
@@ -207,6 +211,22 @@ def _number(cell, high):
 
     >>> _number("40960 MiB", 2**33), _number("4", 100), _number("[N/A]", 100), _number("-5 W", 9)
     (40960.0, 4.0, None, None)
+    >>> _number("61,27 W", 1e5)
+    61.27
     """
     text, _, unit = cell.partition(" ")
-    return real(text, 0, high) if not unit or unit in UNITS else None
+    return real(text.replace(",", "."), 0, high) if not unit or unit in UNITS else None
+
+
+def _cells(line, count):
+    """The cells of a line, of which there should be `count`.
+
+    Where decimals have commas, only those before a space part cells.
+
+    >>> _cells("2024/06/01 11:27:05.177, 4 %, 61,27 W", 3)
+    ['2024/06/01 11:27:05.177', '4 %', '61,27 W']
+    """
+    cells = line.split(",")
+    if len(cells) != count:
+        cells = re.split(r",\s+", line)
+    return [cell.strip() for cell in cells]

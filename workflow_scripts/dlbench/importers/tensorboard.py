@@ -6,10 +6,12 @@
   samples, summary/images_per_second the record's throughput, the text `run` what was run.
 - Keras: batch_loss is the mean since the epoch began, batch_steps_per_second one over the time of
   that step alone. epoch_* of held-out items become evals, with epochs from 1; a file is of held-out
-  items where it has evaluation_* or lies in a folder `validation`, as Keras names it. Of another
-  file the last epoch_loss becomes final_loss: the mean over an epoch.
+  items where it has evaluation_* or lies in a folder `validation`, as Keras names it: beside one in
+  `train` it is of the same run. Of another file the last epoch_loss becomes final_loss: the mean
+  over an epoch.
 - tf_cnn_benchmarks: total_loss (or which loss it reports) of a step, eval/Accuracy@1 and @5. Times
   of steps are not among its events.
+- Tags that are none of these are named in the notes; a file with no other is refused.
 - Where the step goes back, training was resumed: steps that come again count as they were at last.
 
 Source: Keras' callbacks/tensorboard.py and tf_cnn_benchmarks' benchmark_cnn.py; the format is that
@@ -54,6 +56,7 @@ EPOCH_TAGS = {
 USAGE = re.compile(r"usage/(?:rank(\d{1,6})/)?(?:(?:gpu(\d{1,4})|((?:GPU|MIG)-[^/]+))/)?(\w+)")
 THROUGHPUT = "summary/images_per_second"
 DESCRIPTION = "run"
+KNOWN = ", ".join((*STEP_TAGS, *EVAL_TAGS, *EPOCH_TAGS, "usage/*", THROUGHPUT))
 MOST_STEP = 2**53
 
 
@@ -70,8 +73,10 @@ def read(log):
         run.notes.append(f"the record at byte {file.cut_at} left out: cut short")
     if not run.has_values:
         raise LogError(f"{log.path}: no event with a value")
-    held_out = log.path.parent.name == "validation"
-    yield run.imported(held_out)
+    if not run.is_known:
+        tags = logvalues.listed(map(_tag, run.unused))
+        raise LogError(f"{log.path}: no tag that is known, but {tags}; known are {KNOWN}")
+    yield run.imported(log.path.parent.name == "validation")
 
 
 class _Run:
@@ -86,6 +91,12 @@ class _Run:
     @property
     def has_values(self):
         return self.began_s is not None
+
+    @property
+    def is_known(self):
+        """Whether a tag of the file says something that the tables have."""
+        found = (self.steps.rows.step or self.steps.values, self.evals, self.samples, self.epochs)
+        return any(map(bool, found)) or bool(self.columns or self.description)
 
     def add(self, event):
         if event.is_version or not event.values:
@@ -133,7 +144,7 @@ class _Run:
         found = samples.setdefault((rank, index, uuid), (place, {}))
         found[1][name] = round(value) if whole else value
 
-    def imported(self, held_out):
+    def imported(self, in_validation):
         # Of a run of epochs the first one is warm-up; which steps it has is not in the file.
         epochs = self.description.get("epochs")
         warmup_steps = 0 if epochs else self.description.get("warmup_steps", 0)
@@ -143,13 +154,13 @@ class _Run:
             evals=self.evals,
             samples=self.samples,
         )
-        if began := logvalues.date(self.began_s):
+        if not in_validation and (began := logvalues.date(self.began_s)):
             run.columns["started_at"] = began
         if "global_batch" not in run.columns and self.steps.batch:
             run.columns["global_batch"] = self.steps.batch
         if epochs:
             run.notes.append("which steps are warm-up is not in the file: none is marked")
-        self._add_epochs(run, held_out or self.held_out)
+        self._add_epochs(run, in_validation or self.held_out)
         run.notes += self.steps.notes + self.notes
         if self.unused:
             run.notes.append(f"tags left out: {logvalues.listed(map(_tag, self.unused))}")

@@ -1,11 +1,12 @@
 """What tf_cnn_benchmarks prints.
 
-- `10  images/sec: 47.3 +/- 0.7 (jitter = 1.1)  9.068`, with tabs: the rate is a cumulative mean
-  (dlbench/tf_cnn.py), undone here; the number behind +/- is the standard error of the steps' rates,
-  their population standard deviation over the root of their number; jitter is 1.4826 times the
-  median absolute deviation of the rates. Both are of all steps until then and are given in the
-  notes. The last number is the loss of that step alone. With --display_perf_ewma the
-  rate is a moving mean, which the log does not tell: its times mean nothing then.
+- `10  images/sec: 47.3 +/- 0.7 (jitter = 1.1)  9.068`, with tabs, or spaces as a terminal shows
+  them: the rate is a cumulative mean (dlbench/tf_cnn.py), undone here; the number behind +/- is the
+  standard error of the steps' rates, their population standard deviation over the root of their
+  number; jitter is 1.4826 times the median absolute deviation of the rates. Both are of all steps
+  until then and are given in the notes. The last number is the loss of that step alone. With
+  --display_perf_ewma the rate is a moving mean, which the log does not tell: its times mean nothing
+  then.
 - `total images/sec: 2047.95`: items of all workers over the time by the clock, saving and so on
   included. It is the throughput. That of an evaluation has the same words: what the lines before
   `Mode:` say tells. Training with evaluations between prints none, but `Done with training`.
@@ -29,9 +30,14 @@ from dlbench.importers import Imported, Steps
 
 FAMILY = tf_cnn.FAMILY
 HALF_DIGIT = 0.05  # of the printed rates, items/s
-_step = rb"(\d{1,18})\timages/sec: (-?(?:\d+\.\d+|nan|inf))%s\t(-?(?:\d+\.\d+|nan|inf))[^\n]*\n"
-PLAIN_STEPS = re.compile(rb"(?m:^)" + _step % rb" \+/- [^\t\n]+")
+_gap = rb"[\t ]+"  # a tab; spaces where the log was copied from a terminal
+_step = (
+    rb"(\d{1,18})" + _gap + rb"images/sec: (-?(?:\d+\.\d+|nan|inf))%s"
+    + _gap + rb"(-?(?:\d+\.\d+|nan|inf))[^\n]*\n"
+)  # fmt: skip
+PLAIN_STEPS = re.compile(rb"(?m:^)" + _step % rb" \+/- [^\t\n ]+ \(jitter = [^)\n]+\)")
 STEP = re.compile(_step % rb"(?: \+/- (\d+\.\d+|nan|inf) \(jitter = (\d+\.\d+|nan|inf)\))?")
+HEADER = re.compile(rb"Step[\t ]+Img/sec")
 PREFIX = re.compile(rb"\[\d+,\d+\]<std(?:out|err)>: ?| {0,8}\d{1,6}: ")
 BANNER = re.compile(rb"([A-Z][\w ]{3,11}): +([^\n]*)")
 PER_DEVICE = re.compile(rb" +(\d+) per device\s*$")
@@ -39,7 +45,9 @@ TOTAL = re.compile(rb"total images/sec: (\d+\.\d\d)\s*$")
 ACCURACY = re.compile(rb"Accuracy @ 1 = (\S+) Accuracy @ 5 = (\S+) \[(\d+) examples\]\s*$")
 AT_STEP = re.compile(rb"Running (?:final )?evaluation at global_step (\d{1,18})\s*$")
 RECOGNISED = re.compile(
-    rb"^(?:%s)?(?:Batch size:  \d+ global|Step\tImg/sec\t|\d+\timages/sec: )" % PREFIX.pattern, re.M
+    rb"^(?:%s)?(?:Batch size:  \d+ global|Step[\t ]+Img/sec[\t ]+|\d+[\t ]+images/sec: )"
+    % PREFIX.pattern,
+    re.M,
 )
 # What the banner says, by the name that tf_cnn_benchmarks gives it in benchmark.log.
 WORDS = {
@@ -116,7 +124,7 @@ class _Section:
                 self.totals.append(float(match[1]))
             else:
                 self.strange.append(number)
-        elif line.startswith(b"Step\tImg/sec"):
+        elif HEADER.match(line):
             self.headers.append(len(self.steps))
         elif line.startswith(b"Done with training"):
             self.done = True
