@@ -54,7 +54,10 @@ def test_a_log_whose_kind_begins_late_is_read_as_the_kind_that_is_asked_for(logs
         importing.import_paths([path])
     (row,) = importing.import_paths([path], kind="tf_cnn_benchmarks").rows
     assert row["images_per_second"] == 512
-    assert len(importing.import_paths([logs], kind="tf_cnn_benchmarks").rows) == 3
+    (logs / "README").write_text("hello\n")
+    made = importing.import_paths([logs], kind="tf_cnn_benchmarks")
+    assert (len(made.rows), made.unread) == (3, ["m/log"])
+    assert ("README", import_finding.UNKNOWN) in made.left_out
 
 
 def test_a_kind_that_is_none_is_refused_with_the_nearest_one(logs):

@@ -109,7 +109,7 @@ def _is_events(path):
 
 
 def kind(path, wanted=None, alone=False):
-    """(LogFile, the one importer that knows it, or None, why not).
+    """(LogFile, the one importer that knows it, or that is wanted, or None; why none knows it).
 
     Args:
         wanted: the importer for what several know and what none knows.
@@ -128,7 +128,7 @@ def kind(path, wanted=None, alone=False):
     except OSError as error:
         return None, None, error.strerror or str(error)
     if wanted and (alone or not known or wanted in known):
-        return log, wanted, ""
+        return log, wanted, "" if known else UNKNOWN
     if len(known) > 1:
         raise Ambiguous(
             f"{path}: a log of several kinds: {', '.join(known)}; --kind says which counts"

@@ -175,6 +175,7 @@ class _Import:
 
     def _read(self, file):
         """(kind, Sources of the runs in a file), or None where there are none."""
+        why_not = ""
         try:
             log, kind, why_not = import_finding.kind(file.path, self.kind, file.alone)
             if kind is None:
@@ -202,6 +203,8 @@ class _Import:
         except (Error, OSError) as error:
             if file.alone and self.only:
                 raise
+            if why_not and not file.alone:  # no log of the kind that is wanted
+                return self._leave_unknown(file, why_not)
             self._leave_out(file.name, error, file.path)
             return None
 
