@@ -9,9 +9,11 @@ import socket
 import subprocess
 import time
 import zipfile
+from pathlib import Path
 
 import made_archives
 import pytest
+from image_files import Blobs, link, tar
 
 from dlbench import Error, archiving, config, image_forms, image_sources, images, oci
 
@@ -191,6 +193,85 @@ def store(layout, content):
     (layout / "blobs/sha256" / digest).write_bytes(content)
     return {"mediaType": "application/vnd.oci.image.manifest.v1+json",
             "digest": f"sha256:{digest}", "size": len(content)}  # fmt: skip
+
+
+STRANGER = "dlbench-stranger"
+
+
+def call(*command):
+    subprocess.run(list(map(str, command)), check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.fixture(scope="module")
+def stranger(roots, place):
+    """The project of an ordinary user without numbers of others to give files to.
+
+    Its path has a space in it.
+    """
+    if subprocess.run(["id", STRANGER], capture_output=True, check=False).returncode:
+        call("useradd", "--create-home", STRANGER)
+    for name in ("/etc/subuid", "/etc/subgid"):
+        lines = Path(name).read_text().splitlines(keepends=True)
+        Path(name).write_text("".join(x for x in lines if not x.startswith(f"{STRANGER}:")))
+    folder = place / "the stranger's clone"
+    for name in ("workflow_scripts", "envs"):
+        shutil.copytree(roots.folder / name, folder / name, ignore=lambda *_: [".venv"])
+    call("chown", "--recursive", STRANGER, folder)
+    return type(roots)(folder, STRANGER, {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"})
+
+
+@pytest.fixture(scope="module")
+def apps(place):
+    """Images that root made for all: a SIF file and a root folder, each without our marker."""
+    folder = place / "apps"
+    folder.mkdir()
+    call("apptainer", "build", folder / "x.sif", f"oci-archive:{place}/base.tar")
+    call("apptainer", "build", "--sandbox", folder / "root", f"oci-archive:{place}/base.tar")
+    (folder / "root/etc/shadow").chmod(0)
+    return folder
+
+
+@pytest.mark.parametrize("runtime", ["apptainer", "charliecloud"])
+@pytest.mark.parametrize("source", ["x.sif", "root"])
+def test_an_image_of_roots_is_taken_by_an_ordinary_user_without_subuids(
+    stranger, apps, runtime, source
+):
+    name = f"{runtime}-{source}"
+    settings, image = json.dumps({"source": str(apps / source)}), images.image_path(name)
+    made = stranger.run("python3", "workflow_scripts/make_image.py", name, "--settings", settings,
+                        "--output", image)  # fmt: skip
+    assert made.returncode == 0, made.stdout
+    form = f"results/images/{name}/{runtime}.json"
+    prepared = stranger.run("python3", "workflow_scripts/prepare_image.py", image, "--runtime",
+                            runtime, "--any-packages", "--output", form)  # fmt: skip
+    # Entered, its marker seen, and its Python run.
+    assert prepared.returncode == 0, prepared.stdout
+    found = json.loads((stranger.folder / form).read_text())
+    assert found["image_id"] == json.loads((stranger.folder / image).read_text())["digest"]
+    # A SIF of gigabytes is neither unpacked nor packed again for Apptainer.
+    rebuilt = "apptainer build" in prepared.stdout
+    assert rebuilt == (name == "charliecloud-x.sif")
+
+
+def test_udocker_does_not_write_our_marker_through_a_link_of_an_image(roots, place):
+    host = place / "host"
+    host.mkdir()
+    (host / "dlbench-image.json").write_text("the host's")
+    blobs = Blobs()
+    layer = tar({"bin/sh": b"", "etc": link("etc", str(host))})
+    (place / "link.tar").write_bytes(tar(blobs.index(blobs.image([layer]))))
+    settings = json.dumps({"source": str(place / "link.tar")})
+    image = images.image_path("link")
+    made = roots.run(roots.python, "workflow_scripts/make_image.py", "link", "--settings", settings,
+                     "--output", image)  # fmt: skip
+    assert made.returncode == 0, made.stdout
+    prepared = roots.run(
+        roots.python, "workflow_scripts/prepare_image.py", image, "--runtime", "udocker",
+        "--options", '{"execmode": "P2"}', "--output", "results/images/link/udocker-P2.json",
+    )  # fmt: skip
+    assert prepared.returncode == 1
+    assert "error: /etc is a link in the image: our marker cannot be put there" in prepared.stdout
+    assert (host / "dlbench-image.json").read_text() == "the host's"
 
 
 def test_a_cache_that_cannot_be_written_to_is_said(users, place):

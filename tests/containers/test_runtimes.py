@@ -125,16 +125,8 @@ def test_a_signal_reaches_the_trainer_and_leaves_no_process(where):
     command, folder = project.start_run(name, *where[1:], steps=10**7)
     process = project.start(*command)
     try:
-        log = folder / "train.jsonl"
-        deadline = time.monotonic() + 120
-        while not (log.is_file() and '"event": "step"' in log.read_text()):
-            assert time.monotonic() < deadline and process.poll() is None
-            time.sleep(0.1)
-        supervisor = next(
-            pid for pid in processes(name)
-            if b"start_run.py" in words(pid) and not words(pid).startswith(b"/usr/sbin/runuser")
-        )  # fmt: skip
-        os.kill(supervisor, signal.SIGTERM)
+        wait_for_a_step(folder, process)
+        os.kill(supervisor_of(name), signal.SIGTERM)
         assert process.wait(60) != 0
     finally:
         process.kill()
@@ -145,6 +137,25 @@ def test_a_signal_reaches_the_trainer_and_leaves_no_process(where):
     time.sleep(1)
     left = [words(pid) for pid in processes(name) if b"train.py" in words(pid)]
     assert not left
+
+
+def test_what_a_killed_supervisor_leaves_is_ended_before_the_next_run(where):
+    # proot does not pass on that its parent is gone, and an engine's containers have another one.
+    project = where[0]
+    name = name_of(where, "orphaned")
+    command, folder = project.start_run(name, *where[1:], steps=10**7)
+    process = project.start(*command)
+    try:
+        wait_for_a_step(folder, process)
+        os.kill(supervisor_of(name), signal.SIGKILL)
+        process.wait(60)
+    finally:
+        process.kill()
+    left = [pid for pid in processes(name) if b"train.py" in words(pid)]
+    assert left or where[1:] != ("udocker", "execmode=P2")
+    found = train(where, name_of(where, "next"))
+    assert found["status"] in ("ok", "unstable"), found["message"]
+    assert not [words(pid) for pid in processes(name) if b"train.py" in words(pid)]
 
 
 def test_a_run_in_another_image_than_it_says_is_refused(where):
@@ -213,6 +224,21 @@ for top in tops:
         total.update(open(top, "rb").read())
 print(total.hexdigest())
 """
+
+
+def wait_for_a_step(folder, process):
+    log = folder / "train.jsonl"
+    deadline = time.monotonic() + 120
+    while not (log.is_file() and '"event": "step"' in log.read_text()):
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.1)
+
+
+def supervisor_of(name):
+    return next(
+        pid for pid in processes(name)
+        if b"start_run.py" in words(pid) and not words(pid).startswith(b"/usr/sbin/runuser")
+    )  # fmt: skip
 
 
 def processes(name):
