@@ -177,7 +177,8 @@ def users(campaign, place):
     for name in ("workflow_scripts", "envs"):
         shutil.copytree(campaign.folder / name, folder / name, ignore=lambda *_: [".venv"])
     call("cp", "--archive", "--link", "--parents", "results/images/train/image.json",
-         "results/images/train/oci", folder, cwd=campaign.folder)  # fmt: skip
+         "results/images/train/oci", "results/images/train/marker", folder,
+         cwd=campaign.folder)  # fmt: skip
     environment = folder / "envs/train/.venv"
     call(UV, "venv", "--quiet", "--python", "/usr/bin/python3", environment)
     lock = (REPOSITORY / "envs/train/uv.lock").read_text()

@@ -319,6 +319,8 @@ def test_an_image_that_is_not_made_is_noted_and_one_that_is_is_started(place, pr
     noted = f"image {form}: not made yet (uv run snakemake images)"
     assert noted in texts("note", with_job=True)
     form.parent.mkdir(parents=True)
+    form.write_text(json.dumps({"failure": "no Python in it"}))
+    assert only_fix(with_job=True) == "no Python in it (uv run snakemake images tries again)"
     form.write_text(json.dumps({"prepared": "x.sif", "environment": {}, "options": {},
                                 "python": "python3", "packages": {}}))  # fmt: skip
     assert any(

@@ -214,8 +214,8 @@ def _with_images(settings, study):
     files, chosen = {}, dict(settings["images"])
     contained = [r for r in study.runs if plugins.load("runtimes", r.runtime).CONTAINED]
     for name in sorted({run.environment for run in contained}):
-        found = images.read_json(images.image_path(name))
-        if not found:
+        found = images.read_json(images.image_path(name)) or {}
+        if "path" not in found:
             raise Error(f"image {name}: not made here; leave --with-images out")
         path, place = Path(found["path"]), images.IMAGES / name
         source = Path(images.settings(name, settings["images"])["source"])
@@ -225,8 +225,8 @@ def _with_images(settings, study):
             chosen[name] = chosen.get(name, {}) | {"source": target}
         elif path.resolve().is_relative_to(place.resolve()):
             files[images.image_path(name)] = Path(images.image_path(name))
-            inside = path.resolve().relative_to(place.resolve())
-            files |= {p.as_posix(): p for p in files_below(place / inside)}
+            for inside in (path.resolve().relative_to(place.resolve()), "marker"):
+                files |= {p.as_posix(): p for p in files_below(place / inside)}
         else:
             raise Error(f"image {name}: {path} is a folder; make a SIF file of it to archive it")
     return settings | {"images": chosen}, files

@@ -248,10 +248,17 @@ def read(path):
 
     Raises:
         Error: it is missing or damaged.
+        Unusable: it could not be made.
     """
     found = read_form(path)
     keys = ("name", "kind", "digest", "image_id", "marked", "environment")
-    return Image(**{key: found[key] for key in keys}, path=Path(found["path"]))
+    image = Image(**{key: found[key] for key in keys}, path=Path(found["path"]))
+    if not (image.marker / MARKER).is_file():
+        raise Error(
+            f"{image.marker / MARKER} is missing: an earlier version made the image, or part of it "
+            f"is gone; delete {IMAGES / image.name}, so that it is made again"
+        )
+    return image
 
 
 def read_form(path):

@@ -237,7 +237,9 @@ def _forms(study):
 
 def _images(study):
     for path in _forms(study):
-        if not Path(path).exists():
+        if reason := images.failure(path):
+            yield fix(f"{reason} (uv run snakemake images tries again)")
+        elif not Path(path).exists():
             yield note(f"image {path}: not made yet (uv run snakemake images)")
 
 
@@ -246,7 +248,7 @@ def _image_commands(study):
     gpus = site.devices(study.site).kind == "gpu"
     for path, run in _forms(study).items():
         form = images.read_json(path)
-        if form:
+        if form and not images.failure(path):
             container = Container(
                 image=form["prepared"],
                 folder=str(Path.cwd()),
