@@ -3,7 +3,7 @@
 import argparse
 import os
 
-from dlbench import conversion, flags, plugins
+from dlbench import conversion, flags, pictures, plugins
 from dlbench.cli import run_program
 
 
@@ -21,7 +21,7 @@ def main():
     parser.add_argument(
         "--check",
         default="header",
-        choices=conversion.CHECKS,
+        choices=pictures.CHECKS,
         help="of encoded images: nothing, the header, or decode them whole",
     )
     args = parser.parse_args()

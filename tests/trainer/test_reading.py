@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from shards import dataset
 
-from dlbench import reading
+from dlbench import pictures, reading
 from dlbench.reading import Data
 
 
@@ -96,6 +96,41 @@ def photograph(index):
     pixels = np.random.default_rng(index).integers(0, 256, (4, 6, 3))
     enlarged = tf.cast(tf.image.resize(pixels, (60, 90)), tf.uint8)
     return tf.io.encode_jpeg(enlarged, quality=90).numpy()
+
+
+def pictures_of_all_kinds():
+    """JPEGs of each kind that TensorFlow writes, those cut at many places, and other files."""
+    pixels = tf.io.decode_jpeg(photograph(1))
+    whole = [
+        tf.io.encode_jpeg(image, progressive=progressive).numpy()
+        for image in (pixels, pixels[..., :1])
+        for progressive in (False, True)
+    ]
+    cuts = [content[: len(content) * part // 12] for content in whole for part in range(12)]
+    cuts += [content[:-2] for content in whole]
+    others = [b"", b"<html></html>", b"GIF89a", tf.io.encode_png(pixels).numpy()]
+    return [*whole, *cuts, *others, whole[0] + b"more"]
+
+
+def test_what_passes_the_check_of_headers_is_what_tensorflow_decodes():
+    def decodes(content):
+        try:
+            shape = tf.image.extract_jpeg_shape(content)
+            window = tf.concat([[0, 0], shape[:2]], axis=0)
+            return tf.image.decode_and_crop_jpeg(content, window, channels=3).shape.rank == 3
+        except tf.errors.InvalidArgumentError:
+            return False
+
+    def passes(content):
+        try:
+            pictures.check(content, "header", "x.JPEG")
+        except pictures.PictureError:
+            return False
+        return True
+
+    found = [(decodes(content), passes(content)) for content in pictures_of_all_kinds()]
+    assert {True, False} == {decoded for decoded, _ in found}
+    assert all(decoded == passed for decoded, passed in found), found
 
 
 @pytest.fixture(params=["tensorflow/models", "tfds"])

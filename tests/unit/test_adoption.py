@@ -1,17 +1,23 @@
 """adoption: shards that are there already, used where they lie."""
 
+import io
 import json
 
 import pytest
+from PIL import Image
 
 from dlbench import adoption, config, conversion, fetching
 from dlbench.adoption import AdoptionError
+from dlbench.pictures import PictureError
 from dlbench.tfrecord import RecordError, example, record
 
 STUDY = config.read("config.yaml")
+JPEG = io.BytesIO()
+Image.new("RGB", (8, 8)).save(JPEG, "JPEG")
+JPEG = JPEG.getvalue()
 
 
-def shards(folder, pattern, label, first=1, count=2, records=3, content=b"\xff\xd8"):
+def shards(folder, pattern, label, first=1, count=2, records=3, content=JPEG):
     """Shards of both splits; labels count from `first`."""
     folder.mkdir(parents=True, exist_ok=True)
     image = "image/encoded" if label == "image/class/label" else "image"
@@ -76,6 +82,36 @@ def test_shards_of_another_kind_are_refused(tmp_path, label, first, message):
 def test_images_of_another_encoding_are_refused(tmp_path):
     folder = shards(tmp_path / "there", MODELS, "label", content=b"\x89PNG")
     with pytest.raises(AdoptionError, match="its images are png, and those of this dataset are re"):
+        adoption.adopt("imagenet", folder, tmp_path / "manifest.json")
+
+
+@pytest.mark.parametrize("check", ["header", "decode"])
+def test_a_picture_that_is_cut_off_is_named_with_its_place(tmp_path, check):
+    folder = shards(tmp_path / "there", MODELS, "label", content=JPEG[:-2])
+    with pytest.raises(PictureError, match=r"00000-of-00002: record at byte 0: this JPEG has no e"):
+        adoption.adopt("imagenet", folder, tmp_path / "manifest.json", check)
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        ({"image": JPEG, "label": [1, 2]}, "expected one value of type int as label, found int, i"),
+        ({"image": JPEG, "label": []}, "expected one value of type int as label, found none"),
+        ({"image": JPEG, "label": b"cat"}, "expected one value of type int as label, found bytes"),
+        ({"image": 5, "label": 1}, "expected one value of type bytes as image, found int"),
+    ],
+)
+def test_features_of_another_kind_are_named_with_their_place(tmp_path, features, message):
+    folder = shards(tmp_path / "there", MODELS, "label")
+    (folder / "train-00000-of-00002").write_bytes(record(example(features)))
+    with pytest.raises(AdoptionError, match=rf"train-00000.*: record at byte 0: {message}"):
+        adoption.adopt("imagenet", folder, tmp_path / "manifest.json")
+
+
+def test_a_record_that_is_no_example_is_named_with_its_place(tmp_path):
+    folder = shards(tmp_path / "there", MODELS, "label")
+    (folder / "train-00001-of-00002").write_bytes(record(b"\xff" * 11))
+    with pytest.raises(RecordError, match=r"train-00001.*: record at byte 0: not a tf\.train"):
         adoption.adopt("imagenet", folder, tmp_path / "manifest.json")
 
 

@@ -78,7 +78,7 @@ def test_a_mistake_in_a_block_is_one_error(change, message):
         ({"repeats": HUGE}, "repeats: expected a whole number from 1 to 10000, or"),
         ({"repeats": {"target_interval": 0.1, "min": 3}}, "repeats: missing key: max"),
         ({"repeats": {"target_interval": 0.1, "min": 3, "mx": 4}}, "unknown key 'mx' (did you"),
-        ({"study": "mine/first"}, 'study: expected a name in one line and without /, found "mine/'),
+        ({"study": "mine/first"}, 'study: expected a name without /, found "mine/first"'),
         ({"study": datetime.date(2026, 1, 1)}, "; YAML reads it as a date: put it in quotes"),
         ({"study": True}, "; YAML reads yes, no, on and off as true and false: put it in quotes"),
         ({"images": {"train": {"sorce": "x"}}}, "images.train: unknown key 'sorce' (did you mean"),

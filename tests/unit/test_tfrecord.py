@@ -5,6 +5,7 @@ import io
 import struct
 
 import google_crc32c
+import hypothesis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -111,9 +112,25 @@ def test_lists_of_ints_are_kept_in_order(numbers):
 
 
 @given(st.binary(max_size=60))
+@hypothesis.example(b"\xff" * 11)  # a number of more than 64 bits
+@hypothesis.example(b"\x0a\x04\x0a\x02\x08\x01")  # a name that is a number
+@hypothesis.example(b"\x0a\x7f\x0a")  # fewer bytes than announced
 def test_what_is_no_example_is_refused_or_parsed_but_never_crashes(payload):
     with contextlib.suppress(tfrecord.RecordError):
         tfrecord.parse_example(payload)
+
+
+@given(features=FEATURES, place=st.integers(0, 500), put=st.binary(max_size=4))
+def test_an_example_with_some_bytes_changed_never_crashes(features, place, put):
+    payload = example(features)
+    place %= max(1, len(payload))
+    with contextlib.suppress(tfrecord.RecordError):
+        tfrecord.parse_example(payload[:place] + put + payload[place + len(put) :])
+
+
+def test_what_is_no_example_is_named_by_its_place():
+    with pytest.raises(tfrecord.RecordError, match=r"train-0, record 3: not a tf\.train\.Example"):
+        tfrecord.parse_example(b"\xff" * 11, "train-0, record 3")
 
 
 @given(st.lists(st.binary(max_size=500), max_size=5))

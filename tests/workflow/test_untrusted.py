@@ -50,7 +50,7 @@ def test_no_text_of_a_config_reaches_a_shell(fresh):
     command = [sys.executable, doubled(f"{FOLDER}.py"), "{batch_per_device}", "{steps}",
                "{optimizer}", doubled(EVIL)]  # fmt: skip
     fresh.configure(
-        study=EVIL.replace("/", "").replace("\n", " "),
+        study=EVIL.replace("/", ""),
         site=CONFIG["site"] | {"name": EVIL, "interconnect": EVIL, "storage": EVIL},
         data=CONFIG["data"] | {"manual_dir": FOLDER, "store": f"{FOLDER}/store"},
         model_folder=FOLDER,

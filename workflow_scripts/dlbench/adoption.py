@@ -11,7 +11,7 @@ import json
 import re
 from pathlib import Path
 
-from dlbench import Error, conversion, plugins
+from dlbench import Error, conversion, pictures, plugins
 from dlbench.files import sha256, write_json
 from dlbench.tfrecord import parse_example, payloads, records_in
 
@@ -57,8 +57,9 @@ def adopt(name, folder, output, check="header"):
 
     Args:
         output: path of the manifest.
-        check: `header` (the records are counted, the first of each shard is parsed) or
-            `decode` (every record is read and its label compared with the classes).
+        check: `header` (the records are counted, the first of each shard is parsed, its image's
+            header read) or `decode` (every record is read, its label compared with the classes,
+            its image decoded).
 
     Raises:
         AdoptionError: no shards, of no known layout, or labels out of range.
@@ -89,7 +90,9 @@ def _recognised(name, folder, check):
     labels = range(first_label, first_label + reader["classes"])
     described = {}
     for split, paths in splits.items():
-        shards = [_described(path, folder, layout, labels, check) for path in paths]
+        shards = [
+            _described(path, folder, layout, labels, reader["encoding"], check) for path in paths
+        ]
         described[split] = {"records": sum(s["records"] for s in shards), "shards": shards}
     return {
         "manifest_version": conversion.MANIFEST_VERSION,
@@ -140,11 +143,11 @@ def _layout(path, encoding):
         _, payload = next(payloads(file, path), (0, None))
     if payload is None:
         raise AdoptionError(f"{path}: empty")
-    features = parse_example(payload)
+    features = parse_example(payload, f"{path}: record at byte 0")
     keys = set(features)
     for layout, wanted in LAYOUTS.items():
         if keys.issuperset(wanted):
-            (image,) = features[wanted[0]]
+            image = _one(features, wanted[0], bytes, f"{path}: record at byte 0")
             found = next((kind for start, kind in MAGIC.items() if image.startswith(start)), "raw")
             if found != encoding:
                 raise AdoptionError(
@@ -159,22 +162,36 @@ def _layout(path, encoding):
     )
 
 
-def _described(path, folder, layout, labels, check):
+def _one(features, key, kind, where):
+    """The single value of a feature."""
+    values = features.get(key)
+    if values is None:
+        raise AdoptionError(f"{where} lacks {key}")
+    if len(values) != 1 or not isinstance(values[0], kind):
+        raise AdoptionError(
+            f"{where}: expected one value of type {kind.__name__} as {key}, found "
+            f"{', '.join(type(value).__name__ for value in values[:3]) or 'none'}"
+        )
+    return values[0]
+
+
+def _described(path, folder, layout, labels, encoding, check):
     encoded, label = LAYOUTS[layout]
     count = 0
     with open(path, "rb") as file:
         for offset, payload in payloads(file, path):
             count += 1
-            features = parse_example(payload)
-            for key in (encoded, label):
-                if key not in features:
-                    raise AdoptionError(f"{path}: record at byte {offset} lacks {key}")
-            (found,) = features[label]
+            where = f"{path}: record at byte {offset}"
+            features = parse_example(payload, where)
+            found = _one(features, label, int, where)
             if found not in labels:
                 raise AdoptionError(
-                    f"{path}: record at byte {offset} has label {found}, expected "
-                    f"{labels[0]} .. {labels[-1]}; is this another dataset or layout?"
+                    f"{where} has label {found}, expected {labels[0]} .. {labels[-1]}; is this "
+                    "another dataset or layout?"
                 )
+            image = _one(features, encoded, bytes, where)
+            if encoding == "jpeg":
+                pictures.check(image, check, where)
             if check != "decode":
                 count = records_in(path)
                 break

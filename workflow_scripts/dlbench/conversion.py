@@ -9,8 +9,8 @@
 """
 
 import concurrent.futures
-import io
 import json
+import math
 import multiprocessing
 import os
 import random
@@ -21,14 +21,13 @@ from hashlib import sha256 as new_sha256
 from importlib import metadata
 from pathlib import Path
 
-from dlbench import Error, plugins
+from dlbench import Error, pictures, plugins
 from dlbench.archives import ArchiveError
 from dlbench.files import sha256, write_json, written_whole
 from dlbench.tfrecord import RecordError, framed_example, payloads
 
 MANIFEST_VERSION = 2
 SEED = 1
-CHECKS = ("none", "header", "decode")
 SHOW_EVERY_S = 5.0
 
 
@@ -44,12 +43,14 @@ def convert(name, source, output, *, code_sha256="", workers=None, check="header
         output: folder for `train-00000-of-00004` and so on.
         code_sha256: digest of the converting code, kept in the manifest.
         workers: processes that write shards; by default one for each core.
-        check: `none`, `header` (an encoded image's header is read) or `decode` (every
-            encoded image is decoded).
+        check: `none`, `header` (an encoded image is seen to be one, whole and of a size; others
+            to have their size; labels to be in range) or `decode` (every encoded image is
+            decoded, too).
 
     Raises:
-        DataError: a split has not the number of records it should have, or an image does
-            not decode.
+        DataError: a split has not the number of records it should have, or one is not as it
+            must be.
+        PictureError: an image is none, or does not decode.
         ArchiveError: a source file is damaged.
     """
     dataset = plugins.load("datasets", name)
@@ -64,7 +65,7 @@ def convert(name, source, output, *, code_sha256="", workers=None, check="header
         "check": check,
         "source": _source_digests(dataset, Path(source)),
     }
-    tasks = []
+    tasks, wanted = [], _wanted(dataset.READER)
     for split, expected in dataset.SPLITS.items():
         found = opened.count(split)
         if found != expected:
@@ -75,7 +76,7 @@ def convert(name, source, output, *, code_sha256="", workers=None, check="header
         for index in range(count):
             part = order[found * index // count : found * (index + 1) // count]
             path = output / f"{split}-{index:05d}-of-{count:05d}"
-            tasks.append(_Task(opened, split, part, path, recipe, check))
+            tasks.append(_Task(opened, split, part, path, recipe, dataset.READER, wanted))
     shards = _write_all(name, tasks, workers or len(os.sched_getaffinity(0)))
     features = sorted(opened.features("train", 0))
     manifest = {
@@ -105,9 +106,10 @@ def convert(name, source, output, *, code_sha256="", workers=None, check="header
 class _Task:
     """One shard to be written."""
 
-    def __init__(self, opened, split, part, path, recipe, check):
+    def __init__(self, opened, split, part, path, recipe, reader, wanted):
         self.opened, self.split, self.part = opened, split, part
-        self.path, self.recipe, self.check = path, recipe, check
+        self.path, self.recipe, self.check = path, recipe, recipe["check"]
+        self.reader, self.wanted = reader, wanted
         self.note = path.with_name(f".{path.name}.json")
 
     def finished(self):
@@ -127,8 +129,8 @@ class _Task:
         with written_whole(self.path, force=False) as part, open(part, "wb") as file:
             for index in self.part:
                 features = self.opened.features(self.split, index)
-                if self.check == "decode":
-                    _decode(features, self.opened.place(self.split, index))
+                where = self.opened.place(self.split, index)
+                _check(features, self.reader, self.wanted, self.check, where)
                 for piece in framed_example(features):
                     file.write(piece)
                     total.update(piece)
@@ -199,23 +201,53 @@ class _Progress:
         )
 
 
-def _decode(features, where):
-    """Decode an encoded image whole.
+def _wanted(reader):
+    """What each record of a dataset must have, by what reads it: (bytes by feature, labels)."""
+    import numpy as np
+
+    size_bytes = {}
+    if reader["encoding"] == "raw":
+        item_bytes = np.dtype(reader.get("dtype", "uint8")).itemsize
+        size_bytes["image/encoded"] = item_bytes * math.prod(reader["shape"])
+    if "mask" in reader:
+        size_bytes["image/mask"] = math.prod(reader["mask"])
+    first = reader.get("first_label")
+    return size_bytes, None if first is None else range(first, first + reader["classes"])
+
+
+def _check(features, reader, wanted, check, where):
+    """See that a record is what the trainer will read.
 
     Raises:
-        DataError: it does not decode.
+        DataError, PictureError: it is not.
     """
-    if features.get("image/format") != "JPEG":
+    if check == "none":
         return
-    from PIL import Image
-
-    try:
-        Image.open(io.BytesIO(features["image/encoded"])).load()
-    except OSError as error:
+    where = f"{features['image/filename']} ({where})" if "image/filename" in features else where
+    size_bytes, labels = wanted
+    encoded = {"image/encoded"} if reader["encoding"] == "jpeg" else set()
+    label = set() if labels is None else {"image/class/label"}
+    if missing := (size_bytes.keys() | encoded | label) - features.keys():
+        raise DataError(f"{where}: the record lacks {', '.join(sorted(missing))}")
+    kinds = dict.fromkeys(size_bytes.keys() | encoded, bytes) | dict.fromkeys(label, int)
+    for name, kind in kinds.items():
+        if type(features[name]) is not kind:
+            raise DataError(
+                f"{where}: expected {kind.__name__} as {name}, found "
+                f"{type(features[name]).__name__}"
+            )
+    for name, expected in size_bytes.items():
+        if len(features[name]) != expected:
+            raise DataError(
+                f"{where}: expected {expected} bytes of {name}, found {len(features[name])}"
+            )
+    if label and features["image/class/label"] not in labels:
         raise DataError(
-            f"{features['image/filename']} ({where}) does not decode: {error}; "
-            "the archive it comes from is damaged: fetch it again"
-        ) from error
+            f"{where}: expected a label from {labels[0]} to {labels[-1]}, found "
+            f"{features['image/class/label']}"
+        )
+    if encoded:
+        pictures.check(features["image/encoded"], check, where)
 
 
 def _source_digests(dataset, folder):

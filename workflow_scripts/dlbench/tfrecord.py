@@ -194,8 +194,11 @@ def records_in(path):
     return count
 
 
-def parse_example(payload):
+def parse_example(payload, where="record"):
     """The features of a serialised tf.train.Example: names mapped to lists of bytes or ints.
+
+    Args:
+        where: what it is, for messages.
 
     Raises:
         RecordError: it is none.
@@ -209,8 +212,8 @@ def parse_example(payload):
                     value for kind, values in _fields(parts[2]) for value in _values(kind, values)
                 ]
         return features
-    except (IndexError, KeyError, TypeError, UnicodeDecodeError) as error:
-        raise RecordError(f"not a tf.train.Example: {error!r}") from error
+    except (IndexError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RecordError(f"{where}: not a tf.train.Example: {error!r}") from error
 
 
 def _values(kind, content):
@@ -235,6 +238,8 @@ def _fields(message):
         key, position = read_varint(message, position)
         value, position = read_varint(message, position)
         if key & 7 == _LENGTH_DELIMITED:
+            if position + value > len(message):
+                raise ValueError(f"{value} bytes announced, {len(message) - position} there")
             value, position = message[position : position + value], position + value
         yield key >> 3, value
 

@@ -17,7 +17,7 @@ import io
 import os
 from array import array
 
-from dlbench import archives
+from dlbench import archives, pictures
 from dlbench.archives import BLOCK, ArchiveError
 
 TITLE = "ImageNet ILSVRC 2012"
@@ -103,7 +103,7 @@ class ImageNet:
             synset = name.partition("_")[0]
         else:
             synset = self._validation_synsets[_validation_number(name) - 1]
-        content, (height, width) = _jpeg(content, f"{self._paths[split]}: {name}")
+        content, height, width = pictures.as_jpeg(content, f"{self._paths[split]}: {name}")
         return {
             "image/encoded": content,
             "image/format": "JPEG",
@@ -181,50 +181,3 @@ def _development_kit(path):
             by_id[int(row["ILSVRC2012_ID"])] = str(row["WNID"])
             texts[str(row["WNID"])] = str(row["words"])
     return sorted(texts), texts, [by_id[int(number)] for number in truth.split()]
-
-
-def _jpeg(content, where):
-    """The image as an RGB JPEG, and its (height, width)."""
-    if content.startswith(b"\x89PNG"):
-        content = _encoded_again(content, where)
-    height, width, components = jpeg_header(content, where)
-    if components == 4:
-        content = _encoded_again(content, where)
-    return content, (height, width)
-
-
-def _encoded_again(content, where):
-    from PIL import Image
-
-    try:
-        image = Image.open(io.BytesIO(content)).convert("RGB")
-    except OSError as error:
-        raise ArchiveError(f"{where}: cannot be decoded: {error}") from error
-    encoded = io.BytesIO()
-    image.save(encoded, "JPEG", quality=100)
-    return encoded.getvalue()
-
-
-def jpeg_header(content, where):
-    """(height, width, components) from a JPEG's start-of-frame segment.
-
-    Source: ITU-T T.81, B.1 and B.2.2.
-    """
-    if not content.startswith(b"\xff\xd8"):
-        raise ArchiveError(f"{where}: no JPEG: it begins with {content[:4].hex()}")
-    position = 2
-    while position + 9 < len(content):
-        if content[position] != 0xFF:
-            break
-        marker = content[position + 1]
-        if marker == 0xFF:  # fill
-            position += 1
-        elif marker == 0x01 or 0xD0 <= marker <= 0xD7:  # without a length
-            position += 2
-        elif 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
-            height = int.from_bytes(content[position + 5 : position + 7], "big")
-            width = int.from_bytes(content[position + 7 : position + 9], "big")
-            return height, width, content[position + 9]
-        else:
-            position += 2 + int.from_bytes(content[position + 2 : position + 4], "big")
-    raise ArchiveError(f"{where}: no frame in this JPEG: it is cut off or damaged")

@@ -1,0 +1,162 @@
+"""Encoded images: whether they are what a trainer can read, seen when a dataset is converted.
+
+The trainers read JPEG; what is none of it, cut short or not an image at all is named here with its
+file, and not by a trainer that dies hours later and names none.
+"""
+
+import io
+import re
+
+from dlbench import Error
+
+CHECKS = ("none", "header", "decode")
+MOST_PIXELS = 178_956_970  # twice Pillow's bound: a larger one is taken for an attack there
+START, END = b"\xff\xd8", b"\xff\xd9"
+SOS = 0xDA  # start of scan
+# Baseline, extended and progressive; TensorFlow decodes no lossless or arithmetic coding.
+FRAMES = (0xC0, 0xC1, 0xC2)
+KINDS = {
+    b"\x89PNG": "a PNG",
+    b"GIF8": "a GIF",
+    b"RIFF": "a WebP",
+    b"BM": "a BMP",
+    b"II*\0": "a TIFF",
+    b"MM\0*": "a TIFF",
+    b"\x1f\x8b": "a gzip file",
+    b"version http": "a git-LFS pointer, not the file",
+}
+PAGE = re.compile(rb"\s*<(!doctype|html|\?xml)", re.IGNORECASE)
+
+
+class PictureError(Error):
+    """An image that no trainer can read; the message says which and why."""
+
+
+def check(content, how, where):
+    """See that an encoded image can be read.
+
+    Args:
+        how: `none`; `header`: it begins, goes on and ends as a JPEG does, and its size is read;
+            `decode`: it is decoded, too.
+        where: of which image messages speak.
+
+    Raises:
+        PictureError: it cannot.
+    """
+    if how == "none":
+        return
+    jpeg_header(content, where)
+    if how == "decode":
+        decoded(content, where)
+
+
+def as_jpeg(content, where):
+    """(the image as a JPEG in grey or RGB, height, width): a PNG or CMYK is encoded anew.
+
+    Raises:
+        PictureError: it is neither, or cannot be decoded.
+    """
+    if content.startswith(b"\x89PNG"):
+        content = _encoded_again(content, where)
+    height, width, components = jpeg_header(content, where)
+    if components == 4:
+        content = _encoded_again(content, where)
+    return content, height, width
+
+
+def decoded(content, where):
+    """An encoded image as Pillow's, decoded to its last byte.
+
+    Raises:
+        PictureError: it does not decode.
+    """
+    from PIL import Image
+
+    try:
+        image = Image.open(io.BytesIO(content))
+        height, width = image.height, image.width
+        _see_size(height, width, where)
+        image.load()
+    except Image.DecompressionBombError as error:
+        raise PictureError(f"{where}: {error}") from error
+    except Exception as error:  # each of Pillow's decoders has exceptions of its own
+        if isinstance(error, Error | MemoryError):
+            raise
+        raise PictureError(
+            f"{where} does not decode: {error}; it is damaged: fetch it again"
+        ) from (error)
+    return image
+
+
+def jpeg_header(content, where):
+    """(height, width, components) from a JPEG's start-of-frame segment.
+
+    Source: ITU-T T.81, B.1 and B.2.2.
+
+    Raises:
+        PictureError: it is no whole JPEG of a kind that TensorFlow decodes.
+    """
+    if not content.startswith(START):
+        raise PictureError(f"{where}: expected a JPEG, found {_what(content)}")
+    frame, position = None, len(START)
+    while position + 4 <= len(content) and content[position] == 0xFF:
+        marker = content[position + 1]
+        if marker == 0xFF:  # fill
+            position += 1
+        elif marker == 0x01 or 0xD0 <= marker <= 0xD7:  # without a length
+            position += 2
+        elif marker == SOS and frame:
+            # What is between are coded pixels, in which no such marker can be.
+            if content.rfind(END, position) < 0:
+                raise PictureError(f"{where}: this JPEG has no end: it is cut off")
+            return frame
+        else:
+            if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+                frame = _frame(marker, content[position + 4 : position + 10], where)
+            position += 2 + int.from_bytes(content[position + 2 : position + 4], "big")
+    what = "pixels" if frame else "frame"
+    raise PictureError(f"{where}: no {what} in this JPEG: it is cut off or damaged")
+
+
+def _frame(marker, fields, where):
+    """(height, width, components) from what follows the length of a start of frame."""
+    if len(fields) < 6:
+        raise PictureError(f"{where}: no frame in this JPEG: it is cut off or damaged")
+    bits, components = fields[0], fields[5]
+    height, width = int.from_bytes(fields[1:3], "big"), int.from_bytes(fields[3:5], "big")
+    if marker not in FRAMES or bits != 8 or components not in (1, 3, 4):
+        raise PictureError(
+            f"{where}: expected a JPEG of 1, 3 or 4 components of 8 bits, baseline or "
+            f"progressive, found {components} of {bits} bits, kind {marker:X}"
+        )
+    _see_size(height, width, where)
+    return height, width, components
+
+
+def _see_size(height, width, where):
+    if not 0 < height * width <= MOST_PIXELS:
+        raise PictureError(
+            f"{where}: expected 1 to {MOST_PIXELS} pixels, found {width} x {height}: its header "
+            "is damaged, or it is made to exhaust memory"
+        )
+
+
+def _what(content):
+    """What something is that is no JPEG, in words."""
+    if not content:
+        return "nothing: it is empty"
+    if PAGE.match(content):
+        return "a web page"
+    for start, kind in KINDS.items():
+        if content.startswith(start):
+            return kind
+    return f"what begins with {content[:4].hex()}"
+
+
+def _encoded_again(content, where):
+    image = decoded(content, where)
+    if image.mode.startswith("I"):  # 16 bits of grey, which Pillow would cut off at 255
+        image = image.point(lambda value: value / 256).convert("L")
+    encoded = io.BytesIO()
+    image.convert("RGB").save(encoded, "JPEG", quality=100)
+    return encoded.getvalue()
