@@ -14,12 +14,11 @@ what happened.
 import argparse
 import json
 import os
-import re
 import signal
 import sys
 from pathlib import Path
 
-from dlbench import Error, checkpoints, copies, eventlog, flags, plugins
+from dlbench import Error, checkpoints, copies, eventlog, flags, plugins, redaction, terminal
 
 IMAGE_MARKER = Path("/etc/dlbench-image.json")
 
@@ -249,16 +248,17 @@ def _check_containment(runtime, image_id):
 def _outcome(error):
     """Status and message of run_end for what ended the run early."""
     if isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError":
-        return "oom", f"out of memory: {_first_lines(error)}"
+        return "oom", f"out of memory: {_said(error)}"
     if isinstance(error, (KeyboardInterrupt, _Signal)):
         return "failed", eventlog.STOPPED_BY_SIGNAL
     if isinstance(error, Error):
-        return "failed", str(error)
-    return "failed", f"{type(error).__name__}: {_first_lines(error)}"
+        return "failed", redaction.text(terminal.plain(str(error)))
+    return "failed", f"{type(error).__name__}: {_said(error)}"
 
 
-def _first_lines(error):
-    return re.sub(r"\s+", " ", str(error))[:500]
+def _said(error):
+    """What an exception says, without secrets, in one line: its beginning and its end."""
+    return terminal.message(redaction.text(str(error)))
 
 
 class _Signal(BaseException):

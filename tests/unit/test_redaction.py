@@ -101,6 +101,25 @@ def test_a_command_keeps_all_words_but_secrets():
     assert [word for word in found if word in kept] == kept
 
 
+@pytest.mark.parametrize(
+    ("command", "recorded"),
+    [
+        ("mysql -u me -pl4nted db", "mysql -u me -p(hidden) db"),
+        ("mysql -pSECRET db", "mysql -p(hidden) db"),
+        ("curl -u me:pl4nted --proxy-user=me:pl4nted x",
+         "curl -u me:(hidden) --proxy-user=me:(hidden) x"),
+        ("pip install git+https://me:pl4nted@host/x", "pip install git+https://(hidden)@host/x"),
+        ("curl https://me:password@", "curl https://(hidden)@"),
+        ("mpirun -np 4 -ppn 2 -perhost 1 -path /x", "mpirun -np 4 -ppn 2 -perhost 1 -path /x"),
+        ("qsub -pe smp 4 -p 0", "qsub -pe smp 4 -p 0"),
+        ("docker run -u 1000:1000 -p8080:80 -p22", "docker run -u 1000:1000 -p8080:80 -p22"),
+    ],
+)  # fmt: skip
+def test_passwords_that_stand_behind_a_letter_or_a_name_are_hidden(command, recorded):
+    assert redaction.text(command) == recorded
+    assert redaction.words(command.split()) == recorded.split()
+
+
 def test_a_flag_without_a_value_hides_no_other_flag():
     command = ["train", "--use-auth", "--steps", "3"]
     assert redaction.words(command) == command

@@ -1,8 +1,13 @@
 """tables: explicit schemas, versions, and the same bytes each time."""
 
+import csv
+import re
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dlbench import tables
 from dlbench.tables import TableError
@@ -117,3 +122,27 @@ def test_csv_leaves_out_what_is_absent(tmp_path):
     header, row = (tmp_path / "t.csv").read_text().splitlines()
     assert header == '"run_id","combination","status","reason"'
     assert row == '"a",,"ok",'
+
+
+TEXTS = ("=1+1", "+cmd|x", "-x", "@SUM(A1)", "\tx", "\rx", "'=1", "''x", "a=b", "-1.5", "+3e-4", "")
+
+
+@given(st.lists(st.one_of(st.sampled_from(TEXTS), st.text(max_size=8)), min_size=1, max_size=5))
+def test_no_text_of_a_csv_is_a_formula_and_all_come_back(tmp_path_factory, texts):
+    path = tmp_path_factory.mktemp("t") / "t.csv"
+    column = pa.array([text.encode(errors="replace").decode() for text in texts])
+    tables.write_csv(path, pa.table({"message": column.dictionary_encode()}))
+    with open(path, newline="", encoding="utf-8") as file:
+        cells = [row["message"] for row in csv.DictReader(file)]
+    for cell in cells:
+        assert cell[:1] not in tuple("=+-@\t\r") or re.fullmatch(tables.NUMBER, cell)
+    read = pa.table({"message": pa.array(cells)})
+    assert tables.from_csv(read).column("message").to_pylist() == column.to_pylist()
+
+
+def test_negative_numbers_of_a_csv_stay_numbers(tmp_path):
+    numbers = pa.table(
+        {"loss": [-1.5, None], "message": pa.array(["-2", "-x"]).dictionary_encode()}
+    )
+    tables.write_csv(tmp_path / "t.csv", numbers)
+    assert (tmp_path / "t.csv").read_text().splitlines()[1:] == ['-1.5,"-2"', ',"\'-x"']

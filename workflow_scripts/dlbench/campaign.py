@@ -29,7 +29,7 @@ import sys
 import time
 from datetime import datetime, timedelta, timezone
 
-from dlbench import campaign_text, costs, eventlog
+from dlbench import campaign_text, costs, eventlog, terminal
 from dlbench.standing import LEFT, STATES, look
 
 SCHEMA_VERSION = 1
@@ -44,11 +44,17 @@ def show(study, at_a_time=None, with_runs=False, as_json=False, every_s=None):
         while True:
             found = report(study, at_a_time, with_runs)
             clear = "\033[H\033[2J" if every_s and not as_json and sys.stdout.isatty() else ""
-            said = json.dumps(found) if as_json else "\n".join(campaign_text.lines(found))
-            print(clear + said, flush=True)
+            print(clear, end="")
+            say(found, as_json)
             if not every_s:
                 return
             time.sleep(every_s)
+
+
+def say(found, as_json=False):
+    """Print a report; what logs have in it, no terminal obeys."""
+    words = json.dumps(found) if as_json else "\n".join(campaign_text.lines(found))
+    print(terminal.plain(words), flush=True)
 
 
 def report(study, at_a_time=None, with_runs=False):

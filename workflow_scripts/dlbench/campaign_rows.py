@@ -216,7 +216,7 @@ def _csv(path):
     except (OSError, pa.ArrowInvalid) as error:
         raise Error(f"{path} cannot be read as a runs table in CSV: {error}") from error
     columns = [name for name in tables.RUNS.names if name in table.column_names]
-    return table.select(columns).to_pylist(), columns
+    return tables.from_csv(table.select(columns)).to_pylist(), columns
 
 
 def _plain(type_):

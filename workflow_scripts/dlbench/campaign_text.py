@@ -2,7 +2,7 @@
 
 from datetime import datetime, timezone
 
-from dlbench import costs, eventlog
+from dlbench import costs, eventlog, terminal
 from dlbench.standing import DONE, FAILED, LEFT
 
 SHOWN = 8  # reasons and running runs on the screen
@@ -32,7 +32,8 @@ def lines(found):
     if found["reasons"]:
         yield from ("", "why")
         for reason in found["reasons"][:SHOWN]:
-            yield f"{reason['runs']:7d}  {reason['state']:<11}  {reason['message'][:200]}"
+            why = terminal.message(reason["message"], 200)
+            yield f"{reason['runs']:7d}  {reason['state']:<11}  {why}"
         yield from _more(found["reasons"])
     yield ""
     yield from _cost_lines(found["cost"], any(counts[state] for state in LEFT))

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from dlbench import Error
+from dlbench import Error, terminal
 
 
 def run_program(main):
@@ -15,7 +15,7 @@ def run_program(main):
     try:
         main()
     except (Error, OSError) as error:
-        sys.exit(f"error: {error}")
+        sys.exit(f"error: {terminal.plain(str(error))}")
     except KeyboardInterrupt:
         sys.exit("interrupted")
 

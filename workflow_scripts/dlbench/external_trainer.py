@@ -15,7 +15,16 @@ import subprocess
 import sys
 import time
 
-from dlbench import Error, eventlog, external, import_rows, importing, machine
+from dlbench import (
+    Error,
+    eventlog,
+    external,
+    import_rows,
+    importing,
+    machine,
+    redaction,
+    terminal,
+)
 from dlbench.runs import FIELDS
 
 POLL_S, SHOW_EVERY_S = 0.2, 5.0
@@ -64,7 +73,7 @@ def train(run, command, kind, log, image_id=None, gpus=()):
         if any(words in last for words in OUT_OF_MEMORY):
             events.write("run_end", status="oom", message=_last_line(last), **end)
             return
-        sys.stderr.write(last)
+        sys.stderr.write(terminal.plain(last))
         raise Error(f"{command[0]} ended with exit code {exit_code}: {_last_line(last)}")
     try:
         stated = {name: getattr(run, name) for name in external.STATED}
@@ -165,6 +174,5 @@ def _tail(path):
 
 
 def _last_line(text):
-    return next(
-        (line.strip() for line in reversed(text.splitlines()) if line.strip()), "no message"
-    )
+    lines = terminal.plain(redaction.text(text)).splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "no message")

@@ -41,7 +41,19 @@ _PAIR = re.compile(
     re.IGNORECASE,
 )
 _FLAG = re.compile(r"(?P<flag>(?<!\S)--?(?P<name>[\w.\-]+))(?P<gap>\s+)(?P<value>(?!-)\S+)")
-_USER = re.compile(r"(?<![a-z0-9+.\-])(?P<scheme>[a-z][a-z0-9+.\-]*://)[^/\s]*@", re.IGNORECASE)
+_USER = re.compile(
+    r"(?<![a-z0-9+.\-])(?P<scheme>[a-z][a-z0-9+.\-]*:(?:\\?/){2})[^/\\\s]*@", re.IGNORECASE
+)
+# A password right behind its letter, as MySQL takes it; what launchers, schedulers and compilers
+# call so is none, nor is a number.
+_SHORT = re.compile(
+    r"(?<!\S)-p(?!(?:arallel|arsable|artition|ath|e|erhost|ernode|ersistent|g|id|ipe|mi|ort|pn|"
+    r"refix|rint|riority|rofile|roject|rot|thread)(?![\w])|[\d:.]+(?!\S)|[=\s])\S+"
+)
+# Of curl, wget and others: name and password; two numbers are those of a user and a group.
+_NAMED = re.compile(
+    r"(?P<flag>(?<!\S)(?:-u|--(?:proxy-)?user)(?:\s+|=))(?P<name>[^\s:]+):(?!\d+(?!\S))\S+"
+)
 # GitHub, GitLab, Hugging Face, Slack, OpenAI, AWS, JSON web tokens.
 _KEYS = re.compile(
     r"(?<![\w\-.])(?:gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w\-]{16,}|hf_[A-Za-z0-9]{20,}|"
@@ -68,6 +80,8 @@ def text(value):
     "get https://(hidden)@host/x?token=(hidden) --api-key (hidden) 'password: (hidden)' -n 2"
     """
     value = _USER.sub(rf"\g<scheme>{HIDDEN}@", value)
+    value = _NAMED.sub(rf"\g<flag>\g<name>:{HIDDEN}", value)
+    value = _SHORT.sub(f"-p{HIDDEN}", value)
     value = _KEYS.sub(HIDDEN, value)
     value = _PAIR.sub(lambda m: _hidden(m, m["name"] + m["is"]), value)
     return _FLAG.sub(lambda m: _hidden(m, m["flag"] + m["gap"]), value)
@@ -78,8 +92,10 @@ def words(command):
 
     >>> words(["train", "--token", "a b", "--password=c d", "--steps=3", "A_SECRET=x y"])
     ['train', '--token', '(hidden)', '--password=(hidden)', '--steps=3', 'A_SECRET=(hidden)']
+    >>> words(["mysql", "-pabc", "-u", "me:abc"])
+    ['mysql', '-p(hidden)', '-u', 'me:(hidden)']
     """
-    found, hide = [], False
+    found, hide, before = [], False, ""
     for word in command:
         name, equals, _ = word.partition("=")
         plain = re.fullmatch(r"-*[\w.\-]+", name)
@@ -87,9 +103,13 @@ def words(command):
             found.append(HIDDEN)
         elif plain and equals and is_secret(name):
             found.append(f"{name}={HIDDEN}")
+        elif _NAMED.fullmatch(f"{before} {word}"):
+            found.append(f"{word.partition(':')[0]}:{HIDDEN}")
         else:
             found.append(text(word))
-        hide = bool(plain and not equals and word.startswith("-") and is_secret(name))
+        before = word
+        asks = plain and not equals and word.startswith("-") and is_secret(name)
+        hide = bool(asks and not _SHORT.match(word))
     return found
 
 

@@ -20,7 +20,16 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlbench import Error, attempts, checkpoints, eventlog, leftovers, progress, redaction
+from dlbench import (
+    Error,
+    attempts,
+    checkpoints,
+    eventlog,
+    leftovers,
+    progress,
+    redaction,
+    terminal,
+)
 
 POLL_S = 0.2
 SHOW_EVERY_S = 10.0
@@ -323,7 +332,8 @@ def _clear(log):
 
 
 def _say(run, words):
-    print(f"run {run.position}  {run.label}: {words}", file=sys.stderr, flush=True)
+    said = terminal.plain(f"run {run.position}  {run.label}: {words}")
+    print(said, file=sys.stderr, flush=True)
 
 
 def _progress_of_all(run):
@@ -370,5 +380,5 @@ def _last_words(path):
                 "or image; the run's log has what it said"
             )
         if said:
-            return said[-1][:300]
+            return terminal.message(redaction.text(said[-1]), 300)
     return "no message"

@@ -8,6 +8,7 @@
 import os
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dlbench import Error
@@ -25,6 +26,9 @@ from dlbench.schemas import (  # noqa: F401
 
 SCHEMA_VERSION = 2
 LIKELY_FOOTER_BYTES = 8192
+# How texts begin that spreadsheets run as formulas, also such as were made harmless before.
+FORMULA = r"'*[=+\-@\t\r]"
+NUMBER = r"^[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?$"
 RUN_TABLES = {"steps": STEPS, "evals": EVALS, "samples": SAMPLES}  # of a run's folder
 
 
@@ -137,15 +141,41 @@ def read(path, schema, run_id=None):
         return file.read(columns=schema.names, use_threads=False).cast(schema)
 
 
+def from_csv(table):
+    """A table as it was before `write_csv` made its texts harmless."""
+    plain = {
+        name: pc.replace_substring_regex(column, f"^'({FORMULA})", r"\1")
+        if pa.types.is_string(column.type)
+        else column
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    }
+    return pa.table(plain)
+
+
+def _harmless(column):
+    """Texts that begin as formulas do, behind an apostrophe; numbers are none."""
+    if not pa.types.is_string(column.type):
+        return column
+    formula = pc.and_(
+        pc.match_substring_regex(column, f"^{FORMULA}"),
+        pc.invert(pc.match_substring_regex(column, NUMBER)),
+    )
+    return pc.if_else(formula, pc.binary_join_element_wise("'", column, ""), column)
+
+
 def write_csv(path, table):
-    """Write a table as CSV, whole or not at all; absent values are empty."""
+    """Write a table as CSV, whole or not at all; absent values are empty.
+
+    A text that a spreadsheet would run as a formula gets an apostrophe before it, which
+    `from_csv` takes away.
+    """
     import pyarrow.csv
 
     plain = pa.table(
         {
-            field.name: column.cast(field.type.value_type)
-            if pa.types.is_dictionary(field.type)
-            else column
+            field.name: _harmless(
+                column.cast(field.type.value_type) if pa.types.is_dictionary(field.type) else column
+            )
             for field, column in zip(table.schema, table.columns, strict=True)
         }
     )

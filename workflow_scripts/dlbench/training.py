@@ -20,7 +20,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from dlbench import Error, checkpoints, plugins, provenance, sampling, sources
+from dlbench import Error, building, checkpoints, plugins, provenance, sampling, sources
 from dlbench.step import Step, make_optimizer, set_precision
 
 KERAS_AT_LEAST = 3
@@ -69,7 +69,7 @@ def train(
     with strategy.scope():
         source = sources.find(spec, strategy, native, task, data_folder, seed)
         identity = _agreed(spec, strategy, source)
-        model = _built(spec, native, source)
+        model = building.built(spec, native, task, source)
         optimizer = make_optimizer(spec)
         optimizer.build(model.trainable_variables)
     strategy.broadcast([v.value for v in _state(model)])
@@ -172,18 +172,6 @@ def steps_in(epochs, records, global_batch):
     [3, 5, 8]
     """
     return -(-epochs * records // global_batch)
-
-
-def _built(spec, native, source):
-    """The model for the items of a source."""
-    try:
-        return native.build(source.item_shape, source.classes)
-    except ValueError as error:
-        raise Error(
-            f"model {spec.model} cannot be built for items of shape {source.item_shape} in "
-            f"{source.classes} classes of {spec.dataset}; it was designed for "
-            f"{native.INPUT_SHAPE}: {' '.join(str(error).split())[:300]}"
-        ) from error
 
 
 def _agreed(spec, strategy, source):

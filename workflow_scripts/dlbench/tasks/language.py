@@ -13,6 +13,10 @@ def scaled(words):
     return words
 
 
+def logits_shape(input_shape, classes):
+    return (*input_shape, classes)
+
+
 def loss(words, logits):
     return tf.reduce_mean(_losses(words, logits))
 

@@ -16,6 +16,10 @@ def scaled(images):
     return tf.image.per_image_standardization(tf.cast(images, tf.float32))
 
 
+def logits_shape(input_shape, classes):
+    return (*input_shape[:-1], classes)
+
+
 def loss(masks, logits):
     return tf.reduce_mean(_losses(masks, logits))
 
