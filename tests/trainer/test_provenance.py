@@ -80,6 +80,11 @@ def test_the_affinity_is_that_of_the_training_process(one):
     assert said["limits"]["cpus"] == len(start["cores"])
 
 
+def test_the_shape_of_synthetic_items_is_that_of_the_model(one):
+    (start,) = events(one / "train.jsonl", "run_start")
+    assert start["item_shape"] == [32, 32, 1]
+
+
 def test_settings_are_recorded_and_no_secret_is(one):
     text = (one / "train.jsonl").read_text()
     assert PLANTED not in text
