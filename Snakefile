@@ -64,6 +64,10 @@ localrules:
     export_tensorboard,
 
 
+onerror:
+    say_what_stays()
+
+
 rule all:
     """Every run's record, the tables and the figures."""
     default_target: True

@@ -46,10 +46,19 @@ def let_records_decide():
             workflow.persistence.cleanup_metadata(
                 IOFile(path, workflow.get_rule("train"))
             )
+    if workflow.exec_mode.name == "DEFAULT":
+        print(*PLAN.why, sep="\n", file=sys.stderr)
     if workflow.dryrun:
         print(JOBS.cost, file=sys.stderr)
     elif workflow.exec_mode.name == "DEFAULT":
         images.try_again(PLAN.forced)
+        PLAN.keep_code()
+
+
+def say_what_stays():
+    """After Ctrl-C and failures; within a job, where Snakemake is started again, not at all."""
+    if workflow.exec_mode.name == "DEFAULT":
+        print(planning.WHAT_STAYS, file=sys.stderr)
 
 
 @functools.cache

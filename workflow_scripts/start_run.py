@@ -37,6 +37,7 @@ def main():
     parser.add_argument("--log", required=True, type=Path, help="event log of the run")
     parser.add_argument("--messages", required=True, type=Path, help="what the trainer prints")
     parser.add_argument("--spec", required=True, help="fields of the run, JSON")
+    parser.add_argument("--label", default="", help="of the run, for progress lines")
     parser.add_argument("--position", default="", help="as in 3/36, for progress lines")
     parser.add_argument("--made-from", type=json.loads, default={}, help="digests, as JSON")
     parser.add_argument("--skip", default="", help="record this reason instead of training")
@@ -77,9 +78,9 @@ def main():
     )
     args = parser.parse_args()
     run = Run.from_json(args.spec)
-    record = args.log.with_name("run.json")
+    record, label = args.log.with_name("run.json"), args.label or run.label()
     if args.attempt > 1 and _stands(run, record, args.made_from):
-        print(f"{run.label()}: its record stands", file=sys.stderr)
+        print(f"{label}: its record stands", file=sys.stderr)
         return  # it shared a job with one that failed
     leftovers.end()
     trainer = args.command[1:] if args.command[:1] == ["--"] else args.command
@@ -92,7 +93,7 @@ def main():
         refused = fates.verdict(args.log)
         if not refused:
             sys.exit(
-                f"{run.label()}: {args.attempts} attempts were ended from outside, without a "
+                f"{label}: {args.attempts} attempts were ended from outside, without a "
                 "result; the next start of the workflow tries again"
             )
     form, start = None, starting.NOTHING
@@ -120,7 +121,7 @@ def main():
         messages=args.messages,
         command=command,
         cleanup=start.cleanup,
-        label=run.label(),
+        label=label,
         position=args.position,
         launch={
             "made_from": made_from,

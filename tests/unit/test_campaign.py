@@ -250,7 +250,9 @@ def test_other_code_makes_a_run_stale_and_it_keeps_its_cost(study):
     write(study.runs[1], 30, made_from={"code": "another"})
     assert numbers(study) == {"stale": 2, "pending": 2}
     messages = {reason["message"] for reason in campaign.report(study)["reasons"]}
-    assert messages == {"code and data and environment changed since it was trained"}
+    assert messages == {
+        "code and data and environment changed since it was trained: envs/train/uv.lock"
+    }
     # How long they took tells how long they will take.
     assert campaign.report(study)["cost"]["left_s"] == 180
     assert campaign.report(study)["cost"]["used_node_hours"] == pytest.approx(90 / 3600)

@@ -158,7 +158,7 @@ def test_a_run_whose_code_changed_meanwhile_is_stale_and_says_why(capsys):
     (row,) = collected(made, "coverage", tables.COVERAGE)
     assert (row["status"], row["reason"]) == (
         "stale",
-        "code and data and environment changed since it was trained; it was ok",
+        "code and data and environment changed since it was trained: envs/train/uv.lock; it was ok",
     )
     assert "1 of 1 runs are stale" in capsys.readouterr().err
     (row,) = tables.read("tables/runs.parquet", tables.RUNS).to_pylist()

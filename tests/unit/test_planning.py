@@ -9,7 +9,7 @@ import pytest
 from planned_runs import STUDY, finish
 from site_facts import SITE
 
-from dlbench import Error, parsing, planning, records, site, submitting
+from dlbench import Error, code, parsing, planning, records, site, submitting
 
 
 @pytest.fixture
@@ -214,6 +214,28 @@ def test_finished_runs_are_left_and_the_others_sorted_by_what_they_need(plan):
     assert again.training_inputs(type("Wildcards", (), {"run_id": current.id})) == {}
     first, *_ = [w for w in shlex.split(again.command(unread.id, 1)) if "--position" in w]
     assert first == "--position=2/8"
+
+
+def test_it_says_how_many_runs_are_to_be_done_and_why(plan):
+    assert list(plan.why) == ["8 runs to train: not trained yet"]
+    plan.keep_code()
+    data = records.data_code("digits")
+    kept = {path.stem for path in code.KEPT.iterdir()}
+    assert kept == {code.digest(data), *(records.made_from(r)["code"] for r in plan.runs.values())}
+    first, second, *_ = plan.study.runs
+    finish(first, records.made_from(first))
+    finish(second, records.made_from(second) | {"environment": "another"})
+    assert list(planning.plan(STUDY).why) == [
+        "6 runs to train: not trained yet",
+        "1 run to read again from the log: run.json: there is no record",
+        "1 run to train again: environment changed since it was trained: envs/train/uv.lock",
+    ]
+    block = STUDY["matrix"][0] | {"strategy": ["single", "mirrored"], "devices_per_node": [1, 4]}
+    block["exclude"] = [{"strategy": "single", "devices_per_node": 4, "reason": "one device"}]
+    assert (
+        "8 runs to skip: needs 4 cpu devices per node; this site has 2"
+        in planning.plan(STUDY | {"matrix": [block]}).why
+    )
 
 
 def test_where_nothing_is_unread_or_adopted_the_patterns_match_no_run(plan):

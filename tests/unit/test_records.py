@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from image_files import Blobs, tar
 
-from dlbench import eventlog, image_sources, images, parsing, records, site
+from dlbench import code, eventlog, image_sources, images, parsing, records, site
 from dlbench.eventlog import EventLog
 from dlbench.records import RecordError, State
 from dlbench.runs import Run
@@ -25,7 +25,7 @@ def place(tmp_path, monkeypatch):
     return finished()
 
 
-def finished(run=RUN, made_from=None, status="ok", **other):
+def finished(run=RUN, made_from=None, status="ok", end=None, **other):
     place = records.folder(run.id)
     log = EventLog(place / "train.jsonl")
     made_from = (made_from or records.made_from(run)) | other
@@ -34,7 +34,7 @@ def finished(run=RUN, made_from=None, status="ok", **other):
     for step in range(1, 4):
         log.step(step, step * 0.5, 0.5, 2.0, 0.01, False, 1)
     log.write("run_end", t_s=1.5, t_utc=eventlog.utc_now(), status=status, message="",
-              weights_sha256=["0"])  # fmt: skip
+              weights_sha256=["0"], **end or {})  # fmt: skip
     log.close()
     parsing.parse(run, place / "train.jsonl", place / "run.json")
     return place
@@ -93,6 +93,53 @@ def test_a_run_made_from_something_else_is_stale(place):
     (place / "train.jsonl").unlink()
     finished(code="0" * 64)
     assert records.state(RUN) == (State.STALE, "code changed since it was trained")
+
+
+def test_the_files_that_changed_since_a_run_was_trained_are_named(place, monkeypatch):
+    files = records.training_code(RUN)
+    code.keep(files)
+    model = "workflow_scripts/dlbench/models/lenet5.py"
+    digest_of = code._digest
+    changed = {model}
+    monkeypatch.setattr(
+        code, "_digest", lambda path: "0" * 64 if path in changed else digest_of(path)
+    )
+    records._code_digest.cache_clear()
+    said = "code changed since it was trained: "
+    assert records.state(RUN) == (State.STALE, f"{said}{model}")
+    changed.update(files[:4])
+    records._code_digest.cache_clear()
+    first = ", ".join(sorted(changed)[:3])
+    assert records.state(RUN) == (State.STALE, f"{said}{first} and {len(changed) - 3} more")
+    (listed,) = code.KEPT.iterdir()
+    listed.unlink()
+    assert records.state(RUN) == (State.STALE, "code changed since it was trained")
+    records._code_digest.cache_clear()
+
+
+def test_another_lock_file_is_named(place):
+    (place / "train.jsonl").unlink()
+    finished(environment="0" * 64)
+    assert records.state(RUN)[1] == "environment changed since it was trained: envs/train/uv.lock"
+
+
+def test_a_timeout_is_tried_again_once_the_limit_is_higher(place):
+    (place / "train.jsonl").unlink()
+    finished(status="timeout", end={"time_limit_s": 60})
+    for limit_s in (None, 30, 60):
+        assert records.state(RUN, time_limit_s=limit_s) == (State.CURRENT, "")
+    assert records.state(RUN, time_limit_s=600) == (
+        State.STALE,
+        "was stopped at 60 s; time_limit_s is 600 now",
+    )
+    (place / "train.jsonl").unlink()
+    finished(status="timeout")  # as of runs of before
+    assert records.state(RUN, time_limit_s=600) == (State.CURRENT, "")
+
+
+def test_a_run_whose_attempts_were_all_ended_from_outside_says_so(place):
+    records.forget(RUN.id)
+    assert records.state(RUN) == (State.STALE, "its last attempt left no result")
 
 
 def test_a_skipped_run_is_trained_once_it_can_be(place):

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from dlbench import Error
-from dlbench.runs import DEFAULTS, FIELDS, Run, shuffled
+from dlbench.runs import DEFAULTS, FIELDS, Run, labels, shuffled
 
 LENET = Run(model="lenet5", dataset="digits", batch_per_device=64, steps=100)
 
@@ -30,6 +30,30 @@ def test_every_field_is_part_of_the_id(name):
     value = getattr(LENET, name)
     other = value + 1 if isinstance(value, int | float) else "other"
     assert dataclasses.replace(LENET, **{name: other}).id != LENET.id
+
+
+@pytest.mark.parametrize("name", [n for n in FIELDS if n not in ("model", "dataset", "repeat")])
+def test_runs_that_differ_have_labels_that_differ_and_say_in_what(name):
+    value = getattr(LENET, name)
+    other = value + 1 if isinstance(value, int | float) else 7 if name == "epochs" else "other"
+    runs = [LENET, dataclasses.replace(LENET, **{name: other})]
+    found = labels(runs)
+    assert len(set(found.values())) == 2
+    if LENET.label() == runs[1].label():
+        assert f", {name} {other}, repeat 1" in found[runs[1].id]
+
+
+def test_a_label_says_no_more_than_it_must():
+    runs = [dataclasses.replace(LENET, seed=s, batch_per_device=b) for s in (1, 2) for b in (8, 16)]
+    assert labels(runs)[runs[3].id] == (
+        "lenet5 digits batch 16, single on 1 device, seed 2, repeat 1"
+    )
+    assert labels([*runs[:1], LENET])[LENET.id] == LENET.label()
+    long = dataclasses.replace(LENET, steps=None, epochs=2)
+    assert sorted(labels([LENET, long]).values()) == [
+        "lenet5 digits batch 64, single on 1 device, epochs 2, repeat 1",
+        "lenet5 digits batch 64, single on 1 device, steps 100, repeat 1",
+    ]
 
 
 def test_the_order_is_a_seeded_shuffle_interleaved_over_repeats():

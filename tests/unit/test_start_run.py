@@ -86,7 +86,7 @@ def test_the_time_limit_ends_the_trainer_with_all_its_processes(tmp_path):
         f"open({str(child)!r}, 'w').write(str(p.pid)); time.sleep(60)"
     )
     assert start(tmp_path, trainer, "--time-limit-s=1").returncode == 0
-    assert outcome(tmp_path) == ("timeout", "stopped at time_limit_s")
+    assert outcome(tmp_path) == ("timeout", "stopped at time_limit_s, 1 s")
     assert not alive(int(child.read_text()))
 
 
@@ -104,7 +104,8 @@ def test_an_interrupted_run_is_no_result(tmp_path, number):
     supervisor.send_signal(number)
     _, messages = supervisor.communicate(timeout=20)
     assert supervisor.returncode != 0
-    assert f"stopped by signal {number.name}" in messages
+    assert f"interrupted (stopped by signal {number.name}), " in messages
+    assert messages.endswith("; the next start trains it anew\n")
     assert not (tmp_path / "run.json").exists()
 
 

@@ -51,7 +51,7 @@ def test_a_trainer_that_ignores_the_request_to_stop_is_killed(tmp_path):
     assert supervisor.supervise(watched(tmp_path, ignores, time_limit_s=0.5))
     assert not alive(int(ready.read_text()))
     (end,) = ends(tmp_path / "runs/run/train.jsonl")
-    assert (end["status"], end["message"]) == ("timeout", "stopped at time_limit_s")
+    assert (end["status"], end["message"]) == ("timeout", "stopped at time_limit_s, 0.5 s")
 
 
 def test_a_trainer_that_hangs_after_its_end_is_a_timeout(tmp_path):

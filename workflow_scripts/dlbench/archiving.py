@@ -61,7 +61,7 @@ def write(settings, output, with_images=False):
     runs, logs = [], {}
     for run in sorted(study.runs, key=lambda run: run.id):
         record = records.read(records.folder(run.id) / "run.json")
-        runs.append(_described(run, record))
+        runs.append(_described(run, study.labels[run.id], record))
         logs[run.id] = record["files"]
     files = {name: Path(name) for name in workflow_files()}
     files |= _results(study) | _environments(study)
@@ -232,12 +232,12 @@ def _with_images(settings, study):
     return settings | {"images": chosen}, files
 
 
-def _described(run, record):
+def _described(run, label, record):
     """What the crate says of a run."""
     container = record["provenance"].get("container") or {}
     return {
         "id": run.id,
-        "label": run.label(),
+        "label": label,
         "status": record["status"],
         "message": record["message"],
         "dataset": run.dataset,

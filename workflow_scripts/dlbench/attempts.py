@@ -6,12 +6,12 @@ moves it aside, to train.attempt1.jsonl and so on, where those of stopped attemp
 """
 
 import contextlib
-import errno
 import fcntl
 import os
 import re
 
 from dlbench import Error, eventlog
+from dlbench.files import LACKING_ROOM
 
 OPEN = "train.open.jsonl"
 KEPT_ASIDE = re.compile(r"train\.(?:attempt(\d+)|open)\.jsonl")  # of rank 0
@@ -83,5 +83,5 @@ def lacked_room(log, end):
     """Whether a run failed on a full disk: nothing about the run, all about the disk."""
     if end["status"] in eventlog.ENDED_WELL:
         return False
-    words = (os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
+    words = map(os.strerror, LACKING_ROOM)
     return any(map(end["message"].__contains__, words)) or not os.statvfs(log.parent).f_bavail

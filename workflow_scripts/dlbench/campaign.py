@@ -80,9 +80,13 @@ def report(study, at_a_time=None, with_runs=False):
         "generated_at": eventlog.utc_now(),
         "combinations": {"total": len(standings), **counts, "excluded": len(study.excluded)},
         "reasons": _grouped(_reasons(study, standings)),
-        "running": [_running(s, left[s.run.id][0]) for s in standings if s.state == "running"],
+        "running": [
+            _running(study.labels[s.run.id], s, left[s.run.id][0])
+            for s in standings
+            if s.state == "running"
+        ],
         "cost": _cost(standings, left, at_a_time or max(1, counts["running"])),
-        "runs": [_row(s) for s in standings] if with_runs else None,
+        "runs": [_row(study.labels[s.run.id], s) for s in standings] if with_runs else None,
     }
 
 
@@ -128,11 +132,11 @@ def _grouped(reasons):
     ]
 
 
-def _running(standing, left_s):
+def _running(label, standing, left_s):
     found = standing.going
     return {
         "run_id": standing.run.id,
-        "label": standing.run.label(),
+        "label": label,
         "step": found.step if found else None,
         "total_steps": found.total_steps if found else None,
         # JSON has no nan.
@@ -171,10 +175,10 @@ def _cost(standings, left, at_a_time):
     }
 
 
-def _row(standing):
+def _row(label, standing):
     return {
         "run_id": standing.run.id,
-        "label": standing.run.label(),
+        "label": label,
         "state": standing.state,
         "message": "; ".join(filter(None, (standing.message, standing.missed))),
         "duration_s": standing.duration_s,

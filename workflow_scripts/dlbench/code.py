@@ -12,8 +12,10 @@ import subprocess
 from pathlib import Path
 
 from dlbench import plugins
+from dlbench.files import written_whole
 
 PROGRAMS = Path(__file__).parents[1]
+KEPT = Path("results/code")  # lists of files, each named by the digest of all
 
 
 def files(program, *named):
@@ -34,12 +36,39 @@ def files(program, *named):
 
 def digest(paths):
     """SHA-256 over names and contents of files, as 64 hexadecimal digits."""
-    total = hashlib.sha256()
-    for path in paths:
-        # A file of the user's may be moved.
-        name = Path(path).name if Path(path).is_absolute() else path
-        total.update(f"{name}\0{_digest(path)}\n".encode())
-    return total.hexdigest()
+    return _of_all(_listed(paths))
+
+
+def keep(paths):
+    """Keep a list of files with their digests, as sha256sum writes it, for `changed` to read."""
+    listed = _listed(paths)
+    path = KEPT / f"{_of_all(listed)}.txt"
+    if not path.exists():
+        with written_whole(path) as part:
+            part.write_text("".join(f"{found}  {name}\n" for name, found in listed))
+
+
+def changed(before, paths):
+    """Names of the files that differ from those of a digest, new and lost ones among them.
+
+    None of them where no list of that digest was kept.
+    """
+    try:
+        lines = (KEPT / f"{before}.txt").read_text().splitlines()
+    except OSError:
+        return []
+    was = {tuple(reversed(line.split("  ", 1))) for line in lines}
+    return sorted({name for name, _ in was ^ set(_listed(paths))})
+
+
+def _listed(paths):
+    """(name, digest) of files; one of the user's, which may be moved, goes by its last name."""
+    return [(Path(p).name if Path(p).is_absolute() else p, _digest(p)) for p in paths]
+
+
+def _of_all(listed):
+    lines = (f"{name}\0{found}\n" for name, found in listed)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 @functools.cache

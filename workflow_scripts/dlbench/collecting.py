@@ -62,7 +62,7 @@ def collect(study, device_kind, output):
             see_run_tables(run.id, record["log_sha256"])
             append_evals(_evals(run.id, place / "train.jsonl"))
             stale = records.outdated(run, record, False, recipes, study.images)
-            coverage.append(_covered(run, rows[-1], stale))
+            coverage.append(_covered(study.labels[run.id], rows[-1], stale))
             if record["status"] in derived.ENDED_WELL:
                 repeats.add(run, record["provenance"])
         own = len(rows)
@@ -98,16 +98,16 @@ def excluded(study):
     ]
 
 
-def _covered(run, row, stale):
+def _covered(label, row, stale):
     """A run's row of the table of coverage; what is amiss though it ended well is also said."""
     missed = row["learning_gate"] if row["learning_gate"] != gates.REACHED else None
     differs = derived.disagreement(row["epochs_check"])
     for words in filter(None, (missed, differs)):
-        print(f"{run.label()}: {words}", file=sys.stderr)
+        print(f"{label}: {words}", file=sys.stderr)
     was = f"{stale}; it was {row['status']}" if stale else ""
     return {
-        "run_id": run.id,
-        "combination": run.label(),
+        "run_id": row["run_id"],
+        "combination": label,
         "status": STALE if stale else row["status"],
         "reason": "; ".join(filter(None, (was, row["message"], missed, differs))),
     }

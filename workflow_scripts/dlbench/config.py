@@ -6,6 +6,7 @@
   the matrix, in dlbench/matrix.py; what a block excludes is kept with its reason.
 """
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from dlbench import (
 )
 from dlbench.config_schema import ConfigError, named
 from dlbench.matrix import Excluded
-from dlbench.runs import FIELDS, Run, shuffled
+from dlbench.runs import FIELDS, Run, labels, shuffled
 
 # What goes with a field when its values are compared.
 COMPANIONS = {"runtime": ("runtime_options",), "strategy": ("strategy_options", "launcher")}
@@ -59,6 +60,11 @@ class Study:
     equivalence_margin: float
     imports: tuple
     references: tuple
+
+    @functools.cached_property
+    def labels(self):
+        """{run id: label}, each another."""
+        return labels(self.runs)
 
 
 def read(*paths):

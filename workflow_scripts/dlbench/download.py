@@ -21,7 +21,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from dlbench import Error, plugins
-from dlbench.files import write_json
+from dlbench.files import name_file, write_json
 from dlbench.transports import CHUNK_BYTES, Answer, TransportError
 
 FRUITLESS_ATTEMPTS = 5  # in a row, on one mirror
@@ -169,6 +169,9 @@ class _Transfer:
                     ) from error
                 if fruitless:
                     time.sleep(min(FIRST_WAIT_S * 2 ** (fruitless - 1), LONGEST_WAIT_S))
+            except OSError as error:
+                name_file(error, self._part)
+                raise
 
     def _attempt(self):
         """Read what the mirror sends into FILE.part until it is whole."""

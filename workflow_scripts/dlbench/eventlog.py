@@ -20,7 +20,7 @@ dates in UTC):
     resume      step, t_s, t_utc, host, devices: the run goes on from a checkpoint
     run_end     status, message, weights_sha256, energy_j, cpu_time_s, peak_memory_bytes;
                 t_s: when the work was done, which is before the trainer has shut down;
-                hung, where the supervisor wrote it
+                hung, time_limit_s of a timeout, where the supervisor wrote it
 A log that was resumed goes on after the checkpoint; what came after it is gone.
 """
 
@@ -34,6 +34,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from dlbench import Error
+from dlbench.files import name_file
 
 LOG_VERSION = 1
 NOT_FINITE = ("nan", "inf", "-inf")  # JSON has no such numbers
@@ -88,6 +89,7 @@ class EventLog:
 
     def __init__(self, path):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         self._start = time.perf_counter()
 
@@ -109,7 +111,7 @@ class EventLog:
             present = b""  # the same log, with what was lost after the checkpoint
         # In place, for others may have it open.
         os.ftruncate(self._file, 0)
-        _write_all(self._file, earlier + present)
+        self._append(earlier + present)
         self._start = time.perf_counter() - t_s
         self.write("resume", t_s=round(t_s, 6), t_utc=utc_now(), **values)
 
@@ -122,13 +124,12 @@ class EventLog:
 
     def write(self, event, **values):
         line = json.dumps({"event": event, **{k: _plain(v) for k, v in values.items()}})
-        _write_all(self._file, f"{line}\n".encode())
+        self._append(f"{line}\n".encode())
 
     def step(self, step, t_s, step_time_s, loss, learning_rate, warm_up, epoch):
         """A step event, formatted by hand: it is written while the next step waits."""
         loss, learning_rate = map(_number, (loss, learning_rate))
-        _write_all(
-            self._file,
+        self._append(
             f'{{"event": "step", "step": {step}, "t_s": {t_s:.7f}, '
             f'"step_time_s": {step_time_s:.7f}, "loss": {loss}, '
             f'"learning_rate": {learning_rate}, '
@@ -137,6 +138,15 @@ class EventLog:
 
     def close(self):
         os.close(self._file)
+
+    def _append(self, content):
+        view = memoryview(content)
+        try:
+            while view:
+                view = view[os.write(self._file, view) :]
+        except OSError as error:
+            name_file(error, self._path)
+            raise
 
 
 def read(path):
@@ -203,12 +213,6 @@ def finished(path):
     """
     end = ended(path)
     return None if end and end.get("message") == STOPPED_BY_SIGNAL else end
-
-
-def _write_all(file, content):
-    view = memoryview(content)
-    while view:
-        view = view[os.write(file, view) :]
 
 
 def _number(value):

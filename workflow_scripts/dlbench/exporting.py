@@ -67,7 +67,7 @@ def coverage(study):
     return [
         {
             "run_id": found.run.id,
-            "combination": found.run.label(),
+            "combination": study.labels[found.run.id],
             "status": found.state,
             "reason": "; ".join(filter(None, (found.message, found.missed))),
         }

@@ -1,12 +1,21 @@
 """Files that are either whole or absent, and their checksums."""
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
 import shutil
 import subprocess
 from pathlib import Path
+
+LACKING_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+def name_file(error, path):
+    """Have the OSError of a full disk name the file that was written; the system's does not."""
+    if error.errno in LACKING_ROOM and error.filename is None:
+        error.filename = str(path)
 
 
 @contextlib.contextmanager
@@ -29,6 +38,9 @@ def written_whole(path, force=True):
             with open(part, "rb") as file:
                 os.fsync(file.fileno())
         part.replace(path)
+    except OSError as error:
+        name_file(error, path)
+        raise
     finally:
         part.unlink(missing_ok=True)
 

@@ -9,6 +9,7 @@ import json
 import re
 import shlex
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,16 @@ from dlbench.records import State
 from dlbench.runs import DEFAULTS
 
 ATTEMPTS = 2  # a run that fails for a passing reason is tried once more
+TO_DO = {
+    State.MISSING: "to train",
+    State.STALE: "to train again",
+    State.UNREAD: "to read again from the log",
+}
+WHAT_STAYS = (
+    "Not all is done. What is done stays: the same command, started again, goes on with the rest.\n"
+    "workflow_scripts/status.py, with the same --configfile, says how each run stands."
+)
+MOST_REASONS = 8  # on the screen
 
 
 @dataclass(frozen=True)
@@ -63,6 +74,28 @@ class Plan:
             for run_id, (state, _) in self.pending.items()
             if state is not State.UNREAD and run_id not in self.skipped
         ]
+
+    def keep_code(self):
+        """Keep lists of the files that are executed, so that those that change can be named."""
+        executed = [records.training_code(run) for run in self.to_train]
+        executed += [records.data_code(dataset) for dataset in self.datasets]
+        for files in set(map(tuple, executed)):
+            code.keep(files)
+
+    @property
+    def why(self):
+        """Lines that say how many runs are to be done, and why: which files changed, say."""
+        reasons = Counter(self._why(run_id) for run_id in self.pending).most_common()
+        for reason, number in reasons[:MOST_REASONS]:
+            yield f"{number} run{'s' if number > 1 else ''} {reason}"
+        if rest := sum(number for _, number in reasons[MOST_REASONS:]):
+            yield f"{rest} more for other reasons; status.py has them all"
+
+    def _why(self, run_id):
+        state, reason = self.pending[run_id]
+        if run_id in self.skipped:
+            return f"to skip: {self.skipped[run_id]}"
+        return f"{TO_DO[state]}: {reason.replace(f'{records.folder(run_id)}/', '')}"
 
     @property
     def standing_files(self):
@@ -292,6 +325,8 @@ def plan(settings):
         return _plan(settings)
     except Error as error:
         sys.exit(f"The config cannot be used:\n{error}")
+    except KeyboardInterrupt:
+        sys.exit("interrupted: nothing was started")
 
 
 def _plan(settings):
@@ -315,7 +350,9 @@ def _plan(settings):
     pending = {}
     for run in study.runs:
         records.training_code(run)  # a file with a syntax error is named here, before any work
-        state, reason = records.state(run, run.id not in skipped, recipes, study.images)
+        state, reason = records.state(
+            run, run.id not in skipped, recipes, study.images, study.time_limit_s
+        )
         if state is not State.CURRENT:
             pending[run.id] = state, reason
     to_train = [runs[run_id] for run_id in pending if run_id not in skipped]

@@ -26,6 +26,7 @@ KEYS = (
     "log_sha256", "summary", "provenance", "files",
 )  # fmt: skip
 RESULTS = Path("results")
+MOST_FILES = 3  # that a reason names
 
 
 class RecordError(Error):
@@ -106,13 +107,14 @@ def recipe(dataset):
     return code.digest(data_code(dataset))
 
 
-def state(run, can_run=True, adopted=None, image_settings=None):
+def state(run, can_run=True, adopted=None, image_settings=None, time_limit_s=None):
     """Whether a run's record stands, and if not, why.
 
     Args:
         adopted: as in `made_from`.
         image_settings: as in `made_from`.
         can_run: False where this machine would have to skip the run.
+        time_limit_s: after which a run is stopped now; None where that does not matter.
 
     Returns:
         (State, reason): the reason is "" for current runs.
@@ -120,6 +122,8 @@ def state(run, can_run=True, adopted=None, image_settings=None):
     place = folder(run.id)
     if not place.is_dir():
         return State.MISSING, "not trained yet"
+    if not any((place / name).exists() for name in ("run.json", "train.jsonl")):
+        return State.STALE, "its last attempt left no result"
     try:
         record = read(place / "run.json")
         if record["run_id"] != run.id:
@@ -132,17 +136,20 @@ def state(run, can_run=True, adopted=None, image_settings=None):
         wanted = made_from(run, adopted, image_settings)
         reason = f"read by version {record['parser_version']} of the parser"
         return _state_by_log(run, place, wanted, reason, sound=True)
-    reason = outdated(run, record, can_run, adopted, image_settings)
+    reason = outdated(run, record, can_run, adopted, image_settings, time_limit_s)
     return (State.STALE, reason) if reason else (State.CURRENT, "")
 
 
-def outdated(run, record, can_run=True, adopted=None, image_settings=None):
+def outdated(run, record, can_run=True, adopted=None, image_settings=None, time_limit_s=None):
     """Why a sound record does not stand; "" where it does. Arguments as in `state`."""
-    difference = _differences(made_from(run, adopted, image_settings), record["made_from"])
-    if difference:
-        return _changed(difference)
+    wanted = made_from(run, adopted, image_settings)
+    if difference := _difference(run, wanted, record["made_from"]):
+        return difference
     if record["status"] == "skipped" and can_run:
         return "was skipped and can be trained now"
+    stopped_at = record["provenance"].get("time_limit_s")
+    if stopped_at and time_limit_s and stopped_at < time_limit_s:
+        return f"was stopped at {stopped_at:g} s; time_limit_s is {time_limit_s:g} now"
     return ""
 
 
@@ -161,8 +168,8 @@ def _state_by_log(run, place, wanted, reason, sound):
             return State.STALE, f"{reason}; {damage}"
     except (OSError, eventlog.LogError) as error:
         return State.STALE, f"{reason}; {error}"
-    difference = _differences(wanted, made)
-    return (State.STALE, _changed(difference)) if difference else (State.UNREAD, reason)
+    difference = _difference(run, wanted, made)
+    return (State.STALE, difference) if difference else (State.UNREAD, reason)
 
 
 def log_damage(run, log):
@@ -183,13 +190,28 @@ def log_damage(run, log):
     return ""
 
 
-def _changed(names):
-    return f"{' and '.join(names)} changed since it was trained"
+def _difference(run, wanted, found):
+    """What a result was made from that is another now, in words; not known here is the same."""
+    names = [key for key, value in wanted.items() if value is not None and found.get(key) != value]
+    if not names:
+        return ""
+    files = [file for name in names for file in _changed_files(run, name, found.get(name))]
+    more = f" and {len(files) - MOST_FILES} more" if len(files) > MOST_FILES else ""
+    which = f": {', '.join(files[:MOST_FILES])}{more}" if files else ""
+    return f"{' and '.join(names)} changed since it was trained{which}"
 
 
-def _differences(wanted, found):
-    """What a result was made from that is another now; what is not known here is the same."""
-    return [key for key, value in wanted.items() if value is not None and found.get(key) != value]
+def _changed_files(run, name, before):
+    """The files behind a part of `made_from` that is another now, as far as they are known."""
+    if name == "code" and external.is_external(run):
+        return [f"command or files of trainers.{run.trainer}"]
+    if name == "code":
+        return code.changed(before, training_code(run))
+    if name == "data" and recipe(run.dataset):
+        return code.changed(before, data_code(run.dataset))
+    if name == "environment" and not plugins.load("runtimes", run.runtime).CONTAINED:
+        return [f"{site.ENVIRONMENTS}/{run.environment}/uv.lock"]
+    return []
 
 
 def write(path, content, files):

@@ -21,7 +21,7 @@ from pathlib import Path
 from dlbench import Error, bag_reading
 from dlbench.eventlog import ENDED_WELL
 from dlbench.files import sha256
-from dlbench.runs import Run
+from dlbench.runs import Run, labels
 
 ABOUT, REPORT = "archive.json", "results/report.html"
 RUN_TABLES = ("steps.parquet", "evals.parquet", "samples.parquet")
@@ -98,10 +98,11 @@ def training_plan(bag):
     """Lines that say what would be trained to repeat a study, the longest runs first."""
     everything = [_cost(bag, name) for name in bag.payload if bag_reading.RECORD.fullmatch(name)]
     todo = [entry for entry in everything if entry[1] != "skipped"]
+    named = labels([run for run, _, _ in todo])
     for run, status, seconds in sorted(todo, key=lambda entry: -(entry[2] or 0) * entry[0].nodes):
         took = f"{seconds:9.1f} s" if seconds is not None else "  unknown  "
         ended = "" if status in ENDED_WELL else f" ({status})"
-        line = f"{took}  {run.nodes} x {run.devices_per_node}  {run.label()}{ended}"
+        line = f"{took}  {run.nodes} x {run.devices_per_node}  {named[run.id]}{ended}"
         yield bag_reading.shown(line)
     known = [run.nodes * seconds for run, _, seconds in todo if seconds is not None]
     skipped = len(everything) - len(todo)

@@ -23,6 +23,7 @@ def of(logs):
     start, launch, imported = logs[0].start, logs[0].launch, logs[0].imported
     return {
         **{key: launch.get(key) for key in LAUNCHED},
+        "time_limit_s": (logs[0].end or {}).get("time_limit_s"),  # that it was stopped at
         "containment": [log.begin.get("containment") for log in logs],
         "imported": imported and {key: imported[key] for key in ("kind", "notes")},
         **{key: start.get(key) for key in STARTED},

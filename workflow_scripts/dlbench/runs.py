@@ -134,8 +134,12 @@ class Run:
             )
         )
 
-    def label(self):
-        """One line for people, as in `lenet5 digits batch 64, mirrored on 2 devices, repeat 1`."""
+    def label(self, also=()):
+        """One line for people, as in `lenet5 digits batch 64, mirrored on 2 devices, repeat 1`.
+
+        Args:
+            also: further fields to name, as in `seed 2`.
+        """
         devices = f"{self.devices} device{'s' if self.devices > 1 else ''}"
         extras = [
             getattr(self, n)
@@ -146,6 +150,8 @@ class Run:
         extras += [text for text in (self.strategy_options, self.runtime_options) if text]
         extras += [f"by {self.trainer}"] if self.trainer != DEFAULTS["trainer"] else []
         extras += [f"{self.copies_per_node} copies at once"] if self.copies_per_node > 1 else []
+        known = ((name, getattr(self, name)) for name in also)
+        extras += [f"{name} {value}" for name, value in known if value not in (None, "")]
         return ", ".join(
             [
                 f"{self.model} {self.dataset} batch {self.batch_per_device}",
@@ -162,6 +168,18 @@ DEFAULTS = {
     for name, field in FIELDS.items()
     if field.default is not dataclasses.MISSING
 }
+
+
+def labels(runs):
+    """{run id: label}, one that no other of these runs has: alike ones name what they differ in."""
+    alike = {}
+    for run in runs:
+        alike.setdefault(run.label(), []).append(run)
+    return {
+        run.id: run.label(name for name in FIELDS if len({getattr(r, name) for r in group}) > 1)
+        for group in alike.values()
+        for run in group
+    }
 
 
 def shuffled(runs, seed):

@@ -74,13 +74,13 @@ def asked(study):
     for run in study.runs:
         reason = repeating.skip_reason(run, devices, study)
         if reason:
-            unfit.setdefault(reason, []).append(run.label())
+            unfit.setdefault(reason, []).append(study.labels[run.id])
         else:
             # The last attempt asks for the most.
             job = jobs.ask(
                 run, study.site, devices.kind, study.time_limit_s, attempt=planning.ATTEMPTS
             )
-            asked.append((run.label(), job))
+            asked.append((study.labels[run.id], job))
     return asked, unfit
 
 

@@ -74,7 +74,7 @@ def look(study):
 
 def _standing(run, study, devices, recipes):
     skip = repeating.skip_reason(run, devices, study)
-    state, reason = records.state(run, not skip, recipes, study.images)
+    state, reason = records.state(run, not skip, recipes, study.images, study.time_limit_s)
     place = records.folder(run.id)
     if state is State.MISSING:
         return Standing(run, "skipped" if skip else "pending", skip or "", 0.0, 0.0, 0.0)

@@ -98,7 +98,8 @@ class Submitting:
                 _clear(module)
                 queues, unfit = module.queues(), getattr(module, "unfit", None)
                 # All of the time; what a node has of memory bounds what is asked for again.
-                training = [(run.label(), self._ask(run, 1, None, None)) for run in plan.to_train]
+                named = plan.study.labels
+                training = [(named[r.id], self._ask(r, 1, None, None)) for r in plan.to_train]
                 found = jobs.check(training, queues, asked("train", module.QUEUE), unfit)
                 if plan.datasets:
                     other = asked("convert_dataset", module.QUEUE)

@@ -12,6 +12,7 @@
 import contextlib
 import ctypes
 import json
+import math
 import os
 import signal
 import subprocess
@@ -36,6 +37,7 @@ SHOW_EVERY_S = 10.0
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
 CHECKPOINT_GRACE_S = 60.0  # for a last checkpoint
 TIME_LIMIT, HANG = "time limit", "hang"
+INTERRUPTED = "interrupted"  # no status of a result
 SAMPLE = b'{"event": "sample"'
 PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
@@ -98,29 +100,30 @@ def supervise(run):
         for number, handler in handlers.items():
             signal.signal(number, handler)
     end = _end_of_ranks(run.log)
-    result = True
-    if stopped_by or end is None:
+    cut_short, no_result = stopped_by or end is None, ""
+    if cut_short:
         killed = _kernel_kills() > kills_before
         status, message, may_pass = _verdict(run, trainer.returncode, stopped_by, killed)
-        end = {"status": status, "message": message, "hung": stopped_by == HANG}
         # Whoever interrupts a run wants no result of it, not even a failure.
-        by_itself = not stopped_by and trainer.returncode == checkpoints.STOPPED_EXIT_CODE
-        interrupted = stopped_by.startswith("signal") or by_itself
-        result = not interrupted and (run.last_attempt or not may_pass)
-        result = result and not attempts.lacked_room(run.log, end)
-        if result:
-            log.write("run_end", t_utc=eventlog.utc_now(), **end)
-    elif attempts.lacked_room(run.log, end):
-        result = False
-    elif end != eventlog.ended(run.log):
+        if status == INTERRUPTED:
+            no_result = _next_start(run)
+        elif may_pass and not run.last_attempt:
+            no_result = "it is tried again"
+        end = {"status": status, "message": message, "hung": stopped_by == HANG}
+        end |= _limit(run, status)
+    if attempts.lacked_room(run.log, end):
+        no_result = f"no room on the disk of {run.log.parent}: make some, then start again"
+    if cut_short and not no_result:
+        log.write("run_end", t_utc=eventlog.utc_now(), **end)
+    elif not no_result and end != eventlog.ended(run.log):
         log.write("run_end", t_utc=eventlog.utc_now(), status=end["status"], message=end["message"])
     log.close()
     attempts.release(run.log)
-    _say(run, _summary(run, end, time.monotonic() - started))
-    if not result:
+    _say(run, _summary(run, end, time.monotonic() - started, no_result))
+    if no_result:
         # Aside: the workflow deletes what a failed job wrote.
         eventlog.keep_aside(run.log)
-    return result
+    return not no_result
 
 
 def _end_of_ranks(log):
@@ -151,9 +154,16 @@ def refuse(run, status, reason):
     _clear(run.log)
     log = eventlog.EventLog(run.log)
     log.write("launch", t_utc=eventlog.utc_now(), command=[], **run.launch)
-    log.write("run_end", t_utc=eventlog.utc_now(), status=status, message=reason)
+    end = {"status": status, "message": reason, **_limit(run, status)}
+    log.write("run_end", t_utc=eventlog.utc_now(), **end)
     log.close()
     _say(run, f"{status}: {reason}")
+
+
+def _limit(run, status):
+    """At a higher limit, what ran out of time is tried again."""
+    limited = status == "timeout" and math.isfinite(run.time_limit_s)
+    return {"time_limit_s": run.time_limit_s} if limited else {}
 
 
 def _watch(trainer, run, started, received):
@@ -296,11 +306,13 @@ def _trains(path, log):
 def _verdict(run, returncode, stopped_by, killed_by_kernel):
     """(status, message, whether the reason may pass) of a run that did not end by itself."""
     if stopped_by == TIME_LIMIT:
-        return "timeout", "stopped at time_limit_s", False
+        return "timeout", f"stopped at time_limit_s, {run.time_limit_s:g} s", False
     if stopped_by == HANG:
         return "failed", f"hung: no step for {run.hang_limit_s:g} s; {_progress_of_all(run)}", True
     if stopped_by:
-        return "failed", f"stopped by {stopped_by}", True
+        return INTERRUPTED, f"stopped by {stopped_by}", True
+    if returncode == checkpoints.STOPPED_EXIT_CODE:
+        return INTERRUPTED, eventlog.STOPPED_BY_SIGNAL, True
     # As a launcher puts it where it was one of its processes.
     if returncode in (-signal.SIGKILL, 128 + signal.SIGKILL) and killed_by_kernel:
         return "oom", "killed by the kernel: the host ran out of memory", False
@@ -342,11 +354,18 @@ def _progress_of_all(run):
     return "; ".join(f"copy {number}: {progress.words(log)}" for number, log in enumerate(run.logs))
 
 
-def _summary(run, end, seconds):
+def _summary(run, end, seconds, no_result):
     message = f" ({end['message']})" if end["message"] else ""
     shown = f", {progress.words(run.log)}" if end["status"] == "ok" else ""
-    left = _left(run)
-    return f"{end['status']}{message}{shown}, {seconds:.0f} s{left}"
+    then = f"; {no_result}" if no_result else _left(run)
+    return f"{end['status']}{message}{shown}, {seconds:.0f} s{then}"
+
+
+def _next_start(run):
+    with contextlib.suppress(Error, OSError, ValueError):
+        if run.checkpoint and (found := checkpoints.latest(run.checkpoint)):
+            return f"the next start goes on after step {found.step}"
+    return "the next start trains it anew"
 
 
 def _left(run):
