@@ -79,7 +79,8 @@ def test_all_that_was_measured_and_made_is_in_it(project):
         assert f"results/logs/train/{run.id}.log" in there
     assert {f"results/tables/{name}.parquet" for name in archiving.TABLES} < there
     assert {"results/tables/runs.csv", "results/report.html", "results/packages/0123.txt",
-            "results/imports/others/runs.parquet", "manifests/digits.json"} < there  # fmt: skip
+            "results/imports/others/runs.parquet", "results/code/4567.txt",
+            "manifests/digits.json"} < there  # fmt: skip
     for name in made_archives.FIGURES:
         assert {f"results/figures/{name}.{end}" for end in ("svg", "png", "pdf")} < there
     assert {"Snakefile", "rules/train.smk", "workflow_scripts/dlbench/runs.py", "uv.lock",

@@ -109,7 +109,8 @@ def test_coverage_says_how_every_combination_stands_also_the_stale_and_the_exclu
         half.runs[0].id: ("ok", ""),
         half.runs[1].id: ("oom", "no memory"),
         half.runs[2].id: (
-            "stale", "code and data and environment changed since it was trained: envs/train/uv.lock",
+            "stale",
+            "code and data and environment changed since it was trained: envs/train/uv.lock",
         ),
         half.runs[3].id: ("running", ""),
     }  # fmt: skip

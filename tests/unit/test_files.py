@@ -9,17 +9,17 @@ from dlbench import eventlog, files
 
 def test_a_full_disk_is_named_with_the_file_that_was_written(tmp_path):
     table = tmp_path / "results" / "table.json"
-    with pytest.raises(OSError, match=rf"No space left on device: '{table}'"):
-        with files.written_whole(table) as part:
-            part.symlink_to("/dev/full")
-            part.write_text("more than fits")
+    full = pytest.raises(OSError, match=rf"No space left on device: '{table}'")
+    with full, files.written_whole(table) as part:
+        part.symlink_to("/dev/full")
+        part.write_text("more than fits")
     assert list(table.parent.iterdir()) == []
     with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
         eventlog.EventLog("/dev/full").write("launch")
 
 
 def test_other_errors_are_left_as_they_are(tmp_path):
-    with pytest.raises(OSError, match="reset by peer") as caught:
-        with files.written_whole(tmp_path / "table.json"):
-            raise OSError(errno.ECONNRESET, "reset by peer")
+    reset = pytest.raises(OSError, match="reset by peer")
+    with reset as caught, files.written_whole(tmp_path / "table.json"):
+        raise OSError(errno.ECONNRESET, "reset by peer")
     assert caught.value.filename is None

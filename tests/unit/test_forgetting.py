@@ -100,7 +100,10 @@ def test_without_anything_to_try_again_nothing_is_started(failed):
         (["--", "-n"], "expected --dry-run before --, which forgets nothing; found it after --"),
         (["--configfile", "part.yaml", "--", "--configfile", "part.yaml"], "expected once"),
         (["lenet5-no-such-run"], "no run 'lenet5-no-such-run' in the study 'test'"),
-        (["--configfile", "absent.yaml"], "absent.yaml cannot be read: No such file"),
+        (
+            ["--configfile", "absent.yaml"],
+            "--configfile absent.yaml: there is no such file. All words after",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -147,6 +147,8 @@ def test_editing_code_trains_exactly_the_runs_that_execute_it(campaign, edited, 
     path.write_text(path.read_text() + "\n# changed\n")
     runs = trained_runs(campaign.scheduled())
     assert sorted("-".join(run.split("-")[:2]) for run in runs) == trains
+    why = f"changed since it was trained: workflow_scripts/{edited}\n"
+    assert (why in campaign.said) == bool(trains), campaign.said
 
 
 def test_site_facts_and_comments_train_nothing(campaign):
@@ -171,6 +173,12 @@ def test_a_stopped_workflow_goes_on_from_the_last_checkpoint(number, fresh):
         workflow.wait()
     if number == signal.SIGKILL:
         fresh.succeed("--unlock")
+    else:
+        said = (fresh.folder / "said").read_text()
+        assert (
+            ": interrupted (stopped by " in said and "; the next start goes on after step" in said
+        )
+        assert "the same command, started again, goes on with the rest" in said
     output = fresh.succeed()
     assert "goes on after step" in output
     record = json.loads(fresh.record("lenet5-").read_text())

@@ -185,7 +185,7 @@ def _results(study):
     files += [results / f"figures/{name}.{end}" for name in study.figures for end in FORMATS]
     files += [results / f"tables/{name}.parquet" for name in TABLES]
     files += [p for end in ("parquet", "csv") for p in (results / "tables").glob(f"*.{end}")]
-    files += (results / "packages").glob("*.txt")
+    files += [p for name in ("packages", "code") for p in (results / name).glob("*.txt")]
     for entry in study.imports:
         files += (IMPORTS / entry["name"]).glob("*.parquet")
     for run in study.runs:

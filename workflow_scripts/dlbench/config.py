@@ -90,6 +90,12 @@ def study_of(files):
 
 def settings_of(files):
     """The content of config.yaml with these config files over it, merged as in the Snakefile."""
+    absent = next((file for file in files if not Path(file).exists()), None)
+    if absent:
+        raise ConfigError(
+            f"--configfile {absent}: there is no such file. All words after --configfile are taken "
+            "for files: name runs and targets before it"
+        )
     site = ["site.yaml"] if Path("site.yaml").exists() else []
     return read("config.yaml", *site, *files)
 

@@ -11,6 +11,7 @@ keep their runs.
 import contextlib
 import functools
 import hashlib
+import itertools
 import json
 from enum import Enum
 from pathlib import Path
@@ -195,7 +196,8 @@ def _difference(run, wanted, found):
     names = [key for key, value in wanted.items() if value is not None and found.get(key) != value]
     if not names:
         return ""
-    files = [file for name in names for file in _changed_files(run, name, found.get(name))]
+    each = (_changed_files(run, name, found.get(name)) for name in names)
+    files = list(dict.fromkeys(itertools.chain(*each)))
     more = f" and {len(files) - MOST_FILES} more" if len(files) > MOST_FILES else ""
     which = f": {', '.join(files[:MOST_FILES])}{more}" if files else ""
     return f"{' and '.join(names)} changed since it was trained{which}"
