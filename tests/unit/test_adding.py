@@ -16,6 +16,8 @@ import pytest
 import yaml
 from equipment import REPOSITORY
 
+from dlbench import files
+
 NAMES = {
     "models": "mlp",
     "datasets": "stripes",
@@ -55,12 +57,12 @@ def evaluate(project, code):
 
 
 def test_the_page_has_a_file_for_each_thing_and_each_is_new():
-    files = adding_page.files()
-    assert len(files) == len(NAMES) + 3  # a site, and two of a study
+    there = adding_page.files()
+    assert len(there) == len(NAMES) + 5  # two datasets more, a site, and two of a study
     for kind, name in NAMES.items():
         folder = "my_models" if kind == "models" else f"workflow_scripts/dlbench/{kind}"
-        assert f"{folder}/{name}.py" in files
-    assert not [name for name in files if (REPOSITORY / name).exists()]
+        assert f"{folder}/{name}.py" in there
+    assert not [name for name in there if (REPOSITORY / name).exists()]
 
 
 def test_runs_of_the_added_things_are_planned(project):
@@ -108,6 +110,45 @@ def test_the_dataset_is_fetched_converted_and_verified(project):
         "train": 400,
         "validation": 100,
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "train", "validation"), [("photos", 40, 10), ("readings", 160, 40)]
+)
+def test_files_of_ones_own_are_taken_converted_and_verified(project, tmp_path, name, train,
+                                                             validation):  # fmt: skip
+    manual, output = tmp_path / "manual", tmp_path / "data"
+    adding_page.write_sources(manual)
+    fetch = [name, "--folder", tmp_path / "source", "--manual-dir", manual]
+    start(project, "workflow_scripts/fetch_dataset.py", *fetch)
+    convert = [name, "--source", tmp_path / "source", "--output", output, "--check", "decode"]
+    start(project, "workflow_scripts/convert_dataset.py", *convert)
+    start(project, "workflow_scripts/verify_dataset.py", output)
+    manifest = json.loads((output / "manifest.json").read_text())
+    found = {split: known["records"] for split, known in manifest["splits"].items()}
+    assert found == {"train": train, "validation": validation}
+    (digest,) = manifest["source"].values()
+    (source,) = [path for path in manual.iterdir() if path.stem == name]
+    assert digest["sha256"] == files.sha256(source)
+    # Every feature is one that the page lists.
+    page = adding_page.PAGE.read_text()
+    assert manifest["features"] and all(f"`{feature}`" in page for feature in manifest["features"])
+
+
+def test_photographs_keep_their_bytes_and_have_the_label_of_their_folder(project, tmp_path):
+    adding_page.write_sources(tmp_path / "manual")
+    code = f"""
+import json, tarfile
+from pathlib import Path
+from dlbench import plugins
+source = plugins.load("datasets", "photos").open(Path({str(tmp_path / "manual")!r}))
+archive = tarfile.open({str(tmp_path / "manual/photos.tar")!r})
+records = [source.features(s, i) for s in ("train", "validation") for i in range(source.count(s))]
+print(json.dumps([len({{r["image/filename"] for r in records}}), all(
+    r["image/encoded"] == archive.extractfile(r["image/filename"]).read()
+    and r["image/class/label"] == r["image/filename"].startswith("dog") for r in records)]))
+"""
+    assert evaluate(project, code) == [50, True]
 
 
 def test_the_dataset_has_stripes_in_both_directions_by_label(project):

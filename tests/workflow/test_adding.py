@@ -3,6 +3,7 @@
 import json
 
 import adding_page
+import yaml
 
 
 def test_a_run_of_things_that_the_docs_add_is_trained_and_drawn(fresh):
@@ -12,8 +13,21 @@ def test_a_run_of_things_that_the_docs_add_is_trained_and_drawn(fresh):
         "launcher": "nice", "batch_per_device": [8, 16], "warmup_steps": 1, "epochs": 2,
         "must_reach": {"top1": 0.6},
     }  # fmt: skip
-    fresh.configure(matrix=[block], model_folder="my_models", figures=["memory"])
+    own = {"batch_per_device": 8, "warmup_steps": 1, "epochs": 2}
+    readings = own | {"name": "table", "model": "mlp", "dataset": "readings"}
+    photos = own | {"name": "photographs", "model": "cnn12", "dataset": "photos"}
+    adding_page.write_sources(fresh.folder / "own_data")
+    data = yaml.safe_load((fresh.folder / "config.yaml").read_text())["data"]
+    fresh.configure(
+        matrix=[block, readings | {"must_reach": {"top1": 0.9}}, photos],
+        data=data | {"manual_dir": "own_data"}, model_folder="my_models", figures=["memory"],
+    )  # fmt: skip
     fresh.succeed()
+    for run, items in (("mlp-readings", 160), ("cnn12-photos", 40)):
+        record = json.loads(fresh.record(f"{run}-b8-").read_text())
+        assert record["status"] in ("ok", "unstable"), record["message"]
+        assert record["summary"]["steps_measured"] == 2 * items // 8 - 1
+        assert run != "mlp-readings" or record["summary"]["top1"] > 0.9
     for batch in (8, 16):
         record = json.loads(fresh.record(f"mlp-stripes-b{batch}-mirrored_one-1x1-").read_text())
         assert record["status"] in ("ok", "unstable"), record["message"]
