@@ -23,7 +23,7 @@ from dlbench import (
 from dlbench.files import written_whole
 
 FORMATS = ("text", "markdown", "html", "json")
-SUFFIXES = {".md": "markdown", ".html": "html", ".json": "json"}
+SUFFIXES = {".txt": "text", ".md": "markdown", ".html": "html", ".json": "json"}
 FAILED, BAD_INPUT = 1, 2
 
 
@@ -70,9 +70,9 @@ def parser():
     made.add_argument(
         "--fail-on",
         nargs="+",
-        choices=("slower", "failed"),
+        choices=("slower", "failed", "timeout"),
         help="exit with 1 if a combination of B is shown to be slower (or worse) by "
-        "more than the margin, or has failed runs only",
+        "more than the margin, or has no run that finished, for they failed or ran out of time",
     )
     made.add_argument(
         "--references",
@@ -98,6 +98,11 @@ def arguments():
     asked = [args.b, args.references, args.write_references]
     if sum(value is not None for value in asked) != 1:
         asking.error("expected A with one of: B, --references, --write-references")
+    if args.output and not args.format and args.output.suffix not in SUFFIXES:
+        asking.error(
+            f"--output {args.output}: expected a name that ends in {', '.join(SUFFIXES)}, or a "
+            "--format"
+        )
     if args.fail_on and args.b is None:
         asking.error("--fail-on needs A and B")
     return args
@@ -119,13 +124,13 @@ def _check(a, args):
 
 
 def _show(page, plain, args):
-    suffix = args.output.suffix if args.output else ""
+    format_ = args.format or (SUFFIXES[args.output.suffix] if args.output else "text")
     made = {
         "text": lambda: page_text.text(page),
         "markdown": lambda: page_text.markdown(page),
         "html": lambda: page_html.html_page(page),
         "json": lambda: json.dumps(plain, indent=1, allow_nan=False) + "\n",
-    }[args.format or SUFFIXES.get(suffix, "text")]()
+    }[format_]()
     if not args.output:
         sys.stdout.write(made)
         return

@@ -153,6 +153,25 @@ def test_failures_are_named_on_their_side_and_are_a_regression_where_all_failed(
     assert "3 oom" in text
 
 
+@pytest.mark.parametrize(
+    ("statuses", "verdict"),
+    [
+        (["skipped"] * 3, "skipped"),
+        (["timeout", "skipped"], "timeout"),
+        (["oom", "timeout"], "failed"),
+        (["failed"], "failed"),
+    ],
+)
+def test_what_was_skipped_or_ran_out_of_time_has_not_failed(statuses, verdict):
+    others = [one for status in statuses for one in measured([None], status)]
+    found = compared([measured(A_RATES)], [others])
+    (pair,) = found.pairs
+    assert (pair.verdict, pair.reason, pair.shown) == (verdict, "in B", False)
+    kinds = ("slower", "failed", "timeout", "skipped")
+    assert [k for k in kinds[:3] if found.regressions([k])] == [verdict] * (verdict != "skipped")
+    assert f"1 {verdict}." in campaign_page.compared(found).lead
+
+
 def test_what_one_side_has_only_is_listed_with_its_nearest_partner():
     found = compared(
         [measured([1]), measured([1], batch_per_device=64, xla=True)],
@@ -251,6 +270,9 @@ def test_the_program_compares_folders_of_which_one_still_grows(tmp_path):
         finished = start(a, tmp_path / "b", "--output", output)
         assert finished.returncode == 0, finished.stderr
         assert expected in output.read_text()
+    refused = start(a, tmp_path / "b", "--output", tmp_path / "page.pdf")
+    assert refused.returncode == 2 and "expected a name that ends in .txt, .md" in refused.stderr
+    assert not (tmp_path / "page.pdf").exists()
     found = json.loads((tmp_path / "page.json").read_text())
     assert (found["b"]["finished"], found["b"]["not_ended"]) == (3, 1)
     assert "half/run.json" in found["b"]["unread"][0]

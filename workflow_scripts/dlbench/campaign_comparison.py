@@ -17,14 +17,18 @@ from dlbench.metrics import Metric, known_metric
 from dlbench.plugins import nearest
 
 DEFAULT_METRIC, DEFAULT_MARGIN = "images_per_second", 0.01
-FAILED = "failed"  # on a side, all runs of a combination
+FAILED, TIMEOUT, SKIPPED = "failed", "timeout", "skipped"
+# What a combination did on a side where none of its runs finished: the first of these.
+WITHOUT_NUMBERS = {"failed": FAILED, "oom": FAILED, "timeout": TIMEOUT, "skipped": SKIPPED}
 SAID_IF_UNKNOWN = ("site", "device_model", "framework_version", "git_commit")
 MOST_PAIRS = 1_000_000  # of which the nearest partners are looked for
 
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a combination: its throughputs (or what is compared) and its failures."""
+    """One side of a combination: its throughputs (or what is compared), and by status how many
+    runs did not finish.
+    """
 
     values: tuple
     failed: dict
@@ -36,6 +40,12 @@ class Side:
             values=tuple(value for value in values if value is not None),
             failed=dict(sorted(Counter(run.status for run in runs if not run.finished).items())),
         )
+
+    @property
+    def end(self):
+        """What became of it where it has no numbers: failed, timeout or skipped; else ""."""
+        found = (word for status, word in WITHOUT_NUMBERS.items() if status in self.failed)
+        return "" if self.values else next(found, "")
 
     @property
     def mean(self):
@@ -64,7 +74,11 @@ class Pair:
     @property
     def shown(self):
         """Whether a difference was found that is not within the margin."""
-        return self.verdict not in (statistics.EQUIVALENT, statistics.UNDECIDED, FAILED)
+        return self.verdict not in (
+            statistics.EQUIVALENT,
+            statistics.UNDECIDED,
+            *WITHOUT_NUMBERS.values(),
+        )
 
 
 @dataclass(frozen=True)
@@ -102,12 +116,11 @@ class Compared:
     unmatched: tuple
 
     def regressions(self, kinds):
-        """The pairs for which a check fails: B is `slower` beyond the margin, or `failed`."""
+        """The pairs for which a check fails: B slower beyond the margin, failed, or timeout."""
         return [
             pair
             for pair in self.pairs
-            if ("slower" in kinds and pair.beyond_margin)
-            or ("failed" in kinds and pair.a.values and pair.b.failed and not pair.b.values)
+            if ("slower" in kinds and pair.beyond_margin) or (pair.a.values and pair.b.end in kinds)
         ]
 
 
@@ -250,8 +263,9 @@ def _verdict(compared, metric):
 
 def _without_numbers(a, b):
     empty = [name for name, side in (("A", a), ("B", b)) if not side.values]
-    if any(side.failed for side in (a, b) if not side.values):
-        return FAILED, f"in {' and '.join(empty)}"
+    for end in WITHOUT_NUMBERS.values():
+        if sides := [name for name, side in (("A", a), ("B", b)) if side.end == end]:
+            return end, f"in {' and '.join(sides)}"
     return statistics.UNDECIDED, f"no such number in {' and '.join(empty)}"
 
 

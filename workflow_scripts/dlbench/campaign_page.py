@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from dlbench import statistics
-from dlbench.campaign_comparison import FAILED, listed
+from dlbench.campaign_comparison import FAILED, SKIPPED, TIMEOUT, listed
 from dlbench.runs import DEFAULTS
 
 MOST_UNMATCHED = 50  # of each side, on a page
@@ -153,7 +153,7 @@ def runs_of(campaign):
 def _lead(found):
     counts = Counter(pair.verdict for pair in found.pairs)
     order = (found.metric.worse, found.metric.better, statistics.EQUIVALENT, statistics.UNDECIDED,
-             FAILED)  # fmt: skip
+             FAILED, TIMEOUT, SKIPPED)  # fmt: skip
     verdicts = ", ".join(f"{counts[word]} {word}" for word in order if counts[word])
     number_of = len(found.pairs)
     return (
@@ -252,9 +252,13 @@ def _digits(ratio):
 
 
 def _verdict(pair, metric):
-    kind = {metric.worse: "bad", FAILED: "bad", metric.better: "good"}.get(pair.verdict, "open")
-    kind = "same" if pair.verdict == statistics.EQUIVALENT else kind
-    return Cell(pair.verdict, kind, "beyond the margin" if pair.beyond_margin else pair.reason)
+    kinds = {metric.better: "good", statistics.EQUIVALENT: "same"}
+    kinds |= dict.fromkeys((metric.worse, FAILED, TIMEOUT), "bad")
+    return Cell(
+        pair.verdict,
+        kinds.get(pair.verdict, "open"),
+        "beyond the margin" if pair.beyond_margin else pair.reason,
+    )
 
 
 def _unmatched(found):
