@@ -51,11 +51,14 @@ def test_runs_that_are_done_or_failed_are_counted_by_how_they_ended(study):
     one, two, three, four = study.runs
     finish(one, 60)
     finish(two, 10, "oom", "tensor of 12 MB")
-    finish(three, 30, "timeout", "stopped at time_limit_s")
+    finish(three, 30, "timeout", "stopped at time_limit_s, 30 s")
     finish(four, 20, "oom", "tensor of 345 MB")
     found = campaign.report(study)
     assert numbers(study) == {"ok": 1, "oom": 2, "timeout": 1}
-    assert [(r["state"], r["runs"]) for r in found["reasons"]] == [("oom", 2), ("timeout", 1)]
+    assert [(r["state"], r["runs"], r["message"]) for r in found["reasons"]] == [
+        ("oom", 2, "tensor of 12 to 345 MB"),
+        ("timeout", 1, "stopped at time_limit_s, 30 s"),
+    ]
     assert found["cost"]["used_node_hours"] == pytest.approx(120 / 3600)
     assert found["cost"]["left_s"] == 0
     assert "failed            3   oom 2, timeout 1" in shown(study)

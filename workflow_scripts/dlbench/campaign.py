@@ -9,7 +9,8 @@ The JSON (`report`), whose keys stay:
     reasons         [{state, message, runs}]: why they failed, are interrupted, stale, skipped or
                     excluded, these two last, else the most frequent first; what ended the last
                     attempt of pending ones; "missed gate" for runs that are done and did not
-                    learn what they must; messages that differ in numbers only are one, the first
+                    learn what they must; messages that differ in numbers only are one, with the
+                    least and the greatest of each
     running         [{run_id, label, step, total_steps, loss, images_per_second, elapsed_s, left_s,
                     message}]; the message is what the scheduler says of a run that writes nothing
     cost            used_node_hours, in all attempts; of which aside_node_hours in such as were
@@ -24,12 +25,11 @@ The JSON (`report`), whose keys stay:
 import contextlib
 import json
 import math
-import re
 import sys
 import time
 from datetime import datetime, timedelta, timezone
 
-from dlbench import campaign_text, costs, eventlog, terminal
+from dlbench import campaign_text, costs, eventlog, reasons, terminal
 from dlbench.standing import LEFT, STATES, look
 
 SCHEMA_VERSION = 1
@@ -120,15 +120,14 @@ def _left(standing, estimates):
     return seconds, basis
 
 
-def _grouped(reasons):
+def _grouped(found):
     groups = {}
-    for state, message in reasons:
-        key = state, re.sub(r"\d[\d.]*(?:e[+-]?\d+)?", "0", message)
-        groups.setdefault(key, [message, 0])[1] += 1
-    ordered = sorted(groups.items(), key=lambda item: (item[0][0] in INTENDED, -item[1][1]))
+    for state, message in found:
+        groups.setdefault((state, reasons.skeleton(message)), []).append(message)
+    ordered = sorted(groups.items(), key=lambda item: (item[0][0] in INTENDED, -len(item[1])))
     return [
-        {"state": state, "message": message, "runs": number}
-        for (state, _), (message, number) in ordered
+        {"state": state, "message": reasons.together(messages), "runs": len(messages)}
+        for (state, _), messages in ordered
     ]
 
 

@@ -4,7 +4,7 @@ import json
 
 from matplotlib.lines import Line2D
 
-from dlbench import figure_rows, series
+from dlbench import figure_rows, reasons, series
 from dlbench import figure_style as style
 from dlbench.runs import DEFAULTS
 
@@ -21,6 +21,7 @@ LOOKS = {
     "unstable": ("^", style.COLOURS[1], "ok, some steps stalled"),
     "stale": ("v", style.COLOURS[4], "done by other code"),
     "pending": (".", "#9a9a9a", "not yet"),
+    "imported": ("P", style.COLOURS[0], "imported"),
     "excluded": ("_", "#9a9a9a", "excluded"),
     "skipped": ("s", "#bdbdbd", "skipped"),
     "timeout": ("D", style.COLOURS[5], "over its time limit"),
@@ -31,7 +32,6 @@ OTHERS = {"running": "pending", "unread": "pending", "interrupted": "pending"}
 # The same for what was excluded, whose rows do not say it.
 KNOWN_OF_ALL = ("site", "device_kind", *series.FOUND_OUT, "timing_source")
 COLUMNS = {"devices": "devices", "batch_per_device": "batch per device"}
-NUMBER = r"\d[\d.]*(?:e[+-]?\d+)?"
 MOST_ROWS, MOST_REASONS, REASON_CHARACTERS = 120, 8, 76
 CELL_INCHES, ROW_INCHES = 0.62, 0.27
 
@@ -141,11 +141,12 @@ def _counts(cells):
 def _reasons(cells):
     """[words, ...]: the commonest reasons, with their status and how many runs they concern.
 
-    Reasons that differ in numbers only are one, the first of them.
+    Reasons that differ in numbers only are one.
     """
     said = cells[cells["reason"].fillna("") != ""]
-    alike = said["reason"].str.replace(NUMBER, "0", regex=True)
-    said = said.assign(reason=said.groupby(["status", alike])["reason"].transform("first"))
+    alike = said["reason"].map(reasons.skeleton)
+    one = said.groupby(["status", alike])["reason"].transform(lambda g: reasons.together(list(g)))
+    said = said.assign(reason=one)
     counts = said.groupby(["status", "reason"]).size().sort_values(ascending=False, kind="stable")
     words = []
     for (status, reason), count in counts[:MOST_REASONS].items():
