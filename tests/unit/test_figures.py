@@ -90,6 +90,17 @@ def test_the_same_tables_give_the_same_bytes(name, made, tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_logarithmic_axis_says_so(name, made, tmp_path, monkeypatch):
+    kept, save = [], figure_style.save
+    monkeypatch.setattr(figure_style, "FORMATS", ())
+    monkeypatch.setattr(figure_style, "save", lambda *drawn: kept.append(drawn[0]) or save(*drawn))
+    plugins.load("figures", name).draw(made("some failed"), tmp_path / name)
+    for axis in [axis for axes in kept[0].axes for axis in (axes.xaxis, axes.yaxis)]:
+        label = axis.get_label_text().strip()
+        assert not label or label.endswith(" (log)") == (axis.get_scale() == "log"), label
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_every_figure_says_how_it_was_computed(name):
     constants = plugins.constants("figures", name)
     assert constants["CATEGORY"]

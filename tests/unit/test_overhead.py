@@ -84,6 +84,18 @@ def test_what_is_drawn_is_what_the_table_says(drawn):
     assert zone.get_x() + zone.get_width() == pytest.approx(1)
 
 
+def test_rows_of_two_sites_are_named_by_them(drawn):
+    rows = [found(1, 0.003, "equivalent", site=site) for site in ("here", "there")]
+    axes, _ = drawn(*rows)
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["there", "here"]
+    others = [found(1, 0.003, "equivalent", site="there", model="vgg16")]
+    first, _, second, _ = drawn(rows[0], *others)
+    assert any("here" in word for word in words(first))
+    assert any("there" in word for word in words(second))
+    axes, _ = drawn(rows[0])
+    assert not any("here" in word for word in words(axes))
+
+
 def test_what_is_undecided_says_how_many_repeats_it_needs(drawn):
     axes, _ = drawn(found(1.004, 0.012, "undecided", repeats_needed=19))
     assert "19 repeats needed" in words(axes)

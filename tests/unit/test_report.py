@@ -21,6 +21,7 @@ from dlbench import (
     report_figures,
     report_html,
     report_tables,
+    statistics,
     tables,
 )
 
@@ -121,11 +122,42 @@ def test_reasons_that_differ_in_numbers_are_one_and_the_commonest_is_first(tmp_p
         ],
     )
     failures = [(r.status, r.words, r.runs) for r in found.failures]
-    assert failures == [("oom", "needs 12 GiB", 2), ("failed", "RuntimeError: no!", 1)]
+    assert failures == [("oom", "needs 12 to 48.5 GiB", 2), ("failed", "RuntimeError: no!", 1)]
     assert [r.example for r in found.stale] == ["run d"]
     assert [r.words for r in found.left_out] == ["Horovod is missing"]
     words = "1 of 6 runs ended well; 1 failed, 2 ran out of memory, 1 were skipped, 1 are stale"
     assert found.lead.startswith(words)
+
+
+def test_the_lead_says_that_steps_stalled_and_counts_no_imports_as_its_own(tmp_path):
+    coverage = [covered("a", "ok"), covered("b", "unstable", "some"), covered("c", "imported")]
+    found = made(tmp_path, [], coverage=coverage)
+    assert found.lead.startswith("All 2 runs ended well, 1 of them unstable (some steps stalled).")
+    assert found.statuses == [("ok", 1), ("unstable", 1), ("imported", 1)]
+
+
+def test_the_highest_throughputs_stand_in_the_summary(tmp_path):
+    rows = made_tables.study(batch_per_device=[16, 64]) + made_tables.study(mode="forward")
+    rows += made_tables.study(model="lenet5", repeats=1)
+    rows += made_tables.study(timing_source="published", scale=100, repeats=1)
+    found = made(tmp_path, rows)
+    first, second = found.fastest
+    best = [r["images_per_second"] for r in rows[3:6]]
+    assert first[0].startswith("resnet50, synthetic, batch 64")
+    assert first[1] == statistics.mean(best)
+    assert second[0].startswith("lenet5, synthetic") and second[1].runs == 1
+    summary = report_html.html_page(found).partition('id="coverage"')[0]
+    assert f"<b>{first[1].value:.0f}" in summary and "none of one run" in summary
+
+
+def test_combinations_of_two_sites_are_called_by_them(tmp_path):
+    rows = made_tables.study() + made_tables.study(site="there", scale=2)
+    found = made(tmp_path, rows)
+    names = ["here: resnet50, synthetic, batch 64", "there: resnet50, synthetic, batch 64"]
+    assert column(found, "combination", "results").values == names
+    assert sorted(name for name, _ in found.fastest) == names
+    alone = made(tmp_path, made_tables.study())
+    assert column(alone, "combination", "results").values == ["resnet50, synthetic, batch 64"]
 
 
 def test_an_excluded_combination_is_words_not_json(tmp_path):

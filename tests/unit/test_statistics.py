@@ -256,6 +256,26 @@ def test_repeats_needed_is_the_least_number_with_the_power(scatter):
     assert needed == 3 or statistics.power(needed - 1, scatter, 0.01) < 0.8
 
 
+@pytest.mark.parametrize(("repeats", "scatter", "difference"), [(5, 0.02, 0.03), (10, 0.05, 0.06)])
+def test_the_power_to_show_a_difference_is_that_of_simulated_tests(repeats, scatter, difference):
+    random = np.random.default_rng(1)
+    a, b = random.normal(0, scatter, (2, 20_000, repeats))
+    shown = stats.ttest_ind(a + difference, b, axis=1).pvalue < 0.05
+    found = statistics.power_to_differ(repeats, scatter, difference)
+    assert found == pytest.approx(shown.mean(), abs=0.015)
+
+
+def test_a_ratio_beyond_the_margin_needs_repeats_that_show_it_not_equivalence():
+    spread = np.array([-0.3, 0, 0.3])
+    found = statistics.compare(np.exp(np.log(0.67) + spread), np.exp(spread), 0.01)
+    assert found.verdict == "undecided"
+    assert 5 < found.repeats_needed < 30 < statistics.repeats_needed(found.scatter, 0.01)
+    needed = found.repeats_needed
+    size = abs(math.log(found.ratio))
+    assert statistics.power_to_differ(needed, found.scatter, size) >= 0.8
+    assert statistics.power_to_differ(needed - 1, found.scatter, size) < 0.8
+
+
 def test_more_scatter_needs_more_repeats_up_to_the_cap():
     found = [statistics.repeats_needed(s, 0.01) for s in (0, 0.001, 0.01, 0.02, 0.04, 0.08, 1)]
     assert found == sorted(found)

@@ -135,6 +135,34 @@ def test_undecided_is_open_and_says_what_it_takes():
     assert "about 40 repeats" in finding.text
 
 
+def test_what_is_undecided_only_by_the_correction_says_so():
+    (finding,) = found(comparisons=[comparison("undecided", 0.67, 0.5, 0.9, family=35)])
+    assert "excludes no difference; corrected for 35 comparisons none is shown" in finding.text
+    for alike in ({"low": 0.9, "high": 1.2, "family": 35}, {"low": 0.5, "high": 0.9, "family": 1}):
+        (finding,) = found(comparisons=[comparison("undecided", 0.95, **alike)])
+        assert "corrected" not in finding.text
+    # Nine pairs, one of which differs at the 5 % level.
+    pairs = [repeats(100 + i, model=f"m{i}", strategy=s) for i in range(9) for s in ("a", "b")]
+    scattered = [run(repeat=i, model="x", strategy=s, images_per_second=rate)
+                 for s, rates in (("a", (100, 101, 102)), ("b", (103, 104, 105.5)))
+                 for i, rate in enumerate(rates, 1)]  # fmt: skip
+    (finding,) = found(runs=[row for pair in pairs for row in pair] + scattered)
+    assert finding.headline.endswith("undecided") or "equivalent" in finding.headline
+
+
+def test_a_finding_of_two_sites_names_that_of_its_number():
+    sites = [speedup(8, share, share - 0.01, share + 0.01, site=site)
+             for site, share in (("here", 0.9), ("there", 0.7))]  # fmt: skip
+    runs = [run(site="here"), run(site="there")]
+    scaling = next(f for f in found(runs=runs, speedups=sites) if "linear" in f.headline)
+    assert "here: resnet50" in scaling.text and "there: resnet50" in scaling.text
+    compared = [comparison("slower", 0.9, 0.89, 0.91, site="there")]
+    (finding,) = (f for f in found(runs=runs, comparisons=compared) if "apptainer" in f.headline)
+    assert finding.text.startswith("there: vgg16")
+    (finding,) = found(runs=runs[:1], comparisons=compared)
+    assert finding.text.startswith("vgg16")
+
+
 def test_a_comparison_of_sides_that_differ_in_more_is_only_indicated():
     flagged = comparison("faster", 1.2, 1.1, 1.3, base_flags="framework_version")
     (finding,) = found(comparisons=[flagged])

@@ -73,6 +73,10 @@ def test_imported_and_published_numbers_stand_beside_ones_own_in_tables_and_figu
         if row["metric"] == "images_per_second" and row["point"] == "one"
     )
     (own,) = found["dlbench"]
+    beside = [row for row in rows(fresh, "coverage") if row["status"] == "imported"]
+    assert {row["run_id"] for row in beside} == {row["run_id"] for row in imported}
+    assert {row["reason"] for row in beside} == {"import theirs: ok"}
+    assert all(row["combination"].startswith("far: resnet50") for row in beside)
     assert own["study"] not in ("", "theirs")
     assert float(one["own"]) == pytest.approx(float(own["images_per_second"]))
     for name in FIGURES:

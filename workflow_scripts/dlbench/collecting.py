@@ -32,7 +32,7 @@ from dlbench import (
 from dlbench.files import written_whole
 from dlbench.runs import FIELDS
 
-EXCLUDED, STALE = "excluded", "stale"
+EXCLUDED, STALE, IMPORTED = "excluded", "stale", "imported"
 IMPORTS = Path("results/imports")
 _KNOWN = tuple(name for name in FIELDS if name in tables.RUNS.names)
 ROW_GROUP = 20_000  # rows that wait to be written
@@ -69,7 +69,9 @@ def collect(study, device_kind, output):
         _say_how_repeats_differ(rows, coverage, repeats.differences())
         for entry in study.imports:
             folder = IMPORTS / entry["name"]
-            rows += tables.read(folder / "runs.parquet", tables.RUNS).to_pylist()
+            others = tables.read(folder / "runs.parquet", tables.RUNS).to_pylist()
+            rows += others
+            coverage += _imported(others, entry["name"])
             append_evals(tables.read(folder / "evals.parquet", tables.EVALS).to_pylist())
     _say_how_many(coverage, own)
     rows += published.rows(study)
@@ -84,6 +86,33 @@ def collect(study, device_kind, output):
     ):
         tables.write(output / f"{name}.parquet", content, schema)
         tables.write_csv(output / f"{name}.csv", tables.read(output / f"{name}.parquet", schema))
+
+
+def _imported(rows, name):
+    """Rows of the table of coverage of what an import brought."""
+    return [
+        {
+            "run_id": row["run_id"],
+            "combination": _called(row),
+            "status": IMPORTED,
+            "reason": "; ".join(
+                filter(None, (f"import {name}: {row['status']}", row.get("message")))
+            ),
+        }
+        for row in rows
+    ]
+
+
+def _called(row):
+    """What is known of an imported run, as a run is called."""
+    parts = [row.get("site") and f"{row['site']}:", row.get("model"), row.get("dataset")]
+    words = [" ".join(filter(None, parts))]
+    for field, form in (
+        ("batch_per_device", "batch {}"), ("strategy", "{}"), ("devices", "{} devices"),
+        ("precision", "{}"), ("runtime", "{}"), ("repeat", "repeat {}"),
+    ):  # fmt: skip
+        words += [form.format(row[field])] if row.get(field) else []
+    return ", ".join(words)
 
 
 def excluded(study):

@@ -86,6 +86,7 @@ def figure(columns, rows=1, width=5.0, height=3.6, **options):
 
 def save(drawn, stem):
     """Write STEM.svg, STEM.png and STEM.pdf, without dates and versions in them."""
+    _mark_logarithmic(drawn)
     drawn.draw_without_rendering()
     with mpl.rc_context({"figure.constrained_layout.use": False}):
         drawn.set_layout_engine(None)  # laid out once for all formats
@@ -97,6 +98,15 @@ def save(drawn, stem):
     for suffix in FORMATS:
         with written_whole(f"{stem}.{suffix}") as part:
             drawn.savefig(part, format=suffix, metadata=without[suffix])
+
+
+def _mark_logarithmic(drawn):
+    for axes in drawn.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            label = axis.get_label_text()
+            if axis.get_scale() == "log" and label.strip():
+                words = label.rstrip("\n")  # these make room
+                axis.set_label_text(f"{words} (log){label[len(words) :]}")
 
 
 def heading(axes, title, subtitle):

@@ -7,7 +7,8 @@ are described in config.schema.json. For the page of all columns, dlbench/refere
 TABLES = {
     "runs": "One row a run: own, imported (`timing_source` is a kind of log) and published.",
     "evals": "One row an evaluation on held-out items.",
-    "coverage": "One row a combination and repeat that the config asks for, whatever became of it.",
+    "coverage": "One row a combination and repeat that the config asks for, whatever became of it, "
+    "and a row an imported run.",
     "comparisons": "One row a condition and what it is compared with, as `compare` asks.",
     "speedups": "One row a series and number of devices.",
     "published": "One row a published number, with the own runs that match it.",

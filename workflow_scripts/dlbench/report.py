@@ -10,7 +10,6 @@ makes a file of it.
 
 import contextlib
 import json
-import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import pyarrow.parquet as pq
 
 from dlbench import (
     campaign_page,
+    reasons,
     records,
     report_figures,
     report_tables,
@@ -32,7 +32,7 @@ from dlbench.runs import FIELDS
 MOST_FINDINGS = 3
 MOST_GROUPS = 20  # of the coverage that is seen at once
 FAILED = ("failed", "oom", "timeout")
-ORDER = ("ok", "unstable", "stale", *FAILED, "skipped", "excluded")
+ORDER = ("ok", "unstable", "stale", *FAILED, "skipped", "excluded", "imported")
 KNOWN = ("runs", "evals", "coverage", "comparisons", "speedups")
 # Tables that are shown as they are: what a row is, and the columns that come first.
 TABLES = {
@@ -59,7 +59,6 @@ TABLES = {
 FURTHER = {
     "published": "Numbers that others published, each with where it stands and how it was read.",
 }
-NUMBER = re.compile(r"\d[\d.]*(?:e[+-]?\d+)?")
 
 
 @dataclass(frozen=True)
@@ -79,6 +78,7 @@ class Report:
     Attributes:
         facts: (term, words) of what was measured, on what.
         statuses: (status, runs) of all combinations, those that ended well first.
+        fastest: (name, Estimate) of the highest throughputs.
         findings, further: what the numbers carry; the first three, and all others.
         failures, left_out, stale: Reasons; left_out are skipped and excluded runs.
         groups: (name, {status: runs}); `grouped_by` says what makes a group.
@@ -90,6 +90,7 @@ class Report:
     lead: str
     facts: list
     statuses: list
+    fastest: list
     findings: list
     further: list
     failures: list
@@ -131,6 +132,7 @@ def read(folder, runs_folder, figures_folder, figures):
         lead=report_words.lead(runs, coverage),
         facts=report_words.facts(runs, report_tables.conditions(runs)),
         statuses=_statuses(coverage),
+        fastest=report_tables.fastest(runs),
         findings=everything[:MOST_FINDINGS],
         further=everything[MOST_FINDINGS:],
         failures=_reasons(coverage, FAILED),
@@ -172,12 +174,16 @@ def _reasons(coverage, statuses):
     for row in coverage:
         if row["status"] in statuses:
             words = row["reason"] or ""
-            key = _place(row["status"]), NUMBER.sub("0", words)
+            key = _place(row["status"]), reasons.skeleton(words)
             found.setdefault(key, []).append((row["status"], words, row["combination"]))
     made = [
-        Reason(status, words or "no reason is known", len(group), _combination(example))
+        Reason(
+            group[0][0],
+            reasons.together([words for _, words, _ in group]) or "no reason is known",
+            len(group),
+            _combination(group[0][2]),
+        )
         for group in found.values()
-        for status, words, example in [group[0]]
     ]
     return sorted(made, key=lambda reason: (-reason.runs, reason.status, reason.words))
 

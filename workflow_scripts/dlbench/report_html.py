@@ -18,6 +18,7 @@ from dlbench import report_tables
 FOLDER = Path(__file__).parent
 STYLES, SCRIPT = ("page.css", "report.css"), "report.js"
 SHORT = 16  # hexadecimal digits of a file's digest
+MOST_FASTEST = 4
 MOST_VALUES = 6  # of a fact about the machine that are seen at once
 SECTIONS = {
     "summary": "Summary",
@@ -34,6 +35,7 @@ WORDS = {
     "oom": "out of memory",
     "timeout": "over the time limit",
     "stale": "stale",
+    "imported": "imported, beside them",
 }
 COLOURED = ("ok", "unstable", "stale", "failed", "oom", "timeout")
 BADGES = {"shown": "good", "indicated": "warn", "open": ""}
@@ -106,6 +108,7 @@ def _summary(report):
             yield (f'<li><span class="key {_colour(status)}"></span><b>{count}</b> '
                    f"{_text(WORDS.get(status, status))}</li>")  # fmt: skip
         yield "</ul>"
+    yield from _throughput(report.fastest)
     yield f"<h3>{_findings_heading(report)}</h3>"
     if report.findings:
         yield '<ol class="findings">'
@@ -127,6 +130,28 @@ def _summary(report):
         one = len(report.caveats) == 1
         words = "one caveat" if one else f"{len(report.caveats)} caveats"
         yield f'<p class="note">Read the numbers with <a href="#caveats">{words}</a> in mind.</p>'
+
+
+def _throughput(fastest):
+    if not fastest:
+        return
+    yield "<h3>Highest throughput <small>of each model and dataset; all in "
+    yield '<a href="#table-results">table results</a></small></h3>'
+    yield '<table class="groups rates"><thead><tr><th scope="col">combination</th>'
+    yield '<th class="right" scope="col">items/s</th><th class="right" scope="col">95 % interval'
+    yield '</th><th class="right" scope="col">runs</th></tr></thead><tbody>'
+    for name, rate in fastest[:MOST_FASTEST]:
+        known = rate.low == rate.low  # of one run it is not
+        interval = f"{_items(rate.low)} to {_items(rate.high)}" if known else "none of one run"
+        numbers = (f"<b>{_items(rate.value)}</b>", interval, rate.runs)
+        cells = "".join(f'<td class="right">{number}</td>' for number in numbers)
+        yield f"<tr><td>{_text(name)}</td>{cells}</tr>"
+    yield "</tbody></table>"
+
+
+def _items(rate):
+    """As in 8 312 or 12.3."""
+    return f"{rate:,.0f}".replace(",", "\u2009") if rate >= 1000 else f"{rate:.3g}"
 
 
 def _findings_heading(report):

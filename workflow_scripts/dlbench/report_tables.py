@@ -191,7 +191,7 @@ def results(rows):
     """The table of results: a row a combination, named; numbers before its settings."""
     found = conditions(rows)
     groups = [group for _, group in found]
-    names = study_findings.named([values for values, _ in found]) if found else []
+    names = _names(values for values, _ in found)
     columns = [Column("combination", "text", names), *_measured(groups)]
     constant = []
     for name in ("devices", *SETTINGS):
@@ -204,6 +204,31 @@ def results(rows):
     return DataTable(
         "results", "Results", words, columns, len(groups), "results/tables/runs", constant
     )
+
+
+def fastest(rows):
+    """[(name, Estimate), ...]: the highest throughput of each site, model and dataset.
+
+    That of training, where there is any. Those of most runs first; published numbers are left out.
+    """
+    best, runs = {}, {}
+    for values, group in conditions(
+        row for row in rows if row.get("timing_source") != series.PUBLISHED
+    ):
+        rate = _mean([r for r in group if r["status"] in series.FINISHED], "images_per_second")
+        key = tuple(values[name] for name in ("site", "model", "dataset"))
+        runs[key] = runs.get(key, 0) + len(group)
+        if rate:
+            best.setdefault(key, []).append((values, rate))
+    keys = sorted(best, key=lambda key: (-runs[key], str(key)))
+    found = [max(best[key], key=lambda v: (v[0]["mode"] == "train", v[1].value)) for key in keys]
+    names = _names(values for values, _ in found)
+    return [(name, rate) for name, (_, rate) in zip(names, found, strict=True)]
+
+
+def _names(values):
+    (values,) = study_findings.of_sites(list(values))
+    return study_findings.named(values) if values else []
 
 
 def _measured(groups):

@@ -45,8 +45,10 @@ def lead(runs, coverage):
         return "This study has no runs."
     counts = Counter(row["status"] for row in coverage)
     well = sum(counts[status] for status in series.FINISHED)
-    asked = len(coverage) - counts["excluded"]
+    asked = len(coverage) - counts["excluded"] - counts["imported"]
     words = f"{_amount(well, asked)} ended well" if asked else "Everything was excluded"
+    if counts["unstable"]:
+        words += f", {counts['unstable']} of them unstable (some steps stalled)"
     others = [f"{counts[s]} {w}" for s, w in (("failed", "failed"), ("oom", "ran out of memory"),
               ("timeout", "exceeded the time limit"), ("skipped", "were skipped"),
               ("stale", "are stale")) if counts[s]]  # fmt: skip

@@ -280,7 +280,7 @@ COMPARISONS = pa.schema(
         _field("p_difference_raw", _real, "1", "before the adjustment"),
         _field("family", _count, note="comparisons for which p is adjusted"),
         _field("verdict", _name, note="by the adjusted p; no runs, no base: nothing to compare"),
-        _field("repeats_needed", _count, note="of each condition; 1000 stands for more, too"),
+        _field("repeats_needed", _count, note="of each condition for a verdict; 1000: or more"),
         _field("n_a", _count, "runs"),
         _field("n_b", _count, "runs"),
         _field("base_flags", _text, note="what else differs between runs of a and b"),
@@ -339,7 +339,7 @@ COVERAGE = pa.schema(
         _field(
             "status",
             _name,
-            note="ok, unstable, oom, timeout, failed, skipped, excluded, stale; "
+            note="ok, unstable, oom, timeout, failed, skipped, excluded, stale, imported; "
             "of an unfinished study also running, pending, unread, interrupted",
         ),
         _field("reason", _text, note="why, and what a run that ended well missed"),

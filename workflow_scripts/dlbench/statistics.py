@@ -156,15 +156,20 @@ class Comparison:
 
     @property
     def repeats_needed(self):
-        """Runs of each condition that show equivalence with POWER if there is no difference.
+        """Runs of each condition that give a verdict with POWER.
 
-        They are for the scatter that was found, itself an estimate, and for the level that
-        suffices in the family whatever the other comparisons show. MOST_REPEATS stands for
-        more, too; too few runs for a verdict need FEWEST_RUNS.
+        Where the ratio is within the margin, they show equivalence if there is no difference;
+        else they show a difference as large as the one that was found. They are for the scatter
+        that was found, itself an estimate, and for the level that suffices in the family whatever
+        the other comparisons show. MOST_REPEATS stands for more, too; too few runs for a verdict
+        need FEWEST_RUNS.
         """
         if min(self.n_a, self.n_b) < FEWEST_RUNS:
             return FEWEST_RUNS
-        return repeats_needed(self.scatter, self.margin, ALPHA / self.family)
+        alpha, difference = ALPHA / self.family, abs(np.log(self.ratio))
+        if difference > np.log1p(self.margin):
+            return _least(lambda n: power_to_differ(n, self.scatter, difference, alpha))
+        return repeats_needed(self.scatter, self.margin, alpha)
 
 
 def compare(values, base, margin):
@@ -242,9 +247,24 @@ def holm(p_values):
 
 def repeats_needed(scatter, margin, alpha=ALPHA):
     """Runs of each of two conditions at which `power` reaches POWER, up to MOST_REPEATS."""
-    numbers = range(FEWEST_RUNS, MOST_REPEATS)
-    found = bisect.bisect_left(numbers, POWER, key=lambda n: power(n, scatter, margin, alpha))
-    return FEWEST_RUNS + found
+    return _least(lambda repeats: power(repeats, scatter, margin, alpha))
+
+
+def _least(chance_of):
+    return FEWEST_RUNS + bisect.bisect_left(range(FEWEST_RUNS, MOST_REPEATS), POWER, key=chance_of)
+
+
+def power_to_differ(repeats, scatter, difference, alpha=ALPHA):
+    """The chance that a two-sided t test shows a difference of two means of logarithms.
+
+    Student's t has the noncentral distribution then (J. Cohen, Statistical Power Analysis for the
+    Behavioral Sciences, 1988, chapter 2). Arguments as in `power`.
+    """
+    freedom = 2 * (repeats - 1)
+    size = difference / max(scatter * np.sqrt(2 / repeats), RESOLUTION)
+    limit = special.stdtrit(freedom, 1 - alpha / 2)
+    # Where the distribution is too far out to be computed, the chance is 1.
+    return float(1 - special.nctdtr(freedom, min(size, 30.0), limit))
 
 
 def power(repeats, scatter, margin, alpha=ALPHA):

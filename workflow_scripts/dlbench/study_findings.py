@@ -56,13 +56,22 @@ def findings(runs, speedups, comparisons):
     speedups = [row for row in speedups if row.get("timing_source") != series.PUBLISHED]
     asked = {row["field"] for row in comparisons}
     margin = next((row["margin"] for row in comparisons if row.get("margin")), MARGIN)
+    own, speedups, comparisons = of_sites(own, speedups, comparisons)
     found = [*_compared(comparisons), *_scaling(speedups), *_contrasts(own, asked, margin),
              *_gates(own)]  # fmt: skip
     return sorted(found, key=lambda finding: finding.rank)
 
 
+def of_sites(runs, *others):
+    """The same rows, with their sites only where runs are of several: a name says it there."""
+    several = len({row.get("site") for row in runs} - {None}) > 1
+    return [
+        rows if several else [{**row, "site": None} for row in rows] for rows in (runs, *others)
+    ]
+
+
 def named(rows, left_out=()):
-    """Names of rows, by what tells them apart among the fields of a run.
+    """Names of rows, by their sites and what tells them apart among the fields of a run.
 
     >>> same = {"model": "vgg16", "dataset": "digits", "batch_per_device": 8}
     >>> named([same | {"precision": "float16"}, same | {"precision": "tf32"}])
@@ -70,7 +79,10 @@ def named(rows, left_out=()):
     """
     fields = [name for name in FIELDS if name not in ("repeat", "seed", *left_out)]
     values = [{n: row.get(n) for n in fields} for row in rows]
-    return campaign_page.combinations([v | {"xla": "on" if v.get("xla") else None} for v in values])
+    values = [v | {"xla": "on" if v.get("xla") else None} for v in values]
+    names = campaign_page.combinations(values)
+    sites = [f"{row['site']}: " if row.get("site") else "" for row in rows]
+    return [f"{site}{name}" for site, name in zip(sites, names, strict=True)]
 
 
 # Comparisons that the config asks for.
@@ -112,13 +124,24 @@ def _reservation(row):
     """What keeps a comparison from carrying more."""
     words = []
     if row["verdict"] in (statistics.UNDECIDED, statistics.TOO_FEW_RUNS):
+        words += _not_after_correction(row)
         needed = row.get("repeats_needed") or 0
         if needed > min(row["n_a"], row["n_b"]):
             more = "at least " if needed >= statistics.MOST_REPEATS else "about "
-            words.append(f"It takes {more}{needed} repeats of each to show equivalence.")
+            words.append(f"It takes {more}{needed} repeats of each for a verdict.")
     if row.get("base_flags"):
         words.append(f"Flagged: the two sides also differ in {row['base_flags']}.")
     return " ".join(words)
+
+
+def _not_after_correction(row):
+    """Why a comparison is undecided though its interval, of it alone, leaves out no difference."""
+    family = row.get("family") or 1
+    if row["verdict"] == statistics.UNDECIDED and family > 1 and _effect(row):
+        yield (
+            "The interval, of this comparison alone, excludes no difference; corrected for "
+            f"{_amount(family, 'comparison')} none is shown."
+        )
 
 
 def _by_evidence(row):
@@ -237,6 +260,9 @@ def _of_contrasts(name, found):
     if tested:
         text += (
             f" Not asked for in the config; corrected for {_amount(first.family, 'comparison')}."
+        )
+        text += "".join(
+            f" {words}" for words in _not_after_correction({**vars(first), "verdict": verdict})
         )
     if apart:
         text += " The two were measured more than a day apart, so the date differs, too."

@@ -8,7 +8,7 @@ CATEGORY = "Batch size"
 CAPTION = """
 Throughput of one device against its batch size, data loading included: of training steps, of the
 forward pass alone, and of forward and backward pass without the update of the weights. Points
-are geometric means over repeats, one run each; bars are 95 % intervals (Student's t on the
+are geometric means over repeats, each run one value; bars are 95 % intervals (Student's t on the
 logarithm of the throughput). A cross stands for runs that failed, with how many and why. Hollow
 points are published numbers.
 """

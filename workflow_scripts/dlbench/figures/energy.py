@@ -7,8 +7,9 @@ CATEGORY = "Energy"
 CAPTION = """
 Energy that all GPUs of a run took from its start to its end, as they count it themselves, over
 the images of all its steps, warm-up included. Compiling and evaluations are in it; what hosts
-take is not. Points are geometric means over repeats, one run each, with 95 % intervals (Student's
-t on the logarithm). Runs whose devices do not count energy, as on CPUs, are not drawn.
+take is not. Points are geometric means over repeats, each run one value, with 95 % intervals
+(Student's t on the logarithm). Runs whose devices do not count energy, as on CPUs, are not
+drawn.
 """
 
 

@@ -14,14 +14,15 @@ from dlbench.config import COMPANIONS
 CATEGORY = "Comparisons"
 CAPTION = """
 Each row compares the runs of one condition with those of the base that are equal in all else.
-Markers are ratios of geometric mean throughputs, one run a value, less 1; lines are 90 %
+Markers are ratios of geometric mean throughputs, each run one value, less 1; lines are 90 %
 intervals (Welch's t on the logarithm of the throughput), each of its row alone. The green zone
 is the margin of equivalence, symmetric on the logarithm: from 1 / (1 + margin) to 1 + margin.
 *Equivalent*: two one-sided tests (TOST) show that the difference is within the margin; else
 *slower* or *faster*: a two-sided test shows that there is one; else *undecided*. Both tests are
 on the 5 % level, corrected by Holm's method for all comparisons of the study. Repeats needed:
-runs of each condition that would show equivalence with a probability of 80 % if there were no
-difference, at the scatter that was found. Start-up is no part of the throughput; its bars are
+runs of each condition that would give a verdict with a probability of 80 %, at the scatter that
+was found: show equivalence if there were no difference, or, of a ratio beyond the margin, show a
+difference of that size. Start-up is no part of the throughput; its bars are
 medians over runs: start of the container until the trainer's first line, imports, and from
 there to the end of the first step. Conditions without a base are in the table only. Where copies
 are trained at once, SD is the standard deviation of the step times, of the base and of the row.
@@ -36,6 +37,8 @@ PHASES = {"start": style.COLOURS[0], "import": style.COLOURS[4], "first_batch": 
 PHASE_WORDS = {"start": "container start", "import": "imports", "first_batch": "first step"}
 # What names a row, where rows of a panel differ in it; the rest goes to the heading.
 SETTINGS = {
+    "site": "{}",
+    "timing_source": "{}",
     "strategy": "{}",
     "strategy_options": "{}",
     "runtime": "{}",
@@ -55,7 +58,7 @@ SETTINGS = {
     "launcher": "{}",
     "seed": "seed {}",
 }
-IN_HEADING = ("strategy", "runtime", "devices", "batch_per_device", "precision")
+IN_HEADING = ("site", "strategy", "runtime", "devices", "batch_per_device", "precision")
 # Points right of the axes where the difference ends, and the base and the verdict begin.
 DIFFERENCE_COLUMN, BASE_COLUMN, VERDICT_COLUMN = 50, 56, 128
 SPREAD_POINTS = 28  # by how much a spread is wider than the base above it
@@ -64,6 +67,8 @@ ROW_INCHES, FRAME_INCHES = 0.44, 1.5
 
 def draw(tables, stem):
     table = tables.comparisons
+    if table["site"].nunique() < 2:  # it is said elsewhere
+        table = table.assign(site=None)
     panels = [
         (key, rows.iloc[::-1].reset_index(drop=True))
         for key, rows in table[table["verdict"] != comparing.NO_BASE].groupby(
@@ -109,7 +114,7 @@ def _differences(axes, field, base, model, dataset, rows):
     common = [
         _setting(rows.iloc[0], name)
         for name in IN_HEADING
-        if name != field and rows[name].nunique() == 1
+        if name != field and rows[name].nunique(dropna=False) == 1 and not pd.isna(rows[name][0])
     ]
     style.heading(
         axes,

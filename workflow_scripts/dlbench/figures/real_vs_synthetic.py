@@ -10,10 +10,11 @@ CATEGORY = "Comparisons"
 CAPTION = """
 Throughput of runs that read real items (circles) and of runs on synthetic ones that are equal in
 all other settings and in the shape of an item (squares). Points are geometric means over repeats,
-one run each; the numbers are the difference of real from synthetic with Welch's 95 % interval on
-the logarithm of the throughput. Of synthetic runs of several lengths those as long as the real one
-count, or the longest. What else differs between the two, as the version of the framework, is named.
-Runs on real items without a synthetic counterpart are drawn alone. Hollow points are published.
+each run one value; the numbers are the difference of real from synthetic with Welch's 95 % interval
+on the logarithm of the throughput. Of synthetic runs of several lengths those as long as the real
+one count, or the longest. What else differs between the two, as the version of the framework, is
+named. Runs on real items without a synthetic counterpart are drawn alone. Hollow points are
+published.
 """
 REAL, SYNTHETIC = (style.COLOURS[0], "o"), (style.COLOURS[1], "s")
 FOUND_OUT = ("site", "framework_version", "device_model")

@@ -15,7 +15,7 @@ NONE_WELL = "no run ended well"
 CAPTION = """
 Weak scaling: the batch per device is fixed, so the global batch grows with the devices. Strong
 scaling: the global batch is fixed, so each device has the less of it the more there are.
-Points are geometric means over repeats, one run each; bars and bands are 95 % intervals
+Points are geometric means over repeats, each run one value; bars and bands are 95 % intervals
 (Student's t, and Welch's t for ratios, on the logarithm of the throughput). The dashed line is
 the base times the number of devices. The base of a series is its own run on the fewest devices;
 a series without one borrows that of another strategy, which is marked with a ring and named.

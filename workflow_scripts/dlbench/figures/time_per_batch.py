@@ -7,7 +7,7 @@ from dlbench import series, statistics
 CATEGORY = "Batch size"
 CAPTION = """
 Upper panels: the mean time of a step over the images that a device takes in it, which is the
-number of devices over the throughput; geometric means over repeats, one run each, with 95 %
+number of devices over the throughput; geometric means over repeats, each run one value, with 95 %
 intervals (Student's t on the logarithm). Lower panels: the same relative to the smallest batch
 of the series that finished, with Welch's 95 % interval of the ratio; the lower, the more a larger
 batch gains. A cross stands for runs that failed. Hollow points are published numbers.

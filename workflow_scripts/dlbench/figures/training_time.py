@@ -7,11 +7,11 @@ from dlbench import series
 CATEGORY = "Learning"
 CAPTION = """
 Wall-clock time of the runs that train for epochs, compiling and evaluations included; starting
-the container and loading the framework lie before it.
-Points are geometric means over repeats, one run each; bars are 95 % intervals (Student's t on the
-logarithm of the time). The dashed line is the time on the fewest devices of the series, divided
-by how many times more devices there are; it is left out where series are many. A cross stands for
-runs that failed. Hollow points are published numbers.
+the container and loading the framework lie before it. Points are geometric means over repeats,
+each run one value; bars are 95 % intervals (Student's t on the logarithm of the time). The
+dashed line is the time on the fewest devices of the series, divided by how many times more
+devices there are; it is left out where series are many. A cross stands for runs that failed.
+Hollow points are published numbers.
 """
 
 
