@@ -320,16 +320,23 @@ def _comparisons(rows):
         if row["status"] == "ok":
             sides.setdefault(row["runtime"], []).append(row)
     base = sides.pop("bare", [])
-    return [_compared(name, runs, base) for name, runs in sides.items() if base]
+    sides = sides if base else {}
+    own = [row["images_per_second"] for row in base]
+    judged = statistics.together([
+        statistics.compare([row["images_per_second"] for row in runs], own, 0.01)
+        for runs in sides.values()
+    ])  # fmt: skip
+    return [_compared(*one, base, found) for one, found in zip(sides.items(), judged, strict=True)]
 
 
-def _compared(name, a, b):
+def _compared(name, a, b, found):
     rates = [[row["images_per_second"] for row in side] for side in (a, b)]
-    found = statistics.together([statistics.compare(*rates, 0.01)])[0]
     numbers = {k: v for k, v in vars(found).items() if not np.isnan(v)}
     return {k: v for k, v in a[0].items() if k in tables.COMPARISONS.names} | numbers | {
         "field": "runtime", "condition": name, "base": "bare", "verdict": found.verdict,
         "repeats_needed": found.repeats_needed, "base_flags": "",
         "images_per_second_a": statistics.mean(rates[0]).value,
         "images_per_second_b": statistics.mean(rates[1]).value,
+        **{f"{phase}_{side}_s": rows[0][f"{phase}_s"] for side, rows in (("a", a), ("b", b))
+           for phase in ("start", "import", "first_batch")},
     }  # fmt: skip

@@ -1,12 +1,16 @@
 """The figure of comparisons: what is drawn is what the table says, and everything can be drawn."""
 
+import base64
+import io
 import itertools
 
 import pandas as pd
 import pytest
+from equipment import REPOSITORY
+from PIL import Image, ImageColor
 
 from dlbench import figure_style as style
-from dlbench import statistics, tables
+from dlbench import report_figures, statistics, tables
 from dlbench.figures import overhead
 
 ROW = {
@@ -211,3 +215,18 @@ def test_the_same_table_gives_the_same_bytes(drawn, tmp_path):
     first = [(tmp_path / f"overhead.{suffix}").read_bytes() for suffix in style.FORMATS]
     drawn(row)
     assert first == [(tmp_path / f"overhead.{suffix}").read_bytes() for suffix in style.FORMATS]
+
+
+def seen(image, colour):
+    """The share of a picture that has a colour."""
+    counts = {c: n for n, c in image.convert("RGB").getcolors(1 << 24)}
+    return counts.get(ImageColor.getrgb(colour), 0) / (image.width * image.height)
+
+
+def test_the_zone_of_equivalence_is_seen_also_where_a_picture_has_few_colours(drawn, tmp_path):
+    with Image.open(REPOSITORY / "docs/figures/overhead.png") as image:
+        assert seen(image, overhead.ZONE) > 0.03
+    drawn(found(1.002, 0.003, "equivalent"))
+    data = report_figures._picture_uri(tmp_path / "overhead.png").partition(",")[2]
+    with Image.open(io.BytesIO(base64.b64decode(data))) as image:
+        assert seen(image, overhead.ZONE) > 0.03

@@ -33,6 +33,7 @@ LOOKS = {
     statistics.FASTER: (style.COLOURS[0], "D"),
 }
 OPEN = ("#8a8a8a", "s")  # no verdict
+ZONE = "#e3f4ee"
 PHASES = {"start": style.COLOURS[0], "import": style.COLOURS[4], "first_batch": style.COLOURS[1]}
 PHASE_WORDS = {"start": "container start", "import": "imports", "first_batch": "first step"}
 # What names a row, where rows of a panel differ in it; the rest goes to the heading.
@@ -94,7 +95,7 @@ def draw(tables, stem):
 
 def _differences(axes, field, base, model, dataset, rows):
     margin = rows["margin"].iloc[0]
-    axes.axvspan(_percent(1 / (1 + margin)), _percent(1 + margin), color="#e3f4ee", zorder=0)
+    axes.axvspan(_percent(1 / (1 + margin)), _percent(1 + margin), color=ZONE, zorder=0)
     axes.axvline(0, color=style.GREY, linewidth=1.4, zorder=1)
     for y, row in rows.iterrows():
         colour, marker = LOOKS.get(row["verdict"], OPEN)
