@@ -7,10 +7,14 @@ from pathlib import Path
 import pytest
 from downloads import Server
 from equipment import REPOSITORY
+from hypothesis import HealthCheck, settings
 from made_runs import SETTINGS
 
 from dlbench import config, download, supervisor
 
+# On a busy machine an example takes as long as it takes.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 TOOLS = (
     "sh", "env", "sed", "mkdir", "touch", "cat", "chmod", "rm", "cp", "ln", "tar", "head"
 )  # fmt: skip

@@ -223,7 +223,11 @@ def fastest(rows):
     keys = sorted(best, key=lambda key: (-runs[key], str(key)))
     found = [max(best[key], key=lambda v: (v[0]["mode"] == "train", v[1].value)) for key in keys]
     names = _names(values for values, _ in found)
-    return [(name, rate) for name, (_, rate) in zip(names, found, strict=True)]
+    modes = (f", {v['mode']}" if v["mode"] not in ("train", None) else "" for v, _ in found)
+    return [
+        (name if name.endswith(mode) else f"{name}{mode}", rate)
+        for name, mode, (_, rate) in zip(names, modes, found, strict=True)
+    ]
 
 
 def _names(values):
