@@ -9,6 +9,8 @@ from pathlib import Path
 
 import yaml
 
+from dlbench import tools
+
 REPOSITORY = Path(__file__).parents[1]
 STUDY = {
     "study": "test",
@@ -108,4 +110,5 @@ class Campaign:
 
 
 def environment():
-    return {k: v for k, v in os.environ.items() if not k.startswith("SNAKEMAKE")}
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("SNAKEMAKE")}
+    return kept | {"UV": tools.uv()}  # a copy of the project has none of its own

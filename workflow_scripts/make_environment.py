@@ -6,11 +6,10 @@ Packages beside the pinned ones (Horovod, which is an extra) stay.
 import argparse
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
-from dlbench import Error
+from dlbench import Error, tools
 from dlbench.cli import run_program
 from dlbench.files import sha256, write_json
 
@@ -35,7 +34,7 @@ def main():
     # Bytecode now: where Python may not write it, each rank's start would take 3 s more.
     options = ["--project", args.project, "--frozen", "--inexact", "--compile-bytecode"]
     finished = subprocess.run(
-        [_uv(), "sync", *options, *extras, *groups],
+        [tools.uv(), "sync", *options, *extras, *groups],
         env=environment,
         check=False,
     )
@@ -48,14 +47,6 @@ def main():
         )
         lock = {"lock_sha256": sha256(args.project / "uv.lock")}
         write_json(args.output, {**json.loads(listed.stdout), **lock})
-
-
-def _uv():
-    """The uv that runs us, else the one on the path."""
-    uv = os.environ.get("UV") or shutil.which("uv")
-    if not uv:
-        raise Error("uv is not found: start the workflow with `uv run snakemake`")
-    return uv
 
 
 if __name__ == "__main__":

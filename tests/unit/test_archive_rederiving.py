@@ -60,9 +60,8 @@ def test_what_differs_is_named_with_the_versions_that_differ(tmp_path):
     assert "results/figures/scaling.svg: differs\n" in output
     assert "runs.parquet: differs" not in output
     assert re.search(r"^pyarrow: 0\.1 in the archive, [\d.]+ here$", output, re.MULTILINE)
-    assert (
-        "2 file(s) differ, of 6 tables, 2 figures" in output and "`uv run` in its folder" in output
-    )
+    assert "2 file(s) differ, of 6 tables, 2 figures" in output
+    assert "uv run --project FOLDER`, with the unpacked archive as FOLDER, takes those" in output
 
 
 def test_an_archive_that_is_not_sound_is_not_unpacked(tmp_path):

@@ -230,12 +230,12 @@ def check_command(words):
     words = [word for word in words if word != ".uv/bin/uv"] if ".uv/bin/uv" in words else words
     if words[0].endswith(("bin/python", "envs/train/.venv/bin/python")):
         return check_program(words[1:])
-    if words[:3] == ["uv", "run", "--project"]:
-        lock = (REPOSITORY / words[3] / "uv.lock").read_text()
+    words = words[1:] if words[0] == "uv" else words
+    if words[:2] == ["run", "--project"]:
+        lock = (REPOSITORY / words[2] / "uv.lock").read_text()
         programs = {"bagit.py": "bagit", "rocrate-validator": "roc-validator"}
-        assert f'name = "{programs[words[4]]}"' in lock, words
+        assert f'name = "{programs[words[3]]}"' in lock, words
         return None
-    words = words[2:] if words[:2] == ["uv", "run"] else words
     words = words[1:] if words[0] == "run" else words
     match words:
         case ["snakemake", *rest]:
@@ -246,7 +246,7 @@ def check_command(words):
             check_program(rest)
         case ["pytest", path, *_]:
             assert (REPOSITORY / path).exists(), path
-        case ["uv", "sync", *rest]:
+        case ["sync", *rest]:
             check_sync(rest)
         case ["pre-commit", *_]:
             assert (REPOSITORY / ".pre-commit-config.yaml").is_file()

@@ -96,7 +96,7 @@ def test_the_pins_of_conda_are_those_of_the_lock_file():
 
 
 def test_one_version_of_uv_is_named_everywhere():
-    files = ("README.md", ".ci/run", "envs/workflow.yaml")
+    files = ("README.md", "envs/workflow.yaml")
     named = {
         version
         for file in files

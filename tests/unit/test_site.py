@@ -6,7 +6,7 @@ import os
 import pytest
 from site_facts import SITE
 
-from dlbench import site
+from dlbench import site, tools
 from dlbench.runs import Run
 from dlbench.site import Devices
 
@@ -57,7 +57,8 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(tmp_path, 
     message = reason(strategy="horovod", launcher="horovodrun")
     site._installed.cache_clear()
     assert message.startswith("horovod is not installed in envs/train")
-    assert message.endswith("uv sync --project envs/train --frozen --extra horovod")
+    command = tools.uv_command("sync --project envs/train --frozen --extra horovod")
+    assert message.endswith(f"install it with: {command}")
 
 
 def test_given_devices_win_over_what_the_machine_has():

@@ -9,7 +9,7 @@ import yte
 from equipment import REPOSITORY
 from site_facts import CONFIG
 
-from dlbench import profiles, site_check, site_job, submitting
+from dlbench import profiles, site_check, site_job, submitting, tools
 from dlbench.findings import Finding
 
 BLOCK = {"name": "block", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8,
@@ -136,11 +136,11 @@ def test_resources_of_a_profile_are_read_in_all_their_forms(place):
 @pytest.mark.parametrize(
     "executor, command, submit, installs",
     [
-        ("slurm", None, "slurm", "uv sync --extra slurm"),
-        ("cluster-generic", "run pbs", "pbs", "uv sync --extra pbs"),
-        ("lsf", None, "lsf", "uv sync --extra lsf"),
-        ("kubernetes", None, None, "uv sync --extra kubernetes"),
-        ("htcondor", None, None, "uv pip install snakemake-executor-plugin-htcondor"),
+        ("slurm", None, "slurm", "sync --extra slurm"),
+        ("cluster-generic", "run pbs", "pbs", "sync --extra pbs"),
+        ("lsf", None, "lsf", "sync --extra lsf"),
+        ("kubernetes", None, None, "sync --extra kubernetes"),
+        ("htcondor", None, None, "pip install snakemake-executor-plugin-htcondor"),
     ],
 )
 def test_a_plugin_that_is_missing_is_named_with_its_installation(
@@ -149,7 +149,7 @@ def test_a_plugin_that_is_missing_is_named_with_its_installation(
     monkeypatch.setattr(profiles.importlib.util, "find_spec", lambda name: None)
     profile(executor=executor, **({"cluster-generic-submit-cmd": command} if command else {}))
     found = [text for text in texts("fix") if "is not installed" in text]
-    assert len(found) == 1 and found[0].endswith(f"install it with: {installs}")
+    assert len(found) == 1 and found[0].endswith(f"install it with: {tools.uv_command(installs)}")
 
 
 def test_a_config_that_cannot_be_used_is_said(place):
@@ -316,7 +316,7 @@ def test_an_image_that_is_not_made_is_noted_and_one_that_is_is_started(place, pr
     write("config.yaml", CONFIG | {"matrix": [contained], "figures": []})
     program("apptainer", script="#!/bin/sh\necho Python 3.11.2\n")
     form = Path("results/images/train/apptainer.json")
-    noted = f"image {form}: not made yet (uv run snakemake images)"
+    noted = f"image {form}: not made yet ({tools.uv_command('run snakemake images')})"
     assert noted in texts("note", with_job=True)
     form.parent.mkdir(parents=True)
     form.write_text(json.dumps({"failure": "no Python in it"}))
@@ -335,7 +335,15 @@ def test_a_finding_of_several_lines_stays_aligned():
 
 
 @pytest.mark.parametrize("name", ["slurm", "sge", "pbs", "lsf", "kubernetes"])
-def test_our_profiles_end_with_the_installation_where_their_plugin_is_missing(name, monkeypatch):
+@pytest.mark.parametrize("on_the_path", [True, False])
+def test_our_profiles_end_with_the_installation_where_their_plugin_is_missing(
+    name, on_the_path, place, program, monkeypatch
+):
+    program("uv")
+    (place / "elsewhere").mkdir()
+    monkeypatch.chdir(place / "elsewhere")
+    monkeypatch.setenv("PATH", str(place if on_the_path else place / "elsewhere"))
+    monkeypatch.setenv("UV", str(place / "uv"))
     profile = profiles.read(str(REPOSITORY / "profiles" / name))
     asked = []
     monkeypatch.setattr(profiles.importlib.util, "find_spec", asked.append)
@@ -343,6 +351,7 @@ def test_our_profiles_end_with_the_installation_where_their_plugin_is_missing(na
     with pytest.raises(SystemExit) as ended:
         yte.process_yaml(profile.file.read_text(), require_use_yte=True)
     command = profiles.installation(profile.executor, scheduler)
+    assert command.startswith("uv sync" if on_the_path else f"{place}/uv sync")
     package = f"{profiles.PLUGIN}{profile.executor}"
     assert str(ended.value) == f"{package} is missing: {command}"
     assert asked == [package.replace("-", "_")]

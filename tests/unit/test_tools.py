@@ -1,5 +1,7 @@
 """tools: programs of the machine, and their errors in words."""
 
+from pathlib import Path
+
 import pytest
 from image_files import program
 
@@ -61,3 +63,41 @@ def test_a_command_that_is_not_there_is_named():
 def test_bytes_that_are_no_text_do_not_hurt():
     program("tool", "printf '\\377\\n'")
     assert tools.run(["tool"]) == "\ufffd"
+
+
+# uv: the README's commands put it into a folder that is not on the path.
+
+
+def executable(path):
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).touch(0o755)
+
+
+def test_the_uv_that_runs_us_is_taken_before_others(monkeypatch):
+    executable("there/uv")
+    executable("bin/uv")
+    monkeypatch.setenv("UV", str(Path("there/uv").absolute()))
+    assert tools.uv() == str(Path("there/uv").absolute())
+    monkeypatch.setenv("UV", "/no/longer/there")
+    assert tools.uv() == str(Path("bin/uv").absolute())
+
+
+def test_without_one_on_the_path_it_is_that_of_the_readme(monkeypatch):
+    monkeypatch.delenv("UV", raising=False)
+    monkeypatch.setattr(tools, "OUR_UV", Path(".uv/bin/uv").absolute())
+    with pytest.raises(Error, match="uv is not found: the first command"):
+        tools.uv()
+    assert tools.uv_command("sync") == "uv sync"
+    executable(".uv/bin/uv")
+    assert tools.uv() == str(Path(".uv/bin/uv").absolute())
+
+
+def test_people_are_told_the_command_that_works_where_they_are(monkeypatch, tmp_path):
+    executable("a b/uv")
+    monkeypatch.setenv("UV", str(Path("a b/uv").absolute()))
+    assert tools.uv_command("sync --extra slurm") == "'a b/uv' sync --extra slurm"
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert tools.uv_command("sync") == f"'{tmp_path}/a b/uv' sync"
+    executable("../bin/uv")
+    assert tools.uv_command("sync") == "uv sync"

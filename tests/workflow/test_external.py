@@ -2,13 +2,14 @@
 
 import csv
 import os
-import shutil
 import subprocess
 import sys
 
 import pytest
 from campaign import REPOSITORY
 from other_trainer import SCRIPT
+
+from dlbench import tools
 
 TRAINER = {
     "command": [sys.executable, "softmax.py", "{batch_per_device}", "{steps}", "{optimizer}"],
@@ -85,9 +86,8 @@ def test_what_goes_wrong_in_another_program_is_recorded_and_said(campaign, fault
 
 def test_mxnet_trains_in_an_environment_of_its_own(fresh):
     environment = {k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"}
-    uv = os.environ.get("UV") or shutil.which("uv")
     made = subprocess.run(
-        [uv, "sync", "--project", REPOSITORY / "envs/mxnet", "--frozen"],
+        [tools.uv(), "sync", "--project", REPOSITORY / "envs/mxnet", "--frozen"],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if made.returncode:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import tomllib
 
-from dlbench import Error, plugins, yaml_files
+from dlbench import Error, plugins, tools, yaml_files
 
 OURS = Path("profiles")
 FILE = re.compile(r"(?:profile|config)(?:\.v(\d+)\+)?\.yaml")
@@ -88,8 +88,9 @@ def installation(executor, scheduler):
         if any(re.split(r"[=<>~! ]", pin)[0] == PLUGIN + executor for pin in pins)
     ]
     if not having:
-        return f"uv pip install {PLUGIN}{executor}"
-    return f"uv sync --extra {scheduler if scheduler in having else having[0]}"
+        return tools.uv_command(f"pip install {PLUGIN}{executor}")
+    extra = scheduler if scheduler in having else having[0]
+    return tools.uv_command(f"sync --extra {extra}")
 
 
 def _folders(name):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from dlbench import Error, bag_reading
+from dlbench import Error, bag_reading, tools
 from dlbench.eventlog import ENDED_WELL
 from dlbench.files import sha256
 from dlbench.runs import Run, labels
@@ -61,8 +61,8 @@ def rederive(bag, folder, own_code=False):
     versions = _versions(about["made_with"])
     if missing := [name for name, _, here in versions if here is None]:
         raise Error(
-            f"this Python has no {', '.join(missing)}: start it with `uv run` in a folder of "
-            "dlbench, as the unpacked archive's is"
+            f"this Python has no {', '.join(missing)}: start it with "
+            f"`{tools.uv_command('run')}` in a folder of dlbench, as the unpacked archive's is"
         )
     made = {name for name in bag.payload if _is_made(name, about)}
     bag_reading.unpack(bag, folder, lambda name: name not in made)

@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlbench import copies, external, images, plugins
+from dlbench import copies, external, images, plugins, tools
 
 ENVIRONMENTS = Path("envs")
 
@@ -97,7 +97,9 @@ def _missing_package(run, strategy, image_settings):
         if not _installed(package, run.environment):
             return (
                 f"{package} is not installed in envs/{run.environment}; install it with: "
-                f"uv sync --project envs/{run.environment} --frozen --extra {package}"
+                + tools.uv_command(
+                    f"sync --project envs/{run.environment} --frozen --extra {package}"
+                )
             )
     return None
 

@@ -237,10 +237,11 @@ def _forms(study):
 
 def _images(study):
     for path in _forms(study):
+        again = tools.uv_command("run snakemake images")
         if reason := images.failure(path):
-            yield fix(f"{reason} (uv run snakemake images tries again)")
+            yield fix(f"{reason} ({again} tries again)")
         elif not Path(path).exists():
-            yield note(f"image {path}: not made yet (uv run snakemake images)")
+            yield note(f"image {path}: not made yet ({again})")
 
 
 def _image_commands(study):

@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-from dlbench import Error, plugins
+from dlbench import Error, plugins, tools
 from dlbench.files import write_json
 from dlbench.findings import Finding, fix, note, ok
 from dlbench.schedulers import ask
@@ -303,7 +303,7 @@ def _mpi(report, across):
     if not report["mpi"]:
         yield fix(
             "no mpirun on the path or in the trainer's environment: load MPI by site.modules, or "
-            "uv sync --project envs/train --frozen --extra horovod"
+            + tools.uv_command("sync --project envs/train --frozen --extra horovod")
         )
         return
     path, said, works, components = report["mpi"][0]

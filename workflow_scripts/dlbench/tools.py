@@ -1,6 +1,9 @@
 """Programs of the machine that we call: whether they are there, and their errors in words."""
 
+import contextlib
+import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -8,6 +11,7 @@ from pathlib import Path
 
 from dlbench import Error
 
+OUR_UV = Path(__file__).parents[2] / ".uv" / "bin" / "uv"  # where the README's commands put it
 NOT_WRITABLE = (
     "a folder may not be there or not be writable: APPTAINER_TMPDIR, APPTAINER_CACHEDIR, TMPDIR, "
     "the engine's storage or the results"
@@ -45,8 +49,32 @@ def missing(programs):
 
 
 def first(names):
-    """The first of some programs that is on the path, or None."""
+    """The first of some programs, by name or path, that this machine has, or None."""
     return next(filter(shutil.which, names), None)
+
+
+def uv():
+    """The uv that runs us, else the one on the path, else that of the README's commands.
+
+    Raises:
+        Error: there is none.
+    """
+    # uv sets UV for what it runs; it may be an older start's, and gone.
+    found = first([os.environ.get("UV", ""), "uv", str(OUR_UV)])
+    if not found:
+        raise Error("uv is not found: the first command of README.md installs it into .uv")
+    return shutil.which(found)
+
+
+def uv_command(arguments):
+    """A command of uv for people to type here: with a folder where uv is not on the path."""
+    name = "uv"
+    if not shutil.which(name):
+        with contextlib.suppress(Error):
+            name = uv()
+    if Path(name).is_relative_to(Path.cwd()):
+        name = Path(name).relative_to(Path.cwd())
+    return f"{shlex.quote(str(name))} {arguments}"
 
 
 def run(command, folder=None):

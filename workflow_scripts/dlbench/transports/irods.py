@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from dlbench import tools
 from dlbench.transports import CHUNK_BYTES, Answer, TransportError
 
 ENVIRONMENT_FILE = "~/.irods/irods_environment.json"
@@ -20,7 +21,7 @@ def open(url, offset, validator):
         from irods.session import NonAnonymousLoginWithoutPassword, iRODSSession
     except ImportError:
         raise TransportError(
-            "needs python-irodsclient; install it with: uv sync --extra storage"
+            "needs python-irodsclient; install it with: " + tools.uv_command("sync --extra storage")
         ) from None
     path = object_path(url)
     file = Path(os.environ.get("IRODS_ENVIRONMENT_FILE", ENVIRONMENT_FILE)).expanduser()

@@ -7,6 +7,7 @@ buckets want it.
 
 from urllib.parse import urlsplit
 
+from dlbench import tools
 from dlbench.transports import CHUNK_BYTES, Answer, TransportError
 
 
@@ -15,7 +16,8 @@ def open(url, offset, validator):
         import boto3
         import botocore
     except ImportError:
-        raise TransportError("needs boto3; install it with: uv sync --extra storage") from None
+        command = tools.uv_command("sync --extra storage")
+        raise TransportError(f"needs boto3; install it with: {command}") from None
     parts = urlsplit(url)
     request = {"Bucket": parts.netloc, "Key": parts.path.lstrip("/")}
     session = boto3.Session()
