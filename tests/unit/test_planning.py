@@ -3,6 +3,7 @@
 import re
 import shlex
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -236,6 +237,23 @@ def test_it_says_how_many_runs_are_to_be_done_and_why(plan):
         "8 runs to skip: needs 4 cpu devices per node; this site has 2"
         in planning.plan(STUDY | {"matrix": [block]}).why
     )
+
+
+def test_an_environment_that_was_copied_without_its_python_is_made_again(tmp_path, monkeypatch):
+    lock = site.ENVIRONMENTS.resolve() / "train" / "uv.lock"
+    monkeypatch.chdir(tmp_path)
+    python, listed = site.trainer_python("train"), Path("results/environments/train.json")
+    for path in (python, listed):
+        path.parent.mkdir(parents=True)
+    shutil.copy(lock, "envs/train")
+    assert planning.plan(STUDY).forced == set()
+    listed.touch()
+    assert planning.plan(STUDY).forced == {str(listed)}
+    python.symlink_to("/a/python/of/another/machine")
+    assert planning.plan(STUDY).forced == {str(listed)}
+    python.unlink()
+    python.symlink_to(sys.executable)
+    assert planning.plan(STUDY).forced == set()
 
 
 def test_where_nothing_is_unread_or_adopted_the_patterns_match_no_run(plan):

@@ -421,6 +421,9 @@ def _forced(runs, pending, image_settings):
             forced.add(images.image_path(run.environment))
         if starting.contained(run) and images.failure(images.form_path(run)):
             forced.add(images.form_path(run))
+        if not starting.contained(run) and not site.trainer_python(run.environment).exists():
+            # The list of what is installed was copied without it, or to where its Python is not.
+            forced |= {path for path in [_environment(run)] if path and Path(path).exists()}
         if state is State.STALE:
             forced |= {f"results/runs/{run_id}/{name}" for name in ("train.jsonl", "run.json")}
         elif state is State.UNREAD:
