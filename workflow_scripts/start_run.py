@@ -96,22 +96,22 @@ def main():
                 f"{label}: {args.attempts} attempts were ended from outside, without a "
                 "result; the next start of the workflow tries again"
             )
-    form, start = None, starting.NOTHING
+    form, start, network = None, starting.NOTHING, None
     if not refused:
         try:
             os.environ.update(starting.surroundings(run, args.module))
             form = images.read_form(args.form) if args.form else None
-            start = starting.start(run, trainer, form, args.device, args.bind)
+            begun = starting.start(run, trainer, form, args.device, args.bind)
             if args.external:
                 gpus = run.devices_per_node if args.device == "gpu" else 0
-                start = _through_us(start, args, form, gpus)
+                begun = _through_us(begun, args, form, gpus)
+            start, network = begun, starting.network(run, args.network)
         except starting.NotEntered:
             raise
-        except images.Unusable as error:
+        except (images.Unusable, starting.Nameless) as error:
             refused = "skipped", str(error)
         except Error as error:
             refused = "failed", str(error)
-    command, network = _on_a_network(run, start.command, args.network)
     made_from = {**args.made_from}
     if args.form:
         # Known for certain only now: the image may have been made after the workflow began.
@@ -119,7 +119,7 @@ def main():
     watched = supervisor.Watched(
         log=args.log,
         messages=args.messages,
-        command=command,
+        command=tuple(loopback.command(start.command)) if network == "loopback" else start.command,
         cleanup=start.cleanup,
         label=label,
         position=args.position,
@@ -145,15 +145,6 @@ def main():
         elif not supervisor.supervise(watched):
             sys.exit(1)
         parsing.parse(run, args.log, record)
-
-
-def _on_a_network(run, command, asked):
-    """(command, network): that of the machine, or one of the run's own; None where none starts."""
-    if not command:
-        return command, None
-    if asked == "auto" and starting.may_be_unreachable(run) and loopback.possible():
-        return tuple(loopback.command(command)), "loopback"
-    return command, "host"
 
 
 def _through_us(start, args, form, gpus):

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from node_names import NAME, as_node
+from node_names import node as node
 
 from dlbench import loopback
 
@@ -91,12 +93,59 @@ def test_our_own_network_stays_as_it_is():
     assert os.readlink("/proc/self/ns/net") == before
 
 
-def test_where_the_kernel_refuses_it_is_known_and_nothing_else_happens(monkeypatch):
-    def refused():
-        raise PermissionError("unshare")
+def python(program):
+    """The command of a program that says something of loopback as JSON."""
+    begins = f"import json, socket, sys; sys.path.insert(0, {str(PROGRAMS)!r})\n"
+    return [sys.executable, "-c", f"{begins}from dlbench import loopback\n{program}"]
 
-    monkeypatch.setattr(loopback, "enter", refused)
-    assert not loopback.possible()
+
+def said(command):
+    return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+
+
+# A user who may make no namespaces, not even one of users.
+REFUSED = [
+    "unshare", "--user", "--map-root-user", "sh", "-c",
+    'echo 0 >/proc/sys/user/max_user_namespaces; exec setpriv --bounding-set=-sys_admin "$@"', "-",
+]  # fmt: skip
+
+
+@pytest.mark.skipif(
+    subprocess.run([*REFUSED, "true"], check=False, capture_output=True).returncode != 0,
+    reason="this kernel gives us no right that we could take away",
+)
+def test_where_the_kernel_refuses_it_is_known_and_nothing_else_happens():
+    words = "print(json.dumps([loopback.possible(), loopback.host(), socket.gethostname()]))"
+    name = socket.gethostname()
+    assert said([*REFUSED, *python(words)]) == [False, name, name]
+
+
+# The machine's own name: servers that listen at what is behind it need an address of their own.
+
+NAMES = "print(json.dumps([socket.gethostname(), loopback.host(), loopback.own_address()]))"
+
+
+@BOTH
+@ALLOWED
+def test_in_there_the_name_is_loopbacks_and_the_real_one_is_known(start, node):
+    name, real, address = said(node(start(python(NAMES))))
+    assert (name, real) == ("localhost", NAME)
+    assert address in ("127.0.0.1", "::1")
+    assert said(node(python("print(json.dumps(loopback.possible()))")))
+
+
+def test_a_name_that_leads_to_no_address_of_this_machine_is_noticed(node, tmp_path):
+    assert said(node(python(NAMES))) == [NAME, NAME, None]
+    here = as_node(f"127.0.0.1 {NAME}\n", tmp_path)
+    assert said(here(python(NAMES))) == [NAME, NAME, "127.0.0.1"]
+
+
+@ALLOWED
+def test_our_own_name_stays_as_it_is():
+    before = socket.gethostname()
+    assert loopback.possible()
+    assert (socket.gethostname(), loopback.host()) == (before, before)
+    assert loopback.HOST not in os.environ
 
 
 @BOTH

@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
+from node_names import NAME
+from node_names import node as node
 
 from dlbench import eventlog, loopback
 
@@ -56,6 +58,19 @@ def test_processes_of_one_node_have_a_network_of_their_own_unless_it_is_not_want
     assert record(tmp_path)["provenance"]["network"] == ("loopback" if own else "host")
     ours = os.readlink("/proc/self/ns/net")
     assert (ours in (tmp_path / "messages").read_text()) != own
+
+
+@pytest.mark.parametrize("asked", ["auto", "host"])
+def test_servers_that_listen_by_name_need_an_address_behind_it(tmp_path, node, asked):
+    spec = SPEC | {"strategy": "horovod", "launcher": "horovodrun", "devices_per_node": 2}
+    line = command(tmp_path, "", f"--spec={json.dumps(spec)}", f"--network={asked}")
+    assert subprocess.run(node(line), capture_output=True, check=False).returncode == 0
+    status, message = outcome(tmp_path)
+    if asked == "auto" and loopback.possible():
+        assert record(tmp_path)["provenance"]["network"] == "loopback"
+    else:
+        assert status == "skipped" and record(tmp_path)["provenance"]["network"] is None
+        assert f"needs an address of this machine behind its name {NAME} (hostname)" in message
 
 
 def test_a_crash_is_recorded_with_its_last_words_at_the_last_attempt(tmp_path):

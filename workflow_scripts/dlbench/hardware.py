@@ -12,9 +12,10 @@ import math
 import os
 import platform
 import re
-import socket
 import statistics
 from pathlib import Path
+
+from dlbench import loopback
 
 CPU, NODES = "sys/devices/system/cpu", "sys/devices/system/node"
 # Instructions that decide how fast numbers are multiplied, of x86 and Arm.
@@ -75,7 +76,7 @@ def constant(files):
 def present(files):
     """Facts of this node and this moment."""
     return {
-        "host": socket.gethostname(),
+        "host": loopback.host(),
         "memory_bytes": files.ask("memory_bytes", lambda: _memory_bytes(files, "MemTotal")),
         "memory_available_bytes": files.ask(
             "memory_available_bytes", lambda: _memory_bytes(files, "MemAvailable")

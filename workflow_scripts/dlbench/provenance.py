@@ -3,14 +3,13 @@
 import json
 import os
 import platform
-import socket
 from importlib import metadata
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from dlbench import machine
+from dlbench import loopback, machine
 
 
 def describe(strategy):
@@ -19,7 +18,7 @@ def describe(strategy):
         "devices": strategy.devices,
         "device_model": _device_model(strategy.devices),
         "cores": strategy.cores,
-        "host": socket.gethostname(),
+        "host": loopback.host(),
         "pid": os.getpid(),
         "load_average": os.getloadavg(),
         "platform": platform.platform(),

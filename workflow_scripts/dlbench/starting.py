@@ -15,7 +15,18 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlbench import Error, copies, external, images, modules, options, plugins, schedulers, site
+from dlbench import (
+    Error,
+    copies,
+    external,
+    images,
+    loopback,
+    modules,
+    options,
+    plugins,
+    schedulers,
+    site,
+)
 from dlbench.launchers import mpirun as mpirun_launcher
 from dlbench.runtimes import KEPT_OUT, Container
 
@@ -25,6 +36,10 @@ SAID = ("image", "digest", "image_id", "runtime_version", "options", "libc", "mp
 
 class NotEntered(Error):
     """The container directive did not take effect: nothing about the run, all about the call."""
+
+
+class Nameless(Error):
+    """The machine's own name leads nowhere, where servers of the run would listen."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +175,26 @@ def may_be_unreachable(run, environ=os.environ):
         and (not contained(run) or by_directive(run))
         and not (launcher.TAKES_TASKS and schedulers.job(environ))
     )
+
+
+def network(run, asked):
+    """The network of a run that starts: loopback, one of its own, or host, the machine's.
+
+    Raises:
+        Nameless: it would have to be the machine's, and the run cannot work there.
+    """
+    if asked == "auto" and may_be_unreachable(run) and loopback.possible():
+        return "loopback"
+    launcher = plugins.load("launchers", run.launcher)
+    # What is in a container that the command line starts may know other names.
+    here = not contained(run) or by_directive(run)
+    if here and getattr(launcher, "LISTENS_BY_NAME", False) and not loopback.own_address():
+        raise Nameless(
+            f"launcher {run.launcher} needs an address of this machine behind its name "
+            f"{loopback.host()} (hostname), and found none: have it put into /etc/hosts, or use "
+            "launcher mpirun"
+        )
+    return "host"
 
 
 def _launched(run, program, environment, device):

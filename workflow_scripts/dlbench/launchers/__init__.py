@@ -7,6 +7,8 @@ A launcher file defines:
         one node; where it takes tasks, outside of a scheduler's job.
     MEETING (optional): the strategies whose processes it lets find one another, each by the
         launcher that is its own; left out, all.
+    LISTENS_BY_NAME (optional): whether its processes listen at the address that the machine's own
+        name stands for, and abort where there is none.
     ELSEWHERE (optional): whether its runs are started by something else than this workflow.
     unsupported(run): why it cannot start a run, or None.
     command(run, trainer, environment): the command line, a list of strings, that starts the

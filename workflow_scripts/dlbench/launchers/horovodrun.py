@@ -1,4 +1,8 @@
-"""Horovod's own launcher, over gloo: needs no MPI."""
+"""Horovod's own launcher, over gloo: needs no MPI.
+
+The environment's is started by its Python: the script horovodrun names the Python of the folder
+that it was installed in, which another one is in a copy of the environment.
+"""
 
 import shlex
 
@@ -7,6 +11,8 @@ from dlbench import launchers, plugins
 TAKES_TASKS = False
 LOOPBACK_SUFFICES = True
 MEETING = ("horovodrun",)
+LISTENS_BY_NAME = True
+MODULE = "horovod.runner.launch"
 
 unsupported = launchers.of_this_machine
 
@@ -14,9 +20,9 @@ unsupported = launchers.of_this_machine
 def command(run, trainer, environment):
     strategy = plugins.load("strategies", run.strategy).Strategy
     processes = strategy.processes_per_node(run)
-    horovodrun = environment / "bin" / "horovodrun" if environment else "horovodrun"
+    python = environment and str(environment / "bin" / "python")
     return [
-        str(horovodrun),
+        *([python, "-m", MODULE] if python else ["horovodrun"]),
         "--gloo",
         "-np",
         str(processes),
