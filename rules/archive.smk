@@ -30,7 +30,7 @@ rule write_archive:
     conda:
         "../envs/workflow.yaml"
     params:
-        config=lambda w: PLAN.config_json,
+        config=lambda w: PLAN.config_file(keep=not workflow.dryrun),
     shell:
         "python workflow_scripts/write_archive.py --config-json {params.config:q}"
         " --output {output:q} 2>&1 | tee {log:q} >&2"

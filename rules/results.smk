@@ -41,7 +41,7 @@ rule collect_runs:
     conda:
         "../envs/workflow.yaml"
     params:
-        config=lambda w: PLAN.config_json,
+        config=lambda w: PLAN.config_file(keep=not workflow.dryrun),
     shell:
         "python workflow_scripts/collect_runs.py"
         " --config-json {params.config:q} 2>&1 | tee {log:q} >&2"

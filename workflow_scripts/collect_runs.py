@@ -1,7 +1,6 @@
 """Collect the records of a study's runs into results/tables/."""
 
 import argparse
-import json
 
 from dlbench import collecting, config, site
 from dlbench.cli import run_program
@@ -13,10 +12,10 @@ def main():
     given.add_argument(
         "--config", nargs="+", default=["config.yaml"], help="config files, the last one winning"
     )
-    given.add_argument("--config-json", type=json.loads, help="the merged config as JSON")
+    given.add_argument("--config-json", metavar="FILE", help="the merged config")
     parser.add_argument("--output", default="results/tables", help="folder of the tables")
     args = parser.parse_args()
-    study = config.study(args.config_json or config.read(*args.config))
+    study = config.study(config.merged(args.config_json) or config.read(*args.config))
     collecting.collect(study, site.devices(study.site).kind, args.output)
 
 

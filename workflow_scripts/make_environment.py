@@ -31,7 +31,8 @@ def main():
     groups = [word for group in args.group for word in ("--group", group)]
     # VIRTUAL_ENV is that of the workflow; uv would warn that it is not this project's.
     environment = {k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"}
-    environment["UV_VENV_RELOCATABLE"] = "1"  # its folder may be moved or copied
+    # Its folder may be moved or copied; a uv that does not know of it says so and goes on.
+    environment.setdefault("UV_PREVIEW_FEATURES", "relocatable-envs-default")
     # Bytecode now: where Python may not write it, each rank's start would take 3 s more.
     options = ["--project", args.project, "--frozen", "--inexact", "--compile-bytecode"]
     finished = subprocess.run(

@@ -4,7 +4,6 @@
 """
 
 import argparse
-import json
 import sys
 
 from dlbench import archiving, config
@@ -14,11 +13,11 @@ from dlbench.cli import add_configfile, run_program
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     add_configfile(parser)
-    parser.add_argument("--config-json", type=json.loads, help="the merged config as JSON")
+    parser.add_argument("--config-json", metavar="FILE", help="the merged config")
     parser.add_argument("--output", default="results/archive.zip")
     parser.add_argument("--with-images", action="store_true", help="the runs' images, too")
     args = parser.parse_args()
-    settings = args.config_json or config.settings_of(args.configfile)
+    settings = config.merged(args.config_json) or config.settings_of(args.configfile)
     runs, files = archiving.write(settings, args.output, args.with_images)
     print(f"{args.output}: {runs} runs, {files} files", file=sys.stderr)
 

@@ -104,6 +104,18 @@ def test_short_runs_of_one_shape_share_a_job_until_it_is_long_enough():
     assert jobs.bundles(mixed, of, seconds.get, bundle_min=0) == {}
 
 
+def test_the_runs_of_a_shared_job_fit_into_the_command_that_submits_it():
+    runs = [run(repeat=n, model="m" * 100) for n in range(1, 1001)]
+    found = jobs.bundles(runs, lambda *_: ask(estimate_s=1), lambda _: 1.0, bundle_min=60)
+    assert len(found) == len(runs)
+    by_job = {}
+    for run_id, (name, _) in found.items():
+        by_job.setdefault(name, []).append(f"train:run_id={run_id}")
+    assert len(by_job) == 2
+    # As sh gets sbatch --wrap="...", with 30 kB to spare for all else.
+    assert all(len(repr(targets)) < 131_072 - 30_000 for targets in by_job.values())
+
+
 def test_a_shared_job_asks_for_its_start_once_and_stays_within_the_limit_of_its_queue():
     runs = [run(repeat=n) for n in range(1, 11)]
 

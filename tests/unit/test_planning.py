@@ -10,7 +10,7 @@ import pytest
 from planned_runs import STUDY, finish
 from site_facts import SITE
 
-from dlbench import Error, code, parsing, planning, records, site, submitting
+from dlbench import Error, code, config, parsing, planning, records, site, submitting
 
 
 @pytest.fixture
@@ -254,6 +254,14 @@ def test_an_environment_that_was_copied_without_its_python_is_made_again(tmp_pat
     python.unlink()
     python.symlink_to(sys.executable)
     assert planning.plan(STUDY).forced == set()
+
+
+def test_the_config_travels_as_a_file_that_is_another_one_when_the_config_changes(plan):
+    path = plan.config_file(keep=False)
+    assert not Path(path).exists()
+    assert plan.config_file() == path
+    assert config.merged(path) == STUDY
+    assert planning.plan(STUDY | {"seed": 2}).config_file(keep=False) != path
 
 
 def test_where_nothing_is_unread_or_adopted_the_patterns_match_no_run(plan):

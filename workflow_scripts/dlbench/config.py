@@ -7,6 +7,8 @@
 """
 
 import functools
+import hashlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,9 +23,11 @@ from dlbench import (
     yaml_files,
 )
 from dlbench.config_schema import ConfigError, named
+from dlbench.files import written_whole
 from dlbench.matrix import Excluded
 from dlbench.runs import FIELDS, Run, labels, shuffled
 
+KEPT = Path("results/logs/configs")
 # What goes with a field when its values are compared.
 COMPANIONS = {"runtime": ("runtime_options",), "strategy": ("strategy_options", "launcher")}
 
@@ -81,6 +85,24 @@ def read(*paths):
             raise ConfigError(str(error)) from error
         merged = _merge(merged, content or {})
     return merged
+
+
+def kept(text):
+    """The file that a merged config travels in, for which a command line may be too short."""
+    return KEPT / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+
+
+def keep(text):
+    """Write the file of a merged config where it is not there yet, and return its path."""
+    if not kept(text).exists():
+        with written_whole(kept(text)) as part:
+            part.write_text(text, encoding="utf-8")
+    return kept(text)
+
+
+def merged(file):
+    """The merged config in such a file; None where no file is given."""
+    return json.loads(Path(file).read_text(encoding="utf-8")) if file else None
 
 
 def study_of(files):

@@ -16,6 +16,8 @@ from dlbench import Error, plugins
 from dlbench.schedulers import Nodes
 
 CONVERSION = "conversion of data"
+# Of the 128 KiB that Linux gives to one argument: sbatch gets the ids of all runs of a job in one.
+MOST_IDS_BYTES = 100_000
 WORKFLOW_MB = 1000  # of the two Snakemakes in a job, 400 MB measured, and the run's supervisor
 
 
@@ -110,6 +112,7 @@ class Bundle:
     runs: int = 0
     takes_s: float = 0.0
     asks_min: int = 0
+    ids_bytes: int = 0
 
 
 def bundles(runs, job_of, estimate_of, bundle_min, limit_min=None):
@@ -130,7 +133,9 @@ def bundles(runs, job_of, estimate_of, bundle_min, limit_min=None):
             continue
         shape = _shape(run, job_of(run, 0))
         bundle = last.get(shape)
-        full = bundle and bundle.takes_s >= bundle_min * 60
+        full = bundle and (
+            bundle.takes_s >= bundle_min * 60 or bundle.ids_bytes + _id_bytes(run) > MOST_IDS_BYTES
+        )
         if bundle and limit_min and bundle.asks_min + job_of(run, 1).time_min > limit_min:
             full = True
         if not bundle or full:
@@ -138,8 +143,13 @@ def bundles(runs, job_of, estimate_of, bundle_min, limit_min=None):
         found[run.id] = bundle.name, bundle.runs
         bundle.asks_min += job_of(run, bundle.runs).time_min
         bundle.takes_s += seconds
+        bundle.ids_bytes += _id_bytes(run)
         bundle.runs += 1
     return found
+
+
+def _id_bytes(run):
+    return len(f" 'train:run_id={run.id}'")
 
 
 def within(job, queue):

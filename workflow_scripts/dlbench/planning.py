@@ -61,6 +61,10 @@ class Plan:
     adopted: dict
     attempts: int = ATTEMPTS
 
+    def config_file(self, keep=True):
+        """The merged config as a file; `keep`: write it, where it is not there yet."""
+        return str(config.keep(self.config_json) if keep else config.kept(self.config_json))
+
     @property
     def datasets(self):
         """The datasets of the study that are stored."""
