@@ -316,11 +316,11 @@ def test_an_image_that_is_not_made_is_noted_and_one_that_is_is_started(place, pr
     write("config.yaml", CONFIG | {"matrix": [contained], "figures": []})
     program("apptainer", script="#!/bin/sh\necho Python 3.11.2\n")
     form = Path("results/images/train/apptainer.json")
-    noted = f"image {form}: not made yet ({tools.uv_command('run snakemake images')})"
-    assert noted in texts("note", with_job=True)
+    command = tools.uv_command("run snakemake images")
+    assert f"image {form}: not made yet ({command})" in texts("note", with_job=True)
     form.parent.mkdir(parents=True)
     form.write_text(json.dumps({"failure": "no Python in it"}))
-    assert only_fix(with_job=True) == "no Python in it (uv run snakemake images tries again)"
+    assert only_fix(with_job=True) == f"no Python in it ({command} tries again)"
     form.write_text(json.dumps({"prepared": "x.sif", "environment": {}, "options": {},
                                 "python": "python3", "packages": {}}))  # fmt: skip
     assert any(
