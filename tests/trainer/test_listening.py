@@ -135,7 +135,7 @@ def test_in_a_network_of_its_own_a_run_opens_no_port_to_others(how, tmp_path):
 OPEN = {
     "multiworker-local": {"python train.py"},
     "parameter_server-local": {"python train.py"},
-    "horovod-horovodrun": {"python -m"},
+    "horovod-horovodrun": {"python3 -m"},
     "horovod-mpirun": {"mpirun -np", "python train.py"},
 }
 

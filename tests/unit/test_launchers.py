@@ -90,7 +90,7 @@ def test_srun_starts_one_task_per_process_on_all_nodes(changes, nodes, tasks, di
 
 def test_horovodrun_gets_the_trainer_as_one_word_that_survives_the_shell():
     assert command("horovodrun", strategy="horovod", devices_per_node=2) == [
-        "envs/train/.venv/bin/python", "-m", "horovod.runner.launch",
+        "envs/train/.venv/bin/python3", "-m", "horovod.runner.launch",
         "--gloo", "-np", "2", "-H", "localhost:2", "sh", "-c",
         f"exec {PYTHON} workflow_scripts/train.py --log 'it'\"'\"'s here'",
     ]  # fmt: skip

@@ -193,7 +193,7 @@ def test_horovodrun_gets_all_as_one_word():
     program("envs/train/.venv/bin/horovodrun")
     found = start(run_of(launcher="horovodrun", **HOROVOD)).command
     # Not the script, which in a copy of the environment would start the original's Python.
-    python = str(Path("envs/train/.venv/bin/python").absolute())
+    python = str(Path("envs/train/.venv/bin/python3").absolute())
     assert found[:4] == (python, "-m", "horovod.runner.launch", "--gloo")
 
 

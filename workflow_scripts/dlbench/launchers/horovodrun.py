@@ -1,7 +1,7 @@
 """Horovod's own launcher, over gloo: needs no MPI.
 
-The environment's is started by its Python: the script horovodrun names the Python of the folder
-that it was installed in, which another one is in a copy of the environment.
+That of an environment is started as a module by its Python: the script bin/horovodrun names the
+Python of where it was installed, which in a copy of the environment is the original's.
 """
 
 import shlex
@@ -20,7 +20,7 @@ unsupported = launchers.of_this_machine
 def command(run, trainer, environment):
     strategy = plugins.load("strategies", run.strategy).Strategy
     processes = strategy.processes_per_node(run)
-    python = environment and str(environment / "bin" / "python")
+    python = environment and str(environment / "bin" / "python3")
     return [
         *([python, "-m", MODULE] if python else ["horovodrun"]),
         "--gloo",
