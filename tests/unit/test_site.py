@@ -129,14 +129,22 @@ def test_cores_count_where_devices_are_cpus_of_this_machine_only():
 
 
 def test_a_package_that_is_installed_is_no_reason_to_skip(tmp_path, monkeypatch):
-    package = tmp_path / "envs/train/.venv/lib/python3.11/site-packages/horovod"
-    package.mkdir(parents=True)
-    (package / "__init__.py").touch()
     monkeypatch.chdir(tmp_path)
+    python = site.trainer_python("train")
+    package = python.parents[1] / "lib/python3.11/site-packages/horovod/__init__.py"
+    for path in (python, package):
+        path.parent.mkdir(parents=True)
+        path.touch()
     site._installed.cache_clear()
     found = reason(strategy="horovod", launcher="horovodrun", devices_per_node=2)
+    # A copy on a machine that has not the Python is made anew, without what was beside the pins.
+    python.unlink()
+    python.symlink_to("/a/python/of/another/machine")
+    site._installed.cache_clear()
+    copied = reason(strategy="horovod", launcher="horovodrun", devices_per_node=2)
     site._installed.cache_clear()
     assert found is None
+    assert copied.startswith("horovod is not installed")
 
 
 def test_a_launcher_says_that_it_stays_on_this_machine():

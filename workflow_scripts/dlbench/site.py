@@ -106,8 +106,9 @@ def _missing_package(run, strategy, image_settings):
 
 @functools.cache
 def _installed(package, environment):
-    library = ENVIRONMENTS / environment / ".venv" / "lib"
-    return any(library.glob(f"python3*/site-packages/{package}/__init__.py"))
+    python = trainer_python(environment)
+    found = python.parents[1].glob(f"lib/python3*/site-packages/{package}/__init__.py")
+    return python.exists() and any(found)  # without its Python it is made anew, without extras
 
 
 @functools.cache
