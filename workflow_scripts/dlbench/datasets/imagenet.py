@@ -56,7 +56,8 @@ FILES = {
     },
     "ILSVRC2012_devkit_t12.tar.gz": {
         "bytes": None,
-        "sha256": None,
+        # As torchvision has it (prototype/datasets/_builtin/imagenet.py), with those of the others.
+        "sha256": "b59243268c0d266621fd587d2018f69e906fb22875aca0e295b48cafaa927953",
         "md5": "fa75699e90414af021442c21a62c3abf",
         "urls": [],
     },

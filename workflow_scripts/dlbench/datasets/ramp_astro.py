@@ -4,7 +4,8 @@
   deep learning. MNRAS 491(2).
 - Of the published training part the first 12 000 images train and the last
   4 000 are held out; the published test part is not used.
-- No checksums are published: what arrives first is pinned in the manifest.
+- Neither size nor digest is published: what arrives first is taken, and its SHA-256 is pinned
+  (source.json, the manifest). Compare it with that of others.
 """
 
 TITLE = "RAMP Astro: galaxy deblending"
