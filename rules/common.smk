@@ -101,6 +101,11 @@ def bundle(wildcards):
     return name
 
 
+onstart:
+    # Before Snakemake deletes them: an output of a job that is to come.
+    PLAN.put_damaged_aside()
+
+
 wildcard_constraints:
     run_id="[a-z0-9_.-]+",
     dataset="[a-z0-9_]+",

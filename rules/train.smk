@@ -56,7 +56,7 @@ rule read_run:
         spec=lambda w: PLAN.spec(w.run_id),
     shell:
         "python workflow_scripts/parse_run.py results/runs/{wildcards.run_id:q}/train.jsonl"
-        " --spec {resources.spec:q} 2>{log:q}"
+        " --spec {resources.spec:q} --put-aside 2>&1 | tee {log:q} >&2"
 
 
 ruleorder: read_run > train

@@ -21,13 +21,16 @@ def log_of(run, dates=None, launch=None, **end):
     """
     launched, started, ended = dates or [eventlog.utc_now()] * 3
     log = records.folder(run.id) / "train.jsonl"
-    for rank in range(run.devices):
+    copies = run.copies_per_node > 1
+    for rank in range(run.devices * run.copies_per_node):
         written = EventLog(eventlog.rank_path(log, rank))
         if rank == 0:
             more = {"made_from": records.made_from(run), "git_commit": None, **(launch or {})}
             written.write("launch", t_utc=launched, **more)
         written.write("begin", t_utc=launched, containment=None)
         start = {"devices": [f"CPU:{rank}"], "total_steps": STEPS, "spec": run.values()}
+        place = (0, 1, rank) if copies else (rank, run.devices, 0)
+        start |= dict(zip(("rank", "size", "copy"), place, strict=True))
         written.write("run_start", log_version=eventlog.LOG_VERSION, t_utc=started, **start)
         for step in range(1, STEPS + 1):
             written.step(step, step * 0.5, 0.5, 2.0, 0.01, step == 1, 1)

@@ -30,6 +30,7 @@ SETTINGS = config.read(Path(__file__).parents[1] / "config.yaml") | {
     "figures": [],
     "compare": [],
 }
+TOTAL = 100  # steps of a run
 BEGAN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 
@@ -38,30 +39,32 @@ def date(seconds):
 
 
 def write(
-    run, seconds=None, status="ok", message="", made_from=None, host="far", steps=2, at=0,
+    run, seconds=None, status="ok", message="", made_from=None, host="far", steps=None, at=0,
     top1=None, job=None,
 ):  # fmt: skip
     """The log of a run that was launched `at` and took `seconds`, or goes on after its steps."""
+    if steps is None:
+        steps = 2 if seconds is None else TOTAL
     path = records.folder(run.id) / "train.jsonl"
     log = eventlog.EventLog(path)
     log.write("launch", t_utc=date(at), made_from=made_from or records.made_from(run), job=job)
     log.write("begin", t_utc=date(at + 1))
-    spec = {"batch_per_device": run.batch_per_device, "devices_per_node": 1, "nodes": 1}
-    log.write("run_start", t_utc=date(at + 2), spec=spec, total_steps=100, host=host, devices=["0"])
+    log.write("run_start", t_utc=date(at + 2), spec=run.values(), total_steps=TOTAL, host=host,
+              devices=["0"])  # fmt: skip
     for step in range(1, steps + 1):
         log.step(step, 0.5 * step, 0.5, 2.0, 0.01, step == 1, 1)
     if top1 is not None:
         log.write("eval", epoch=1, step=steps, t_s=0.5 * steps, split="test", loss=0.5, top1=top1,
                   examples=360)  # fmt: skip
     if seconds is not None:
-        log.write("run_end", t_s=seconds - 2, t_utc=date(at + seconds), status=status,
+        log.write("run_end", t_s=max(0, seconds - 2), t_utc=date(at + seconds), status=status,
                   message=message, weights_sha256=["0"])  # fmt: skip
     log.close()
     return path
 
 
 def finish(run, seconds, status="ok", message="", **values):
-    log = write(run, seconds, status, message, steps=100, **values)
+    log = write(run, seconds, status, message, **values)
     parsing.parse(run, log, log.with_name("run.json"))
 
 
@@ -75,6 +78,8 @@ def resume(run, kept, seconds, at, job=None):
     log.write("launch", t_utc=date(at), made_from=records.made_from(run), job=job)
     log.write("begin", t_utc=date(at + 1))
     log.write("resume", step=kept - 3, t_s=0.5 * (kept - 3), t_utc=date(at + 2))
+    for step in range(kept - 2, TOTAL + 1):
+        log.step(step, 0.5 * step, 0.5, 2.0, 0.01, False, 1)
     log.write("run_end", t_s=0.5 * (kept - 3) + seconds - 2, t_utc=date(at + seconds), status="ok",
               message="", weights_sha256=["0"])  # fmt: skip
     log.close()

@@ -29,7 +29,7 @@ def finish(run, made_from):
     """The log of a run that was trained."""
     log = eventlog.EventLog(records.folder(run.id) / "train.jsonl")
     log.write("launch", t_utc=eventlog.utc_now(), made_from=made_from)
-    log.start(devices=["CPU:0"], total_steps=1)
+    log.start(spec=run.values(), devices=["CPU:0"], total_steps=1)
     log.step(1, 0.5, 0.5, 2.0, 0.01, False, 1)
     log.write("run_end", t_s=0.5, t_utc=eventlog.utc_now(), status="ok", message="",
               weights_sha256=["0"])  # fmt: skip

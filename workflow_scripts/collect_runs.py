@@ -1,8 +1,13 @@
-"""Collect the records of a study's runs into results/tables/."""
+"""Collect the records of a study's runs into results/tables/.
+
+A run whose logs are not those that its record names any more is forgotten, its logs kept aside: the
+next start of the workflow trains it again. Then there are no tables.
+"""
 
 import argparse
+import sys
 
-from dlbench import collecting, config, site
+from dlbench import collecting, config, records, site
 from dlbench.cli import run_program
 
 
@@ -16,7 +21,13 @@ def main():
     parser.add_argument("--output", default="results/tables", help="folder of the tables")
     args = parser.parse_args()
     study = config.study(config.merged(args.config_json) or config.read(*args.config))
-    collecting.collect(study, site.devices(study.site).kind, args.output)
+    try:
+        collecting.collect(study, site.devices(study.site).kind, args.output)
+    except records.Damaged as error:
+        for run_id in error.runs:
+            records.forget(run_id)
+        runs = f"{len(error.runs)} run{'s' if len(error.runs) > 1 else ''}"
+        sys.exit(f"{error}\n{runs} forgotten, the logs kept aside: the next start trains again")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,14 @@
-"""Read the event logs of one run and write its record, run.json, beside them."""
+"""Read the event logs of one run and write its record, run.json, beside them.
+
+Logs that cannot be read are put aside where asked to: as train.attempt1.jsonl and so on. The
+workflow then trains the run again.
+"""
 
 import argparse
+import sys
 from pathlib import Path
 
-from dlbench import parsing
+from dlbench import eventlog, parsing
 from dlbench.cli import run_program
 from dlbench.runs import Run
 
@@ -12,8 +17,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("log", type=Path, help="train.jsonl of rank 0, its other ranks beside it")
     parser.add_argument("--spec", required=True, help="fields of the run, JSON")
+    parser.add_argument("--put-aside", action="store_true", help="logs that cannot be read")
     args = parser.parse_args()
-    parsing.parse(Run.from_json(args.spec), args.log, args.log.with_name("run.json"))
+    try:
+        parsing.parse(Run.from_json(args.spec), args.log, args.log.with_name("run.json"))
+    except eventlog.LogError as error:
+        if not args.put_aside or not args.log.is_file():
+            raise
+        kept = eventlog.keep_aside(args.log)
+        sys.exit(f"{error}; it is kept as {kept}: the next start trains the run again")
 
 
 if __name__ == "__main__":

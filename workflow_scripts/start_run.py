@@ -14,6 +14,7 @@ from pathlib import Path
 from dlbench import (
     Error,
     attempts,
+    eventlog,
     fates,
     flags,
     hardware,
@@ -144,7 +145,11 @@ def main():
             supervisor.refuse(watched, *refused)
         elif not supervisor.supervise(watched):
             sys.exit(1)
-        parsing.parse(run, args.log, record)
+        try:
+            parsing.parse(run, args.log, record)
+        except eventlog.LogError as error:
+            # Aside: the workflow deletes what a failed job wrote.
+            sys.exit(f"{error}; the log is kept as {eventlog.keep_aside(args.log)}")
 
 
 def _through_us(start, args, form, gpus):

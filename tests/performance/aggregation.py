@@ -133,12 +133,12 @@ def make_like(run, record, lines, content, times):
     place = records.folder(run.id)
     place.mkdir(parents=True)
     log = place / "train.jsonl"
-    shown = iter(times.tolist())
+    shown, spec = iter(times.tolist()), json.dumps(record["spec"])
     log.write_text(
         "".join(
             line.replace('"step_time_s": 0.1000000', f'"step_time_s": {next(shown):.7f}')
             if line.startswith('{"event": "step"')
-            else line
+            else line.replace(spec, json.dumps(run.values()))
             for line in lines
         )
     )
@@ -161,8 +161,9 @@ def write_log(path, run, steps):
     log = eventlog.EventLog(path)
     log.write("launch", t_utc=date(0), made_from=records.made_from(run), command=["train"] * 20)
     log.write("begin", t_utc=date(1))
-    log.write("run_start", t_utc=date(2), total_steps=steps, host="far", device_model="none",
-              devices=["0"] * run.devices, versions={"tensorflow": "2.18.1"})  # fmt: skip
+    log.write("run_start", t_utc=date(2), spec=run.values(), total_steps=steps, host="far",
+              device_model="none", devices=["0"] * run.devices,
+              versions={"tensorflow": "2.18.1"})  # fmt: skip
     for step in range(1, steps + 1):
         log.step(step, 0.1 * step, 0.1, 2.3 - step / steps, 0.01, step <= 10, 1)
     for second in range(int(0.1 * steps)):

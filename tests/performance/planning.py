@@ -106,7 +106,8 @@ def finish_ours(campaign):
         place = records.folder(run.id)
         log = eventlog.EventLog(place / "train.jsonl")
         log.write("launch", t_utc=eventlog.utc_now(), made_from=records.made_from(run))
-        log.start(versions={"tensorflow": "2.18.1"}, device_model="none", host="none")
+        log.start(spec=run.values(), versions={"tensorflow": "2.18.1"}, device_model="none",
+                  host="none", devices=["0"] * run.devices, total_steps=2)  # fmt: skip
         for step in (1, 2):
             log.step(step, 0.1 * step, 0.1, 2.3, 0.01, False, 1)
         log.write("run_end", t_s=0.2, t_utc=eventlog.utc_now(), status="ok", message="",

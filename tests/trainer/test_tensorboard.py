@@ -266,9 +266,10 @@ def test_of_a_table_the_runs_that_were_trained_here_are_exported(tmp_path):
 
 def test_of_another_program_what_it_printed_is_exported(tmp_path):
     log = EventLog(tmp_path / "run/train.jsonl")
-    log.write("run_start", t_utc=date(START_S), spec=RUN.values())
+    log.write("run_start", t_utc=date(START_S), spec=RUN.values() | {"trainer": "theirs"})
     for step in (1, 2):
         log.write("step", step=step, step_time_s=0.5, rank=0, warm_up=step == 1, window_steps=10)
+    log.write("imported", kind="tf_cnn_benchmarks", notes=[], numbers={})
     log.write("run_end", t_utc=date(START_S + 10), t_s=10.0, status="ok", message="")
     log.close()
     tensorboard_export.export([tmp_path / "run"], tmp_path / "board")

@@ -58,7 +58,8 @@ def finished(run, samples=(), top1=None, ranks=1, start=None, made_from=None, **
             log.write(
                 "launch", t_utc=eventlog.utc_now(), made_from=made_from or records.made_from(run)
             )
-        log.start(**{"devices": ["CPU:0"], "total_steps": 2, "item_shape": [8, 8, 1],
+        log.start(**{"spec": run.values(), "devices": ["CPU:0"], "total_steps": 2,
+                     "item_shape": [8, 8, 1],
                      "versions": {"tensorflow": "2.18.1"}} | (start or {}))  # fmt: skip
         for step in (1, 2):
             log.step(step, step * 0.5, 0.5, 2.0, 0.01, False, 1)

@@ -148,9 +148,9 @@ def test_copies_that_do_not_come_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(copies, "PATIENCE_S", 0.2)
     path = tmp_path / "train.jsonl"
     # It has a log, but is not there yet; of copy 3 there is nothing.
-    rank1 = {"event": "run_start"}
+    rank1 = {"event": "begin", "t_utc": eventlog.utc_now()}
     eventlog.rank_path(path, 1).write_text(f"{json.dumps(rank1)}\n")
-    eventlog.rank_path(path, 2).write_text('{"event": "ready"}\n{"event": "rea')
+    eventlog.rank_path(path, 2).write_text('{"event": "ready", "t_s": 0.1}\n{"event": "rea')
     log = eventlog.EventLog(path)
     with pytest.raises(Error) as error:
         Copy(0, 4, path).meet(log)

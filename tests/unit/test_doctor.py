@@ -107,7 +107,7 @@ def test_a_record_whose_numbers_are_not_its_logs_is_found_where_content_is_read(
     record["summary"]["images_per_second"] *= 2
     path.write_text(json.dumps({**record, "record_sha256": records.digest(record)}))
     assert doctor.examine() == []
-    assert "its summary is not what its log says" in only(content=True).what
+    assert "its summary.images_per_second is not what its log" in only(content=True).what
     mended(content=True)
 
 
@@ -229,7 +229,27 @@ def test_runs_that_no_study_knows_are_named_where_there_is_a_study(here):
     finished = program("--study", "--json")
     found = json.loads(finished.stdout)["findings"]
     assert finished.returncode == 1
-    assert [(f["kind"], f["repairable"]) for f in found] == [("unknown run", False)] * 2
+    assert [(f["kind"], f["repairable"]) for f in found] == [("unknown runs", False)]
+    assert found[0]["what"].startswith("2 of no run of the study 'test': ")
+
+
+def test_runs_of_other_studies_do_not_hide_what_is_wrong_with_a_studys_own(here):
+    for repeat in range(2, 6):
+        finish(Run(**SHORT, repeat=repeat))
+    block = {"name": "block", "repeats": 1} | SHORT
+    Path("config.yaml").write_text(json.dumps(SETTINGS))
+    Path("mine.yaml").write_text(json.dumps({"matrix": [block]}))
+    assert program("--configfile", "mine.yaml").returncode == 0
+    for run in (ONE, Run(**SHORT, repeat=2)):
+        (records.folder(run.id) / "train.jsonl").write_bytes(b"")
+    finished = program("--configfile", "mine.yaml")
+    (line,) = finished.stdout.splitlines()
+    assert line.startswith(f"run: results/runs/{ONE.id}: train.jsonl: expected ")
+    damaged, unknown = program("--configfile", "mine.yaml", "--study").stdout.splitlines()
+    assert damaged == line
+    assert (
+        unknown.startswith("unknown runs: results/runs: 5 of no run") and " and 2 more; " in unknown
+    )
 
 
 def test_parts_of_files_are_moved_aside_once_their_writer_is_gone(here):

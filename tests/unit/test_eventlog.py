@@ -19,7 +19,7 @@ def written(path):
     log.start(spec={"model": "lenet5"})
     log.step(1, 0.5, 0.25, 2.3, 0.01, True, 1)
     log.step(2, 0.75, 0.25, math.nan, 0.01, False, 1)
-    log.write("run_end", status="failed", message="the loss is not a number")
+    log.write("run_end", t_utc=eventlog.utc_now(), status="failed", message="no number")
     log.close()
     return path
 
@@ -173,7 +173,7 @@ def test_who_has_the_log_open_sees_it_and_may_write_on(path):
     with open(path, "rb") as reader:
         log.resume(before, 1.0, step=2)
         assert reader.read() == other.content() == path.read_bytes()
-    other.write("run_end", status="failed", message="")
+    other.write("run_end", t_utc=eventlog.utc_now(), status="failed", message="")
     assert kinds(path)[-2:] == ["resume", "run_end"]
     assert eventlog.ended(path)["status"] == "failed"
 
@@ -202,8 +202,9 @@ def test_the_content_of_a_log_is_what_was_written_so_far(path):
 
 def test_an_end_by_a_signal_is_no_result(tmp_path):
     log = eventlog.EventLog(tmp_path / "train.jsonl")
-    log.write("run_end", status="failed", message=eventlog.STOPPED_BY_SIGNAL)
+    date = eventlog.utc_now()
+    log.write("run_end", t_utc=date, status="failed", message=eventlog.STOPPED_BY_SIGNAL)
     assert eventlog.ended(tmp_path / "train.jsonl")
     assert eventlog.finished(tmp_path / "train.jsonl") is None
-    log.write("run_end", status="ok", message="")
+    log.write("run_end", t_utc=date, status="ok", message="")
     assert eventlog.finished(tmp_path / "train.jsonl")["status"] == "ok"

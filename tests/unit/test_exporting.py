@@ -11,7 +11,7 @@ import pandas
 import pytest
 from made_runs import SETTINGS, finish, write
 
-from dlbench import Error, collecting, config, exporting, tables
+from dlbench import Error, collecting, config, exporting, records, tables
 from dlbench.eventlog import STATUSES
 
 PROGRAM = Path(__file__).parents[2] / "workflow_scripts" / "export_runs.py"
@@ -85,6 +85,7 @@ def test_another_kind_of_file_is_refused_before_anything_is_read(half):
 def test_an_export_that_cannot_be_written_leaves_the_one_before(half, monkeypatch):
     exporting.export(half, "runs.csv", STATUSES)
     before = Path("runs.csv").read_bytes()
+    (records.folder(half.runs[3].id) / "train.jsonl").unlink()
     finish(half.runs[3], 60)
 
     def full(*_):

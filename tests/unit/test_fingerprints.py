@@ -71,7 +71,8 @@ def finished(run, *machines, step_s=0.5, **launch):
     log.write("launch", t_utc=eventlog.utc_now(), made_from=records.made_from(run), **launch)
     for said in machines:
         log.write("machine", **said)
-    log.start(devices=["CPU"] * run.devices, total_steps=2, host="node1")
+    start = {"spec": run.values(), "devices": ["CPU"] * run.devices, "total_steps": 2}
+    log.start(**start, host="node1")
     for step in (1, 2):
         log.step(step, step * step_s, step_s, 2.0, 0.01, False, 1)
     log.write("run_end", t_s=1.0, t_utc=eventlog.utc_now(), status="ok", message="",
@@ -220,8 +221,8 @@ def test_progress_is_read_from_logs_of_ours_and_of_other_trainers(tmp_path, firs
     log = eventlog.EventLog(tmp_path / "train.jsonl")
     log.write("launch", t_utc=eventlog.utc_now())
     for event in first:
-        log.write(event, **MACHINE if event == "machine" else {})
-    spec = {"batch_per_device": 8, "devices_per_node": 1, "nodes": 1}
+        log.write(event, **MACHINE if event == "machine" else {"t_utc": eventlog.utc_now()})
+    spec = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8}
     log.start(spec=spec, total_steps=9)
     log.step(1, 0.5, 0.5, 2.0, 0.01, False, 1)
     log.close()

@@ -30,7 +30,7 @@ def finished(run=RUN, made_from=None, status="ok", end=None, **other):
     log = EventLog(place / "train.jsonl")
     made_from = (made_from or records.made_from(run)) | other
     log.write("launch", t_utc=eventlog.utc_now(), made_from=made_from)
-    log.start(devices=["CPU:0"], total_steps=3)
+    log.start(spec=run.values(), devices=["CPU:0"], total_steps=3)
     for step in range(1, 4):
         log.step(step, step * 0.5, 0.5, 2.0, 0.01, False, 1)
     log.write("run_end", t_s=1.5, t_utc=eventlog.utc_now(), status=status, message="",

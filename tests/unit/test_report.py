@@ -191,7 +191,7 @@ def test_the_machine_is_shown_as_its_runs_tell_it(tmp_path):
     for row, provenance in zip(rows, (known, {"platform": "of before"}), strict=True):
         path = tmp_path / "runs" / row["run_id"] / "run.json"
         path.parent.mkdir(parents=True)
-        rest = {key: "" for key in records.KEYS if not key.endswith("version")}
+        rest = {key: kind() for key, kind in records.KINDS.items() if not key.endswith("version")}
         records.write(path, rest | {"provenance": provenance}, [])
     said = dict(made(tmp_path, rows).machine)
     assert said["processor"] == [

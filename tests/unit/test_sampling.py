@@ -37,7 +37,7 @@ def test_the_examples_in_the_docstrings_hold():
 @linux
 def test_a_sample_has_the_process_and_the_node_in_a_log_that_reads_back(tmp_path):
     log = eventlog.EventLog(tmp_path / "train.jsonl")
-    log.start()
+    log.start(spec={})
     with Sampler(log, interval_s=0.1):
         busy(0.15)
     _, *samples = eventlog.read(tmp_path / "train.jsonl")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from node_names import NAME
 from node_names import node as node
+from watched_runs import DATE
 
 from dlbench import eventlog, loopback
 
@@ -40,7 +41,7 @@ def outcome(folder):
 
 def test_a_trainer_that_writes_its_end_is_believed(tmp_path):
     log = tmp_path / "train.jsonl"
-    end = '{"event": "run_end", "status": "oom", "message": "full", "t_utc": "2026"}'
+    end = f'{{"event": "run_end", "status": "oom", "message": "full", "t_utc": "{DATE}"}}'
     trainer = f"open({str(log)!r}, 'a').write({end!r} + chr(10)); exit(1)"
     finished = start(tmp_path, trainer, '--made-from={"code": "abc"}')
     assert finished.returncode == 0, finished.stderr
@@ -220,7 +221,7 @@ def contained(tmp_path, monkeypatch):
 
 def ends(folder, status):
     """A trainer that writes its end, and the words that it was given."""
-    end = f'{{"event": "run_end", "status": "{status}", "message": "told", "t_utc": "2026"}}'
+    end = f'{{"event": "run_end", "status": "{status}", "message": "told", "t_utc": "{DATE}"}}'
     return (
         f"import sys; open({str(folder / 'words')!r}, 'w').write(' '.join(sys.argv));"
         f"open({str(folder / 'train.jsonl')!r}, 'a').write({end!r} + chr(10)); exit(1)"

@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from watched_runs import END, WRITES, ends, watched
+from made_runs import date
+from watched_runs import DATE, END, WRITES, ends, watched
 
 from dlbench import eventlog, supervisor
 
@@ -37,7 +38,8 @@ def wait_for(path):
 def test_a_run_that_ends_well_has_one_end_that_of_the_trainer(tmp_path):
     run = watched(tmp_path, END)
     assert supervisor.supervise(run)
-    launch, end = eventlog.read(run.log)
+    launch, end = next(eventlog.read(run.log)), eventlog.ended(run.log)
+    assert len(ends(run.log)) == 1
     assert (launch["event"], launch["command"]) == ("launch", list(run.command))
     assert (end["status"], end["weights_sha256"]) == ("ok", ["0"])
 
@@ -159,13 +161,14 @@ def test_what_a_silent_trainer_said_last_is_words_and_not_a_ruled_line(tmp_path,
 
 
 def test_the_last_line_says_how_fast_it_was_and_what_is_left(tmp_path, capsys):
-    spec = {"batch_per_device": 8, "devices_per_node": 2, "nodes": 1}
+    spec = SPEC | {"devices_per_node": 2}
     trains = (
-        f"write('run_start', spec={spec!r}, total_steps=3, t_utc=0)\n"
+        f"write('run_start', spec={spec!r}, total_steps=3, t_utc={DATE!r})\n"
         "for step in (1, 2, 3):\n"
-        "    write('step', step=step, step_time_s=0.5, loss=2.0, warm_up=step == 1)\n"
+        "    write('step', step=step, t_s=0.5 * step, step_time_s=0.5, loss=2.0, epoch=1,"
+        " learning_rate=0.1, warm_up=step == 1)\n"
     )
-    end = END.replace('"2026"', '"2999-01-01T00:00:00.000000Z"')
+    end = END.replace(DATE, "2999-01-01T00:00:00.000000Z")
     assert supervisor.supervise(watched(tmp_path, trains + end, position="1/2"))
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("run 1/2  lenet5 synthetic: ok, step 3/3, loss 2, 32 images/s, ")
@@ -181,7 +184,8 @@ def test_the_last_run_of_all_leaves_nothing(tmp_path, capsys):
 def test_a_skipped_run_has_a_log_with_its_reason_and_no_command(tmp_path):
     run = watched(tmp_path, END)
     supervisor.refuse(run, "skipped", "needs 4 cores")
-    launch, end = eventlog.read(run.log)
+    launch, end = next(eventlog.read(run.log)), eventlog.ended(run.log)
+    assert len(ends(run.log)) == 1
     assert launch["command"] == []
     assert (end["status"], end["message"]) == ("skipped", "needs 4 cores")
     assert not run.messages.exists()
@@ -214,7 +218,7 @@ def test_a_run_interrupted_after_its_end_is_no_result_either(tmp_path):
 @pytest.mark.parametrize(
     ("end", "kept"),
     [
-        ('{"event": "run_end", "status": "ok", "message": "old"}\n', []),
+        (f'{{"event": "run_end", "status": "ok", "message": "old", "t_utc": "{DATE}"}}\n', []),
         ("old and cut short", ["train.attempt2.jsonl", "train.attempt2.rank1.jsonl"]),
     ],
 )
@@ -243,7 +247,9 @@ def test_a_trainer_that_does_not_exist_ends_the_program_with_one_line(tmp_path):
 
 # Ends that say less than the launcher does.
 
-SIGNALLED = f"write('run_end', status='failed', message={eventlog.STOPPED_BY_SIGNAL!r})\n"
+SIGNALLED = (
+    f"write('run_end', status='failed', message={eventlog.STOPPED_BY_SIGNAL!r}, t_utc={DATE!r})\n"
+)
 LAST_WORDS = "worker 1 failed (exit code 9); the others are ended"
 
 
@@ -262,7 +268,8 @@ def test_a_rank_that_its_launcher_stopped_is_tried_again(tmp_path):
 
 
 def test_a_failure_that_the_trainer_describes_stays_as_it_is(tmp_path):
-    fails = "write('run_end', status='failed', message='no such file')\nsys.exit(1)"
+    end = f"status='failed', message='no such file', t_utc={DATE!r}"
+    fails = f"write('run_end', {end})\nsys.exit(1)"
     run = watched(tmp_path, fails, last_attempt=False)
     assert supervisor.supervise(run)
     assert [end["message"] for end in ends(run.log)] == ["no such file"]
@@ -272,25 +279,25 @@ def ranks(folder, *ends):
     """Logs of ranks with these (status, message) in the order of time; None: without an end."""
     for rank, end in enumerate(ends):
         log = eventlog.EventLog(eventlog.rank_path(folder / "train.jsonl", rank))
-        log.start()
+        log.start(spec=SPEC)
         if end:
-            status, message, t_utc = end
-            log.write("run_end", status=status, message=message, t_utc=t_utc)
+            status, message, second = end
+            log.write("run_end", status=status, message=message, t_utc=date(second))
         log.close()
     end = supervisor._end_of_ranks(folder / "train.jsonl")
     return end and (end["status"], end["message"])
 
 
-STOPPED = ("failed", eventlog.STOPPED_BY_SIGNAL, "2")
-NAN = ("failed", "the loss is not a number", "1")
-LOST = ("failed", "HorovodInternalError", "3")
-FULL = ("oom", "GPU 1", "4")
+STOPPED = ("failed", eventlog.STOPPED_BY_SIGNAL, 2)
+NAN = ("failed", "the loss is not a number", 1)
+LOST = ("failed", "HorovodInternalError", 3)
+FULL = ("oom", "GPU 1", 4)
 
 
 @pytest.mark.parametrize(
     ("ends", "found"),
     [
-        ([("ok", "", "1"), ("ok", "", "2")], ("ok", "")),
+        ([("ok", "", 1), ("ok", "", 2)], ("ok", "")),
         ([STOPPED, NAN], NAN[:2]),
         ([LOST, NAN], NAN[:2]),
         ([LOST, None], None),
@@ -309,10 +316,9 @@ def test_the_first_failure_counts_and_none_beside_a_rank_that_said_nothing(tmp_p
 def test_a_failure_that_another_rank_explains_is_a_result_at_the_first_attempt(tmp_path):
     other = (
         f"log = {str(tmp_path / 'runs/run/train.rank1.jsonl')!r}\n"
-        "open(log, 'w').write(json.dumps({'event': 'run_end', 'status': 'failed', 't_utc': '1',"
-        " 'message': 'the loss is not a number'}) + chr(10))\n"
-        f"write('run_end', status='failed', message={eventlog.STOPPED_BY_SIGNAL!r}, t_utc='2')\n"
-        "sys.exit(1)"
+        "open(log, 'w').write(json.dumps({'event': 'run_end', 'status': 'failed',"
+        f" 'message': 'the loss is not a number', 't_utc': {date(-1)!r}}}) + chr(10))\n"
+        f"{SIGNALLED}sys.exit(1)"
     )
     run = watched(tmp_path, other, last_attempt=False)
     assert supervisor.supervise(run)
@@ -320,7 +326,8 @@ def test_a_failure_that_another_rank_explains_is_a_result_at_the_first_attempt(t
 
 
 def test_a_run_that_failed_on_a_full_disk_has_no_result(tmp_path, capsys):
-    end = 'status="failed", message="OSError: [Errno 28] No space left on device", t_utc="2026"'
+    message = "OSError: [Errno 28] No space left on device"
+    end = f"status='failed', message={message!r}, t_utc={DATE!r}"
     run = watched(tmp_path, f'write("run_end", {end})\nsys.exit(1)')
     assert not supervisor.supervise(run)
     assert not run.log.exists() and run.log.with_name("train.attempt1.jsonl").exists()

@@ -8,7 +8,7 @@ import pytest
 from equipment import REPOSITORY
 from hypothesis import given
 from hypothesis import strategies as st
-from watched_runs import watched
+from watched_runs import DATE, watched
 
 from dlbench import campaign, supervisor, terminal
 from dlbench.cli import run_program
@@ -66,7 +66,7 @@ def test_what_a_trainer_says_last_is_relayed_and_recorded_without_codes_and_secr
 
 @pytest.mark.usefixtures("impatient")
 def test_what_a_trainer_writes_into_its_log_is_relayed_without_codes(tmp_path, capfd):
-    end = f"write('run_end', status='failed', message={CLEARS!r})\n"
+    end = f"write('run_end', status='failed', message={CLEARS!r}, t_utc={DATE!r})\n"
     assert supervisor.supervise(watched(tmp_path, end))
     assert "failed (red linkover)" in capfd.readouterr().err
 

@@ -9,14 +9,15 @@ from watched_runs import END, watched
 
 from dlbench import eventlog, progress, supervisor
 
-SPEC = {"batch_per_device": 8, "devices_per_node": 1, "nodes": 1}
+DATE = "2026-11-22T01:02:03.000004Z"
+SPEC = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 9}
 STEP = {"event": "step", "step": 1, "t_s": 0.5, "step_time_s": 0.5, "loss": 2.0,
         "learning_rate": 0.1, "warm_up": False, "epoch": 1}  # fmt: skip
 LINES = [
     json.dumps(line).encode() + b"\n"
     for line in (
-        {"event": "launch", "t_utc": "2026-11-22T01:02:03.000004Z"},
-        {"event": "run_start", "spec": SPEC, "total_steps": 9},
+        {"event": "launch", "t_utc": DATE},
+        {"event": "run_start", "t_utc": DATE, "spec": SPEC, "total_steps": 9},
         STEP,
         STEP | {"step": 2},
         {"event": "run_end", "status": "ok", "message": "", "t_utc": "2026-11-22T01:02:04.000004Z"},
@@ -88,10 +89,11 @@ def test_a_run_whose_log_has_such_a_line_is_watched_to_its_end(tmp_path, monkeyp
 
 def test_no_number_of_a_step_makes_its_line_no_json(tmp_path):
     log = eventlog.EventLog(tmp_path / "train.jsonl")
+    log.start(spec=SPEC)
     log.step(1, 0.5, 0.5, float("nan"), float("inf"), False, 1)
     log.close()
-    (line,) = (tmp_path / "train.jsonl").read_text().splitlines()
+    _, line = (tmp_path / "train.jsonl").read_text().splitlines()
     found = json.loads(line, parse_constant=pytest.fail)
     assert (found["loss"], found["learning_rate"]) == ("nan", "inf")
-    (event,) = eventlog.read(tmp_path / "train.jsonl")
+    _, event = eventlog.read(tmp_path / "train.jsonl")
     assert event["learning_rate"] == float("inf")

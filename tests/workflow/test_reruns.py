@@ -105,6 +105,37 @@ def test_a_truncated_log_is_trained_again_and_no_other(campaign):
     assert jobs["train"] == [log.parent.name]
 
 
+def test_logs_of_another_run_are_kept_aside_and_the_run_is_trained_again(campaign):
+    wrong, lost, other = (
+        campaign.record(name).with_name("train.jsonl")
+        for name in ("cnn12-", "lenet5-digits", "lenet5-synthetic")
+    )
+    foreign = other.read_bytes()
+    for log in (wrong, lost):
+        log.write_bytes(foreign)
+    lost.with_name("run.json").unlink()
+    jobs = campaign.scheduled()
+    assert jobs["train"] == sorted([wrong.parent.name, lost.parent.name])
+    assert "read_run" not in jobs
+    assert wrong.read_bytes() == foreign  # looking moves nothing
+    output = campaign.succeed()
+    for log in (wrong, lost):
+        why = "train.jsonl is the log of lenet5-synthetic-.*; kept as .*attempt1"
+        assert re.search(f"^{log.parent.name}: .*{why}", output, re.MULTILINE), output
+        assert log.with_name("train.attempt1.jsonl").read_bytes() == foreign != log.read_bytes()
+        assert json.loads(log.with_name("run.json").read_text())["run_id"] == log.parent.name
+    assert campaign.scheduled() == {}
+
+    # Of the same size it is found when tables are made.
+    other.write_bytes(foreign.replace(b'"status": "ok"', b'"status": "OK"'))
+    (campaign.folder / "results/tables/runs.parquet").unlink()
+    finished = campaign.snakemake()
+    assert finished.returncode != 0
+    assert "train.jsonl: changed after its record was written" in finished.stdout
+    assert "1 run forgotten, the logs kept aside" in finished.stdout
+    assert campaign.scheduled()["train"] == [other.parent.name]
+
+
 def test_touching_every_file_computes_nothing(campaign):
     later = time.time() + 10
     for path in campaign.folder.rglob("*"):

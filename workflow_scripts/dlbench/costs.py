@@ -9,13 +9,12 @@
 
 import contextlib
 import functools
-import json
 import os
 import statistics
 from collections import Counter
 from datetime import datetime, timezone
 
-from dlbench import eventlog, progress, records
+from dlbench import eventlog, log_events, progress, records
 from dlbench.attempts import kept_aside
 
 BASES = ("same combination", "same model, dataset and strategy", "all runs")
@@ -47,8 +46,8 @@ def _add(lines, found):
     launched = ended = anchor = None
     for line in lines:
         # What is no event, or has no date, tells nothing.
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            event = json.loads(line)
+        with contextlib.suppress(eventlog.LogError, KeyError, TypeError, ArithmeticError):
+            event = log_events.parsed(line)
             if event["event"] == "launch":
                 launched = event["t_utc"]
             elif "t_utc" in event:

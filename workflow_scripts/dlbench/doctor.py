@@ -46,19 +46,20 @@ class Finding:
         return {name: getattr(self, name) for name in names} | {"repairable": bool(self.mend)}
 
 
-def examine(study=None, content=False):
+def examine(study=None, content=False, unknown=False):
     """Look at the results in the current folder.
 
     Args:
-        study: the Study that they are of; None: whether runs are known to it is not asked.
+        study: the Study whose runs are looked at; None: all that are there.
         content: also read shards, logs and records whole and compare their digests and numbers.
+        unknown: also say which runs the study does not know.
 
     Returns:
         The Findings, those that concern everything first.
     """
     from dlbench import doctor_place, doctor_runs
 
-    return [*doctor_place.findings(content), *doctor_runs.findings(study, content)]
+    return [*doctor_place.findings(content), *doctor_runs.findings(study, content, unknown)]
 
 
 def mend(findings):

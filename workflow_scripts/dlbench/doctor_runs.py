@@ -3,36 +3,50 @@
 import contextlib
 import functools
 import itertools
-import json
 import subprocess
-import tempfile
 from datetime import datetime
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dlbench import Error, attempts, eventlog, parsing, progress, records, standing, tables
+from dlbench import (
+    Error,
+    attempts,
+    belief,
+    eventlog,
+    parsing,
+    progress,
+    records,
+    rereading,
+    standing,
+    tables,
+)
 from dlbench.doctor import Finding, put_aside
 from dlbench.runs import Run
 
 TRAINED_AGAIN = "the next start trains it again"
+SHOWN = 3  # runs that are named where there are many
+TRAINED_LATER = "the next start finds it when it makes tables, the one after trains it again"
 READ_AGAIN = "the next start reads its log again, --repair does so now"
 
 
-def findings(study=None, content=False):
+def findings(study=None, content=False, unknown=False):
     """Yield what is wrong with each run; arguments as in `doctor.examine`."""
-    known = {run.id: run for run in study.runs} if study else None
-    for place in sorted((records.RESULTS / "runs").glob("*")):
-        if not place.is_dir():
-            continue
-        if known is not None and place.name not in known:
-            yield Finding(
-                "unknown run", str(place), f"no run of the study {study.name!r}",
-                "no table or figure of it has this run",
-                "none needed; another study may have it: move the folder away where none does",
-            )  # fmt: skip
-        yield from _findings(place, study.hang_limit_s if study else 300.0, content)
+    places = sorted(p for p in (records.RESULTS / "runs").glob("*") if p.is_dir())
+    known = {run.id for run in study.runs} if study else {place.name for place in places}
+    for place in places:
+        if place.name in known:
+            yield from _findings(place, study.hang_limit_s if study else 300.0, content)
+    others = [place.name for place in places if place.name not in known]
+    if unknown and others:
+        more = f" and {len(others) - SHOWN} more" if len(others) > SHOWN else ""
+        yield Finding(
+            "unknown runs", str(records.RESULTS / "runs"),
+            f"{len(others)} of no run of the study {study.name!r}: "
+            f"{', '.join(others[:SHOWN])}{more}",
+            "no table or figure of it has them",
+            "none needed; another study may have them: move away those that none has",
+        )  # fmt: skip
 
 
 def _findings(place, hang_limit_s, content):
@@ -54,16 +68,19 @@ def _findings(place, hang_limit_s, content):
         if log.exists() or path.exists() or not spare.exists():
             yield from _without_record(place, log, path, _why(error, path))
         return
-    try:
-        records.check_files(place, record, content)
-    except (records.RecordError, OSError) as error:
-        yield _other_files(place, str(error).replace(f"{place}/", ""))
-        return
+    for digests in (False, True) if content else (False,):
+        try:
+            records.check_files(place, record, digests)
+        except (records.RecordError, OSError) as error:
+            what = str(error).replace(f"{place}/", "")
+            yield _other_files(place, what, TRAINED_LATER if digests else TRAINED_AGAIN)
+            return
     ours = record["parser_version"] == records.PARSER_VERSION  # else it is read again anyway
     if content and ours and (differs := _differs_from_log(place, record)):
         yield Finding(
             "record", str(path), f"its {differs} is not what its log says",
-            "somebody edited it", READ_AGAIN, _reading(place),
+            "somebody edited it, and the next start would believe it",
+            "--repair reads its log again", _reading(place),
         )  # fmt: skip
     yield from _tables(place, record)
     yield from _dates(log, content)
@@ -126,30 +143,26 @@ def _log_state(place, log):
         return "damaged", _why(error, log)
     if not made:
         return "damaged", "what the run was made from is not in it"
-    run = _run(start)
-    if run is None:
+    if not start:
         return "whole", ""  # it was refused before the trainer's first words
+    try:
+        run = Run.of_log(start["spec"])
+    except Error as error:
+        return "damaged", str(error)
     if run.id != place.name:
         return "foreign", f"its log is that of {run.id}"
-    damage = records.log_damage(run, log)
+    damage = belief.unlike_record(run, place) or belief.damage(run, log)
     return ("damaged", damage) if damage else ("whole", "")
-
-
-def _run(start):
-    with contextlib.suppress(TypeError, ValueError):
-        return Run(**start["spec"]) if "spec" in start else None
-    return None
 
 
 def _reading(place):
     """A function that makes a run's record from its log; None where its log has not what it is."""
     try:
         events = eventlog.read(place / "train.jsonl")
-        start = next((e for e in events if e["event"] == "run_start"), {})
-    except (eventlog.LogError, OSError):
+        run = next(Run.of_log(e["spec"]) for e in events if e["event"] == "run_start")
+    except (Error, OSError, StopIteration):
         return None
-    run = _run(start)
-    if run is None or run.id != place.name:
+    if run.id != place.name:
         return None
 
     def read():
@@ -177,11 +190,11 @@ def _open_attempt(place, log, spare):
                    functools.partial(put_aside, spare))  # fmt: skip
 
 
-def _other_files(place, what):
+def _other_files(place, what, again):
     """A sound record, and a log that is another by now: nobody can say which one is right."""
     return Finding("run", str(place), what, "its record and its logs do not belong together",
-                   f"{TRAINED_AGAIN} once it is forgotten; --repair forgets it, its logs kept "
-                   "aside", functools.partial(_forget, place))  # fmt: skip
+                   f"{again}; --repair forgets it now, its logs kept aside",
+                   functools.partial(_forget, place))  # fmt: skip
 
 
 def _forget(place):
@@ -193,20 +206,11 @@ def _forget(place):
 def _differs_from_log(place, record):
     """What a record says that its log does not, "" where they agree."""
     try:
-        run = Run(**record["spec"])
-        # Beside the log, for its ranks lie there.
-        with tempfile.TemporaryDirectory() as folder:
-            made = Path(folder) / "run.json"
-            parsing.parse(run, place / "train.jsonl", made)
-            expected = records.read(made)
-    except (Error, TypeError, KeyError, ValueError, AttributeError) as error:
+        return ", ".join(
+            name for name, _, _ in rereading.differences(record, place / "train.jsonl")
+        )
+    except Error as error:
         return f"content ({error})"
-    keys = ("run_id", "spec", "status", "message", "made_from", "log_sha256", "summary", "files")
-    return next((key for key in keys if _plain(record[key]) != _plain(expected[key])), "")
-
-
-def _plain(value):
-    return json.loads(json.dumps(value))
 
 
 def _tables(place, record):

@@ -22,6 +22,9 @@ dates in UTC):
                 t_s: when the work was done, which is before the trainer has shut down;
                 hung, time_limit_s of a timeout, where the supervisor wrote it
 A log that was resumed goes on after the checkpoint; what came after it is gone.
+
+Whoever reads a log gets its events from here, and may take for granted what dlbench/log_events.py
+says of their fields.
 """
 
 import itertools
@@ -33,21 +36,15 @@ import time
 from datetime import datetime, timezone
 from pathlib import Path
 
-from dlbench import Error
+from dlbench import log_events
 from dlbench.files import name_file
+from dlbench.log_events import ENDED_WELL, STATUSES, UTC_FORMAT, LogError  # noqa: F401
 
 LOG_VERSION = 1
-NOT_FINITE = ("nan", "inf", "-inf")  # JSON has no such numbers
-UTC_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 STOPPED_BY_SIGNAL = "stopped by a signal"  # the message of a trainer that was
 MOST_LINE_BYTES = 16 * 2**20  # a longer line is none of ours
-STATUSES = ("ok", "oom", "timeout", "failed", "unstable", "skipped")
-ENDED_WELL = ("ok", "unstable")  # those with measured steps
 FAILED = ("failed", "oom", "timeout")
-
-
-class LogError(Error):
-    """A training log that cannot be used; the message has file, line and reason."""
+_RANK = re.compile(r"\.rank(\d+)")
 
 
 def rank_path(path, rank):
@@ -59,18 +56,33 @@ def rank_path(path, rank):
 def rank_paths(path):
     """The logs of all ranks that exist, in the order of the ranks."""
     path = Path(path)
-    pattern = re.compile(rf"{re.escape(path.stem)}\.rank(\d+){re.escape(path.suffix)}")
-    others = [(int(m[1]), p) for p in path.parent.iterdir() if (m := pattern.fullmatch(p.name))]
-    return [path, *(p for _, p in sorted(others))]
+    pattern = re.compile(rf"{re.escape(path.stem)}{_RANK.pattern}{re.escape(path.suffix)}")
+    others = [p for p in path.parent.iterdir() if pattern.fullmatch(p.name)]
+    return [path, *sorted(others, key=rank_of)]
+
+
+def rank_of(path):
+    """Whose log this is, by its name: the opposite of `rank_path`."""
+    found = _RANK.search(Path(path).name)
+    return int(found[1]) if found else 0
 
 
 def keep_aside(path):
-    """Move the logs of all ranks to `train.attempt1.jsonl` and so on, as the next number."""
+    """Move the logs of all ranks to `train.attempt1.jsonl` and so on, as the next number.
+
+    Returns:
+        Where the first one is now.
+    """
     path = Path(path)
     taken = {p.name.split(".")[1] for p in path.parent.glob(f"{path.stem}.attempt*{path.suffix}")}
     number = next(n for n in itertools.count(1) if f"attempt{n}" not in taken)
     for log in rank_paths(path):
-        log.rename(log.with_name(log.name.replace(".", f".attempt{number}.", 1)))
+        log.rename(_aside(log, number))
+    return _aside(path, number)
+
+
+def _aside(path, number):
+    return path.with_name(path.name.replace(".", f".attempt{number}.", 1))
 
 
 def utc_now():
@@ -156,8 +168,10 @@ def read(path):
     out. Losses and scores that are no numbers come back as float nan or inf.
 
     Raises:
-        LogError: any other line is not an event.
+        LogError: any other line is not an event, lacks a field or has a wrong one, or does not
+            follow the lines before it.
     """
+    sequence = log_events.Sequence()
     with open(path, "rb") as file:
         lines = iter(lambda: file.readline(MOST_LINE_BYTES), b"")
         for number, line in enumerate(lines, start=1):
@@ -169,23 +183,17 @@ def read(path):
             if not line.endswith(b"\n"):
                 return
             try:
-                event = json.loads(line)
-                kind = event["event"]
-            except (ValueError, TypeError, KeyError, RecursionError) as error:
-                raise LogError(
-                    f"{path}, line {number}: not an event of a training log: {error!r}"
-                ) from error
-            if kind in ("step", "eval"):
-                for name, value in event.items():
-                    if value in NOT_FINITE:
-                        event[name] = float(value)
+                event = log_events.parsed(line)
+                sequence.see(event)
+            except LogError as error:
+                raise LogError(f"{path}, line {number}: {error}") from error
             yield event
 
 
 def ended(path):
-    """The last run_end event of a log, or None where the run did not get there.
+    """The last run_end event of a log, or None where the run did not get there, or it is damaged.
 
-    As in `read`, a last line without its newline is no event; nor is one that says no status.
+    As in `read`, a last line without its newline is no event.
     """
     try:
         with open(path, "rb") as file:
@@ -197,11 +205,9 @@ def ended(path):
     for line in reversed(lines):
         if line.startswith(b'{"event": "run_end"') and line.endswith(b"\n"):
             try:
-                end = json.loads(line)
-            except (ValueError, RecursionError):
+                return log_events.parsed(line)
+            except LogError:
                 return None
-            said = end.get("status") in STATUSES and isinstance(end.get("message"), str)
-            return end if said else None
     return None
 
 

@@ -3,19 +3,23 @@
 Its numbers are those that dlbench/external_trainer.py read from the program's own log.
 """
 
+import math
+
 
 def summary(log):
     """The numbers of a run's record.
 
     Args:
-        log: a parsing.RankLog with an `imported` event.
+        log: a parsing.RankLog, with an `imported` event where the program's log was read.
     """
+    numbers = log.imported["numbers"] if log.imported else {}
     return {
         "duration_s": log.end.get("t_s") if log.end else None,
         "started_at": log.start.get("t_utc"),
         "ended_at": log.end["t_utc"] if log.end else None,
         "resumes": 0,
-        **log.imported["numbers"],
+        # JSON has no nan.
+        **{name: value for name, value in numbers.items() if math.isfinite(value)},
     }
 
 

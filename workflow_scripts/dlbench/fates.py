@@ -4,10 +4,9 @@ Schedulers are slow to ask, and many times over: each is asked once, for all job
 """
 
 import contextlib
-import json
 from dataclasses import dataclass
 
-from dlbench import Error, attempts, eventlog, plugins, schedulers
+from dlbench import Error, attempts, eventlog, log_events, plugins, schedulers
 
 LAUNCH = b'{"event": "launch"'
 
@@ -45,11 +44,11 @@ def kept_aside(place):
 def job(log):
     """(scheduler, id) of the job that wrote the end of a log; None outside of one."""
     found = None
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError), open(log, "rb") as file:
+    with contextlib.suppress(OSError, eventlog.LogError), open(log, "rb") as file:
         for line in file:
             # A run that went on from a checkpoint was launched several times.
             if line.startswith(LAUNCH):
-                given = json.loads(line).get("job")
+                given = log_events.parsed(line).get("job")
                 found = (given["scheduler"], given["id"]) if given else None
     return found
 

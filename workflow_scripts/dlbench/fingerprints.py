@@ -48,7 +48,7 @@ def provenance(machines):
             ranks.append(said)
     first = next(events[0] for events in machines if events)
     rest = ("limits", "libraries", "variables", "present", "unknown", "gathered_s")
-    return found | {"ranks": ranks} | {name: first[name] for name in rest}
+    return found | {"ranks": ranks} | {name: first.get(name) for name in rest}
 
 
 def of(known):

@@ -19,6 +19,7 @@ from dlbench import (
     code,
     commands,
     config,
+    eventlog,
     fetching,
     images,
     plugins,
@@ -34,6 +35,7 @@ ATTEMPTS = 2  # a run that fails for a passing reason is tried once more
 TO_DO = {
     State.MISSING: "to train",
     State.STALE: "to train again",
+    State.DAMAGED: "to train again, its logs put aside",
     State.UNREAD: "to read again from the log",
 }
 WHAT_STAYS = (
@@ -100,6 +102,14 @@ class Plan:
         if run_id in self.skipped:
             return f"to skip: {self.skipped[run_id]}"
         return f"{TO_DO[state]}: {reason.replace(f'{records.folder(run_id)}/', '')}"
+
+    def put_damaged_aside(self):
+        """Keep the logs of damaged runs, which are trained again, and say so on stderr."""
+        for run_id, (state, reason) in self.pending.items():
+            log = records.folder(run_id) / "train.jsonl"
+            if state is State.DAMAGED and log.is_file():
+                kept = eventlog.keep_aside(log)
+                print(f"{run_id}: {reason}; kept as {kept}, trained again", file=sys.stderr)
 
     @property
     def standing_files(self):
@@ -428,7 +438,7 @@ def _forced(runs, pending, image_settings):
         if not starting.contained(run) and not site.trainer_python(run.environment).exists():
             # The list of what is installed was copied without it, or to where its Python is not.
             forced |= {path for path in [_environment(run)] if path and Path(path).exists()}
-        if state is State.STALE:
+        if state in (State.STALE, State.DAMAGED):
             forced |= {f"results/runs/{run_id}/{name}" for name in ("train.jsonl", "run.json")}
         elif state is State.UNREAD:
             forced.add(f"results/runs/{run_id}/run.json")

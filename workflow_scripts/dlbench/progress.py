@@ -5,11 +5,12 @@ Only these are read, so that a log of any length may be asked while it is writte
 
 import contextlib
 import itertools
-import json
+import math
 import os
 from dataclasses import dataclass
 
-from dlbench import eventlog
+from dlbench import Error, eventlog, log_events
+from dlbench.runs import Run
 
 TAIL_BYTES = 4096
 
@@ -26,25 +27,23 @@ class Progress:
 
 
 def latest(log):
-    """The Progress of a run; None before its first step, or where its log does not say."""
-    with contextlib.suppress(KeyError, TypeError, ValueError, ZeroDivisionError):
-        return _latest(log)
-    return None
-
-
-def _latest(log):
+    """The Progress of a run, or None before its first step, or where its log is damaged."""
     start, steps = _start(log), _last_steps(log)
     if not start or not steps:
         return None
-    spec, last = start["spec"], steps[-1]
+    try:
+        run = Run.of_log(start["spec"])
+    except Error:
+        return None
+    last = steps[-1]
     times = [step["step_time_s"] for step in steps if not step["warm_up"]]
-    items = spec["batch_per_device"] * spec["devices_per_node"] * spec["nodes"]
+    seconds = sum(times)
     return Progress(
         step=last["step"],
-        total_steps=start["total_steps"],
-        loss=float(last["loss"]),
-        images_per_second=items * len(times) / sum(times) if times else None,
-        step_time_s=sum(times) / len(times) if times else None,
+        total_steps=start.get("total_steps") or last["step"],
+        loss=float(last.get("loss", math.nan)),
+        images_per_second=run.global_batch * len(times) / seconds if seconds > 0 else None,
+        step_time_s=seconds / len(times) if seconds > 0 else None,
     )
 
 
@@ -62,7 +61,7 @@ def words(log):
 def duration_s(log):
     """Seconds from launch to run_end, None where the log has not both."""
     launch, end = next(iter(head(log)), {}), eventlog.ended(log) or {}
-    with contextlib.suppress(KeyError, TypeError, ValueError):
+    with contextlib.suppress(KeyError, TypeError):
         return eventlog.seconds_between(launch["t_utc"], end["t_utc"])
     return None
 
@@ -81,14 +80,14 @@ def _start(log):
 
 def _last_steps(log):
     """The step events in the end of a log."""
-    with contextlib.suppress(OSError), open(log, "rb") as file:
+    with contextlib.suppress(OSError, eventlog.LogError), open(log, "rb") as file:
         file.seek(0, os.SEEK_END)
         file.seek(max(0, file.tell() - TAIL_BYTES))
         lines = file.read().splitlines(keepends=True)
         steps = []
         for line in lines:
             if line.startswith(b'{"event": "step"') and line.endswith(b"\n"):
-                with contextlib.suppress(ValueError, RecursionError):  # no line of ours
-                    steps.append(json.loads(line))
+                with contextlib.suppress(eventlog.LogError):  # no line of ours
+                    steps.append(log_events.parsed(line))
         return steps
     return []

@@ -16,7 +16,7 @@ import json
 from enum import Enum
 from pathlib import Path
 
-from dlbench import Error, code, eventlog, external, images, plugins, site
+from dlbench import Error, belief, code, eventlog, external, images, plugins, site
 from dlbench.files import sha256, write_json
 from dlbench.runs import PLUGIN_FOLDERS
 
@@ -26,6 +26,11 @@ KEYS = (
     "record_version", "parser_version", "run_id", "spec", "status", "message", "made_from",
     "log_sha256", "summary", "provenance", "files",
 )  # fmt: skip
+KINDS = {
+    "record_version": int, "parser_version": int, "run_id": str, "spec": dict, "status": str,
+    "message": str, "made_from": dict, "log_sha256": str, "summary": dict, "provenance": dict,
+    "files": dict,
+}  # fmt: skip
 RESULTS = Path("results")
 MOST_FILES = 3  # that a reason names
 
@@ -34,17 +39,30 @@ class RecordError(Error):
     """A record that is not believed; the message says why."""
 
 
+class Damaged(RecordError):
+    """Files beside records that stood are not those that they name: `runs` maps ids to why."""
+
+    def __init__(self, runs):
+        super().__init__("\n".join(runs.values()))
+        self.runs = runs
+
+
 class NewerVersion(RecordError):
     """A record that a newer dlbench made."""
 
 
 class State(Enum):
-    """What is to be done for a run: nothing, read its log, or train it."""
+    """What is to be done for a run: nothing, read its log, or train it.
+
+    It is trained where it is missing, or stale, or damaged: the logs that are there are then put
+    aside, for they are not what they should be.
+    """
 
     CURRENT = "current"
     UNREAD = "unread"
     MISSING = "missing"
     STALE = "stale"
+    DAMAGED = "damaged"
 
 
 def folder(run_id):
@@ -132,7 +150,7 @@ def state(run, can_run=True, adopted=None, image_settings=None, time_limit_s=Non
         check_files(place, record)
     except RecordError as error:
         wanted = made_from(run, adopted, image_settings)
-        return _state_by_log(run, place, wanted, str(error), sound=False)
+        return _state_by_log(run, place, wanted, str(error))
     if record["parser_version"] != PARSER_VERSION:
         wanted = made_from(run, adopted, image_settings)
         reason = f"read by version {record['parser_version']} of the parser"
@@ -154,41 +172,29 @@ def outdated(run, record, can_run=True, adopted=None, image_settings=None, time_
     return ""
 
 
-def _state_by_log(run, place, wanted, reason, sound):
+def _state_by_log(run, place, wanted, reason, sound=False):
     """A run without a record that stands: whole logs of the same making need reading only.
 
     Args:
-        sound: the files are those of a sound record.
+        sound: the record is: its logs were read before, and have the sizes that it names.
     """
     log = place / "train.jsonl"
     try:
-        made = next(eventlog.read(log), {}).get("made_from")
+        first = next(eventlog.read(log), {})
+        made = first.get("made_from") if first.get("event") == "launch" else None
         if not isinstance(made, dict) or not eventlog.finished(log):
             return State.STALE, reason
-        if not sound and (damage := log_damage(run, log)):
-            return State.STALE, f"{reason}; {damage}"
-    except (OSError, eventlog.LogError) as error:
+        # What takes reading whole logs comes last: where the code changed none of it matters.
+        if damage := belief.damage(run, log, whole=False):
+            return State.DAMAGED, f"{reason}; {damage}"
+        if difference := _difference(run, wanted, made):
+            return State.STALE, difference
+        damage = belief.unlike_record(run, place) or (not sound and belief.damage(run, log))
+    except OSError as error:
         return State.STALE, f"{reason}; {error}"
-    difference = _difference(run, wanted, made)
-    return (State.STALE, difference) if difference else (State.UNREAD, reason)
-
-
-def log_damage(run, log):
-    """What is amiss with logs that have an end, of a run that ended well by that of rank 0, or "".
-
-    A log that a kill or a full disk cut short would otherwise be read as a run that failed.
-    """
-    devices, well = 0, eventlog.finished(log)["status"] == "ok"
-    for path in eventlog.rank_paths(log):
-        for event in eventlog.read(path):
-            if event["event"] == "run_start":
-                devices += len(event.get("devices", ()))
-        if well and not eventlog.ended(path):
-            return f"{path.name} stops without an end"
-    wanted = run.devices * run.copies_per_node
-    if well and 0 < devices < wanted:
-        return f"logs of {wanted} devices expected, found those of {devices}"
-    return ""
+    except eventlog.LogError as error:
+        damage = str(error)
+    return (State.DAMAGED, f"{reason}; {damage}") if damage else (State.UNREAD, reason)
 
 
 def _difference(run, wanted, found):
@@ -223,11 +229,14 @@ def write(path, content, files):
         "record_version": RECORD_VERSION,
         "parser_version": PARSER_VERSION,
         **content,
-        "files": {
-            file.name: {"bytes": file.stat().st_size, "sha256": sha256(file)} for file in files
-        },
+        "files": files_of(files),
     }
     write_json(path, {**content, "record_sha256": digest(content)})
+
+
+def files_of(paths):
+    """What a record says of the files beside it: size and digest by name."""
+    return {path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in paths}
 
 
 def read(path):
@@ -250,8 +259,9 @@ def parsed(content, path):
         claimed = record.pop("record_sha256")
         if missing := [key for key in KEYS if key not in record]:
             raise KeyError(*missing)
-        if type(record["record_version"]) is not int:
-            raise TypeError("record_version is no number")
+        for key, kind in KINDS.items():
+            if type(record[key]) is not kind:
+                raise TypeError(f"{key} is no {kind.__name__}")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise RecordError(f"{path}: not a whole record ({error!r})") from error
     if claimed != digest(record):

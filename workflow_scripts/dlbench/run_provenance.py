@@ -39,7 +39,7 @@ def _machines(logs):
     outside = logs[0].launch.get("limits")
     if found and outside:
         own = found["limits"]
-        seen = {name: outside[name] for name in OF_GROUPS if own[name] is None}
+        seen = {name: outside.get(name) for name in OF_GROUPS if own.get(name) is None}
         unknown = [f"limits.{name}" for name, value in seen.items() if value is not None]
         found["limits"] = own | seen
         found["unknown"] = {k: v for k, v in found["unknown"].items() if k not in unknown}

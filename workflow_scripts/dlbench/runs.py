@@ -80,6 +80,22 @@ class Run:
         except (ValueError, TypeError) as error:
             raise Error(f"expected the fields of a run as JSON, found {text!r}: {error}") from error
 
+    @classmethod
+    def of_log(cls, spec):
+        """The run that a log says it is of, in the `spec` of its run_start.
+
+        Raises:
+            Error: it names no run: a field is unknown, missing, or of another type.
+        """
+        given = {name: value for name, value in spec.items() if value is not None}
+        wrong = [name for name, value in given.items() if not _fits(name, value)]
+        try:
+            if wrong:
+                raise TypeError(f"{', '.join(wrong)}: no field of a run, or of another type")
+            return cls(**given)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise Error(f"run_start names no run: {error}") from error
+
     def __post_init__(self):
         # 1 and 1.0 are one learning rate and must give one id.
         object.__setattr__(self, "learning_rate", float(self.learning_rate))
@@ -160,6 +176,16 @@ class Run:
                 f"repeat {self.repeat}",
             ]
         )
+
+
+def _fits(name, value):
+    """Whether a value is of the type that a field of a run has."""
+    if name not in FIELDS:
+        return False
+    wanted = FIELDS[name].type
+    if isinstance(value, bool) or wanted is bool:
+        return isinstance(value, bool) and wanted is bool
+    return isinstance(value, int | float if wanted is float else wanted)
 
 
 FIELDS = {field.name: field for field in dataclasses.fields(Run)}

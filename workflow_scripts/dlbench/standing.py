@@ -8,7 +8,7 @@ A run is, in the order in which this is decided,
     pending       not trained yet, forgotten, or to be tried again
     unread        trained; its log is still to be read
     interrupted   its log stops without an end
-    stale         trained, but of other code, data or environment, or its record is damaged
+    stale         trained, but of other code, data or environment, or its record or log is damaged
 
 Nothing is written, locked or started here. A run that starts or ends in the meantime is seen as it
 was when it was looked at.
@@ -102,7 +102,7 @@ def _standing(run, study, devices, recipes):
         used_s = duration_s + sum(aside.values())
     return Standing(
         run, name, message, duration_s, used_s, used_s - duration_s, ended_well,
-        going=_progress(log) if name == "running" else None,
+        going=progress.latest(log) if name == "running" else None,
         missed=_missed(study.must_reach.get(run.id), name, record),
         attempt=_attempt(name, place, log),
     )  # fmt: skip
@@ -134,7 +134,9 @@ def _with_fate(standing, fate):
     if fate is None or fate.status != "running":
         return dataclasses.replace(standing, message=message)
     log = records.folder(standing.run.id) / "train.jsonl"
-    return dataclasses.replace(standing, state="running", message=message, going=_progress(log))
+    return dataclasses.replace(
+        standing, state="running", message=message, going=progress.latest(log)
+    )
 
 
 def _unfinished(state, log, record, skip, hang_limit_s, reason):
@@ -200,10 +202,3 @@ def _logs_of_processes(_second):
         except (OSError, IndexError, UnicodeDecodeError):
             continue  # ended meanwhile, or not ours
     return found
-
-
-def _progress(log):
-    try:
-        return progress.latest(log)
-    except (KeyError, TypeError, ValueError):
-        return None  # a line that is being written, or a log of another version

@@ -19,7 +19,6 @@ import csv
 import heapq
 import json
 import re
-import statistics
 import sys
 import tempfile
 from contextlib import closing
@@ -213,7 +212,7 @@ def _steps(run, logs, clock):
         }
         # What other programs print may lack these.
         if all("loss" in step for step in ranks):
-            values["train/loss"] = statistics.fmean(step["loss"] for step in ranks)
+            values["train/loss"] = sum(step["loss"] for step in ranks) / len(ranks)
         if "learning_rate" in ranks[0]:
             values["train/learning_rate"] = ranks[0]["learning_rate"]
         yield _scalars(clock.date(ranks[0].get("t_s", passed_s)), ranks[0]["step"], values)
