@@ -8,7 +8,7 @@ the archive: do this only with archives whose makers you would trust with your a
 import argparse
 import sys
 
-from dlbench import bag_reading, rederiving, tools
+from dlbench import archive_logs, bag_reading, rederiving, tools
 from dlbench.cli import run_program
 from verify_archive import add_limit
 
@@ -29,7 +29,7 @@ def main():
             return
         outcome = rederiving.rederive(bag, args.output, args.own_code)
     _say(outcome)
-    sys.exit(bool(outcome.differing))
+    sys.exit(bool(outcome.differing or outcome.records.differing))
 
 
 def _say(outcome):
@@ -39,8 +39,12 @@ def _say(outcome):
         f"{outcome.tables} tables, {outcome.figures} figures, the report, "
         f"{outcome.run_tables} tables of runs"
     )
+    if words := archive_logs.not_compared(outcome.records.others):
+        print(words, file=sys.stderr)
+    for line in bag_reading.summarised(outcome.records.differing):
+        print(line, file=sys.stderr)
     if not outcome.differing:
-        print(f"identical: {counted}")
+        print(f"identical: {counted}; {outcome.records.same} records say what their logs do")
         return
     print("\n".join(f"{name}: differs" for name in outcome.differing), file=sys.stderr)
     why = (

@@ -1,12 +1,13 @@
 """Check an archive of a study: every digest and size, both lists of files, and all records.
 
-Reads it in place and writes nothing. Archives of others are safe to check. Needs no package.
+Reads it in place and writes nothing; with --deep each run's logs for a moment, into a temporary
+folder. Archives of others are safe to check. Needs no package.
 """
 
 import argparse
 import sys
 
-from dlbench import bag_reading, flags
+from dlbench import archive_logs, bag_reading, flags
 from dlbench.cli import run_program
 from dlbench.files import sha256
 
@@ -14,16 +15,27 @@ from dlbench.files import sha256
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("archive")
+    parser.add_argument(
+        "--deep", action="store_true", help="read all logs anew and compare the records with them"
+    )
     add_limit(parser)
     args = parser.parse_args()
+    deep = ""
     with bag_reading.opened(args.archive, args.limit_gb * 1e9) as bag:
         problems = bag_reading.problems(bag)
+        if args.deep and not problems:
+            compared = archive_logs.compare(bag)
+            problems = compared.differing
+            deep = f"; {compared.same} records say what their logs do"
+            if words := archive_logs.not_compared(compared.others):
+                print(words, file=sys.stderr)
         files = len(bag.payload)
         runs = sum(bool(bag_reading.RECORD.fullmatch(name)) for name in bag.payload)
     if problems:
-        print("\n".join(problems), file=sys.stderr)
+        print("\n".join(bag_reading.summarised(problems)), file=sys.stderr)
         sys.exit(f"{args.archive}: {len(problems)} problem(s)")
-    print(f"{args.archive}: sound: {files} files, {runs} runs; SHA-256 {sha256(args.archive)}")
+    digest = sha256(args.archive)
+    print(f"{args.archive}: sound: {files} files, {runs} runs{deep}; SHA-256 {digest}")
 
 
 def add_limit(parser):

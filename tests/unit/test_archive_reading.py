@@ -1,6 +1,7 @@
 """Archives of others: what was changed is named, and what may do harm is refused unread."""
 
 import io
+import json
 import os
 import re
 import struct
@@ -14,7 +15,7 @@ import made_archives
 import pytest
 from made_archives import ARCHIVE, REPOSITORY
 
-from dlbench import bag_reading, bags
+from dlbench import bag_reading, bags, records
 from dlbench.bag_reading import Refused
 
 SOUND = {"results/tables/runs.csv": b"run_id\n", "notes/a.txt": b"text"}
@@ -149,6 +150,101 @@ def test_what_is_cut_off_is_refused(sound):
         sound.write_bytes(content[:length])
         with pytest.raises(Refused, match="no whole zip file"):
             problems(sound)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (
+            lambda c: b"#!/bin/sh\n" + c,
+            "10 bytes before archive/data/results/tables/runs.csv are no",
+        ),
+        (lambda c: c + b"more", "bytes after its end"),
+        (lambda c: c[:-2] + struct.pack("<H", 5) + b"hello", "the zip file has a comment"),
+    ],
+    ids=["before", "after", "comment"],
+)
+def test_bytes_beside_the_files_are_named(sound, change, what):
+    sound.write_bytes(change(sound.read_bytes()))
+    (problem,) = problems(sound)
+    assert what in problem
+    assert what in verify(sound).stderr
+
+
+def test_bytes_between_files_and_comments_of_files_are_named(sound, tmp_path):
+    content = sound.read_bytes()
+    with zipfile.ZipFile(sound) as archive:
+        second = archive.infolist()[1].header_offset
+        start, names = archive.start_dir, archive.namelist()
+    moved = bytearray(content[:second] + b"hidden" + content[second:])
+    for name in names[1:]:
+        at = moved.index(name.encode(), start) - 4
+        (offset,) = struct.unpack_from("<L", moved, at)
+        struct.pack_into("<L", moved, at, offset + 6)
+    struct.pack_into("<L", moved, len(moved) - 6, start + 6)
+    (tmp_path / "x.zip").write_bytes(moved)
+    assert problems(tmp_path / "x.zip") == [f"6 bytes before {names[1]} are no part of any file"]
+    with zipfile.ZipFile(sound, "a") as archive:
+        archive.infolist()[0].comment = b"hello"
+        archive._didModify = True
+    assert problems(sound) == ["archive/data/results/tables/runs.csv: has a comment"]
+
+
+def test_a_bag_that_others_packed_as_a_stream_has_no_spare_bytes(sound, tmp_path):
+    class Pipe(io.BytesIO):
+        def seekable(self):
+            return False
+
+        def tell(self):
+            raise io.UnsupportedOperation
+
+    pipe = Pipe()
+    with zipfile.ZipFile(sound) as old, zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name))
+    (tmp_path / "x.zip").write_bytes(pipe.getvalue())
+    assert problems(tmp_path / "x.zip") == []
+
+
+def test_many_files_of_one_fault_are_a_few_lines_and_a_count(sound):
+    with zipfile.ZipFile(sound, "a") as archive:
+        for number in range(1000):
+            archive.writestr(f"archive/data/{number}", b"")
+    finished = verify(sound)
+    lines = finished.stderr.splitlines()
+    assert len(lines) < 10, finished.stderr
+    assert "and 995 more: not in manifest-sha256.txt: it was added" in lines
+    assert lines[-1].endswith("1001 problem(s)")
+
+
+def test_of_very_many_faults_of_as_many_kinds_a_hundred_are_shown():
+    lines = bag_reading.summarised([f"{n}: kind {n}" for n in range(250)])
+    assert (len(lines), lines[-1]) == (101, "and 150 more problems")
+
+
+def falsified(output):
+    """A sound archive of which one record claims twice the throughput, with a digest of its own."""
+    source = made_archives.archived() / ARCHIVE
+    with zipfile.ZipFile(source) as archive:
+        name = min(n for n in archive.namelist() if re.search(r"runs/lenet5.*/run\.json", n))
+        record = json.loads(archive.read(name))
+    record["summary"]["images_per_second"] *= 2
+    del record["record_sha256"]
+    forged = json.dumps({**record, "record_sha256": records.digest(record)}).encode()
+    name = name.removeprefix("archive/data/")
+    return made_archives.changed(source, output, {name: forged}), name
+
+
+def test_a_falsified_record_is_found_by_its_logs(tmp_path):
+    path, name = falsified(tmp_path / "x.zip")
+    assert problems(path) == []
+    finished = verify(path, "--deep")
+    assert finished.returncode == 1
+    assert f"{name}: summary.images_per_second: 32.0, by its logs 16.0" in finished.stderr
+    assert "1 problem(s)" in finished.stderr
+    honest = verify(made_archives.archived() / ARCHIVE, "--deep")
+    assert honest.returncode == 0, honest.stderr
+    assert "7 runs; 7 records say what their logs do; SHA-256" in honest.stdout
 
 
 def entry(name, mode=0o100644, content=b"x"):

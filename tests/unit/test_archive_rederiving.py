@@ -22,9 +22,17 @@ def content(name):
         return opened.read(f"archive/data/{name}")
 
 
+def names():
+    with zipfile.ZipFile(archive()) as opened:
+        return [name.removeprefix("archive/data/") for name in opened.namelist()]
+
+
 def test_everything_comes_out_the_same_byte_for_byte(tmp_path):
     output = program("rederive.py", archive(), "--output", tmp_path / "again")
-    assert output == "identical: 6 tables, 2 figures, the report, 21 tables of runs\n"
+    assert output == (
+        "identical: 6 tables, 2 figures, the report, 21 tables of runs; "
+        "7 records say what their logs do\n"
+    )
     for name in ("results/tables/runs.parquet", "results/figures/scaling.png",
                  "results/report.html"):  # fmt: skip
         assert (tmp_path / "again" / name).read_bytes() == content(name)
@@ -42,6 +50,17 @@ def test_our_own_programs_do_it_too_and_none_of_the_archive_is_run(tmp_path):
     assert program("rederive.py", *arguments, tmp_path / "two", "--own-code").startswith(
         "identical: 6 tables"
     )
+
+
+def test_a_record_that_says_otherwise_than_its_log_is_named(tmp_path):
+    name = min(n for n in names() if n.endswith("run.json"))
+    record = json.loads(content(name))
+    record["provenance"]["device_model"] = "another"
+    del record["record_sha256"]
+    forged = json.dumps({**record, "record_sha256": records.digest(record)}).encode()
+    path = made_archives.changed(archive(), tmp_path / "x.zip", {name: forged})
+    output = program("rederive.py", path, "--output", tmp_path / "again", code=1)
+    assert f"{name}: provenance.device_model: 'another', by its logs None" in output
 
 
 def test_what_differs_is_named_with_the_versions_that_differ(tmp_path):

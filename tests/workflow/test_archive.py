@@ -10,6 +10,7 @@ import sys
 import time
 import zipfile
 
+import yaml
 from campaign import STUDY, Campaign
 from killed_workflows import kept, processes, started, wait_for
 
@@ -41,8 +42,19 @@ def test_an_archive_is_written_once_checked_and_made_again_elsewhere(campaign, t
     shutil.move(campaign.folder, tmp_path / "gone")
     gone = Campaign(tmp_path / "gone")
     found = program(gone, "rederive.py", archive, "--output", again.folder)
-    assert found == "identical: 6 tables, 2 figures, the report, 9 tables of runs\n"
+    assert found == (
+        "identical: 6 tables, 2 figures, the report, 9 tables of runs; "
+        "3 records say what their logs do\n"
+    )
     assert "3 runs to train" in program(gone, "rederive.py", archive, "--list")
+
+    # By hand it has the same bytes, whatever the order of keys in the config.
+    shuffled = yaml.safe_load((gone.folder / "config.yaml").read_text())
+    text = yaml.safe_dump(dict(reversed(shuffled.items())), sort_keys=False)
+    (tmp_path / "shuffled.yaml").write_text(text)
+    flags = ("--configfile", tmp_path / "shuffled.yaml", "--output", tmp_path / "by_hand.zip")
+    program(gone, "write_archive.py", *flags)
+    assert (tmp_path / "by_hand.zip").read_bytes() == before
 
     # Neither does making it again change it, nor an archive of the archive.
     gone.succeed("archive")

@@ -70,7 +70,8 @@ def write(settings, output, with_images=False):
         settings, images_here = _with_images(settings, study)
         taken |= images_here
     files |= taken
-    files["config.yaml"] = (HEADER + yaml.safe_dump(settings, sort_keys=False)).encode()
+    # Sorted: as Snakemake hands the config over, and as it was written, are then the same bytes.
+    files["config.yaml"] = (HEADER + yaml.safe_dump(settings)).encode()
     files |= {f"as_given/{n}": Path(n) for n in ("config.yaml", "site.yaml") if Path(n).is_file()}
     files[ABOUT] = _plain({"study": study.name, "dlbench": __version__, "tables": TABLES,
                            "figures": study.figures, "made_with": versions()})  # fmt: skip

@@ -26,12 +26,15 @@ from dlbench.bags import BLOCK_BYTES, DECLARATION, MANIFEST, PAYLOAD, TAG_MANIFE
 # Deflate reaches 1032; logs of equal steps some 30.
 MOST_RATIO, SMALL_BYTES = 200, 1 << 20
 MOST_FILES, MOST_DIRECTORY_BYTES = 500_000, 200 << 20
+MOST_ALIKE, MOST_LINES = 5, 100  # problems that are printed
 MOST_TAG_BYTES, MOST_RECORD_BYTES = 200 << 20, 16 << 20
 DEFAULT_LIMIT_BYTES = 100 * 10**9
 DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError,
           struct.error, UnicodeDecodeError, ValueError)  # fmt: skip
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-ENCRYPTED = 0x1
+ENCRYPTED, DESCRIBED = 0x1, 0x8
+# In zip files: after a file that was written as a stream, at the end, before that in large ones.
+DESCRIPTORS, END_BYTES, WIDE_END_BYTES = (12, 16, 20, 24), 22, 56 + 20
 # Names that Windows gives to devices, whatever follows the dot.
 _DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 _FORBIDDEN = re.compile(r'[\x00-\x1f\x7f<>:"|?*\\]')
@@ -124,6 +127,20 @@ def problems(bag):
     return list(map(shown, _problems(bag)))
 
 
+def summarised(problems):
+    """The same lines; of very many that say the same of other files the first ones, and a count."""
+    kinds, lines = Counter(), []
+    for problem in problems:
+        kind = problem.partition(": ")[2]
+        kinds[kind] += 1
+        if kinds[kind] <= MOST_ALIKE:
+            lines.append(problem)
+    more = {kind: count - MOST_ALIKE for kind, count in kinds.items() if count > MOST_ALIKE}
+    lines = lines[:MOST_LINES] + [f"and {count} more: {kind}" for kind, count in more.items()]
+    left = len(problems) - sum(more.values()) - MOST_LINES
+    return lines + ([f"and {left} more problems"] if left > 0 else [])
+
+
 def shown(text):
     """A text from an archive for a terminal, which must not obey it."""
     return text if text.isprintable() else repr(text)
@@ -190,6 +207,7 @@ def _problems(bag):
         if digest.hexdigest() != expected:
             found.append(f"{name}: changed: its SHA-256 is not the one in {of}")
     found += [f"{name}: missing" for name in sorted({**payload, **tags})]
+    found += _spare_bytes(bag)
     found += _wrong_total(bag)
     for name in bag.payload:
         if match := RECORD.fullmatch(name):
@@ -260,6 +278,34 @@ def _see_sizes(entries, size, limit_bytes, path):
         if entry.header_offset < end or entry.header_offset + entry.compress_size > size:
             raise Refused(f"{path}: {entry.filename!r} overlaps another file")
         end = entry.header_offset + entry.compress_size
+
+
+def _spare_bytes(bag):
+    """Yield what a zip file holds beside its files, where no list sees it: bytes and comments."""
+    size, end, spare = bag.path.stat().st_size, 0, ()
+    with open(bag.path, "rb") as file:
+        for entry in sorted(bag.archive.infolist(), key=lambda entry: entry.header_offset):
+            gap = entry.header_offset - end
+            if gap and gap not in spare:
+                yield f"{gap} bytes before {entry.filename} are no part of any file"
+            if entry.comment:
+                yield f"{entry.filename}: has a comment"
+            file.seek(entry.header_offset + 26)
+            name_bytes, extra_bytes = struct.unpack("<HH", file.read(4).ljust(4, b"\0"))
+            end = entry.header_offset + 30 + name_bytes + extra_bytes + entry.compress_size
+            spare = DESCRIPTORS if entry.flag_bits & DESCRIBED else ()
+        gap = bag.archive.start_dir - end
+        if gap and gap not in spare:
+            yield f"{gap} bytes before the zip file's directory are no part of any file"
+        file.seek(size - END_BYTES)
+        last = file.read()
+    if bag.archive.comment or not last.startswith(b"PK\x05\x06"):
+        yield "the zip file has a comment, or bytes after its end"
+        return
+    (length,) = struct.unpack_from("<L", last, 12)
+    gap = size - END_BYTES - bag.archive.start_dir - length
+    if gap not in (0, WIDE_END_BYTES):
+        yield f"{gap} bytes before the zip file's end are no part of any file"
 
 
 def _manifest(bag, name, found):

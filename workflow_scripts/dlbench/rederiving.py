@@ -1,6 +1,7 @@
 """From an archive alone: all its tables, figures and its report again, compared byte for byte.
 
 - The archive is checked, then unpacked without them; what is made again cannot be what was there.
+- Tables are made from records, so each record is compared with its logs, which are read anew.
 - The programs are those of the archive, started as its workflow starts them, or our own where its
   code is not to be trusted. Nothing is trained and nothing is fetched.
 - What differs is named, with what else differs here: the versions of Python and packages.
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from dlbench import Error, bag_reading, tools
+from dlbench import Error, archive_logs, bag_reading, tools
 from dlbench.eventlog import ENDED_WELL
 from dlbench.files import sha256
 from dlbench.runs import Run, labels
@@ -37,6 +38,7 @@ class Outcome:
         tables, run_tables, figures: how many there are, identical or not.
         differing: names of files that came out otherwise, or not at all, or were not there.
         versions: (name, in the archive, here) of what differs.
+        records: what the records say beside what their logs do.
     """
 
     tables: int
@@ -44,6 +46,7 @@ class Outcome:
     figures: int
     differing: list
     versions: list
+    records: archive_logs.Compared
 
 
 def rederive(bag, folder, own_code=False):
@@ -85,13 +88,14 @@ def rederive(bag, folder, own_code=False):
             or sha256(Path(folder, name)) != expected[name]
         ),
         versions=versions,
+        records=archive_logs.compare(bag),
     )  # fmt: skip
 
 
 def see_sound(bag):
     """Raises Error with every problem of an archive."""
     if problems := bag_reading.problems(bag):
-        raise Error("\n".join([f"{bag.path} is not sound:", *problems]))
+        raise Error("\n".join([f"{bag.path} is not sound:", *bag_reading.summarised(problems)]))
 
 
 def training_plan(bag):
