@@ -12,10 +12,12 @@ rule images:
     """Every environment of the study, and every image in the forms that its runs take."""
     input:
         environments_and_images,
+    log:
+        "results/logs/see_images.log",
     conda:
         "../envs/workflow.yaml"
     shell:
-        "python workflow_scripts/see_images.py {input:q}"
+        "python workflow_scripts/see_images.py {input:q} 2>&1 | tee {log:q} >&2"
 
 
 rule make_environment:

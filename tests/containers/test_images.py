@@ -129,7 +129,7 @@ def test_an_image_without_tensorflow_is_refused_when_it_is_prepared(here, regist
 def test_apptainer_alone_pulls_too_and_adds_the_marker(registry, users, place):
     tools_of_one = place / "apptainer-alone"
     tools_of_one.mkdir()
-    for program in ("apptainer", "env", "sh", "ln", "chmod"):
+    for program in ("apptainer", "mksquashfs", "env", "sh", "ln", "chmod", "cp"):
         os.symlink(shutil.which(program), tools_of_one / program)
     alone = ["env", f"PATH={tools_of_one}", "APPTAINER_NOHTTPS=1", users.python]
     settings = json.dumps({"source": f"docker://{registry}/base:1"})
@@ -281,5 +281,5 @@ def test_a_cache_that_cannot_be_written_to_is_said(users, place):
         "apptainer", "--output", "results/images/train/elsewhere.json",
     )  # fmt: skip
     assert made.returncode == 1
-    assert "error: apptainer failed (exit code" in made.stdout
+    assert "under apptainer: apptainer failed (exit code" in made.stdout
     assert "APPTAINER_TMPDIR" in made.stdout
