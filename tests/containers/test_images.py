@@ -129,7 +129,7 @@ def test_an_image_without_tensorflow_is_refused_when_it_is_prepared(here, regist
 def test_apptainer_alone_pulls_too_and_adds_the_marker(registry, users, place):
     tools_of_one = place / "apptainer-alone"
     tools_of_one.mkdir()
-    for program in ("apptainer", "mksquashfs", "env", "sh", "ln", "chmod", "cp"):
+    for program in ("apptainer", "mksquashfs", "env", "sh", "ln", "chmod", "cp", "rm"):
         os.symlink(shutil.which(program), tools_of_one / program)
     alone = ["env", f"PATH={tools_of_one}", "APPTAINER_NOHTTPS=1", users.python]
     settings = json.dumps({"source": f"docker://{registry}/base:1"})
@@ -206,14 +206,14 @@ def call(*command):
 def stranger(roots, place):
     """The project of an ordinary user without numbers of others to give files to.
 
-    Its path has a space in it.
+    Its path has spaces in it (apptainer build --sandbox takes no apostrophe).
     """
     if subprocess.run(["id", STRANGER], capture_output=True, check=False).returncode:
         call("useradd", "--create-home", STRANGER)
     for name in ("/etc/subuid", "/etc/subgid"):
         lines = Path(name).read_text().splitlines(keepends=True)
         Path(name).write_text("".join(x for x in lines if not x.startswith(f"{STRANGER}:")))
-    folder = place / "the stranger's clone"
+    folder = place / "clone of a stranger"
     for name in ("workflow_scripts", "envs"):
         shutil.copytree(roots.folder / name, folder / name, ignore=lambda *_: [".venv"])
     call("chown", "--recursive", STRANGER, folder)
