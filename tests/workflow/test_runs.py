@@ -41,7 +41,7 @@ def test_a_failing_run_stops_no_other_and_is_forgotten_on_demand(fresh):
         .read_text()
         .replace("    return keras", '    raise RuntimeError("no!")\n    return keras')
     )
-    diverging = {"model": "cnn12", "learning_rate": 1e6, "steps": 5}
+    diverging = {"model": "lenet5", "learning_rate": 3e38, "steps": 5}
     fresh.configure(
         matrix=[
             QUICK | {"model": "broken", "steps": 2},
