@@ -186,15 +186,16 @@ def test_a_log_that_was_cut_somewhere_is_read_or_trained_again_and_never_believe
     completes(campaign, others)
 
 
-def test_a_log_that_was_edited_stops_the_tables_until_the_doctor_has_it_trained_again(campaign):
+def test_a_log_that_was_edited_stops_the_tables_and_the_next_start_trains_it_again(campaign):
     log = campaign.record("lenet5-digits").with_name("train.jsonl")
     others = {p: c for p, c in kept(campaign).items() if p.parent != log.parent}
     log.write_bytes(log.read_bytes().replace(b'"warm_up": false', b'"warm_up":  true', 1))
+    assert doctor(campaign).returncode == 0  # its size is as recorded
+    assert "changed after its record was written" in doctor(campaign, "--content").stdout
     subprocess.run(["rm", "-r", campaign.folder / "results/tables"], check=True)
     finished = campaign.snakemake()
     assert finished.returncode != 0
     assert f"{log.parent.name}/train.jsonl: changed after its record was" in finished.stdout
-    assert doctor(campaign).returncode == 0  # its size is as recorded
-    assert "changed after its record was written" in doctor(campaign, "--content").stdout
-    assert doctor(campaign, "--content", "--repair").returncode == 0
+    assert "1 run forgotten, the logs kept aside: the next start trains again" in finished.stdout
+    assert campaign.scheduled()["train"] == [log.parent.name]
     completes(campaign, others)
