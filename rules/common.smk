@@ -17,7 +17,7 @@ shell.prefix(
     f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; "
 )
 
-from dlbench import images, planning, submitting
+from dlbench import images, planning, sessions, submitting
 
 PLAN = planning.plan(config)
 STUDY, RUNS = PLAN.study, PLAN.runs
@@ -53,6 +53,8 @@ def let_records_decide():
     elif workflow.exec_mode.name == "DEFAULT":
         images.try_again(PLAN.forced)
         PLAN.keep_code()
+        if PLAN.to_train:
+            sessions.begin()
 
 
 def say_what_stays():

@@ -72,6 +72,9 @@ def main():
         "--facts", type=json.loads, default={}, help="about workflow and site, for the log, as JSON"
     )
     parser.add_argument(
+        "--session", type=json.loads, help="of the workflow that starts it: id, started_at, host"
+    )
+    parser.add_argument(
         "--external", metavar="KIND", help="another program trains, whose log is of this kind"
     )
     parser.add_argument(
@@ -132,6 +135,7 @@ def main():
             **starting.where(),
             "refused": refusals.take(args.log.parent),
             "modules": args.module,
+            "session": args.session,
             **args.facts,
         },
         time_limit_s=args.time_limit_s,

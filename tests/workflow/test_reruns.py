@@ -1,5 +1,6 @@
 """What is computed again, and what is not."""
 
+import csv
 import json
 import os
 import re
@@ -35,6 +36,15 @@ def test_adding_a_model_trains_only_its_runs(campaign):
     assert set(jobs) == {"train"} | AFTER_RUNS
     campaign.succeed()
     assert len(set(campaign.ids()) - set(before)) == 2
+    with open(campaign.folder / "results/tables/runs.csv", newline="") as file:
+        sessions = {row["run_id"]: row["session"] for row in csv.DictReader(file)}
+    (first,), (second,) = (
+        {session for run, session in sessions.items() if (run in before) == old}
+        for old in (True, False)
+    )
+    assert "" < first < second  # each start that trains is one; reading and drawing is none
+    kept = {path.stem for path in (campaign.folder / "results/sessions").iterdir()}
+    assert kept == {"current", first, second}
     assert campaign.scheduled() == {}
 
 

@@ -207,6 +207,7 @@ def row(run, record, study, device_kind):
         "timing_source": (provenance.get("imported") or {"kind": "dlbench"})["kind"],
         "notes": "; ".join((provenance.get("imported") or {}).get("notes", [])) or None,
         "host": provenance["host"],
+        "session": (provenance.get("session") or {}).get("id"),
         "data_sha256": provenance["data_sha256"],
         "item_shape": derived.shape_words(provenance.get("item_shape")),
         **fingerprints.of(provenance),

@@ -10,6 +10,7 @@ from dlbench import (
     images,
     records,
     repeating,
+    sessions,
     site,
     starting,
     user_files,
@@ -37,6 +38,8 @@ def words(plan, run, attempt=None):
         f"--network={plan.study.site['network']}",
         *(f"--module={name}" for name in plan.study.site["modules"]),
     ]
+    if session := sessions.current():
+        flags.append(f"--session={json.dumps(session)}")
     if starting.contained(run):
         flags.append(f"--form={images.form_path(run)}")
         flags += [f"--bind={bind}" for bind in plan.binds(run)]

@@ -6,7 +6,7 @@ on beside it. Copies of a run have logs as ranks do, by their numbers.
 
 Events and their fields (times in seconds on a monotonic clock since run_start,
 dates in UTC):
-    launch      by start_run.py: command, made_from, container, network, limits, git_commit
+    launch      by start_run.py: command, made_from, container, network, limits, git_commit, session
     begin       t_utc: the trainer's first words; containment: the marker of the image it is in
     run_start   spec, versions, devices, host
     machine     on what and with what it runs (dlbench/machine.py); another one after resume

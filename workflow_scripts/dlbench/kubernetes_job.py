@@ -103,11 +103,12 @@ def manifests(settings, run_id, place):
         plan = planning.plan(settings)
         run = _run(plan, run_id)
         _check(plan, run, place)
-        # There is one attempt: whether to apply the Job again is for people to say.
+        # There is one attempt: whether to apply the Job again is for people to say. When it is
+        # applied nobody knows, so it is of no session of the workflow.
         words = [
             word
             for word in shlex.split(plan.command(run_id, 1))
-            if not word.startswith(("--attempt=", "--attempts="))
+            if not word.startswith(("--attempt=", "--attempts=", "--session="))
         ]
         first = words.index("--") + 1
         if place.python:

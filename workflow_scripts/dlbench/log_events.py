@@ -114,6 +114,7 @@ EVENTS = {
         "t_utc?": DATE, "made_from?": FACTS, "container?": FACTS, "limits?": FACTS, "job?": FACTS,
         "site?": FACTS, "modules?": TEXTS, "command?": PLAIN, "git_commit?": TEXT,
         "git_dirty?": PLAIN, "user_files?": PLAIN, "network?": PLAIN,
+        "session?": FACTS,
     },
     "begin": {"t_utc": DATE, "containment?": FACTS},
     "run_start": {
@@ -176,6 +177,7 @@ PARTS = {
         "container": {"start?": TEXT, "digest?": TEXT},
         "job": {"scheduler": TEXT, "id": TEXT},
         "site": {},
+        "session": {"id": TEXT, "started_at?": DATE, "host?": TEXT},
     },
 }
 _CHECKS = {kind: _compiled(fields) for kind, fields in EVENTS.items()}

@@ -21,7 +21,7 @@ from dlbench.files import sha256, write_json
 from dlbench.runs import PLUGIN_FOLDERS
 
 RECORD_VERSION = 1
-PARSER_VERSION = 5  # of the meaning of a record's numbers; another one has all logs read again
+PARSER_VERSION = 6  # of the meaning of a record's numbers; another one has all logs read again
 KEYS = (
     "record_version", "parser_version", "run_id", "spec", "status", "message", "made_from",
     "log_sha256", "summary", "provenance", "files",

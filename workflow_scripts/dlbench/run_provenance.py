@@ -7,7 +7,7 @@ from dlbench import fingerprints
 from dlbench.limits import OF_GROUPS
 
 LAUNCHED = ("command", "container", "site", "job", "modules", "git_commit", "git_dirty",
-            "user_files", "network", "refused")  # fmt: skip
+            "user_files", "network", "refused", "session")  # fmt: skip
 STARTED = ("device_model", "devices", "cores", "host", "platform", "versions",
            "strategy_settings", "load_average", "parameters", "data_sha256",
            "item_shape")  # fmt: skip

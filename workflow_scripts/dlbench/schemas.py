@@ -211,6 +211,7 @@ RUNS = pa.schema(
         _field("started_at", _time),
         _field("ended_at", _time),
         _field("host", _name),
+        _field("session", _name, note="the start of the workflow that trained it; none: unknown"),
         _field("git_commit", _name),
         _field("git_dirty", pa.bool_()),
         _field("image_digest", _text, note="of the image that the run was in; none on bare metal"),

@@ -1,0 +1,47 @@
+"""Sessions: each start of the workflow that trains is one, and each run's log says which.
+
+The process that a user starts begins it; all its jobs, also those on other nodes, read which one it
+is from a file, so that their runs are of one session. What was measured in two sessions may differ
+by all that changed in between: the machine's other users, its temperature, its software.
+
+Needs the standard library only.
+"""
+
+import contextlib
+import json
+import os
+import platform
+import secrets
+from datetime import datetime
+from pathlib import Path
+
+from dlbench import eventlog
+from dlbench.files import write_json
+
+FOLDER = Path("results/sessions")
+CURRENT = "current.json"
+KEYS = ("id", "started_at", "host")
+
+
+def begin():
+    """Begin a session, keep what it is, and return it: `id`, `started_at` (UTC) and `host`."""
+    now = eventlog.utc_now()
+    date = datetime.strptime(now, eventlog.UTC_FORMAT)
+    session = {
+        "id": f"{date:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
+        "started_at": now,
+        "host": platform.node(),
+    }
+    for name in (f"{session['id']}.json", CURRENT):
+        write_json(FOLDER / name, session)
+    return session
+
+
+def current():
+    """The session that was begun last in this folder; None where there is none that can be read."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        # Listed first: a node's cache of a shared folder may have the file of an earlier session.
+        os.listdir(FOLDER)
+        found = json.loads((FOLDER / CURRENT).read_text(encoding="utf-8"))
+        return {key: str(found[key]) for key in KEYS}
+    return None
