@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 
 import yaml
+from site_facts import UNDISTURBED
 
 from dlbench import tools
 
 REPOSITORY = Path(__file__).parents[1]
 STUDY = {
+    **UNDISTURBED,
     "study": "test",
     "repeats": 1,
     "matrix": [

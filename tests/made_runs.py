@@ -5,13 +5,14 @@ import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-from site_facts import SITE
+from site_facts import SITE, UNDISTURBED
 
 from dlbench import config, eventlog, parsing, records
 from dlbench.campaign_rows import Campaign, Measured
 from dlbench.runs import FIELDS, Run
 
 SETTINGS = config.read(Path(__file__).parents[1] / "config.yaml") | {
+    **UNDISTURBED,
     "study": "test",
     "seed": 1,
     "repeats": 2,

@@ -3,13 +3,14 @@
 from pathlib import Path
 
 import pytest
-from site_facts import SITE
+from site_facts import SITE, UNDISTURBED
 
 from dlbench import config
 from dlbench.config import ConfigError
 
 BLOCK = {"name": "block", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8}
 STUDY = config.read(Path(__file__).parents[1] / "config.yaml") | {
+    **UNDISTURBED,
     "study": "test",
     "seed": 1,
     "repeats": 1,

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from site_facts import SITE
+from site_facts import SITE, UNDISTURBED
 
 from dlbench import config, eventlog, records
 
 STUDY = config.read(Path(__file__).parents[1] / "config.yaml") | {
+    **UNDISTURBED,
     "study": "test",
     "seed": 1,
     "repeats": 2,

@@ -52,6 +52,15 @@ def main():
         default=float("inf"),
         help="without a step or the like",
     )
+    parser.add_argument(
+        "--wait-for-quiet-s", type=flags.real(least=0), default=0.0,
+        help="most seconds to wait for others to use less than --others-share",
+    )  # fmt: skip
+    parser.add_argument(
+        "--others-share",
+        type=flags.real(above=0),
+        help="of the cores of its devices, above which the run is unstable",
+    )
     parser.add_argument("--checkpoint", type=Path, help="where the trainer keeps its checkpoints")
     parser.add_argument("--attempt", type=flags.whole(1), default=1)
     parser.add_argument(

@@ -31,6 +31,7 @@ def words(plan, run, attempt=None):
         f"--made-from={json.dumps(records.made_from(run, plan.recipes, plan.study.images))}",
         f"--time-limit-s={plan.study.time_limit_s}",
         f"--hang-limit-s={plan.study.hang_limit_s}",
+        f"--wait-for-quiet-s={plan.study.wait_for_quiet_s}",
         *([f"--attempt={attempt}"] if attempt else []),
         f"--attempts={plan.attempts}",
         f"--device={plan.device_kind}",
@@ -43,6 +44,8 @@ def words(plan, run, attempt=None):
     if starting.contained(run):
         flags.append(f"--form={images.form_path(run)}")
         flags += [f"--bind={bind}" for bind in plan.binds(run)]
+    if plan.study.others_share is not None:
+        flags.append(f"--others-share={plan.study.others_share}")
     if plan.study.checkpoint_every_min:
         flags.append(f"--checkpoint={_checkpoint(run)}")
     if run.id in plan.study.targets:

@@ -54,6 +54,8 @@ class Study:
     data: dict
     time_limit_s: float
     hang_limit_s: float
+    wait_for_quiet_s: float
+    others_share: float | None
     sample_every_s: float
     checkpoint_every_min: float | None
     model_folder: str | None
@@ -187,6 +189,8 @@ def study(config):
             for key in (
                 "time_limit_s",
                 "hang_limit_s",
+                "wait_for_quiet_s",
+                "others_share",
                 "sample_every_s",
                 "checkpoint_every_min",
                 "model_folder",

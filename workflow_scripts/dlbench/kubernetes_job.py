@@ -260,7 +260,11 @@ def _pod(run, place, asked, study, supervised, others):
         # Of the pod and not of the Job, whose time runs while it waits for nodes. start_run.py ends
         # a run at time_limit_s and records it; this is for what that does not reach.
         "activeDeadlineSeconds": int(
-            MEET_S + study.time_limit_s + study.site["job"]["start_up_min"] * 60 + GRACE_S
+            MEET_S
+            + study.wait_for_quiet_s
+            + study.time_limit_s
+            + study.site["job"]["start_up_min"] * 60
+            + GRACE_S
         ),
         "terminationGracePeriodSeconds": GRACE_S,
         # A pod's first process, which this makes one of Kubernetes's own, clears away processes
