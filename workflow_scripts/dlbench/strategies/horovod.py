@@ -4,8 +4,8 @@
   synchronise: the ranks drift apart. So gradients are averaged here, on the raw
   TensorFlow variables, and every run ends with a digest of each rank's weights.
 - All gradients travel as one tensor and the cycle is 5 ms. Two CPU processes of one
-  thread reach an efficiency of 0.87 so on ResNet-56 with batch 32, 0.82 with the
-  tensors in one group, and 0.65 to 0.69 with Horovod's defaults (no groups, 1 ms).
+  thread scale best so on ResNet-56 with batch 32, less well with the tensors in one
+  group, and worst with Horovod's defaults (no groups, 1 ms); docs/training.md has how well.
   GPUs may gain from groups, whose exchange begins before the backward pass has ended.
 - Gradients of embeddings are sent whole, not as the rows that changed.
 
