@@ -36,6 +36,7 @@ ROW = {
     "learning_rate": 0.01, "learning_rate_batch": 256, "learning_rate_warmup_steps": 0,
     "steps_measured": 90, "burn_in_steps": 10,
 }  # fmt: skip
+MADE = SimpleNamespace(name="made", equivalence_margin=0.01)
 SPEED = {"resnet50": 400.0, "lenet5": 9000.0, "vgg16": 170.0, "alexnet": 2500.0}
 SHAPES = {"lenet5": "32x32x1"} | dict.fromkeys(("resnet50", "vgg16", "alexnet"), "224x224x3")
 SUMMARY = ("images_per_second", "step_time_median_s", "step_time_p95_s", "duration_s")
@@ -188,7 +189,7 @@ def write(folder, rows, steps_each=100):
         ("evals", evals, tables.EVALS),
         ("comparisons", _comparisons(rows), tables.COMPARISONS),
         ("coverage", _coverage(rows), tables.COVERAGE),
-        ("speedups", scaling.rows(SimpleNamespace(name="made"), complete), tables.SPEEDUPS),
+        ("speedups", scaling.rows(MADE, complete), tables.SPEEDUPS),
         ("published", _published(folder, complete), tables.PUBLISHED),
     ):
         content = [{k: v for k, v in row.items() if k in schema.names} for row in content]

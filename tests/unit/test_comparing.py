@@ -1,7 +1,6 @@
 """comparing: which runs are compared with which, and what the table says of them."""
 
 import math
-from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 
 import pytest
@@ -219,17 +218,54 @@ def test_the_table_has_all_that_makes_up_a_group_and_keeps_its_numbers(tmp_path)
     assert (tmp_path / "c.csv").read_text().count("\n") == 2
 
 
-@pytest.mark.parametrize(("hours", "flags"), [(2, ""), (30, "date")])
-def test_conditions_that_were_not_measured_side_by_side_are_flagged(hours, flags):
-    runs = [*repeats([100, 101, 102]), *repeats([90, 91, 92], runtime="apptainer")]
-    began = datetime(2026, 11, 21, tzinfo=timezone.utc)
-    later = {"bare": began, "apptainer": began + timedelta(hours=hours)}
+def across(sessions, sentinels=()):
+    """The comparison of two runtimes of which each run is of a session, with sentinels of bare."""
+    runs = [*repeats([100, 100.2, 100.4]), *repeats([90, 90.2, 90.4], runtime="apptainer")]
     rows = [
-        row(run, rate, started_at=later[run.runtime] + timedelta(minutes=run.repeat))
-        for run, rate in runs
+        row(run, rate, session=session) for (run, rate), session in zip(runs, sessions, strict=True)
     ]
-    (made,) = compared(runs, RUNTIME, rows=rows)
-    assert made["base_flags"] == flags
+    again = [row(run, rate, session="B") for (run, _), rate in zip(runs, sentinels, strict=False)]
+    study = SimpleNamespace(
+        name="test", runs=[run for run, _ in runs], compare=[RUNTIME], equivalence_margin=0.01
+    )
+    (made,) = comparing.rows(study, rows, again)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("sessions", "apart"),
+    [("AAABBB", True), ("AABBBB", False), ("AAAAAA", False), ([*"AAA", None, None, None], True),
+     ([None] * 6, False)],
+)  # fmt: skip
+def test_conditions_that_share_no_session_are_measured_apart(sessions, apart):
+    made = across(sessions)
+    assert made["measured_apart"] == apart
+    assert made["base_flags"] == ("measured apart" if apart else "")
+    assert "drift" not in made
+    assert made["ratio"] == pytest.approx(90.2 / 100.2, abs=1e-5)
+
+
+def test_sentinels_without_drift_lift_the_flag_and_their_scatter_is_in_the_interval():
+    made = across("AAABBB", [100.1, 100.2, 100.3])
+    assert (made["measured_apart"], made["base_flags"], made["verdict"]) == (True, "", "slower")
+    assert made["drift_ci95_low"] < made["drift"] < made["drift_ci95_high"]
+    assert made["drift"] == pytest.approx(1, abs=0.001)
+    # The sentinel is the base itself: the ratio is that to what was measured in the session.
+    alone = statistics.compare([90, 90.2, 90.4], [100.1, 100.2, 100.3], 0.01)
+    assert [made[n] for n in ("ratio", "ci95_low", "ci95_high")] == pytest.approx(
+        [alone.ratio, alone.ci95_low, alone.ci95_high]
+    )
+
+
+@pytest.mark.parametrize(
+    ("sentinels", "drift"),
+    [([90, 90.2, 90.4], 0.9), ([96, 100, 104], 1.0), ([100.1, 100.2], None)],
+    ids=["drift", "scatter", "two runs"],
+)
+def test_drift_scatter_or_too_few_sentinels_leave_the_flag(sentinels, drift):
+    made = across("AAABBB", sentinels)
+    assert made["base_flags"] == "measured apart"
+    assert made.get("drift") == (drift and pytest.approx(drift, abs=0.01))
 
 
 def imported(rate, repeat, **changes):

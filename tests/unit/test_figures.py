@@ -291,7 +291,7 @@ def test_a_base_of_another_strategy_stays_said_where_runs_failed(tmp_path, monke
     plugins.load("figures", "scaling").draw(made_tables.write(tmp_path, rows), tmp_path / "s")
     throughput, efficiency = kept[0].axes
     assert crosses(throughput) == [1]
-    assert "horovod: base differs in strategy" in words(efficiency)
+    assert "horovod: point and base differ in strategy" in words(efficiency)
 
 
 def test_published_points_of_scaling_are_hollow(drawn):

@@ -226,7 +226,7 @@ def test_caveats_name_single_runs_borrowed_bases_and_other_versions(tmp_path):
     assert "3 combinations are measured by a single run" in caveats
     assert "1 run is unstable" in caveats
     assert "Runs are of 2 versions: 2.21.0, 2.22.0." in caveats
-    assert "relative to a base that differs in framework_version" in caveats
+    assert "point and base differ in framework_version" in caveats
 
 
 def test_published_and_imported_rows_say_where_they_are_from(tmp_path):

@@ -121,6 +121,7 @@ def speedups(request):
 
 class Named:
     name = "simulated"
+    equivalence_margin = MARGIN
 
 
 ROW = {

@@ -5,6 +5,8 @@
   compared with the base of that group.
 - Imported runs are compared with those of their own site, device, software, kind of log and
   shape of items.
+- What was measured apart is compared as far as the drift between the sessions is known
+  (dlbench/drift.py).
 - All comparisons of a study are one family: their p are adjusted for one another.
 """
 
@@ -12,14 +14,13 @@ import numpy as np
 
 from dlbench import statistics
 from dlbench.config import COMPANIONS
+from dlbench.drift import Drift
 from dlbench.eventlog import ENDED_WELL
 from dlbench.runs import FIELDS
 
 NO_RUNS = "no runs"  # of the condition or of the base that finished
 NO_BASE = "no base"  # in the group: nobody asked for such runs
 GROUP = tuple(name for name in FIELDS if name != "repeat")
-# In which imported runs must agree, too, to be compared.
-FACTS = ("site", "device_model", "framework_version", "timing_source", "item_shape")
 # Fields with which the software differs by intent.
 SOFTWARE = {"framework", "environment", "runtime", "trainer"}
 WHOLE = ("devices", "global_batch")
@@ -39,13 +40,14 @@ NUMBERS = (
 )
 
 
-def rows(study, runs):
+def rows(study, runs, sentinels=()):
     """Rows of the table of comparisons, in the order of the config and of the conditions.
 
     Args:
         study: a Study.
-        runs: rows of the runs table, dictionaries.
+        runs, sentinels: rows of these tables, dictionaries.
     """
+    drift = Drift(runs, sentinels, study.equivalence_margin)
     finished = {
         row["run_id"]: row
         for row in runs
@@ -60,7 +62,8 @@ def rows(study, runs):
     ]
     for entry in study.compare:
         fields = (entry["field"], *COMPANIONS.get(entry["field"], ()))
-        for conditions in [*_groups(study.runs, fields), *_groups(imported, fields, FACTS)]:
+        others = _groups(imported, fields, statistics.FACTS)
+        for conditions in [*_groups(study.runs, fields), *others]:
             conditions = {
                 name: (run, [finished[r.id] for r in repeats if r.id in finished])
                 for name, run, repeats in conditions
@@ -80,8 +83,10 @@ def rows(study, runs):
                 words = {"condition": name, "base": base or str(entry["base"])}
                 made.append({"field": entry["field"], **words, **_row(study, run, a, b, fields)})
                 if a and b:
-                    rates = [[row["images_per_second"] for row in side] for side in (a, b)]
-                    compared = statistics.compare(*rates, study.equivalence_margin)
+                    found = drift.compared(a, b)
+                    made[-1] |= found.columns
+                    made[-1]["base_flags"] = ", ".join([*_differing(a, b, fields), *found.flags])
+                    compared = statistics.judged(found.difference, study.equivalence_margin)
                     comparisons.append((made[-1], compared))
                 else:
                     made[-1]["verdict"] = NO_RUNS if base else NO_BASE
@@ -96,12 +101,12 @@ class _Imported:
     """A row of the runs table with the attributes of a Run, so far as its log states them."""
 
     def __init__(self, row):
-        self.__dict__.update({name: row.get(name) for name in (*FIELDS, *FACTS, *WHOLE)})
+        self.__dict__.update({name: row.get(name) for name in (*FIELDS, *statistics.FACTS, *WHOLE)})
         self.id, self.combination = row["run_id"], self
 
     @property
     def _key(self):
-        return tuple(getattr(self, name) for name in (*GROUP, *FACTS))
+        return tuple(getattr(self, name) for name in (*GROUP, *statistics.FACTS))
 
     def __eq__(self, other):
         return self._key == other._key
@@ -157,9 +162,7 @@ def _row(study, run, a, b, fields):
         "margin": study.equivalence_margin,
         "n_a": len(a),
         "n_b": len(b),
-        "base_flags": ", ".join(
-            [*_differing(a, b, fields), *["date"] * statistics.are_apart(a, b)]
-        ),
+        "base_flags": "",
     }
     for side, rows_of in (("a", a), ("b", b)):
         rates = [row["images_per_second"] for row in rows_of]

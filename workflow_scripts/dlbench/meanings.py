@@ -10,6 +10,7 @@ TABLES = {
     "coverage": "One row a combination and repeat that the config asks for, whatever became of it, "
     "and a row an imported run.",
     "comparisons": "One row a condition and what it is compared with, as `compare` asks.",
+    "drift": "One row a device shape and two sessions that measured the same conditions.",
     "speedups": "One row a series and number of devices.",
     "published": "One row a published number, with the own runs that match it.",
     "steps": "One row a step (or window of steps) and rank, in `results/runs/{run_id}/`.",

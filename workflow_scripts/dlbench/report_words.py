@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 
-from dlbench import derived, report_tables, series
+from dlbench import base_flags, derived, report_tables, series
 
 NUMBER = re.compile(r"\d[\d.,:-]*")
 MOST_NOTES = 8
@@ -189,11 +189,12 @@ def _of_sources(runs):
 def _of_bases(speedups, comparisons):
     bases = Counter(row["base_mismatch"] for row in speedups if row.get("base_mismatch"))
     for words, count in sorted(bases.items(), key=lambda item: (-item[1], item[0])):
-        yield (f"{_are(count, 'speedup')} relative to a base that differs in {words}: they are no "
-               "measure of scaling alone.")  # fmt: skip
+        yield (f"{_number_of(count, 'speedup')}: point and base {base_flags.words(words)}; that is "
+               "no measure of scaling alone.")  # fmt: skip
     flags = Counter(row["base_flags"] for row in comparisons if row.get("base_flags"))
     for words, count in sorted(flags.items(), key=lambda item: (-item[1], item[0])):
-        yield f"In {_number_of(count, 'comparison')} the two sides also differ in {words}."
+        said = base_flags.words(words, "also differ in")
+        yield f"In {_number_of(count, 'comparison')} the two sides {said}."
 
 
 def _of_confounding(runs):

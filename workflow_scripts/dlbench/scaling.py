@@ -4,7 +4,7 @@
   weak, the batch per device is fixed; strong, the global batch is.
 - Its base is its own runs on the fewest devices; without any on one device it borrows those of
   another strategy, where there are some. What differs between a point and its base
-  (statistics.BASE_KEYS) is named.
+  (statistics.BASE_KEYS) is named; so is that it was measured apart (dlbench/drift.py).
 - Speedup is the ratio of throughputs to the base, efficiency that times the base's devices
   over the point's. Uncertainty adds on the logarithm (Welch's t, statistics.ratio).
 
@@ -14,7 +14,7 @@ The figure and the table of speedups are both made from this.
 import math
 from dataclasses import dataclass
 
-from dlbench import laws, statistics
+from dlbench import base_flags, drift, laws, statistics
 from dlbench.eventlog import ENDED_WELL
 from dlbench.runs import FIELDS
 
@@ -43,6 +43,7 @@ FURTHER = (
 # What a series is, beside model, dataset and what is fixed.
 SERIES = (*_FIRST, *FURTHER)
 ONE_COUNT = "one number of devices"
+MARGIN = 0.01  # of equivalence, where no study says another
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ class Point:
     """The repeats of a series on one number of devices.
 
     `speedup` and `efficiency` are Estimates, without an interval where the point is the base;
-    None where the series has no base. `mismatch` names what should agree with the base.
+    None where the series has no base. `mismatch` names what should agree with the base. `sides`
+    are the point and its base, as they are compared.
     """
 
     devices: int
@@ -74,6 +76,7 @@ class Point:
     speedup: statistics.Estimate | None = None
     efficiency: statistics.Estimate | None = None
     mismatch: tuple = ()
+    sides: drift.Sides | None = None
 
 
 @dataclass(frozen=True)
@@ -116,30 +119,34 @@ class Tried:
         return self.runs[0]
 
 
-def all_series(rows):
+def all_series(rows, sentinels=(), margin=MARGIN):
     """The Series of all runs that ended well, weak ones first, each kind in the order of SERIES.
 
     Args:
         rows: rows of the runs table, dictionaries; nan stands for an absent value.
+        sentinels: rows of the table of sentinels.
+        margin: within which drift between sessions is equivalent to none.
     """
+    known = drift.Drift(rows, sentinels, margin)
     done = _sorted(row for row in map(_plain, rows) if _is_done(row))
     lenders = {kind: _lenders(done, kind) for kind in FIXED}
-    found = [_series(kind, group, lenders) for kind, group in _groups(done, lenders)]
+    found = [_series(kind, group, lenders, known) for kind, group in _groups(done, lenders)]
     seen = {id(run) for series in found for run in series.runs}
     weak = _grouped(done, FIXED["weak"])
     rest = [[row for row in group if id(row) not in seen] for group in weak]
-    return [*found, *(_series(None, group, lenders) for group in rest if group)]
+    return [*found, *(_series(None, group, lenders, known) for group in rest if group)]
 
 
-def tried(rows):
+def tried(rows, sentinels=(), margin=MARGIN):
     """The Tried series: those that there would be had all runs ended well.
 
     Args:
-        rows: as of `all_series`.
+        rows, sentinels, margin: as of `all_series`.
     """
     rows = [row for row in map(_plain, rows) if _is_done(row) or _has_failed(row)]
     lenders = {kind: _lenders(filter(_is_done, rows), kind) for kind in FIXED}
-    found = {(s.kind, _key(s.row, FIXED[s.kind])): s for s in all_series(rows) if s.kind}
+    well = all_series(rows, sentinels, margin)
+    found = {(s.kind, _key(s.row, FIXED[s.kind])): s for s in well if s.kind}
     return [
         Tried(kind, group, found.get((kind, _key(group[0], FIXED[kind]))) or _on_one_count(group))
         for kind, group in _groups(_sorted(rows), lenders)
@@ -148,7 +155,7 @@ def tried(rows):
 
 def _on_one_count(group):
     done = [row for row in group if _is_done(row)]
-    return _series(None, done, {}) if done else None
+    return _series(None, done, {}, None) if done else None
 
 
 def _groups(rows, lenders):
@@ -221,12 +228,12 @@ def _lent(kind, row, lenders):
     return [r for r in found if all(r.get(n) == found[0].get(n) for n in STRATEGY)]
 
 
-def _series(kind, group, lenders):
+def _series(kind, group, lenders, known):
     layouts = {}
     for row in group:
         layouts.setdefault((row["devices"], row.get("nodes")), []).append(row)
     base = _base(kind, layouts, lenders) if kind else None
-    points = [_point(kind, layout, runs, base) for layout, runs in layouts.items()]
+    points = [_point(kind, layout, runs, base, known) for layout, runs in layouts.items()]
     return Series(kind, points, base)
 
 
@@ -238,17 +245,19 @@ def _base(kind, layouts, lenders):
     return Base(devices, nodes, own, borrowed=False)
 
 
-def _point(kind, layout, runs, base):
+def _point(kind, layout, runs, base, known):
     if base is None:
         return Point(*layout, runs, _mean(runs))
-    ratio = statistics.ratio(_rates(runs), _rates(base.runs))
+    sides = known.compared(runs, base.runs)
+    ratio = sides.difference.ratio
     if runs is base.runs:  # a speedup of 1, as it was defined
         ratio = statistics.Estimate(1.0, math.nan, math.nan, len(runs))
     share = base.devices / layout[0]
     efficiency = statistics.Estimate(
         ratio.value * share, ratio.low * share, ratio.high * share, ratio.runs
     )
-    return Point(*layout, runs, _mean(runs), ratio, efficiency, _mismatch(kind, runs, base))
+    mismatch = (*_mismatch(kind, runs, base), *sides.flags)
+    return Point(*layout, runs, _mean(runs), ratio, efficiency, mismatch, sides)
 
 
 def _mismatch(kind, runs, base):
@@ -265,7 +274,8 @@ def _mismatch(kind, runs, base):
 
 
 def _in_order(keys):
-    return tuple(key for key in (*statistics.BASE_KEYS, *FIXED.values()) if key in keys)
+    order = (*statistics.BASE_KEYS, *FIXED.values(), *base_flags.OTHERS)
+    return tuple(key for key in order if key in keys)
 
 
 def _rates(runs):
@@ -279,16 +289,16 @@ def _mean(runs):
 # The table.
 
 
-def rows(study, runs):
+def rows(study, runs, sentinels=()):
     """Rows of the table of speedups, one for each point of each series.
 
     Args:
         study: a Study.
-        runs: rows of the runs table, dictionaries.
+        runs, sentinels: rows of these tables, dictionaries.
     """
     return [
         row
-        for series in all_series(runs)
+        for series in all_series(runs, sentinels, study.equivalence_margin)
         for law in [_laws(series)]
         for row in _rows(study, series, law)
     ]
@@ -322,6 +332,7 @@ def _rows(study, series, law):
             **_estimate("images_per_second", point.throughput),
             **_estimate("speedup", point.speedup),
             **_estimate("efficiency", point.efficiency),
+            **(point.sides.columns if base else {}),
             "base_mismatch": ", ".join(point.mismatch) if base else None,
             "note": _note(series, point),
         }
@@ -332,13 +343,7 @@ ALONGSIDE = ("device_kind", "device_model", "framework_version")
 
 
 def _estimate(name, estimate):
-    if estimate is None:
-        return {}
-    return {
-        name: estimate.value,
-        f"{name}_ci95_low": None if math.isnan(estimate.low) else estimate.low,
-        f"{name}_ci95_high": None if math.isnan(estimate.high) else estimate.high,
-    }
+    return estimate.columns(name) if estimate else {}
 
 
 def _note(series, point):
@@ -354,6 +359,8 @@ def _note(series, point):
         notes.append("one run of the base: no interval of the speedup")
     elif series.base and statistics.is_thin(len(point.runs), len(series.base.runs)):
         notes.append(statistics.THIN)
+    if point.sides and point.sides.drift:
+        notes.append(f"over sessions: {point.sides.words}")
     return "; ".join(notes)
 
 
@@ -364,7 +371,7 @@ def _laws(series):
     devices = [run["devices"] for run in series.runs]
     why = laws.why_no_fit(devices)
     if series.mismatch:
-        why = f"the base differs in {', '.join(series.mismatch)}"
+        why = f"points and base {base_flags.words(', '.join(series.mismatch))}"
     if why:
         return {"fit": f"no fit: {why}"}
     rates = _rates(series.runs)

@@ -253,6 +253,10 @@ _LEARNING_RATE = (
     _field("learning_rate_batch", _count, "items"),
     _field("learning_rate_warmup_steps", _count, "steps"),
 )
+_across_sessions = [
+    _field("measured_apart", pa.bool_(), note="no session has runs of both sides"),
+    *_with_interval("drift", "1", "between their sessions, for which it is corrected; else none"),
+]
 COMPARISONS = pa.schema(
     [
         *_fields(_name, "study", "field"),
@@ -285,6 +289,7 @@ COMPARISONS = pa.schema(
         _field("n_a", _count, "runs"),
         _field("n_b", _count, "runs"),
         _field("base_flags", _text, note="what else differs between runs of a and b"),
+        *_across_sessions,
         *(
             _field(f"{name}_{side}{unit and '_s'}", _real, unit or "items/s", note)
             for name, unit, note in (
@@ -326,11 +331,34 @@ SPEEDUPS = pa.schema(
         _field("base_runs", _count, "runs"),
         *_with_interval("base_images_per_second", "items/s", "geometric mean over runs"),
         _field("base_mismatch", _text, note="what should agree with the base and does not"),
+        *_across_sessions,
         *_with_interval("serial_fraction", "1", "Amdahl's, of the series; strong scaling"),
         *_with_interval("usl_alpha", "1", "contention, of the series"),
         *_with_interval("usl_beta", "1", "coherency, of the series"),
         _field("fit", _text, note="fitted, or why no law is fitted to the series"),
         _field("note", _text, note="what is missing in this row, and why"),
+    ]
+)
+DRIFT = pa.schema(
+    [
+        _field("study", _name),
+        *_fields(_name, "site", "device_kind"),
+        *_fields(pa.int32(), "nodes", "devices_per_node"),
+        _field("earlier_session", _name, note="`session` of its runs; none: not known"),
+        _field("later_session", _name, note="the same of the later one"),
+        _field("earlier_started_at", _time, note="the first of its runs on such devices"),
+        _field("later_started_at", _time, note="the same of the later session"),
+        _field("conditions", _count, note="measured in both"),
+        _field("earlier_runs", _count, "runs", "of these conditions, sentinels included"),
+        _field("later_runs", _count, "runs", "the same of the later session"),
+        *_with_interval("ratio", "1", "of throughputs, later over earlier"),
+        _field("margin", _real, "1", "equivalent is from 1 / (1 + margin) to 1 + margin"),
+        _field(
+            "verdict",
+            _name,
+            note="none: equivalent to none (TOST); faster, slower: by a two-sided test; "
+            "undecided; too few runs: of every condition that leads from one to the other",
+        ),
     ]
 )
 COVERAGE = pa.schema(

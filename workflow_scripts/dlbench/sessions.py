@@ -2,7 +2,8 @@
 
 The process that a user starts begins it; all its jobs, also those on other nodes, read which one it
 is from a file, so that their runs are of one session. What was measured in two sessions may differ
-by all that changed in between: the machine's other users, its temperature, its software.
+by all that changed in between: the machine's other users, its temperature, its software. How much
+that is, dlbench/drift.py finds out.
 
 Needs the standard library only.
 """
@@ -45,3 +46,23 @@ def current():
         found = json.loads((FOLDER / CURRENT).read_text(encoding="utf-8"))
         return {key: str(found[key]) for key in KEYS}
     return None
+
+
+def of(row):
+    """The session of a row of the runs table.
+
+    Runs whose session is not known are of one session, each study, site and kind of log of its own.
+    """
+    session = row.get("session")
+    if session and session == session:  # no nan, as pandas has it
+        return session
+    return (None, *(row.get(name) for name in ("study", "site", "timing_source")))
+
+
+def apart(a, b):
+    """Whether two sides were measured apart: no session has runs of both.
+
+    Args:
+        a, b: rows of the runs table; a side without any is apart from none.
+    """
+    return bool(a and b) and set(map(of, a)).isdisjoint(map(of, b))

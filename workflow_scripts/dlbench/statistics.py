@@ -17,7 +17,6 @@ import bisect
 import dataclasses
 import functools
 from dataclasses import dataclass
-from datetime import timedelta
 
 import numpy as np
 from scipy import special
@@ -33,7 +32,8 @@ MOST_REPEATS = 1000  # stands for any larger number of repeats needed, too
 RESOLUTION = 1e-12
 EQUIVALENT, SLOWER, FASTER, UNDECIDED = "equivalent", "slower", "faster", "undecided"
 TOO_FEW_RUNS = "too few runs"
-APART = timedelta(days=1)  # conditions that were measured so far from one another
+# Facts in which runs must agree, beside their fields, to be of one condition.
+FACTS = ("site", "device_model", "framework_version", "timing_source", "item_shape")
 # Digests of what runs were on and with; a run of which they are not known is not another one.
 FINGERPRINTS = ("hardware_sha256", "software_sha256")
 FOUND_OUT = ("item_shape", *FINGERPRINTS)  # of a run, perhaps; unknown is no difference
@@ -70,6 +70,12 @@ class Estimate:
     high: float
     runs: int
 
+    def columns(self, name):
+        """It as columns of a table, absent ends as None."""
+        ends = (None if np.isnan(end) else end for end in (self.low, self.high))
+        names = (f"{name}_ci95_low", f"{name}_ci95_high")
+        return {name: self.value, **dict(zip(names, ends, strict=True))}
+
 
 def mean(values):
     """Geometric mean of positive values with Student's t interval on their logs.
@@ -94,10 +100,7 @@ def ratio(values, base):
     Raises:
         ValueError: one side has no values, or one that is not positive.
     """
-    difference = _Difference.of(values, base)
-    low, high = difference.interval(CONFIDENCE)
-    runs = min(difference.runs)
-    return Estimate(float(np.exp(difference.mean)), float(np.exp(low)), float(np.exp(high)), runs)
+    return Difference.of(values, base).ratio
 
 
 def is_thin(n_a, n_b):
@@ -182,7 +185,11 @@ def compare(values, base, margin):
     Raises:
         ValueError: one side has no values, or one that is not positive.
     """
-    found = _Difference.of(values, base)
+    return judged(Difference.of(values, base), margin)
+
+
+def judged(found, margin):
+    """The Comparison that follows from a Difference."""
     intervals = np.exp([found.interval(confidence) for confidence in (0.9, 0.95)])
     tested = min(found.runs) >= FEWEST_RUNS
     p_tost, p_difference = found.tests(np.log1p(margin)) if tested else (np.nan, np.nan)
@@ -296,11 +303,11 @@ def _found_over_true(freedom, alpha):
 
 
 @dataclass(frozen=True)
-class _Difference:
+class Difference:
     """The difference of two means of logarithms, after Welch; nan where a side has one run.
 
     `mean` of them, its standard `error` with its degrees of `freedom`, the pooled `scatter`
-    and the numbers of `runs`.
+    and the numbers of `runs`. dlbench/drift.py has one that is corrected for drift.
     """
 
     mean: float
@@ -323,6 +330,12 @@ class _Difference:
         freedom = errors.sum() ** 2 / np.sum(errors**2 / spare)
         return cls(mean, float(np.sqrt(errors.sum())), float(freedom), scatter, runs)
 
+    @property
+    def ratio(self):
+        """The Estimate of the ratio of the two geometric means."""
+        ends = np.exp([self.mean, *self.interval(CONFIDENCE)]).tolist()
+        return Estimate(*ends, min(self.runs))
+
     def interval(self, confidence):
         half = special.stdtrit(self.freedom, 0.5 + confidence / 2) * self.error
         return self.mean - half, self.mean + half
@@ -343,22 +356,6 @@ def base_mismatch(row, base, fixed="batch_per_device"):
     found = [key for key in (*keys, fixed) if _differ(row[key], base[key])]
     both = [key for key in FOUND_OUT if row.get(key) and base.get(key)]
     return found + [key for key in both if _differ(row[key], base[key])]
-
-
-def are_apart(a, b):
-    """Whether all runs of one side began more than a day after all of the other.
-
-    What differs between them may then be the date: the machine's temperature, its other users, its
-    driver. Interleaved runs are not apart.
-
-    Args:
-        a, b: rows of the runs table.
-    """
-    dates = [[row["started_at"] for row in side if row.get("started_at")] for side in (a, b)]
-    if not all(dates):
-        return False
-    (first_a, last_a), (first_b, last_b) = ((min(side), max(side)) for side in dates)
-    return max(first_a - last_b, first_b - last_a) > APART
 
 
 def _differ(one, other):

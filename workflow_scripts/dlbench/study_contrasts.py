@@ -8,6 +8,7 @@
 """
 
 from dlbench import config, derived, series, statistics
+from dlbench.drift import Drift
 from dlbench.runs import DEFAULTS, FIELDS
 
 # Topics that are looked at unasked: field of a run, its figure.
@@ -20,8 +21,6 @@ TOPICS = {
     "environment": "overhead",
     "dataset": "real_vs_synthetic",
 }
-# Facts in which runs must agree, beside all fields, to be compared.
-FACTS = ("site", "device_model", "framework_version", "timing_source", "item_shape")
 SYNTHETIC = "synthetic"
 # How real items are read, and what changes numbers but not the work of a step.
 NOT_OF_DATA = ("augment", "cache", "evaluate", "learning_rate", "learning_rate_scaling",
@@ -29,14 +28,15 @@ NOT_OF_DATA = ("augment", "cache", "evaluate", "learning_rate", "learning_rate_s
                "epochs", "seed")  # fmt: skip
 
 
-def found(runs, asked, margin):
-    """{field: [(runs of the condition, runs of its base, Comparison), ...]}
+def found(runs, asked, margin, sentinels=()):
+    """{field: [(runs of the condition, runs of its base, Comparison, Sides), ...]}
 
     Args:
-        runs: rows of the runs table.
+        runs, sentinels: rows of these tables.
         asked: fields that are left out, since the config has them compared.
         margin: of equivalence.
     """
+    drift = Drift(runs, sentinels, margin)
     done = [
         row for row in runs
         if row["status"] in series.FINISHED and (row.get("images_per_second") or 0) > 0
@@ -47,11 +47,11 @@ def found(runs, asked, margin):
         if name not in asked
         for pair in _pairs(name, done)
     ]  # fmt: skip
-    rates = [[[row["images_per_second"] for row in side] for side in (a, b)] for _, a, b in pairs]
-    judged = statistics.together([statistics.compare(*both, margin) for both in rates])
+    sides = [drift.compared(a, b) for _, a, b in pairs]
+    judged = statistics.together([statistics.judged(s.difference, margin) for s in sides])
     by_field = {}
-    for (name, a, b), compared in zip(pairs, judged, strict=True):
-        by_field.setdefault(name, []).append((a, b, compared))
+    for (name, a, b), compared, both in zip(pairs, judged, sides, strict=True):
+        by_field.setdefault(name, []).append((a, b, compared, both))
     return by_field
 
 
@@ -59,7 +59,7 @@ def _pairs(name, rows):
     """[(runs of a condition, runs of its base), ...] equal in all but a field."""
     free = {name, "repeat", *config.COMPANIONS.get(name, ())}
     free |= set(NOT_OF_DATA) if name == "dataset" else set()
-    alike = [field for field in (*FIELDS, *FACTS) if field not in free]
+    alike = [field for field in (*FIELDS, *statistics.FACTS) if field not in free]
     groups = {}
     for row in rows:
         if row[name] is None or (name == "dataset" and not row.get("item_shape")):

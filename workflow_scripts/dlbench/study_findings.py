@@ -5,9 +5,9 @@
 - Of each topic there is one: comparisons that the config asked for, scaling, and what a batch
   size, a strategy, a precision ... changes where all else is equal; learning gates.
 - `shown` is what a test or an interval over at least three runs of each side carries;
-  `indicated` has an interval of fewer, or something else differs too; `open` has none, or is
-  undecided. They are ranked in that order; then what was asked for, scaling, the largest effects
-  (by the end of the interval that is nearest to none), gates.
+  `indicated` has an interval of fewer, or something else differs too, or the sides were measured
+  apart; `open` has none, or is undecided. They are ranked in that order; then what was asked for,
+  scaling, the largest effects (by the end of the interval that is nearest to none), gates.
 - What nobody asked for is one family of tests, corrected (Holm) for how many there are.
 - Published numbers are references: there is no finding about them.
 """
@@ -15,7 +15,7 @@
 import math
 from dataclasses import dataclass
 
-from dlbench import campaign_page, gates, series, statistics, study_contrasts
+from dlbench import base_flags, campaign_page, gates, series, statistics, study_contrasts
 from dlbench.runs import FIELDS
 
 SHOWN, INDICATED, OPEN = "shown", "indicated", "open"
@@ -46,19 +46,19 @@ class StudyFinding:
     rank: tuple
 
 
-def findings(runs, speedups, comparisons):
+def findings(runs, speedups, comparisons, sentinels=()):
     """All StudyFindings of a study, the best first.
 
     Args:
-        runs, speedups, comparisons: rows of these tables, dictionaries.
+        runs, speedups, comparisons, sentinels: rows of these tables, dictionaries.
     """
     own = [row for row in runs if row.get("timing_source") != series.PUBLISHED]
     speedups = [row for row in speedups if row.get("timing_source") != series.PUBLISHED]
     asked = {row["field"] for row in comparisons}
     margin = next((row["margin"] for row in comparisons if row.get("margin")), MARGIN)
-    own, speedups, comparisons = of_sites(own, speedups, comparisons)
-    found = [*_compared(comparisons), *_scaling(speedups), *_contrasts(own, asked, margin),
-             *_gates(own)]  # fmt: skip
+    own, speedups, comparisons, sentinels = of_sites(own, speedups, comparisons, sentinels)
+    found = [*_compared(comparisons), *_scaling(speedups),
+             *_contrasts(own, asked, margin, sentinels), *_gates(own)]  # fmt: skip
     return sorted(found, key=lambda finding: finding.rank)
 
 
@@ -130,8 +130,22 @@ def _reservation(row):
             more = "at least " if needed >= statistics.MOST_REPEATS else "about "
             words.append(f"It takes {more}{needed} repeats of each for a verdict.")
     if row.get("base_flags"):
-        words.append(f"Flagged: the two sides also differ in {row['base_flags']}.")
-    return " ".join(words)
+        words.append(
+            f"Flagged: the two sides {base_flags.words(row['base_flags'], 'also differ in')}."
+        )
+    return " ".join([*words, *_over_sessions(row)])
+
+
+def _over_sessions(row):
+    """What is to be said of two sides that were measured apart."""
+    low, high = row.get("drift_ci95_low"), row.get("drift_ci95_high")
+    if row.get("drift"):
+        number, interval = _ratio(row["drift"], low, high)
+        yield f"Corrected for the drift between their sessions, {number}" + (
+            f" ({interval})." if interval else "."
+        )
+    if base_flags.APART in (row.get("base_flags") or ""):
+        yield base_flags.REMEDY
 
 
 def _not_after_correction(row):
@@ -175,6 +189,7 @@ def _scaling(rows):
         return
     sound = [row for row in ends if not row.get("base_mismatch")]
     flagged = sorted({row["base_mismatch"] for row in ends if row.get("base_mismatch")})
+    flagged = [base_flags.words(flags) for flags in flagged]
     if not sound:
         yield _no_sound_base(ends, flagged)
         return
@@ -200,7 +215,7 @@ def _scaling(rows):
         text += f" The best of {len(last)} series; the worst, {names[-1]}, keeps {share:.3g} %."
     if flagged:
         left_out = _amount(len(ends) - len(sound), "point")
-        text += f" {left_out} left out, of which the base differs in {'; '.join(flagged)}."
+        text += f" {left_out} left out, since they and their bases {'; '.join(flagged)}."
     yield StudyFinding(
         headline=f"{_devices(best)} keep {100 * best['efficiency']:.3g} % of linear scaling",
         text=text, number=f"{100 * best['efficiency']:.3g} %", interval=_shares(low, high),
@@ -212,8 +227,8 @@ def _scaling(rows):
 def _no_sound_base(ends, flagged):
     return StudyFinding(
         headline="No speedup of this study is one of like against like",
-        text=f"All {len(ends)} points divide by a base that differs in {'; '.join(flagged)}, so "
-        "what devices add cannot be told from what that changes.",
+        text=f"All {len(ends)} points and their bases {'; '.join(flagged)}, so what devices add "
+        "cannot be told from what that changes.",
         number="", interval="", evidence=OPEN, kind="bad", tables=("speedups",),
         figures=("scaling",), rank=(EVIDENCE.index(OPEN), 1, 0.0),
     )  # fmt: skip
@@ -232,20 +247,19 @@ def _devices(row, name="devices"):
 # What changes where all else is equal, though nobody asked.
 
 
-def _contrasts(runs, asked, margin):
-    found = study_contrasts.found(runs, asked, margin)
+def _contrasts(runs, asked, margin, sentinels):
+    found = study_contrasts.found(runs, asked, margin, sentinels)
     return [_of_contrasts(name, pairs) for name, pairs in found.items()]
 
 
 def _of_contrasts(name, found):
-    rank = {v: i for i, v in enumerate((statistics.FASTER, statistics.SLOWER))}
-    a, b, first = min(found, key=lambda one: (rank.get(one[2].verdict, 2), -_effect(vars(one[2]))))
-    row, base, apart = a[0], b[0], statistics.are_apart(a, b)
+    a, b, first, sides = min(found, key=_clearness)
+    row, base = a[0], b[0]
     tested = first.verdict != statistics.TOO_FEW_RUNS
     carried = tested and first.verdict != statistics.UNDECIDED
     has_interval = not math.isnan(first.ci95_low)
     evidence = SHOWN if carried else INDICATED if has_interval and not tested else OPEN
-    evidence = INDICATED if carried and apart else evidence
+    evidence = INDICATED if carried and sides.flags else evidence
     what = _value(name, row), _value(name, base)
     verdict = first.verdict if carried else "undecided" if tested else "too few runs for a verdict"
     preposition = "equivalent to" if verdict == statistics.EQUIVALENT else f"{verdict} than"
@@ -264,8 +278,10 @@ def _of_contrasts(name, found):
         text += "".join(
             f" {words}" for words in _not_after_correction({**vars(first), "verdict": verdict})
         )
-    if apart:
-        text += " The two were measured more than a day apart, so the date differs, too."
+    flags = ", ".join(sides.flags)
+    text += f" Flagged: the two sides {base_flags.words(flags)}." if flags else ""
+    over = {**sides.columns, "base_flags": flags}
+    text += "".join(f" {words}" for words in _over_sessions(over))
     number, interval = _ratio(first.ratio, first.ci95_low, first.ci95_high)
     figure = study_contrasts.TOPICS[name]
     return StudyFinding(
@@ -274,6 +290,13 @@ def _of_contrasts(name, found):
         kind=_kind(first.verdict), tables=("results",), figures=(figure,),
         rank=(EVIDENCE.index(evidence), 2, -_effect(vars(first))),
     )  # fmt: skip
+
+
+def _clearness(one):
+    """What contrasts are sorted by: differences first, of them those measured together."""
+    _, _, compared, sides = one
+    rank = {statistics.FASTER: 0, statistics.SLOWER: 1}.get(compared.verdict, 2)
+    return rank == 2, bool(sides.flags), rank, -_effect(vars(compared))
 
 
 # Learning.

@@ -16,6 +16,7 @@ from dlbench.files import written_whole
 from dlbench.schemas import (  # noqa: F401
     COMPARISONS,
     COVERAGE,
+    DRIFT,
     EVALS,
     PUBLISHED,
     RUNS,

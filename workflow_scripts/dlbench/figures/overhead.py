@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea
 from matplotlib.ticker import MaxNLocator
 
-from dlbench import comparing, statistics
+from dlbench import base_flags, comparing, statistics
 from dlbench import figure_style as style
 from dlbench.config import COMPANIONS
 
@@ -156,7 +156,8 @@ def _columns(axes, y, row, colour):
         notes += [f"{more}{style.thousands(needed)} repeats needed"] if needed > least else []
     if row["verdict"] == comparing.NO_RUNS:
         notes.append("of the base" if row["n_a"] else "of this condition")
-    notes += [f"differs in {row['base_flags']}"] if row["base_flags"] else []
+    flags = row["base_flags"]
+    notes += [base_flags.words(flags)] if flags else []
     looks = {"color": colour, "fontweight": "bold", "fontsize": 10}
     _beside(axes, y, row["verdict"], verdict_column, 6 if notes else 0, **looks)
     _beside(axes, y, " \u00b7 ".join(notes), verdict_column, -6, fontsize=8)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from dlbench import base_flags, scaling
 from dlbench import figure_panels as panels
 from dlbench import figure_style as style
-from dlbench import scaling
 from dlbench.series import MEASURED, Series, differing
 
 CATEGORY = "Scaling"
@@ -117,7 +117,11 @@ def _panel(axes, panel):
 def _notes(series):
     """What is said of the efficiencies: whose base differs, and how many have none."""
     mismatches = [(one.own.name, one.found.mismatch) for one in series if one.found]
-    notes = [f"{name}: base differs in {', '.join(keys)}" for name, keys in mismatches if keys]
+    notes = [
+        f"{name}: point and base {base_flags.words(', '.join(keys))}"
+        for name, keys in mismatches
+        if keys
+    ]
     notes = notes or ["speedup / devices \u00b7 bars: 95 % CI"]
     alone = sum(one.found.base is None for one in series if one.found)
     if alone:
