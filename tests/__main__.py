@@ -12,11 +12,13 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
 TRAINER = REPOSITORY / "envs" / "train"
-SUITES = ("unit", "trainer", "workflow", "containers", "cluster")  # the fast ones first
+# The fast ones first. Tests of clusters wait most of their time: they run beside the trainer's.
+SUITES = (("unit",), ("trainer", "cluster"), ("workflow",), ("containers",))
 # Their tests need neither all cores nor what there is once on a machine.
 SIDE_BY_SIDE = {"unit": ["-n2", "--dist=loadfile"], "workflow": ["-n2"]}
 
@@ -27,7 +29,7 @@ def main(options):
         sys.executable, "workflow_scripts/make_environment.py", "envs/train",
         "--extra", "horovod", "--group", "test",
     )  # fmt: skip
-    failed = [suite for suite in SUITES if run_suite(suite, options)]
+    failed = [suite for together in SUITES for suite in run_suites(together, options)]
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
 
@@ -42,11 +44,30 @@ def install_compiler():
     call("apt-get", "install", "-y", "-qq", "--no-install-recommends", "g++", "make")
 
 
-def run_suite(suite, options):
-    """Returns whether the suite failed; one without tests (pytest's exit code 5) has."""
+def run_suites(together, options):
+    """Run suites at once. Returns those that failed; one without tests (exit code 5) has.
+
+    What the first one prints is seen at once, what the others print once they have ended.
+    """
+    first, *others = together
+    with tempfile.TemporaryDirectory() as folder:
+        begun = {}
+        for suite in others:
+            with open(Path(folder, suite), "wb") as said:
+                begun[suite] = subprocess.Popen(
+                    command(suite, options), cwd=REPOSITORY, stdout=said, stderr=said
+                )
+        failed = [first] if call(*command(first, options), check=False) else []
+        for suite, process in begun.items():
+            failed += [suite] if process.wait() else []
+            print(Path(folder, suite).read_text(errors="replace"), flush=True)
+    return failed
+
+
+def command(suite, options):
     python = TRAINER / ".venv" / "bin" / "python" if suite == "trainer" else sys.executable
-    options = [*SIDE_BY_SIDE.get(suite, ()), "--durations=10", *options]
-    return call(python, "-m", "pytest", f"tests/{suite}", *options, check=False)
+    side_by_side = SIDE_BY_SIDE.get(suite, ())
+    return [python, "-m", "pytest", f"tests/{suite}", *side_by_side, "--durations=10", *options]
 
 
 def call(*command, check=True):

@@ -6,7 +6,7 @@ import sys
 import pytest
 import yaml
 from campaign import Campaign, environment
-from slurm_cluster import FACTS
+from slurm_cluster import FACTS, wait_for
 
 BLOCK = {
     "name": "across nodes", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 4,
@@ -82,6 +82,8 @@ def test_nodes_that_are_drained_are_not_counted(campaign, slurm):
         code, lines = check(campaign, "--no-job")
     finally:
         slurm.ask("scontrol", "update", nodes, "state=resume")
+        states = ("sinfo", "--noheader", "--Node", "--format=%T")
+        wait_for(lambda: set(slurm.ask(*states).split()) == {"idle"}, 60)
     assert code == 1
     (said,) = fixes(lines)
     assert "2 of the 3 nodes of cpu start no jobs now (drained or down): 2 runs would wait" in said
