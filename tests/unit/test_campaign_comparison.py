@@ -1,5 +1,6 @@
 """Comparing campaigns: what is joined, what the numbers are, and what a page says of them."""
 
+import dataclasses
 import json
 import math
 import subprocess
@@ -15,6 +16,7 @@ from dlbench import (
     Error,
     campaign_comparison,
     campaign_page,
+    campaign_plain,
     campaign_rows,
     exporting,
     page_html,
@@ -374,3 +376,22 @@ def test_text_is_as_wide_as_it_may_be(width):
     )
     lines = page_text.text(campaign_page.compared(found), width).splitlines()
     assert max(map(len, lines)) <= width
+
+
+def test_campaigns_that_share_no_session_are_said_to_be_measured_apart_and_checked_all_the_same():
+    def of(session, steps):
+        runs = measured(rates(steps))
+        return [dataclasses.replace(run, session=session) for run in runs]
+
+    together, apart = (compared([of("s1", 0)], [of(name, -2)]) for name in ("s1", "s2"))
+    for found in (together, apart):
+        page = campaign_page.compared(found)
+        told = [page_text.text(page), page_text.markdown(page), page_html.html_page(page)]
+        assert [" ".join(text.split()).count("A and B were measured apart") for text in told] == (
+            [0, 0, 0] if found is together else [1, 1, 1]
+        )
+        assert campaign_plain.compared(found)["measured_apart"] == (found is apart)
+    assert [pair.verdict for pair in apart.pairs] == [pair.verdict for pair in together.pairs]
+    assert len(apart.regressions(["slower"])) == len(together.regressions(["slower"]))
+    unknown = compared([measured(A_RATES)], [measured(rates(1))])
+    assert not unknown.measured_apart

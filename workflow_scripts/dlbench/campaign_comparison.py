@@ -1,7 +1,8 @@
 """Two campaigns (sites, versions, dates) compared, combination by combination.
 
 - Runs are joined on the fields of a run, never on repeat or seed, in which repeats differ; what
-  else differs between the two sides (site, versions, devices) is said once.
+  else differs between the two sides (site, versions, devices) is said once, and that they were
+  measured apart where no session has runs of both. Verdicts and checks are as they would be.
 - Each combination has the ratio B / A of geometric means over its runs and a verdict, as
   dlbench/statistics.py has them; all combinations are one family (Holm).
 - What is in one of the two only is listed, with its nearest partner.
@@ -11,7 +12,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from dlbench import Error, statistics
+from dlbench import Error, sessions, statistics
 from dlbench.campaign_rows import FACTS, JOINABLE, REPEATED, Campaign, positive
 from dlbench.metrics import Metric, known_metric
 from dlbench.plugins import nearest
@@ -114,6 +115,16 @@ class Compared:
     differs: dict
     pairs: tuple
     unmatched: tuple
+
+    @property
+    def measured_apart(self):
+        """Whether no session has runs of both: then what changed in between differs, too."""
+        return sessions.apart(
+            *(
+                [{**run.facts, "session": run.session} for run in side.finished()]
+                for side in (self.a, self.b)
+            )
+        )
 
     def regressions(self, kinds):
         """The pairs for which a check fails: B slower beyond the margin, failed, or timeout."""

@@ -39,6 +39,10 @@ ALWAYS = ("model", "dataset", "batch_per_device")
 NAMED = (*ALWAYS, "strategy", "runtime", "precision", "nodes", "devices_per_node")
 COUNTED = ("nodes", "devices_per_node", "steps", "epochs")
 SHORT = 12  # hexadecimal digits of a digest that are shown
+APART = (
+    " A and B were measured apart, in no session together: whatever changed in between, as what "
+    "else used the machine, differs, too."
+)
 
 
 @dataclass(frozen=True)
@@ -156,10 +160,11 @@ def _lead(found):
              FAILED, TIMEOUT, SKIPPED)  # fmt: skip
     verdicts = ", ".join(f"{counts[word]} {word}" for word in order if counts[word])
     number_of = len(found.pairs)
-    return (
+    lead = (
         f"B against A in {found.metric.name} ({found.metric.unit}), {number_of} "
         f"combination{'s' if number_of > 1 else ''} in common: {verdicts}."
     )
+    return lead + (APART if found.measured_apart else "")
 
 
 def _sides(found):

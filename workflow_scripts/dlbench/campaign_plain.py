@@ -23,6 +23,7 @@ def compared(found, regressions=None):
         "b": _campaign(found.b),
         "joined_on": list(found.joined),
         "not_joined_on": list(found.not_joined),
+        "measured_apart": found.measured_apart,
         "differs": {n: {"a": a, "b": b} for n, (a, b) in found.differs.items()},
         "combinations": [
             _pair(pair) | {"regression": None if regressions is None else id(pair) in failing}

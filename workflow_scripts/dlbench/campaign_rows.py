@@ -34,7 +34,7 @@ FACTS = (
 class Measured:
     """A run that ended: the values of its fields, how it ended, its numbers, where and of what.
 
-    Fields and facts that the source does not know are absent.
+    Fields and facts that the source does not know are absent; so is the session of a run by hand.
     """
 
     run_id: str
@@ -42,6 +42,7 @@ class Measured:
     status: str
     numbers: dict
     facts: dict
+    session: str | None = None
 
     @property
     def finished(self):
@@ -149,6 +150,7 @@ def _of_record(record):
         status=record["status"],
         numbers=_numbers(record["summary"]),
         facts=_known(facts),
+        session=(provenance.get("session") or {}).get("id"),
     )
 
 
@@ -159,6 +161,7 @@ def _of_row(row):
         status=row["status"],
         numbers=_numbers(row),
         facts=_known({name: row.get(name) for name in FACTS}),
+        session=row.get("session"),
     )
 
 
