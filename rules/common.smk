@@ -17,9 +17,11 @@ shell.prefix(
     f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; "
 )
 
-from dlbench import images, planning, sessions, submitting
+from dlbench import images, planning, sentinels, submitting
 
-PLAN = planning.plan(config)
+# A start chooses what it repeats of finished runs; its jobs must know the same runs.
+BEGINS = workflow.exec_mode.name == "DEFAULT"
+PLAN = planning.plan(config, sentinels.choose if BEGINS else sentinels.kept)
 STUDY, RUNS = PLAN.study, PLAN.runs
 JOBS = submitting.Submitting(PLAN)
 # For the container directive, whose arguments are the same for all rules.
@@ -46,20 +48,19 @@ def let_records_decide():
             workflow.persistence.cleanup_metadata(
                 IOFile(path, workflow.get_rule("train"))
             )
-    if workflow.exec_mode.name == "DEFAULT":
+    if BEGINS:
         print(*PLAN.why, sep="\n", file=sys.stderr)
     if workflow.dryrun:
         print(JOBS.cost, file=sys.stderr)
-    elif workflow.exec_mode.name == "DEFAULT":
+    elif BEGINS:
         images.try_again(PLAN.forced)
         PLAN.keep_code()
-        if PLAN.to_train:
-            sessions.begin()
+        PLAN.begin_session()
 
 
 def say_what_stays():
     """After Ctrl-C and failures; within a job, where Snakemake is started again, not at all."""
-    if workflow.exec_mode.name == "DEFAULT":
+    if BEGINS:
         print(planning.WHAT_STAYS, file=sys.stderr)
 
 

@@ -5,7 +5,7 @@ and samples.parquet in each run's folder. Names runs that missed their learning 
 """
 
 # Tables that are CSV files, too.
-SMALL = ["runs", "coverage", "comparisons", "speedups", "published"]
+SMALL = ["runs", "coverage", "comparisons", "speedups", "published", "sentinels", "drift"]
 
 
 rule tables:
@@ -13,7 +13,7 @@ rule tables:
     input:
         expand(
             "results/tables/{name}.parquet",
-            name=["runs", "evals", "coverage", "comparisons", "speedups", "published"],
+            name=[*SMALL, "evals"],
         ),
 
 

@@ -17,6 +17,7 @@ STUDY = {
     **UNDISTURBED,
     "study": "test",
     "repeats": 1,
+    "sentinels": "none",
     "matrix": [
         {
             "name": "quick",

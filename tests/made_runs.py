@@ -14,6 +14,7 @@ from dlbench.runs import FIELDS, Run
 SETTINGS = config.read(Path(__file__).parents[1] / "config.yaml") | {
     **UNDISTURBED,
     "study": "test",
+    "sentinels": "none",
     "seed": 1,
     "repeats": 2,
     "hang_limit_s": 100,

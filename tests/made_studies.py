@@ -12,6 +12,7 @@ BLOCK = {"name": "block", "model": "lenet5", "dataset": "synthetic", "batch_per_
 STUDY = config.read(Path(__file__).parents[1] / "config.yaml") | {
     **UNDISTURBED,
     "study": "test",
+    "sentinels": "none",
     "seed": 1,
     "repeats": 1,
     "time_limit_s": 60,

@@ -11,8 +11,10 @@ import zlib
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 
 from dlbench import (
+    drift,
     plugins,
     published,
     published_file,
@@ -142,6 +144,33 @@ def _mixed(row):
     return row["strategy"] == "horovod" and row["devices"] == 16
 
 
+def sessions(lengths=(6, 2, 3), factors=(1.0, 0.96, 1.05), devices=(1, 2)):
+    """A study that grew: conditions of several sessions, each after the first with sentinels.
+
+    Args:
+        lengths: conditions that each session adds. factors: how fast the machine is in each.
+    """
+    chance, rows, begin = np.random.default_rng(1), [], pd.Timestamp("2026-11-02T08:00Z")
+    for number, (count, factor) in enumerate(zip(lengths, factors, strict=True)):
+        session = f"{begin:%Y%m%dT%H%M%SZ}-00000{number}"
+        new = [{"batch_per_device": 64 * (number + 1), "learning_rate": 0.01 * (i + 1)}
+               for i in range(count)]  # fmt: skip
+        old = [{"batch_per_device": 64, "learning_rate": 0.01, "sentinel": number}] * bool(number)
+        made = [
+            run(devices=n, repeat=repeat, session=session, scale=factor, **values)
+            for repeat in (1, 2, 3)
+            for n in devices
+            for values in chance.permutation(np.array([*new, *old], dtype=object))
+        ]
+        for row in made:
+            row["started_at"], row["duration_s"] = begin.to_pydatetime(), 40.0
+            row["others_cpu_cores"] = float(chance.exponential(0.03)) + (number == 2)
+            begin += pd.Timedelta(seconds=55)
+        rows += made
+        begin += pd.Timedelta(hours=3 + 40 * number)
+    return rows
+
+
 CASES = {
     "nothing": lambda: [],
     "one run": lambda: study(repeats=1),
@@ -170,6 +199,8 @@ CASES = {
         + learning(devices=[1, 2], scale=1e-6), 1e-5),
     "missing base": lambda: study(devices=[2, 4, 8], strategy="horovod", batch_per_device=[16, 64])
     + study(dataset="imagenet", model="alexnet") + learning(devices=[2, 4]),
+    "sessions": sessions,
+    "20 sessions": lambda: sessions([1] * 20, 1 + 0.02 * np.sin(range(20)), devices=[1]),
     "published": lambda: study(devices=[1, 2, 4, 8, 16], batch_per_device=[16, 64])
     + study(devices=[1, 4, 16], batch_per_device=[16, 64], repeats=1, site="paper",
             timing_source="published", device_model="K80", scale=0.1),
@@ -182,6 +213,8 @@ def write(folder, rows, steps_each=100):
     Args:
         steps_each: how many; 0 for no evaluations and no files of a run.
     """
+    repeated = [row for row in rows if row.get("sentinel")]
+    rows = [row for row in rows if not row.get("sentinel")]
     complete = [dict.fromkeys(tables.RUNS.names) | row for row in rows]
     evals = [event for row in rows for event in _evals(row)] if steps_each else []
     for name, content, schema in (
@@ -191,6 +224,8 @@ def write(folder, rows, steps_each=100):
         ("coverage", _coverage(rows), tables.COVERAGE),
         ("speedups", scaling.rows(MADE, complete), tables.SPEEDUPS),
         ("published", _published(folder, complete), tables.PUBLISHED),
+        ("sentinels", repeated, tables.SENTINELS),
+        ("drift", drift.rows(MADE, complete, repeated), tables.DRIFT),
     ):
         content = [{k: v for k, v in row.items() if k in schema.names} for row in content]
         tables.write(folder / f"{name}.parquet", content, schema)

@@ -49,7 +49,8 @@ def draw(name, folder):
 
 def rows(name):
     """Runs that show what a figure can show, and no more."""
-    chosen = {"overhead": runtimes, "training_time": learning, "accuracy": learning}
+    chosen = {"overhead": runtimes, "training_time": learning, "accuracy": learning,
+              "drift": made_tables.sessions}  # fmt: skip
     chosen |= dict.fromkeys(
         ("coverage", "energy", "real_vs_synthetic", "step_times", "usl", "utilisation"), scaling
     )

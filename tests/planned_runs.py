@@ -9,6 +9,7 @@ from dlbench import config, eventlog, records
 STUDY = config.read(Path(__file__).parents[1] / "config.yaml") | {
     **UNDISTURBED,
     "study": "test",
+    "sentinels": "none",
     "seed": 1,
     "repeats": 2,
     "time_limit_s": 60,

@@ -93,6 +93,7 @@ def parser():
     run.add_argument(
         "--repeat", type=flags.whole(1), default=1, help="is added to the seed, less 1"
     )
+    run.add_argument("--sentinel", type=flags.whole(0), default=0, help="recorded only")
     where = made.add_argument_group("where and how")
     where.add_argument("--log", required=True, help="event log; must not hold a run already")
     where.add_argument("--data", help="folder of the converted dataset, unless it is synthetic")

@@ -299,7 +299,7 @@ def test_duckdb_pandas_and_polars_read_every_table_and_the_tables_of_a_run():
                  start={"devices": ["CPU"] * run.devices})  # fmt: skip
     collecting.collect(made, "cpu", "tables")
     paths = [*Path("tables").glob("*.parquet"), *records.folder(made.runs[0].id).glob("*.parquet")]
-    assert len(paths) == 6 + 3
+    assert len(paths) == 8 + 3
     for path in paths:
         ours = pq.read_table(path)
         assert ours.num_rows or path.stem in ("evals", "comparisons", "published"), path
@@ -317,7 +317,7 @@ def test_duckdb_pandas_and_polars_read_every_table_and_the_tables_of_a_run():
             == pq.read_schema(path.with_suffix(".parquet")).names
         )
     assert {path.stem for path in Path("tables").glob("*.csv")} == {
-        "runs", "coverage", "comparisons", "speedups", "published",
+        "runs", "coverage", "comparisons", "speedups", "published", "sentinels", "drift",
     }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from made_studies import BLOCK, STUDY, refused, study
 
 from dlbench import config_schema, import_fields, published_file, tables
 from dlbench.config import ConfigError
-from dlbench.runs import FIELDS
+from dlbench.runs import CONDITION, FIELDS
 
 RUN = BLOCK | {"steps": 5}
 LEARNS = BLOCK | {"dataset": "digits", "epochs": 1}
@@ -72,6 +72,11 @@ def test_a_mistake_in_a_block_is_one_error(change, message):
         ({"time_limit_s": math.nan}, "time_limit_s: expected a finite number, found nan"),
         ({"time_limit_s": "1e4"}, 'found "1e4"; YAML reads 1e4 as text: write 1.0e+4'),
         ({"time_limit_s": 10**10}, "time_limit_s: expected at most 1000000000"),
+        ({"sentinels": "all"}, "sentinels: expected auto, none, or a whole number from 1 to 1000, "
+         "or a list of mappings, one a condition, found \"all\""),
+        ({"sentinels": []}, "sentinels: expected a list that is not empty, found []"),
+        ({"sentinels": [{"strtegy": "x"}]},
+         "sentinels[0]: unknown key 'strtegy' (did you mean 'strategy'?)"),
         ({"equivalence_margin": 1}, "equivalence_margin: expected less than 0.5, found 1"),
         ({"repeats": HUGE}, "repeats: expected a whole number from 1 to 10000, or"),
         ({"repeats": {"target_interval": 0.1, "min": 3}}, "repeats: missing key: max"),
@@ -183,7 +188,7 @@ def test_the_largest_run_fits_into_the_table():
     axes = config_schema.schema()["$defs"]["axes"]["properties"]
     most = {n: axes[n]["maximum"] for n in FIELDS if "maximum" in axes.get(n, {}) and n != "epochs"}
     (run,) = study(RUN | most).runs
-    row = dict.fromkeys(tables.RUNS.names) | {n: getattr(run, n) for n in FIELDS}
+    row = dict.fromkeys(tables.RUNS.names) | {n: getattr(run, n) for n in CONDITION}
     row |= {"devices": run.devices, "global_batch": run.global_batch, "run_id": run.id}
     assert tables.table([row], tables.RUNS).num_rows == 1
 

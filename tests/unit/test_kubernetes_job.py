@@ -260,7 +260,8 @@ def test_more_nodes_than_the_site_has_are_refused(place):
 def test_a_run_that_is_done_is_refused(state, message, place, monkeypatch):
     study = settings()
     run_id = the_run(study)
-    monkeypatch.setattr(planning.records, "state", lambda *_: (state, ""))
+    found = state, "", {"status": "failed"}
+    monkeypatch.setattr(planning.records, "state_and_record", lambda *_: found)
     with pytest.raises(Error, match=message):
         manifests(study, run_id)
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from dlbench import Error
-from dlbench.runs import DEFAULTS, FIELDS, Run, labels, shuffled
+from dlbench.runs import DEFAULTS, FIELDS, Run, is_sentinel, labels, shuffled
 
 LENET = Run(model="lenet5", dataset="digits", batch_per_device=64, steps=100)
 
@@ -69,6 +69,15 @@ def test_the_order_is_a_seeded_shuffle_interleaved_over_repeats():
     assert order != shuffled(runs, seed=2)
     batches = [[r.batch_per_device for r in order[i : i + 8]] for i in (0, 8, 16)]
     assert batches[0] != batches[1] != batches[2]
+
+
+def test_a_sentinel_is_a_run_of_its_own_and_a_repeat_of_the_same_combination():
+    again = dataclasses.replace(LENET, repeat=3, sentinel=2)
+    assert again.id.startswith("lenet5-digits-b64-single-1x1-s2-r3-")
+    assert is_sentinel(again.id) and not is_sentinel(LENET.id)
+    assert again.combination == LENET.combination
+    assert again.label() == "lenet5 digits batch 64, single on 1 device, sentinel 2, repeat 3"
+    assert again.flags()[-4:] == ["--repeat", "3", "--sentinel", "2"]
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"model": "lenet5", "size": 1}'])

@@ -14,6 +14,8 @@ from campaign import Campaign
 from killed_workflows import started, wait_for
 from site_facts import CONFIG
 
+from dlbench.runs import is_sentinel
+
 AFTER_RUNS = {"collect_runs", "draw_figure"}
 
 
@@ -144,6 +146,53 @@ def test_logs_of_another_run_are_kept_aside_and_the_run_is_trained_again(campaig
     assert "train.jsonl: changed after its record was written" in finished.stdout
     assert "1 run forgotten, the logs kept aside" in finished.stdout
     assert campaign.scheduled()["train"] == [other.parent.name]
+
+
+def test_runs_added_later_come_with_sentinels_which_no_later_start_trains_again(fresh):
+    block = {"name": "short", "model": "lenet5", "dataset": "synthetic", "warmup_steps": 1}
+    block |= {"steps": 2, "batch_per_device": 4}
+    settings = {"repeats": 2, "sentinels": 1, "figures": []}
+    fresh.configure(matrix=[block], **settings)
+    fresh.succeed("runs")
+    finished, begun = fresh.ids(), sessions(fresh)
+
+    fresh.configure(matrix=[block | {"batch_per_device": [4, 8]}], **settings)
+    trained = trained_runs(fresh.scheduled())
+    repeated = [run for run in trained if is_sentinel(run)]
+    assert (
+        len(trained) == 4
+        and [run.split("-")[2:6] for run in repeated] == [["b4", "single", "1x1", "s1"]] * 2
+    )
+    assert re.search(
+        r"^sentinels: 2 runs, about \S+ node-hours, \d+% of the session, repeat finished ones "
+        r"among the new: lenet5 synthetic batch 4, single on 1 device \(2 repeats\)$",
+        fresh.said, re.MULTILINE,
+    ), fresh.said  # fmt: skip
+    assert sessions(fresh) == begun
+    fresh.succeed()
+    assert fresh.ids() == sorted([*finished, *trained])
+    assert len(sessions(fresh)) == len(begun) + 1
+    of_run, of_sentinel = (
+        (fresh.folder / f"results/tables/{name}.csv").read_text() for name in ("runs", "sentinels")
+    )
+    assert all(run in of_sentinel and run not in of_run for run in repeated)
+    (last,) = sessions(fresh) - begun
+    assert of_sentinel.count(last) == of_run.count(last) == 2
+    assert fresh.scheduled() == {}
+
+    shutil.rmtree(fresh.folder / "results/runs" / repeated[0])
+    assert fresh.scheduled() == {}
+    (lost,) = [run for run in trained if "-b8-" in run and "-r1-" in run]
+    shutil.rmtree(fresh.folder / "results/runs" / lost)
+    again = trained_runs(fresh.scheduled())
+    assert len(again) == 3 and lost in again
+    assert all("-b4-single-1x1-s2-r" in run for run in again if run != lost)
+
+
+def sessions(campaign):
+    """The ids of the sessions that were begun."""
+    paths = (campaign.folder / "results/sessions").glob("*.json")
+    return {path.stem for path in paths} - {"current"}
 
 
 def test_touching_every_file_computes_nothing(campaign):

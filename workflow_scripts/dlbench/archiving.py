@@ -28,6 +28,7 @@ from dlbench import (
     images,
     plugins,
     records,
+    sentinels,
     site,
 )
 from dlbench.collecting import IMPORTS
@@ -35,7 +36,8 @@ from dlbench.files import sha256
 from dlbench.workflow_files import files_below, workflow_files
 
 ABOUT = "archive.json"
-TABLES = ("runs", "evals", "coverage", "comparisons", "speedups", "published")
+TABLES = ("runs", "evals", "coverage", "comparisons", "speedups", "published", "sentinels",
+          "drift")  # fmt: skip
 # What tables and figures are made with; another version may give other bytes.
 MAKERS = ("python", "numpy", "pandas", "pyarrow", "matplotlib", "scipy", "pillow")
 CHECKPOINT = "checkpoint"
@@ -59,12 +61,13 @@ def write(settings, output, with_images=False):
     """
     study = config.study(settings)
     runs, logs = [], {}
-    for run in sorted(study.runs, key=lambda run: run.id):
+    trained = _trained(study)
+    for run in sorted(trained, key=lambda run: run.id):
         record = records.read(records.folder(run.id) / "run.json")
-        runs.append(_described(run, study.labels[run.id], record))
+        runs.append(_described(run, study.labels.get(run.id, run.label()), record))
         logs[run.id] = record["files"]
     files = {name: Path(name) for name in workflow_files()}
-    files |= _results(study) | _environments(study)
+    files |= _results(study, trained) | _environments(study)
     settings, taken = portable(settings, study)
     if with_images:
         settings, images_here = _with_images(settings, study)
@@ -87,6 +90,12 @@ def write(settings, output, with_images=False):
     files = {name: files[name] for name in sorted(files, key=_order)}
     bags.write(output, files, info, lambda payload: _see_records_agree(payload, logs))
     return len(runs), len(files)
+
+
+def _trained(study):
+    """The runs of a study, and the sentinels that are in its tables."""
+    recipes = {name: digest for name, (_, digest) in adoption.found(study).items()}
+    return [*study.runs, *(run for run, _ in sentinels.finished(study, recipes))]
 
 
 def versions():
@@ -179,7 +188,7 @@ def _adopted(name, folder, digest, manifest):
     return _plain({**content, "folder": None, "code_sha256": digest})
 
 
-def _results(study):
+def _results(study, trained):
     """Tables, figures, report, and of each run all but what is large and no result."""
     results = records.RESULTS
     files = [results / "report.html"]
@@ -189,7 +198,7 @@ def _results(study):
     files += [p for name in ("packages", "code") for p in (results / name).glob("*.txt")]
     for entry in study.imports:
         files += (IMPORTS / entry["name"]).glob("*.parquet")
-    for run in study.runs:
+    for run in trained:
         files += filter(_is_result, files_below(records.folder(run.id)))
         log = results / f"logs/train/{run.id}.log"
         files += [log] if log.is_file() else []

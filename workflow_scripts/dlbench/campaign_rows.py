@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 
 from dlbench import Error, fingerprints, records, tables
 from dlbench.eventlog import ENDED_WELL
-from dlbench.runs import DEFAULTS, FIELDS
+from dlbench.runs import DEFAULTS, FIELDS, is_sentinel
 
 # What repeats differ in; a seed is no other condition, so runs of other seeds are repeats too.
-REPEATED = ("repeat", "seed")
+REPEATED = ("repeat", "sentinel", "seed")
 JOINABLE = tuple(name for name in FIELDS if name not in REPEATED)
 MAY_BE_NONE = ("steps", "epochs")  # of which a run has one
 VERSIONS = ("python", "keras", "numpy")
@@ -111,6 +111,8 @@ def _of_folder(path):
 def _of_records(path, folder):
     runs, unread, not_ended = [], [], 0
     for place in sorted((folder / "runs").iterdir()):
+        if is_sentinel(place.name):
+            continue  # none of a study's
         if not (place / "run.json").is_file():
             not_ended += place.is_dir()
             continue

@@ -1,7 +1,7 @@
 """From the records and logs of all runs to tables.
 
 - results/tables: runs, evaluations, coverage, comparisons of conditions, speedups, published
-  numbers. Beside our own runs there are those of others: imported ones and published ones.
+  numbers, sentinels, drift. Beside our own runs there are those of others, imported and published.
 - steps.parquet, evals.parquet and samples.parquet in each run's folder, made from
   its logs where they are missing or were made from another log.
 - The learning gate is judged here (dlbench/gates.py), since it is no part of a run. So is
@@ -20,6 +20,7 @@ from dlbench import (
     adoption,
     comparing,
     derived,
+    drift,
     fingerprints,
     gates,
     log_events,
@@ -27,6 +28,7 @@ from dlbench import (
     published,
     records,
     scaling,
+    sentinels,
     tables,
 )
 from dlbench.files import written_whole
@@ -82,14 +84,20 @@ def collect(study, device_kind, output):
             append_evals(tables.read(folder / "evals.parquet", tables.EVALS).to_pylist())
     _say_how_many(coverage, own)
     rows += published.rows(study)
-    derived.add_item_shapes(rows)
+    repeated = [
+        row(run, record, study, device_kind) | {"sentinel": run.sentinel}
+        for run, record in sentinels.finished(study, recipes)
+    ]
+    derived.add_item_shapes([*rows, *repeated])
     derived.add_synthetic(rows)
     for name, content, schema in (
         ("runs", rows, tables.RUNS),
         ("coverage", [*coverage, *excluded(study)], tables.COVERAGE),
-        ("comparisons", comparing.rows(study, rows), tables.COMPARISONS),
-        ("speedups", scaling.rows(study, rows), tables.SPEEDUPS),
+        ("comparisons", comparing.rows(study, rows, repeated), tables.COMPARISONS),
+        ("speedups", scaling.rows(study, rows, repeated), tables.SPEEDUPS),
         ("published", published.numbers(study, rows), tables.PUBLISHED),
+        ("sentinels", repeated, tables.SENTINELS),
+        ("drift", drift.rows(study, rows, repeated), tables.DRIFT),
     ):
         tables.write(output / f"{name}.parquet", content, schema)
         tables.write_csv(output / f"{name}.csv", tables.read(output / f"{name}.parquet", schema))

@@ -26,7 +26,7 @@ def words(plan, run, attempt=None):
     """
     flags = [
         f"--spec={plan.spec(run.id)}",
-        f"--label={plan.study.labels[run.id]}",
+        f"--label={plan.labels[run.id]}",
         f"--position={plan.position(run.id)}/{len(plan.runs)}",
         f"--made-from={json.dumps(records.made_from(run, plan.recipes, plan.study.images))}",
         f"--time-limit-s={plan.study.time_limit_s}",

@@ -16,11 +16,11 @@ from dlbench import statistics
 from dlbench.config import COMPANIONS
 from dlbench.drift import Drift
 from dlbench.eventlog import ENDED_WELL
-from dlbench.runs import FIELDS
+from dlbench.runs import CONDITION, FIELDS
 
 NO_RUNS = "no runs"  # of the condition or of the base that finished
 NO_BASE = "no base"  # in the group: nobody asked for such runs
-GROUP = tuple(name for name in FIELDS if name != "repeat")
+GROUP = CONDITION
 # Fields with which the software differs by intent.
 SOFTWARE = {"framework", "environment", "runtime", "trainer"}
 WHOLE = ("devices", "global_batch")

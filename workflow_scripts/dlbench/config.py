@@ -25,7 +25,7 @@ from dlbench import (
 from dlbench.config_schema import ConfigError, named
 from dlbench.files import written_whole
 from dlbench.matrix import Excluded
-from dlbench.runs import FIELDS, Run, labels, shuffled
+from dlbench.runs import CONDITION, Run, labels, shuffled
 
 KEPT = Path("results/logs/configs")
 # What goes with a field when its values are compared.
@@ -64,6 +64,7 @@ class Study:
     images: dict
     compare: tuple
     equivalence_margin: float
+    sentinels: str | int | list
     imports: tuple
     references: tuple
 
@@ -172,6 +173,8 @@ def study(config):
             **entry, runs=[run for run, _ in runs.values()], imports=config["imports"],
             where=f"compare[{index}]",
         )  # fmt: skip
+    if isinstance(config["sentinels"], list):
+        _check_sentinels(config["sentinels"], [run for run, _ in runs.values()])
     return Study(
         name=config["study"],
         runs=tuple(shuffled([run for run, _ in runs.values()], config["seed"])),
@@ -196,6 +199,7 @@ def study(config):
                 "model_folder",
                 "images",
                 "equivalence_margin",
+                "sentinels",
             )
         },
     )
@@ -233,11 +237,10 @@ def _check_images(images, runs):
 
 def _check_compare(field, base, runs, imports, where):
     """See that a field can be compared and that its base is one condition of some runs."""
-    known = [name for name in FIELDS if name != "repeat"]
-    if field not in known:
+    if field not in CONDITION:
         raise ConfigError(
-            f"{where}.field: a run has no field {field!r}{plugins.nearest(field, known)}; "
-            f"there are: {', '.join(known)}"
+            f"{where}.field: a run has no field {field!r}{plugins.nearest(field, CONDITION)}; "
+            f"there are: {', '.join(CONDITION)}"
         )
     _check_kind(field, base, where)
     there = sorted({getattr(run, field) for run in runs}, key=str)
@@ -254,6 +257,19 @@ def _check_compare(field, base, runs, imports, where):
                 f"{companion} {', '.join(map(repr, found))}; compare {companion} instead, or "
                 "choose another base"
             )
+
+
+def is_meant(entry, run):
+    """Whether a run has what an entry of `sentinels` says, one value of a field or several."""
+    return all(getattr(run, key) in matrix.listed(value) for key, value in entry.items())
+
+
+def _check_sentinels(entries, runs):
+    """See that each entry of `sentinels` means some runs."""
+    for index, entry in enumerate(entries):
+        if not any(is_meant(entry, run) for run in runs):
+            shown = "; ".join(f"{key} {value}" for key, value in entry.items())
+            raise ConfigError(f"sentinels[{index}]: no run of this study has {shown}")
 
 
 def _check_kind(field, base, where):

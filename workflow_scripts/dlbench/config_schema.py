@@ -102,10 +102,12 @@ def _whole(value):
 def _described(error, config):
     """Lines for people from one error of jsonschema."""
     rule, allowed, found = error.validator, error.validator_value, error.instance
-    if rule == "anyOf" and isinstance(found, dict):
-        # Of the alternatives the one that is a mapping is meant.
-        meant = [e for e in error.context if e.validator != "type" or e.instance is not found]
-        return [line for one in meant for line in _described(one, config)]
+    if rule == "anyOf" and isinstance(found, dict | list):
+        # Of the alternatives the one that is a mapping, or a list, is meant.
+        kinds = ("type", "enum", "const")
+        meant = [e for e in error.context if e.validator not in kinds or e.instance is not found]
+        if meant:
+            return [line for one in meant for line in _described(one, config)]
     where = _where(error.absolute_path, config)
     prefix = f"{where}: " if where else ""
     if rule in ("additionalProperties", "unevaluatedProperties"):
@@ -139,13 +141,15 @@ def _of_type(allowed, error):
 
 
 def _alternatives(allowed, error):
-    """One of several kinds: a number, or the word or mapping that may stand for it."""
+    """One of several kinds: a number, or the words, mapping or list that may stand for it."""
     number = next(one for one in allowed if one.get("type") == "integer")
-    words = f"a whole number from {number['minimum']} to {number['maximum']}"
-    if constant := next((one["const"] for one in allowed if "const" in one), None):
-        return f"{constant}, or {words}"
-    mapping = next(one for one in allowed if one.get("type") == "object")
-    return f"{words}, or {', '.join(mapping['required'])}"
+    words = [*(one["const"] for one in allowed if "const" in one)]
+    words += [", ".join(one["enum"]) for one in allowed if "enum" in one]
+    words += [f"a whole number from {number['minimum']} to {number['maximum']}"]
+    words += [", ".join(one["required"]) for one in allowed if one.get("type") == "object"]
+    if any(one.get("type") == "array" for one in allowed):
+        words.append("a list of mappings, one a condition")
+    return ", or ".join(words)
 
 
 # What each rule of a JSON schema expects, in words.

@@ -97,6 +97,12 @@ def whole_s(log):
     return sum(parts(log).values()) or None
 
 
+def recorded_s(record):
+    """Seconds that a run took by its record: starting, importing and training."""
+    parts = (record["summary"].get(name) for name in ("start_s", "import_s", "duration_s"))
+    return sum(filter(None, parts))
+
+
 def estimates(runs):
     """The Estimates that the logs on this disk give. None is read before it is asked for."""
 

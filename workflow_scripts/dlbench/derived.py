@@ -17,7 +17,7 @@ CLOCK_SHARE = 0.05  # the clock and the steps may differ by so much, and by one 
 # Fields in which a run and the one on synthetic items may differ: how long they are, how real
 # items are read, and what changes numbers but not the work of a step.
 NOT_THE_SPEED = (
-    *("dataset", "repeat", "seed", "steps", "warmup_steps", "epochs", "evaluate"),
+    *("dataset", "repeat", "sentinel", "seed", "steps", "warmup_steps", "epochs", "evaluate"),
     *("augment", "cache", "learning_rate", "learning_rate_scaling"),
     *("learning_rate_batch", "learning_rate_warmup_steps"),
 )

@@ -18,11 +18,12 @@ from dlbench import (
     progress,
     records,
     rereading,
+    sentinels,
     standing,
     tables,
 )
 from dlbench.doctor import Finding, put_aside
-from dlbench.runs import Run
+from dlbench.runs import Run, is_sentinel
 
 TRAINED_AGAIN = "the next start trains it again"
 SHOWN = 3  # runs that are named where there are many
@@ -33,9 +34,13 @@ READ_AGAIN = "the next start reads its log again, --repair does so now"
 def findings(study=None, content=False, unknown=False):
     """Yield what is wrong with each run; arguments as in `doctor.examine`."""
     places = sorted(p for p in (records.RESULTS / "runs").glob("*") if p.is_dir())
-    known = {run.id for run in study.runs} if study else {place.name for place in places}
+    known = {place.name for place in places}
+    if study:
+        known = {run.id for run in study.runs} | sentinels.found(study.runs).keys()
     for place in places:
-        if place.name in known:
+        if place.name in known and is_sentinel(place.name):
+            yield from _of_sentinel(place, content)
+        elif place.name in known:
             yield from _findings(place, study.hang_limit_s if study else 300.0, content)
     others = [place.name for place in places if place.name not in known]
     if unknown and others:
@@ -84,6 +89,22 @@ def _findings(place, hang_limit_s, content):
         )  # fmt: skip
     yield from _tables(place, record)
     yield from _dates(log, content)
+
+
+def _of_sentinel(place, content):
+    """One that did not come to its end is no work to be done: none is trained again."""
+    path = place / "run.json"
+    if not path.exists():
+        return
+    try:
+        record = records.read(path)
+        _see_its_place(place, record)
+        records.check_files(place, record, content)
+    except (records.RecordError, OSError) as error:
+        yield Finding("sentinel", str(place), _why(error, path),
+                      "it is left out of the table sentinels, and of the drift",
+                      "no start trains it again; --repair moves the folder aside",
+                      functools.partial(put_aside, place))  # fmt: skip
 
 
 def _see_its_place(place, record):

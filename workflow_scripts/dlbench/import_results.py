@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dlbench import Error, campaign_rows, records, tables
-from dlbench.runs import Run
+from dlbench.runs import Run, is_sentinel
 
 SUFFIXES = (".parquet", ".csv", ".json")
 
@@ -26,6 +26,8 @@ def of_folder(folder):
     The tables are those of the run's folder (steps, evals, samples), as far as they are there.
     """
     for path in sorted((folder / "runs").glob("*/run.json")):
+        if is_sentinel(path.parent.name):
+            continue  # none of a study's
         try:
             record = records.read(path)
             found = row(record)

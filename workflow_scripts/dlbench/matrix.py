@@ -66,7 +66,7 @@ def _products(axes):
 
 def _see_it_matches(rule, combinations, where):
     """See that an `exclude` entry leaves something out."""
-    wanted = {key: _listed(value) for key, value in rule.items() if key != "reason"}
+    wanted = {key: listed(value) for key, value in rule.items() if key != "reason"}
     if not wanted:
         raise ConfigError(f"{where}: expected fields of a run beside the reason, found none")
     if any(_matches(rule, combination) for combination in combinations):
@@ -91,9 +91,7 @@ def _shown(values):
 def _axes(block, where):
     """The fields of a run that a block names, each as a list, its names checked."""
     axes = {
-        key: _listed(value)
-        for key, value in block.items()
-        if key in FIELDS or key == "global_batch"
+        key: listed(value) for key, value in block.items() if key in FIELDS or key == "global_batch"
     }
     ours = external.OWN in axes.get("trainer", [external.OWN])
     for key, folder in PLUGIN_FOLDERS.items():
@@ -102,13 +100,14 @@ def _axes(block, where):
     return axes
 
 
-def _listed(value):
+def listed(value):
+    """What a key takes, one value or several, as a list."""
     return value if isinstance(value, list) else [value]
 
 
 def _matches(rule, combination):
     return all(
-        _value(combination, key) in _listed(value) for key, value in rule.items() if key != "reason"
+        _value(combination, key) in listed(value) for key, value in rule.items() if key != "reason"
     )
 
 

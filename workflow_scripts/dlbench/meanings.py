@@ -13,6 +13,8 @@ TABLES = {
     "drift": "One row a device shape and two sessions that measured the same conditions.",
     "speedups": "One row a series and number of devices.",
     "published": "One row a published number, with the own runs that match it.",
+    "sentinels": "One row a sentinel, a finished run repeated in a later session: no run of the "
+    "study, so none of `runs`.",
     "steps": "One row a step (or window of steps) and rank, in `results/runs/{run_id}/`.",
     "samples": "One row a sample of a process or of one of its GPUs, in `results/runs/{run_id}/`.",
 }

@@ -11,7 +11,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from dlbench import Error, collecting, eventlog, exporting, plugins, records, site
+from dlbench import Error, collecting, eventlog, exporting, plugins, records, sentinels, site
 from dlbench.figures import Tables
 
 TABLES = ("steps.parquet", "evals.parquet", "samples.parquet")
@@ -44,12 +44,18 @@ def _collect(study, output):
         imports = tuple(e for e in study.imports if (collecting.IMPORTS / e["name"]).is_dir())
         done = dataclasses.replace(study, runs=runs, imports=imports)
         try:
-            with _view(runs, output):
+            with _view([*runs, *_sentinels(runs)], output):
                 collecting.collect(done, site.devices(study.site).kind, output / "tables")
             return done
         except (records.RecordError, FileNotFoundError):
             if attempt == ATTEMPTS:
                 raise
+
+
+def _sentinels(runs):
+    """The sentinels of some runs that have a result."""
+    there = sentinels.found(runs).values()
+    return [run for run in there if (records.folder(run.id) / "run.json").is_file()]
 
 
 @contextlib.contextmanager

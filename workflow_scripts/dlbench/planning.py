@@ -19,12 +19,15 @@ from dlbench import (
     code,
     commands,
     config,
+    costs,
     eventlog,
     fetching,
     images,
     plugins,
     records,
     repeating,
+    sentinels,
+    sessions,
     site,
     starting,
 )
@@ -43,14 +46,15 @@ WHAT_STAYS = (
     "workflow_scripts/status.py, with the same --configfile, says how each run stands."
 )
 MOST_REASONS = 8  # on the screen
+LOCKS = Path(".snakemake/locks")
 
 
 @dataclass(frozen=True)
 class Plan:
     """A study on this machine.
 
-    `pending` maps the ids of runs to be done to (State, why); `adopted` maps the datasets
-    that are there already to (folder, digest).
+    `runs` are those of the study and the session's sentinels. `pending` maps the ids of runs to be
+    done to (State, why); `adopted` maps the datasets that are there already to (folder, digest).
     """
 
     study: config.Study
@@ -61,6 +65,7 @@ class Plan:
     config_json: str
     forced: frozenset
     adopted: dict
+    sentinels: sentinels.Chosen
     attempts: int = ATTEMPTS
 
     def config_file(self, keep=True):
@@ -81,6 +86,17 @@ class Plan:
             if state is not State.UNREAD and run_id not in self.skipped
         ]
 
+    @functools.cached_property
+    def labels(self):
+        """{run id: label}, each another."""
+        return self.study.labels | {run.id: run.label() for run in self.sentinels.runs}
+
+    def begin_session(self):
+        """Begin a session, where there is something to train, with its sentinels."""
+        # Beside a workflow at work, whose session it would end, Snakemake starts nothing.
+        if self.to_train and not any(LOCKS.glob("*")):
+            sessions.begin([run.values() for run in self.sentinels.runs])
+
     def keep_code(self):
         """Keep lists of the files that are executed, so that those that change can be named."""
         executed = [records.training_code(run) for run in self.to_train]
@@ -96,6 +112,8 @@ class Plan:
             yield f"{number} run{'s' if number > 1 else ''} {reason}"
         if rest := sum(number for _, number in reasons[MOST_REASONS:]):
             yield f"{rest} more for other reasons; status.py has them all"
+        if self.sentinels.words:
+            yield self.sentinels.words
 
     def _why(self, run_id):
         state, reason = self.pending[run_id]
@@ -330,20 +348,24 @@ def see_readable(paths):
         sys.exit(f"The config cannot be used:\n{error}")
 
 
-def plan(settings):
+def plan(settings, chosen=lambda study, to_train, took_s: sentinels.Chosen()):
     """Expand a merged config, look at the records, and say what is to be done.
 
     Ends the program with the mistakes where the config has any.
+
+    Args:
+        chosen: gives the session's sentinels: sentinels.choose for a start that begins one,
+            sentinels.kept for its jobs.
     """
     try:
-        return _plan(settings)
+        return _plan(settings, chosen)
     except Error as error:
         sys.exit(f"The config cannot be used:\n{error}")
     except KeyboardInterrupt:
         sys.exit("interrupted: nothing was started")
 
 
-def _plan(settings):
+def _plan(settings, chosen):
     study = config.study(settings)
     devices = site.devices(study.site)
     runs = {run.id: run for run in study.runs}
@@ -361,14 +383,16 @@ def _plan(settings):
     _see_references(study)
     adopted = adoption.found(study)
     recipes = {name: digest for name, (_, digest) in adopted.items()}
-    pending = {}
+    pending, took_s = {}, {}
     for run in study.runs:
         records.training_code(run)  # a file with a syntax error is named here, before any work
-        state, reason = records.state(
+        state, reason, record = records.state_and_record(
             run, run.id not in skipped, recipes, study.images, study.time_limit_s
         )
         if state is not State.CURRENT:
             pending[run.id] = state, reason
+        elif run.id not in skipped and record["status"] in eventlog.ENDED_WELL:
+            took_s[run.id] = costs.recorded_s(record)
     to_train = [runs[run_id] for run_id in pending if run_id not in skipped]
     for run in to_train:
         if starting.contained(run):
@@ -376,6 +400,9 @@ def _plan(settings):
     _see_terms_accepted(
         {run.dataset for run in to_train if records.has_data(run)} - {*adopted}, study
     )
+    repeated = chosen(study, [r for r in to_train if pending[r.id][0] is not State.UNREAD], took_s)
+    if repeated.runs:
+        runs, pending = _with_sentinels(repeated.runs, study, to_train, pending, settings["seed"])
     return Plan(
         study=study,
         runs=runs,
@@ -385,7 +412,16 @@ def _plan(settings):
         config_json=json.dumps(settings, sort_keys=True),
         forced=frozenset(_forced(runs, pending, study.images)),
         adopted=adopted,
+        sentinels=repeated,
     )
+
+
+def _with_sentinels(repeated, study, to_train, pending, seed):
+    """(all runs, what of them is to be done), both in the order of execution."""
+    runs = {run.id: run for run in sentinels.order(study.runs, to_train, repeated, seed)}
+    missing = [run.id for run in repeated if not (records.folder(run.id) / "run.json").exists()]
+    pending = pending | dict.fromkeys(missing, (State.MISSING, sentinels.PLANNED))
+    return runs, {run_id: pending[run_id] for run_id in runs if run_id in pending}
 
 
 def _see_places(study):

@@ -17,7 +17,7 @@ from scipy import special
 from dlbench import statistics, tables
 from dlbench.derived import ENDED_WELL
 from dlbench.published_file import ABOUT, ALLOWED, OF_RUNS, RELATIVE, read
-from dlbench.runs import FIELDS
+from dlbench.runs import CONDITION
 
 PUBLISHED = "published"  # timing source, as figures know it
 # Where one's own runs are expected to differ from what was published.
@@ -206,7 +206,7 @@ def _mean_score(values):
 
 def _mixed(runs):
     """In what runs differ beside their repeats: they are no single condition."""
-    names = [name for name in (*FIELDS, "site", "timing_source") if name != "repeat"]
+    names = [*CONDITION, "site", "timing_source"]
     return [name for name in names if len({_plain(row.get(name)) for row in runs}) > 1]
 
 

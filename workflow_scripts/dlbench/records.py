@@ -18,7 +18,7 @@ from pathlib import Path
 
 from dlbench import Error, belief, code, eventlog, external, images, plugins, site
 from dlbench.files import sha256, write_json
-from dlbench.runs import PLUGIN_FOLDERS
+from dlbench.runs import PLUGIN_FOLDERS, is_sentinel
 
 RECORD_VERSION = 1
 PARSER_VERSION = 6  # of the meaning of a record's numbers; another one has all logs read again
@@ -138,11 +138,16 @@ def state(run, can_run=True, adopted=None, image_settings=None, time_limit_s=Non
     Returns:
         (State, reason): the reason is "" for current runs.
     """
+    return state_and_record(run, can_run, adopted, image_settings, time_limit_s)[:2]
+
+
+def state_and_record(run, can_run=True, adopted=None, image_settings=None, time_limit_s=None):
+    """(State, reason, record) of a run, as `state`; the record is None where none stands."""
     place = folder(run.id)
     if not place.is_dir():
-        return State.MISSING, "not trained yet"
+        return State.MISSING, "not trained yet", None
     if not any((place / name).exists() for name in ("run.json", "train.jsonl")):
-        return State.STALE, "its last attempt left no result"
+        return State.STALE, "its last attempt left no result", None
     try:
         record = read(place / "run.json")
         if record["run_id"] != run.id:
@@ -150,13 +155,13 @@ def state(run, can_run=True, adopted=None, image_settings=None, time_limit_s=Non
         check_files(place, record)
     except RecordError as error:
         wanted = made_from(run, adopted, image_settings)
-        return _state_by_log(run, place, wanted, str(error))
+        return *_state_by_log(run, place, wanted, str(error)), None
     if record["parser_version"] != PARSER_VERSION:
         wanted = made_from(run, adopted, image_settings)
         reason = f"read by version {record['parser_version']} of the parser"
-        return _state_by_log(run, place, wanted, reason, sound=True)
+        return *_state_by_log(run, place, wanted, reason, sound=True), None
     reason = outdated(run, record, can_run, adopted, image_settings, time_limit_s)
-    return (State.STALE, reason) if reason else (State.CURRENT, "")
+    return (State.STALE, reason, None) if reason else (State.CURRENT, "", record)
 
 
 def outdated(run, record, can_run=True, adopted=None, image_settings=None, time_limit_s=None):
@@ -298,11 +303,15 @@ def check_files(place, record, content=False):
 def with_status(statuses, text=""):
     """The ids of all runs in the results whose record has one of these statuses.
 
+    Sentinels are left out: none is trained again.
+
     Args:
         text: that their message must have in it, in capitals or not.
     """
     found = []
     for path in sorted((RESULTS / "runs").glob("*/run.json")):
+        if is_sentinel(path.parent.name):
+            continue
         with contextlib.suppress(RecordError):  # without a record it is trained again anyway
             record = read(path)
             if record["status"] in statuses and text.lower() in record["message"].lower():

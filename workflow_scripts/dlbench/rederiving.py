@@ -101,7 +101,8 @@ def see_sound(bag):
 def training_plan(bag):
     """Lines that say what would be trained to repeat a study, the longest runs first."""
     everything = [_cost(bag, name) for name in bag.payload if bag_reading.RECORD.fullmatch(name)]
-    todo = [entry for entry in everything if entry[1] != "skipped"]
+    # Sentinels were trained for what was added later.
+    todo = [entry for entry in everything if entry[1] != "skipped" and not entry[0].sentinel]
     named = labels([run for run, _, _ in todo])
     for run, status, seconds in sorted(todo, key=lambda entry: -(entry[2] or 0) * entry[0].nodes):
         took = f"{seconds:9.1f} s" if seconds is not None else "  unknown  "
@@ -109,7 +110,7 @@ def training_plan(bag):
         line = f"{took}  {run.nodes} x {run.devices_per_node}  {named[run.id]}{ended}"
         yield bag_reading.shown(line)
     known = [run.nodes * seconds for run, _, seconds in todo if seconds is not None]
-    skipped = len(everything) - len(todo)
+    skipped = sum(status == "skipped" for _, status, _ in everything)
     yield (
         f"{len(todo)} runs to train: {sum(known) / 3600:.3g} node-hours of training as they took "
         "there"

@@ -27,13 +27,13 @@ from dlbench import (
     tables,
 )
 from dlbench.files import sha256
-from dlbench.runs import FIELDS
+from dlbench.runs import CONDITION
 
 MOST_FINDINGS = 3
 MOST_GROUPS = 20  # of the coverage that is seen at once
 FAILED = ("failed", "oom", "timeout")
 ORDER = ("ok", "unstable", "stale", *FAILED, "skipped", "excluded", "imported")
-KNOWN = ("runs", "evals", "coverage", "comparisons", "speedups")
+KNOWN = ("runs", "evals", "coverage", "comparisons", "speedups", "sentinels")
 # Tables that are shown as they are: what a row is, and the columns that come first.
 TABLES = {
     "speedups": (
@@ -57,6 +57,7 @@ TABLES = {
     ),
 }  # fmt: skip
 FURTHER = {
+    "drift": "How fast the machine was in a session, over an earlier one, by conditions of both.",
     "published": "Numbers that others published, each with where it stands and how it was read.",
 }
 
@@ -125,7 +126,9 @@ def read(folder, runs_folder, figures_folder, figures):
     }
     rows = {name: table.to_pylist() for name, table in found.items()}
     runs, coverage = rows["runs"], rows["coverage"]
-    everything = study_findings.findings(runs, rows["speedups"], rows["comparisons"])
+    everything = study_findings.findings(
+        runs, rows["speedups"], rows["comparisons"], rows["sentinels"]
+    )
     groups, grouped_by = _groups(runs, coverage)
     return Report(
         study=_study(rows) or "without runs",
@@ -202,7 +205,7 @@ def _combination(text):
 def _groups(runs, coverage):
     """([(name, {status: runs}), ...], what makes a group): as fine as MOST_GROUPS allows."""
     status = {row["run_id"]: row["status"] for row in coverage}
-    fields = [name for name in (*campaign_page.NAMED, *FIELDS) if name not in ("repeat", "seed")]
+    fields = [name for name in (*campaign_page.NAMED, *CONDITION) if name != "seed"]
     fields = [
         name for name in dict.fromkeys(fields)
         if name in campaign_page.ALWAYS[:2] or len({str(row.get(name)) for row in runs}) > 1

@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from dlbench import series, statistics, study_findings
 from dlbench import tables as parquet
-from dlbench.runs import FIELDS
+from dlbench.runs import CONDITION
 
 LOW, HIGH = "_ci95_low", "_ci95_high"
 WORDS = {"xla": "XLA", "top1": "top 1", "top5": "top 5", "iou": "IoU", "p_tost": "p TOST",
          "usl_alpha": "USL alpha", "usl_beta": "USL beta"}  # fmt: skip
 # What makes a combination.
-SETTINGS = tuple(n for n in (*FIELDS, *statistics.FACTS) if n not in ("repeat", "seed"))
+SETTINGS = tuple(n for n in (*CONDITION, *statistics.FACTS) if n != "seed")
 MEBIBYTE = 2**20
 SHORT = 12  # hexadecimal digits of a digest that are shown
 # Columns that are seen though all rows agree in them.

@@ -10,7 +10,9 @@ import functools
 import hashlib
 import itertools
 import json
+import operator
 import random
+import re
 from dataclasses import dataclass
 
 from dlbench import Error
@@ -33,7 +35,11 @@ PLUGIN_FOLDERS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One combination. The fields are the flags of `train.py` and the keys of a matrix block."""
+    """One combination. The fields are the flags of `train.py` and the keys of a matrix block.
+
+    A run with a `sentinel` is none of a matrix: it repeats a finished run in a later session, the
+    how manieth that has such (dlbench/sentinels.py).
+    """
 
     model: str
     dataset: str
@@ -67,6 +73,7 @@ class Run:
     environment: str = "train"
     trainer: str = "dlbench"
     repeat: int = 1
+    sentinel: int = 0
 
     @classmethod
     def from_json(cls, text):
@@ -111,8 +118,11 @@ class Run:
 
     @property
     def combination(self):
-        """The run without its repeat: runs of equal combination are repeats of one another."""
-        return dataclasses.replace(self, repeat=1)
+        """The run without its repeat: runs of equal combination are repeats of one another.
+
+        Those of a later session, too: sentinels.
+        """
+        return dataclasses.replace(self, repeat=1, sentinel=0)
 
     @functools.cached_property
     def id(self):
@@ -126,6 +136,7 @@ class Run:
         words += [self.strategy, f"{self.nodes}x{self.devices_per_node}"]
         words += [f"x{self.copies_per_node}"] if self.copies_per_node > 1 else []
         words += [self.runtime] if self.runtime != DEFAULTS["runtime"] else []
+        words += [f"s{self.sentinel}"] if self.sentinel else []
         words += [f"r{self.repeat}", self.digest()]
         return "-".join(words)
 
@@ -166,6 +177,7 @@ class Run:
         extras += [text for text in (self.strategy_options, self.runtime_options) if text]
         extras += [f"by {self.trainer}"] if self.trainer != DEFAULTS["trainer"] else []
         extras += [f"{self.copies_per_node} copies at once"] if self.copies_per_node > 1 else []
+        extras += [f"sentinel {self.sentinel}"] if self.sentinel else []
         known = ((name, getattr(self, name)) for name in also)
         extras += [f"{name} {value}" for name, value in known if value not in (None, "")]
         return ", ".join(
@@ -189,11 +201,21 @@ def _fits(name, value):
 
 
 FIELDS = {field.name: field for field in dataclasses.fields(Run)}
+# What repeats agree in, also those of a later session.
+CONDITION = tuple(name for name in FIELDS if name not in ("repeat", "sentinel"))
 DEFAULTS = {
     name: field.default
     for name, field in FIELDS.items()
     if field.default is not dataclasses.MISSING
 }
+
+
+SENTINEL_ID = re.compile(r"(?P<begin>.+)-s(?P<sentinel>\d+)-r(?P<repeat>\d+)-[0-9a-f]{10}")
+
+
+def is_sentinel(run_id):
+    """Whether an id is that of a sentinel."""
+    return bool(SENTINEL_ID.fullmatch(run_id))
 
 
 def labels(runs):
@@ -208,15 +230,18 @@ def labels(runs):
     }
 
 
-def shuffled(runs, seed):
+def shuffled(runs, seed, block_of=operator.attrgetter("repeat")):
     """All first repeats in random order, then all second ones, and so on.
 
     Drift of the machine (heat, other users) then falls on all conditions alike
     instead of on the last one. The order depends on the ids and the seed only.
+
+    Args:
+        block_of: run -> number of the block that it is in; its repeat, if not given.
     """
-    order = []
-    for repeat in sorted({run.repeat for run in runs}):
-        block = sorted((run for run in runs if run.repeat == repeat), key=lambda run: run.id)
-        random.Random(f"{seed}/{repeat}").shuffle(block)
-        order += block
-    return order
+    blocks = {}
+    for run in sorted(runs, key=lambda run: run.id):
+        blocks.setdefault(block_of(run), []).append(run)
+    for number, block in blocks.items():
+        random.Random(f"{seed}/{number}").shuffle(block)
+    return [run for number in sorted(blocks) for run in blocks[number]]

@@ -227,6 +227,11 @@ RUNS = pa.schema(
         _field("parser_version", pa.int32()),
     ]
 )
+
+SENTINELS = RUNS.insert(
+    RUNS.get_field_index("repeat") + 1,
+    _field("sentinel", pa.int32(), note="the how manieth session with sentinels it is of, from 1"),
+)
 # What the runs of a group, or of a series, have in common, besides the framework.
 _COMBINATION = (
     "model",

@@ -24,8 +24,12 @@ CURRENT = "current.json"
 KEYS = ("id", "started_at", "host")
 
 
-def begin():
-    """Begin a session, keep what it is, and return it: `id`, `started_at` (UTC) and `host`."""
+def begin(sentinels=()):
+    """Begin a session, keep what it is, and return it: `id`, `started_at` (UTC) and `host`.
+
+    Args:
+        sentinels: values of the runs that it repeats, which its jobs must know.
+    """
     now = eventlog.utc_now()
     date = datetime.strptime(now, eventlog.UTC_FORMAT)
     session = {
@@ -34,18 +38,30 @@ def begin():
         "host": platform.node(),
     }
     for name in (f"{session['id']}.json", CURRENT):
-        write_json(FOLDER / name, session)
+        write_json(FOLDER / name, {**session, "sentinels": sentinels})
     return session
 
 
 def current():
     """The session that was begun last in this folder; None where there is none that can be read."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+    with contextlib.suppress(KeyError):
+        found = _read()
+        return {key: str(found[key]) for key in KEYS}
+    return None
+
+
+def sentinels():
+    """The values of the runs that the current session repeats, as `begin` was given them."""
+    return _read().get("sentinels", [])
+
+
+def _read():
+    with contextlib.suppress(OSError, ValueError):
         # Listed first: a node's cache of a shared folder may have the file of an earlier session.
         os.listdir(FOLDER)
         found = json.loads((FOLDER / CURRENT).read_text(encoding="utf-8"))
-        return {key: str(found[key]) for key in KEYS}
-    return None
+        return found if isinstance(found, dict) else {}
+    return {}
 
 
 def of(row):

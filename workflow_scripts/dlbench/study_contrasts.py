@@ -9,7 +9,7 @@
 
 from dlbench import config, derived, series, statistics
 from dlbench.drift import Drift
-from dlbench.runs import DEFAULTS, FIELDS
+from dlbench.runs import CONDITION, DEFAULTS
 
 # Topics that are looked at unasked: field of a run, its figure.
 TOPICS = {
@@ -57,9 +57,9 @@ def found(runs, asked, margin, sentinels=()):
 
 def _pairs(name, rows):
     """[(runs of a condition, runs of its base), ...] equal in all but a field."""
-    free = {name, "repeat", *config.COMPANIONS.get(name, ())}
+    free = {name, *config.COMPANIONS.get(name, ())}
     free |= set(NOT_OF_DATA) if name == "dataset" else set()
-    alike = [field for field in (*FIELDS, *statistics.FACTS) if field not in free]
+    alike = [field for field in (*CONDITION, *statistics.FACTS) if field not in free]
     groups = {}
     for row in rows:
         if row[name] is None or (name == "dataset" and not row.get("item_shape")):

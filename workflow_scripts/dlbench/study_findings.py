@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 
 from dlbench import base_flags, campaign_page, gates, series, statistics, study_contrasts
-from dlbench.runs import FIELDS
+from dlbench.runs import CONDITION
 
 SHOWN, INDICATED, OPEN = "shown", "indicated", "open"
 MINUS, TIMES = "\u2212", "\u00d7"
@@ -77,7 +77,7 @@ def named(rows, left_out=()):
     >>> named([same | {"precision": "float16"}, same | {"precision": "tf32"}])
     ['vgg16, digits, batch 8, float16', 'vgg16, digits, batch 8, tf32']
     """
-    fields = [name for name in FIELDS if name not in ("repeat", "seed", *left_out)]
+    fields = [name for name in CONDITION if name not in ("seed", *left_out)]
     values = [{n: row.get(n) for n in fields} for row in rows]
     values = [v | {"xla": "on" if v.get("xla") else None} for v in values]
     names = campaign_page.combinations(values)

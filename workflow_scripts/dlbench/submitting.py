@@ -98,7 +98,7 @@ class Submitting:
                 _clear(module)
                 queues, unfit = module.queues(), getattr(module, "unfit", None)
                 # All of the time; what a node has of memory bounds what is asked for again.
-                named = plan.study.labels
+                named = plan.labels
                 training = [(named[r.id], self._ask(r, 1, None, None)) for r in plan.to_train]
                 found = jobs.check(training, queues, asked("train", module.QUEUE), unfit)
                 if plan.datasets:

@@ -21,6 +21,7 @@ from dlbench.schemas import (  # noqa: F401
     PUBLISHED,
     RUNS,
     SAMPLES,
+    SENTINELS,
     SPEEDUPS,
     STEPS,
 )

@@ -41,6 +41,10 @@ class Tables:
     def published(self):
         return parquet.read(self._folder / "published.parquet", parquet.PUBLISHED).to_pandas()
 
+    @property
+    def sentinels(self):
+        return parquet.read(self._folder / "sentinels.parquet", parquet.SENTINELS).to_pandas()
+
     def steps(self, run_id):
         """All steps of one run, ranks one after the other; none where they are not known."""
         return self._of_run(run_id, "steps", parquet.STEPS)

@@ -1,0 +1,228 @@
+"""How throughput drifted from session to session, with what others used of the cores."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from dlbench import figure_style as style
+from dlbench import series
+from dlbench.runs import CONDITION
+
+CATEGORY = "Study"
+CAPTION = """
+Throughput of every own run that ended well, and of every sentinel, over the geometric mean of its
+condition, at the time at which it was started. A grey field is a session, one start of the
+workflow; time runs evenly in it, and what lies between two of them is not to scale. Coloured are
+conditions that were measured in several sessions, from which drift is seen; a bar is the mean of
+them in a session. Grey dots are those of one session. The tables drift and sentinels have the
+numbers, with intervals. Below, what others used of the cores that a run may use, where it is known.
+"""
+UNKNOWN = "unknown session"
+OWN, SENTINEL, ONE, OTHERS = style.COLOURS[0], style.COLOURS[3], "#a8a8a8", style.COLOURS[5]
+FIELD = "#f3f3f3"
+MOST_SHAPES, MOST_SESSIONS = 6, 40
+LEAST_SHARE, GAP_SHARE = 0.035, 0.012  # of the width: of a session, and between two
+WIDTH_INCHES, PANEL_INCHES, OTHERS_INCHES, LABEL_INCHES = 9.0, 2.1, 0.9, 1.25
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session and its field in the figure: from `left` to `right`, of 0 to 1."""
+
+    name: str
+    begin: pd.Timestamp
+    seconds: float
+    left: float
+    right: float
+
+    def at(self, dates):
+        """Where some dates are in the figure."""
+        share = (dates - self.begin).dt.total_seconds() / self.seconds
+        return self.left + (self.right - self.left) * share.to_numpy()
+
+
+def draw(tables, stem):
+    rows = _measured(tables.runs, tables.sentinels)
+    if rows.empty:
+        style.draw_words(stem, "no own run of this study ended well")
+        return
+    sessions, left_out = _sessions(rows)
+    rows = rows[rows["session"].isin([session.name for session in sessions])]
+    shapes = sorted(set(zip(rows["nodes"], rows["devices_per_node"], strict=True)))
+    left_out += [f"{len(shapes) - MOST_SHAPES} of {len(shapes)} numbers of devices"] * (
+        len(shapes) > MOST_SHAPES
+    )
+    shapes = shapes[:MOST_SHAPES]
+    room = max(1.0, 1.1 * rows["relative"].abs().max())
+    known = bool(rows["others_cpu_cores"].notna().any())
+    heights = [PANEL_INCHES] * len(shapes) + [OTHERS_INCHES] * known
+    # Room for the heading above and the legend below.
+    inches = (sum(heights) + 1.3) / len(heights)
+    with style.figure(
+        1, len(heights), width=WIDTH_INCHES, height=inches, sharex=True, height_ratios=heights
+    ) as (figure, axes):
+        axes = list(axes[:, 0])
+        for axis, (nodes, devices) in zip(axes, shapes, strict=False):
+            own = rows[(rows["nodes"] == nodes) & (rows["devices_per_node"] == devices)]
+            name = _shape_words(nodes, devices) if len(shapes) > 1 else ""
+            _panel(axis, own, sessions, name, room)
+        if known:
+            _others(axes[-1], rows, sessions)
+        for axis in axes:
+            _fields(axis, sessions)
+        _dates(axes[0], sessions)
+        words = "throughput over its condition's mean"
+        words += f" \u00b7 {', '.join(left_out)} not drawn" if left_out else ""
+        style.heading(axes[0], "Drift over sessions", words + "\n\n")
+        _legend(figure, rows)
+        style.save(figure, stem)
+
+
+def _measured(runs, sentinels):
+    """Own runs and sentinels that ended well, with `relative`: per cent off their condition."""
+    runs = runs[runs["timing_source"].isin(["dlbench"])]
+    parts = [part for part in (runs.assign(sentinel=0), sentinels) if len(part)]
+    if not parts:
+        return runs
+    rows = pd.concat([part.astype(object) for part in parts], ignore_index=True)
+    rows = rows[rows["status"].isin(series.FINISHED) & rows["started_at"].notna()]
+    rate = rows["images_per_second"].astype(float)
+    rows = rows[rate > 0].reset_index(drop=True)
+    if "others_cpu_cores" not in rows:
+        rows["others_cpu_cores"] = None
+    rows["started_at"] = pd.to_datetime(rows["started_at"], utc=True)
+    rows["session"] = rows["session"].fillna(UNKNOWN)
+    rows["seconds"] = rows["duration_s"].astype(float).fillna(0.0)
+    names = [name for name in CONDITION if name in rows]
+    condition = rows.groupby(names, dropna=False, observed=True).ngroup()
+    logs = np.log(rows["images_per_second"].astype(float))
+    rows["relative"] = 100 * np.expm1(logs - logs.groupby(condition).transform("mean"))
+    rows["repeated"] = rows.groupby(condition)["session"].transform("nunique") > 1
+    return rows
+
+
+def _sessions(rows):
+    """([Session, ...] in the order of their begin, what is left out in words)."""
+    ends = rows["started_at"] + pd.to_timedelta(rows["seconds"], unit="s")
+    found = [
+        (own["started_at"].min(), ends[own.index].max(), name)
+        for name, own in rows.groupby("session", sort=True)
+    ]
+    shown = sorted(found)[-MOST_SESSIONS:]
+    seconds = [max(1.0, (end - begin).total_seconds()) for begin, end, _ in shown]
+    share = np.maximum(np.array(seconds) / sum(seconds), LEAST_SHARE)
+    share *= (1 - GAP_SHARE * (len(shown) - 1)) / share.sum()
+    lefts = np.cumsum([0, *share[:-1]]) + GAP_SHARE * np.arange(len(shown))
+    sessions = [
+        Session(name, begin, length, left, left + width)
+        for (begin, _, name), length, left, width in zip(shown, seconds, lefts, share, strict=True)
+    ]
+    left_out = len(found) - len(shown)
+    return sessions, [f"the first {left_out} of {len(found)} sessions"] * bool(left_out)
+
+
+def _panel(axis, rows, sessions, name, room):
+    for session in sessions:
+        own = rows[rows["session"] == session.name]
+        x, y = session.at(own["started_at"]), own["relative"].to_numpy(dtype=float)
+        several = own["repeated"].to_numpy(dtype=bool)
+        again = own["sentinel"].to_numpy(dtype=int) > 0
+        for chosen, marker, colour, size, order in (
+            (~several & ~again, "o", ONE, 4, 2),
+            (several & ~again, "o", OWN, 5.5, 3),
+            (again, "D", SENTINEL, 6, 4),
+        ):
+            axis.plot(x[chosen], y[chosen], marker, color=colour, ms=size, mew=0.6, zorder=order)
+        if several.any():
+            mean = 100 * np.expm1(np.log1p(y[several] / 100).mean())
+            ends = [session.left, session.right]
+            axis.plot(ends, [mean, mean], color=OWN, lw=2.2, alpha=0.55, zorder=1.5,
+                      solid_capstyle="butt")  # fmt: skip
+    axis.axhline(0, color=style.GREY, lw=0.8, zorder=1.2)
+    axis.set_ylim(-room, room)
+    axis.yaxis.set_major_locator(MaxNLocator(5, symmetric=True))
+    axis.yaxis.set_major_formatter(FuncFormatter(_percent))
+    if name:
+        axis.text(0, 0.97, f" {name}", transform=axis.transAxes, va="top", fontsize=9,
+                  fontweight="bold", zorder=5)  # fmt: skip
+
+
+def _percent(value, _=None):
+    """-2.5 -> `\u22122.5 %`."""
+    return f"{value:+g} %".replace("-", "\u2212") if value else "0 %"
+
+
+def _shape_words(nodes, devices):
+    words = f"{devices} device{'s' if devices > 1 else ''}"
+    return f"{words} on each of {nodes} nodes" if nodes > 1 else words
+
+
+def _others(axis, rows, sessions):
+    """What others used while a run went on; a gap where it is not known."""
+    for session in sessions:
+        own = rows[(rows["session"] == session.name) & rows["others_cpu_cores"].notna()]
+        own = own.sort_values("started_at")
+        begin = session.at(own["started_at"])
+        end = session.at(own["started_at"] + pd.to_timedelta(own["seconds"], unit="s"))
+        used = own["others_cpu_cores"].to_numpy(dtype=float)
+        x = np.column_stack([begin, begin, end, end]).ravel()
+        y = np.column_stack([0 * used, used, used, 0 * used]).ravel()
+        axis.fill_between(x, 0, y, color=OTHERS, lw=0.8, alpha=0.75, zorder=2)
+    axis.set_ylim(0, max(0.1, 1.1 * float(rows["others_cpu_cores"].astype(float).max())))
+    axis.yaxis.set_major_locator(MaxNLocator(3))
+    axis.set_ylabel("cores that\nothers used", fontsize=9)
+
+
+def _fields(axis, sessions):
+    for session in sessions:
+        axis.axvspan(session.left, session.right, color=FIELD, lw=0, zorder=0)
+    axis.set_xlim(-0.01, 1.01)
+    axis.spines["bottom"].set_visible(False)
+    axis.tick_params(axis="x", length=0)
+    # How long each session was, where there is room for it.
+    named = [s for s in sessions if s.right - s.left > 0.08 or len(sessions) == 1]
+    axis.set_xticks([(s.left + s.right) / 2 for s in named], [_length(s.seconds) for s in named],
+                    fontsize=8.5)  # fmt: skip
+
+
+def _length(seconds):
+    """7200 -> `2 h`."""
+    unit, size = ("d", 86400) if seconds >= 172_800 else style.time_unit(max(seconds, 1))
+    return f"{float(f'{seconds / size:.2g}'):g} {unit}"
+
+
+def _dates(axis, sessions):
+    """When each session began and how long after the one before, above as many as have room."""
+    free_from, room, before = 0.0, LABEL_INCHES / WIDTH_INCHES, None
+    for session in sessions:
+        if free_from <= session.left <= 1.02 - room or len(sessions) == 1:
+            words = session.begin.strftime("%Y-%m-%d %H:%M")
+            if before is not None:
+                waited = (session.begin - before.begin).total_seconds() - before.seconds
+                words += f"\n{_length(waited)} later" if waited >= 1 else ""
+            axis.annotate(
+                words, (session.left, 1), xytext=(0, 4), xycoords=axis.get_xaxis_transform(),
+                textcoords="offset points", fontsize=8, color=style.GREY, va="bottom",
+                linespacing=1.15,
+            )  # fmt: skip
+            free_from = session.left + room
+        before = session
+
+
+def _legend(figure, rows):
+    looks = []
+    several = rows["repeated"].astype(bool) & (rows["sentinel"].astype(int) == 0)
+    if several.any():
+        looks.append(("o", OWN, "condition of several sessions; bar: its mean in one"))
+    if (rows["sentinel"].astype(int) > 0).any():
+        looks.append(("D", SENTINEL, "sentinel, a finished run repeated"))
+    if not rows["repeated"].astype(bool).all():
+        looks.append(("o", ONE, "condition of one session"))
+    handles = [
+        Line2D([], [], linestyle="none", marker=marker, color=colour, label=words)
+        for marker, colour, words in looks
+    ]
+    figure.legend(handles=handles, loc="outside lower left", ncols=3, fontsize=9)
