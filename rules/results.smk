@@ -5,7 +5,15 @@ and samples.parquet in each run's folder. Names runs that missed their learning 
 """
 
 # Tables that are CSV files, too.
-SMALL = ["runs", "coverage", "comparisons", "speedups", "published", "sentinels", "drift"]
+SMALL = [
+    "runs",
+    "coverage",
+    "comparisons",
+    "speedups",
+    "published",
+    "sentinels",
+    "drift",
+]
 
 
 rule tables:
