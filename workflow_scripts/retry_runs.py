@@ -9,12 +9,10 @@ Example: retry_runs.py --status oom --configfile my_study.yaml -- --cores 4
 import argparse
 import os
 import sys
-from pathlib import Path
 
-from dlbench import Error, config, forgetting
+from dlbench import config, forgetting
 from dlbench.cli import add_configfile, run_program
 
-LOCKS = Path(".snakemake/locks")
 DRY = ("-n", "-np", "--dry-run", "--dryrun")
 
 
@@ -41,7 +39,7 @@ def main():
         print(f"no run of the study {study.name!r} to try again: nothing is started")
         return
     if not args.dry_run:
-        _refuse_if_at_work()
+        forgetting.refuse_if_at_work()
     forgetting.forget(chosen, args.dry_run)
     if not args.dry_run:
         # In our place: signals go to it, and its exit code is ours.
@@ -59,15 +57,6 @@ def _config_files(arguments):
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--configfile", "--configfiles", nargs="+", default=[])
     return parser.parse_known_args(arguments)[0].configfile
-
-
-def _refuse_if_at_work():
-    """Snakemake would not start beside another one, and the runs would be forgotten already."""
-    if any(LOCKS.glob("*.lock")):
-        raise Error(
-            "Snakemake is at work in this folder, or was killed: nothing is forgotten. Try again "
-            "when it is done; after a kill, run snakemake --unlock first"
-        )
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ APART = (
 # What is no name of a field, and how it is said of both sides.
 OTHERS = {APART: "were measured apart"}
 
-REMEDY = "rerun_bases.py measures the bases again, in one session with the others."
+REMEDY = "workflow_scripts/rerun_bases.py measures the bases again, in one session with the others."
 
 
 def words(flags, verb="differ in"):

@@ -48,12 +48,35 @@ def rows(study, runs, sentinels=()):
         runs, sentinels: rows of these tables, dictionaries.
     """
     drift = Drift(runs, sentinels, study.equivalence_margin)
+    made, comparisons = [], []
+    for entry, fields, words, run, a, b in pairs(study, runs):
+        made.append({"field": entry["field"], **words, **_row(study, run, a, b or [], fields)})
+        if a and b:
+            found = drift.compared(a, b)
+            made[-1] |= found.columns
+            made[-1]["base_flags"] = ", ".join([*_differing(a, b, fields), *found.flags])
+            compared = statistics.judged(found.difference, study.equivalence_margin)
+            comparisons.append((made[-1], compared))
+        else:
+            made[-1]["verdict"] = NO_BASE if b is None else NO_RUNS
+    judged = statistics.together([compared for _, compared in comparisons])
+    for (row, _), compared in zip(comparisons, judged, strict=True):
+        row |= {name: _known(getattr(compared, name)) for name in NUMBERS}
+        row |= {name: getattr(compared, name) for name in ("verdict", "family", "repeats_needed")}
+    return made
+
+
+def pairs(study, runs):
+    """Yield (entry of `compare`, its fields, words, run, a, b) of each condition and its base.
+
+    `words` has what both are called, `run` stands for the repeats of the condition; a and b are
+    those rows of both that ended well, b is None where there are no runs of a base.
+    """
     finished = {
         row["run_id"]: row
         for row in runs
         if row.get("images_per_second") and row["status"] in ENDED_WELL
     }
-    made, comparisons = [], []
     ours = {run.id for run in study.runs}  # some of them trained by other programs
     imported = [
         _Imported(row)
@@ -78,23 +101,10 @@ def rows(study, runs, sentinels=()):
             )
             if base is None and isinstance(next(iter(conditions.values()))[0], _Imported):
                 continue  # logs that are there for another reason
-            b = conditions.pop(base)[1] if base else []
+            b = conditions.pop(base)[1] if base else None
             for name, (run, a) in conditions.items():
                 words = {"condition": name, "base": base or str(entry["base"])}
-                made.append({"field": entry["field"], **words, **_row(study, run, a, b, fields)})
-                if a and b:
-                    found = drift.compared(a, b)
-                    made[-1] |= found.columns
-                    made[-1]["base_flags"] = ", ".join([*_differing(a, b, fields), *found.flags])
-                    compared = statistics.judged(found.difference, study.equivalence_margin)
-                    comparisons.append((made[-1], compared))
-                else:
-                    made[-1]["verdict"] = NO_RUNS if base else NO_BASE
-    judged = statistics.together([compared for _, compared in comparisons])
-    for (row, _), compared in zip(comparisons, judged, strict=True):
-        row |= {name: _known(getattr(compared, name)) for name in NUMBERS}
-        row |= {name: getattr(compared, name) for name in ("verdict", "family", "repeats_needed")}
-    return made
+                yield entry, fields, words, run, a, b
 
 
 class _Imported:

@@ -4,8 +4,12 @@ What forget_runs.py and retry_runs.py share: the choice on their command lines. 
 forgotten runs are kept aside.
 """
 
+from pathlib import Path
+
 from dlbench import Error, plugins, records
 from dlbench.eventlog import FAILED, STATUSES
+
+LOCKS = Path(".snakemake/locks")
 
 
 def add_choice(parser):
@@ -47,6 +51,15 @@ def chosen(args, study=None):
             raise Error(f"no run {run_id!r} in {records.RESULTS / 'runs'}")
     found = args.run_id or records.with_status(args.status, args.message)
     return [run_id for run_id in found if ours is None or run_id in ours]
+
+
+def refuse_if_at_work():
+    """Snakemake would not start beside another one, and the runs would be forgotten already."""
+    if any(LOCKS.glob("*.lock")):
+        raise Error(
+            "Snakemake is at work in this folder, or was killed: nothing is forgotten. Try again "
+            "when it is done; after a kill, run snakemake --unlock first"
+        )
 
 
 def forget(run_ids, dry_run):

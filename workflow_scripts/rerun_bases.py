@@ -1,0 +1,35 @@
+"""Measure bases again, with what was measured apart from them (docs/sessions.md).
+
+Says which comparisons were measured apart, which finished runs have to be trained again so that
+their sides share a session, and what that costs. With --yes these runs are forgotten, their logs
+kept aside, and the next start of the workflow trains them, all in one session.
+"""
+
+import argparse
+
+from dlbench import config, forgetting, rerun_bases
+from dlbench.cli import add_configfile, run_program
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_configfile(parser)
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="TEXT",
+        help="comparisons with one of these in what they are called, as in `horovod on 2`",
+    )  # fmt: skip
+    parser.add_argument("--yes", action="store_true", help="forget these runs")
+    args = parser.parse_args()
+    chosen = rerun_bases.chosen(config.study_of(args.configfile), args.only)
+    print(*chosen.words, sep="\n")
+    if chosen.run_ids and args.yes:
+        forgetting.refuse_if_at_work()
+        forgetting.forget(chosen.run_ids, dry_run=False)
+    elif chosen.run_ids:
+        print("nothing is forgotten; with --yes these runs are")
+
+
+if __name__ == "__main__":
+    run_program(main)
