@@ -3,6 +3,7 @@
 `NVML` has the functions in use, with the names, arguments, units and errors of nvidia-ml-py 13.
 """
 
+import os
 import time
 from types import SimpleNamespace
 
@@ -47,6 +48,7 @@ class NVML:
         self.broken = set(broken)
         self.watts = [100, 200, 0]
         self.mask = 0x24
+        self.pids = [os.getpid()]
         self.users = 0
         self.found = []
 
@@ -110,6 +112,10 @@ class NVML:
     def nvmlDeviceGetClockInfo(self, handle, kind):
         self.fail_where_broken(handle)
         return {self.NVML_CLOCK_SM: 1410, self.NVML_CLOCK_MEM: 1593}[kind]
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle):
+        self.fail_where_broken(handle)
+        return [SimpleNamespace(pid=pid, usedGpuMemory=2**30) for pid in self.pids]
 
     def nvmlDeviceGetCurrentClocksEventReasons(self, handle):
         self.fail_where_broken(handle)

@@ -22,6 +22,7 @@ from dlbench import (
     leftovers,
     limits,
     loopback,
+    neighbours,
     parsing,
     records,
     refusals,
@@ -91,6 +92,12 @@ def main():
     )
     args = parser.parse_args()
     run = Run.from_json(args.spec)
+    devices = run.devices_per_node * run.copies_per_node
+    watch = neighbours.Watch(
+        leftovers.mark(args.log),
+        args.others_share,
+        devices * run.threads_per_device if args.device == "cpu" else None,
+    )
     record, label = args.log.with_name("run.json"), args.label or run.label()
     if args.attempt > 1 and _stands(run, record, args.made_from):
         print(f"{label}: its record stands", file=sys.stderr)
@@ -152,6 +159,8 @@ def main():
         checkpoint=args.checkpoint,
         last_attempt=args.attempt >= args.attempts,
         copies=run.copies_per_node,
+        watch=watch,
+        wait_for_quiet_s=args.wait_for_quiet_s,
     )
     with attempts.alone(args.log):
         if refused:

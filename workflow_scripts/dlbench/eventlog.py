@@ -21,6 +21,7 @@ dates in UTC):
     run_end     status, message, weights_sha256, energy_j, cpu_time_s, peak_memory_bytes;
                 t_s: when the work was done, which is before the trainer has shut down;
                 hung, time_limit_s of a timeout, where the supervisor wrote it
+    neighbours  by start_run.py, last: what others used meanwhile (dlbench/neighbours.py)
 A log that was resumed goes on after the checkpoint; what came after it is gone.
 
 Whoever reads a log gets its events from here, and may take for granted what dlbench/log_events.py

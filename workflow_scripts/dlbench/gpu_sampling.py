@@ -7,6 +7,8 @@ A sample of one GPU is:
     power_w                       of the board; mean of the last second since Ampere except GA100
     temperature_c                 of the chip
     clock_sm_mhz, clock_memory_mhz
+    other_gpu_processes           that compute on it and are of no rank or copy of this run; None
+                                  where this process does not see itself among those on it
     throttle_reasons              what sets the clocks, [] = nothing; see REASONS
     energy_j                      since the first sample
 
@@ -14,8 +16,10 @@ What cannot be read is None and read again at the next sample. NVML reports
 memory only of a MIG device: power and clocks are the whole board's.
 """
 
+import contextlib
 import os
 
+SUPERVISOR = "DLBENCH_SUPERVISOR"  # in the environment of a run's processes: see leftovers.py
 COUNTER = "counter"
 INTEGRATED = "integrated power"
 
@@ -137,6 +141,7 @@ class Gpu:
             "temperature_c": temperature,
             "clock_sm_mhz": self._ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
             "clock_memory_mhz": self._ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
+            "other_gpu_processes": _others(self._ask("nvmlDeviceGetComputeRunningProcesses")),
             "throttle_reasons": None if reasons is None else throttle_reasons(reasons),
         }
         energy_j = self.energy.add(millijoules, power_w, power_time_s)
@@ -157,6 +162,27 @@ class Gpu:
             return getattr(self._nvml, name)(self._handle, *arguments)
         except Exception:
             return None
+
+
+def _others(processes):
+    """How many of a GPU's processes are not of this run.
+
+    Until this process is among them, and in a container that hides its number from the driver, it
+    cannot be told which are.
+    """
+    pids = {process.pid for process in processes or ()}
+    if os.getpid() not in pids:
+        return None
+    return sum(not _is_ours(pid) for pid in pids)
+
+
+def _is_ours(pid):
+    ours = os.environ.get(SUPERVISOR)
+    if pid == os.getpid() or not ours:
+        return pid == os.getpid()
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+        return f"{SUPERVISOR}={ours}".encode() in file.read().split(b"\0")
+    return False
 
 
 class _Energy:

@@ -105,7 +105,7 @@ GPU = Kind("a GPU's number or UUID", lambda value: TEXT.holds(value) or INDEX.ho
 GPU_SAMPLE = {
     "utilisation_percent?": NUMBER, "memory_used_bytes?": COUNT, "power_w?": NUMBER,
     "temperature_c?": NUMBER, "clock_sm_mhz?": NUMBER, "clock_memory_mhz?": NUMBER,
-    "energy_j?": NUMBER,
+    "other_gpu_processes?": COUNT, "energy_j?": NUMBER,
 }  # fmt: skip
 
 # With a question mark: may be absent or null.
@@ -153,6 +153,16 @@ EVENTS = {
     },
     "output": {"t_s": SECONDS, "bytes": COUNT},
     "imported": {"kind": TEXT, "notes": TEXTS, "numbers": NUMBERS},
+    "neighbours": {
+        "span_s": SECONDS, "host": TEXT, "others_cpu_cores?": NUMBER, "cores?": COUNT,
+        "node_others_cpu_cores?": NUMBER, "node_cores?": COUNT, "resolution_cpu_cores?": NUMBER,
+        "steal_cpu_cores?": NUMBER, "cpu_pressure_percent?": NUMBER,
+        "memory_pressure_percent?": NUMBER, "io_pressure_percent?": NUMBER,
+        "others_disk_bytes_per_s?": NUMBER, "own_disk_bytes_per_s?": NUMBER,
+        "cpu_clock_mhz?": NUMBER, "cpu_throttle_count?": NUMBER, "load_before_1min?": NUMBER,
+        "other_gpu_processes?": COUNT, "waited_for_quiet_s": SECONDS, "share?": NUMBER,
+        "device_cores?": COUNT, "unknown": FACTS,
+    },
     "run_end": {
         "status": STATUS, "message": TEXT, "t_utc": DATE, "t_s?": SECONDS,
         "weights_sha256?": TEXTS, "energy_j?": NUMBER, "cpu_time_s?": SECONDS,

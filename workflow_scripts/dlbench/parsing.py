@@ -9,6 +9,8 @@
   the median one.
 - Ranks whose weights differ at the end did not train one model: failed. So did those
   that did not take all steps.
+- A run that ended well beside neighbours that used more than they may is unstable
+  (dlbench/neighbours.py).
 - Copies of a run (copies_per_node) have logs as ranks do, but each trained a model of its
   own: throughput is the mean over the copies, step times are those of all. Where they were
   not measured at the same time, the run is unstable.
@@ -26,6 +28,7 @@ from dlbench import (
     eventlog,
     external,
     external_log,
+    neighbours,
     records,
     run_provenance,
     step_times,
@@ -35,6 +38,12 @@ from dlbench.step_times import images_per_second
 
 UNSTABLE_SHARE = 0.05
 LEAST_OVERLAP = 0.9
+BESIDE = (
+    *("others_cpu_cores", "cores", "node_others_cpu_cores", "node_cores", "steal_cpu_cores"),
+    *("cpu_pressure_percent", "memory_pressure_percent", "io_pressure_percent"),
+    *("others_disk_bytes_per_s", "cpu_clock_mhz", "cpu_throttle_count", "load_before_1min"),
+    *("waited_for_quiet_s", "other_gpu_processes"),
+)
 SCORES = ("top1", "top5", "iou", "perplexity")  # of the last evaluation
 
 
@@ -66,6 +75,9 @@ def content(run, logs):
     theirs = external.is_external(run)
     summary = external_log.summary(logs[0]) if theirs else _summary(run, logs)
     status, message = _status(run, logs, summary)
+    summary |= _beside(logs[0].neighbours)
+    if status == "ok" and summary.get("disturbed"):
+        status, message = "unstable", summary["disturbed"]
     return {
         "run_id": run.id,
         "spec": run.values(),
@@ -95,6 +107,7 @@ class RankLog:
             "sample": [],
             "resume": [],
             "imported": [],
+            "neighbours": [],
             "run_end": [],
         }
         try:
@@ -111,6 +124,7 @@ class RankLog:
         self.steps, self.evals = kinds["step"], kinds["eval"]
         self.samples, self.resumes = kinds["sample"], kinds["resume"]
         self.imported = next(iter(kinds["imported"]), None)
+        self.neighbours = next(iter(kinds["neighbours"][-1:]), {})
         self.end = kinds["run_end"][-1] if kinds["run_end"] else None
 
 
@@ -240,6 +254,17 @@ def _overlap(logs):
         spans.append((began_s + first["t_s"] - first["step_time_s"], began_s + last["t_s"]))
     together = min(end for _, end in spans) - max(start for start, _ in spans)
     return max(0.0, together) / statistics.fmean(end - start for start, end in spans)
+
+
+def _beside(values):
+    """What others used meanwhile, by the supervisor's word; {} where it said none."""
+    if not values:
+        return {}
+    return {
+        **{name: values.get(name) for name in BESIDE},
+        "neighbours_unknown": "; ".join(f"{k}: {why}" for k, why in values["unknown"].items()),
+        "disturbed": neighbours.disturbance(values) or None,
+    }
 
 
 def _used(logs):

@@ -27,6 +27,7 @@ from dlbench import (
     checkpoints,
     eventlog,
     leftovers,
+    neighbours,
     progress,
     redaction,
     terminal,
@@ -59,6 +60,8 @@ class Watched:
     checkpoint: Path | None = None
     copies: int = 1
     cleanup: tuple | None = None
+    watch: neighbours.Watch | None = None
+    wait_for_quiet_s: float = 0.0
 
     @property
     def logs(self):
@@ -73,32 +76,33 @@ def supervise(run):
         True where the log now holds the run's result, be it a failure; False
         where the attempt failed for a passing reason and should be repeated.
     """
-    _clear(run.log)
-    _say(run, _checkpoint_to_start_from(run))
-    log = eventlog.EventLog(run.log)
-    command = redaction.words(run.command)
-    log.write("launch", t_utc=eventlog.utc_now(), command=command, **run.launch)
-    attempts.keep(run.log)
-    started = time.monotonic()
-    kills_before = _kernel_kills()
-    # Before the trainer starts: it would outlive a signal that comes just then.
-    received = []
-    handlers = {
-        number: signal.signal(number, lambda n, _: received.append(n)) for number in SIGNALS
-    }
-    try:
-        with open(run.messages, "ab") as messages:
-            trainer = subprocess.Popen(
-                run.command, stdout=messages, stderr=messages, start_new_session=True,
-                preexec_fn=_die_with_parent, env=os.environ | leftovers.mark(run.log),
-            )  # fmt: skip
-            stopped_by = _watch(trainer, run, started, received)
-    finally:
-        if run.cleanup:
+    watch = run.watch or neighbours.Watch(leftovers.mark(run.log))
+    with _signals() as received:
+        if stopped_by := _wait_for_quiet(run, watch, received):
+            _say(run, f"{INTERRUPTED} (stopped by {stopped_by}); {_next_start(run)}")
+            return False
+        _clear(run.log)
+        _say(run, _checkpoint_to_start_from(run))
+        log = eventlog.EventLog(run.log)
+        command = redaction.words(run.command)
+        log.write("launch", t_utc=eventlog.utc_now(), command=command, **run.launch)
+        attempts.keep(run.log)
+        started = time.monotonic()
+        kills_before = _kernel_kills()
+        try:
             with open(run.messages, "ab") as messages:
-                subprocess.run(run.cleanup, stdout=messages, stderr=messages, check=False)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+                trainer = subprocess.Popen(
+                    run.command, stdout=messages, stderr=messages, start_new_session=True,
+                    preexec_fn=_die_with_parent, env=os.environ | leftovers.mark(run.log),
+                )  # fmt: skip
+                stopped_by = _watch(trainer, run, started, received, watch)
+        finally:
+            if run.cleanup:
+                with open(run.messages, "ab") as messages:
+                    subprocess.run(run.cleanup, stdout=messages, stderr=messages, check=False)
+    beside = watch.values(run.log)
+    with contextlib.suppress(OSError):  # a full disk, which the end of the run tells
+        log.write("neighbours", **beside)
     end = _end_of_ranks(run.log)
     cut_short, no_result = stopped_by or end is None, ""
     if cut_short:
@@ -111,6 +115,9 @@ def supervise(run):
             no_result = "it is tried again"
         end = {"status": status, "message": message, "hung": stopped_by == HANG}
         end |= _limit(run, status)
+    disturbed = neighbours.disturbance(beside)
+    if end["status"] == "ok" and disturbed and not run.last_attempt:
+        no_result = f"{disturbed}; it is tried again"
     if attempts.lacked_room(run.log, end):
         no_result = f"no room on the disk of {run.log.parent}: make some, then start again"
     if cut_short and not no_result:
@@ -124,6 +131,36 @@ def supervise(run):
         # Aside: the workflow deletes what a failed job wrote.
         eventlog.keep_aside(run.log)
     return not no_result
+
+
+@contextlib.contextmanager
+def _signals():
+    """The list of signals that arrive; a trainer would outlive one that comes as it starts."""
+    received = []
+    handlers = {
+        number: signal.signal(number, lambda n, _: received.append(n)) for number in SIGNALS
+    }
+    try:
+        yield received
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _stopped_by(received, parent):
+    """What has ended the run from outside, "" for nothing."""
+    if received:
+        return f"signal {signal.Signals(received[0]).name}"
+    return "signal: the workflow is gone" if os.getppid() != parent else ""
+
+
+def _wait_for_quiet(run, watch, received):
+    """Wait as long as the run may for others to end. Returns what ended that from outside, ""."""
+    parent = os.getppid()
+    watch.wait_for_quiet(
+        run.wait_for_quiet_s, lambda: _stopped_by(received, parent), lambda words: _say(run, words)
+    )
+    return _stopped_by(received, parent)
 
 
 def _end_of_ranks(log):
@@ -166,7 +203,7 @@ def _limit(run, status):
     return {"time_limit_s": run.time_limit_s} if limited else {}
 
 
-def _watch(trainer, run, started, received):
+def _watch(trainer, run, started, received, watch):
     """Wait for the trainer. Returns why it was stopped, "" where it ended by itself."""
     parent = os.getppid()
     activities = [_Activity(log, started) for log in run.logs]
@@ -176,10 +213,9 @@ def _watch(trainer, run, started, received):
         while trainer.poll() is None:
             time.sleep(POLL_S)
             now = time.monotonic()
-            if received:
-                reason = f"signal {signal.Signals(received[0]).name}"
-            elif os.getppid() != parent:
-                reason = "signal: the workflow is gone"
+            watch.see()
+            if reason := _stopped_by(received, parent):
+                pass
             elif now - started > run.time_limit_s:
                 reason = TIME_LIMIT
             elif _hangs(activities, now, run.hang_limit_s):
