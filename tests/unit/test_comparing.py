@@ -161,6 +161,15 @@ def test_what_else_differs_is_named():
     assert flags == "framework_version, device_model"
 
 
+@pytest.mark.parametrize("which", [1, 4])
+def test_neighbours_of_any_run_of_either_side_are_flagged(which):
+    runs = [*repeats([1, 2, 3]), *repeats([1, 2, 3], runtime="apptainer", runtime_options="x=1")]
+    rows = [row(*run, disturbed=None) for run in runs]
+    assert compared(runs, RUNTIME, rows=rows)[0]["base_flags"] == ""
+    rows[which]["disturbed"] = "others used 0.98 of 2 cores"
+    assert compared(runs, RUNTIME, rows=rows)[0]["base_flags"] == "neighbours"
+
+
 def test_real_data_compared_with_synthetic_differs_in_its_digest_as_it_must():
     runs = [*repeats([1, 2, 3]), *repeats([1, 2, 3], dataset="digits")]
     rows = [row(*run, **({"data_sha256": "a"} if i > 2 else {})) for i, run in enumerate(runs)]

@@ -3,9 +3,12 @@
 NVML itself was not run: no GPU is here, so a stand-in takes its place.
 """
 
+import os
+import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from sampling_stand_ins import NVML, Clock, Log, NVMLError
@@ -14,6 +17,7 @@ from dlbench import gpu_sampling, sampling
 from dlbench.gpu_sampling import throttle_reasons, visible_gpus
 from dlbench.sampling import Sampler
 
+MARK = gpu_sampling.SUPERVISOR
 ENERGY = "nvmlDeviceGetTotalEnergyConsumption"
 
 
@@ -58,7 +62,8 @@ def test_a_gpu_is_sampled_in_named_units(log, nvml):
         {
             "gpu": 1, "utilisation_percent": 91, "memory_used_bytes": 2 * 2**30, "power_w": 200,
             "temperature_c": 60, "clock_sm_mhz": 1410, "clock_memory_mhz": 1593,
-            "throttle_reasons": ["sw_power_cap", "sw_thermal_slowdown"], "energy_j": 500,
+            "other_gpu_processes": 0, "throttle_reasons": ["sw_power_cap", "sw_thermal_slowdown"],
+            "energy_j": 500,
         }
     ]  # fmt: skip
     assert nvml.users == 0
@@ -239,3 +244,60 @@ def test_every_throttle_reason_has_a_name_and_none_is_an_empty_list():
 def test_visible_gpus_are_those_that_cuda_shows(listed, first, count, expected):
     environ = {} if listed is None else {"CUDA_VISIBLE_DEVICES": listed}
     assert visible_gpus(first, count, environ) == expected
+
+
+# Who else computes on a GPU.
+
+
+@pytest.fixture
+def process():
+    """A function that starts a process, of this run or another one, and returns its number."""
+    started = []
+
+    def start(supervisor):
+        variables = {"PATH": os.environ["PATH"]} | ({MARK: supervisor} if supervisor else {})
+        started.append(subprocess.Popen(["sleep", "60"], env=variables))
+        environ = Path(f"/proc/{started[-1].pid}/environ")
+        while supervisor and supervisor.encode() not in environ.read_bytes():
+            time.sleep(0.01)
+        return started[-1].pid
+
+    yield start
+    for one in started:
+        one.kill()
+        one.wait()
+
+
+def test_processes_on_a_gpu_that_are_of_no_rank_or_copy_are_counted(
+    log, nvml, process, monkeypatch
+):
+    monkeypatch.setenv(MARK, "boot 10 1 /a log")
+    nvml.pids += [process("boot 10 1 /a log"), process("boot 10 1 /another log"), process(None)]
+    with gpu_sampler(log, nvml, [0]):
+        pass
+    assert log.events[-1]["gpus"][0]["other_gpu_processes"] == 2
+
+
+def test_a_trainer_that_nobody_supervises_knows_itself_alone(log, nvml, process, monkeypatch):
+    monkeypatch.delenv(MARK, raising=False)
+    nvml.pids.append(process(None))
+    with gpu_sampler(log, nvml, [0]):
+        pass
+    assert log.events[-1]["gpus"][0]["other_gpu_processes"] == 1
+
+
+@pytest.mark.parametrize("pids", [[], [1]])
+def test_where_a_trainer_does_not_see_itself_on_its_gpu_nobody_is_counted(log, nvml, pids):
+    """Before it uses the GPU, and in a container with process numbers of its own."""
+    nvml.pids = pids
+    with gpu_sampler(log, nvml, [0]):
+        pass
+    assert log.events[-1]["gpus"][0]["other_gpu_processes"] is None
+
+
+def test_a_driver_that_lists_no_processes_costs_the_other_readings_nothing(log, nvml):
+    nvml.broken.add("nvmlDeviceGetComputeRunningProcesses")
+    with gpu_sampler(log, nvml, [0]):
+        pass
+    gpu = log.events[-1]["gpus"][0]
+    assert gpu["other_gpu_processes"] is None and gpu["power_w"] == 100

@@ -133,7 +133,9 @@ def test_reasons_that_differ_in_numbers_are_one_and_the_commonest_is_first(tmp_p
 def test_the_lead_says_that_steps_stalled_and_counts_no_imports_as_its_own(tmp_path):
     coverage = [covered("a", "ok"), covered("b", "unstable", "some"), covered("c", "imported")]
     found = made(tmp_path, [], coverage=coverage)
-    assert found.lead.startswith("All 2 runs ended well, 1 of them unstable (some steps stalled).")
+    assert found.lead.startswith(
+        "All 2 runs ended well, 1 of them unstable (steps stalled, or others disturbed them)."
+    )
     assert found.statuses == [("ok", 1), ("unstable", 1), ("imported", 1)]
 
 

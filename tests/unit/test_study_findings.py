@@ -260,3 +260,24 @@ def test_a_finding_agrees_with_the_statistics_it_quotes():
     assert math.isclose(ratio.value, 1.3)
     low, high = (f"{100 * (end - 1):+.1f}" for end in (ratio.low, ratio.high))
     assert finding.interval == f"{low} to {high} %"
+
+
+WORDS = "others used 0.98 of 2 cores"
+
+
+def test_a_contrast_beside_neighbours_is_indicated_at_most_and_says_so():
+    quiet = [*repeats(100, 5), *repeats(150, 5, strategy="horovod")]
+    (finding,) = found(quiet)
+    assert finding.evidence == SHOWN
+    disturbed = [row | {"disturbed": WORDS} if row["repeat"] == 5 else row for row in quiet[5:]]
+    (finding,) = found([*quiet[:5], *disturbed])
+    assert finding.evidence == INDICATED
+    assert "the two sides have runs that others on the machine disturbed." in finding.text
+
+
+def test_a_comparison_or_a_speedup_beside_neighbours_is_not_shown():
+    (finding,) = found(comparisons=[comparison("faster", 1.2, 1.1, 1.3, base_flags="neighbours")])
+    assert finding.evidence == INDICATED
+    assert "have runs that others on the machine disturbed" in finding.text
+    (finding,) = found(speedups=[speedup(4, 0.8, 0.79, 0.81, base_mismatch="neighbours")])
+    assert finding.evidence == OPEN

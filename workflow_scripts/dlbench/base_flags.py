@@ -7,8 +7,12 @@ a column of tables.
 APART = (
     "measured apart"  # in sessions between which the machine is not known to have stayed the same
 )
+NEIGHBOURS = "neighbours"  # others disturbed a run of either side
 # What is no name of a field, and how it is said of both sides.
-OTHERS = {APART: "were measured apart"}
+OTHERS = {
+    NEIGHBOURS: "have runs that others on the machine disturbed",
+    APART: "were measured apart",
+}
 
 REMEDY = "workflow_scripts/rerun_bases.py measures the bases again, in one session with the others."
 

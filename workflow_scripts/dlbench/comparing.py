@@ -12,7 +12,7 @@
 
 import numpy as np
 
-from dlbench import statistics
+from dlbench import base_flags, statistics
 from dlbench.config import COMPANIONS
 from dlbench.drift import Drift
 from dlbench.eventlog import ENDED_WELL
@@ -191,7 +191,8 @@ def _differing(a, b, fields):
         found.discard("data_sha256")
     if not SOFTWARE.isdisjoint(fields):
         found.discard("software_sha256")
-    return [key for key in statistics.BASE_KEYS if key in found and key not in fields]
+    keys = (*statistics.BASE_KEYS, base_flags.NEIGHBOURS)
+    return [key for key in keys if key in found and key not in fields]
 
 
 def _over(what, runs, name):

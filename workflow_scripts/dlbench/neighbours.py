@@ -55,13 +55,13 @@ class Watch:
         root: the folder in which proc and sys are.
     """
 
-    def __init__(self, mark=None, share=None, device_cores=None, root="/", pid=None):
+    def __init__(self, mark=None, share=None, device_cores=None, root="/", pid=None, cpus=None):
         self.unknown = {}
         self.waited_s = 0.0
         self._files, self._root = Files(root), Path(root)
         self._proc = self._root / "proc"
         self._share, self._device_cores = share, device_cores
-        self._cpus = os.sched_getaffinity(0)
+        self._cpus = frozenset(cpus or os.sched_getaffinity(0))
         self._turn, self._spent_s = 0, 0.0
         self._own = self._ask(
             "others_cpu_cores",
@@ -335,7 +335,8 @@ def disturbance(values):
         words.append(f"others used {_of_cores(others, cores)}")
     gpu_processes = values.get("other_gpu_processes")
     if gpu_processes:
-        words.append(f"others had {gpu_processes} processes on a GPU of its")
+        noun = "process" if gpu_processes == 1 else "processes"
+        words.append(f"others had {gpu_processes} {noun} on a GPU of its")
     memory, io = (values.get(f"{name}_pressure_percent") or 0 for name in ("memory", "io"))
     if memory > 100 * share:
         words.append(f"processes waited for memory {memory:.0f} % of the time")

@@ -31,7 +31,7 @@ SECTIONS = {
     "again": "Make it again",
 }
 WORDS = {
-    "unstable": "ok, some steps stalled",
+    "unstable": "ok, but in doubt",
     "oom": "out of memory",
     "timeout": "over the time limit",
     "stale": "stale",

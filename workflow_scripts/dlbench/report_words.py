@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 
-from dlbench import base_flags, derived, report_tables, series
+from dlbench import base_flags, derived, report_tables, series, statistics
 
 NUMBER = re.compile(r"\d[\d.,:-]*")
 MOST_NOTES = 8
@@ -32,7 +32,8 @@ METHOD = [
      "verdicts hold on the 5 % level after Holm's correction."),
     ("Undecided", "Neither is shown. It is no proof of equality."),
     ("Unstable", "The run ended well, but its throughput over all measured steps is further "
-     "from that of the median step than 5 % of the latter: steps stalled."),
+     "from that of the median step than 5 % of the latter: steps stalled. Or others used more of "
+     "its cores, GPUs, memory or disks than they may."),
     ("Shown, indicated, open", "Of a finding: a test or at least three runs of each side carry "
      "it; it has an interval of fewer runs, or the sides differ in more than one thing; "
      "neither."),
@@ -48,7 +49,9 @@ def lead(runs, coverage):
     asked = len(coverage) - counts["excluded"] - counts["imported"]
     words = f"{_amount(well, asked)} ended well" if asked else "Everything was excluded"
     if counts["unstable"]:
-        words += f", {counts['unstable']} of them unstable (some steps stalled)"
+        words += (
+            f", {counts['unstable']} of them unstable (steps stalled, or others disturbed them)"
+        )
     others = [f"{counts[s]} {w}" for s, w in (("failed", "failed"), ("oom", "ran out of memory"),
               ("timeout", "exceeded the time limit"), ("skipped", "were skipped"),
               ("stale", "are stale")) if counts[s]]  # fmt: skip
@@ -155,7 +158,12 @@ def _of_repeats(runs):
                "interval, and no verdict rests on them.")  # fmt: skip
     if sizes[2]:
         yield f"{_are(sizes[2], 'combination')} measured by two runs: the intervals are wide."
-    unstable = sum(row["status"] == "unstable" for row in runs)
+    disturbed = [row for row in runs if statistics.is_disturbed(row)]
+    if disturbed:
+        yield (f"{_are(len(disturbed), 'run')} disturbed by others on the machine, as in "
+               f"{disturbed[0]['disturbed']!r}: no finding that rests on them is "
+               "shown.")  # fmt: skip
+    unstable = sum(row["status"] == "unstable" and not statistics.is_disturbed(row) for row in runs)
     if unstable:
         yield (f"{_are(unstable, 'run')} unstable: some steps stalled, so that the mean is not "
                "what a usual step does.")  # fmt: skip

@@ -343,7 +343,7 @@ SPEEDUPS = pa.schema(
         _field("batch_per_device", _count, "items"),
         _field("global_batch", _count, "items"),
         _field("runs", _count, "runs", "repeats that ended well"),
-        _field("unstable_runs", _count, "runs", "of them, those in which steps stalled"),
+        _field("unstable_runs", _count, "runs", "of them, those that are not to be relied on"),
         *_with_interval("images_per_second", "items/s", "geometric mean over runs"),
         *_with_interval("speedup", "1", "throughput over that of the base"),
         *_with_interval("efficiency", "1", "speedup times the base's devices over these"),

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+from dlbench import base_flags
+
 CONFIDENCE = 0.95
 ALPHA = 0.05  # of wrong verdicts of one kind, in a family of comparisons
 POWER = 0.8  # the chance of showing equivalence at which repeats suffice
@@ -355,7 +357,13 @@ def base_mismatch(row, base, fixed="batch_per_device"):
     keys = [key for key in BASE_KEYS if key not in FOUND_OUT]
     found = [key for key in (*keys, fixed) if _differ(row[key], base[key])]
     both = [key for key in FOUND_OUT if row.get(key) and base.get(key)]
-    return found + [key for key in both if _differ(row[key], base[key])]
+    found += [key for key in both if _differ(row[key], base[key])]
+    return found + [base_flags.NEIGHBOURS] * is_disturbed(row, base)
+
+
+def is_disturbed(*rows):
+    """Whether others used more beside any of some runs than they may."""
+    return any(not is_absent(row.get("disturbed")) for row in rows)
 
 
 def _differ(one, other):

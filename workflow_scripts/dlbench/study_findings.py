@@ -259,7 +259,8 @@ def _of_contrasts(name, found):
     carried = tested and first.verdict != statistics.UNDECIDED
     has_interval = not math.isnan(first.ci95_low)
     evidence = SHOWN if carried else INDICATED if has_interval and not tested else OPEN
-    evidence = INDICATED if carried and sides.flags else evidence
+    flags = [*sides.flags, *[base_flags.NEIGHBOURS] * statistics.is_disturbed(*a, *b)]
+    evidence = INDICATED if carried and flags else evidence
     what = _value(name, row), _value(name, base)
     verdict = first.verdict if carried else "undecided" if tested else "too few runs for a verdict"
     preposition = "equivalent to" if verdict == statistics.EQUIVALENT else f"{verdict} than"
@@ -278,7 +279,7 @@ def _of_contrasts(name, found):
         text += "".join(
             f" {words}" for words in _not_after_correction({**vars(first), "verdict": verdict})
         )
-    flags = ", ".join(sides.flags)
+    flags = ", ".join(flags)
     text += f" Flagged: the two sides {base_flags.words(flags)}." if flags else ""
     over = {**sides.columns, "base_flags": flags}
     text += "".join(f" {words}" for words in _over_sessions(over))

@@ -1,0 +1,49 @@
+"""Files of /proc and /sys as a kernel would write them, of a node that tests make up."""
+
+TICKS = 100  # a second
+
+
+class Kernel:
+    """A node of four CPUs, idle so far, of which processes may be added; times in seconds."""
+
+    def __init__(self, root, cpus=4):
+        self.root = root
+        self.busy_s, self.steal_s, self.elapsed_s = [0.0] * cpus, [0.0] * cpus, 0.0
+        self.last = 0
+        self.write("proc/self/mountinfo", "22 27 0:21 / /proc rw - proc proc rw\n")
+        self.tell()
+
+    def write(self, path, text):
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / path).write_text(text)
+
+    def tell(self):
+        """Write what is counted for the node."""
+        lines = ["cpu 1 2 3 4 5 6 7 8 0 0"]
+        for number, (busy, steal) in enumerate(zip(self.busy_s, self.steal_s, strict=True)):
+            idle = round((self.elapsed_s - busy - steal) * TICKS)
+            times = (round(busy * TICKS), 0, 0, idle, 0, 0, 0, round(steal * TICKS), 0, 0)
+            lines.append(f"cpu{number} {' '.join(map(str, times))}")
+        self.write("proc/stat", "\n".join([*lines, "intr 1 2 3"]) + "\n")
+        self.write("proc/loadavg", f"0.50 0.10 0.05 1/99 {self.last}\n")
+
+    def process(
+        self, pid, parent, own_s=0.0, children_s=0.0, name="a (b) c", environ="", tgid=None
+    ):
+        """A process, or what it is by now."""
+        place = f"proc/{pid}"
+        times = [round(own_s * TICKS), 0, round(children_s * TICKS), 0]
+        after = ["S", parent, *[0] * 9, *times, 20, 0, 1, 0, 1000 + pid]
+        self.write(f"{place}/stat", f"{pid} ({name}) {' '.join(map(str, after))}\n")
+        self.write(f"{place}/status", f"Name:\tx\nTgid:\t{tgid or pid}\nNgid:\t0\n")
+        self.write(f"{place}/cmdline", "")
+        self.write(f"{place}/environ", environ)
+        io = {"rchar": 9, "read_bytes": 0, "write_bytes": 0, "cancelled_write_bytes": 0}
+        self.write(f"{place}/io", "".join(f"{key}: {value}\n" for key, value in io.items()))
+        self.last = max(self.last, pid)
+        self.tell()
+
+    def end(self, pid):
+        for path in (self.root / f"proc/{pid}").iterdir():
+            path.unlink()
+        (self.root / f"proc/{pid}").rmdir()
