@@ -71,6 +71,7 @@ def test_a_series_without_a_run_on_one_device_borrows_that_of_another_strategy()
         ({"hardware_sha256": "b"}, "hardware_sha256"),
         ({"software_sha256": "b"}, "software_sha256"),
         ({"hardware_sha256": None}, ""),  # of a run of before
+        ({"disturbed": "others used 0.98 of 2 cores"}, "neighbours"),
     ],
 )
 def test_what_differs_from_the_base_in_one_run_is_named_of_its_own_base_too(change, names):
