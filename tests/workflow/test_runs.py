@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from campaign import STUDY
 from image_files import SIF, runnable_root
 from site_facts import SITE
 
@@ -319,3 +320,41 @@ def test_repeats_are_added_until_the_interval_is_reached_and_none_is_done_again(
 def all_records(campaign):
     paths = (campaign.folder / "results/runs").glob("*/run.json")
     return [json.loads(path.read_text()) for path in paths]
+
+
+def test_a_run_added_beside_a_busy_neighbour_is_tried_again_then_unstable_and_flagged(campaign):
+    """The case for which neighbours are watched: a program that uses a core of a workstation."""
+    added = {**QUICK, "name": "added", "model": "lenet5", "batch_per_device": 8, "steps": 3}
+    campaign.configure(
+        matrix=[STUDY["matrix"][0], added],
+        compare=[{"field": "batch_per_device", "base": 4}],
+        figures=[],
+        wait_for_quiet_s=1,
+        others_share=0.05,
+    )
+    neighbour = subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"])
+    try:
+        said = campaign.succeed()
+    finally:
+        neighbour.kill()
+        neighbour.wait()
+    assert said.count("waits for quiet: others use ") == 2
+    assert said.count("; it is tried again") == 1
+    record = json.loads(campaign.record("lenet5-synthetic-b8").read_text())
+    assert record["status"] == "unstable", record["message"]
+    assert record["message"].startswith("others used ")
+    assert record["message"] == record["summary"]["disturbed"]
+    # What the trainer and Snakemake used is none of it, nor can it be more than there is.
+    assert 0.05 < record["summary"]["others_cpu_cores"] < 1.05 * record["summary"]["cores"]
+    log = campaign.record("lenet5-synthetic-b8").with_name("train.attempt1.jsonl")
+    assert json.loads(log.read_text().splitlines()[-1])["event"] == "neighbours"
+    disturbed = {row["run_id"]: row["disturbed"] for row in table(campaign, "runs")}
+    assert [run for run, words in disturbed.items() if words] == [record["run_id"]]
+    (compared,) = [row for row in table(campaign, "comparisons") if row["ratio"]]
+    assert "neighbours" in compared["base_flags"]
+    assert campaign.scheduled() == {}
+
+
+def table(campaign, name):
+    with open(campaign.folder / f"results/tables/{name}.csv", newline="") as file:
+        return list(csv.DictReader(file))
