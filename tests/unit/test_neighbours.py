@@ -309,6 +309,8 @@ BESIDE = {"share": 0.05, "device_cores": 1, "cores": 2, "resolution_cpu_cores": 
         ({"others_cpu_cores": 0.055}, ""),  # within what the kernel's ticks can tell
         ({"others_cpu_cores": 0.98, "share": None}, ""),
         ({"others_cpu_cores": 0.98, "device_cores": 32, "cores": 64}, ""),
+        ({"others_cpu_cores": 0.2, "cores": 128}, ""),  # daemons, a little on each core
+        ({"others_cpu_cores": 0.4, "cores": 128}, "others used 0.40 of 128 cores"),
         ({"others_cpu_cores": None, "memory_pressure_percent": None}, ""),
         ({"memory_pressure_percent": 12.4}, "processes waited for memory 12 % of the time"),
         ({"io_pressure_percent": 40, "others_disk_bytes_per_s": 2e6,

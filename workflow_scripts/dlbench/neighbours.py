@@ -24,6 +24,7 @@ ALLOWANCE_S = 0.1
 MOST_READINGS = 7200  # then every second one is forgotten
 FIRST_LOOK_S, LOOK_S = 0.3, 1.0  # at others, before a run starts
 MOST_NAMES = 3
+HOUSEKEEPING = 0.002  # of a core, that daemons and the kernel take of each on a node at rest
 LEAST_SEEN = 0.8  # of the CPU time that the ranks say they used
 BESIDE = "NVML lists not even the run's own processes"
 LXCFS = "/proc/stat is one that a container is given, without the node's CPUs"
@@ -102,7 +103,8 @@ class Watch:
         first = self._readings[0]
         _sleep(first.at_s + FIRST_LOOK_S - time.monotonic(), stopped)
         use = _Use(first, self._read())
-        if use.others is None or use.others <= self._limit(use):
+        limit = _limit(self._share, self._device_cores or use.cores, use.cores)
+        if use.others is None or use.others <= limit:
             return
         # A look so short is not sure.
         before = node_use.processes(self._proc)
@@ -112,7 +114,7 @@ class Watch:
             _sleep(LOOK_S, stopped)
             self._readings.append(self._read())
             use = _Use(last, self._readings[-1])
-            if use.others - use.resolution <= self._limit(use):
+            if use.others - use.resolution <= limit:
                 if said:
                     say(f"it is quiet after {time.monotonic() - said:.0f} s")
                 return
@@ -135,9 +137,6 @@ class Watch:
         }
         most = sorted((pid for pid in used if used[pid] > 0), key=used.get, reverse=True)
         return [f"{now[pid].name} {pid}" for pid in most[:MOST_NAMES]]
-
-    def _limit(self, use):
-        return self._share * (self._device_cores or use.cores)
 
     def values(self, log):
         """Fields of the event `neighbours`.
@@ -217,7 +216,7 @@ class Watch:
         reason = ""
         if not node_use.own_stat(self._root):
             reason = LXCFS
-        elif own_s < LEAST_SEEN * said_s:
+        elif own_s < LEAST_SEEN * said_s - 10 * node_use.TICK_S:
             reason = (
                 f"the run's processes used {said_s:.1f} s of CPU, of which {own_s:.1f} s are seen "
                 "from here: they are in a namespace of their own, or started by a service"
@@ -329,9 +328,9 @@ def disturbance(values):
     if share is None:
         return ""
     words = []
-    others, cores = values.get("others_cpu_cores"), values.get("cores")
-    least = (values.get("device_cores") or 0) * share + (values.get("resolution_cpu_cores") or 0)
-    if others is not None and others > least:
+    others, cores = values.get("others_cpu_cores"), values.get("cores") or 0
+    limit = _limit(share, values.get("device_cores") or 0, cores)
+    if others is not None and others - (values.get("resolution_cpu_cores") or 0) > limit:
         words.append(f"others used {_of_cores(others, cores)}")
     gpu_processes = values.get("other_gpu_processes")
     if gpu_processes:
@@ -353,6 +352,11 @@ def _here(parts, host):
     """The Parts of this node; all where all are of one, whatever another program calls it."""
     hosts = {part.host for part in parts} - {None}
     return [part for part in parts if len(hosts) < 2 or part.host in (None, host)]
+
+
+def _limit(share, device_cores, cores):
+    """Cores that others may use; a run of few devices must not pay for all of a large node."""
+    return share * device_cores + HOUSEKEEPING * cores
 
 
 def _of_cores(others, cores):
