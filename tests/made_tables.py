@@ -222,7 +222,7 @@ def write(folder, rows, steps_each=100):
         ("evals", evals, tables.EVALS),
         ("comparisons", _comparisons(rows), tables.COMPARISONS),
         ("coverage", _coverage(rows), tables.COVERAGE),
-        ("speedups", scaling.rows(MADE, complete), tables.SPEEDUPS),
+        ("speedups", scaling.rows(MADE, complete, repeated), tables.SPEEDUPS),
         ("published", _published(folder, complete), tables.PUBLISHED),
         ("sentinels", repeated, tables.SENTINELS),
         ("drift", drift.rows(MADE, complete, repeated), tables.DRIFT),

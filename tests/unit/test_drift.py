@@ -1,5 +1,6 @@
 """drift: what is known of the machine between two sessions, and ratios across them."""
 
+import doctest
 import math
 from datetime import datetime, timezone
 from types import SimpleNamespace
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from simulated_drift import MARGIN, SHARED, combinations, combined, drawn, outcome
 
-from dlbench import drift, tables
+from dlbench import base_flags, drift, tables
 from dlbench.drift import Drift
 
 STUDY = SimpleNamespace(name="made", equivalence_margin=MARGIN)
@@ -152,3 +153,7 @@ def test_published_and_failed_runs_tell_nothing_of_drift():
     early = runs("base", "A", [0, 0.001, 0.002])
     for changed in ({"status": "failed"}, {"timing_source": "published"}):
         assert drift.rows(STUDY, early, runs("base", "B", [0, 0, 0], **changed)) == []
+
+
+def test_flags_are_said_in_words():
+    assert doctest.testmod(base_flags).failed == 0

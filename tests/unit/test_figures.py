@@ -414,3 +414,39 @@ def test_a_run_that_failed_before_its_device_was_known_belongs_to_its_series():
 )  # fmt: skip
 def test_numbers_are_written_so_that_they_can_be_read(value, text):
     assert figure_style.thousands(value) == text
+
+
+def half_filled(axes):
+    """x of the markers of what was measured apart."""
+    lines = [line for line in axes.lines if line.get_fillstyle() == "bottom"]
+    return [float(np.atleast_1d(line.get_xdata())[0]) for line in lines]
+
+
+def test_what_was_measured_apart_has_half_filled_markers(tmp_path, monkeypatch):
+    rows = made_tables.study(devices=[1, 2, 4]) + made_tables.study(dataset="imagenet")
+    rows += made_tables.study(strategy="single", batch_per_device=[16, 64])
+    for row in rows:
+        later = row["devices"] == 4 or row["dataset"] == "imagenet" or row["strategy"] == "single"
+        row["session"] = "B" if later and row["batch_per_device"] == 64 else "A"
+    kept = {}
+    monkeypatch.setattr(figure_style, "save", lambda figure, stem: kept.update({stem.name: figure}))
+
+    def drawn(name, rows=rows):
+        plugins.load("figures", name).draw(made_tables.write(tmp_path, rows), tmp_path / name)
+        return kept[name].axes
+
+    throughput, efficiency = drawn("scaling")
+    for axes in (throughput, efficiency):
+        assert list(map(round, half_filled(axes))) == [4]
+    assert any("half-filled: measured apart" in text for text in words(efficiency))
+    times, relative = drawn("time_per_batch")
+    assert (half_filled(times), list(map(round, half_filled(relative)))) == ([], [64])
+    (axes,) = drawn("real_vs_synthetic")
+    assert len(half_filled(axes)) == 2 and "measured apart" in words(axes)
+    # Where sentinels show no drift, it is drawn as all else.
+    bases = [row for row in rows if row["strategy"] == "mirrored" and row["devices"] == 1
+             and row["dataset"] == "synthetic"]  # fmt: skip
+    for row in bases:
+        row["images_per_second"] = 300 + 0.1 * row["repeat"]
+    again = [row | {"session": "B", "sentinel": 1} for row in bases]
+    assert not any(map(half_filled, drawn("scaling", [*rows, *again])))

@@ -4,16 +4,14 @@ They name fields and facts in which the two sides differ, or one of OTHERS. Join
 a column of tables.
 """
 
-APART = (
-    "measured apart"  # in sessions between which the machine is not known to have stayed the same
-)
+# In sessions between which the machine is not known to have stayed the same.
+APART = "measured apart"
 NEIGHBOURS = "neighbours"  # others disturbed a run of either side
 # What is no name of a field, and how it is said of both sides.
 OTHERS = {
     NEIGHBOURS: "have runs that others on the machine disturbed",
     APART: "were measured apart",
 }
-
 REMEDY = "workflow_scripts/rerun_bases.py measures the bases again, in one session with the others."
 
 
@@ -31,3 +29,15 @@ def words(flags, verb="differ in"):
     fields = ", ".join(name for name in names if name not in OTHERS)
     said = [f"{verb} {fields}"] if fields else []
     return " and ".join([*said, *(OTHERS[name] for name in names if name in OTHERS)])
+
+
+def note(flags):
+    """Flags in few words, as beside a row of a figure.
+
+    >>> note("seed, measured apart"), note("")
+    ('differs in seed \u00b7 measured apart', '')
+    """
+    names = list(filter(None, (flags or "").split(", ")))
+    fields = ", ".join(name for name in names if name not in OTHERS)
+    said = [f"differs in {fields}"] if fields else []
+    return " \u00b7 ".join([*said, *(name for name in names if name in OTHERS)])

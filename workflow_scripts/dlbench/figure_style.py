@@ -67,6 +67,13 @@ def looks(index):
     }
 
 
+def half(axes, x, y, looks, **more):
+    """Markers of which one half is filled, over others: of what was measured apart."""
+    hollow = {"fillstyle": "bottom", "markerfacecoloralt": "white", "linestyle": "none"}
+    edge = {"markeredgecolor": looks["color"], "markeredgewidth": 1.4}
+    axes.plot(x, y, **{k: looks[k] for k in ("color", "marker")}, **hollow, **edge, **more)
+
+
 def text_colour(colour):
     return TEXT_COLOURS.get(colour, colour)
 

@@ -45,6 +45,10 @@ class Tables:
     def sentinels(self):
         return parquet.read(self._folder / "sentinels.parquet", parquet.SENTINELS).to_pandas()
 
+    @property
+    def drift(self):
+        return parquet.read(self._folder / "drift.parquet", parquet.DRIFT).to_pandas()
+
     def steps(self, run_id):
         """All steps of one run, ranks one after the other; none where they are not known."""
         return self._of_run(run_id, "steps", parquet.STEPS)

@@ -22,10 +22,12 @@ is the margin of equivalence, symmetric on the logarithm: from 1 / (1 + margin) 
 on the 5 % level, corrected by Holm's method for all comparisons of the study. Repeats needed:
 runs of each condition that would give a verdict with a probability of 80 %, at the scatter that
 was found: show equivalence if there were no difference, or, of a ratio beyond the margin, show a
-difference of that size. Start-up is no part of the throughput; its bars are
-medians over runs: start of the container until the trainer's first line, imports, and from
-there to the end of the first step. Conditions without a base are in the table only. Where copies
-are trained at once, SD is the standard deviation of the step times, of the base and of the row.
+difference of that size. A half-filled marker: the two sides were measured apart, in no session
+together, and the drift between their sessions is not shown to be none. Start-up is no part of the
+throughput; its bars are medians over runs: start of the container until the trainer's first line,
+imports, and from there to the end of the first step. Conditions without a base are in the table
+only. Where copies are trained at once, SD is the standard deviation of the step times, of the base
+and of the row.
 """
 LOOKS = {
     statistics.EQUIVALENT: (style.COLOURS[2], "o"),
@@ -103,7 +105,10 @@ def _differences(axes, field, base, model, dataset, rows):
             interval = _percent(row[["ci90_low", "ci90_high"]].astype(float))
             axes.plot(interval, [y, y], color=colour, lw=3, solid_capstyle="round", gid="interval")
         if not np.isnan(row["ratio"]):
-            axes.plot(_percent(row["ratio"]), y, marker, color=colour, ms=7.5, gid="ratio")
+            apart = base_flags.APART in (row["base_flags"] or "")
+            looks = {"color": colour, "marker": marker}
+            point = style.half if apart else _whole
+            point(axes, _percent(row["ratio"]), y, looks, ms=7.5, gid="ratio")
         _columns(axes, y, row, colour)
     _rows(axes, [_name(row, rows) for _, row in rows.iterrows()])
     axes.set_xlim(*_limits(rows))
@@ -124,6 +129,10 @@ def _differences(axes, field, base, model, dataset, rows):
     )
 
 
+def _whole(axes, x, y, looks, **more):
+    axes.plot(x, y, **looks, **more)
+
+
 def _legend(rows):
     words = (
         "difference in images/s, % \u00b7 line: 90 % CI"
@@ -134,6 +143,8 @@ def _legend(rows):
         words += (
             f"\neach line on its own \u00b7 verdicts corrected for {family:g} comparisons (Holm)"
         )
+    if rows["base_flags"].fillna("").str.contains(base_flags.APART).any():
+        words += "\nhalf-filled: the two sides were measured apart"
     return words
 
 
@@ -156,8 +167,7 @@ def _columns(axes, y, row, colour):
         notes += [f"{more}{style.thousands(needed)} repeats needed"] if needed > least else []
     if row["verdict"] == comparing.NO_RUNS:
         notes.append("of the base" if row["n_a"] else "of this condition")
-    flags = row["base_flags"]
-    notes += [base_flags.words(flags)] if flags else []
+    notes += filter(None, [base_flags.note(row["base_flags"])])
     looks = {"color": colour, "fontweight": "bold", "fontsize": 10}
     _beside(axes, y, row["verdict"], verdict_column, 6 if notes else 0, **looks)
     _beside(axes, y, " \u00b7 ".join(notes), verdict_column, -6, fontsize=8)

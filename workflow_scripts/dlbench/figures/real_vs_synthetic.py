@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from dlbench import derived, figure_rows, plugins, series, statistics
+from dlbench import base_flags, derived, figure_rows, plugins, series, sessions, statistics
 from dlbench import figure_style as style
 
 CATEGORY = "Comparisons"
@@ -14,7 +14,7 @@ each run one value; the numbers are the difference of real from synthetic with W
 on the logarithm of the throughput. Of synthetic runs of several lengths those as long as the real
 one count, or the longest. What else differs between the two, as the version of the framework, is
 named. Runs on real items without a synthetic counterpart are drawn alone. Hollow points are
-published.
+published; half-filled ones were measured in no session (start of the workflow) together.
 """
 REAL, SYNTHETIC = (style.COLOURS[0], "o"), (style.COLOURS[1], "s")
 FOUND_OUT = ("site", "framework_version", "device_model")
@@ -43,6 +43,7 @@ def _synthetic(dataset):
 def _row(axes, row, synthetic):
     base, differs = _counterparts(row.runs.iloc[0], synthetic)
     published = (row.runs["timing_source"] == series.PUBLISHED).all()
+    apart = sessions.apart(*(runs.to_dict("records") for runs in (row.finished, base)))
     means = []
     rates = [runs["images_per_second"].dropna() for runs in (row.finished, base)]
     for values, (colour, marker) in zip(rates, (REAL, SYNTHETIC), strict=True):
@@ -50,10 +51,13 @@ def _row(axes, row, synthetic):
             means.append(statistics.mean(values))
             looks = {"mfc": "white", "mec": colour, "mew": 1.6} if published else {}
             figure_rows.interval(axes, row.y, means[-1], colour, marker, **looks)
+            if apart:
+                looks = {"color": colour, "marker": marker}
+                style.half(axes, means[-1].value, row.y, looks, zorder=3.5)
     found = [estimate.value for estimate in means]
     if len(found) == 2:
         axes.plot(found, [row.y] * 2, color=style.GREY, lw=1.2, zorder=1)
-        note = f"differs in {', '.join(differs)}" if differs else ""
+        note = base_flags.note(", ".join([*differs, *[base_flags.APART] * apart]))
         figure_rows.say(axes, row, _difference(statistics.ratio(*rates)), note)
     else:
         shape = row.runs.iloc[0]["item_shape"]

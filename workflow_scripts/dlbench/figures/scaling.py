@@ -19,7 +19,10 @@ Points are geometric means over repeats, each run one value; bars and bands are 
 (Student's t, and Welch's t for ratios, on the logarithm of the throughput). The dashed line is
 the base times the number of devices. The base of a series is its own run on the fewest devices;
 a series without one borrows that of another strategy, which is marked with a ring and named.
-A cross stands for runs that failed, with how many and why. Hollow points are published numbers.
+A cross stands for runs that failed, with how many and why. Hollow points are published numbers;
+half-filled ones were measured apart: in no session (start of the workflow) with their base, and the
+drift between their sessions is not shown to be none. Where it is, or is known, speedups are
+corrected for it and have its uncertainty.
 """
 
 
@@ -27,7 +30,9 @@ def draw(tables, stem):
     runs = tables.runs
     # A publication that states no mode is about training.
     runs = runs[(runs["mode"].isna() | (runs["mode"] == "train")) & runs["epochs"].isna()]
-    found = _panels(scaling.tried(runs.to_dict("records")))
+    sentinels, margins = tables.sentinels.to_dict("records"), tables.drift["margin"]
+    margin = margins.iloc[0] if len(margins) else scaling.MARGIN
+    found = _panels(scaling.tried(runs.to_dict("records"), sentinels, margin))
     if not found:
         style.draw_words(stem, "no series on more than one device")
         return
@@ -66,15 +71,17 @@ class _Drawn:
         return style.side_by_side(devices, self.own.index, self.count)
 
     def line(self, axes, points):
-        """Draw (devices, Estimate) points. Returns the end of the line, or None."""
-        x = self.x([devices for devices, _ in points])
+        """Draw (Point, Estimate) pairs. Returns the end of the line, or None."""
+        x = self.x([point.devices for point, _ in points])
         values = [estimate.value for _, estimate in points]
         axes.plot(x, values, label=self.own.name, zorder=3, **panels.marks(self.own))
-        for at, (_, estimate) in zip(x, points, strict=True):
+        for at, (point, estimate) in zip(x, points, strict=True):
             if np.isfinite(estimate.low):
                 axes.plot(
                     [at, at], [estimate.low, estimate.high], color=self.color, lw=1.4, zorder=2
                 )
+            if base_flags.APART in point.mismatch:
+                style.half(axes, at, estimate.value, style.looks(self.own.index), zorder=3.5)
         return (x[-1], values[-1]) if points else None
 
 
@@ -117,12 +124,14 @@ def _panel(axes, panel):
 def _notes(series):
     """What is said of the efficiencies: whose base differs, and how many have none."""
     mismatches = [(one.own.name, one.found.mismatch) for one in series if one.found]
-    notes = [
-        f"{name}: point and base {base_flags.words(', '.join(keys))}"
-        for name, keys in mismatches
-        if keys
-    ]
+    notes = []
+    for name, keys in mismatches:
+        differs = [key for key in keys if key != base_flags.APART]
+        if differs:
+            notes.append(f"{name}: point and base {base_flags.words(', '.join(differs))}")
     notes = notes or ["speedup / devices \u00b7 bars: 95 % CI"]
+    if any(base_flags.APART in keys for _, keys in mismatches):
+        notes.append("half-filled: measured apart from the base")
     alone = sum(one.found.base is None for one in series if one.found)
     if alone:
         notes.append(f"no efficiency of {alone} series: {scaling.ONE_COUNT} ended well")
@@ -160,13 +169,12 @@ def _throughput(axes, drawn):
         )
         if base.borrowed:
             axes.plot(drawn.x(base.devices), rate, "o", ms=13, mfc="none", mec=drawn.color, mew=1.6)
-    return drawn.line(axes, [(point.devices, point.throughput) for point in drawn.points])
+    return drawn.line(axes, [(point, point.throughput) for point in drawn.points])
 
 
 def _efficiencies(axes, series):
     for one in series:
-        points = [(p.devices, p.efficiency) for p in one.points if p.efficiency]
-        one.line(axes, points)
+        one.line(axes, [(point, point.efficiency) for point in one.points if point.efficiency])
     axes.axhline(1, color=style.GREY, linestyle="--", linewidth=1.2, zorder=1)
     _devices(axes, series)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")

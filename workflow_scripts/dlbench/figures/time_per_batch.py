@@ -2,7 +2,7 @@
 
 from dlbench import figure_panels as panels
 from dlbench import figure_style as style
-from dlbench import series, statistics
+from dlbench import series, sessions, statistics
 
 CATEGORY = "Batch size"
 CAPTION = """
@@ -10,7 +10,8 @@ Upper panels: the mean time of a step over the images that a device takes in it,
 number of devices over the throughput; geometric means over repeats, each run one value, with 95 %
 intervals (Student's t on the logarithm). Lower panels: the same relative to the smallest batch
 of the series that finished, with Welch's 95 % interval of the ratio; the lower, the more a larger
-batch gains. A cross stands for runs that failed. Hollow points are published numbers.
+batch gains. A cross stands for runs that failed. Hollow points are published numbers; half-filled
+ones were measured in no session (start of the workflow) with the smallest batch.
 """
 
 
@@ -26,6 +27,7 @@ def _paint(axes, key, found):
     model, dataset = key
     ends = panels.lines(times, found, lambda s: s.means("image_s"))
     panels.lines(relative, found, _relative)
+    apart = sum(_mark_apart(relative, found))
     for axis in axes:
         axis.set_xlabel("batch per device")
     if ends:
@@ -40,8 +42,23 @@ def _paint(axes, key, found):
     style.heading(
         times, f"{model} \u00b7 {dataset}", ", ".join(filter(None, ["time per image", shared]))
     )
-    style.heading(relative, "", "time per image relative to the smallest batch")
+    words = "time per image relative to the smallest batch"
+    words += "\nhalf-filled: measured apart" if apart else ""
+    style.heading(relative, "", words)
     return ends
+
+
+def _mark_apart(axes, found):
+    """Mark points that share no session with the smallest batch. Yields how many of each series."""
+    for number, one in enumerate(found):
+        rows = one.finished.dropna(subset="image_s").groupby(one.x)
+        sides = {x: runs.to_dict("records") for x, runs in rows}
+        points = _relative(one)
+        apart = [(x, e.value) for x, e in points if sessions.apart(sides[x], sides[points[0][0]])]
+        for x, value in apart:
+            at = style.side_by_side([x], number, len(found))
+            style.half(axes, at, [value], style.looks(one.index), zorder=3.5)
+        yield len(apart)
 
 
 def _relative(found):
