@@ -1,5 +1,6 @@
 """campaign: how a study stands, before, while and after it is computed."""
 
+import dataclasses
 import json
 import os
 import socket
@@ -340,6 +341,19 @@ def test_each_run_has_a_line_where_that_is_asked_for(study):
     assert last[1] == f"pending           0 s  {study.runs[1].label()}"
 
 
+def test_sessions_and_their_sentinels_are_said_where_there_are_several(study):
+    finish(study.runs[0], 60)
+    assert "sessions" not in shown(study)
+    finish(dataclasses.replace(study.runs[0], sentinel=1), 60)
+    write(dataclasses.replace(study.runs[0], sentinel=2))
+    assert shown(study).splitlines()[-1] == (
+        "  sessions  1, with 1 sentinel; drift between two of them: not known"
+    )
+    campaign.DRIFT.parent.mkdir(parents=True)
+    campaign.DRIFT.write_text("study,verdict\ntest,none\ntest,slower\ntest,none\n")
+    assert shown(study).splitlines()[-1].endswith("drift between two of them: none 2, slower 1")
+
+
 def test_the_keys_of_the_json_stay(study):
     finish(study.runs[0], 60)
     write(study.runs[1])
@@ -348,7 +362,7 @@ def test_the_keys_of_the_json_stay(study):
     assert found["schema_version"] == 1
     assert list(found) == [
         "schema_version", "study", "site", "generated_at", "combinations", "reasons", "running",
-        "cost", "runs",
+        "cost", "sessions", "runs",
     ]  # fmt: skip
     assert list(found["combinations"]) == [
         "total", "ok", "unstable", "running", "pending", "interrupted", "stale", "unread",

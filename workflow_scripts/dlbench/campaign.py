@@ -18,24 +18,30 @@ The JSON (`report`), whose keys stay:
                     left_wall_s, the same for at_a_time of them at a time, and done_at, when that
                     is over; what is left is null where unknown;
                     estimates: number of runs by what their estimate rests on
+    sessions        number, of the starts that trained what is done; sentinels: how many of its
+                    repeated runs are done; verdicts: of the table of drift, one a pair of sessions
+                    and device shape, [] where there is none yet
     runs            null, or of each run {run_id, label, state, message, duration_s, node_hours}
                     in the order of execution
 """
 
 import contextlib
+import csv
 import json
 import math
 import sys
 import time
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
-from dlbench import campaign_text, costs, eventlog, reasons, terminal
-from dlbench.standing import LEFT, STATES, look
+from dlbench import campaign_text, costs, eventlog, reasons, records, sentinels, terminal
+from dlbench.standing import DONE, LEFT, STATES, look
 
 SCHEMA_VERSION = 1
 INTENDED = ("skipped", "excluded")
 MISSED = "missed gate"
 OWN_STEPS = "their own steps"
+DRIFT = Path("results/tables/drift.csv")
 
 
 def show(study, at_a_time=None, with_runs=False, as_json=False, every_s=None):
@@ -86,6 +92,7 @@ def report(study, at_a_time=None, with_runs=False):
             if s.state == "running"
         ],
         "cost": _cost(standings, left, at_a_time or max(1, counts["running"])),
+        "sessions": _sessions(study, standings),
         "runs": [_row(study.labels[s.run.id], s) for s in standings] if with_runs else None,
     }
 
@@ -172,6 +179,17 @@ def _cost(standings, left, at_a_time):
             basis: bases.count(basis) for basis in (OWN_STEPS, *costs.BASES, costs.UNKNOWN)
         },
     }
+
+
+def _sessions(study, standings):
+    """See the docstring of this module; runs of no known session are of one."""
+    done = {standing.session for standing in standings if standing.state in DONE}
+    repeated = sentinels.found(study.runs)
+    ended = [run_id for run_id in repeated if (records.folder(run_id) / "run.json").is_file()]
+    verdicts = []
+    with contextlib.suppress(OSError), open(DRIFT, encoding="utf-8", newline="") as file:
+        verdicts = [row["verdict"] for row in csv.DictReader(file) if "verdict" in row]
+    return {"number": len(done), "sentinels": len(ended), "verdicts": verdicts}
 
 
 def _row(label, standing):

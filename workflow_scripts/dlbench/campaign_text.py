@@ -2,7 +2,7 @@
 
 from datetime import datetime, timezone
 
-from dlbench import costs, eventlog, terminal
+from dlbench import costs, eventlog, sessions, terminal
 from dlbench.standing import DONE, FAILED, LEFT
 
 SHOWN = 8  # reasons and running runs on the screen
@@ -37,6 +37,9 @@ def lines(found):
         yield from _more(found["reasons"])
     yield ""
     yield from _cost_lines(found["cost"], any(counts[state] for state in LEFT))
+    over = found["sessions"]
+    if over["number"] > 1 or over["sentinels"]:
+        yield f"  sessions  {sessions.words(over['number'], over['sentinels'], over['verdicts'])}"
     if found["runs"]:
         yield ""
         for run in found["runs"]:

@@ -133,7 +133,9 @@ def read(folder, runs_folder, figures_folder, figures):
     return Report(
         study=_study(rows) or "without runs",
         lead=report_words.lead(runs, coverage),
-        facts=report_words.facts(runs, report_tables.conditions(runs)),
+        facts=report_words.facts(
+            runs, report_tables.conditions(runs), rows["sentinels"], _drift(folder)
+        ),
         statuses=_statuses(coverage),
         fastest=report_tables.fastest(runs),
         findings=everything[:MOST_FINDINGS],
@@ -153,6 +155,11 @@ def read(folder, runs_folder, figures_folder, figures):
             for name in (*found, *_others(folder))
         ],
     )  # fmt: skip
+
+
+def _drift(folder):
+    path = folder / "drift.parquet"
+    return tables.read(path, tables.DRIFT).to_pylist() if path.is_file() else []
 
 
 def _study(rows):

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 
-from dlbench import base_flags, derived, report_tables, series, statistics
+from dlbench import base_flags, derived, report_tables, series, sessions, statistics
 
 NUMBER = re.compile(r"\d[\d.,:-]*")
 MOST_NOTES = 8
@@ -80,8 +80,16 @@ def _amount(some, all_):
     return f"{some} of {all_} runs"
 
 
-def facts(runs, conditions):
-    """(term, words) of what was measured, on what; quiet about what is not known."""
+def facts(runs, conditions, sentinels=(), drift=()):
+    """(term, words) of what was measured, on what; quiet about what is not known.
+
+    Args:
+        runs, sentinels, drift: rows of these tables.
+        conditions: of the runs, as report_tables has them.
+    """
+    own = [row for row in runs if row.get("timing_source") == series.MEASURED]
+    known = {sessions.of(row) for row in (*own, *sentinels)}
+    over = sessions.words(len(known), len(sentinels), [row["verdict"] for row in drift])
     devices = sorted({row["devices"] for row in runs if row.get("devices")})
     nodes = sorted({row["nodes"] for row in runs if row.get("nodes")})
     kinds = {row.get("device_kind") for row in runs}
@@ -102,6 +110,7 @@ def facts(runs, conditions):
         ("Software", _listed(versions)),
         ("Runtimes", _listed(row.get("runtime") for row in runs)),
         ("Dates", dates(runs)),
+        ("Sessions", over if len(known) > 1 else ""),
     ]  # fmt: skip
     return [(term, words) for term, words in made if words] if runs else []
 

@@ -13,6 +13,7 @@ import json
 import os
 import platform
 import secrets
+from collections import Counter
 from datetime import datetime
 from pathlib import Path
 
@@ -73,6 +74,25 @@ def of(row):
     if session and session == session:  # no nan, as pandas has it
         return session
     return (None, *(row.get(name) for name in ("study", "site", "timing_source")))
+
+
+def words(sessions, sentinels, verdicts):
+    """In how many sessions something was measured, and what is known of the drift between them.
+
+    >>> words(3, 4, ["none", "slower", "none"])
+    '3, with 4 sentinels; drift between two of them: none 2, slower 1'
+    >>> words(1, 0, [])
+    '1'
+
+    Args:
+        verdicts: of the table of drift, one a pair of sessions and device shape.
+    """
+    found = Counter(verdicts)
+    said = f"{sessions}, with {sentinels} sentinel{'' if sentinels == 1 else 's'}"
+    judged = ", ".join(f"{verdict} {count}" for verdict, count in sorted(found.items()))
+    if sessions < 2 and not sentinels:
+        return str(sessions)
+    return f"{said}; drift between two of them: {judged or 'not known'}"
 
 
 def apart(a, b):

@@ -50,7 +50,7 @@ class Standing:
     `duration_s` is that of its log and tells how long others will take where it `ended_well`,
     in whatever state it is now; `used_s` and `aside_s` are those of all its attempts. `missed`
     says by how much it missed its learning gate. `attempt` is its last one where there is no
-    result.
+    result. `session` is that of its record.
     """
 
     run: object
@@ -63,6 +63,7 @@ class Standing:
     going: progress.Progress | None = None
     missed: str = ""
     attempt: fates.Attempt | None = None
+    session: str | None = None
 
 
 def look(study):
@@ -105,6 +106,7 @@ def _standing(run, study, devices, recipes):
         going=progress.latest(log) if name == "running" else None,
         missed=_missed(study.must_reach.get(run.id), name, record),
         attempt=_attempt(name, place, log),
+        session=((record or {"provenance": {}})["provenance"].get("session") or {}).get("id"),
     )  # fmt: skip
 
 
