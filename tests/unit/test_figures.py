@@ -107,6 +107,25 @@ def test_every_figure_says_how_it_was_computed(name):
     assert len(constants["CAPTION"].split()) > 30
 
 
+def test_drift_is_what_sentinels_are_over_their_condition_as_its_table_has_it(drawn, made):
+    shown, runs = made("sessions"), made("sessions").runs
+    repeated = shown.sentinels
+    one = repeated[repeated["devices"] == 1].iloc[0]
+    base = runs[(runs["devices"] == 1) & (runs["batch_per_device"] == one["batch_per_device"])
+                & (runs["learning_rate"] == one["learning_rate"])]  # fmt: skip
+    same = pd.concat([base, repeated[repeated["devices"] == 1]])["images_per_second"]
+    assert len(same) == 9
+    first, second, others = drawn("drift", "sessions")
+    assert has(first, 100 * (one["images_per_second"] / np.exp(np.log(same).mean()) - 1))
+    pairs = shown.drift[shown.drift["devices_per_node"] == 1]
+    ratio = pairs[pairs["earlier_session"] == min(runs["session"])].iloc[0]["ratio"]
+    (said,) = [text for text in words(first) if text.endswith(", slower ")]
+    assert said.startswith(f"\u2212{100 * (1 - ratio):.1f} % [")
+    assert max(path.vertices[:, 1].max() for path in others.collections[0].get_paths()) > 0
+    assert next(text for text in words(first) if text.endswith("later")).endswith("3 h later")
+    assert has(second, 0.0)
+
+
 @pytest.mark.parametrize("mode", ["forward", "forward_backward"])
 def test_throughput_by_batch_size_is_that_of_the_runs_table(mode, drawn, made):
     runs = made("some failed").runs

@@ -1,5 +1,6 @@
 """How throughput drifted from session to session, with what others used of the cores."""
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,14 +18,17 @@ Throughput of every own run that ended well, and of every sentinel, over the geo
 condition, at the time at which it was started. A grey field is a session, one start of the
 workflow; time runs evenly in it, and what lies between two of them is not to scale. Coloured are
 conditions that were measured in several sessions, from which drift is seen; a bar is the mean of
-them in a session. Grey dots are those of one session. The tables drift and sentinels have the
-numbers, with intervals. Below, what others used of the cores that a run may use, where it is known.
+them in a session. Grey dots are those of one session. Words say how much faster a session was than
+the one before, with a 95 % interval and the verdict, as the table drift has it. Below, what others
+used of the cores that a run may use, where it is known.
 """
 UNKNOWN = "unknown session"
 OWN, SENTINEL, ONE, OTHERS = style.COLOURS[0], style.COLOURS[3], "#a8a8a8", style.COLOURS[5]
 FIELD = "#f3f3f3"
 MOST_SHAPES, MOST_SESSIONS = 6, 40
 LEAST_SHARE, GAP_SHARE = 0.035, 0.012  # of the width: of a session, and between two
+WORDS_SHARE = 0.2  # of the width, for a drift in words
+VERDICTS = {"none": "no drift"}  # others are words of their own
 WIDTH_INCHES, PANEL_INCHES, OTHERS_INCHES, LABEL_INCHES = 9.0, 2.1, 0.9, 1.25
 
 
@@ -47,9 +51,10 @@ class Session:
 def draw(tables, stem):
     rows = _measured(tables.runs, tables.sentinels)
     if rows.empty:
-        style.draw_words(stem, "no own run of this study ended well")
+        style.draw_words(stem, "no own run of this study that ended well has a date")
         return
     sessions, left_out = _sessions(rows)
+    drift = _named(tables.drift)
     rows = rows[rows["session"].isin([session.name for session in sessions])]
     shapes = sorted(set(zip(rows["nodes"], rows["devices_per_node"], strict=True)))
     left_out += [f"{len(shapes) - MOST_SHAPES} of {len(shapes)} numbers of devices"] * (
@@ -69,6 +74,7 @@ def draw(tables, stem):
             own = rows[(rows["nodes"] == nodes) & (rows["devices_per_node"] == devices)]
             name = _shape_words(nodes, devices) if len(shapes) > 1 else ""
             _panel(axis, own, sessions, name, room)
+            _say_drift(axis, drift[drift["shape"] == (nodes, devices)], own, sessions)
         if known:
             _others(axes[-1], rows, sessions)
         for axis in axes:
@@ -148,6 +154,38 @@ def _panel(axis, rows, sessions, name, room):
     if name:
         axis.text(0, 0.97, f" {name}", transform=axis.transAxes, va="top", fontsize=9,
                   fontweight="bold", zorder=5)  # fmt: skip
+
+
+def _named(drift):
+    """The table of drift, with what is not known of a session as runs have it, and `shape`."""
+    names = {name: drift[name].astype(object).fillna(UNKNOWN)
+             for name in ("earlier_session", "later_session")}  # fmt: skip
+    shapes = zip(drift["nodes"], drift["devices_per_node"], strict=True)
+    return drift.assign(**names, shape=pd.Series(list(shapes), index=drift.index, dtype=object))
+
+
+def _say_drift(axis, drift, rows, sessions):
+    """How each session differs from the one before, where there is room for it."""
+    several = rows[rows["repeated"]].groupby("session")["relative"].mean()
+    for before, session in itertools.pairwise(sessions):
+        found = drift[
+            (drift["earlier_session"] == before.name) & (drift["later_session"] == session.name)
+        ]
+        for _, row in found.iterrows() if session.right - session.left > WORDS_SHARE else ():
+            low, high = row["ratio_ci95_low"], row["ratio_ci95_high"]
+            words = f"{_change(row['ratio'])} %"
+            words += f" [{_change(low)}, {_change(high)}]" if np.isfinite(low) else ""
+            words += f", {VERDICTS.get(row['verdict'], row['verdict'])} "
+            above = several.get(session.name, 0.0) < 0  # where its points are not
+            axis.text(
+                session.right, 0.96 if above else 0.04, words,
+                transform=axis.get_xaxis_transform(), ha="right", va="top" if above else "bottom",
+                fontsize=8, color=style.GREY,
+            )  # fmt: skip
+
+
+def _change(ratio):
+    return f"{100 * (ratio - 1):+.1f}".replace("-", "\u2212")
 
 
 def _percent(value, _=None):
