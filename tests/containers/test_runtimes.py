@@ -106,6 +106,7 @@ def test_a_run_is_trained_in_its_image_and_proves_it(where):
     assert provenance["container"]["digest"] == found["made_from"]["environment"]
     assert provenance["versions"]["tensorflow"] == form["packages"]["tensorflow"]
     assert found["summary"]["start_s"] > 0
+    see_all_of(found)
 
 
 def test_two_ranks_under_mpirun_outside_are_two_ranks_inside(where):
@@ -117,6 +118,13 @@ def test_two_ranks_under_mpirun_outside_are_two_ranks_inside(where):
     assert len(markers) == 2 and markers[0] == markers[1] and markers[0]["image_id"]
     assert found["provenance"]["strategy_settings"]["controller"] == "mpi"
     assert len(found["files"]) == 2
+    see_all_of(found)
+
+
+def see_all_of(record):
+    """Its processes were found from outside, else nothing could be said of others."""
+    summary = record["summary"]
+    assert summary["others_cpu_cores"] is not None, summary["neighbours_unknown"]
 
 
 def test_a_signal_reaches_the_trainer_and_leaves_no_process(where):

@@ -58,6 +58,7 @@ def test_two_copies_are_trained_at_once_each_on_a_core_of_its_own(tmp_path):
     process = start(tmp_path, steps=3000)
     _, messages = process.communicate(timeout=300)
     assert process.returncode == 0, messages
+    assert record(tmp_path)["summary"]["others_cpu_cores"] is not None  # each copy is ours
     logs = eventlog.rank_paths(tmp_path / "train.jsonl")
     starts = [events(log, "run_start")[0] for log in logs]
     assert [start["copy"] for start in starts] == [0, 1]

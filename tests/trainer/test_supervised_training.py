@@ -66,6 +66,8 @@ def test_a_loss_that_is_not_a_number_ends_all_ranks_with_that_message(tmp_path):
     record = json.loads((tmp_path / "run.json").read_text())
     assert record["status"] == "failed"
     assert record["message"].endswith("the loss is not a number")
+    # All that its ranks used was seen from outside: no part of it is taken for others'.
+    assert record["summary"]["others_cpu_cores"] is not None, record["summary"]
 
 
 def test_a_worker_that_dies_ends_the_run_and_its_servers(tmp_path):

@@ -332,7 +332,9 @@ def test_a_run_added_beside_a_busy_neighbour_is_tried_again_then_unstable_and_fl
         wait_for_quiet_s=1,
         others_share=0.05,
     )
-    neighbour = subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"])
+    # It leaves us the most of what it could take.
+    line = ["nice", "-n", "5", sys.executable, "-S", "-c", "while True: pass"]
+    neighbour = subprocess.Popen(line)
     try:
         said = campaign.succeed()
     finally:
@@ -343,7 +345,7 @@ def test_a_run_added_beside_a_busy_neighbour_is_tried_again_then_unstable_and_fl
     record = json.loads(campaign.record("lenet5-synthetic-b8").read_text())
     assert record["status"] == "unstable", record["message"]
     assert record["message"].startswith("others used ")
-    assert record["message"] == record["summary"]["disturbed"]
+    assert record["summary"]["disturbed"] in record["message"]
     # What the trainer and Snakemake used is none of it, nor can it be more than there is.
     assert 0.05 < record["summary"]["others_cpu_cores"] < 1.05 * record["summary"]["cores"]
     log = campaign.record("lenet5-synthetic-b8").with_name("train.attempt1.jsonl")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")  # of what /proc says
 SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk's are
 MOST_NEW = 500  # processes; where there are more, listing all is cheaper
+LOOKS = 10  # at a process before it is nobody of ours
 RESOURCES = ("cpu", "memory", "io")
 
 
@@ -91,7 +92,8 @@ class Own:
         self._mark = b"".join(f"{k}={v}".encode() for k, v in mark.items())
         self._found = {pid: None}  # processes by number, as they were at the last look
         self._bytes = {}  # that they read from disks and wrote, by number
-        self._gone, self._most_bytes, self._young = 0, 0, set()
+        self._gone, self._most_bytes = 0, 0
+        self._young = {}  # strangers by number: how often they will be looked at again
         self._last = self._last_begun()
         there = processes(proc)
         self._seen = set(there)
@@ -132,18 +134,19 @@ class Own:
         return self._most_bytes
 
     def _adopt(self):
-        """Find those that began since the last look, and once more those that began before it.
+        """Find those that began since the last look; others stay strangers after some looks.
 
-        A process has its mark only once it runs its program.
+        A process has its mark only once it runs its program, which in a container takes a while.
         """
-        began, strangers = self._began(), set()
-        for pid in sorted((began | self._young) - self._found.keys()):
+        young = self._young | dict.fromkeys(self._began(), LOOKS)
+        self._young = {}
+        for pid in sorted(young.keys() - self._found.keys()):
             with contextlib.suppress(OSError, ValueError):
-                if process(self._proc, pid).parent not in self._found and not self._is_marked(pid):
-                    strangers.add(pid)
-                elif self._is_no_thread(pid):
-                    self._found[pid] = None
-        self._young = strangers & began
+                if process(self._proc, pid).parent in self._found or self._is_marked(pid):
+                    if self._is_no_thread(pid):
+                        self._found[pid] = None
+                elif young[pid] > 1:
+                    self._young[pid] = young[pid] - 1
 
     def _began(self):
         """Numbers of processes, and of threads, that began since the last look."""

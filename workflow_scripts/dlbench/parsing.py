@@ -76,8 +76,8 @@ def content(run, logs):
     summary = external_log.summary(logs[0]) if theirs else _summary(run, logs)
     status, message = _status(run, logs, summary)
     summary |= _beside(logs[0].neighbours)
-    if status == "ok" and summary.get("disturbed"):
-        status, message = "unstable", summary["disturbed"]
+    if status in eventlog.ENDED_WELL and summary.get("disturbed"):
+        status, message = "unstable", "; ".join(filter(None, (summary["disturbed"], message)))
     return {
         "run_id": run.id,
         "spec": run.values(),
