@@ -10,7 +10,7 @@ import time
 
 import pytest
 import yaml
-from campaign import Campaign
+from campaign import STUDY, Campaign
 from killed_workflows import started, wait_for
 from site_facts import CONFIG
 
@@ -30,7 +30,8 @@ def test_a_second_run_does_nothing(campaign):
 def test_adding_a_model_trains_only_its_runs(campaign):
     models = campaign.folder / "workflow_scripts/dlbench/models"
     shutil.copyfile(models / "lenet5.py", models / "mymodel.py")
-    campaign.matrix(model=["lenet5", "cnn12", "mymodel"])
+    block = STUDY["matrix"][0] | {"model": ["lenet5", "cnn12", "mymodel"]}
+    campaign.configure(matrix=[block], compare=[{"field": "model", "base": "lenet5"}])
     before = campaign.ids()
     jobs = campaign.scheduled()
     assert len(trained_runs(jobs)) == 2
@@ -47,6 +48,15 @@ def test_adding_a_model_trains_only_its_runs(campaign):
     assert "" < first < second  # each start that trains is one; reading and drawing is none
     kept = {path.stem for path in (campaign.folder / "results/sessions").iterdir()}
     assert kept == {"current", first, second}
+    with open(campaign.folder / "results/tables/comparisons.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    apart = {(row["condition"], row["dataset"]): row["measured_apart"] for row in rows}
+    assert apart == {
+        ("cnn12", "synthetic"): "false", ("mymodel", "synthetic"): "true",
+        ("mymodel", "digits"): "true",
+    }  # fmt: skip
+    flagged = {row["condition"] for row in rows if "measured apart" in row["base_flags"]}
+    assert flagged == {"mymodel"}
     assert campaign.scheduled() == {}
 
 

@@ -353,7 +353,7 @@ def test_a_run_added_beside_a_busy_neighbour_is_tried_again_then_unstable_and_fl
     disturbed = {row["run_id"]: row["disturbed"] for row in table(campaign, "runs")}
     assert [run for run, words in disturbed.items() if words] == [record["run_id"]]
     (compared,) = [row for row in table(campaign, "comparisons") if row["ratio"]]
-    assert "neighbours" in compared["base_flags"]
+    assert "neighbours, measured apart" in compared["base_flags"]
     assert campaign.scheduled() == {}
 
 
