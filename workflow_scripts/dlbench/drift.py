@@ -174,7 +174,8 @@ class Drift:
         """That of a linear combination; without an error where no scatter is known."""
         mean = float(coefficients @ self._means)
         found = dataclasses.replace(like, mean=mean, error=np.nan, freedom=np.nan)
-        used = [g for g in self._groups.values() if abs(coefficients[g.index]) > 1e-9]
+        groups = list(self._groups.values())
+        used = [groups[index] for index in np.flatnonzero(abs(coefficients) > 1e-9)]
         if not all(group.freedom for group in used):
             return found
         errors = np.array(
@@ -222,11 +223,11 @@ class _Shape:
         for group in groups:
             counts = self._counts.setdefault(group.condition, np.zeros(len(self.place)))
             counts[self.place[group.session]] += len(group.rows)
+        self._linked = [c for c, counts in self._counts.items() if np.count_nonzero(counts) > 1]
         size = len(self.place)
         laplacian, right = np.zeros((size, size)), np.zeros((size, len(groups)))
-        for counts in self._counts.values():
-            if np.count_nonzero(counts) > 1:
-                laplacian += np.diag(counts) - np.outer(counts, counts) / counts.sum()
+        for counts in map(self._counts.get, self._linked):
+            laplacian += np.diag(counts) - np.outer(counts, counts) / counts.sum()
         for column, group in enumerate(groups):
             counts = self._counts[group.condition]
             if np.count_nonzero(counts) > 1:
@@ -270,8 +271,8 @@ class _Shape:
 
     def shared(self, *two):
         """The conditions that two sessions have in common."""
-        places = [self.place[session] for session in two]
-        return [c for c, counts in self._counts.items() if np.all(counts[places] > 0)]
+        one, other = (self.place[session] for session in two)
+        return [c for c in self._linked if self._counts[c][one] and self._counts[c][other]]
 
     def shared_runs(self, *two):
         """Of each of two sessions, the runs of the conditions that they share."""
