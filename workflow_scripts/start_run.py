@@ -11,7 +11,11 @@ import os
 import sys
 from pathlib import Path
 
-from dlbench import (
+from dlbench import neighbours
+
+WATCH = neighbours.Watch()  # what others use while the rest is imported is the first look at them
+
+from dlbench import (  # noqa: E402
     Error,
     attempts,
     eventlog,
@@ -22,7 +26,6 @@ from dlbench import (
     leftovers,
     limits,
     loopback,
-    neighbours,
     parsing,
     records,
     refusals,
@@ -30,8 +33,8 @@ from dlbench import (
     starting,
     supervisor,
 )
-from dlbench.cli import run_program
-from dlbench.runs import Run
+from dlbench.cli import run_program  # noqa: E402
+from dlbench.runs import Run  # noqa: E402
 
 
 def main():
@@ -93,7 +96,7 @@ def main():
     args = parser.parse_args()
     run = Run.from_json(args.spec)
     devices = run.devices_per_node * run.copies_per_node
-    watch = neighbours.Watch(
+    WATCH.of_run(
         leftovers.mark(args.log),
         args.others_share,
         devices * run.threads_per_device if args.device == "cpu" else None,
@@ -159,7 +162,7 @@ def main():
         checkpoint=args.checkpoint,
         last_attempt=args.attempt >= args.attempts,
         copies=run.copies_per_node,
-        watch=watch,
+        watch=WATCH,
         wait_for_quiet_s=args.wait_for_quiet_s,
     )
     with attempts.alone(args.log):

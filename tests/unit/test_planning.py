@@ -104,6 +104,19 @@ def test_the_command_of_a_run_survives_the_shell(plan):
     assert trainer[trainer.index("--log") + 1] == f"results/runs/{run_id}/train.jsonl"
 
 
+def test_what_others_may_use_is_told_to_each_run_and_changes_none(plan):
+    done = plan.study.runs[0]
+    finish(done, records.made_from(done))
+    parsing.parse(done, records.folder(done.id) / "train.jsonl",
+                  records.folder(done.id) / "run.json")  # fmt: skip
+    judged = planning.plan(STUDY | {"others_share": 0.1, "wait_for_quiet_s": 30})
+    assert done.id not in judged.pending and judged.runs.keys() == plan.runs.keys()
+    words = shlex.split(judged.command(done.id))
+    assert "--others-share=0.1" in words and "--wait-for-quiet-s=30" in words
+    never = shlex.split(plan.command(done.id))
+    assert not any(word.startswith("--others-share") for word in never)
+
+
 def test_runs_are_counted_in_the_order_in_which_they_are_done(plan):
     positions = [
         word for run in plan.study.runs for word in shlex.split(plan.command(run.id, 1))

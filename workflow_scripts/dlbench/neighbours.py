@@ -74,6 +74,12 @@ class Watch:
         self._load = None
         self._readings = [self._read()]
 
+    def of_run(self, mark, share, device_cores):
+        """What was not known yet when the watch began; as for `Watch`."""
+        self._share, self._device_cores = share, device_cores
+        if self._own:
+            self._own.mark = mark
+
     def see(self):
         """Take a reading where it is time for one."""
         now = time.monotonic()

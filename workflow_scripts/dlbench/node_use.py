@@ -89,7 +89,7 @@ class Own:
 
     def __init__(self, proc, pid, mark):
         self._proc = proc
-        self._mark = b"".join(f"{k}={v}".encode() for k, v in mark.items())
+        self.mark = mark
         self._found = {pid: None}  # processes by number, as they were at the last look
         self._bytes = {}  # that they read from disks and wrote, by number
         self._gone, self._most_bytes = 0, 0
@@ -166,9 +166,10 @@ class Own:
             return 0
 
     def _is_marked(self, pid):
-        if not self._mark:
+        if not self.mark:
             return False
-        return self._mark in (self._proc / str(pid) / "environ").read_bytes().split(b"\0")
+        variables = (self._proc / str(pid) / "environ").read_bytes().split(b"\0")
+        return all(f"{name}={value}".encode() in variables for name, value in self.mark.items())
 
     def _is_no_thread(self, pid):
         """A thread has a folder as well, though none that is listed, with its process's times."""
