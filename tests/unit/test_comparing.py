@@ -306,6 +306,14 @@ def test_imported_runs_are_compared_with_those_of_their_own_site():
     tables.table(made, tables.COMPARISONS)
 
 
+@pytest.mark.parametrize(("other", "flags"), [("one", ""), ("another", "measured apart")])
+def test_what_one_import_brought_is_of_one_session_that_nobody_knows(other, flags):
+    rows = [imported(rate, rate, runtime="udocker", study="one") for rate in (200, 201, 202)]
+    rows += [imported(rate, rate, runtime="apptainer", study=other) for rate in (220, 221, 222)]
+    (made,) = compared([], {"field": "runtime", "base": "udocker"}, rows=rows)
+    assert made["base_flags"] == flags
+
+
 def test_own_runs_that_another_program_trained_are_compared_once():
     runs = [*repeats([100, 101, 102]), *repeats([90, 91, 92], runtime="apptainer")]
     rows = [row(*run, timing_source="tf_cnn_benchmarks", devices=1) for run in runs]

@@ -228,6 +228,23 @@ def test_no_law_is_fitted_to_fewer_numbers_of_devices_or_beside_a_mismatch():
     assert table(rows)[0]["fit"] == "no fit: points and base differ in seed"
 
 
+def test_points_that_were_measured_apart_have_no_law_unless_sentinels_show_no_drift():
+    rows = runs(
+        *((n, 64, {"session": "B" if n == 16 else "A"}) for n in (1, 2, 4, 8, 16)), repeats=3
+    )
+    for row in rows:
+        row["images_per_second"] = 100 * row["devices"] + 0.01 * row["repeat"]
+    apart = table(rows)
+    assert [row["base_mismatch"] for row in apart] == ["", "", "", "", "measured apart"]
+    assert [row["measured_apart"] for row in apart] == [False] * 4 + [True]
+    assert apart[0]["fit"] == "no fit: points and base were measured apart"
+    again = [row | {"session": "B"} for row in rows if row["devices"] == 1]
+    known = scaling.rows(Named, rows, again)
+    assert known[-1]["base_mismatch"] == "" and known[0]["fit"] == "fitted"
+    assert known[-1]["note"] == "over sessions: drift +0.0 % [-0.0, +0.0]"
+    assert known[-1]["drift"] == pytest.approx(1)
+
+
 def test_the_table_takes_all_rows_and_keeps_them(tmp_path):
     made = [*on((1, 2, 4, 8, 16), float), *table(runs((2, 8, {})))]
     tables.write(tmp_path / "s.parquet", made, tables.SPEEDUPS)
@@ -265,7 +282,9 @@ def test_speedups_agree_with_scipys_welch_interval():
     ids=["both", "xla", "no base", "failed"],
 )
 def test_every_table_gives_a_figure(rows, tmp_path):
-    figure.draw(type("Tables", (), {"runs": pd.DataFrame(rows)}), tmp_path / "scaling")
+    none = pd.DataFrame({"margin": []})
+    frames = {"runs": pd.DataFrame(rows), "sentinels": none, "drift": none}
+    figure.draw(type("Tables", (), frames), tmp_path / "scaling")
     assert (tmp_path / "scaling.png").stat().st_size > 1000
     assert "scaling" in figure.CAPTION
 

@@ -29,8 +29,9 @@ from dlbench.runs import FIELDS
 
 NONE = "none"  # the verdict where drift is equivalent to none
 PUBLISHED = "published"
-CONDITION = (*(n for n in FIELDS if n not in ("repeat", "sentinel")), *statistics.FACTS)
-SHAPE = ("nodes", "devices_per_node")
+CONDITION = (*(n for n in FIELDS if n not in ("repeat", "sentinel")), *statistics.FACTS, "devices")
+LAYOUT = ("nodes", "devices_per_node")
+SHAPE = (*LAYOUT, "devices")  # the product, which alone is known of some imported runs
 NEVER = datetime.min.replace(tzinfo=timezone.utc)
 
 
@@ -297,7 +298,7 @@ def rows(study, runs, sentinels=()):
 
 def _rows(study, found, shape):
     began = _began(shape)
-    known = {name: shape.groups[0].rows[0].get(name) for name in ("site", "device_kind", *SHAPE)}
+    known = {name: shape.groups[0].rows[0].get(name) for name in ("site", "device_kind", *LAYOUT)}
     ordered = sorted(began, key=lambda session: (began[session] or NEVER, str(session)))
     for earlier, later in itertools.combinations(ordered, 2):
         conditions = shape.shared(earlier, later)

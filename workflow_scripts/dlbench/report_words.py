@@ -31,6 +31,10 @@ METHOD = [
     ("Slower, faster", "Not so, and a two-sided test shows that there is a difference. All "
      "verdicts hold on the 5 % level after Holm's correction."),
     ("Undecided", "Neither is shown. It is no proof of equality."),
+    ("Measured apart", "No session (start of the workflow) has runs of both sides. What both "
+     "sessions measured, as sentinels, tells how the machine drifted in between: the ratio is "
+     "corrected for it, its interval has the drift's uncertainty. Unless the drift is shown to be "
+     "equivalent to none, the two sides are flagged and no finding is shown."),
     ("Unstable", "The run ended well, but its throughput over all measured steps is further "
      "from that of the median step than 5 % of the latter: steps stalled. Or others used more of "
      "its cores, GPUs, memory or disks than they may."),
