@@ -5,6 +5,7 @@ that is imported.
 """
 
 import atexit
+import dataclasses
 import functools
 import os
 import shutil
@@ -88,7 +89,9 @@ def finish(folder, content):
         for kept in ("results/packages/0123.txt", "results/code/4567.txt"):
             Path(kept).parent.mkdir()
             Path(kept).write_text("tensorflow 2.18.1\n")
-        for number, run in enumerate(config.study(content).runs):
+        runs = config.study(content).runs
+        ours = min((run for run in runs if run.model == "lenet5"), key=lambda run: run.id)
+        for number, run in enumerate([*runs, dataclasses.replace(ours, sentinel=1)]):
             failed = {"status": "failed", "message": "no <b>luck</b>"} if number == 1 else {}
             made_runs.finish(run, 60 + number, at=100 * number, **failed)
             place = Path("results/runs", run.id)

@@ -244,7 +244,7 @@ def test_a_falsified_record_is_found_by_its_logs(tmp_path):
     assert "1 problem(s)" in finished.stderr
     honest = verify(made_archives.archived() / ARCHIVE, "--deep")
     assert honest.returncode == 0, honest.stderr
-    assert "7 runs; 7 records say what their logs do; SHA-256" in honest.stdout
+    assert "8 runs; 8 records say what their logs do; SHA-256" in honest.stdout
 
 
 def entry(name, mode=0o100644, content=b"x"):
@@ -381,7 +381,7 @@ def verify(path, *options):
 def test_the_program_needs_no_package_and_ends_with_1_and_a_list(sound, tmp_path):
     finished = verify(made_archives.archived() / ARCHIVE)
     assert finished.returncode == 0, finished.stderr
-    assert re.search(r": sound: \d+ files, 7 runs; SHA-256 [0-9a-f]{64}\n$", finished.stdout)
+    assert re.search(r": sound: \d+ files, 8 runs; SHA-256 [0-9a-f]{64}\n$", finished.stdout)
     bad = rewritten(sound, tmp_path / "x.zip", lambda n, c: flipped(c) if "/notes/a" in n else c)
     finished = verify(bad)
     assert finished.returncode == 1

@@ -31,8 +31,9 @@ def test_everything_comes_out_the_same_byte_for_byte(tmp_path):
     output = program("rederive.py", archive(), "--output", tmp_path / "again")
     assert output == (
         "identical: 8 tables, 2 figures, the report, 21 tables of runs; "
-        "7 records say what their logs do\n"
+        "8 records say what their logs do\n"
     )
+    assert b"-s1-r" in content("results/tables/sentinels.csv")
     for name in ("results/tables/runs.parquet", "results/figures/scaling.png",
                  "results/report.html"):  # fmt: skip
         assert (tmp_path / "again" / name).read_bytes() == content(name)
