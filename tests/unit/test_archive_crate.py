@@ -77,7 +77,7 @@ def test_the_public_validators_see_what_is_wrong(bag, tmp_path):
 def test_each_run_is_an_action_with_its_program_data_result_and_dates():
     found = graph()
     runs = [entity for at, entity in found.items() if at.startswith("#run-")]
-    assert len(runs) == 7
+    assert len(runs) == 8
     for run in runs:
         (result,) = run["result"]
         assert found[result["@id"]]["@type"] == "Dataset"
@@ -117,7 +117,7 @@ def test_every_file_that_it_names_is_in_the_archive(bag):
 
 def test_its_date_is_that_of_the_last_run():
     assert graph()["./"]["datePublished"] == "2026-01-01"
-    assert graph()["#study"]["endTime"].startswith("2026-01-01T00:11:06")
+    assert graph()["#study"]["endTime"].startswith("2026-01-01T00:12:47")
 
 
 def test_its_authors_are_those_of_the_citation():
