@@ -5,6 +5,7 @@ tests/unit/test_watching.py has real neighbours.
 
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import pytest
 from kernel_files import Kernel
@@ -334,3 +335,59 @@ def test_the_mark_is_the_variable_that_gpu_samples_look_for():
     from dlbench import gpu_sampling
 
     assert gpu_sampling.SUPERVISOR == leftovers.VARIABLE
+
+
+# Waiting for quiet, by a clock that stands still but for sleeping.
+
+
+@pytest.fixture
+def waiting(kernel, monkeypatch):
+    """A function that waits beside a process that uses so many cores until some second.
+
+    Returns what was said, and seconds waited.
+    """
+    now, said = [0.0], []
+
+    def sleep(use, seconds):
+        now[0] += seconds
+        kernel.elapsed_s += seconds
+        kernel.busy_s[0] += use(now[0]) * seconds
+        kernel.process(99, 1, own_s=kernel.busy_s[0], name="hog")
+
+    def wait(use, most_s=60):
+        clock = {"monotonic": lambda: now[0], "sleep": lambda seconds: sleep(use, seconds)}
+        monkeypatch.setattr(neighbours, "time", SimpleNamespace(**clock))
+        kernel.process(99, 1, name="hog")
+        watching = watch(kernel, share=0.05, device_cores=1)
+        watching.wait_for_quiet(most_s, lambda: False, said.append)
+        return said, watching.waited_s
+
+    return wait
+
+
+def test_on_a_quiet_node_nothing_is_said_and_next_to_nothing_waited(waiting):
+    said, waited_s = waiting(lambda now_s: 0.0)
+    assert not said and waited_s == pytest.approx(neighbours.FIRST_LOOK_S)
+
+
+def test_a_first_look_that_is_not_sure_is_followed_by_a_longer_one(waiting):
+    said, waited_s = waiting(lambda now_s: 0.2 if now_s < 0.25 else 0.0)
+    assert not said and waited_s == pytest.approx(neighbours.FIRST_LOOK_S + neighbours.LOOK_S)
+
+
+def test_a_run_starts_once_others_have_ended(waiting):
+    said, waited_s = waiting(lambda now_s: 1.0 if now_s < 5 else 0.0)
+    first, last = said
+    assert first == "waits for quiet: others use 1.00 of 4 cores (hog 99)"
+    assert last == "it is quiet after 6 s"
+    assert 5 < waited_s < 7
+
+
+def test_a_run_starts_beside_others_when_its_time_is_over(waiting):
+    said, waited_s = waiting(lambda now_s: 1.0, most_s=20)
+    assert said[1:] == ["starts beside others, which use 1.00 of 4 cores"]
+    assert 20 <= waited_s <= 21.5
+
+
+def test_no_time_to_wait_is_no_waiting(waiting):
+    assert waiting(lambda now_s: 1.0, most_s=0) == ([], 0)

@@ -109,8 +109,10 @@ class Watch:
         first = self._readings[0]
         _sleep(first.at_s + FIRST_LOOK_S - time.monotonic(), stopped)
         use = _Use(first, self._read())
+        if use.others is None:
+            return
         limit = _limit(self._share, self._device_cores or use.cores, use.cores)
-        if use.others is None or use.others <= limit:
+        if use.others <= limit:
             return
         # A look so short is not sure.
         before = node_use.processes(self._proc)
