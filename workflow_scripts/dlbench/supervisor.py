@@ -30,6 +30,7 @@ from dlbench import (
     neighbours,
     progress,
     redaction,
+    stopping,
     terminal,
 )
 
@@ -41,7 +42,6 @@ TIME_LIMIT, HANG = "time limit", "hang"
 INTERRUPTED = "interrupted"  # no status of a result
 SAMPLE = b'{"event": "sample"'
 PR_SET_PDEATHSIG = 1  # of linux/prctl.h
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def supervise(run):
         where the attempt failed for a passing reason and should be repeated.
     """
     watch = run.watch or neighbours.Watch(leftovers.mark(run.log))
-    with _signals() as received:
+    with stopping.signals() as received:
         if stopped_by := _wait_for_quiet(run, watch, received):
             _say(run, f"{INTERRUPTED} (stopped by {stopped_by}); {_next_start(run)}")
             return False
@@ -133,34 +133,13 @@ def supervise(run):
     return not no_result
 
 
-@contextlib.contextmanager
-def _signals():
-    """The list of signals that arrive; a trainer would outlive one that comes as it starts."""
-    received = []
-    handlers = {
-        number: signal.signal(number, lambda n, _: received.append(n)) for number in SIGNALS
-    }
-    try:
-        yield received
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-
-
-def _stopped_by(received, parent):
-    """What has ended the run from outside, "" for nothing."""
-    if received:
-        return f"signal {signal.Signals(received[0]).name}"
-    return "signal: the workflow is gone" if os.getppid() != parent else ""
-
-
 def _wait_for_quiet(run, watch, received):
     """Wait as long as the run may for others to end. Returns what ended that from outside, ""."""
     parent = os.getppid()
     watch.wait_for_quiet(
-        run.wait_for_quiet_s, lambda: _stopped_by(received, parent), lambda words: _say(run, words)
+        run.wait_for_quiet_s, lambda: stopping.by(received, parent), lambda words: _say(run, words)
     )
-    return _stopped_by(received, parent)
+    return stopping.by(received, parent)
 
 
 def _end_of_ranks(log):
@@ -214,7 +193,7 @@ def _watch(trainer, run, started, received, watch):
             time.sleep(POLL_S)
             now = time.monotonic()
             watch.see()
-            if reason := _stopped_by(received, parent):
+            if reason := stopping.by(received, parent):
                 pass
             elif now - started > run.time_limit_s:
                 reason = TIME_LIMIT
