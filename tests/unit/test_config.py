@@ -128,7 +128,7 @@ def test_a_mistake_in_a_block_is_named_with_what_is_allowed(change, message):
         ({"data": STUDY["data"] | {"ofline": True}}, "unknown key 'ofline' (did you mean 'offline"),
         ({"data": STUDY["data"] | {"terms_accepted": ["imagnet"]}}, "did you mean 'imagenet'?"),
         ({"data": STUDY["data"] | {"tfrecords": {"imagnet": "/x"}}}, "data.tfrecords: no file dat"),
-        ({"study": ""}, "study: expected a text that is not empty"),
+        ({"study": ""}, "study: expected a name that is not empty and has no /"),
         ({"matrix": None}, "matrix: expected a list, found null"),
         ({"site": {"name": "here"}}, "site: missing keys: device, devices_per_node"),
     ],

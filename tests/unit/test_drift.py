@@ -155,5 +155,12 @@ def test_published_and_failed_runs_tell_nothing_of_drift():
         assert drift.rows(STUDY, early, runs("base", "B", [0, 0, 0], **changed)) == []
 
 
+def test_runs_beside_busy_neighbours_tell_nothing_of_drift():
+    late = {"disturbed": "others used 0.98 of 2 cores"}
+    base, again = runs("base", "A", [0.0, 0.01, 0.02]), runs("base", "B", [0.0, 0.01, 0.02], **late)
+    sides = Drift(base, again).compared(runs("new", "B", [0.1, 0.11, 0.12]), base)
+    assert (sides.drift, sides.flags) == (None, (base_flags.APART,))
+
+
 def test_flags_are_said_in_words():
     assert doctest.testmod(base_flags).failed == 0

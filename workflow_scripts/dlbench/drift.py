@@ -3,7 +3,8 @@
 - Logarithms of throughput are y = mu_c + delta_s + scatter, for each device shape (nodes x devices
   per node) of its own: mu of the condition, delta of the session, nought in one of them. All
   conditions of a shape are taken to drift alike. Groups (condition, session) weigh by their runs.
-- Runs of the study and sentinels (conditions that a later session measured again) tell of drift.
+- Runs of the study and sentinels (conditions that a later session measured again) tell of drift,
+  but for those beside busy neighbours.
   Sessions are comparable where conditions with FEWEST_RUNS runs in either lead from one to the
   other.
 - Two sides measured apart are compared as if in one session: the base, moved to the sessions of the
@@ -85,7 +86,7 @@ class Drift:
         self._margin = margin
         groups = {}
         for row, own in (*((row, True) for row in rows), *((row, False) for row in sentinels)):
-            if _is_measured(row):
+            if _is_measured(row) and not statistics.is_disturbed(row):
                 key = (_values(row, CONDITION), sessions.of(row), own)
                 groups.setdefault(key, []).append(row)
         self._groups = {
