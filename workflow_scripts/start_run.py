@@ -30,6 +30,7 @@ from dlbench import (  # noqa: E402
     records,
     refusals,
     repeating,
+    sessions,
     starting,
     supervisor,
 )
@@ -164,6 +165,7 @@ def main():
         copies=run.copies_per_node,
         watch=WATCH,
         wait_for_quiet_s=args.wait_for_quiet_s,
+        restless=sessions.restless(args.session),
     )
     with attempts.alone(args.log):
         if refused:

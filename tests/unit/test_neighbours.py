@@ -389,5 +389,11 @@ def test_a_run_starts_beside_others_when_its_time_is_over(waiting):
     assert 20 <= waited_s <= 21.5
 
 
+def test_with_time_for_one_look_nobody_is_waited_for(waiting):
+    said, waited_s = waiting(lambda now_s: 1.0, most_s=neighbours.LOOK_S)
+    assert said == ["starts beside others, which use 1.00 of 4 cores"]
+    assert waited_s < 1.5
+
+
 def test_no_time_to_wait_is_no_waiting(waiting):
     assert waiting(lambda now_s: 1.0, most_s=0) == ([], 0)

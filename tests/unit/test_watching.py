@@ -13,11 +13,12 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from watched_runs import END, PYTHON, WRITES
 
-from dlbench import eventlog, neighbours, node_use
+from dlbench import eventlog, neighbours, node_use, supervisor
 
 PROGRAM = Path(__file__).parents[2] / "workflow_scripts" / "start_run.py"
 SPEC = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 1}
@@ -176,6 +177,29 @@ def test_a_run_waits_for_others_names_them_and_starts_when_its_time_is_over(tmp_
     said = list(eventlog.read(tmp_path / "train.jsonl"))[-1]
     assert record["message"] != "stopped at time_limit_s, 2 s"  # waiting is not training
     assert said["waited_for_quiet_s"] > 2.4
+
+
+def test_where_one_run_waited_in_vain_the_next_of_the_session_only_looks(tmp_path, busy):
+    session = {"id": "s", "started_at": eventlog.utc_now(), "host": "here"}
+    flags = ("--others-share=0.05", "--wait-for-quiet-s=1.5", f"--session={json.dumps(session)}")
+    (tmp_path / "results/sessions").mkdir(parents=True)
+    said, waited_s = [], []
+    for name in "ab":
+        line = start_run(tmp_path / name, 0.1, *flags)
+        (tmp_path / name).mkdir()
+        finished = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True)
+        said.append("waits for quiet" in finished.stderr)
+        (event,) = [e for e in eventlog.read(tmp_path / name / "train.jsonl")
+                    if e["event"] == "neighbours"]  # fmt: skip
+        waited_s.append(event["waited_for_quiet_s"])
+    assert said == [True, False] and waited_s[1] < waited_s[0]
+    (path,) = (tmp_path / "results/sessions").iterdir()
+    run = SimpleNamespace(wait_for_quiet_s=60.0, restless=path)
+    asked = []
+    watch = SimpleNamespace(wait_for_quiet=lambda most_s, *_: asked.append(most_s) or True)
+    for _ in range(2):
+        supervisor._wait_for_quiet(run, watch, [])
+    assert asked == [neighbours.LOOK_S, 60.0]  # it was quiet again
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])

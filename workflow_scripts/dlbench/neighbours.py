@@ -95,25 +95,29 @@ class Watch:
         """Wait until others use less than they may, or the time is over, or `stopped()`.
 
         What passed since the watch began is looked at first.
+
+        Returns:
+            False where the time was over and others were still there.
         """
-        began = time.monotonic()
+        began, quiet = time.monotonic(), None
         if most_s and self._share is not None and self._own:
-            self._ask("others_cpu_cores", lambda: self._wait(began + most_s, stopped, say))
+            quiet = self._ask("others_cpu_cores", lambda: self._wait(began + most_s, stopped, say))
         self.waited_s = time.monotonic() - began
         self._load = self._ask(
             "load_before_1min", lambda: float(self._files.text("proc/loadavg").split()[0])
         )
         self._readings = [self._read()]
+        return quiet is not False
 
     def _wait(self, deadline, stopped, say):
         first = self._readings[0]
         _sleep(first.at_s + FIRST_LOOK_S - time.monotonic(), stopped)
         use = _Use(first, self._read())
         if use.others is None:
-            return
+            return True
         limit = _limit(self._share, self._device_cores or use.cores, use.cores)
         if use.others <= limit:
-            return
+            return True
         # A look so short is not sure.
         before = node_use.processes(self._proc)
         said = None
@@ -125,15 +129,17 @@ class Watch:
             if use.others - use.resolution <= limit:
                 if said:
                     say(f"it is quiet after {time.monotonic() - said:.0f} s")
-                return
-            if not said:
+                return True
+            over = time.monotonic() >= deadline
+            if not said and not over:
                 said = use.first.at_s
                 names = self._busiest(before)
                 words = f" ({', '.join(names)})" if names else ""
                 say(f"waits for quiet: others use {_of_cores(use.others, use.cores)}{words}")
-            if time.monotonic() >= deadline:
+            if over:
                 say(f"starts beside others, which use {_of_cores(use.others, use.cores)}")
-                return
+                return False
+        return True
 
     def _busiest(self, before):
         """Names and numbers of others' processes that used most CPU since then."""

@@ -51,6 +51,11 @@ def current():
     return None
 
 
+def restless(session):
+    """The file that is there while others keep this node busy; None without a session."""
+    return FOLDER / f"{session['id']}.busy.{platform.node()}" if session else None
+
+
 def sentinels():
     """The values of the runs that the current session repeats, as `begin` was given them."""
     return _read().get("sentinels", [])

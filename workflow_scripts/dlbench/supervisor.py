@@ -62,6 +62,7 @@ class Watched:
     cleanup: tuple | None = None
     watch: neighbours.Watch | None = None
     wait_for_quiet_s: float = 0.0
+    restless: Path | None = None
 
     @property
     def logs(self):
@@ -134,11 +135,22 @@ def supervise(run):
 
 
 def _wait_for_quiet(run, watch, received):
-    """Wait as long as the run may for others to end. Returns what ended that from outside, ""."""
+    """Wait as long as the run may for others to end. Returns what ended that from outside, "".
+
+    A node on which one run of a session waited in vain is only looked at before the next one.
+    """
     parent = os.getppid()
-    watch.wait_for_quiet(
-        run.wait_for_quiet_s, lambda: stopping.by(received, parent), lambda words: _say(run, words)
+    most_s = run.wait_for_quiet_s
+    if run.restless and run.restless.exists():
+        most_s = min(most_s, neighbours.LOOK_S)
+    quiet = watch.wait_for_quiet(
+        most_s, lambda: stopping.by(received, parent), lambda words: _say(run, words)
     )
+    with contextlib.suppress(OSError):
+        if run.restless and quiet:
+            run.restless.unlink(missing_ok=True)
+        elif run.restless:
+            run.restless.touch()
     return stopping.by(received, parent)
 
 
