@@ -77,6 +77,7 @@ def test_status_shows_no_codes(capsys):
         | {"total": 1, "excluded": 0}, "running": [], "runs": [],
         "reasons": [{"runs": 1, "state": "failed", "message": CLEARS}],
         "cost": {"aside_node_hours": 0, "used_node_hours": 1, "left_s": 1, "estimates": {}},
+        "sessions": {"number": 2, "sentinels": 3, "verdicts": {}},
     }  # fmt: skip
     campaign.say(report)
     shown = capsys.readouterr().out
