@@ -17,8 +17,10 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
 TRAINER = REPOSITORY / "envs" / "train"
-# The fast ones first. Tests of clusters wait most of their time: they run beside the trainer's.
-SUITES = (("unit",), ("trainer", "cluster"), ("workflow",), ("containers",))
+# The fast ones first. Tests of clusters wait much of their time: a suite that needs one core only
+# runs beside them.
+SUITES = (("unit",), ("trainer",), ("workflow",), ("containers",), ("cluster", "models"))
+MODELS = "tests/trainer/test_models.py"
 # Their tests need neither all cores nor what there is once on a machine.
 SIDE_BY_SIDE = {"unit": ["-n2", "--dist=loadfile"], "workflow": ["-n2"]}
 
@@ -65,9 +67,11 @@ def run_suites(together, options):
 
 
 def command(suite, options):
-    python = TRAINER / ".venv" / "bin" / "python" if suite == "trainer" else sys.executable
-    side_by_side = SIDE_BY_SIDE.get(suite, ())
-    return [python, "-m", "pytest", f"tests/{suite}", *side_by_side, "--durations=10", *options]
+    tensorflow = suite in ("trainer", "models")
+    python = TRAINER / ".venv" / "bin" / "python" if tensorflow else sys.executable
+    tests = {"trainer": ["tests/trainer", f"--ignore={MODELS}"], "models": [MODELS]}
+    tests = [*tests.get(suite, [f"tests/{suite}"]), *SIDE_BY_SIDE.get(suite, ())]
+    return [python, "-m", "pytest", *tests, "--durations=10", *options]
 
 
 def call(*command, check=True):
