@@ -145,7 +145,8 @@ def test_results_that_cannot_be_written_are_said_and_not_harmed(campaign, disk):
     before = kept(campaign)
     assert disk("-o", "remount,ro").returncode == 0
     finished = campaign.snakemake()
-    assert finished.returncode != 0 and "Write-protected output files" in finished.stdout
+    assert finished.returncode != 0
+    assert "results/sessions: nothing can be written: Read-only file system" in finished.stdout
     assert "disk: results: it cannot be written" in doctor(campaign).stdout
     assert disk("-o", "remount,rw,size=2g").returncode == 0
     completes(campaign, before)
@@ -180,7 +181,8 @@ def test_a_log_that_was_cut_somewhere_is_read_or_trained_again_and_never_believe
     whole = log.read_bytes()
     others = {p: c for p, c in kept(campaign).items() if p.parent != log.parent}
     record.unlink()
-    for length in (0, chance.randrange(len(whole)), len(whole) - 1):
+    end = whole.index(b'{"event": "neighbours"')  # what comes after the end may be missing
+    for length in (0, chance.randrange(end), end - 1):
         log.write_bytes(whole[:length])
         assert campaign.scheduled()["train"] == [log.parent.name], length
     completes(campaign, others)

@@ -340,7 +340,7 @@ def test_a_run_added_beside_a_busy_neighbour_is_tried_again_then_unstable_and_fl
     finally:
         neighbour.kill()
         neighbour.wait()
-    assert said.count("waits for quiet: others use ") == 2
+    assert said.count("starts beside others, which use ") == 2
     assert said.count("; it is tried again") == 1
     record = json.loads(campaign.record("lenet5-synthetic-b8").read_text())
     assert record["status"] == "unstable", record["message"]

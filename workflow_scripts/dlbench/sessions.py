@@ -17,7 +17,7 @@ from collections import Counter
 from datetime import datetime
 from pathlib import Path
 
-from dlbench import eventlog
+from dlbench import Error, eventlog
 from dlbench.files import write_json
 
 FOLDER = Path("results/sessions")
@@ -30,6 +30,9 @@ def begin(sentinels=()):
 
     Args:
         sentinels: values of the runs that it repeats, which its jobs must know.
+
+    Raises:
+        Error: it cannot be kept.
     """
     now = eventlog.utc_now()
     date = datetime.strptime(now, eventlog.UTC_FORMAT)
@@ -38,8 +41,11 @@ def begin(sentinels=()):
         "started_at": now,
         "host": platform.node(),
     }
-    for name in (f"{session['id']}.json", CURRENT):
-        write_json(FOLDER / name, {**session, "sentinels": sentinels})
+    try:
+        for name in (f"{session['id']}.json", CURRENT):
+            write_json(FOLDER / name, {**session, "sentinels": sentinels})
+    except OSError as error:
+        raise Error(f"{FOLDER}: nothing can be written: {error.strerror}") from error
     return session
 
 
