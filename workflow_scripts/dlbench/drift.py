@@ -26,11 +26,11 @@ import numpy as np
 
 from dlbench import base_flags, sessions, statistics
 from dlbench.eventlog import ENDED_WELL
-from dlbench.runs import FIELDS
+from dlbench.runs import CONDITION
 
 NONE = "none"  # the verdict where drift is equivalent to none
 PUBLISHED = "published"
-CONDITION = (*(n for n in FIELDS if n not in ("repeat", "sentinel")), *statistics.FACTS, "devices")
+ALIKE = (*CONDITION, *statistics.FACTS, "devices")  # what runs of one condition share
 LAYOUT = ("nodes", "devices_per_node")
 SHAPE = (*LAYOUT, "devices")  # the product, which alone is known of some imported runs
 NEVER = datetime.min.replace(tzinfo=timezone.utc)
@@ -87,7 +87,7 @@ class Drift:
         groups = {}
         for row, own in (*((row, True) for row in rows), *((row, False) for row in sentinels)):
             if _is_measured(row) and not statistics.is_disturbed(row):
-                key = (_values(row, CONDITION), sessions.of(row), own)
+                key = (_values(row, ALIKE), sessions.of(row), own)
                 groups.setdefault(key, []).append(row)
         self._groups = {
             key: _Group(index, *key[:2], rows) for index, (key, rows) in enumerate(groups.items())
@@ -151,7 +151,7 @@ class Drift:
         """{group: its share of the side's runs}, or None where one is not known."""
         side = {}
         for row in rows:
-            group = self._groups.get((_values(row, CONDITION), sessions.of(row), True))
+            group = self._groups.get((_values(row, ALIKE), sessions.of(row), True))
             if group is None:
                 return None
             side[group] = side.get(group, 0) + 1 / len(rows)
