@@ -26,6 +26,8 @@ SIDE_BY_SIDE = {"unit": ["-n2", "--dist=loadfile"], "workflow": ["-n2"]}
 
 
 def main(options):
+    # As where users are: without Python's caches each start of Snakemake costs three times as much.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     install_compiler()
     call(
         sys.executable, "workflow_scripts/make_environment.py", "envs/train",

@@ -114,4 +114,9 @@ class Campaign:
 
 def environment():
     kept = {k: v for k, v in os.environ.items() if not k.startswith("SNAKEMAKE")}
-    return kept | {"UV": tools.uv()}  # a copy of the project has none of its own
+    return {
+        # Snakemake's plugin asks a controller at each start, and waits ten seconds where none runs.
+        "SLURM_CONF": "/dev/null",
+        **kept,
+        "UV": tools.uv(),  # a copy of the project has none of its own
+    }
