@@ -347,11 +347,11 @@ def test_sessions_and_their_sentinels_are_said_where_there_are_several(study):
     finish(dataclasses.replace(study.runs[0], sentinel=1), 60)
     write(dataclasses.replace(study.runs[0], sentinel=2))
     assert shown(study).splitlines()[-1] == (
-        "  sessions  1, with 1 sentinel; drift between two of them: not known"
+        "  sessions  1, with 1 sentinel; drift between sessions, by number of devices: not known"
     )
     campaign.DRIFT.parent.mkdir(parents=True)
     campaign.DRIFT.write_text("study,verdict\ntest,none\ntest,slower\ntest,none\n")
-    assert shown(study).splitlines()[-1].endswith("drift between two of them: none 2, slower 1")
+    assert shown(study).splitlines()[-1].endswith("by number of devices: none in 2, slower in 1")
 
 
 def test_the_keys_of_the_json_stay(study):

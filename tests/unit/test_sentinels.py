@@ -58,7 +58,7 @@ def test_of_each_number_of_devices_one_condition_is_repeated_as_often_as_it_was_
         (devices, repeat): 1 for devices in (1, 2) for repeat in (1, 2, 3)
     }
     assert {run.sentinel for run in found.runs} == {1}
-    assert "sentinels: 6 runs, about 0.0167 node-hours, 8% of the session" in found.words
+    assert "among the new, about 0.0167 node-hours, 8% of the session: " in found.words
     assert "lenet5 synthetic batch 8, mirrored on 2 devices (3 repeats)" in found.words
 
 
@@ -103,9 +103,9 @@ def test_how_many_conditions_or_which_may_be_said_and_take_the_time_that_they_ta
     named = chosen(study(sizes, sentinels=[{"batch_per_device": [8, 32]}]), batch(64))
     assert {run.batch_per_device for run in named.runs} == {8, 32}
     none = chosen(study(sizes, sentinels=[{"batch_per_device": 64}]), batch(64))
-    assert (
-        "no condition with 1 finished repeats or more, and none to be trained, is one that"
-        in none.words
+    assert none.words == (
+        "no sentinels: `sentinels` means no condition that has 1 finished repeat or more and none "
+        "to be trained"
     )
     with pytest.raises(config.ConfigError, match=r"sentinels\[0\]: no run of this study has batch"):
         study(sizes, sentinels=[{"batch_per_device": 7}])
@@ -114,7 +114,10 @@ def test_how_many_conditions_or_which_may_be_said_and_take_the_time_that_they_ta
 def test_auto_repeats_no_condition_that_is_too_seldom_finished_to_judge_drift():
     assert sentinels.FEWEST == statistics.FEWEST_RUNS
     made = study({"batch_per_device": [8, *MANY]}, repeats=2)
-    assert "no condition with 3 finished repeats" in chosen(made, batch(*MANY)).words
+    assert (
+        "compared with no condition that has 3 finished repeats or more"
+        in chosen(made, batch(*MANY)).words
+    )
     asked = study({"batch_per_device": [8, *MANY]}, repeats=2, sentinels=1)
     assert len(chosen(asked, batch(*MANY)).runs) == 2
 
@@ -131,7 +134,7 @@ def test_nothing_is_repeated_where_nothing_is_trained_or_finished_or_wanted():
 def test_further_repeats_share_a_session_with_what_they_are_compared_with():
     made = study({"batch_per_device": [8, *MANY]}, repeats=4)
     found = chosen(made, lambda run: run.repeat == 4)
-    assert found.words == "no sentinels: of each condition to be trained there are finished runs"
+    assert found.words == "no sentinels: each condition to be trained has finished runs"
     asked = chosen(
         study({"batch_per_device": [8, 16]}, repeats=4, sentinels=1),
         lambda run: run.repeat == 4 and run.batch_per_device == 16,
@@ -143,7 +146,7 @@ def test_a_condition_that_nothing_new_is_compared_with_is_not_repeated():
     other = {"model": "cnn12", "dataset": "digits", "batch_per_device": MANY}
     made = study({"batch_per_device": 8}, other)
     found = chosen(made, lambda run: run.model == "cnn12")
-    assert not found.runs and "that the new ones are compared with" in found.words
+    assert not found.runs and "are compared with no condition" in found.words
 
 
 def test_sentinels_are_spread_over_the_session():

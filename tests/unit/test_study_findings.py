@@ -77,7 +77,7 @@ def test_a_speedup_whose_base_differs_is_left_out_and_said():
         ]
     )
     assert finding.headline.startswith("4 GPUs keep 80 %")
-    assert "1 point left out, since they and their bases differ in strategy" in finding.text
+    assert "1 point is left out: point and base differ in strategy." in finding.text
 
 
 def test_where_every_base_differs_no_number_is_given():
@@ -181,11 +181,11 @@ def test_conditions_that_were_measured_apart_are_only_indicated():
     runs = repeats(100.0, session="A") + repeats(250.0, runtime="apptainer", session="B")
     (finding,) = found(runs)
     assert finding.evidence == INDICATED
-    assert "the two sides were measured apart. workflow_scripts/rerun_bases.py" in finding.text
+    assert "the two sides were measured apart. With workflow_scripts/rerun_bases.py" in finding.text
     once_more = [row | {"session": "B"} for row in runs[:3]]
     (finding,) = study_findings.findings(runs, [], [], once_more)
     assert finding.evidence == SHOWN
-    assert "Corrected for the drift between their sessions, 0.0 %" in finding.text
+    assert "The ratio is corrected for the drift between their sessions, 0.0 %" in finding.text
     slower = [row | {"images_per_second": 0.9 * row["images_per_second"]} for row in once_more]
     (finding,) = study_findings.findings(runs, [], [], slower)
     assert finding.evidence == INDICATED and finding.number == "\u00d7 2.78"
@@ -272,12 +272,12 @@ def test_a_contrast_beside_neighbours_is_indicated_at_most_and_says_so():
     disturbed = [row | {"disturbed": WORDS} if row["repeat"] == 5 else row for row in quiet[5:]]
     (finding,) = found([*quiet[:5], *disturbed])
     assert finding.evidence == INDICATED
-    assert "the two sides have runs that others on the machine disturbed." in finding.text
+    assert "Flagged: others on the machine disturbed some runs of the two sides." in finding.text
 
 
 def test_a_comparison_or_a_speedup_beside_neighbours_is_not_shown():
     (finding,) = found(comparisons=[comparison("faster", 1.2, 1.1, 1.3, base_flags="neighbours")])
     assert finding.evidence == INDICATED
-    assert "have runs that others on the machine disturbed" in finding.text
+    assert "others on the machine disturbed some runs of the two sides" in finding.text
     (finding,) = found(speedups=[speedup(4, 0.8, 0.79, 0.81, base_mismatch="neighbours")])
     assert finding.evidence == OPEN

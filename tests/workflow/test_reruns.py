@@ -174,8 +174,8 @@ def test_runs_added_later_come_with_sentinels_which_no_later_start_trains_again(
         and [run.split("-")[2:6] for run in repeated] == [["b4", "single", "1x1", "s1"]] * 2
     )
     assert re.search(
-        r"^sentinels: 2 runs, about \S+ node-hours, \d+% of the session, repeat finished ones "
-        r"among the new: lenet5 synthetic batch 4, single on 1 device \(2 repeats\)$",
+        r"^sentinels: 2 runs repeat finished ones among the new, about \S+ node-hours, \d+% of "
+        r"the session: lenet5 synthetic batch 4, single on 1 device \(2 repeats\)$",
         fresh.said, re.MULTILINE,
     ), fresh.said  # fmt: skip
     assert sessions(fresh) == begun

@@ -349,7 +349,7 @@ def disturbance(values):
     gpu_processes = values.get("other_gpu_processes")
     if gpu_processes:
         noun = "process" if gpu_processes == 1 else "processes"
-        words.append(f"others had {gpu_processes} {noun} on a GPU of its")
+        words.append(f"others had {gpu_processes} {noun} on a GPU of the run")
     memory, io = (values.get(f"{name}_pressure_percent") or 0 for name in ("memory", "io"))
     if memory > 100 * share:
         words.append(f"processes waited for memory {memory:.0f} % of the time")

@@ -33,11 +33,12 @@ METHOD = [
     ("Undecided", "Neither is shown. It is no proof of equality."),
     ("Measured apart", "No session (start of the workflow) has runs of both sides. What both "
      "sessions measured, as sentinels, tells how the machine drifted in between: the ratio is "
-     "corrected for it, its interval has the drift's uncertainty. Unless the drift is shown to be "
-     "equivalent to none, the two sides are flagged and no finding is shown."),
+     "corrected for it, and its interval includes the drift's uncertainty. Unless the drift is "
+     "shown to be equivalent to none, the two sides are flagged, and no finding about them is "
+     "called shown."),
     ("Unstable", "The run ended well, but its throughput over all measured steps is further "
-     "from that of the median step than 5 % of the latter: steps stalled. Or others used more of "
-     "its cores, GPUs, memory or disks than they may."),
+     "from that of the median step than 5 % of the latter: steps stalled. Or others on the "
+     "machine used more of the run's cores, GPUs, memory or disks than the config allows."),
     ("Shown, indicated, open", "Of a finding: a test or at least three runs of each side carry "
      "it; it has an interval of fewer runs, or the sides differ in more than one thing; "
      "neither."),
@@ -54,7 +55,8 @@ def lead(runs, coverage):
     words = f"{_amount(well, asked)} ended well" if asked else "Everything was excluded"
     if counts["unstable"]:
         words += (
-            f", {counts['unstable']} of them unstable (steps stalled, or others disturbed them)"
+            f", {counts['unstable']} of them unstable (their steps stalled, or others disturbed "
+            "them)"
         )
     others = [f"{counts[s]} {w}" for s, w in (("failed", "failed"), ("oom", "ran out of memory"),
               ("timeout", "exceeded the time limit"), ("skipped", "were skipped"),
@@ -173,8 +175,10 @@ def _of_repeats(runs):
         yield f"{_are(sizes[2], 'combination')} measured by two runs: the intervals are wide."
     disturbed = [row for row in runs if statistics.is_disturbed(row)]
     if disturbed:
-        yield (f"{_are(len(disturbed), 'run')} disturbed by others on the machine, as in "
-               f"{disturbed[0]['disturbed']!r}: no finding that rests on them is "
+        one = len(disturbed) == 1
+        yield (f"{_number_of(len(disturbed), 'run')} {'was' if one else 'were'} disturbed by "
+               f"others on the machine ({'' if one else 'one of them: '}"
+               f"{disturbed[0]['disturbed']}). No finding that rests on such a run is called "
                "shown.")  # fmt: skip
     unstable = sum(row["status"] == "unstable" and not statistics.is_disturbed(row) for row in runs)
     if unstable:
@@ -210,12 +214,12 @@ def _of_sources(runs):
 def _of_bases(speedups, comparisons):
     bases = Counter(row["base_mismatch"] for row in speedups if row.get("base_mismatch"))
     for words, count in sorted(bases.items(), key=lambda item: (-item[1], item[0])):
-        yield (f"{_number_of(count, 'speedup')}: point and base {base_flags.words(words)}; that is "
-               "no measure of scaling alone.")  # fmt: skip
+        said = base_flags.words(words, "point and base")
+        yield f"In {_number_of(count, 'speedup')} {said}: that is no measure of scaling alone."
     flags = Counter(row["base_flags"] for row in comparisons if row.get("base_flags"))
     for words, count in sorted(flags.items(), key=lambda item: (-item[1], item[0])):
-        said = base_flags.words(words, "also differ in")
-        yield f"In {_number_of(count, 'comparison')} the two sides {said}."
+        said = base_flags.words(words, "the two sides", "also differ in")
+        yield f"In {_number_of(count, 'comparison')} {said}."
 
 
 def _of_confounding(runs):

@@ -371,7 +371,7 @@ def _laws(series):
     devices = [run["devices"] for run in series.runs]
     why = laws.why_no_fit(devices)
     if series.mismatch:
-        why = f"points and base {base_flags.words(', '.join(series.mismatch))}"
+        why = base_flags.words(", ".join(series.mismatch), "points and base")
     if why:
         return {"fit": f"no fit: {why}"}
     rates = _rates(series.runs)

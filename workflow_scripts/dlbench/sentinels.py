@@ -24,6 +24,7 @@ from dlbench.runs import CONDITION, SENTINEL_ID, Run, shuffled
 SHARE = 0.2  # of a session's time that those of `auto` may take
 FEWEST = 3  # repeats of a condition, without which drift is not judged (statistics.FEWEST_RUNS)
 UNRELATED = 4  # rank of conditions that nothing new is compared with
+_NONE_OF = {str: "the new conditions are compared with", list: "`sentinels` means"}
 PLANNED = "a sentinel: it repeats a finished run, to see how the machine drifted"
 
 
@@ -50,7 +51,7 @@ def choose(study, to_train, took_s):
     ordered = _ordered(study, finished, new, took_s)
     if study.sentinels == "auto":
         if not new:
-            return _none("of each condition to be trained there are finished runs")
+            return _none("each condition to be trained has finished runs")
         ordered = [one for one in _first_of_each_shape(ordered) if one.rank < UNRELATED]
     elif isinstance(study.sentinels, int):
         first = _first_of_each_shape(ordered)
@@ -62,10 +63,9 @@ def choose(study, to_train, took_s):
         ]  # fmt: skip
     if not ordered:
         return _none(
-            f"no condition with {fewest} finished repeats or more, and none to be trained, is one "
-            + ("that `sentinels` means" if isinstance(study.sentinels, list) else
-               "that the new ones are compared with")
-        )  # fmt: skip
+            f"{_NONE_OF.get(type(study.sentinels), 'there is')} no condition that has {fewest} "
+            f"finished repeat{'s' if fewest > 1 else ''} or more and none to be trained"
+        )
     estimates = costs.Estimates(study.runs, lambda run: took_s.get(run.id))
     new_s = _node_s(to_train, estimates)
     chosen = [run for one in ordered for run in one.runs]
@@ -83,8 +83,8 @@ def choose(study, to_train, took_s):
     repeats = Counter(_called(run, study) for run in chosen)
     return Chosen(
         tuple(replace(run, sentinel=number) for run in chosen),
-        f"sentinels: {len(chosen)} runs, about {costs.node_hours(own_s / 3600)}, "
-        f"{own_s / (own_s + new_s):.0%} of the session, repeat finished ones among the new: "
+        f"sentinels: {len(chosen)} runs repeat finished ones among the new, about "
+        f"{costs.node_hours(own_s / 3600)}, {own_s / (own_s + new_s):.0%} of the session: "
         + "; ".join(f"{name} ({count} repeats)" for name, count in repeats.items()),
     )
 

@@ -91,7 +91,7 @@ def words(sessions, sentinels, verdicts):
     """In how many sessions something was measured, and what is known of the drift between them.
 
     >>> words(3, 4, ["none", "slower", "none"])
-    '3, with 4 sentinels; drift between two of them: none 2, slower 1'
+    '3, with 4 sentinels; drift between sessions, by number of devices: none in 2, slower in 1'
     >>> words(1, 0, [])
     '1'
 
@@ -100,10 +100,10 @@ def words(sessions, sentinels, verdicts):
     """
     found = Counter(verdicts)
     said = f"{sessions}, with {sentinels} sentinel{'' if sentinels == 1 else 's'}"
-    judged = ", ".join(f"{verdict} {count}" for verdict, count in sorted(found.items()))
+    judged = ", ".join(f"{verdict} in {count}" for verdict, count in sorted(found.items()))
     if sessions < 2 and not sentinels:
         return str(sessions)
-    return f"{said}; drift between two of them: {judged or 'not known'}"
+    return f"{said}; drift between sessions, by number of devices: {judged or 'not known'}"
 
 
 def apart(a, b):

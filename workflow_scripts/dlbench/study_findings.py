@@ -13,6 +13,7 @@
 """
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 
 from dlbench import base_flags, campaign_page, gates, series, statistics, study_contrasts
@@ -130,9 +131,8 @@ def _reservation(row):
             more = "at least " if needed >= statistics.MOST_REPEATS else "about "
             words.append(f"It takes {more}{needed} repeats of each for a verdict.")
     if row.get("base_flags"):
-        words.append(
-            f"Flagged: the two sides {base_flags.words(row['base_flags'], 'also differ in')}."
-        )
+        said = base_flags.words(row["base_flags"], "the two sides", "also differ in")
+        words.append(f"Flagged: {said}.")
     return " ".join([*words, *_over_sessions(row)])
 
 
@@ -141,9 +141,8 @@ def _over_sessions(row):
     low, high = row.get("drift_ci95_low"), row.get("drift_ci95_high")
     if row.get("drift"):
         number, interval = _ratio(row["drift"], low, high)
-        yield f"Corrected for the drift between their sessions, {number}" + (
-            f" ({interval})." if interval else "."
-        )
+        interval = f" ({interval})" if interval else ""
+        yield f"The ratio is corrected for the drift between their sessions, {number}{interval}."
     if base_flags.APART in (row.get("base_flags") or ""):
         yield base_flags.REMEDY
 
@@ -188,10 +187,9 @@ def _scaling(rows):
     if not ends:
         return
     sound = [row for row in ends if not row.get("base_mismatch")]
-    flagged = sorted({row["base_mismatch"] for row in ends if row.get("base_mismatch")})
-    flagged = [base_flags.words(flags) for flags in flagged]
+    flagged = [row["base_mismatch"] for row in ends if row.get("base_mismatch")]
     if not sound:
-        yield _no_sound_base(ends, flagged)
+        yield _no_sound_base(flagged)
         return
     widest = max(row["devices"] / row["base_devices"] for row in sound)
     last = [row for row in sound if row["devices"] / row["base_devices"] == widest]
@@ -214,8 +212,8 @@ def _scaling(rows):
         share = 100 * worst["efficiency"]
         text += f" The best of {len(last)} series; the worst, {names[-1]}, keeps {share:.3g} %."
     if flagged:
-        left_out = _amount(len(ends) - len(sound), "point")
-        text += f" {left_out} left out, since they and their bases {'; '.join(flagged)}."
+        are = "is" if len(flagged) == 1 else "are"
+        text += f" {_amount(len(flagged), 'point')} {are} left out: {_of_points(flagged)}."
     yield StudyFinding(
         headline=f"{_devices(best)} keep {100 * best['efficiency']:.3g} % of linear scaling",
         text=text, number=f"{100 * best['efficiency']:.3g} %", interval=_shares(low, high),
@@ -224,14 +222,23 @@ def _scaling(rows):
     )  # fmt: skip
 
 
-def _no_sound_base(ends, flagged):
+def _no_sound_base(flagged):
     return StudyFinding(
         headline="No speedup of this study is one of like against like",
-        text=f"All {len(ends)} points and their bases {'; '.join(flagged)}, so what devices add "
+        text=f"No point is comparable with its base: {_of_points(flagged)}. What devices add "
         "cannot be told from what that changes.",
         number="", interval="", evidence=OPEN, kind="bad", tables=("speedups",),
         figures=("scaling",), rank=(EVIDENCE.index(OPEN), 1, 0.0),
     )  # fmt: skip
+
+
+def _of_points(flagged):
+    """Why points are not like their bases, by the flags of each; how many, if not all alike."""
+    counts = Counter(flagged)
+    return "; ".join(
+        (f"of {count}, " if len(counts) > 1 else "") + base_flags.words(flags, "point and base")
+        for flags, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    )
 
 
 def _by_efficiency(row):
@@ -280,7 +287,7 @@ def _of_contrasts(name, found):
             f" {words}" for words in _not_after_correction({**vars(first), "verdict": verdict})
         )
     flags = ", ".join(flags)
-    text += f" Flagged: the two sides {base_flags.words(flags)}." if flags else ""
+    text += f" Flagged: {base_flags.words(flags, 'the two sides')}." if flags else ""
     over = {**sides.columns, "base_flags": flags}
     text += "".join(f" {words}" for words in _over_sessions(over))
     number, interval = _ratio(first.ratio, first.ci95_low, first.ci95_high)

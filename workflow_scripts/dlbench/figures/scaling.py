@@ -128,7 +128,7 @@ def _notes(series):
     for name, keys in mismatches:
         differs = [key for key in keys if key != base_flags.APART]
         if differs:
-            notes.append(f"{name}: point and base {base_flags.words(', '.join(differs))}")
+            notes.append(f"{name}: {base_flags.words(', '.join(differs), 'point and base')}")
     notes = notes or ["speedup / devices \u00b7 bars: 95 % CI"]
     if any(base_flags.APART in keys for _, keys in mismatches):
         notes.append("half-filled: measured apart from the base")
