@@ -26,6 +26,7 @@ from dlbench import (
 )
 from dlbench.campaign_rows import Measured
 from dlbench.eventlog import STATUSES
+from dlbench.runs import Run
 
 PROGRAM = Path(__file__).parents[2] / "workflow_scripts" / "compare_runs.py"
 STEP = 1.1
@@ -395,3 +396,49 @@ def test_campaigns_that_share_no_session_are_said_to_be_measured_apart_and_check
     assert len(apart.regressions(["slower"])) == len(together.regressions(["slower"]))
     unknown = compared([measured(A_RATES)], [measured(rates(1))])
     assert not unknown.measured_apart
+
+
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("steps", [-5, 0.0, 5])
+def test_no_verdict_rests_on_a_run_that_others_disturbed(side, steps):
+    def of(disturbed, steps):
+        a, b = measured(rates(0)), measured([rate * STEP**steps for rate in (110, 110.01, 110.02)])
+        both = [[dataclasses.replace(run, numbers={**run.numbers, "images_per_second": rate})
+                 for run, rate in zip(a, (110, 110.01, 110.02), strict=True)], b]  # fmt: skip
+        if disturbed:
+            both[side][1] = dataclasses.replace(both[side][1], disturbed=True)
+        return compared(both[:1], both[1:])
+
+    quiet, loud = of(False, steps), of(True, steps)
+    verdicts = {-5: "slower", 0.0: "equivalent", 5: "faster"}
+    assert [pair.verdict for pair in quiet.pairs] == [verdicts[steps]]
+    assert len(quiet.regressions(["slower"])) == (steps == -5)
+    (pair,) = loud.pairs
+    assert (pair.verdict, pair.shown, loud.regressions(["slower"])) == ("undecided", False, [])
+    assert pair.compared == quiet.pairs[0].compared
+    words = f"others on the machine disturbed runs: 1 in {'AB'[side]}"
+    assert words in " ".join(page_text.text(campaign_page.compared(loud), 200).split())
+    (plain,) = campaign_plain.compared(loud)["combinations"]
+    assert plain["ab"[side]]["disturbed"] == 1 and plain["reason"] == words
+
+
+def test_disturbed_runs_are_known_from_records_and_from_tables(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=100)
+    finish(run, 10, made_from={"code": "0"})
+    place = records.folder(run.id) / "run.json"
+    content = json.loads(place.read_text())
+    del content["record_sha256"]
+    for words in (None, "others used 0.98 of 2 cores"):
+        content["summary"]["disturbed"] = words
+        place.write_text(json.dumps({**content, "record_sha256": records.digest(content)}))
+        (found,) = campaign_rows.read(tmp_path / "results").runs
+        assert found.disturbed == bool(words)
+        rows = [{"run_id": run.id, "status": "unstable", **run.values(), "disturbed": words}]
+        for name in ("runs.parquet", "runs.json"):
+            if name.endswith("json"):
+                (tmp_path / name).write_text(json.dumps(rows))
+            else:
+                tables.write(tmp_path / name, rows, tables.RUNS)
+            (found,) = campaign_rows.read(tmp_path / name).runs
+            assert found.disturbed == bool(words)

@@ -1,5 +1,6 @@
 """References: values with bounds that a campaign is checked against."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -46,6 +47,13 @@ def test_a_mean_is_held_against_its_bounds(tmp_path, values, passed, words):
 def test_a_bound_that_is_null_is_none(tmp_path):
     assert outcome(tmp_path, campaign(measured([1000])), upper=None).passed
     assert outcome(tmp_path, campaign(measured([1])), lower=None).passed
+
+
+def test_runs_that_others_disturbed_are_said_beside_the_mean(tmp_path):
+    quiet, loud = measured([100, 80])
+    found = outcome(tmp_path, [quiet, dataclasses.replace(loud, disturbed=True)])
+    assert not found.passed
+    assert found.words.endswith("; others on the machine disturbed 1 of 2 runs")
 
 
 def test_runs_that_all_failed_fail(tmp_path):

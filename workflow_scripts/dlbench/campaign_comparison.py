@@ -4,7 +4,8 @@
   else differs between the two sides (site, versions, devices) is said once, and that they were
   measured apart where no session has runs of both. Verdicts and checks are as they would be.
 - Each combination has the ratio B / A of geometric means over its runs and a verdict, as
-  dlbench/statistics.py has them; all combinations are one family (Holm).
+  dlbench/statistics.py has them; all combinations are one family (Holm). No verdict rests on runs
+  that others on the machine disturbed: such a combination is undecided and fails no check.
 - What is in one of the two only is listed, with its nearest partner.
 """
 
@@ -27,19 +28,21 @@ MOST_PAIRS = 1_000_000  # of which the nearest partners are looked for
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a combination: its throughputs (or what is compared), and by status how many
-    runs did not finish.
+    """One side of a combination: its throughputs (or what is compared), by status how many runs
+    did not finish, and of how many of the others neighbours disturbed.
     """
 
     values: tuple
     failed: dict
+    disturbed: int = 0
 
     @classmethod
     def of(cls, runs, metric):
-        values = [positive(run, metric.name) for run in runs if run.finished]
+        done = [run for run in runs if run.finished and positive(run, metric.name) is not None]
         return cls(
-            values=tuple(value for value in values if value is not None),
+            values=tuple(positive(run, metric.name) for run in done),
             failed=dict(sorted(Counter(run.status for run in runs if not run.finished).items())),
+            disturbed=sum(run.disturbed for run in done),
         )
 
     @property
@@ -249,7 +252,16 @@ def _judged(found, metric, margin):
         worse = (
             shifted.p_difference < statistics.ALPHA and metric.word(shifted.ratio) == metric.worse
         )
+        if disturbed := _disturbed(a, b):
+            yield Pair(values, a, b, compared, False, statistics.UNDECIDED, disturbed)
+            continue
         yield Pair(values, a, b, compared, worse, *_verdict(compared, metric))
+
+
+def _disturbed(a, b):
+    """Why nothing rests on a combination's runs, or ""."""
+    found = [f"{side.disturbed} in {name}" for name, side in (("A", a), ("B", b)) if side.disturbed]
+    return f"others on the machine disturbed runs: {', '.join(found)}" if found else ""
 
 
 def _verdict(compared, metric):

@@ -64,6 +64,7 @@ def _side(side):
         "mean_ci95_low": _number(mean.low) if mean else None,
         "mean_ci95_high": _number(mean.high) if mean else None,
         "failed": side.failed,
+        "disturbed": side.disturbed,
     }
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from dlbench import Error, fingerprints, records, tables
+from dlbench import Error, fingerprints, records, statistics, tables
 from dlbench.eventlog import ENDED_WELL
 from dlbench.runs import DEFAULTS, FIELDS, is_sentinel
 
@@ -35,6 +35,7 @@ class Measured:
     """A run that ended: the values of its fields, how it ended, its numbers, where and of what.
 
     Fields and facts that the source does not know are absent; so is the session of a run by hand.
+    `disturbed`: others on the machine used more beside it than they may.
     """
 
     run_id: str
@@ -43,6 +44,7 @@ class Measured:
     numbers: dict
     facts: dict
     session: str | None = None
+    disturbed: bool = False
 
     @property
     def finished(self):
@@ -153,6 +155,7 @@ def _of_record(record):
         numbers=_numbers(record["summary"]),
         facts=_known(facts),
         session=(provenance.get("session") or {}).get("id"),
+        disturbed=statistics.is_disturbed(record["summary"]),
     )
 
 
@@ -164,6 +167,7 @@ def _of_row(row):
         numbers=_numbers(row),
         facts=_known({name: row.get(name) for name in FACTS}),
         session=row.get("session"),
+        disturbed=statistics.is_disturbed(row),
     )
 
 

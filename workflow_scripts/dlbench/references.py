@@ -59,6 +59,7 @@ class Outcome:
     reference: Reference
     found: statistics.Estimate | None
     failed: dict
+    disturbed: int = 0  # runs, by others on the machine
 
     @property
     def passed(self):
@@ -78,9 +79,11 @@ class Outcome:
         words = f"{100 * self.deviation:+.1f} %"
         least, most = self.reference.bounds
         if self.found.value < least:
-            return f"{words}, {100 * (1 - self.found.value / least):.1f} % below the lower bound"
+            words += f", {100 * (1 - self.found.value / least):.1f} % below the lower bound"
         if self.found.value > most:
-            return f"{words}, {100 * (self.found.value / most - 1):.1f} % above the upper bound"
+            words += f", {100 * (self.found.value / most - 1):.1f} % above the upper bound"
+        if self.disturbed:
+            words += f"; others on the machine disturbed {self.disturbed} of {self.found.runs} runs"
         return words
 
 
@@ -191,7 +194,8 @@ def _outcome(reference, campaign):
     if finished and not values:
         raise Error(f"{reference.where}: no run that it matches has a {reference.metric}")
     failed = dict(sorted(Counter(run.status for run in runs if not run.finished).items()))
-    return Outcome(reference, statistics.mean(values) if values else None, failed)
+    disturbed = sum(run.disturbed for run in finished)
+    return Outcome(reference, statistics.mean(values) if values else None, failed, disturbed)
 
 
 def _is(run, name, wanted):
