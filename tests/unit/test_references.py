@@ -51,7 +51,8 @@ def test_a_bound_that_is_null_is_none(tmp_path):
 
 def test_runs_that_others_disturbed_are_said_beside_the_mean(tmp_path):
     quiet, loud = measured([100, 80])
-    found = outcome(tmp_path, [quiet, dataclasses.replace(loud, disturbed=True)])
+    runs = [quiet, dataclasses.replace(loud, disturbed=True)]
+    found = outcome(tmp_path, campaign(runs))
     assert not found.passed
     assert found.words.endswith("; others on the machine disturbed 1 of 2 runs")
 
