@@ -100,6 +100,32 @@ def test_a_speedup_is_corrected_by_the_drift_of_its_bases_devices():
     assert alone.difference.ratio.value == pytest.approx(7.2, rel=0.01)
 
 
+@pytest.mark.parametrize("drifted", [0.0, 0.001, -0.05])
+def test_sentinels_that_count_as_repeats_are_the_session_that_both_sides_share(drifted):
+    base = runs("base", "A", [0.0, 0.001, -0.001], run_id="b")
+    again = runs(
+        "base", "B", [drifted, drifted + 0.001, drifted - 0.001], run_id="base-s1-r1-0123456789"
+    )
+    new = runs("new", "B", [drifted + 0.1, drifted + 0.101, drifted + 0.099], run_id="n")
+    sides = Drift([*base, *again, *new], again).compared(new, [*base, *again])
+    # The base's own drift, all of it, is half in the plain ratio and not in the corrected one.
+    assert sides.difference.mean == pytest.approx(0.1, abs=1e-12)
+    assert sides.drift.mean == pytest.approx(drifted / 2, abs=1e-12)
+    assert (sides.apart, sides.flags, sides.difference.runs) == (False, (), (3, 6))
+    # A condition that was repeated as often shares its sessions in like shares: nothing to correct.
+    both = [*runs("new", "A", [0.1, 0.101, 0.099]), *new]
+    plain = Drift([*base, *again, *both], again).compared(both, [*base, *again])
+    assert (plain.drift, plain.apart) == (None, False)
+    assert plain.difference.mean == pytest.approx(0.1, abs=1e-12)
+
+
+def test_a_sentinel_alone_shares_its_session_though_the_drift_is_not_known():
+    base, again = runs("base", "A", [0.0, 0.001, 0.002]), runs("base", "B", [0.01])
+    new = runs("new", "B", [0.1, 0.101, 0.099])
+    sides = Drift([*base, *again, *new]).compared(new, [*base, *again])
+    assert (sides.drift, sides.apart, sides.flags) == (None, False, ())
+
+
 def test_sessions_are_joined_by_way_of_a_third_one():
     a, b = (
         runs("new", "C", np.log([97, 97.1, 97.2])),

@@ -258,6 +258,38 @@ def test_the_table_of_sentinels_has_the_finished_ones_of_the_studys_conditions(c
     assert "sentinel 4" not in said
 
 
+def read(name):
+    return collecting.tables.read(
+        f"tables/{name}.parquet", getattr(collecting.tables, name.upper())
+    )
+
+
+def test_sentinels_are_repeats_of_their_conditions_in_all_numbers_where_that_is_asked_for():
+    compare = [{"field": "batch_per_device", "base": 8}]
+    kept = config.study(settings(8, 16, compare=compare))
+    asked = dataclasses.replace(kept, sentinels_are_repeats=True)
+    finish_all(kept)
+    base = next(run for run in kept.runs if run.batch_per_device == 8)
+    good = dataclasses.replace(base, sentinel=1)
+    finish(good, 10, made_from=records.made_from(good))
+    failed = dataclasses.replace(base, sentinel=2)
+    finish(failed, 10, status="failed", made_from=records.made_from(failed))
+    counts = []
+    for made in (kept, asked):
+        collecting.collect(made, "cpu", "tables")
+        rows = read("runs").to_pylist()
+        assert read("sentinels")["run_id"].to_pylist() == sorted([good.id, failed.id])
+        assert len(read("coverage")) == len(kept.runs)
+        again = [row for row in rows if is_sentinel(row["run_id"])]
+        assert [row["run_id"] for row in again] == [good.id] * (made is asked)
+        (row,) = read("comparisons").to_pylist()
+        speedups = {r["batch_per_device"]: r["runs"] for r in read("speedups").to_pylist()}
+        counts.append((row["n_a"], row["n_b"], speedups[8]))
+    (a, b, points), (a_asked, b_asked, points_asked) = counts
+    assert (a, points) == (a_asked, b) and (b_asked, points_asked) == (b + 1, b + 1)
+    assert (records.folder(good.id) / "steps.parquet").is_file()
+
+
 def test_a_sentinel_of_another_parser_is_read_again(monkeypatch):
     made = config.study(settings(8))
     good = repeated(made)

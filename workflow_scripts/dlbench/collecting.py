@@ -12,6 +12,7 @@
 import contextlib
 import json
 import mmap
+import operator
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -82,12 +83,17 @@ def collect(study, device_kind, output):
             rows += others
             coverage += _imported(others, entry["name"])
             append_evals(tables.read(folder / "evals.parquet", tables.EVALS).to_pylist())
+        numbers, repeated = [], []
+        for run, record in sentinels.finished(study, recipes):
+            numbers.append({"sentinel": run.sentinel})
+            repeated.append(row(run, record, study, device_kind))
+        for one in repeated if study.sentinels_are_repeats else ():
+            if one["status"] in derived.ENDED_WELL:
+                see_run_tables(one["run_id"], one["log_sha256"])
+                append_evals(_evals(one["run_id"], records.folder(one["run_id"]) / "train.jsonl"))
+                rows.append(one)
     _say_how_many(coverage, own)
     rows += published.rows(study)
-    repeated = [
-        row(run, record, study, device_kind) | {"sentinel": run.sentinel}
-        for run, record in sentinels.finished(study, recipes)
-    ]
     derived.add_item_shapes([*rows, *repeated])
     derived.add_synthetic(rows)
     for name, content, schema in (
@@ -96,7 +102,7 @@ def collect(study, device_kind, output):
         ("comparisons", comparing.rows(study, rows, repeated), tables.COMPARISONS),
         ("speedups", scaling.rows(study, rows, repeated), tables.SPEEDUPS),
         ("published", published.numbers(study, rows), tables.PUBLISHED),
-        ("sentinels", repeated, tables.SENTINELS),
+        ("sentinels", list(map(operator.or_, repeated, numbers)), tables.SENTINELS),
         ("drift", drift.rows(study, rows, repeated), tables.DRIFT),
     ):
         tables.write(output / f"{name}.parquet", content, schema)

@@ -12,7 +12,7 @@
 
 import numpy as np
 
-from dlbench import base_flags, statistics
+from dlbench import base_flags, sentinels, statistics
 from dlbench.config import COMPANIONS
 from dlbench.drift import Drift
 from dlbench.eventlog import ENDED_WELL
@@ -40,14 +40,14 @@ NUMBERS = (
 )
 
 
-def rows(study, runs, sentinels=()):
+def rows(study, runs, repeated=()):
     """Rows of the table of comparisons, in the order of the config and of the conditions.
 
     Args:
         study: a Study.
-        runs, sentinels: rows of these tables, dictionaries.
+        runs: rows of the runs table, dictionaries; repeated: of the table of sentinels.
     """
-    drift = Drift(runs, sentinels, study.equivalence_margin)
+    drift = Drift(runs, repeated, study.equivalence_margin)
     made, comparisons = [], []
     for entry, fields, words, run, a, b in pairs(study, runs):
         made.append({"field": entry["field"], **words, **_row(study, run, a, b or [], fields)})
@@ -77,7 +77,9 @@ def pairs(study, runs):
         for row in runs
         if row.get("images_per_second") and row["status"] in ENDED_WELL
     }
-    ours = {run.id for run in study.runs}  # some of them trained by other programs
+    # Sentinels are there where they count as repeats.
+    own = [*study.runs, *sentinels.found(study.runs, finished).values()]
+    ours = {run.id for run in own}  # some of them trained by other programs
     imported = [
         _Imported(row)
         for run_id, row in finished.items()
@@ -86,7 +88,7 @@ def pairs(study, runs):
     for entry in study.compare:
         fields = (entry["field"], *COMPANIONS.get(entry["field"], ()))
         others = _groups(imported, fields, statistics.FACTS)
-        for conditions in [*_groups(study.runs, fields), *others]:
+        for conditions in [*_groups(own, fields), *others]:
             conditions = {
                 name: (run, [finished[r.id] for r in repeats if r.id in finished])
                 for name, run, repeats in conditions

@@ -65,6 +65,7 @@ class Study:
     compare: tuple
     equivalence_margin: float
     sentinels: str | int | list
+    sentinels_are_repeats: bool
     imports: tuple
     references: tuple
 
@@ -200,6 +201,7 @@ def study(config):
                 "images",
                 "equivalence_margin",
                 "sentinels",
+                "sentinels_are_repeats",
             )
         },
     )

@@ -14,11 +14,14 @@
   sum k_g^2 s_g^2 / n_g; its degrees of freedom are (sum v_g)^2 / sum (v_g^2 / (n_g - 1)) with
   v_g = k_g^2 s_g^2 / n_g (F. E. Satterthwaite, Biometrics Bulletin 2, 1946, 110-114; B. L. Welch,
   Biometrika 34, 1947, 28-35). A group of one run has the scatter pooled over its shape's groups.
+- Sides that share a session, but not all of them in like shares, are compared so, too, where the
+  drift is known: sentinels that count as repeats of a base are of the session of what is new.
 - TOST judges whether a drift is equivalent to none; only then may the two sides be compared.
 """
 
 import dataclasses
 import itertools
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
@@ -26,7 +29,7 @@ import numpy as np
 
 from dlbench import base_flags, sessions, statistics
 from dlbench.eventlog import ENDED_WELL
-from dlbench.runs import CONDITION
+from dlbench.runs import CONDITION, is_sentinel
 
 NONE = "none"  # the verdict where drift is equivalent to none
 PUBLISHED = "published"
@@ -41,8 +44,8 @@ class Sides:
     """Two sides that are compared.
 
     Attributes:
-        difference: of their throughputs; where they were measured apart and the drift between their
-            sessions is known, corrected for it and with its uncertainty.
+        difference: of their throughputs; where they are of other sessions, or of other shares of
+            them, and the drift between these is known, corrected for it and with its uncertainty.
         apart: no session has runs of both.
         drift: what was corrected for, as a Difference of the same sign; None where nothing was.
         allowed: they share a session, or the drift is shown to be equivalent to none.
@@ -80,11 +83,14 @@ class Drift:
     def __init__(self, rows, sentinels=(), margin=0.01):
         """
         Args:
-            rows: rows of the runs table; sentinels: rows of the table of sentinels.
+            rows: rows of the runs table.
+            sentinels: rows of the table of sentinels; those that count as repeats are in both.
             margin: of equivalence.
         """
         self._margin = margin
         groups = {}
+        there = set(filter(is_sentinel, (row.get("run_id") or "" for row in rows)))
+        sentinels = [row for row in sentinels if row.get("run_id") not in there]
         for row, own in (*((row, True) for row in rows), *((row, False) for row in sentinels)):
             if _is_measured(row) and not statistics.is_disturbed(row):
                 key = (_values(row, ALIKE), sessions.of(row), own)
@@ -106,16 +112,16 @@ class Drift:
         """
         rates = ([row["images_per_second"] for row in side] for side in (a, b))
         measured = statistics.Difference.of(*rates)
-        if not sessions.apart(a, b):
+        if _by_session(a) == _by_session(b):
             return Sides(measured)
-        drift = self._between_sides(a, b)
+        apart, drift = sessions.apart(a, b), self._between_sides(a, b)
         if drift is None:
-            return Sides(measured, apart=True, allowed=False)
+            return Sides(measured, apart, allowed=not apart)
         plain = self._weights(self._side(a)) - self._weights(self._side(b))
         corrected, found = (self._difference(k, measured) for k in (plain - drift, drift))
         if min(measured.runs) < 2:
             corrected = dataclasses.replace(corrected, error=np.nan, freedom=np.nan)
-        return Sides(corrected, True, found, self.verdict(found) == NONE)
+        return Sides(corrected, apart, found, not apart or self.verdict(found) == NONE)
 
     def _between_sides(self, a, b):
         """Coefficients of the drift from the sessions of b to those of a; None if not known."""
@@ -335,6 +341,12 @@ def _began(shape):
 
 def _name(session):
     return session if isinstance(session, str) else None
+
+
+def _by_session(rows):
+    """{session: share of some runs}"""
+    counts = Counter(map(sessions.of, rows))
+    return {session: count / len(rows) for session, count in counts.items()}
 
 
 def _shares(side):

@@ -27,7 +27,7 @@ from dlbench import (
     tables,
 )
 from dlbench.files import sha256
-from dlbench.runs import CONDITION
+from dlbench.runs import CONDITION, is_sentinel
 
 MOST_FINDINGS = 3
 MOST_GROUPS = 20  # of the coverage that is seen at once
@@ -129,7 +129,8 @@ def read(folder, runs_folder, figures_folder, figures):
     everything = study_findings.findings(
         runs, rows["speedups"], rows["comparisons"], rows["sentinels"]
     )
-    groups, grouped_by = _groups(runs, coverage)
+    asked = [row for row in runs if not is_sentinel(row["run_id"])]
+    groups, grouped_by = _groups(asked, coverage)
     return Report(
         study=_study(rows) or "without runs",
         lead=report_words.lead(runs, coverage),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from dlbench import Error, base_flags, comparing, costs, scaling, study_contrasts, tables
 from dlbench.drift import Drift
+from dlbench.runs import is_sentinel
 
 TABLES = Path("results/tables")
 SHOWN = 20  # comparisons that are named
@@ -86,10 +87,15 @@ def _links(study, rows, sentinels):
     ]
     made = {}
     for a, b, found, is_asked in sides:
-        ids = [frozenset(row["run_id"] for row in side) for side in (a, b)]
-        if all(side <= own for side in ids):
+        ids = [_of_study(side) for side in (a, b)]
+        if all(side and side <= own for side in ids):
             made.setdefault(tuple(ids), Link(*ids, base_flags.APART in found.flags, is_asked))
     return list(made.values())
+
+
+def _of_study(side):
+    """Ids of a side's runs; those of sentinels, which are never trained again, are left out."""
+    return frozenset(row["run_id"] for row in side if not is_sentinel(row["run_id"]))
 
 
 def _closed(again, links):

@@ -10,6 +10,8 @@ that is measured again beside it shows how the machine drifted in between (dlben
   conditions that are new: further repeats of one share a session with what it is compared with.
 - They are interleaved with the runs to be trained, and are runs of their own: none of the study's,
   and never again of a later start.
+- In numbers they tell of drift; as repeats of their conditions they count where
+  `sentinels_are_repeats` says so, and only if they ended well.
 """
 
 import contextlib
@@ -108,9 +110,13 @@ def order(runs, to_train, sentinels, seed):
     return shuffled([*runs, *sentinels], seed, lambda run: place.get(run.id, run.repeat))
 
 
-def found(runs):
-    """{id: Run} of the sentinels in the results that repeat some runs' combinations."""
-    there = list(_there())
+def found(runs, ids=None):
+    """{id: Run} of the sentinels that repeat some runs' combinations.
+
+    Args:
+        ids: among which they are; those in the results, if none are given.
+    """
+    there = list(_there() if ids is None else filter(None, map(SENTINEL_ID.fullmatch, ids)))
     known = {}
     for run in runs if there else ():
         known.setdefault(_begin(run), {})[run.combination] = run

@@ -10,7 +10,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from dlbench import figure_style as style
 from dlbench import series
-from dlbench.runs import CONDITION
+from dlbench.runs import CONDITION, is_sentinel
 
 CATEGORY = "Study"
 CAPTION = """
@@ -89,7 +89,8 @@ def draw(tables, stem):
 
 def _measured(runs, sentinels):
     """Own runs and sentinels that ended well, with `relative`: per cent off their condition."""
-    runs = runs[runs["timing_source"].isin(["dlbench"])]
+    own = runs["timing_source"].isin(["dlbench"]) & ~runs["run_id"].map(is_sentinel).astype(bool)
+    runs = runs[own]
     parts = [part for part in (runs.assign(sentinel=0), sentinels) if len(part)]
     if not parts:
         return runs
