@@ -25,9 +25,10 @@ def run(**changes):
 
 
 def ask(
-    kind="gpu", time_limit_s=600, estimate_s=None, attempt=1, site=CLUSTER, place=None, **changes
-):
-    return jobs.ask(run(**changes), site, kind, time_limit_s, estimate_s, attempt, place)
+    kind="gpu", time_limit_s=600, estimate_s=None, attempt=1, site=CLUSTER, place=None, wait_s=0,
+    **changes,
+):  # fmt: skip
+    return jobs.ask(run(**changes), site, kind, time_limit_s, estimate_s, attempt, place, wait_s)
 
 
 @pytest.mark.parametrize(
@@ -71,6 +72,13 @@ def test_time_is_that_of_runs_like_it_with_a_margin_and_all_of_the_limit_without
     assert ask(estimate_s=None).time_min == 10 + 5
     assert ask(estimate_s=60, attempt=2).time_min == 10 + 5
     assert ask(estimate_s=100_000).time_min == 10 + 5
+
+
+def test_time_has_what_a_run_may_wait_for_a_quiet_node_also_in_a_shared_job():
+    assert ask(estimate_s=60, wait_s=90).time_min == 5 + 5  # 3 x 60 + 90 s
+    assert ask(estimate_s=None, wait_s=60).time_min == 11 + 5
+    assert ask(estimate_s=20, place=0, wait_s=60).time_min == 2 + 5
+    assert ask(estimate_s=20, place=1, wait_s=60).time_min == 2
 
 
 def test_slurm_is_asked_for_gpus_by_node_and_for_tasks_only_where_there_are_several():

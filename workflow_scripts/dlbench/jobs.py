@@ -2,8 +2,8 @@
 
 - A run's processes are the tasks of its job where its launcher takes them from the scheduler;
   else the job has one task, in which all of them are started.
-- Time: so many times what runs like it took (dlbench/costs.py), and what starting takes; all of
-  time_limit_s where none is done yet, and when a run is tried again.
+- Time: so many times what runs like it took (dlbench/costs.py), what it may wait for a quiet node
+  and what starting takes; all of time_limit_s where none is done yet, and when it is tried again.
 - Memory: by device; twice as much when a run is tried again, at most a node's.
 - Runs of one shape, which ask for the same, may share a job, in which they follow one another.
 """
@@ -46,7 +46,7 @@ class Job:
         return {"cores": cores, "memory_mb": self.memory_mb, "gpus": self.gpus_per_node}
 
 
-def ask(run, site, kind, time_limit_s, estimate_s=None, attempt=1, place=None):
+def ask(run, site, kind, time_limit_s, estimate_s=None, attempt=1, place=None, wait_s=0):
     """The Job of a run.
 
     Args:
@@ -54,6 +54,7 @@ def ask(run, site, kind, time_limit_s, estimate_s=None, attempt=1, place=None):
         kind: cpu or gpu, what a device is.
         estimate_s: what runs like it took; None where none has.
         place: where in a job that runs share, from 0; None where it is alone in its job.
+        wait_s: the most that it waits for a quiet node before it starts.
     """
     wanted = site["job"]
     devices = run.devices_per_node * run.copies_per_node
@@ -73,7 +74,7 @@ def ask(run, site, kind, time_limit_s, estimate_s=None, attempt=1, place=None):
         cores_per_task=math.ceil(cores / math.ceil(tasks / run.nodes)),
         memory_mb=min(memory_mb, site["memory_mb_per_node"] or memory_mb),
         gpus_per_node=devices if kind == "gpu" else 0,
-        time_min=math.ceil(time_s / 60) + (0 if place else wanted["start_up_min"]),
+        time_min=math.ceil((time_s + wait_s) / 60) + (0 if place else wanted["start_up_min"]),
         exclusive=wanted["exclusive"],
         gpu_request=wanted["gpu_request"],
         extra=wanted["extra"],

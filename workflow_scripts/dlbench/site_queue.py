@@ -78,7 +78,12 @@ def asked(study):
         else:
             # The last attempt asks for the most.
             job = jobs.ask(
-                run, study.site, devices.kind, study.time_limit_s, attempt=planning.ATTEMPTS
+                run,
+                study.site,
+                devices.kind,
+                study.time_limit_s,
+                attempt=planning.ATTEMPTS,
+                wait_s=study.wait_for_quiet_s,
             )
             asked.append((study.labels[run.id], job))
     return asked, unfit

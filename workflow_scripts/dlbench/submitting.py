@@ -128,7 +128,10 @@ class Submitting:
 
     def _ask(self, run, attempt, place, estimate_s):
         study, kind = self._plan.study, self._plan.device_kind
-        job = jobs.ask(run, study.site, kind, study.time_limit_s, estimate_s, attempt, place)
+        job = jobs.ask(
+            run, study.site, kind, study.time_limit_s, estimate_s, attempt, place,
+            wait_s=study.wait_for_quiet_s,
+        )  # fmt: skip
         bounded = self._queue and not study.site["memory_mb_per_node"]
         return jobs.within(job, self._queue) if bounded else job
 
