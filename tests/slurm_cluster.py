@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from campaign import environment
-from equipment import EQUIPMENT
+from equipment import EQUIPMENT, alone
 from site_facts import SITE
 
 NODES = ("n1", "n2", "n3")
@@ -85,14 +85,16 @@ def slurm(tmp_path_factory):
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         pytest.skip("Slurm is installed and started as root on Debian only")
     folder = tmp_path_factory.mktemp("slurm")
-    resolve_nodes()
-    up = subprocess.run(
-        ["bash", SCRIPTS / "slurm_up.sh", folder, "acct"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert up.returncode == 0, up.stdout + up.stderr
-    yield Slurm(folder)
-    Slurm(folder).down()
+    with alone("slurm"):
+        resolve_nodes()
+        with alone("apt"):
+            up = subprocess.run(
+                ["bash", SCRIPTS / "slurm_up.sh", folder, "acct"],
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+        assert up.returncode == 0, up.stdout + up.stderr
+        yield Slurm(folder)
+        Slurm(folder).down()
 
 
 def resolve_nodes():

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from equipment import EQUIPMENT
+from equipment import EQUIPMENT, alone
 from slurm_cluster import slurm as slurm
 
 
@@ -19,9 +19,10 @@ def grid_engine():
         pytest.skip(f"no {scripts}/sge_up.sh: name a folder that has it in DLBENCH_TEST_EQUIPMENT")
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         pytest.skip("Grid Engine is installed and started as root on Debian only")
-    up = subprocess.run(
-        ["bash", scripts / "sge_up.sh"], capture_output=True, text=True, check=False
-    )
+    with alone("apt"):
+        up = subprocess.run(
+            ["bash", scripts / "sge_up.sh"], capture_output=True, text=True, check=False
+        )
     assert up.returncode == 0, up.stdout + up.stderr
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SGE_ROOT", "/var/lib/gridengine")

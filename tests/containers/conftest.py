@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from campaign import Campaign
-from equipment import EQUIPMENT, REPOSITORY
+from equipment import EQUIPMENT, REPOSITORY, alone
 from slurm_cluster import slurm as slurm
 
 from dlbench import images
@@ -24,7 +24,13 @@ from dlbench.runs import Run
 from dlbench.tools import uv
 
 USER = "dlbench-test"
-PACKAGES = {"podman": "podman uidmap runc", "buildah": "buildah", "ch-run": "charliecloud"}
+PACKAGES = {
+    "podman": "podman uidmap runc",
+    "buildah": "buildah",
+    "ch-run": "charliecloud",
+    "docker-registry": "docker-registry",
+    "skopeo": "skopeo",
+}
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 
 
@@ -35,13 +41,14 @@ def tools():
         pytest.skip("container runtimes are installed and set up as root on Debian only")
     if not (EQUIPMENT / "build_rootfs.sh").is_file():
         pytest.skip(f"no {EQUIPMENT}/build_rootfs.sh: name its folder in DLBENCH_TEST_EQUIPMENT")
-    if not shutil.which("apptainer"):
-        call("bash", EQUIPMENT / "install_container_runtimes.sh")
-    missing = [words for program, words in PACKAGES.items() if not shutil.which(program)]
-    if missing:
-        call("apt-get", "update", "-qq")
-        packages = " ".join(missing).split()
-        call("apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages)
+    with alone("apt"):
+        if not shutil.which("apptainer"):
+            call("bash", EQUIPMENT / "install_container_runtimes.sh")
+        missing = [words for program, words in PACKAGES.items() if not shutil.which(program)]
+        if missing:
+            call("apt-get", "update", "-qq")
+            packages = " ".join(missing).split()
+            call("apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages)
     Path("/dev/mqueue").mkdir(exist_ok=True)  # podman wants it where it shares memory
     if subprocess.run(["id", USER], capture_output=True, check=False).returncode:
         call("useradd", "--create-home", USER)

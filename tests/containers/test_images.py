@@ -23,12 +23,6 @@ OPTIONS = {"start": "command"}
 @pytest.fixture(scope="module")
 def registry(tools, campaign, place):
     """The address of a real registry that has the tests' base image as base:1; no TLS."""
-    for program in ("docker-registry", "skopeo"):
-        if not shutil.which(program):
-            subprocess.run(
-                ["apt-get", "install", "-y", "-qq", "--no-install-recommends", program],
-                check=True, stdout=subprocess.DEVNULL,
-            )  # fmt: skip
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
