@@ -86,7 +86,7 @@ def test_a_site_that_is_in_order_has_nothing_to_fix(place, capsys):
         "executor slurm",
         "slurm answers, and has cpu, gpu",
         "ok    queue cpu has 3 nodes of 8 cores, 8000 MiB, 0 GPUs; 60 min at most",
-        "2 runs to train, of at most 15 min",
+        "2 runs to train, of at most 16 min",
         "account mine",
         "a job ran on",
         "seen there and back within",
@@ -210,7 +210,7 @@ def test_a_site_that_promises_more_than_the_partition_has_is_to_be_corrected(cha
 
 def test_runs_that_ask_for_more_than_the_partition_gives_are_to_be_changed(place):
     write("config.yaml", CONFIG | {"matrix": [BLOCK], "figures": [], "time_limit_s": 7200})
-    assert "asks for 125 minutes, and cpu has 60 (lower time_limit_s" in only_fix()
+    assert "asks for 126 minutes, and cpu has 60 (lower time_limit_s" in only_fix()
     facts(memory_mb_per_node=None)
     assert any("MiB of memory per node, and cpu has 8000" in text for text in texts("fix"))
 
