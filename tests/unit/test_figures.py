@@ -468,4 +468,24 @@ def test_what_was_measured_apart_has_half_filled_markers(tmp_path, monkeypatch):
     for row in bases:
         row["images_per_second"] = 300 + 0.1 * row["repeat"]
     again = [row | {"session": "B", "sentinel": 1} for row in bases]
-    assert not any(map(half_filled, drawn("scaling", [*rows, *again])))
+    for name in ("scaling", "real_vs_synthetic"):
+        assert not any(map(half_filled, drawn(name, [*rows, *again])))
+    # Sentinels of another drift: corrected, and marked all the same.
+    slower = [row | {"images_per_second": 0.8 * row["images_per_second"]} for row in again]
+    differences = []
+    for sentinels in ([], again, slower):
+        (axes,) = drawn("real_vs_synthetic", [*rows, *sentinels])
+        differences.append([text for text in words(axes) if text.endswith("]")])
+        assert bool(half_filled(axes)) == (sentinels is not again)
+    assert differences[0] == differences[1] != differences[2]
+    smallest = [row for row in rows if row["strategy"] == "single"]
+    for row in smallest:
+        row["images_per_second"] = row["batch_per_device"] + 1e-3 * row["repeat"]
+    again = [row | {"session": "B", "sentinel": 1} for row in smallest
+             if row["batch_per_device"] == 16]  # fmt: skip
+    slower = [row | {"images_per_second": 0.8 * row["images_per_second"]} for row in again]
+    for sentinels, relative_time in ((again, 0.25), (slower, 0.2)):
+        _, relative = drawn("time_per_batch", [*smallest, *sentinels])
+        assert len(half_filled(relative)) == (sentinels is slower)
+        ends = [line.get_ydata()[-1] for line in relative.lines if len(line.get_xdata()) == 2]
+        assert any(abs(end - relative_time) < 1e-3 for end in ends)

@@ -245,6 +245,28 @@ def test_points_that_were_measured_apart_have_no_law_unless_sentinels_show_no_dr
     assert known[-1]["drift"] == pytest.approx(1)
 
 
+def test_laws_are_fitted_to_throughputs_corrected_for_drift():
+    counts, drift = (1, 2, 4, 8, 16), 1.002
+    rows = runs(*((n, 64, {"session": "B" if n > 4 else "A"}) for n in counts), repeats=3)
+    for row in rows:
+        n, late = row["devices"], row["session"] == "B"
+        rate = 9 * n / (1 + 0.03 * (n - 1) + 0.001 * n * (n - 1)) * (1 + 1e-6 * row["repeat"])
+        row["images_per_second"] = rate * (drift if late else 1)
+    again = [
+        row | {"session": "B", "images_per_second": row["images_per_second"] * drift}
+        for row in rows
+        if row["devices"] == 1
+    ]
+    (row, *_), (plain, *_) = (
+        scaling.rows(Named, rows, again),
+        table([row | {"session": "A"} for row in rows]),
+    )
+    assert row["fit"] == plain["fit"] == "fitted"
+    assert row["usl_alpha"] == pytest.approx(0.03, abs=1e-6)
+    assert row["usl_beta"] == pytest.approx(0.001, abs=1e-7)
+    assert abs(plain["usl_alpha"] - 0.03) > 1e-4
+
+
 def test_the_table_takes_all_rows_and_keeps_them(tmp_path):
     made = [*on((1, 2, 4, 8, 16), float), *table(runs((2, 8, {})))]
     tables.write(tmp_path / "s.parquet", made, tables.SPEEDUPS)

@@ -7,6 +7,8 @@
   (statistics.BASE_KEYS) is named; so is that it was measured apart (dlbench/drift.py).
 - Speedup is the ratio of throughputs to the base, efficiency that times the base's devices
   over the point's. Uncertainty adds on the logarithm (Welch's t, statistics.ratio).
+- Laws are fitted to what speedups are made of: throughputs corrected for the drift between the
+  sessions of a point and its base, which must be shown to be equivalent to none.
 
 The figure and the table of speedups are both made from this.
 """
@@ -338,6 +340,12 @@ def _rows(study, series, law):
         }
 
 
+def _corrected(point):
+    """Throughputs of a point's runs as they would be in the sessions of its base."""
+    drift = point.sides and point.sides.drift
+    return [rate / (drift.ratio.value if drift else 1.0) for rate in _rates(point.runs)]
+
+
 # Facts of a series that are no part of its key.
 ALONGSIDE = ("device_kind", "device_model", "framework_version")
 
@@ -374,7 +382,7 @@ def _laws(series):
         why = base_flags.words(", ".join(series.mismatch), "points and base")
     if why:
         return {"fit": f"no fit: {why}"}
-    rates = _rates(series.runs)
+    rates = [rate for point in series.points for rate in _corrected(point)]
     found = {"usl": laws.usl(devices, rates)}
     made = dict(zip(("usl_alpha", "usl_beta"), found["usl"] or (None, None), strict=True))
     if series.kind == "strong":  # Amdahl's is about a fixed amount of work

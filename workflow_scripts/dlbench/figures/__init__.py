@@ -9,6 +9,8 @@ A figure file defines:
 from pathlib import Path
 
 from dlbench import tables as parquet
+from dlbench.drift import Drift
+from dlbench.scaling import MARGIN
 
 
 class Tables:
@@ -48,6 +50,17 @@ class Tables:
     @property
     def drift(self):
         return parquet.read(self._folder / "drift.parquet", parquet.DRIFT).to_pandas()
+
+    @property
+    def margin(self):
+        """Within which drift is equivalent to none."""
+        margins = self.drift["margin"]
+        return margins.iloc[0] if len(margins) else MARGIN
+
+    def drift_of(self, runs):
+        """What is known of drift between the sessions of some rows of `runs`, a Drift."""
+        sentinels = self.sentinels.to_dict("records")
+        return Drift(runs.to_dict("records"), sentinels, self.margin)
 
     def steps(self, run_id):
         """All steps of one run, ranks one after the other; none where they are not known."""

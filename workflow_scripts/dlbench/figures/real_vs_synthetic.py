@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from dlbench import base_flags, derived, figure_rows, plugins, series, sessions, statistics
+from dlbench import base_flags, derived, figure_rows, plugins, series, statistics
 from dlbench import figure_style as style
 
 CATEGORY = "Comparisons"
@@ -14,7 +14,9 @@ each run one value; the numbers are the difference of real from synthetic with W
 on the logarithm of the throughput. Of synthetic runs of several lengths those as long as the real
 one count, or the longest. What else differs between the two, as the version of the framework, is
 named. Runs on real items without a synthetic counterpart are drawn alone. Hollow points are
-published; half-filled ones were measured in no session (start of the workflow) together.
+published; half-filled ones were measured apart: in no session (start of the workflow) together, and
+the drift between their sessions is not shown to be none. Where it is known, the difference is
+corrected for it and has its uncertainty.
 """
 REAL, SYNTHETIC = (style.COLOURS[0], "o"), (style.COLOURS[1], "s")
 FOUND_OUT = ("site", "framework_version", "device_model")
@@ -31,7 +33,8 @@ def draw(tables, stem):
         return
     title, words = "Real and synthetic items", "circle: real \u00b7 square: synthetic"
     with figure_rows.figure(stem, groups, title, words, 1.6) as (rows, axes):
-        values = [value for row in rows for value in _row(axes, row, synthetic)]
+        known = tables.drift_of(runs)
+        values = [value for row in rows for value in _row(axes, row, synthetic, known)]
         figure_rows.value_axis(axes, values, "images / s")
 
 
@@ -40,12 +43,14 @@ def _synthetic(dataset):
     return dataset in plugins.names("datasets") and plugins.load("datasets", dataset).SYNTHETIC
 
 
-def _row(axes, row, synthetic):
+def _row(axes, row, synthetic, known):
     base, differs = _counterparts(row.runs.iloc[0], synthetic)
     published = (row.runs["timing_source"] == series.PUBLISHED).all()
-    apart = sessions.apart(*(runs.to_dict("records") for runs in (row.finished, base)))
+    timed = [runs.dropna(subset="images_per_second") for runs in (row.finished, base)]
+    rates = [runs["images_per_second"] for runs in timed]
+    sides = known.compared(*(t.to_dict("records") for t in timed)) if all(map(len, timed)) else None
+    apart = bool(sides and sides.flags)
     means = []
-    rates = [runs["images_per_second"].dropna() for runs in (row.finished, base)]
     for values, (colour, marker) in zip(rates, (REAL, SYNTHETIC), strict=True):
         if len(values):
             means.append(statistics.mean(values))
@@ -57,8 +62,8 @@ def _row(axes, row, synthetic):
     found = [estimate.value for estimate in means]
     if len(found) == 2:
         axes.plot(found, [row.y] * 2, color=style.GREY, lw=1.2, zorder=1)
-        note = base_flags.note(", ".join([*differs, *[base_flags.APART] * apart]))
-        figure_rows.say(axes, row, _difference(statistics.ratio(*rates)), note)
+        note = base_flags.note(", ".join([*differs, *sides.flags]))
+        figure_rows.say(axes, row, _difference(sides.difference.ratio), note)
     else:
         shape = row.runs.iloc[0]["item_shape"]
         of_shape = "of an unknown shape" if pd.isna(shape) else f"of {shape}"

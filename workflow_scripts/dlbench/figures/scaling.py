@@ -30,9 +30,8 @@ def draw(tables, stem):
     runs = tables.runs
     # A publication that states no mode is about training.
     runs = runs[(runs["mode"].isna() | (runs["mode"] == "train")) & runs["epochs"].isna()]
-    sentinels, margins = tables.sentinels.to_dict("records"), tables.drift["margin"]
-    margin = margins.iloc[0] if len(margins) else scaling.MARGIN
-    found = _panels(scaling.tried(runs.to_dict("records"), sentinels, margin))
+    sentinels = tables.sentinels.to_dict("records")
+    found = _panels(scaling.tried(runs.to_dict("records"), sentinels, tables.margin))
     if not found:
         style.draw_words(stem, "no series on more than one device")
         return

@@ -2,7 +2,7 @@
 
 from dlbench import figure_panels as panels
 from dlbench import figure_style as style
-from dlbench import series, sessions, statistics
+from dlbench import series, statistics
 
 CATEGORY = "Batch size"
 CAPTION = """
@@ -11,7 +11,9 @@ number of devices over the throughput; geometric means over repeats, each run on
 intervals (Student's t on the logarithm). Lower panels: the same relative to the smallest batch
 of the series that finished, with Welch's 95 % interval of the ratio; the lower, the more a larger
 batch gains. A cross stands for runs that failed. Hollow points are published numbers; half-filled
-ones were measured in no session (start of the workflow) with the smallest batch.
+ones were measured apart: in no session (start of the workflow) with the smallest batch, and the
+drift between their sessions is not shown to be none. Where it is known, the lower panels are
+corrected for it and have its uncertainty.
 """
 
 
@@ -19,15 +21,22 @@ def draw(tables, stem):
     runs = series.tried(tables.runs)
     runs = runs.assign(image_s=runs["devices"] / runs["images_per_second"])
     several = series.along("batch_per_device", runs, fewest=2)
-    panels.draw(stem, several, _paint, "no series with several batch sizes", rows=2)
+    known = tables.drift_of(runs)
+
+    def paint(*panel):
+        return _paint(*panel, known)
+
+    panels.draw(stem, several, paint, "no series with several batch sizes", rows=2)
 
 
-def _paint(axes, key, found):
+def _paint(axes, key, found, known):
     times, relative = axes
     model, dataset = key
     ends = panels.lines(times, found, lambda s: s.means("image_s"))
-    panels.lines(relative, found, _relative)
-    apart = sum(_mark_apart(relative, found))
+    points = [_relative(one, known) for one in found]
+    values = {one.name: [pair[:2] for pair in own] for one, own in zip(found, points, strict=True)}
+    panels.lines(relative, found, lambda one: values[one.name])
+    apart = sum(_mark_apart(relative, found, points))
     for axis in axes:
         axis.set_xlabel("batch per device")
     if ends:
@@ -48,23 +57,25 @@ def _paint(axes, key, found):
     return ends
 
 
-def _mark_apart(axes, found):
-    """Mark points that share no session with the smallest batch. Yields how many of each series."""
-    for number, one in enumerate(found):
-        rows = one.finished.dropna(subset="image_s").groupby(one.x)
-        sides = {x: runs.to_dict("records") for x, runs in rows}
-        points = _relative(one)
-        apart = [(x, e.value) for x, e in points if sessions.apart(sides[x], sides[points[0][0]])]
+def _mark_apart(axes, found, points):
+    """Mark points that may not be compared with the smallest batch. Yields how many of a series."""
+    for number, (one, own) in enumerate(zip(found, points, strict=True)):
+        apart = [(x, estimate.value) for x, estimate, sides in own if sides and sides.flags]
         for x, value in apart:
             at = style.side_by_side([x], number, len(found))
             style.half(axes, at, [value], style.looks(one.index), zorder=3.5)
         yield len(apart)
 
 
-def _relative(found):
-    repeats = found.repeats("image_s")
+def _relative(found, known):
+    """[(x, Estimate of the time over that of the smallest, Sides or None for it itself), ...]"""
+    rows = found.finished.dropna(subset="image_s").groupby(found.x)
+    repeats = [(x, runs.to_dict("records")) for x, runs in rows]
     if not repeats:
         return []
     first, base = repeats[0]
-    points = [(x, statistics.ratio(values, base)) for x, values in repeats[1:]]
-    return [(first, statistics.Estimate(1.0, float("nan"), float("nan"), len(base))), *points]
+    points = [(first, statistics.Estimate(1.0, float("nan"), float("nan"), len(base)), None)]
+    for x, runs in repeats[1:]:
+        sides = known.compared(base, runs)  # times, which are the smaller the more items a second
+        points.append((x, sides.difference.ratio, sides))
+    return points

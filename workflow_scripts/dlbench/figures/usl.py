@@ -12,7 +12,8 @@ CAPTION = """
 Throughput against devices (points: geometric means over repeats with 95 % intervals) and the
 universal scalability law, n / (1 + alpha (n - 1) + beta n (n - 1)) times the throughput of one
 device; in strong scaling also Amdahl's, n / (1 + s (n - 1)). Both are fitted by least squares to
-the logarithms of the throughputs of all runs (laws.py), with 95 % intervals of the parameters in
+the logarithms of the throughputs of all runs (laws.py), corrected for drift where a point and its
+base are of two sessions, with 95 % intervals of the parameters in
 brackets, and the number of devices with the highest throughput where beta is surely above 0.
 Lines are solid where there are runs and dashed beyond: there they are an extrapolation,
 which holds if the law does. Dotted: in proportion to devices. Laws are fitted only to series on
