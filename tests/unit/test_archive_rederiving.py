@@ -7,10 +7,12 @@ import sys
 import zipfile
 
 import made_archives
+import pyarrow.parquet as pq
 import pytest
+import yaml
 from made_archives import ARCHIVE, program
 
-from dlbench import records
+from dlbench import records, rederiving
 
 
 def archive():
@@ -51,6 +53,25 @@ def test_our_own_programs_do_it_too_and_none_of_the_archive_is_run(tmp_path):
     assert program("rederive.py", *arguments, tmp_path / "two", "--own-code").startswith(
         "identical: 8 tables"
     )
+
+
+def test_an_archive_of_an_earlier_version_is_made_again_by_our_own_programs(tmp_path):
+    settings = yaml.safe_load(content("config.yaml"))
+    imported = "results/imports/others/runs.parquet"
+    (tmp_path / "new.parquet").write_bytes(content(imported))
+    table = pq.read_table(tmp_path / "new.parquet")
+    later = ["session", "disturbed", "others_cpu_cores"]
+    assert set(later) <= set(table.column_names) and rederiving.LATER.keys() <= settings.keys()
+    pq.write_table(table.drop_columns(later), tmp_path / "old.parquet")
+    of_before = {name: value for name, value in settings.items() if name not in rederiving.LATER}
+    changes = {
+        "config.yaml": yaml.safe_dump(of_before).encode(),
+        imported: (tmp_path / "old.parquet").read_bytes(),
+    }
+    made_archives.changed(archive(), tmp_path / "old.zip", changes)
+    output = program("rederive.py", tmp_path / "old.zip", "--output", tmp_path / "a", "--own-code")
+    assert output.startswith("identical: 8 tables, 2 figures, the report"), output
+    assert (tmp_path / "a" / "config.yaml").read_bytes() == changes["config.yaml"]
 
 
 def test_a_record_that_says_otherwise_than_its_log_is_named(tmp_path):

@@ -79,7 +79,8 @@ def collect(study, device_kind, output):
         _say_how_repeats_differ(rows, coverage, repeats.differences())
         for entry in study.imports:
             folder = IMPORTS / entry["name"]
-            others = tables.read(folder / "runs.parquet", tables.RUNS).to_pylist()
+            # An archive may have imports of an earlier version.
+            others = tables.read(folder / "runs.parquet", tables.RUNS, earlier=True).to_pylist()
             rows += others
             coverage += _imported(others, entry["name"])
             append_evals(tables.read(folder / "evals.parquet", tables.EVALS).to_pylist())

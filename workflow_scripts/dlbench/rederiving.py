@@ -3,7 +3,8 @@
 - The archive is checked, then unpacked without them; what is made again cannot be what was there.
 - Tables are made from records, so each record is compared with its logs, which are read anew.
 - The programs are those of the archive, started as its workflow starts them, or our own where its
-  code is not to be trusted. Nothing is trained and nothing is fetched.
+  code is not to be trusted: they take what its config does not say yet from LATER. Nothing is
+  trained and nothing is fetched.
 - What differs is named, with what else differs here: the versions of Python and packages.
 
 Needs the standard library only; the programs need what tables and figures are made with.
@@ -14,6 +15,7 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import metadata
@@ -28,6 +30,11 @@ ABOUT, REPORT = "archive.json", "results/report.html"
 RUN_TABLES = ("steps.parquet", "evals.parquet", "samples.parquet")
 PROGRAMS = Path("workflow_scripts")
 LAST_LINES = 15
+# What a config of an earlier version does not say, as it was before it could be said.
+LATER = {
+    "wait_for_quiet_s": 0, "others_share": None, "sentinels": "none",
+    "sentinels_are_repeats": False,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,7 @@ def rederive(bag, folder, own_code=False):
     made = {name for name in bag.payload if _is_made(name, about)}
     bag_reading.unpack(bag, folder, lambda name: name not in made)
     programs = Path(__file__).parents[1] if own_code else Path(folder).absolute() / PROGRAMS
-    _make(programs, Path(folder), about["figures"])
+    _make(programs, Path(folder), about["figures"], LATER if own_code else {})
     expected = {name: digest for name, digest in bag_reading.digests(bag).items() if name in made}
     found = {
         path.relative_to(folder).as_posix()
@@ -160,8 +167,12 @@ def _is_made(name, about):
     return name.startswith("results/runs/") and path.name in RUN_TABLES and len(path.parts) == 4
 
 
-def _make(programs, folder, figures):
-    _run(programs, folder, "collect_runs.py")
+def _make(programs, folder, figures, later):
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        json.dump(later, file)  # which is YAML, too
+        file.flush()
+        files = ["--config", file.name, "config.yaml"] if later else []
+        _run(programs, folder, "collect_runs.py", *files)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda name: _run(programs, folder, "draw_figure.py", name), figures))
     _run(programs, folder, "build_report.py", "--figures", *figures)

@@ -113,11 +113,12 @@ def _entry(key, value):
     return b"".join(parts) + b"\0"
 
 
-def read(path, schema, run_id=None):
+def read(path, schema, run_id=None, earlier=False):
     """A table with exactly the columns of `schema`.
 
     Args:
         run_id: read the rows of this run only.
+        earlier: columns that it lacks are empty, as in a table of an earlier version.
 
     Raises:
         TableError: no Parquet file, or one of a newer version.
@@ -134,13 +135,17 @@ def read(path, schema, run_id=None):
                 f"this one reads up to {SCHEMA_VERSION}"
             )
         missing = [name for name in schema.names if name not in file.schema_arrow.names]
-        if missing:
+        if missing and not earlier:
             raise TableError(f"{path}: columns missing: {', '.join(missing)}")
-        if run_id is not None:
-            return pq.read_table(
-                path, columns=schema.names, filters=[("run_id", "=", run_id)], use_threads=False
-            ).cast(schema)
-        return file.read(columns=schema.names, use_threads=False).cast(schema)
+        columns = [name for name in schema.names if name not in missing]
+        if run_id is None:
+            found = file.read(columns=columns, use_threads=False)
+        else:
+            chosen = [("run_id", "=", run_id)]
+            found = pq.read_table(path, columns=columns, filters=chosen, use_threads=False)
+    for name in missing:
+        found = found.append_column(name, pa.nulls(len(found), schema.field(name).type))
+    return found.select(schema.names).cast(schema)
 
 
 def from_csv(table):

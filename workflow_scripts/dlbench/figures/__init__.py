@@ -75,7 +75,7 @@ class Tables:
         if own.is_file():
             return parquet.read(own, schema).to_pandas()
         for path in sorted(self._runs_folder.parent.glob(f"imports/*/{name}.parquet")):
-            found = parquet.read(path, schema, run_id)
+            found = parquet.read(path, schema, run_id, earlier=True)
             if len(found):
                 return found.to_pandas()
         return parquet.table([], schema).to_pandas()
