@@ -386,6 +386,14 @@ def test_published_numbers_lie_beside_the_same_from_own_runs(drawn, made):
     assert {f"\u00d7{ratio:.2f}" for ratio in ratios} <= said
 
 
+def test_no_published_number_is_written_over_its_points(drawn):
+    for axes in drawn("published", "published"):
+        axes.figure.draw_without_rendering()
+        right = axes.get_window_extent().x1
+        beside = [text for text in axes.texts if "(=" in text.get_text()]
+        assert all(text.get_window_extent().x0 > right for text in beside)
+
+
 def test_without_published_numbers_words_say_so(drawn):
     (axes,) = drawn("published", "one repeat")
     assert words(axes) == ["no published numbers to draw: see `references` in the config"]

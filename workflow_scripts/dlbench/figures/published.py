@@ -44,8 +44,9 @@ COLUMNS = 2  # of panels beside each other
 CHARACTERS = 78  # of a line of words above a panel
 ROW_INCHES, FRAME_INCHES, WORDS_INCHES = 0.27, 1.5, 0.18
 PANEL_INCHES, CHARACTER_INCHES = 4.9, 0.085
-# Points right of the axes where the columns of numbers end.
+# Points right of the axes where the columns of numbers end, if the first has no long words.
 PRINTED, MEASURED, RATIO = 54, 102, 154
+GAP_POINTS, CHARACTER_POINTS = 8, 5.2  # between axes and words; of a character
 
 
 def draw(tables, stem):
@@ -229,8 +230,11 @@ def _spaced(names):
 def _panel(axes, panel, line):
     numbers = panel.numbers
     own = numbers["own"].notna().any()
-    for point, found in numbers.groupby("point", sort=False):
-        _cell(axes, panel.heights[point], found)
+    points = numbers.groupby("point", sort=False)
+    longest = max(len(_said(found)) for _, found in points)
+    shift = max(0, GAP_POINTS + CHARACTER_POINTS * longest - PRINTED)
+    for point, found in points:
+        _cell(axes, panel.heights[point], found, shift)
     _scale(axes, panel.metric, numbers)
     over = f" over {panel.base}" if panel.base else ""
     differs = _listed(numbers["base_mismatch"])
@@ -240,35 +244,47 @@ def _panel(axes, panel, line):
         _below(axes, f"orange: the base differs in {_spaced(differs)}")
     for words, x_points in (("published", PRINTED), ("own", MEASURED), ("ratio", RATIO)):
         if own or words == "published":
-            _beside(axes, len(line.labels) - 0.35, words, x_points, color=style.GREY, fontsize=8)
+            y = len(line.labels) - 0.35
+            _beside(axes, y, words, x_points + shift, color=style.GREY, fontsize=8)
     if panel.title:
         level = "\n" * (line.words - panel.words.count("\n"))  # with the title beside it
         style.heading(axes, panel.title, panel.words + level)
         axes.texts[-1].set_in_layout(False)  # it may go across the panels
 
 
-def _cell(axes, y, found):
-    """The numbers of one point, mostly one."""
+def _cell(axes, y, found, shift):
+    """The numbers of one point, mostly one; those in words moved right by so many points."""
     row = found.iloc[0]
-    wrong = row["agrees"] is not None and not pd.isna(row["agrees"]) and not row["agrees"]
-    alarming = wrong or bool(row["base_mismatch"] and not pd.isna(row["base_mismatch"]))
+    alarming = _is_wrong(row) or bool(row["base_mismatch"] and not pd.isna(row["base_mismatch"]))
     colour = figure_rows.ALARM if alarming else THEIRS
     for _, number in found.iterrows():
         if not pd.isna(number["low"]):
             axes.plot([number["low"], number["high"]], [y, y], color=colour, lw=4, alpha=0.4)
         axes.plot(number["value"], y, MARKERS[number["quality"]], ms=6.5, color=colour,
                   mfc="white", mec=colour, mew=1.5, zorder=3)  # fmt: skip
-    printed = f"{_printed(found)} (= {row['recomputed']:.4g})" if wrong else _printed(found)
-    _beside(axes, y, printed, PRINTED, color=colour if alarming else figure_rows.INK)
+    ink = colour if alarming else figure_rows.INK
+    _beside(axes, y, _said(found), PRINTED + shift, color=ink)
     if pd.isna(row["own"]):
         return
     axes.plot([row["value"], row["own"]], [y, y], color=style.LIGHT, lw=2, zorder=1)
     axes.plot([row["own_ci95_low"], row["own_ci95_high"]], [y, y], color=OWN, lw=1.6, zorder=4)
     axes.plot(row["own"], y, "o", color=OWN, ms=6.5, zorder=5)
     own = _number(row["own"], row["metric"])
-    _beside(axes, y, own, MEASURED, color=OWN, fontweight="bold")
+    _beside(axes, y, own, MEASURED + shift, color=OWN, fontweight="bold")
     if not pd.isna(row["own_over_published"]):
-        _beside(axes, y, _ratio(row["own_over_published"]), RATIO, color=figure_rows.INK)
+        ratio = _ratio(row["own_over_published"])
+        _beside(axes, y, ratio, RATIO + shift, color=figure_rows.INK)
+
+
+def _is_wrong(row):
+    """Whether a printed number does not follow from the others."""
+    return row["agrees"] is not None and not pd.isna(row["agrees"]) and not row["agrees"]
+
+
+def _said(found):
+    """The printed number of a point, and what follows from the others where that is another one."""
+    row = found.iloc[0]
+    return _printed(found) + (f" (= {row['recomputed']:.4g})" if _is_wrong(row) else "")
 
 
 def _printed(found):
