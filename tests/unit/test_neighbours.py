@@ -151,10 +151,13 @@ def test_pressure_disks_clocks_and_throttling_are_read_where_they_are(kernel):
     kernel.write("proc/pressure/io", "some avg10=1.00 avg60=0.00 total=2500000\nfull total=1\n")
     kernel.write("sys/devices/system/cpu/cpu3/thermal_throttle/core_throttle_count", "9\n")
     kernel.process(US, 1, own_s=0.1)
-    kernel.write("proc/10/io", "read_bytes: 0\nwrite_bytes: 120000\ncancelled_write_bytes: 20000\n")
+    kernel.write(
+        "proc/10/io", "read_bytes: 30000\nwrite_bytes: 90000\ncancelled_write_bytes: 20000\n"
+    )
     said = values(found, kernel, 10)
     assert said["others_disk_bytes_per_s"] == pytest.approx(502_000, rel=1e-2)
     assert said["own_disk_bytes_per_s"] == pytest.approx(10_000, rel=1e-2)
+    assert said["own_disk_read_bytes_per_s"] == pytest.approx(3_000, rel=1e-2)
     assert said["io_pressure_percent"] == pytest.approx(25, rel=1e-2)
     assert said["memory_pressure_percent"] == 0
     assert said["cpu_clock_mhz"] == pytest.approx(2000, rel=1e-2)
@@ -317,6 +320,15 @@ BESIDE = {"share": 0.05, "device_cores": 1, "cores": 2, "resolution_cpu_cores": 
         ({"io_pressure_percent": 40, "others_disk_bytes_per_s": 2e6,
           "own_disk_bytes_per_s": 3e6}, ""),
         ({"io_pressure_percent": 4, "others_disk_bytes_per_s": 2e9}, ""),
+        # The kernel writes back what was installed before, while the run reads from memory;
+        ({"io_pressure_percent": 40, "others_disk_bytes_per_s": 2e8,
+          "own_disk_bytes_per_s": 2e5, "own_disk_read_bytes_per_s": 4096.0}, ""),
+        ({"io_pressure_percent": 40, "others_disk_bytes_per_s": 2e8,
+          "own_disk_read_bytes_per_s": None}, ""),
+        # beside one that reads from the disk somebody is the hog.
+        ({"io_pressure_percent": 40, "others_disk_bytes_per_s": 2e8,
+          "own_disk_bytes_per_s": 2e6, "own_disk_read_bytes_per_s": 2e6},
+         "others moved 200 MB/s to or from disks, for which processes waited 40 % of the time"),
         ({"io_pressure_percent": 40, "others_disk_bytes_per_s": 2e8, "others_cpu_cores": 0.5},
          "others used 0.50 of 2 cores; others moved 200 MB/s to or from disks, for which "
          "processes waited 40 % of the time"),

@@ -39,6 +39,16 @@ while True:
     os.pwrite(file, bytes(2**20), 0)
     os.fsync(file)
 """
+READS_DISK = """
+import mmap, os, sys, time
+file = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
+block = mmap.mmap(-1, 1 << 16)
+while os.preadv(file, [block], 0):
+    print("x", flush=True)
+    time.sleep(0.02)
+"""
+SLEEPS = "import time\nprint('x', flush=True)\ntime.sleep(60)"
+OWN_READ = "own_disk_read_bytes_per_s"
 
 
 def used_s(pid):
@@ -90,6 +100,29 @@ def test_neighbours_of_every_kind_are_found_and_a_run_is_tried_again_for_them(tm
         capture_output=True, text=True,
     )  # fmt: skip
     assert last.returncode == 0, last.stderr
+
+
+@pytest.mark.parametrize("run", [READS_DISK, SLEEPS], ids=["reads", "in memory"])
+def test_a_disk_hog_is_one_beside_a_run_that_reads_from_disks_only(tmp_path, run):
+    (tmp_path / "data").write_bytes(bytes(1 << 16))
+    hog = subprocess.Popen([*PYTHON, FILLS_DISK, tmp_path / "written"])
+    ours = subprocess.Popen([*PYTHON, run, tmp_path / "data"], stdout=subprocess.PIPE)
+    try:
+        if not ours.stdout.readline():
+            pytest.skip("no direct reading where temporary files are")
+        watch = neighbours.Watch(share=0.05, pid=ours.pid)
+        time.sleep(1)
+        said = watch.values(tmp_path / "absent.jsonl")
+    finally:
+        for process in (hog, ours):
+            process.kill()
+            process.communicate()
+    if said["others_disk_bytes_per_s"] is None or (run is READS_DISK and not said[OWN_READ]):
+        pytest.skip("temporary files are on no disk that is counted")
+    # How busy the disk is, is another machine's; how much others moved, is real.
+    words = neighbours.disturbance(said | {"io_pressure_percent": 40, "others_cpu_cores": None})
+    assert said["others_disk_bytes_per_s"] > said["own_disk_bytes_per_s"]
+    assert ("to or from disks" in words) == (run is READS_DISK), said
 
 
 def test_a_run_whose_last_attempt_is_disturbed_is_unstable_with_the_words(tmp_path):

@@ -159,6 +159,7 @@ EVENTS = {
         "steal_cpu_cores?": NUMBER, "cpu_pressure_percent?": NUMBER,
         "memory_pressure_percent?": NUMBER, "io_pressure_percent?": NUMBER,
         "others_disk_bytes_per_s?": NUMBER, "own_disk_bytes_per_s?": NUMBER,
+        "own_disk_read_bytes_per_s?": NUMBER,
         "cpu_clock_mhz?": NUMBER, "cpu_throttle_count?": NUMBER, "load_before_1min?": NUMBER,
         "other_gpu_processes?": COUNT, "waited_for_quiet_s": SECONDS, "share?": NUMBER,
         "device_cores?": COUNT, "unknown": FACTS,

@@ -24,6 +24,7 @@ ALLOWANCE_S = 0.1
 MOST_READINGS = 7200  # then every second one is forgotten
 FIRST_LOOK_S, LOOK_S = 0.3, 1.0  # at others, before a run starts
 MOST_NAMES = 3
+LEAST_READ = 1e5  # bytes a second; a run whose items are in memory reads less, waits for no disk
 HOUSEKEEPING = 0.002  # of a core, that daemons and the kernel take of each on a node at rest
 LEAST_SEEN = 0.8  # of the CPU time that the ranks say they used
 BESIDE = "NVML lists not even the run's own processes"
@@ -39,6 +40,7 @@ class Reading:
     ours: node_use.Cpus | None
     node: node_use.Cpus | None
     own_s: float | None
+    own_read_bytes: int | None
     own_bytes: int | None
     moved: int
     pressure_s: tuple
@@ -183,12 +185,13 @@ class Watch:
             "steal_cpu_cores": use.rate(first.ours and first.ours.steal_s,
                                         last.ours and last.ours.steal_s),
             **{
-                f"{name}_pressure_percent": _percent(use.rate(before, after))
+                f"{name}_pressure_percent": use.rate(before, after, 100)
                 for name, before, after in zip(
                     node_use.RESOURCES, first.pressure_s, last.pressure_s, strict=True
                 )
             },
             "others_disk_bytes_per_s": use.others_disk,
+            "own_disk_read_bytes_per_s": use.rate(first.own_read_bytes, last.own_read_bytes),
             "own_disk_bytes_per_s": use.rate(first.own_bytes, last.own_bytes),
             "cpu_clock_mhz": _mean(
                 reading.clock_mhz for reading in self._readings
@@ -260,11 +263,13 @@ class Watch:
             "others_cpu_cores", lambda: node_use.cpus(self._proc, self._cpus)
         ) or (None, None)  # fmt: skip
         at_s, utc = time.monotonic(), eventlog.utc_now()
-        own_s, own_bytes, moved = (
+        own_s, disks, moved = (
             self._own and self._ask("others_cpu_cores", self._own.look)
         ) or (None, None, 0)  # fmt: skip
+        own_read_bytes, own_bytes = disks or (None, None)
         return Reading(
-            at_s=at_s, utc=utc, ours=ours, node=node, own_s=own_s, own_bytes=own_bytes, moved=moved,
+            at_s=at_s, utc=utc, ours=ours, node=node, own_s=own_s,
+            own_read_bytes=own_read_bytes, own_bytes=own_bytes, moved=moved,
             pressure_s=tuple(
                 self._ask(
                     f"{name}_pressure_percent",
@@ -321,8 +326,8 @@ class _Use:
         times = self.last.ours.count + 2 * max(self.first.moved, self.last.moved)
         return 3 * node_use.TICK_S * math.sqrt(times / 6) / self.span_s
 
-    def rate(self, before, after):
-        return None if None in (before, after) else (after - before) / self.span_s
+    def rate(self, before, after, times=1):
+        return None if None in (before, after) else times * (after - before) / self.span_s
 
     def _others(self, before, after, own):
         """Where a machine's kernel counts stolen time as that of processes, it is taken as said."""
@@ -354,7 +359,8 @@ def disturbance(values):
     if memory > 100 * share:
         words.append(f"processes waited for memory {memory:.0f} % of the time")
     disk, own = values.get("others_disk_bytes_per_s") or 0, values.get("own_disk_bytes_per_s") or 0
-    if disk > own and io > 100 * share:
+    own_read = values.get("own_disk_read_bytes_per_s", math.inf) or 0  # earlier logs do not say it
+    if disk > own and io > 100 * share and own_read >= LEAST_READ:
         words.append(
             f"others moved {disk / 1e6:.0f} MB/s to or from disks, for which processes waited "
             f"{io:.0f} % of the time"
@@ -375,10 +381,6 @@ def _limit(share, device_cores, cores):
 
 def _of_cores(others, cores):
     return f"{others:.2f} of {cores} cores"
-
-
-def _percent(share):
-    return None if share is None else 100 * share
 
 
 def _less(after, before):

@@ -92,7 +92,7 @@ class Own:
         self.mark = mark
         self._found = {pid: None}  # processes by number, as they were at the last look
         self._bytes = {}  # that they read from disks and wrote, by number
-        self._gone, self._most_bytes = 0, 0
+        self._gone, self._most_bytes = 0, (0, 0)
         self._young = {}  # strangers by number: how often they will be looked at again
         self._last = self._last_begun()
         there = processes(proc)
@@ -106,7 +106,10 @@ class Own:
         return pid in self._found
 
     def look(self):
-        """(CPU seconds so far, bytes of disks or None, how many used CPU since the last look)."""
+        """(CPU seconds so far, bytes of disks, how many processes used CPU since the last look).
+
+        Bytes are (those read, those written, too), or None where a process does not tell.
+        """
         self._adopt()
         now = {}
         for pid, before in self._found.items():
@@ -130,7 +133,8 @@ class Own:
         except (OSError, ValueError):
             return None
         self._bytes = {pid: number for pid, number in self._bytes.items() if pid in self._found}
-        self._most_bytes = max(self._most_bytes, sum(self._bytes.values()))
+        sums = (sum(numbers) for numbers in zip((0, 0), *self._bytes.values(), strict=True))
+        self._most_bytes = tuple(map(max, self._most_bytes, sums))
         return self._most_bytes
 
     def _adopt(self):
@@ -179,7 +183,8 @@ class Own:
 def _io(proc, pid):
     lines = (line.split(b": ") for line in (proc / str(pid) / "io").read_bytes().splitlines())
     values = {name: int(value) for name, value in lines}
-    return values[b"read_bytes"] + values[b"write_bytes"] - values[b"cancelled_write_bytes"]
+    read, written = values[b"read_bytes"], values[b"write_bytes"] - values[b"cancelled_write_bytes"]
+    return read, read + written
 
 
 @dataclass(frozen=True)
