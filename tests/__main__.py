@@ -17,9 +17,8 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
 TRAINER = REPOSITORY / "envs" / "train"
-# The fast ones first. Tests of clusters wait much of their time: a suite that needs one core only
-# runs beside them.
-SUITES = (("unit",), ("trainer",), ("workflow",), ("containers",), ("cluster", "models"))
+# The fast ones first; beside each other those that leave a core or wait much of their time.
+SUITES = (("unit",), ("trainer", "models"), ("workflow",), ("containers", "cluster"))
 MODELS = "tests/trainer/test_models.py"
 # Their tests need neither all cores nor what there is once on a machine.
 SIDE_BY_SIDE = {"unit": ["-n2", "--dist=loadfile"], "workflow": ["-n2"]}
