@@ -11,6 +11,7 @@ from simulated_drift import MARGIN, SHARED, combinations, combined, drawn, outco
 
 from dlbench import base_flags, drift, tables
 from dlbench.drift import Drift
+from dlbench.statistics import Difference
 
 STUDY = SimpleNamespace(name="made", equivalence_margin=MARGIN)
 STUDIES = 20_000
@@ -117,6 +118,21 @@ def test_sentinels_that_count_as_repeats_are_the_session_that_both_sides_share(d
     plain = Drift([*base, *again, *both], again).compared(both, [*base, *again])
     assert (plain.drift, plain.apart) == (None, False)
     assert plain.difference.mean == pytest.approx(0.1, abs=1e-12)
+
+
+def test_ratios_to_a_base_with_sentinels_among_its_repeats_cover_the_truth():
+    chance = np.random.default_rng(1)
+    covered = {"corrected": 0, "plain": 0}
+    for _ in range(300):
+        early, late, new = (list(m + chance.normal(0, 0.005, 5)) for m in (0.0, 0.03, 0.05))
+        base = runs("base", "A", early) + runs("base", "B", late, run_id="b-s1-r1-0123456789")
+        sides = runs("new", "B", new), base
+        found = Drift([*sides[0], *base]).compared(*sides).difference
+        plain = Difference.of(*([row["images_per_second"] for row in side] for side in sides))
+        for name, one in (("corrected", found), ("plain", plain)):
+            low, high = one.interval(0.95)
+            covered[name] += low <= 0.02 <= high
+    assert covered["corrected"] > 275 and covered["plain"] < 150
 
 
 def test_a_sentinel_alone_shares_its_session_though_the_drift_is_not_known():
