@@ -317,8 +317,12 @@ BESIDE = {"share": 0.05, "device_cores": 1, "cores": 2, "resolution_cpu_cores": 
         ({"others_cpu_cores": 0.4, "cores": 128}, "others used 0.40 of 128 cores"),
         ({"others_cpu_cores": None, "memory_pressure_percent": None}, ""),
         ({"memory_pressure_percent": 12.4}, "processes waited for memory 12 % of the time"),
-        ({"io_pressure_percent": 40, "others_disk_bytes_per_s": 2e6,
-          "own_disk_bytes_per_s": 3e6}, ""),
+        ({"io_pressure_percent": 40, "others_disk_bytes_per_s": 2e7,
+          "own_disk_bytes_per_s": 2e8}, ""),
+        # a reader that is much faster than the hog loses to it, too
+        ({"io_pressure_percent": 40, "others_disk_bytes_per_s": 8e7,
+          "own_disk_bytes_per_s": 2e8},
+         "others moved 80 MB/s to or from disks, for which processes waited 40 % of the time"),
         ({"io_pressure_percent": 4, "others_disk_bytes_per_s": 2e9}, ""),
         # The kernel writes back what was installed before, while the run reads from memory;
         ({"io_pressure_percent": 40, "others_disk_bytes_per_s": 2e8,

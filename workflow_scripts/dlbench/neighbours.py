@@ -24,6 +24,7 @@ ALLOWANCE_S = 0.1
 MOST_READINGS = 7200  # then every second one is forgotten
 FIRST_LOOK_S, LOOK_S = 0.3, 1.0  # at others, before a run starts
 MOST_NAMES = 3
+NOT_TOLD = 0.2  # of a run's traffic: its journals, metadata and late writes count as others'
 LEAST_READ = 1e5  # bytes a second; a run whose items are in memory reads less, waits for no disk
 HOUSEKEEPING = 0.002  # of a core, that daemons and the kernel take of each on a node at rest
 LEAST_SEEN = 0.8  # of the CPU time that the ranks say they used
@@ -360,7 +361,7 @@ def disturbance(values):
         words.append(f"processes waited for memory {memory:.0f} % of the time")
     disk, own = values.get("others_disk_bytes_per_s") or 0, values.get("own_disk_bytes_per_s") or 0
     own_read = values.get("own_disk_read_bytes_per_s", math.inf) or 0  # earlier logs do not say it
-    if disk > own and io > 100 * share and own_read >= LEAST_READ:
+    if disk > NOT_TOLD * own and io > 100 * share and own_read >= LEAST_READ:
         words.append(
             f"others moved {disk / 1e6:.0f} MB/s to or from disks, for which processes waited "
             f"{io:.0f} % of the time"
