@@ -12,7 +12,6 @@
 import contextlib
 import json
 import mmap
-import operator
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -84,10 +83,8 @@ def collect(study, device_kind, output):
             rows += others
             coverage += _imported(others, entry["name"])
             append_evals(tables.read(folder / "evals.parquet", tables.EVALS).to_pylist())
-        numbers, repeated = [], []
-        for run, record in sentinels.finished(study, recipes):
-            numbers.append({"sentinel": run.sentinel})
-            repeated.append(row(run, record, study, device_kind))
+        again = list(sentinels.finished(study, recipes))
+        repeated = [row(run, record, study, device_kind) for run, record in again]
         for one in repeated if study.sentinels_are_repeats else ():
             if one["status"] in derived.ENDED_WELL:
                 see_run_tables(one["run_id"], one["log_sha256"])
@@ -97,13 +94,14 @@ def collect(study, device_kind, output):
     rows += published.rows(study)
     derived.add_item_shapes([*rows, *repeated])
     derived.add_synthetic(rows)
+    told = [one | {"sentinel": run.sentinel} for one, (run, _) in zip(repeated, again, strict=True)]
     for name, content, schema in (
         ("runs", rows, tables.RUNS),
         ("coverage", [*coverage, *excluded(study)], tables.COVERAGE),
         ("comparisons", comparing.rows(study, rows, repeated), tables.COMPARISONS),
         ("speedups", scaling.rows(study, rows, repeated), tables.SPEEDUPS),
         ("published", published.numbers(study, rows), tables.PUBLISHED),
-        ("sentinels", list(map(operator.or_, repeated, numbers)), tables.SENTINELS),
+        ("sentinels", told, tables.SENTINELS),
         ("drift", drift.rows(study, rows, repeated), tables.DRIFT),
     ):
         tables.write(output / f"{name}.parquet", content, schema)
