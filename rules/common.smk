@@ -17,7 +17,10 @@ shell.prefix(
     f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; "
 )
 
-from dlbench import images, planning, sentinels, submitting
+from dlbench.cluster import submitting
+from dlbench.images import trainer_image
+from dlbench.plan import planning
+from dlbench.plan import sentinels
 
 # A start chooses what it repeats of finished runs; its jobs must know the same runs.
 BEGINS = workflow.exec_mode.name == "DEFAULT"
@@ -32,7 +35,7 @@ PREPARATION = len(RUNS) + 1
 
 @functools.cache
 def let_records_decide():
-    """Have records (dlbench/records.py) say what is trained again.
+    """Have records (dlbench/records/run_record.py) say what is trained again.
 
     Snakemake's memory of earlier inputs and code does not travel with a copy of the results.
     """
@@ -53,7 +56,7 @@ def let_records_decide():
     if workflow.dryrun:
         print(JOBS.cost, file=sys.stderr)
     elif BEGINS:
-        images.try_again(PLAN.forced)
+        trainer_image.try_again(PLAN.forced)
         PLAN.keep_code()
         PLAN.begin_session()
 

@@ -9,6 +9,6 @@ import sys
 
 sys.path.insert(0, f"{workflow.basedir}/workflow_scripts")
 
-from dlbench import planning
+from dlbench.plan import planning
 
 planning.see_readable(["config.yaml", "site.yaml", *workflow.overwrite_configfiles])

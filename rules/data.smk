@@ -1,6 +1,6 @@
 """From a dataset's source to TFRecord shards and their manifest.
 
-Needs the dataset's file in dlbench/datasets/. Makes
+Needs the dataset's file in dlbench/data/datasets/. Makes
 results/data/{dataset}/source/, the shards and manifest.json.
 """
 

@@ -49,7 +49,7 @@ rule make_image:
         "../envs/workflow.yaml"
     resources:
         bench=1,
-        # As a resource: what makes it another image is found by dlbench/images.py.
+        # As a resource: what makes it another image is found by dlbench/images/trainer_image.py.
         settings=lambda w: PLAN.image(w.image),
         study=STUDY.name,
     shell:

@@ -18,7 +18,7 @@ rule build_report:
         code=PLAN.code("build_report.py"),
         looks=expand(
             "workflow_scripts/dlbench/{name}",
-            name=["page.css", "report.css", "report.js"],
+            name=["pages/page.css", "report/report.css", "report/report.js"],
         ),
     output:
         "results/report.html",

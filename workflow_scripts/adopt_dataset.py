@@ -2,8 +2,9 @@
 
 import argparse
 
-from dlbench import adoption, plugins
-from dlbench.cli import run_program
+from dlbench.common import plugins
+from dlbench.common.command_line import run_program
+from dlbench.data import adopt_dataset
 
 
 def main():
@@ -18,7 +19,7 @@ def main():
         help="count the records and read the first of each shard, or read all",
     )
     args = parser.parse_args()
-    adoption.adopt(args.dataset, args.folder, args.output, args.check)
+    adopt_dataset.adopt(args.dataset, args.folder, args.output, args.check)
 
 
 if __name__ == "__main__":

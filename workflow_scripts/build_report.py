@@ -3,9 +3,10 @@
 import argparse
 from pathlib import Path
 
-from dlbench import plugins, report, report_html
-from dlbench.cli import run_program
-from dlbench.files import written_whole
+from dlbench.common import plugins
+from dlbench.common.command_line import run_program
+from dlbench.common.files import written_whole
+from dlbench.report import build_report, report_html
 
 
 def main():
@@ -22,7 +23,7 @@ def main():
     )
     parser.add_argument("--output", default="results/report.html", type=Path)
     args = parser.parse_args()
-    found = report.read(args.tables, args.runs, args.figures_folder, args.figures)
+    found = build_report.read(args.tables, args.runs, args.figures_folder, args.figures)
     with written_whole(args.output) as part:
         part.write_text(report_html.html_page(found), encoding="utf-8")
 

@@ -22,9 +22,9 @@ PATIENCE_S = 60.0  # for a file to be seen
 LOAD_MODULES = """
 import json, sys
 sys.path.insert(0, "workflow_scripts")
-from dlbench import modules
+from dlbench.starting import environment_modules
 try:
-    print(json.dumps(modules.load(sys.argv[1:])))
+    print(json.dumps(environment_modules.load(sys.argv[1:])))
 except ValueError as error:
     sys.exit(str(error))
 """

@@ -7,8 +7,9 @@ nothing to fix.
 import argparse
 import sys
 
-from dlbench import flags, site_check
-from dlbench.cli import add_configfile, run_program
+from dlbench.cluster import check_site
+from dlbench.common import flag_types
+from dlbench.common.command_line import add_configfile, run_program
 
 
 def main():
@@ -20,13 +21,13 @@ def main():
     parser.add_argument("--no-job", action="store_true", help="start no job on a compute node")
     parser.add_argument(
         "--timeout",
-        type=flags.real(above=0),
+        type=flag_types.real(above=0),
         default=600,
         metavar="S",
         help="seconds that job may be queued",
     )
     args = parser.parse_args()
-    if not site_check.show(args.profile, args.configfile, not args.no_job, args.timeout):
+    if not check_site.show(args.profile, args.configfile, not args.no_job, args.timeout):
         sys.exit(1)
 
 

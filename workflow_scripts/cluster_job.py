@@ -2,15 +2,17 @@
 
 `submit` prints the job's id, or why it was refused; `status` how it stands (running, success or
 failed); and neither prints anything else there. `sidecar` lives as long as Snakemake and cancels
-the jobs that Snakemake forgets. Jobs are described in dlbench/cluster_jobs.py.
+the jobs that Snakemake forgets. Jobs are described in dlbench/cluster/cluster_job.py.
 """
 
 import argparse
 import sys
 from pathlib import Path
 
-from dlbench import Error, cluster_jobs, plugins
-from dlbench.cli import run_program
+from dlbench import Error
+from dlbench.cluster import cluster_job
+from dlbench.common import plugins
+from dlbench.common.command_line import run_program
 
 
 def main():
@@ -20,7 +22,7 @@ def main():
     parser.add_argument("what", nargs="?", help="submit: the job script; status: the job's id")
     args = parser.parse_args()
     if args.do == "sidecar":
-        cluster_jobs.accompany(args.scheduler)
+        cluster_job.accompany(args.scheduler)
     elif not args.what:
         parser.error(f"{args.do}: expected a {'job script' if args.do == 'submit' else 'job id'}")
     elif args.do == "submit":
@@ -31,7 +33,7 @@ def main():
 
 def _submit(scheduler, script):
     try:
-        print(cluster_jobs.submit(scheduler, script))
+        print(cluster_job.submit(scheduler, script))
     except Error as error:
         print(error)  # the plugin hands on what is printed here, not errors
         sys.exit(1)
@@ -40,7 +42,7 @@ def _submit(scheduler, script):
 def _status(scheduler, job_id):
     """Never fails: the plugin would end the campaign. What went wrong is said, and asked again."""
     try:
-        return cluster_jobs.status(scheduler, job_id)
+        return cluster_job.status(scheduler, job_id)
     except Exception as error:
         print(f"status of job {job_id}: {type(error).__name__}: {error}", file=sys.stderr)
         return "running"

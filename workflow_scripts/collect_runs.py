@@ -7,8 +7,11 @@ next start of the workflow trains it again. Then there are no tables.
 import argparse
 import sys
 
-from dlbench import collecting, config, records, site
-from dlbench.cli import run_program
+from dlbench.common.command_line import run_program
+from dlbench.plan import site_devices
+from dlbench.records import run_record
+from dlbench.results import collect_runs
+from dlbench.study import config
 
 
 def main():
@@ -22,10 +25,10 @@ def main():
     args = parser.parse_args()
     study = config.study(config.merged(args.config_json) or config.read(*args.config))
     try:
-        collecting.collect(study, site.devices(study.site).kind, args.output)
-    except records.Damaged as error:
+        collect_runs.collect(study, site_devices.devices(study.site).kind, args.output)
+    except run_record.Damaged as error:
         for run_id in error.runs:
-            records.forget(run_id)
+            run_record.forget(run_id)
         runs = f"{len(error.runs)} run{'s' if len(error.runs) > 1 else ''}"
         sys.exit(f"{error}\n{runs} forgotten, the logs kept aside: the next start trains again")
 

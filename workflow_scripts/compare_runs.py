@@ -9,18 +9,11 @@ import json
 import sys
 from pathlib import Path
 
-from dlbench import (
-    Error,
-    campaign_comparison,
-    campaign_page,
-    campaign_plain,
-    campaign_rows,
-    flags,
-    page_html,
-    page_text,
-    references,
-)
-from dlbench.files import written_whole
+from dlbench import Error
+from dlbench.common import flag_types
+from dlbench.common.files import written_whole
+from dlbench.comparison import bounds, campaigns, compare_runs, comparison_page, plain
+from dlbench.pages import page_html, page_text
 
 FORMATS = ("text", "markdown", "html", "json")
 SUFFIXES = {".txt": "text", ".md": "markdown", ".html": "html", ".json": "json"}
@@ -30,9 +23,9 @@ FAILED, BAD_INPUT = 1, 2
 def main():
     args = arguments()
     try:
-        a = campaign_rows.read(args.a)
+        a = campaigns.read(args.a)
         if args.write_references:
-            written = references.write(args.write_references, a, args.metric, args.tolerance)
+            written = bounds.write(args.write_references, a, args.metric, args.tolerance)
             print(f"{args.write_references}: {written} references", file=sys.stderr)
             failed = False
         else:
@@ -49,13 +42,13 @@ def parser():
     made.add_argument("b", metavar="B", nargs="?", help="the campaign that is compared with it")
     made.add_argument(
         "--metric",
-        default=campaign_comparison.DEFAULT_METRIC,
+        default=compare_runs.DEFAULT_METRIC,
         help="a number of the runs table, as step_time_median_s or energy_j",
     )
     made.add_argument(
         "--margin",
-        type=flags.real(above=0),
-        default=campaign_comparison.DEFAULT_MARGIN,
+        type=flag_types.real(above=0),
+        default=compare_runs.DEFAULT_MARGIN,
         help="differences within it are equivalent (0.01)",
     )
     joined = made.add_mutually_exclusive_group()
@@ -82,7 +75,7 @@ def parser():
     made.add_argument("--write-references", metavar="FILE", help="write such a file from A")
     made.add_argument(
         "--tolerance",
-        type=flags.real(0),
+        type=flag_types.real(0),
         default=0.05,
         help="lower and upper bounds of written references (0.05)",
     )
@@ -109,17 +102,17 @@ def arguments():
 
 
 def _compare(a, args):
-    b = campaign_rows.read(args.b)
-    found = campaign_comparison.compare(a, b, args.metric, args.margin, args.on, args.ignore)
+    b = campaigns.read(args.b)
+    found = compare_runs.compare(a, b, args.metric, args.margin, args.on, args.ignore)
     regressions = None if args.fail_on is None else found.regressions(args.fail_on)
-    page = campaign_page.compared(found, regressions)
-    _show(page, campaign_plain.compared(found, regressions), args)
+    page = comparison_page.compared(found, regressions)
+    _show(page, plain.compared(found, regressions), args)
     return bool(regressions)
 
 
 def _check(a, args):
-    outcomes = references.check(references.read(args.references), a)
-    _show(references.page(outcomes, a), references.plain(outcomes), args)
+    outcomes = bounds.check(bounds.read(args.references), a)
+    _show(bounds.page(outcomes, a), bounds.plain(outcomes), args)
     return any(not outcome.passed for outcome in outcomes)
 
 

@@ -3,8 +3,9 @@
 import argparse
 import os
 
-from dlbench import conversion, flags, pictures, plugins
-from dlbench.cli import run_program
+from dlbench.common import flag_types, plugins
+from dlbench.common.command_line import run_program
+from dlbench.data import convert_dataset, pictures
 
 
 def main():
@@ -16,7 +17,7 @@ def main():
         "--code-sha256", default="", help="digest of the converting code, kept in the manifest"
     )
     parser.add_argument(
-        "--workers", type=flags.whole(1), help="processes; by default one for each core"
+        "--workers", type=flag_types.whole(1), help="processes; by default one for each core"
     )
     parser.add_argument(
         "--check",
@@ -25,7 +26,7 @@ def main():
         help="of encoded images: nothing, the header, or decode them whole",
     )
     args = parser.parse_args()
-    conversion.convert(
+    convert_dataset.convert(
         args.dataset,
         args.source,
         args.output,

@@ -11,8 +11,10 @@ import functools
 import json
 import sys
 
-from dlbench import Error, config, doctor
-from dlbench.cli import add_configfile
+from dlbench import Error
+from dlbench.campaign import doctor
+from dlbench.common.command_line import add_configfile
+from dlbench.study import config
 
 
 def main():

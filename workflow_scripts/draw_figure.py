@@ -3,9 +3,9 @@
 import argparse
 from pathlib import Path
 
-from dlbench import plugins
-from dlbench.cli import run_program
-from dlbench.figures import Tables
+from dlbench.analysis.frames import Tables
+from dlbench.common import plugins
+from dlbench.common.command_line import run_program
 
 
 def main():

@@ -6,8 +6,9 @@ result that stands, also during a campaign. Starts and locks nothing.
 
 import argparse
 
-from dlbench import config, dataset_export
-from dlbench.cli import add_configfile, run_program
+from dlbench.common.command_line import add_configfile, run_program
+from dlbench.results import export_dataset
+from dlbench.study import config
 
 
 def main():
@@ -17,7 +18,7 @@ def main():
     )
     add_configfile(parser)
     args = parser.parse_args()
-    dataset_export.export(config.study_of(args.configfile), args.output)
+    export_dataset.export(config.study_of(args.configfile), args.output)
 
 
 if __name__ == "__main__":

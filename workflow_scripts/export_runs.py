@@ -8,9 +8,10 @@ locks nothing.
 
 import argparse
 
-from dlbench import config, exporting
-from dlbench.cli import add_configfile, run_program
-from dlbench.eventlog import STATUSES
+from dlbench.common.command_line import add_configfile, run_program
+from dlbench.log.event_fields import STATUSES
+from dlbench.results import export_runs
+from dlbench.study import config
 
 
 def main():
@@ -26,9 +27,9 @@ def main():
     args = parser.parse_args()
     study = config.study_of(args.configfile)
     if args.table == "coverage":
-        exporting.export_coverage(study, args.output)
+        export_runs.export_coverage(study, args.output)
     else:
-        exporting.export(study, args.output, args.status)
+        export_runs.export(study, args.output, args.status)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ Runs in the trainer's environment, which has TensorBoard's writer:
 import argparse
 from pathlib import Path
 
-from dlbench.cli import run_program
+from dlbench.common.command_line import run_program
 
 
 def main():
@@ -27,12 +27,12 @@ def main():
     )
     args = parser.parse_args()
     # Here, for --help must work where TensorBoard is missing.
-    from dlbench import tensorboard_export
+    from dlbench.results import export_tensorboard
 
-    folders = args.folder + (tensorboard_export.trained_here(args.table) if args.table else [])
+    folders = args.folder + (export_tensorboard.trained_here(args.table) if args.table else [])
     if not folders:
         parser.error("expected folders of runs, or --table with runs that were trained here")
-    tensorboard_export.export(folders, args.output)
+    export_tensorboard.export(folders, args.output)
 
 
 if __name__ == "__main__":

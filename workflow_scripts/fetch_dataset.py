@@ -2,9 +2,10 @@
 
 import argparse
 
-from dlbench import fetching, plugins
-from dlbench.cli import run_program
-from dlbench.files import write_json
+from dlbench.common import plugins
+from dlbench.common.command_line import run_program
+from dlbench.common.files import write_json
+from dlbench.data import fetch_dataset
 
 
 def main():
@@ -18,7 +19,7 @@ def main():
         "--terms-accepted", action="store_true", help="you have accepted the dataset's terms"
     )
     args = parser.parse_args()
-    checked = fetching.fetch(
+    checked = fetch_dataset.fetch(
         args.dataset,
         args.folder,
         manual_dir=args.manual_dir,

@@ -5,13 +5,14 @@ The logs stay, as train.attemptN.jsonl beside the new ones.
 
 import argparse
 
-from dlbench import config, forgetting
-from dlbench.cli import run_program
+from dlbench.campaign import forget_runs
+from dlbench.common.command_line import run_program
+from dlbench.study import config
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    forgetting.add_choice(parser)
+    forget_runs.add_choice(parser)
     parser.add_argument(
         "--configfile",
         nargs="+",
@@ -19,7 +20,7 @@ def main():
     )
     args = parser.parse_args()
     study = config.study_of(args.configfile) if args.configfile else None
-    forgetting.forget(forgetting.chosen(args, study), args.dry_run)
+    forget_runs.forget(forget_runs.chosen(args, study), args.dry_run)
 
 
 if __name__ == "__main__":

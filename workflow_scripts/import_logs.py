@@ -11,9 +11,10 @@ import json
 import sys
 from pathlib import Path
 
-from dlbench import importing, plugins
-from dlbench.cli import run_program
-from dlbench.import_finding import KIND
+from dlbench.common import plugins
+from dlbench.common.command_line import run_program
+from dlbench.imports import import_logs
+from dlbench.imports.finding import KIND
 
 PARTLY = 3  # the exit code where some logs could not be read
 
@@ -26,13 +27,13 @@ def main():
         return
     outputs = {"runs": args.output, "steps": args.steps, "evals": args.evals}
     outputs["samples"] = args.samples
-    made = importing.import_paths(
+    made = import_logs.import_paths(
         args.paths,
         fields=args.fields,
         path_fields=args.path_fields,
         name=args.name or default_name(args.paths[0]),
         outputs={name: path for name, path in outputs.items() if path},
-        say=importing.show_progress,
+        say=import_logs.show_progress,
         kind=args.kind,
     )
     print(made.summary(), file=sys.stderr)

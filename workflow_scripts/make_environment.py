@@ -9,9 +9,10 @@ import os
 import subprocess
 from pathlib import Path
 
-from dlbench import Error, tools
-from dlbench.cli import run_program
-from dlbench.files import sha256, write_json
+from dlbench import Error
+from dlbench.common import tools
+from dlbench.common.command_line import run_program
+from dlbench.common.files import sha256, write_json
 
 LIST_PACKAGES = (
     "import importlib.metadata, json, platform;"

@@ -5,8 +5,8 @@ import contextlib
 import json
 from pathlib import Path
 
-from dlbench import image_sources, images
-from dlbench.cli import run_program
+from dlbench.common.command_line import run_program
+from dlbench.images import make_image, trainer_image
 
 
 def main():
@@ -21,10 +21,10 @@ def main():
         "--keep-failure", action="store_true", help="write into it why it fails, and exit with 0"
     )
     args = parser.parse_args()
-    settings = images.settings(args.name, {args.name: args.settings})
-    kept = images.failure_in(args.output, f"image {args.name} could not be made: ")
+    settings = trainer_image.settings(args.name, {args.name: args.settings})
+    kept = trainer_image.failure_in(args.output, f"image {args.name} could not be made: ")
     with kept if args.keep_failure else contextlib.nullcontext():
-        image_sources.make(args.name, settings, args.output, args.study)
+        make_image.make(args.name, settings, args.output, args.study)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from dlbench import eventlog, parsing
-from dlbench.cli import run_program
-from dlbench.runs import Run
+from dlbench.common.command_line import run_program
+from dlbench.log import event_fields, event_log
+from dlbench.records import parse_run
+from dlbench.study.runs import Run
 
 
 def main():
@@ -20,11 +21,11 @@ def main():
     parser.add_argument("--put-aside", action="store_true", help="logs that cannot be read")
     args = parser.parse_args()
     try:
-        parsing.parse(Run.from_json(args.spec), args.log, args.log.with_name("run.json"))
-    except eventlog.LogError as error:
+        parse_run.parse(Run.from_json(args.spec), args.log, args.log.with_name("run.json"))
+    except event_fields.LogError as error:
         if not args.put_aside or not args.log.is_file():
             raise
-        kept = eventlog.keep_aside(args.log)
+        kept = event_log.keep_aside(args.log)
         sys.exit(f"{error}; it is kept as {kept}: the next start trains the run again")
 
 

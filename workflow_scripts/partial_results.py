@@ -6,8 +6,9 @@ nothing and leaves the results as they are.
 
 import argparse
 
-from dlbench import config, partial
-from dlbench.cli import add_configfile, run_program
+from dlbench.campaign import partial_results
+from dlbench.common.command_line import add_configfile, run_program
+from dlbench.study import config
 
 
 def main():
@@ -15,7 +16,7 @@ def main():
     parser.add_argument("--output", required=True, metavar="FOLDER", help="outside results/")
     add_configfile(parser)
     args = parser.parse_args()
-    partial.write(config.study_of(args.configfile), args.output)
+    partial_results.write(config.study_of(args.configfile), args.output)
 
 
 if __name__ == "__main__":

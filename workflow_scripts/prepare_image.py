@@ -5,8 +5,9 @@ import contextlib
 import json
 from pathlib import Path
 
-from dlbench import image_forms, images, plugins
-from dlbench.cli import run_program
+from dlbench.common import plugins
+from dlbench.common.command_line import run_program
+from dlbench.images import prepare_image, trainer_image
 
 
 def main():
@@ -27,9 +28,9 @@ def main():
         "--keep-failure", action="store_true", help="write into it why it fails, and exit with 0"
     )
     args = parser.parse_args()
-    with images.failure_in(args.output) if args.keep_failure else contextlib.nullcontext():
-        image_forms.prepare(
-            images.read(args.image),
+    with trainer_image.failure_in(args.output) if args.keep_failure else contextlib.nullcontext():
+        prepare_image.prepare(
+            trainer_image.read(args.image),
             args.runtime,
             args.options,
             args.python,

@@ -8,8 +8,9 @@ the archive: do this only with archives whose makers you would trust with your a
 import argparse
 import sys
 
-from dlbench import archive_logs, bag_reading, rederiving, tools
-from dlbench.cli import run_program
+from dlbench.archive import archive_logs, rederive, verify_archive
+from dlbench.common import tools
+from dlbench.common.command_line import run_program
 from verify_archive import add_limit
 
 
@@ -22,12 +23,12 @@ def main():
     parser.add_argument("--own-code", action="store_true", help="run no program of the archive")
     add_limit(parser)
     args = parser.parse_args()
-    with bag_reading.opened(args.archive, args.limit_gb * 1e9) as bag:
+    with verify_archive.opened(args.archive, args.limit_gb * 1e9) as bag:
         if args.list:
-            rederiving.see_sound(bag)
-            print("\n".join(rederiving.training_plan(bag)))
+            rederive.see_sound(bag)
+            print("\n".join(rederive.training_plan(bag)))
             return
-        outcome = rederiving.rederive(bag, args.output, args.own_code)
+        outcome = rederive.rederive(bag, args.output, args.own_code)
     _say(outcome)
     sys.exit(bool(outcome.differing or outcome.records.differing))
 
@@ -41,7 +42,7 @@ def _say(outcome):
     )
     if words := archive_logs.not_compared(outcome.records.others):
         print(words, file=sys.stderr)
-    for line in bag_reading.summarised(outcome.records.differing):
+    for line in verify_archive.summarised(outcome.records.differing):
         print(line, file=sys.stderr)
     if not outcome.differing:
         print(f"identical: {counted}; {outcome.records.same} records say what their logs do")

@@ -7,8 +7,10 @@ kept aside, and the next start of the workflow trains them, all in one session.
 
 import argparse
 
-from dlbench import config, forgetting, rerun_bases
-from dlbench.cli import add_configfile, run_program
+from dlbench.campaign import forget_runs
+from dlbench.common.command_line import add_configfile, run_program
+from dlbench.results import rerun_bases
+from dlbench.study import config
 
 
 def main():
@@ -25,8 +27,8 @@ def main():
     chosen = rerun_bases.chosen(config.study_of(args.configfile), args.only)
     print(*chosen.words, sep="\n")
     if chosen.run_ids and args.yes:
-        forgetting.refuse_if_at_work()
-        forgetting.forget(chosen.run_ids, dry_run=False)
+        forget_runs.refuse_if_at_work()
+        forget_runs.forget(chosen.run_ids, dry_run=False)
     elif chosen.run_ids:
         print("nothing is forgotten; with --yes these runs are")
 

@@ -10,8 +10,9 @@ import argparse
 import os
 import sys
 
-from dlbench import config, forgetting
-from dlbench.cli import add_configfile, run_program
+from dlbench.campaign import forget_runs
+from dlbench.common.command_line import add_configfile, run_program
+from dlbench.study import config
 
 DRY = ("-n", "-np", "--dry-run", "--dryrun")
 
@@ -22,7 +23,7 @@ def main():
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="%(prog)s [OPTIONS] [RUN_ID ...] [-- OPTIONS OF SNAKEMAKE]",
     )
-    forgetting.add_choice(parser)
+    forget_runs.add_choice(parser)
     add_configfile(parser)
     own, snakemake = _parted(sys.argv[1:])
     args = parser.parse_args(own)
@@ -34,13 +35,13 @@ def main():
     if any(word in DRY for word in snakemake):
         parser.error("expected --dry-run before --, which forgets nothing; found it after --")
     study = config.study_of(files)
-    chosen = forgetting.chosen(args, study)
+    chosen = forget_runs.chosen(args, study)
     if not chosen:
         print(f"no run of the study {study.name!r} to try again: nothing is started")
         return
     if not args.dry_run:
-        forgetting.refuse_if_at_work()
-    forgetting.forget(chosen, args.dry_run)
+        forget_runs.refuse_if_at_work()
+    forget_runs.forget(chosen, args.dry_run)
     if not args.dry_run:
         # In our place: signals go to it, and its exit code is ours.
         os.execv(sys.executable, [sys.executable, "-m", "snakemake", *snakemake])

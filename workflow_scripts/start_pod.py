@@ -14,8 +14,9 @@ import argparse
 import os
 import sys
 
-from dlbench import Error, pods
-from dlbench.cli import job_counts, run_program
+from dlbench import Error
+from dlbench.common.command_line import job_counts, run_program
+from dlbench.starting import start_pod
 
 
 def main():
@@ -27,11 +28,11 @@ def main():
         "--jobs", type=job_counts, help="processes in all pods, as in chief=1,worker=2"
     )
     parser.add_argument(
-        "--finding", choices=pods.FINDING, default="nothing", help="how they find one another"
+        "--finding", choices=start_pod.FINDING, default="nothing", help="how they find one another"
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, help="after --: what each runs")
     args = parser.parse_args()
-    pod = pods.Pod(
+    pod = start_pod.Pod(
         index=int(_variable("JOB_COMPLETION_INDEX")),
         hosts=_variable("DLBENCH_POD_HOSTS").split(","),
         port=int(_variable("DLBENCH_POD_PORT")),
@@ -44,7 +45,7 @@ def main():
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command or "worker" not in (args.jobs or {}):
         parser.error("expected --jobs with workers, and a command after --")
-    sys.exit(pods.run(pod, args.jobs, args.finding, command))
+    sys.exit(start_pod.run(pod, args.jobs, args.finding, command))
 
 
 def _variable(name):

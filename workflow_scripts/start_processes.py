@@ -8,8 +8,9 @@ well; else it is that of the first that failed.
 import argparse
 import sys
 
-from dlbench import flags, processes
-from dlbench.cli import job_counts, run_program
+from dlbench.common import flag_types
+from dlbench.common.command_line import job_counts, run_program
+from dlbench.starting import start_processes
 
 
 def main():
@@ -18,12 +19,14 @@ def main():
     what.add_argument(
         "--jobs", type=job_counts, help="kinds of process, as in chief=1,ps=1,worker=2"
     )
-    what.add_argument("--copies", type=flags.whole(1), metavar="N", help="each has DLBENCH_COPY")
-    parser.add_argument(
-        "--cores-each", type=flags.whole(1), metavar="N", help="cores that each copy keeps to"
+    what.add_argument(
+        "--copies", type=flag_types.whole(1), metavar="N", help="each has DLBENCH_COPY"
     )
     parser.add_argument(
-        "--gpus-each", type=flags.whole(1), metavar="N",
+        "--cores-each", type=flag_types.whole(1), metavar="N", help="cores that each copy keeps to"
+    )
+    parser.add_argument(
+        "--gpus-each", type=flag_types.whole(1), metavar="N",
         help="GPUs that each copy sees, of those in CUDA_VISIBLE_DEVICES",
     )  # fmt: skip
     parser.add_argument("command", nargs=argparse.REMAINDER, help="after --: what each runs")
@@ -34,9 +37,9 @@ def main():
     if args.jobs:
         if args.cores_each or args.gpus_each:
             parser.error("--cores-each and --gpus-each are for --copies")
-        sys.exit(processes.run(args.jobs, command))
+        sys.exit(start_processes.run(args.jobs, command))
     each = args.cores_each or 0, args.gpus_each or 0
-    sys.exit(processes.run_copies(args.copies, command, *each))
+    sys.exit(start_processes.run_copies(args.copies, command, *each))
 
 
 if __name__ == "__main__":

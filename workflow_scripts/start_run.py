@@ -11,31 +11,27 @@ import os
 import sys
 from pathlib import Path
 
-from dlbench import neighbours
+from dlbench.starting import neighbours
 
 WATCH = neighbours.Watch()  # what others use while the rest is imported is the first look at them
 
-from dlbench import (  # noqa: E402
-    Error,
-    attempts,
-    eventlog,
+from dlbench import Error  # noqa: E402
+from dlbench.common import flag_types  # noqa: E402
+from dlbench.common.command_line import run_program  # noqa: E402
+from dlbench.images import trainer_image  # noqa: E402
+from dlbench.log import attempts, event_fields, event_log  # noqa: E402
+from dlbench.machine import hardware, limits  # noqa: E402
+from dlbench.records import enough, parse_run, run_record, sessions  # noqa: E402
+from dlbench.starting import (  # noqa: E402
     fates,
-    flags,
-    hardware,
-    images,
     leftovers,
-    limits,
-    loopback,
-    parsing,
-    records,
     refusals,
-    repeating,
-    sessions,
-    starting,
+    start_command,
+    start_unreachable,
     supervisor,
 )
-from dlbench.cli import run_program  # noqa: E402
-from dlbench.runs import Run  # noqa: E402
+from dlbench.study import repeats  # noqa: E402
+from dlbench.study.runs import Run  # noqa: E402
 
 
 def main():
@@ -50,27 +46,27 @@ def main():
     parser.add_argument(
         "--unless", type=json.loads, help="ids of earlier repeats, and the target they may reach"
     )
-    parser.add_argument("--time-limit-s", type=flags.real(above=0), default=float("inf"))
+    parser.add_argument("--time-limit-s", type=flag_types.real(above=0), default=float("inf"))
     parser.add_argument(
         "--hang-limit-s",
-        type=flags.real(above=0),
+        type=flag_types.real(above=0),
         default=float("inf"),
         help="without a step or the like",
     )
     parser.add_argument(
-        "--wait-for-quiet-s", type=flags.real(least=0), default=0.0,
+        "--wait-for-quiet-s", type=flag_types.real(least=0), default=0.0,
         help="most seconds to wait for others to use less than --others-share",
     )  # fmt: skip
     parser.add_argument(
         "--others-share",
-        type=flags.real(above=0),
+        type=flag_types.real(above=0),
         help="of the cores of its devices, above which the run is unstable",
     )
     parser.add_argument("--checkpoint", type=Path, help="where the trainer keeps its checkpoints")
-    parser.add_argument("--attempt", type=flags.whole(1), default=1)
+    parser.add_argument("--attempt", type=flag_types.whole(1), default=1)
     parser.add_argument(
         "--attempts",
-        type=flags.whole(1),
+        type=flag_types.whole(1),
         default=1,
         help="the last one is recorded; one more asks the scheduler what ended it",
     )
@@ -110,7 +106,7 @@ def main():
     trainer = args.command[1:] if args.command[:1] == ["--"] else args.command
     refused = ("skipped", args.skip) if args.skip else None
     if not refused and args.unless:
-        reached = repeating.not_needed(args.unless[0], repeating.Target(**args.unless[1]))
+        reached = enough.not_needed(args.unless[0], repeats.Target(**args.unless[1]))
         refused = ("skipped", reached) if reached else None
     if not refused and args.attempt > args.attempts:
         attempts.rescue(args.log)
@@ -120,30 +116,34 @@ def main():
                 f"{label}: {args.attempts} attempts were ended from outside, without a "
                 "result; the next start of the workflow tries again"
             )
-    form, start, network = None, starting.NOTHING, None
+    form, start, network = None, start_command.NOTHING, None
     if not refused:
         try:
-            os.environ.update(starting.surroundings(run, args.module))
-            form = images.read_form(args.form) if args.form else None
-            begun = starting.start(run, trainer, form, args.device, args.bind)
+            os.environ.update(start_command.surroundings(run, args.module))
+            form = trainer_image.read_form(args.form) if args.form else None
+            begun = start_command.start(run, trainer, form, args.device, args.bind)
             if args.external:
                 gpus = run.devices_per_node if args.device == "gpu" else 0
                 begun = _through_us(begun, args, form, gpus)
-            start, network = begun, starting.network(run, args.network)
-        except starting.NotEntered:
+            start, network = begun, start_command.network(run, args.network)
+        except start_command.NotEntered:
             raise
-        except (images.Unusable, starting.Nameless) as error:
+        except (trainer_image.Unusable, start_command.Nameless) as error:
             refused = "skipped", str(error)
         except Error as error:
             refused = "failed", str(error)
     made_from = {**args.made_from}
     if args.form:
         # Known for certain only now: the image may have been made after the workflow began.
-        made_from["environment"] = form["digest"] if form else images.digest_of_form(args.form)
+        made_from["environment"] = (
+            form["digest"] if form else trainer_image.digest_of_form(args.form)
+        )
     watched = supervisor.Watched(
         log=args.log,
         messages=args.messages,
-        command=tuple(loopback.command(start.command)) if network == "loopback" else start.command,
+        command=tuple(start_unreachable.command(start.command))
+        if network == "loopback"
+        else start.command,
         cleanup=start.cleanup,
         label=label,
         position=args.position,
@@ -152,7 +152,7 @@ def main():
             "container": start.container,
             "network": network,
             "limits": limits.limits(hardware.Files()),  # a container may not see its own
-            **starting.where(),
+            **start_command.where(),
             "refused": refusals.take(args.log.parent),
             "modules": args.module,
             "session": args.session,
@@ -173,10 +173,10 @@ def main():
         elif not supervisor.supervise(watched):
             sys.exit(1)
         try:
-            parsing.parse(run, args.log, record)
-        except eventlog.LogError as error:
+            parse_run.parse(run, args.log, record)
+        except event_fields.LogError as error:
             # Aside: the workflow deletes what a failed job wrote.
-            sys.exit(f"{error}; the log is kept as {eventlog.keep_aside(args.log)}")
+            sys.exit(f"{error}; the log is kept as {event_log.keep_aside(args.log)}")
 
 
 def _through_us(start, args, form, gpus):
@@ -191,9 +191,9 @@ def _through_us(start, args, form, gpus):
 def _stands(run, path, made_from):
     """Whether the run's record is there, and of the code, data and environment of today."""
     try:
-        record = records.read(path)
-        records.check_files(path.parent, record)
-    except records.RecordError:
+        record = run_record.read(path)
+        run_record.check_files(path.parent, record)
+    except run_record.RecordError:
         return False
     found = record["made_from"]
     return (

@@ -3,8 +3,9 @@
 import argparse
 import os
 
-from dlbench import Error, loopback
-from dlbench.cli import run_program
+from dlbench import Error
+from dlbench.common.command_line import run_program
+from dlbench.starting import start_unreachable
 
 
 def main():
@@ -14,7 +15,7 @@ def main():
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         parser.error("expected a command after --, found none")
-    loopback.enter()
+    start_unreachable.enter()
     try:
         os.execvp(command[0], command)
     except OSError as error:

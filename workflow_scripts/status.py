@@ -6,8 +6,10 @@ at any time, also from another machine that sees the results.
 
 import argparse
 
-from dlbench import campaign, config, flags
-from dlbench.cli import add_configfile, run_program
+from dlbench.campaign import status
+from dlbench.common import flag_types
+from dlbench.common.command_line import add_configfile, run_program
+from dlbench.study import config
 
 
 def main():
@@ -15,18 +17,18 @@ def main():
     add_configfile(parser)
     parser.add_argument(
         "--jobs",
-        type=flags.whole(1),
+        type=flag_types.whole(1),
         metavar="N",
         help="trained at a time; as many as now, if not given",
     )
     parser.add_argument("--runs", action="store_true", help="also one line a run")
     parser.add_argument("--json", action="store_true", help="as JSON, for programs")
     parser.add_argument(
-        "--watch", type=flags.real(above=0), metavar="SECONDS", help="again and again"
+        "--watch", type=flag_types.real(above=0), metavar="SECONDS", help="again and again"
     )
     args = parser.parse_args()
     study = config.study_of(args.configfile)
-    campaign.show(study, args.jobs, args.runs, args.json, args.watch)
+    status.show(study, args.jobs, args.runs, args.json, args.watch)
 
 
 if __name__ == "__main__":

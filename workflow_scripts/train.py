@@ -18,7 +18,11 @@ import signal
 import sys
 from pathlib import Path
 
-from dlbench import Error, checkpoints, copies, eventlog, flags, plugins, redaction, terminal
+from dlbench import Error
+from dlbench.common import flag_types, plugins, terminal
+from dlbench.log import event_log
+from dlbench.machine import redaction
+from dlbench.trainer import checkpoints, copies
 
 IMAGE_MARKER = Path("/etc/dlbench-image.json")
 
@@ -32,7 +36,7 @@ def parser():
     run.add_argument("--framework", default="tensorflow", choices=["tensorflow"])
     run.add_argument("--model", required=True, metavar="M", help=", ".join(plugins.names("models")))
     run.add_argument("--dataset", required=True, choices=plugins.names("datasets"))
-    run.add_argument("--batch-per-device", type=flags.whole(1), required=True, metavar="N")
+    run.add_argument("--batch-per-device", type=flag_types.whole(1), required=True, metavar="N")
     run.add_argument(
         "--precision", default="float32", choices=["float32", "tf32", "bfloat16", "float16"]
     )
@@ -46,24 +50,28 @@ def parser():
     )  # fmt: skip
     run.add_argument("--mode", default="train", choices=["train", "forward", "forward_backward"])
     length = run.add_mutually_exclusive_group(required=True)
-    length.add_argument("--steps", type=flags.whole(1), metavar="N", help="measured steps")
-    length.add_argument("--epochs", type=flags.whole(1), metavar="E", help="passes over the data")
-    run.add_argument("--warmup-steps", type=flags.whole(0), default=10, metavar="K")
+    length.add_argument("--steps", type=flag_types.whole(1), metavar="N", help="measured steps")
+    length.add_argument(
+        "--epochs", type=flag_types.whole(1), metavar="E", help="passes over the data"
+    )
+    run.add_argument("--warmup-steps", type=flag_types.whole(0), default=10, metavar="K")
     run.add_argument(
         "--evaluate", default="auto", choices=["auto", "yes", "no"],
         help="score held-out items after each epoch; auto: with --epochs",
     )  # fmt: skip
     run.add_argument("--optimizer", default="sgd", choices=["sgd", "momentum", "rmsprop", "adam"])
-    run.add_argument("--learning-rate", type=flags.real(above=0), default=0.01)
+    run.add_argument("--learning-rate", type=flag_types.real(above=0), default=0.01)
     run.add_argument(
         "--learning-rate-scaling", default="none", choices=["none", "linear", "sqrt"],
         help="with global batch / learning-rate-batch, or its root",
     )  # fmt: skip
     run.add_argument(
-        "--learning-rate-batch", type=flags.whole(1), default=256, metavar="N",
+        "--learning-rate-batch", type=flag_types.whole(1), default=256, metavar="N",
         help="global batch for which the learning rate is meant",
     )  # fmt: skip
-    run.add_argument("--learning-rate-warmup-steps", type=flags.whole(0), default=0, metavar="K")
+    run.add_argument(
+        "--learning-rate-warmup-steps", type=flag_types.whole(0), default=0, metavar="K"
+    )
     run.add_argument(
         "--augment", type=_boolean, default=True, metavar="True|False",
         help="vary the training items, where the dataset has a way to",
@@ -72,11 +80,11 @@ def parser():
         "--cache", default="auto", choices=["auto", "memory", "none"],
         help="keep the training items in memory; auto: up to 1 GiB",
     )  # fmt: skip
-    run.add_argument("--seed", type=flags.whole(0), default=1)
-    run.add_argument("--nodes", type=flags.whole(1), default=1, metavar="N")
-    run.add_argument("--devices-per-node", type=flags.whole(1), default=1, metavar="N")
+    run.add_argument("--seed", type=flag_types.whole(0), default=1)
+    run.add_argument("--nodes", type=flag_types.whole(1), default=1, metavar="N")
+    run.add_argument("--devices-per-node", type=flag_types.whole(1), default=1, metavar="N")
     run.add_argument(
-        "--threads-per-device", type=flags.whole(1), default=1, help="cores of a CPU device"
+        "--threads-per-device", type=flag_types.whole(1), default=1, help="cores of a CPU device"
     )
     run.add_argument("--strategy", default="single", choices=plugins.names("strategies"))
     run.add_argument(
@@ -86,14 +94,14 @@ def parser():
     run.add_argument("--runtime", default="bare", choices=plugins.names("runtimes"))
     run.add_argument("--runtime-options", default="", metavar="A=1,B=x", help="recorded only")
     run.add_argument(
-        "--copies-per-node", type=flags.whole(1), default=1, metavar="N",
+        "--copies-per-node", type=flag_types.whole(1), default=1, metavar="N",
         help="trained at once; each is started by start_processes.py --copies N",
     )  # fmt: skip
     run.add_argument("--environment", default="train", help="recorded only")
     run.add_argument(
-        "--repeat", type=flags.whole(1), default=1, help="is added to the seed, less 1"
+        "--repeat", type=flag_types.whole(1), default=1, help="is added to the seed, less 1"
     )
-    run.add_argument("--sentinel", type=flags.whole(0), default=0, help="recorded only")
+    run.add_argument("--sentinel", type=flag_types.whole(0), default=0, help="recorded only")
     where = made.add_argument_group("where and how")
     where.add_argument("--log", required=True, help="event log; must not hold a run already")
     where.add_argument("--data", help="folder of the converted dataset, unless it is synthetic")
@@ -105,10 +113,10 @@ def parser():
         help="write checkpoints here, and go on from the newest one; also on SIGTERM and SIGUSR1",
     )  # fmt: skip
     where.add_argument(
-        "--checkpoint-every-min", type=flags.real(above=0), default=10.0, metavar="MINUTES"
+        "--checkpoint-every-min", type=flag_types.real(above=0), default=10.0, metavar="MINUTES"
     )
     where.add_argument(
-        "--sample-every-s", type=flags.real(0), default=1.0, metavar="SECONDS",
+        "--sample-every-s", type=flag_types.real(0), default=1.0, metavar="SECONDS",
         help="sample CPU, memory and GPUs; 0: never",
     )  # fmt: skip
     where.add_argument(
@@ -124,7 +132,7 @@ PLACES = (
 
 
 def main():
-    begun = eventlog.utc_now()  # what came before is the start of the container, or of Python
+    begun = event_log.utc_now()  # what came before is the start of the container, or of Python
     spec = parser().parse_args()
     where = argparse.Namespace(**{key: spec.__dict__.pop(key) for key in PLACES})
     asked = _Asked(where.checkpoint is not None)
@@ -140,20 +148,20 @@ def main():
         strategy = plugins.load("strategies", spec.strategy).Strategy(
             spec, where.device, Path(where.log).parent
         )
-        before = eventlog.ended(where.log)  # of an earlier part of the run
-        if strategy.serve(lambda: eventlog.ended(where.log) not in (None, before)):
+        before = event_log.ended(where.log)  # of an earlier part of the run
+        if strategy.serve(lambda: event_log.ended(where.log) not in (None, before)):
             return
         resumes = where.checkpoint and checkpoints.latest(where.checkpoint)
         log = _open(_own_log(where.log, strategy, copy), resumes)
         log.write("begin", t_utc=begun, containment=containment)
         # Imported late: it imports TensorFlow, which must see the strategy's set-up first.
-        from dlbench import training
+        from dlbench.trainer.tensorflow import loop
 
         checkpointing = None
         if where.checkpoint:
             every_s = 60 * where.checkpoint_every_min
             checkpointing = {"folder": where.checkpoint, "every_s": every_s, "asked": asked}
-        end = training.train(
+        end = loop.train(
             spec, strategy, copy, log, where.data, checkpointing, where.sample_every_s,
             where.packages,
         )  # fmt: skip
@@ -166,14 +174,14 @@ def main():
         status, message = _outcome(_Signal() if asked.ended else error)
         path = _own_log(where.log, strategy, copy)
         if log is None and not _holds_run(path):
-            log = eventlog.EventLog(path)
+            log = event_log.EventLog(path)
         if log:
-            log.write("run_end", t_utc=eventlog.utc_now(), status=status, message=message)
+            log.write("run_end", t_utc=event_log.utc_now(), status=status, message=message)
         print(f"{status}: {message}", file=sys.stderr)
         if asked.ended or isinstance(error, (Error, KeyboardInterrupt)):
             sys.exit(1)
         raise
-    log.write("run_end", t_utc=eventlog.utc_now(), **end)
+    log.write("run_end", t_utc=event_log.utc_now(), **end)
     if end["status"] != "ok":
         sys.exit(f"{end['status']}: {end['message']}")
 
@@ -196,18 +204,18 @@ def _copy(spec, where):
 def _own_log(path, strategy, copy):
     """The log of this process: one that knows neither rank nor copy has the first one's."""
     rank = strategy.rank if strategy else 0
-    return eventlog.rank_path(path, rank or (copy.number if copy else 0))
+    return event_log.rank_path(path, rank or (copy.number if copy else 0))
 
 
 def _open(path, resumes):
     """The log at `path`, refused where it holds a run already that does not go on."""
     if not resumes and _holds_run(path):
         raise Error(f"{path} holds a run already; move it away or name another --log")
-    return eventlog.EventLog(path)
+    return event_log.EventLog(path)
 
 
 def _holds_run(path):
-    return Path(path).is_file() and any(e["event"] == "run_start" for e in eventlog.read(path))
+    return Path(path).is_file() and any(e["event"] == "run_start" for e in event_log.read(path))
 
 
 def _check_containment(runtime, image_id):
@@ -251,7 +259,7 @@ def _outcome(error):
     if isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError":
         return "oom", f"out of memory: {_said(error)}"
     if isinstance(error, (KeyboardInterrupt, _Signal)):
-        return "failed", eventlog.STOPPED_BY_SIGNAL
+        return "failed", event_log.STOPPED_BY_SIGNAL
     if isinstance(error, Error):
         return "failed", redaction.text(terminal.plain(str(error)))
     return "failed", f"{type(error).__name__}: {_said(error)}"

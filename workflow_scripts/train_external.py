@@ -7,9 +7,11 @@ program ended well; what its log says of the run is judged when the record is wr
 import argparse
 from pathlib import Path
 
-from dlbench import external_trainer, flags, gpu_sampling
-from dlbench.cli import run_program
-from dlbench.runs import Run
+from dlbench.common import flag_types
+from dlbench.common.command_line import run_program
+from dlbench.imports import train_external
+from dlbench.machine import gpu_readings
+from dlbench.study.runs import Run
 
 
 def main():
@@ -19,13 +21,13 @@ def main():
     parser.add_argument("--kind", default="auto", help="of the program's log: an importer's name")
     parser.add_argument("--image-id", help="what the marker says of the image it is to be in")
     parser.add_argument(
-        "--gpus", type=flags.whole(0), default=0, help="of this node that it is to use"
+        "--gpus", type=flag_types.whole(0), default=0, help="of this node that it is to use"
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, help="after --: trains")
     args = parser.parse_args()
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
-    run, gpus = Run.from_json(args.spec), gpu_sampling.visible_gpus(0, args.gpus)
-    external_trainer.train(run, command, args.kind, args.log, args.image_id, gpus)
+    run, gpus = Run.from_json(args.spec), gpu_readings.visible_gpus(0, args.gpus)
+    train_external.train(run, command, args.kind, args.log, args.image_id, gpus)
 
 
 if __name__ == "__main__":

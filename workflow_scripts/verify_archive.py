@@ -7,9 +7,10 @@ folder. Archives of others are safe to check. Needs no package.
 import argparse
 import sys
 
-from dlbench import archive_logs, bag_reading, flags
-from dlbench.cli import run_program
-from dlbench.files import sha256
+from dlbench.archive import archive_logs, verify_archive
+from dlbench.common import flag_types
+from dlbench.common.command_line import run_program
+from dlbench.common.files import sha256
 
 
 def main():
@@ -21,8 +22,8 @@ def main():
     add_limit(parser)
     args = parser.parse_args()
     deep = ""
-    with bag_reading.opened(args.archive, args.limit_gb * 1e9) as bag:
-        problems = bag_reading.problems(bag)
+    with verify_archive.opened(args.archive, args.limit_gb * 1e9) as bag:
+        problems = verify_archive.problems(bag)
         if args.deep and not problems:
             compared = archive_logs.compare(bag)
             problems = compared.differing
@@ -30,9 +31,9 @@ def main():
             if words := archive_logs.not_compared(compared.others):
                 print(words, file=sys.stderr)
         files = len(bag.payload)
-        runs = sum(bool(bag_reading.RECORD.fullmatch(name)) for name in bag.payload)
+        runs = sum(bool(verify_archive.RECORD.fullmatch(name)) for name in bag.payload)
     if problems:
-        print("\n".join(bag_reading.summarised(problems)), file=sys.stderr)
+        print("\n".join(verify_archive.summarised(problems)), file=sys.stderr)
         sys.exit(f"{args.archive}: {len(problems)} problem(s)")
     digest = sha256(args.archive)
     print(f"{args.archive}: sound: {files} files, {runs} runs{deep}; SHA-256 {digest}")
@@ -40,9 +41,9 @@ def main():
 
 def add_limit(parser):
     """The option that says how much an archive may hold."""
-    most = bag_reading.DEFAULT_LIMIT_BYTES / 1e9
+    most = verify_archive.DEFAULT_LIMIT_BYTES / 1e9
     parser.add_argument(
-        "--limit-gb", type=flags.real(above=0), default=most, help="most that it may unpack to"
+        "--limit-gb", type=flag_types.real(above=0), default=most, help="most that it may unpack to"
     )
 
 

@@ -3,15 +3,15 @@
 import argparse
 import sys
 
-from dlbench import conversion
-from dlbench.cli import run_program
+from dlbench.common.command_line import run_program
+from dlbench.data import verify_dataset
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", help="folder with manifest.json, e.g. results/data/digits")
     args = parser.parse_args()
-    problems = conversion.verify(args.folder)
+    problems = verify_dataset.verify(args.folder)
     if problems:
         print("\n".join(problems))
         print(

@@ -6,8 +6,9 @@
 import argparse
 import sys
 
-from dlbench import archiving, config
-from dlbench.cli import add_configfile, run_program
+from dlbench.archive import write_archive
+from dlbench.common.command_line import add_configfile, run_program
+from dlbench.study import config
 
 
 def main():
@@ -18,7 +19,7 @@ def main():
     parser.add_argument("--with-images", action="store_true", help="the runs' images, too")
     args = parser.parse_args()
     settings = config.merged(args.config_json) or config.settings_of(args.configfile)
-    runs, files = archiving.write(settings, args.output, args.with_images)
+    runs, files = write_archive.write(settings, args.output, args.with_images)
     print(f"{args.output}: {runs} runs, {files} files", file=sys.stderr)
 
 

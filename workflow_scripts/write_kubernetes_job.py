@@ -10,8 +10,9 @@ import os
 import sys
 from pathlib import Path
 
-from dlbench import config, kubernetes_job
-from dlbench.cli import add_configfile, run_program
+from dlbench.cluster import write_kubernetes_job
+from dlbench.common.command_line import add_configfile, run_program
+from dlbench.study import config
 
 
 def main():
@@ -53,7 +54,7 @@ def main():
     )  # fmt: skip
     parser.add_argument("--output", type=Path, help="file; default: standard output")
     args = parser.parse_args()
-    place = kubernetes_job.Place(
+    place = write_kubernetes_job.Place(
         image=args.image,
         claim=args.claim,
         mount=args.mount,
@@ -67,7 +68,7 @@ def main():
         environment=dict(args.env),
     )
     settings = config.read("config.yaml", *args.configfile)
-    text = kubernetes_job.text(kubernetes_job.manifests(settings, args.run_id, place))
+    text = write_kubernetes_job.text(write_kubernetes_job.manifests(settings, args.run_id, place))
     if args.output:
         args.output.write_text(text, encoding="utf-8")
     else:

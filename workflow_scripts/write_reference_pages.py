@@ -3,15 +3,15 @@
 import argparse
 from pathlib import Path
 
-from dlbench import reference_pages
-from dlbench.cli import run_program
+from dlbench.common.command_line import run_program
+from dlbench.tables import write_reference_pages
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the pages")
     args = parser.parse_args()
-    reference_pages.write(args.output)
+    write_reference_pages.write(args.output)
 
 
 if __name__ == "__main__":

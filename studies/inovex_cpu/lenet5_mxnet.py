@@ -1,6 +1,7 @@
 """LeNet-5 on made-up digits with MXNet, as an external trainer: its Speedometer is the log.
 
-The layers are those of workflow_scripts/dlbench/models/lenet5.py. Needs mxnet 1.9 (envs/mxnet).
+The layers are those of workflow_scripts/dlbench/trainer/tensorflow/models/lenet5.py. Needs mxnet
+1.9 (envs/mxnet).
 """
 
 import argparse

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from equipment import EQUIPMENT, alone
+from paths import EQUIPMENT, alone
 from slurm_cluster import slurm as slurm
 
 

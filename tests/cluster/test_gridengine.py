@@ -10,7 +10,7 @@ import time
 import pytest
 from campaign import Campaign, environment
 
-from dlbench import cluster_jobs
+from dlbench.cluster import cluster_job
 from dlbench.schedulers import Fate, sge
 
 pytestmark = pytest.mark.usefixtures("grid_engine")
@@ -98,7 +98,7 @@ def test_a_job_over_its_time_is_known_as_such(tmp_path, monkeypatch):
     assert program("status", job_id) == "running"
     wait_for(lambda: sge.fates({job_id}).get(job_id, NOT_YET).status == "timeout", 60)
     wait_for(lambda: program("status", job_id) == "failed", 10)
-    assert cluster_jobs.watched() == []
+    assert cluster_job.watched() == []
 
 
 @pytest.fixture

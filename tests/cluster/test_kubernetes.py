@@ -2,7 +2,7 @@
 
 The pods of a Job are started as processes of this machine, by the words of its manifest. The
 executor's jobs go to a stand-in for the API server, which starts each as a process and is no
-cluster either: tests/equipment.py says where it is looked for.
+cluster either: tests/support/paths.py says where it is looked for.
 """
 
 import contextlib
@@ -19,10 +19,12 @@ from pathlib import Path
 import pytest
 import yaml
 from campaign import Campaign, environment
-from equipment import EQUIPMENT, REPOSITORY
+from paths import EQUIPMENT, REPOSITORY
 from site_facts import SITE
 
-from dlbench import eventlog, records, tools
+from dlbench.common import tools
+from dlbench.log import event_log
+from dlbench.records import run_record
 
 BLOCK = {"name": "pods", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8,
          "steps": 4, "warmup_steps": 1, "nodes": 2, "strategy": "multiworker",
@@ -43,12 +45,12 @@ def test_the_pods_of_a_job_leave_a_record_that_the_workflow_takes(tmp_path):
     for container in (*spec["initContainers"], *spec["containers"]):
         finish([start(container, index, campaign.folder) for index in (0, 1)])
 
-    found = records.read(record)
+    found = run_record.read(record)
     # On a busy machine steps stall.
     assert found["status"] in ("ok", "unstable"), found["message"]
-    logs = eventlog.rank_paths(record.with_name("train.jsonl"))
+    logs = event_log.rank_paths(record.with_name("train.jsonl"))
     assert len(logs) == 2
-    ends = [event for log in logs for event in eventlog.read(log) if event["event"] == "run_end"]
+    ends = [event for log in logs for event in event_log.read(log) if event["event"] == "run_end"]
     assert len({tuple(end["weights_sha256"]) for end in ends}) == 1
     assert campaign.scheduled()["train"] == [name for name in with_both if name != run_id]
     done = subprocess.run(
@@ -92,7 +94,7 @@ def test_the_profile_sends_a_run_to_a_pod_with_its_image_and_gpus(tmp_path, clus
     ]
     assert claims == ["study"]
     (run_id,) = campaign.ids()
-    assert records.read(campaign.record(run_id))["status"] in ("ok", "unstable")
+    assert run_record.read(campaign.record(run_id))["status"] in ("ok", "unstable")
     assert "train" not in campaign.scheduled()
 
 

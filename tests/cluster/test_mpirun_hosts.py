@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from dlbench import eventlog, plugins
-from dlbench.runs import Run
+from dlbench.common import plugins
+from dlbench.log import event_log
+from dlbench.study.runs import Run
 
 REPOSITORY = Path(__file__).parents[2]
 ENVIRONMENT = REPOSITORY / "envs/train/.venv"
@@ -80,7 +81,7 @@ def test_horovod_trains_over_the_nodes_of_a_job_of_pbs(hosts, monkeypatch):
         timeout=240,
     )  # fmt: skip
     assert finished.returncode == 0, finished.stdout + finished.stderr
-    logs = [list(eventlog.read(path)) for path in eventlog.rank_paths(log)]
+    logs = [list(event_log.read(path)) for path in event_log.rank_paths(log)]
     assert [start(events)["host"] for events in logs] == list(HOSTS)
     assert len({tuple(events[-1]["weights_sha256"]) for events in logs}) == 1
     assert (hosts / "started").read_text() == "dlbench-n2\n"

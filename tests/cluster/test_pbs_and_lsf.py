@@ -18,7 +18,7 @@ SNAKEFILE = """
 import sys
 
 sys.path.insert(0, "workflow_scripts")
-from dlbench import jobs
+from dlbench.cluster import jobs
 
 JOB = jobs.Job(
     nodes=2, tasks=8, cores_per_task=4, memory_mb=64000, gpus_per_node=4, time_min=90,

@@ -13,7 +13,7 @@ import yaml
 from campaign import Campaign
 from slurm_cluster import FACTS, wait_for
 
-from dlbench import fates
+from dlbench.starting import fates
 
 TRAINED = ("ok", "unstable")  # so few steps may well stall on a busy machine
 QUICK = {

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dlbench import eventlog, plugins
-from dlbench.runs import Run
+from dlbench.common import plugins
+from dlbench.log import event_log
+from dlbench.study.runs import Run
 
 REPOSITORY = Path(__file__).parents[2]
 PYTHON = "envs/train/.venv/bin/python"
@@ -29,7 +30,7 @@ def test_processes_under_srun_find_one_another_and_train_one_model(how, slurm, t
     log = tmp_path / "train.jsonl"
     finished = train(run, log, slurm.variables)
     assert finished.returncode == 0, finished.stdout + finished.stderr
-    paths = eventlog.rank_paths(log)
+    paths = event_log.rank_paths(log)
     starts = [events(path, "run_start")[0] for path in paths]
     servers = run.strategy == "parameter_server"
     assert len(paths) == (1 if servers else 2)
@@ -47,7 +48,7 @@ def test_a_task_that_dies_ends_the_others(slurm, tmp_path):
     killer = f"(while ! grep -q step.:.5, {log}; do sleep 0.2; done; kill -9 $$) & exec "
     finished = train(run, log, slurm.variables, wrapped=killer)
     assert finished.returncode != 0
-    assert all(not alive(events(p, "run_start")[0]["pid"]) for p in eventlog.rank_paths(log))
+    assert all(not alive(events(p, "run_start")[0]["pid"]) for p in event_log.rank_paths(log))
 
 
 def train(run, log, variables, wrapped=None):
@@ -67,7 +68,7 @@ def train(run, log, variables, wrapped=None):
 
 
 def events(path, kind):
-    return [event for event in eventlog.read(path) if event["event"] == kind]
+    return [event for event in event_log.read(path) if event["event"] == kind]
 
 
 def alive(pid):

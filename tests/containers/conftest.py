@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 from campaign import Campaign
-from equipment import EQUIPMENT, REPOSITORY, alone
+from paths import EQUIPMENT, REPOSITORY, alone
 from slurm_cluster import slurm as slurm
 
-from dlbench import images
-from dlbench.runs import Run
-from dlbench.tools import uv
+from dlbench.common.tools import uv
+from dlbench.images import trainer_image
+from dlbench.study.runs import Run
 
 USER = "dlbench-test"
 PACKAGES = {
@@ -147,11 +147,11 @@ class Project:
         """The path of the image's form for a runtime, made where it is not there."""
         run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, runtime=runtime,
                   runtime_options=options)  # fmt: skip
-        form = images.form_path(run)
+        form = trainer_image.form_path(run)
         if not (self.folder / form).is_file():
             made = self.run(
-                self.python, "workflow_scripts/prepare_image.py", images.image_path("train"),
-                "--runtime", runtime, "--options", json.dumps(images.options_of(run)),
+                self.python, "workflow_scripts/prepare_image.py", trainer_image.image_path("train"),
+                "--runtime", runtime, "--options", json.dumps(trainer_image.options_of(run)),
                 "--output", form,
             )  # fmt: skip
             assert made.returncode == 0, made.stdout

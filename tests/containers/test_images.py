@@ -15,7 +15,10 @@ import made_archives
 import pytest
 from image_files import Blobs, link, tar
 
-from dlbench import Error, archiving, config, image_forms, image_sources, images, oci
+from dlbench import Error
+from dlbench.archive import write_archive
+from dlbench.images import make_image, oci, prepare_image, trainer_image
+from dlbench.study import config
 
 OPTIONS = {"start": "command"}
 
@@ -62,16 +65,16 @@ def here(registry, place, tmp_path, monkeypatch):
 
 def make(settings):
     """Make the image `base` of some settings. Returns what image.json says."""
-    path = images.image_path("base")
-    image_sources.make("base", images.settings("base", {"base": settings}), path)
+    path = trainer_image.image_path("base")
+    make_image.make("base", trainer_image.settings("base", {"base": settings}), path)
     with open(path) as file:
         return json.load(file)
 
 
 def prepare():
     output = "results/images/base/apptainer.json"
-    image = images.read(images.image_path("base"))
-    image_forms.prepare(image, "apptainer", OPTIONS, "python3", False, output)
+    image = trainer_image.read(trainer_image.image_path("base"))
+    prepare_image.prepare(image, "apptainer", OPTIONS, "python3", False, output)
 
 
 def without(*programs, monkeypatch, folder):
@@ -96,20 +99,20 @@ def test_a_pulled_image_goes_along_with_an_archive_and_is_found_there(here, regi
     made = make(entry)
     settings = made_archives.finish_contained("base", entry)
     manifest = oci.manifest(made["path"])
-    archiving.write(settings, "with.zip", with_images=True)
+    write_archive.write(settings, "with.zip", with_images=True)
     with zipfile.ZipFile("with.zip") as archive:
         archive.extractall("there")
     monkeypatch.chdir("there/archive/data")
     found = config.settings_of([])["images"]
-    assert images.digest("base", images.settings("base", found)) == made["digest"]
-    assert oci.manifest(images.read(images.image_path("base")).path) == manifest
+    assert trainer_image.digest("base", trainer_image.settings("base", found)) == made["digest"]
+    assert oci.manifest(trainer_image.read(trainer_image.image_path("base")).path) == manifest
 
 
 def test_a_digest_that_the_registry_does_not_have_is_refused(here, registry):
     digest = "sha256:" + "0" * 64
     with pytest.raises(Error, match="failed"):
         make({"source": f"docker://{registry}/base:1", "digest": digest})
-    assert not os.path.exists(images.image_path("base"))
+    assert not os.path.exists(trainer_image.image_path("base"))
 
 
 def test_an_image_without_tensorflow_is_refused_when_it_is_prepared(here, registry):
@@ -127,7 +130,7 @@ def test_apptainer_alone_pulls_too_and_adds_the_marker(registry, users, place):
         os.symlink(shutil.which(program), tools_of_one / program)
     alone = ["env", f"PATH={tools_of_one}", "APPTAINER_NOHTTPS=1", users.python]
     settings = json.dumps({"source": f"docker://{registry}/base:1"})
-    image = images.image_path("base")
+    image = trainer_image.image_path("base")
     made = users.run(*alone, "workflow_scripts/make_image.py", "base", "--settings", settings,
                      "--output", image)  # fmt: skip
     assert made.returncode == 0, made.stdout
@@ -137,7 +140,7 @@ def test_apptainer_alone_pulls_too_and_adds_the_marker(registry, users, place):
                          "apptainer", "--output", "results/images/base/apptainer.json")  # fmt: skip
     assert "error: image base under apptainer: tensorflow is not installed" in prepared.stdout
     sif = users.folder / "results/images/base/apptainer/image.sif"
-    shown = users.run("apptainer", "--silent", "exec", sif, "cat", f"/{images.MARKER}")
+    shown = users.run("apptainer", "--silent", "exec", sif, "cat", f"/{trainer_image.MARKER}")
     assert json.loads(shown.stdout)["image_id"] == found["image_id"]
 
 
@@ -231,7 +234,7 @@ def test_an_image_of_roots_is_taken_by_an_ordinary_user_without_subuids(
     stranger, apps, runtime, source
 ):
     name = f"{runtime}-{source}"
-    settings, image = json.dumps({"source": str(apps / source)}), images.image_path(name)
+    settings, image = json.dumps({"source": str(apps / source)}), trainer_image.image_path(name)
     made = stranger.run("python3", "workflow_scripts/make_image.py", name, "--settings", settings,
                         "--output", image)  # fmt: skip
     assert made.returncode == 0, made.stdout
@@ -255,7 +258,7 @@ def test_udocker_does_not_write_our_marker_through_a_link_of_an_image(roots, pla
     layer = tar({"bin/sh": b"", "etc": link("etc", str(host))})
     (place / "link.tar").write_bytes(tar(blobs.index(blobs.image([layer]))))
     settings = json.dumps({"source": str(place / "link.tar")})
-    image = images.image_path("link")
+    image = trainer_image.image_path("link")
     made = roots.run(roots.python, "workflow_scripts/make_image.py", "link", "--settings", settings,
                      "--output", image)  # fmt: skip
     assert made.returncode == 0, made.stdout

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dlbench import eventlog, plugins
-from dlbench.runtimes import Container
+from dlbench.common import plugins
+from dlbench.images.runtimes import Container
+from dlbench.log import event_log
 
 PLACES = [
     ("root", "apptainer", "start=command"),
@@ -140,8 +141,8 @@ def test_a_signal_reaches_the_trainer_and_leaves_no_process(where):
         process.kill()
     # Moved aside: an interrupted run has no result.
     (log,) = folder.glob("train.attempt*.jsonl")
-    (end,) = [event for event in eventlog.read(log) if event["event"] == "run_end"]
-    assert end["message"] == eventlog.STOPPED_BY_SIGNAL
+    (end,) = [event for event in event_log.read(log) if event["event"] == "run_end"]
+    assert end["message"] == event_log.STOPPED_BY_SIGNAL
     time.sleep(1)
     left = [words(pid) for pid in processes(name) if b"train.py" in words(pid)]
     assert not left

@@ -26,11 +26,16 @@ from pathlib import Path
 import numpy as np
 
 REPOSITORY = Path(__file__).parents[2]
-sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "workflow_scripts")]
+sys.path[:0] = [str(REPOSITORY / "tests/support"), str(REPOSITORY / "workflow_scripts")]
 
 from made_runs import SETTINGS, date  # noqa: E402
 
-from dlbench import collecting, config, eventlog, parsing, records, tables  # noqa: E402
+from dlbench.common import files  # noqa: E402
+from dlbench.log import event_log  # noqa: E402
+from dlbench.records import parse_run, run_record, staleness  # noqa: E402
+from dlbench.results import run_tables  # noqa: E402
+from dlbench.study import config  # noqa: E402
+from dlbench.tables import parquet_files  # noqa: E402
 
 REPEATS, DEVICES = 5, (1, 2, 4, 8)
 BARE = """
@@ -82,8 +87,8 @@ def programs(first, runs):
     measured("export_dataset.py", export)
     if first:
         for run in runs:
-            for name in collecting.RUN_TABLES:
-                (records.folder(run.id) / f"{name}.parquet").unlink()
+            for name in run_tables.RUN_TABLES:
+                (run_record.folder(run.id) / f"{name}.parquet").unlink()
         measured("collect_runs.py that makes the runs' tables", collect)
 
 
@@ -117,20 +122,20 @@ def make(runs, steps):
     """
     random = np.random.default_rng(1)
     first = runs[0]
-    log = records.folder(first.id) / "train.jsonl"
+    log = run_record.folder(first.id) / "train.jsonl"
     write_log(log, first, steps)
-    parsing.parse(first, log, log.with_name("run.json"))
-    record = records.read(log.with_name("run.json"))
-    collecting.see_run_tables(first.id, record["log_sha256"])
+    parse_run.parse(first, log, log.with_name("run.json"))
+    record = run_record.read(log.with_name("run.json"))
+    run_tables.see_run_tables(first.id, record["log_sha256"])
     lines = log.read_text().splitlines(keepends=True)
-    content = {name: collecting.run_table(first.id, name) for name in collecting.RUN_TABLES}
+    content = {name: run_tables.run_table(first.id, name) for name in run_tables.RUN_TABLES}
     for run in runs[1:]:
         times = np.round(random.normal(0.1, 0.002, steps), 7)
         make_like(run, record, lines, content, times)
 
 
 def make_like(run, record, lines, content, times):
-    place = records.folder(run.id)
+    place = run_record.folder(run.id)
     place.mkdir(parents=True)
     log = place / "train.jsonl"
     shown, spec = iter(times.tolist()), json.dumps(record["spec"])
@@ -142,24 +147,24 @@ def make_like(run, record, lines, content, times):
             for line in lines
         )
     )
-    digest = parsing.sha256(log)
+    digest = files.sha256(log)
     changed = {"run_id": run.id, "spec": run.values(), "log_sha256": digest}
     rate = run.global_batch / times.mean()
     summary = record["summary"] | {"images_per_second": rate, "step_time_mean_s": times.mean()}
-    records.write(place / "run.json", record | changed | {"summary": summary}, [log])
+    run_record.write(place / "run.json", record | changed | {"summary": summary}, [log])
     for name, table in content.items():
         column = table.schema.get_field_index("step_time_s")
         if column >= 0:
             table = table.set_column(column, table.schema.field(column), [times])
-        metadata = {"schema_version": str(tables.SCHEMA_VERSION), "run_id": run.id}
+        metadata = {"schema_version": str(parquet_files.SCHEMA_VERSION), "run_id": run.id}
         table = table.replace_schema_metadata(metadata | {"log_sha256": digest})
-        with tables.writer(place / f"{name}.parquet", table.schema) as writer:
+        with parquet_files.writer(place / f"{name}.parquet", table.schema) as writer:
             writer.write_table(table)
 
 
 def write_log(path, run, steps):
-    log = eventlog.EventLog(path)
-    log.write("launch", t_utc=date(0), made_from=records.made_from(run), command=["train"] * 20)
+    log = event_log.EventLog(path)
+    log.write("launch", t_utc=date(0), made_from=staleness.made_from(run), command=["train"] * 20)
     log.write("begin", t_utc=date(1))
     log.write("run_start", t_utc=date(2), spec=run.values(), total_steps=steps, host="far",
               device_model="none", devices=["0"] * run.devices,

@@ -25,13 +25,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
-sys.path[:0] = [str(REPOSITORY / p) for p in ("tests", "workflow_scripts", "tests/performance")]
+sys.path[:0] = [
+    str(REPOSITORY / p) for p in ("tests/support", "workflow_scripts", "tests/performance")
+]
 
 import aggregation  # noqa: E402
 import made_archives  # noqa: E402
 import yaml  # noqa: E402
 
-from dlbench import config, records  # noqa: E402
+from dlbench.records import run_record  # noqa: E402
+from dlbench.study import config  # noqa: E402
 
 TARGET_S, TARGET_MB, TARGET_RATIO = 60, 1000, 2
 FIGURES = ["scaling", "batch_size", "loss", "step_times", "coverage"]
@@ -79,7 +82,7 @@ def rederivation(runs):
     """Print the times for a small study; returns the ratio of like to like: one figure per core."""
     seconds = {}
     for cores in (1, os.cpu_count()):
-        for table in (Path(records.RESULTS) / "runs").glob("*/*.parquet"):
+        for table in (Path(run_record.RESULTS) / "runs").glob("*/*.parquet"):
             table.unlink()
         begun = time.monotonic()
         collect_and_draw(cores)

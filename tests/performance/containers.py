@@ -22,9 +22,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "workflow_scripts"))
 
-from dlbench import images, starting
-from dlbench.runs import Run
-from dlbench.runtimes import udocker
+from dlbench.images import trainer_image
+from dlbench.images.runtimes import udocker
+from dlbench.starting import start_command
+from dlbench.study.runs import Run
 
 SHORTEST = {
     "apptainer": lambda image: ["apptainer", "--silent", "exec", image],
@@ -40,7 +41,7 @@ def main():
     args = parser.parse_args()
     print(f"{'form':14} {'own, ms':>9} {'ours, ms':>9} {'added, ms':>10}   quartiles")
     for path in args.forms:
-        own, ours = commands(images.read_form(path))
+        own, ours = commands(trainer_image.read_form(path))
         pairs = [pair(own, ours) for _ in range(args.pairs + 2)][2:]
         added = [1e3 * (b - a) for a, b in pairs]
         low, middle, high = statistics.quantiles(added, n=4)
@@ -55,7 +56,7 @@ def commands(form):
     run = Run(model="lenet5", dataset="synthetic", batch_per_device=1, runtime=form["runtime"],
               runtime_options=words)  # fmt: skip
     form = {**form, "python": "true"}
-    ours = list(starting.start(run, ["python"], form).command)
+    ours = list(start_command.start(run, ["python"], form).command)
     if form["runtime"] == "udocker":
         folders = [f"{key}={form['prepared']}/{name}" for key, name in udocker.PLACES.items()]
         words = ["--allow-root"] if os.geteuid() == 0 else []

@@ -29,7 +29,7 @@ from PIL import Image
 REPOSITORY = Path(__file__).parents[2]
 sys.path.insert(0, str(REPOSITORY / "workflow_scripts"))
 
-from dlbench.datasets import imagenet  # noqa: E402
+from dlbench.data.datasets import imagenet  # noqa: E402
 
 CLASSES = 20
 DECODING = """
@@ -137,14 +137,14 @@ import json, os, resource, sys
 import scipy.io  # as TensorFlow on the other side, not counted
 sys.path.insert(0, {str(REPOSITORY / "workflow_scripts")!r})
 from pathlib import Path
-from dlbench import conversion
-from dlbench.datasets import imagenet
+from dlbench.data import convert_dataset
+from dlbench.data.datasets import imagenet
 images, folder, output, workers = int(sys.argv[1]), *map(Path, sys.argv[2:4]), int(sys.argv[4])
 imagenet.SPLITS = {{"train": images, "validation": 1}}
 imagenet.SHARDS = {{"train": 16, "validation": 1}}
 imagenet.FILES = {{name: {{"sha256": "0"}} for name in imagenet.FILES}}
 start = os.times()
-conversion.convert("imagenet", folder, output, workers=workers)
+convert_dataset.convert("imagenet", folder, output, workers=workers)
 end = os.times()
 used = sum(end[:4]) - sum(start[:4])
 peak = max(resource.getrusage(who).ru_maxrss for who in (0, -1))
@@ -162,7 +162,7 @@ def ours(folder, output, workers):
 
 
 def imagenet_members(folder):
-    from dlbench.archives import tar_index
+    from dlbench.data.archives import tar_index
 
     path = folder / "ILSVRC2012_img_train.tar"
     for _, offset, size in tar_index(path):

@@ -28,8 +28,9 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[2]
 sys.path.insert(0, str(REPOSITORY / "workflow_scripts"))
 
-from dlbench import download, files  # noqa: E402
-from dlbench.transports import CHUNK_BYTES  # noqa: E402
+from dlbench.common import files  # noqa: E402
+from dlbench.data import download  # noqa: E402
+from dlbench.data.transports import CHUNK_BYTES  # noqa: E402
 
 DROP_EVERY_BYTES = 60_000_000
 

@@ -3,7 +3,7 @@
 uv run python tests/performance/drift.py [--studies 5000]
 
 A cell is a drift between two sessions, a scatter of runs, a number of repeats and what was measured
-in both (tests/simulated_drift.py). Printed are
+in both (tests/support/simulated_drift.py). Printed are
 - coverage: the share of 95 % intervals with the truth in them, whether or not a comparison is
   allowed;
 - false verdicts: the share of studies in which a `slower`, `faster` or `equivalent` is shown that
@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "workflow_scripts"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT / "workflow_scripts"), str(ROOT / "tests/support")]
 
 from simulated_drift import MARGIN, SHARED, drawn, outcome  # noqa: E402
 

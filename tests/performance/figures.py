@@ -18,11 +18,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
-sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "workflow_scripts")]
+sys.path[:0] = [str(REPOSITORY / "tests/support"), str(REPOSITORY / "workflow_scripts")]
 
 import made_tables  # noqa: E402
 
-from dlbench import plugins  # noqa: E402
+from dlbench.common import plugins  # noqa: E402
 
 TARGET_S = 60
 

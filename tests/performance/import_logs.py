@@ -23,15 +23,15 @@ import tempfile
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
-sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "workflow_scripts")]
+sys.path[:0] = [str(REPOSITORY / "tests/support"), str(REPOSITORY / "workflow_scripts")]
 
 from log_samples import tf_cnn_banner  # noqa: E402
 
 OURS = """
 import sys
 sys.path.insert(0, sys.argv[2])
-from dlbench.importers import tf_cnn_benchmarks
-from dlbench.logfile import LogFile
+from dlbench.imports.importers import tf_cnn_benchmarks
+from dlbench.imports.log_file import LogFile
 if sys.argv[1] != "":
     (run,) = tf_cnn_benchmarks.read(LogFile(sys.argv[1]))
     run.complete(run.columns)

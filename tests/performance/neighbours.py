@@ -22,8 +22,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[2]
 sys.path.insert(0, str(REPOSITORY / "workflow_scripts"))
 
-from dlbench.neighbours import Watch  # noqa: E402
-from dlbench.runs import Run  # noqa: E402
+from dlbench.starting.neighbours import Watch  # noqa: E402
+from dlbench.study.runs import Run  # noqa: E402
 
 ROUNDS = 10
 PERIOD_S = 0.2

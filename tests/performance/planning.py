@@ -19,11 +19,13 @@ import time
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
-sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "workflow_scripts")]
+sys.path[:0] = [str(REPOSITORY / "tests/support"), str(REPOSITORY / "workflow_scripts")]
 
 from campaign import Campaign, environment  # noqa: E402
 
-from dlbench import config, eventlog, parsing, records  # noqa: E402
+from dlbench.log import event_log  # noqa: E402
+from dlbench.records import parse_run, run_record, staleness  # noqa: E402
+from dlbench.study import config  # noqa: E402
 
 BARE = """
 RUNS = [f"model-dataset-b{{number}}-r1-0123456789" for number in range({combinations})]
@@ -103,17 +105,17 @@ def finish_ours(campaign):
     os.chdir(campaign.folder)
     plan = config.study(config.read("config.yaml"))
     for run in plan.runs:
-        place = records.folder(run.id)
-        log = eventlog.EventLog(place / "train.jsonl")
-        log.write("launch", t_utc=eventlog.utc_now(), made_from=records.made_from(run))
+        place = run_record.folder(run.id)
+        log = event_log.EventLog(place / "train.jsonl")
+        log.write("launch", t_utc=event_log.utc_now(), made_from=staleness.made_from(run))
         log.start(spec=run.values(), versions={"tensorflow": "2.18.1"}, device_model="none",
                   host="none", devices=["0"] * run.devices, total_steps=2)  # fmt: skip
         for step in (1, 2):
             log.step(step, 0.1 * step, 0.1, 2.3, 0.01, False, 1)
-        log.write("run_end", t_s=0.2, t_utc=eventlog.utc_now(), status="ok", message="",
+        log.write("run_end", t_s=0.2, t_utc=event_log.utc_now(), status="ok", message="",
                   weights_sha256=["0"])  # fmt: skip
         log.close()
-        parsing.parse(run, place / "train.jsonl", place / "run.json")
+        parse_run.parse(run, place / "train.jsonl", place / "run.json")
     campaign.succeed("--quiet", "all", "--", "images", "all")
 
 

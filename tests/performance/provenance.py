@@ -22,7 +22,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[2]
 sys.path.insert(0, str(REPOSITORY / "workflow_scripts"))
 
-from dlbench import eventlog  # noqa: E402
+from dlbench.log import event_log  # noqa: E402
 
 TRAIN = REPOSITORY / "workflow_scripts" / "train.py"
 FLAGS = ["--model", "lenet5", "--dataset", "synthetic", "--batch-per-device", "8"]
@@ -47,8 +47,8 @@ def measured():
         command = [sys.executable, TRAIN, *FLAGS, "--steps", "1", "--warmup-steps", "1"]
         command += ["--log", log, "--packages", Path(folder) / "packages"]
         subprocess.run(command, check=True, capture_output=True)
-        events = {event["event"]: event for event in eventlog.read(log)}
-    start_s = eventlog.seconds_between(events["begin"]["t_utc"], events["run_start"]["t_utc"])
+        events = {event["event"]: event for event in event_log.read(log)}
+    start_s = event_log.seconds_between(events["begin"]["t_utc"], events["run_start"]["t_utc"])
     gathered_s = events["machine"]["gathered_s"]
     return 1000 * gathered_s, 100 * gathered_s / start_s, len(json.dumps(events["machine"]))
 

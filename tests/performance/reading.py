@@ -24,7 +24,7 @@ import numpy as np  # noqa: E402
 import simplejpeg  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
-from dlbench.reading import Data  # noqa: E402
+from dlbench.trainer.tensorflow.pipelines import Data  # noqa: E402
 
 IMAGES, BATCH = 640, 64
 

@@ -17,9 +17,9 @@ import tempfile
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
-sys.path[:0] = [str(REPOSITORY / "workflow_scripts"), str(REPOSITORY / "tests")]
+sys.path[:0] = [str(REPOSITORY / "workflow_scripts"), str(REPOSITORY / "tests/support")]
 
-from dlbench import eventlog  # noqa: E402
+from dlbench.log import event_log  # noqa: E402
 
 RECORDS, SHARDS, WARMUP_STEPS = 50_000, 8, 5
 
@@ -68,7 +68,7 @@ def images_per_second(name, data, log, args):
     ]  # fmt: skip
     command += ["--data", str(data)] if name != "synthetic" else []
     subprocess.run(command, cwd=REPOSITORY, check=True, stderr=subprocess.DEVNULL)
-    times = [e["step_time_s"] for e in eventlog.read(log) if e["event"] == "step"]
+    times = [e["step_time_s"] for e in event_log.read(log) if e["event"] == "step"]
     log.unlink()
     return args.batch * args.steps / sum(times[WARMUP_STEPS:])
 

@@ -18,13 +18,15 @@ import time
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
-sys.path[:0] = [str(REPOSITORY / p) for p in ("tests", "workflow_scripts", "tests/performance")]
+sys.path[:0] = [
+    str(REPOSITORY / p) for p in ("tests/support", "workflow_scripts", "tests/performance")
+]
 
 import chromium  # noqa: E402
 import figures as of_figures  # noqa: E402
 import made_tables  # noqa: E402
 
-from dlbench import plugins  # noqa: E402
+from dlbench.common import plugins  # noqa: E402
 
 TARGET_BYTES, TARGET_S = 5_000_000, 2.0
 REPEATS = 5

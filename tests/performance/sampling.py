@@ -22,8 +22,8 @@ import psutil
 REPOSITORY = Path(__file__).parents[2]
 sys.path.insert(0, str(REPOSITORY / "workflow_scripts"))
 
-from dlbench.eventlog import EventLog  # noqa: E402
-from dlbench.sampling import Sampler  # noqa: E402
+from dlbench.log.event_log import EventLog  # noqa: E402
+from dlbench.trainer.sampling import Sampler  # noqa: E402
 
 INTERVAL_S = 0.005  # of the thread here; 1 s would take hours
 

@@ -1,8 +1,8 @@
 """What a run costs beside its training when it goes through a real Slurm on this machine.
 
 - overhead: one run a job, `--runs` times: submission, the Snakemake that starts inside the job
-  (two without dlbench/slurm_plugin.py), the training itself with its imports, the end of the job,
-  and how late it is noticed.
+  (two without dlbench/schedulers/_slurm_plugin.py), the training itself with its imports, the end
+  of the job, and how late it is noticed.
 - shared: the same runs in jobs that they share, beside a job each; wall time over the runs' own.
 
 Needs the scripts in the folder that DLBENCH_TEST_EQUIPMENT names, root and Debian.
@@ -22,12 +22,15 @@ from pathlib import Path
 
 import yaml
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "workflow_scripts")]
+sys.path[:0] = [
+    str(Path(__file__).parents[1] / "support"),
+    str(Path(__file__).parents[2] / "workflow_scripts"),
+]
 
 from campaign import Campaign  # noqa: E402
 from slurm_cluster import FACTS, SCRIPTS, Slurm, resolve_nodes  # noqa: E402
 
-from dlbench import eventlog  # noqa: E402
+from dlbench.log import event_fields, event_log  # noqa: E402
 
 BLOCK = {
     "name": "short", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 4,
@@ -109,7 +112,7 @@ def one_run(campaign, slurm):
             noticed = time.time()
     process.wait()
     (run,) = set(records(campaign)) - before
-    log = list(eventlog.read(run.parent / "train.jsonl"))
+    log = list(event_log.read(run.parent / "train.jsonl"))
     launched, ended = seconds(log[0]["t_utc"]), seconds(log[-1]["t_utc"])
     begun, over = job_times(slurm, job)
     return {
@@ -129,7 +132,7 @@ def job_times(slurm, job):
 
 
 def seconds(date):
-    then = datetime.strptime(date, eventlog.UTC_FORMAT)
+    then = datetime.strptime(date, event_fields.UTC_FORMAT)
     return then.replace(tzinfo=timezone.utc).timestamp()
 
 
@@ -148,7 +151,7 @@ def wall_over_own(campaign, number, steps, seed, bundle_min):
     campaign.succeed("--profile", "profiles/slurm", "--jobs", "1", timeout=7200)
     wall_s = time.monotonic() - started
     new = set(records(campaign)) - before
-    logs = [list(eventlog.read(path.parent / "train.jsonl")) for path in new]
+    logs = [list(event_log.read(path.parent / "train.jsonl")) for path in new]
     own_s = sum(seconds(log[-1]["t_utc"]) - seconds(log[0]["t_utc"]) for log in logs)
     jobs = {json.loads(path.read_text())["provenance"]["job"]["id"] for path in new}
     return number, wall_s, own_s, len(jobs)

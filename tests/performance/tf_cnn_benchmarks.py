@@ -25,7 +25,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[2]
 sys.path.insert(0, str(REPOSITORY / "workflow_scripts"))
 
-from dlbench import eventlog  # noqa: E402
+from dlbench.log import event_log  # noqa: E402
 
 WARMUP_STEPS = 3
 
@@ -63,7 +63,7 @@ def ours(args):
             "--dataset", "synthetic", "--batch-per-device", args.batch, "--steps", args.steps,
             "--warmup-steps", WARMUP_STEPS, "--threads-per-device", args.threads, "--log", log,
         )  # fmt: skip
-        times = [e["step_time_s"] for e in eventlog.read(log) if e["event"] == "step"]
+        times = [e["step_time_s"] for e in event_log.read(log) if e["event"] == "step"]
     return args.batch * args.steps / sum(times[WARMUP_STEPS:])
 
 

@@ -23,7 +23,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 REPOSITORY = Path(__file__).parents[2]
 sys.path.insert(0, str(REPOSITORY / "workflow_scripts"))
 
-from dlbench import eventlog, plugins  # noqa: E402
+from dlbench.common import plugins  # noqa: E402
+from dlbench.log import event_log  # noqa: E402
 
 # Model, batch, steps in one half of a pair: some two seconds each on one core.
 CASES = (("lenet5", 64, 500), ("resnet56", 32, 10))
@@ -75,14 +76,14 @@ class Ours:
     """The trainer's own loop, its event log included, on synthetic items."""
 
     def __init__(self, model, batch, steps, log):
-        from dlbench import sources, step, training
+        from dlbench.trainer.tensorflow import items, loop, step
 
         words = f"--model {model} --dataset synthetic --batch-per-device {batch} --steps {steps}"
         self.spec = _parse([*words.split(), "--warmup-steps", "0", "--log", str(log)])
         self.strategy = _single()
         native = plugins.load("models", model)
         task = plugins.load("tasks", native.TASK)
-        self.source = sources.Synthetic(self.spec, self.strategy, native, task, seed=1)
+        self.source = items.Synthetic(self.spec, self.strategy, native, task, seed=1)
         self.source.begin(0)
         self.images, self.labels = self.source.next()
         self.build = lambda: native.build(self.source.item_shape, self.source.classes)
@@ -93,7 +94,7 @@ class Ours:
             self.spec, self.strategy, task, network, optimizer, self.source, batch
         )
         self.step.trace()
-        self.log, self.loop = eventlog.EventLog(log), training._loop
+        self.log, self.loop = event_log.EventLog(log), loop._loop
 
     def __call__(self):
         self.loop(

@@ -31,9 +31,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 REPOSITORY = Path(__file__).parents[2]
 sys.path.insert(0, str(REPOSITORY / "workflow_scripts"))
 
-from dlbench import eventlog, plugins, step_times  # noqa: E402
-from dlbench.parsing import RankLog  # noqa: E402
-from dlbench.runs import Run  # noqa: E402
+from dlbench.common import plugins  # noqa: E402
+from dlbench.log import event_log  # noqa: E402
+from dlbench.records import step_times  # noqa: E402
+from dlbench.records.parse_run import RankLog  # noqa: E402
+from dlbench.study.runs import Run  # noqa: E402
 
 WARMUP_STEPS = 5
 LAYOUTS = {
@@ -95,7 +97,7 @@ def ours(name, args):
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "train.jsonl"
         start(run, "workflow_scripts/train.py", *run.flags(), "--log", str(log))
-        logs = [RankLog(path) for path in eventlog.rank_paths(log)]
+        logs = [RankLog(path) for path in event_log.rank_paths(log)]
     times = step_times.slowest(step_times.of_all_ranks(logs)[WARMUP_STEPS:])
     return step_times.images_per_second(times, run.global_batch)
 

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from shards import dataset
 
-from dlbench import eventlog, plugins
-from dlbench.runs import Run
+from dlbench.common import plugins
+from dlbench.log import event_log
+from dlbench.study.runs import Run
 
 REPOSITORY = Path(__file__).parents[2]
 TRAIN = REPOSITORY / "workflow_scripts" / "train.py"
@@ -89,8 +90,8 @@ def ask_by_file(process, folder):
 
 
 def events(folder, kind, rank=0):
-    path = eventlog.rank_path(folder / "train.jsonl", rank)
-    return [event for event in eventlog.read(path) if event["event"] == kind]
+    path = event_log.rank_path(folder / "train.jsonl", rank)
+    return [event for event in event_log.read(path) if event["event"] == kind]
 
 
 def result(folder, ranks=1):
@@ -179,7 +180,7 @@ def test_the_log_is_restored_where_the_workflow_deleted_it(half, images, whole, 
     (folder / "train.jsonl").write_text('{"event": "launch", "command": []}\n')
     assert train(Run(**FIELDS), folder, data=images).returncode == 0
     assert result(folder) == result(whole)
-    kinds = [event["event"] for event in eventlog.read(folder / "train.jsonl")]
+    kinds = [event["event"] for event in event_log.read(folder / "train.jsonl")]
     at = kinds.index("launch")
     assert kinds[at : at + 3] == ["launch", "begin", "resume"]
     assert kinds[:2] == ["begin", "run_start"]

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from training_runs import LEARNING, TRAIN, events
 
-from dlbench import eventlog, parsing, records
-from dlbench.runs import Run
+from dlbench.log import event_log
+from dlbench.records import parse_run, run_record
+from dlbench.study.runs import Run
 
 BACK_S = 3600
 SOURCE = r"""
@@ -62,14 +63,14 @@ def test_a_clock_that_is_set_back_changes_dates_alone(clock, digits, tmp_path, m
         _, said = trainer.communicate(timeout=120)
     assert trainer.returncode == 0, said.decode()[-2000:]
     (start,), (end,) = events(log, "run_start"), events(log, "run_end")
-    elapsed_s = eventlog.seconds_between(start["t_utc"], end["t_utc"])
+    elapsed_s = event_log.seconds_between(start["t_utc"], end["t_utc"])
     assert -BACK_S < elapsed_s < -BACK_S / 2, "the clock was not set back"
     steps = events(log, "step")
     times = np.array([[step["t_s"], step["step_time_s"]] for step in steps])
     assert (np.diff(times[:, 0]) > 0).all() and (times[:, 1] > 0).all()
     assert times[:, 1].sum() <= end["t_s"] < 120
-    parsing.parse(run, log, tmp_path / "run.json")
-    summary = records.read(tmp_path / "run.json")["summary"]
+    parse_run.parse(run, log, tmp_path / "run.json")
+    summary = run_record.read(tmp_path / "run.json")["summary"]
     assert summary["duration_s"] == end["t_s"]
     measured = summary["steps_measured"]
     assert measured > len(steps) / 2

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import train
-from dlbench import Error, eventlog
+from dlbench import Error
+from dlbench.log import event_log
 
 WORKFLOW_SCRIPTS = Path(train.__file__).parent
 MARKER = {"image_id": "build-1", "environment": "train"}
@@ -89,7 +90,7 @@ def trained(tmp_path, *flags, content=None):
         [sys.executable, "-c", program + "train.main()", *words],
         cwd=WORKFLOW_SCRIPTS, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    return finished, list(eventlog.read(log))
+    return finished, list(event_log.read(log))
 
 
 @pytest.mark.parametrize("content", [None, MARKER], ids=["bare", "podman"])

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from dlbench import copies, eventlog
-from dlbench.runs import Run
+from dlbench.log import event_log
+from dlbench.study.runs import Run
+from dlbench.trainer import copies
 
 SCRIPTS = Path(__file__).parents[2] / "workflow_scripts"
 RUN = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "copies_per_node": 2}
@@ -33,7 +34,7 @@ def record(folder):
 
 
 def events(log, kind):
-    return [event for event in eventlog.read(log) if event["event"] == kind]
+    return [event for event in event_log.read(log) if event["event"] == kind]
 
 
 def alive(pid):
@@ -47,7 +48,7 @@ def pids_of_copies(log):
     """The processes of both copies, once each has taken a step."""
     deadline = time.monotonic() + 120
     while True:
-        paths = [path for path in (log, eventlog.rank_path(log, 1)) if path.is_file()]
+        paths = [path for path in (log, event_log.rank_path(log, 1)) if path.is_file()]
         if len(paths) == 2 and all('"event": "step"' in path.read_text() for path in paths):
             return [events(path, "run_start")[0]["pid"] for path in paths]
         assert time.monotonic() < deadline
@@ -59,7 +60,7 @@ def test_two_copies_are_trained_at_once_each_on_a_core_of_its_own(tmp_path):
     _, messages = process.communicate(timeout=300)
     assert process.returncode == 0, messages
     assert record(tmp_path)["summary"]["others_cpu_cores"] is not None  # each copy is ours
-    logs = eventlog.rank_paths(tmp_path / "train.jsonl")
+    logs = event_log.rank_paths(tmp_path / "train.jsonl")
     starts = [events(log, "run_start")[0] for log in logs]
     assert [start["copy"] for start in starts] == [0, 1]
     cores = [set(start["cores"]) for start in starts]

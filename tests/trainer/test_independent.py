@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 from training_runs import SERVERS, events, train
 
-from dlbench import plugins
-from dlbench.reading import Data
+from dlbench.common import plugins
+from dlbench.trainer.tensorflow.pipelines import Data
 
 SEED, STEPS, RATE, MOMENTUM = 3, 6, 0.05, 0.9
 SETTINGS = {

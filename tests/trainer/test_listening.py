@@ -14,8 +14,10 @@ import pytest
 from node_names import ELSEWHERE, NAME, as_node, may_be_a_node
 from training_runs import SERVERS, TRAIN, TWO_DEVICES, events
 
-from dlbench import eventlog, loopback, plugins
-from dlbench.runs import Run
+from dlbench.common import plugins
+from dlbench.log import event_log
+from dlbench.starting import start_unreachable
+from dlbench.study.runs import Run
 
 LISTENS = "0A"  # of linux/tcp_states.h: TCP_LISTEN, as /proc/net/tcp has it
 DEADLINE_S = 120
@@ -48,7 +50,7 @@ def training(log, start=list, **fields):
 def taken(log):
     if not log.is_file():
         return False
-    return any(event["event"] == "step" for event in eventlog.read(log))
+    return any(event["event"] == "step" for event in event_log.read(log))
 
 
 def below(pid):
@@ -117,14 +119,16 @@ SEVERAL = pytest.mark.parametrize(
 )  # fmt: skip
 
 
-@pytest.mark.skipif(not loopback.possible(), reason="this kernel lets us make no network")
+@pytest.mark.skipif(not start_unreachable.possible(), reason="this kernel lets us make no network")
 @SEVERAL
 def test_in_a_network_of_its_own_a_run_opens_no_port_to_others(how, tmp_path):
     # On a cluster the node's own name stands for an address, which is not in there.
     cluster = may_be_a_node(tmp_path)
     node = as_node(ELSEWHERE, tmp_path) if cluster else list
     log = tmp_path / "train.jsonl"
-    with training(log, lambda it: node(loopback.command(it)), devices_per_node=2, **how) as pid:
+    with training(
+        log, lambda it: node(start_unreachable.command(it)), devices_per_node=2, **how
+    ) as pid:
         assert listening([pid, *below(pid)]) == set()
     hosts = {event["host"] for event in events(log, "run_start")}
     assert hosts == {NAME if cluster else socket.gethostname()}

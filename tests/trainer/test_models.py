@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from dlbench import code, plugins
-from dlbench.layers import normalisation
+from dlbench.common import own_code, plugins
+from dlbench.trainer.tensorflow.layers import normalisation
 
 # Trainable parameters: what publications print is in the docstrings, to the digits
 # they print; exact numbers are those of
@@ -187,7 +187,7 @@ def test_every_weight_has_a_part_in_a_finite_loss(name):
 
 def test_a_change_of_shared_layers_redoes_the_models_that_have_them_only():
     def files(name):
-        return {Path(p).name for p in code.files("train.py", plugins.path("models", name))}
+        return {Path(p).name for p in own_code.files("train.py", plugins.path("models", name))}
 
     assert {"resnet_imagenet.py", "convolution.py", "normalisation.py"} <= files("resnet50")
     assert "resnet_cifar.py" not in files("resnet50")
@@ -326,7 +326,7 @@ def test_models_normalise_with_one_operation():
 
 ON_TWO_DEVICES = """
 import keras, numpy as np, sys, tensorflow as tf
-from dlbench.layers import normalisation
+from dlbench.trainer.tensorflow.layers import normalisation
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])

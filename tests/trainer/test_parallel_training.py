@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from training_runs import LEARNING, SERVERS, TRAIN, TWO_DEVICES, events, train
 
-from dlbench import eventlog, plugins
-from dlbench.runs import Run
+from dlbench.common import plugins
+from dlbench.log import event_log
+from dlbench.study.runs import Run
 
 
 @pytest.mark.parametrize(
@@ -22,7 +23,7 @@ def test_two_devices_train_as_one_process_with_twice_the_batch(how, one_process,
     log = tmp_path / "train.jsonl"
     finished = train(log, digits, batch_per_device=32, devices_per_node=2, **how, **LEARNING)
     assert finished.returncode == 0, finished.stdout + finished.stderr
-    logs = eventlog.rank_paths(log)
+    logs = event_log.rank_paths(log)
     digests = [d for path in logs for d in events(path, "run_end")[0]["weights_sha256"]]
     assert len(logs) == {"mirrored": 1, "parameter_server": 1}.get(how["strategy"], 2)
     assert len(digests) == (1 if how["strategy"] == "parameter_server" else 2)
@@ -61,7 +62,7 @@ def test_horovods_settings_change_no_result(options, one_process, digits, tmp_pa
     short = LEARNING | {"epochs": None, "steps": 5}
     finished = train(log, digits, batch_per_device=32, devices_per_node=2, **how, **short)
     assert finished.returncode == 0, finished.stdout + finished.stderr
-    logs = eventlog.rank_paths(log)
+    logs = event_log.rank_paths(log)
     losses = np.mean([[s["loss"] for s in events(path, "step")] for path in logs], axis=0)
     wanted = [s["loss"] for s in events(one_process, "step")][: len(losses)]
     np.testing.assert_allclose(losses, wanted, rtol=2e-5, atol=2e-5)
@@ -74,7 +75,7 @@ def test_compressed_gradients_give_all_ranks_the_same_weights_and_the_trace_is_k
     how = {"strategy": "horovod", "launcher": "horovodrun", "devices_per_node": 2}
     finished = train(log, **how, steps=4, strategy_options="compression=fp16,timeline=True")
     assert finished.returncode == 0, finished.stdout + finished.stderr
-    ends = [events(path, "run_end")[0] for path in eventlog.rank_paths(log)]
+    ends = [events(path, "run_end")[0] for path in event_log.rank_paths(log)]
     assert len({tuple(end["weights_sha256"]) for end in ends}) == 1
     trace = (log.parent / "timeline.json").read_text()
     assert "ALLREDUCE" in trace
@@ -87,7 +88,7 @@ def test_embeddings_train_alike_on_all_ranks(how, tmp_path):
     finished = train(log, model="lstm_ptb", batch_per_device=2, steps=2, warmup_steps=0,
                      devices_per_node=2, **how)  # fmt: skip
     assert finished.returncode == 0, finished.stdout + finished.stderr
-    ends = [events(path, "run_end")[0] for path in eventlog.rank_paths(log)]
+    ends = [events(path, "run_end")[0] for path in event_log.rank_paths(log)]
     assert len({tuple(end["weights_sha256"]) for end in ends}) == 1
 
 
@@ -107,7 +108,7 @@ def test_ranks_that_were_started_for_different_runs_refuse_to_train(how, tmp_pat
     )
     finished = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert finished.returncode != 0
-    messages = [events(path, "run_end")[0]["message"] for path in eventlog.rank_paths(log)]
+    messages = [events(path, "run_end")[0]["message"] for path in event_log.rank_paths(log)]
     assert any(
         message == "ranks 0 and 1 were not started for the same run on the same data: seed: 1 and 7"
         for message in messages
@@ -118,7 +119,7 @@ def test_horovod_ranks_see_different_data(digits, tmp_path):
     log = tmp_path / "train.jsonl"
     how = {"strategy": "horovod", "launcher": "horovodrun", "devices_per_node": 2}
     assert train(log, digits, **how, **LEARNING).returncode == 0
-    first, second = ([s["loss"] for s in events(p, "step")] for p in eventlog.rank_paths(log))
+    first, second = ([s["loss"] for s in events(p, "step")] for p in event_log.rank_paths(log))
     assert sum(a != b for a, b in zip(first, second, strict=True)) > 0.95 * len(first)
 
 

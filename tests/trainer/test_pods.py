@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from dlbench import Error, eventlog, plugins, pods
-from dlbench.runs import Run
+from dlbench import Error
+from dlbench.common import plugins
+from dlbench.log import event_log
+from dlbench.starting import start_pod
+from dlbench.study.runs import Run
 
 REPOSITORY = Path(__file__).parents[2]
 FIELDS = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "nodes": 2}
@@ -71,7 +74,7 @@ def ends(started, patience_s=80):
 
 
 def events(log, kind):
-    return [event for event in eventlog.read(log) if event["event"] == kind]
+    return [event for event in event_log.read(log) if event["event"] == kind]
 
 
 def installed(strategy):
@@ -90,7 +93,7 @@ def test_two_pods_train_one_model(strategy, start, tmp_path):
     log = tmp_path / "train.jsonl"
     codes = ends(start(training(run, log)))
     assert codes == [0, 0], [path.read_text() for path in tmp_path.glob("pod*.txt")]
-    logs = eventlog.rank_paths(log)
+    logs = event_log.rank_paths(log)
     assert len(logs) == (1 if strategy == "parameter_server" else 2)
     last = [events(path, "run_end")[0] for path in logs]
     assert {end["status"] for end in last} == {"ok"}
@@ -101,7 +104,7 @@ def test_a_rank_that_is_killed_ends_both_pods(start, tmp_path):
     run = Run(**FIELDS, strategy="multiworker", steps=10**6)
     log = tmp_path / "train.jsonl"
     started = start(training(run, log))
-    other = eventlog.rank_path(log, 1)
+    other = event_log.rank_path(log, 1)
     deadline = time.monotonic() + 60
     while not (other.is_file() and events(other, "step")):
         assert time.monotonic() < deadline and not any(pod.poll() for pod in started)
@@ -163,7 +166,7 @@ def test_a_pod_of_another_job_is_turned_away(start):
 
 @pytest.mark.parametrize(
     "said",
-    [b"[" * 100_000 + b"\n", b"x" * (pods.MOST_LINE_BYTES + 1), b"\xff\n", b"7\n",
+    [b"[" * 100_000 + b"\n", b"x" * (start_pod.MOST_LINE_BYTES + 1), b"\xff\n", b"7\n",
      b'{"to": "localhost", "index": 1}\n', b'{"to": "localhost", "index": [], "offer": 1}\n',
      b'{"to": "localhost", "index": 0, "offer": 1}\n'],
     ids=["nested", "endless", "no text", "no object", "no offer", "no number", "pod 0"],
@@ -185,7 +188,7 @@ def stranger(port):
     deadline = time.monotonic() + 20
     while True:
         try:
-            return socket.create_connection(("127.0.0.1", port), timeout=pods.HELLO_S - 1)
+            return socket.create_connection(("127.0.0.1", port), timeout=start_pod.HELLO_S - 1)
         except ConnectionRefusedError:
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -193,7 +196,7 @@ def stranger(port):
 
 def test_a_pod_that_is_alone_listens_to_nobody(monkeypatch):
     monkeypatch.setattr(socket, "create_server", None)
-    alone = pods.Pod(0, ["localhost"], port=1, wait_s=1)
+    alone = start_pod.Pod(0, ["localhost"], port=1, wait_s=1)
     assert alone.meet([7], lambda: "made") == ({}, [[7]], "made")
 
 
@@ -211,22 +214,22 @@ def test_outside_of_a_pod_it_says_so():
 
 
 def test_tasks_are_spread_over_the_pods():
-    assert pods.layout({"worker": 4}, 2) == [
+    assert start_pod.layout({"worker": 4}, 2) == [
         [("worker", 0), ("worker", 1)],
         [("worker", 2), ("worker", 3)],
     ]
-    assert pods.layout({"chief": 1, "worker": 3, "ps": 3}, 3) == [
+    assert start_pod.layout({"chief": 1, "worker": 3, "ps": 3}, 3) == [
         [("chief", 0), ("ps", 2), ("worker", 0)],
         [("ps", 0), ("worker", 1)],
         [("ps", 1), ("worker", 2)],
     ]
     with pytest.raises(Error, match="3 workers cannot be spread evenly over 2 pods"):
-        pods.layout({"worker": 3}, 2)
+        start_pod.layout({"worker": 3}, 2)
 
 
 def test_each_task_knows_the_addresses_of_all():
-    tasks = pods.layout({"chief": 1, "worker": 2, "ps": 1}, 2)
-    mine = pods.tf_configs(1, tasks, ["a", "b"], [[1, 2], [3, 4]])
+    tasks = start_pod.layout({"chief": 1, "worker": 2, "ps": 1}, 2)
+    mine = start_pod.tf_configs(1, tasks, ["a", "b"], [[1, 2], [3, 4]])
     found = [json.loads(variables["TF_CONFIG"]) for variables in mine]
     cluster = {"chief": ["a:1"], "ps": ["b:3"], "worker": ["a:2", "b:4"]}
     assert found == [
@@ -236,7 +239,7 @@ def test_each_task_knows_the_addresses_of_all():
 
 
 def test_ranks_follow_one_another_within_a_pod():
-    ranks = pods.horovod_variables(1, 2, ["127.0.0.1", "b", "c"], 99)
+    ranks = start_pod.horovod_variables(1, 2, ["127.0.0.1", "b", "c"], 99)
     names = ["RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE"]
     assert [[rank[f"HOROVOD_{name}"] for name in names] for rank in ranks] == [
         ["2", "6", "0", "2", "1", "3"],

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from training_runs import SERVERS, TRAIN, TWO_DEVICES, events
 
-from dlbench import attempts, eventlog
-from dlbench.runs import Run
+from dlbench.log import attempts, event_log
+from dlbench.study.runs import Run
 
 
 def start_supervised(folder, *flags, **fields):
@@ -31,7 +31,7 @@ def pids_of_ranks(log, count, process):
     """The processes of all ranks, once each has taken a step; None where the run has ended."""
     deadline = time.monotonic() + 240
     while process.poll() is None:
-        paths = [p for p in (eventlog.rank_path(log, r) for r in range(count)) if p.is_file()]
+        paths = [p for p in (event_log.rank_path(log, r) for r in range(count)) if p.is_file()]
         if len(paths) == count and all('"event": "step"' in p.read_text() for p in paths):
             return [events(path, "run_start")[0]["pid"] for path in paths]
         assert time.monotonic() < deadline

@@ -12,9 +12,13 @@ from tensorboard.plugins.hparams.metadata import SESSION_START_INFO_TAG
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 from tensorboard.util import tensor_util
 
-from dlbench import Error, eventlog, parsing, tensorboard_export
-from dlbench.eventlog import EventLog, LogError
-from dlbench.runs import Run
+from dlbench import Error
+from dlbench.log import event_log
+from dlbench.log.event_fields import LogError
+from dlbench.log.event_log import EventLog
+from dlbench.records import parse_run
+from dlbench.results import export_tensorboard
+from dlbench.study.runs import Run
 
 REPOSITORY = Path(__file__).parents[2]
 RUN = Run(model="lenet5", dataset="digits", batch_per_device=8, warmup_steps=1, steps=2)
@@ -26,7 +30,7 @@ GPU = {"gpu": 0, "utilisation_percent": 50, "power_w": 251.5, "throttle_reasons"
 def write(folder, run=RUN, rank=0, times=(0.5, 0.25, 0.25), losses=(2.5, 2.0, 1.5), samples=(),
           evals=(), status="ok", begun_s=START_S, started=True):  # fmt: skip
     """A log with a step after each of `times`; those of the events are seconds since the start."""
-    log = EventLog(eventlog.rank_path(folder / "train.jsonl", rank))
+    log = EventLog(event_log.rank_path(folder / "train.jsonl", rank))
     log.write("launch", t_utc=date(begun_s - 5), command=[])
     if started:
         log.write("run_start", t_utc=date(begun_s), spec=run.values(), total_steps=len(times),
@@ -53,7 +57,7 @@ def date(seconds):
 
 
 def exported(folder, output):
-    tensorboard_export.export([folder], output)
+    export_tensorboard.export([folder], output)
     return read(output / folder.name)
 
 
@@ -144,7 +148,7 @@ def test_the_steps_after_a_resumption_have_the_dates_of_the_second_start(tmp_pat
 
 
 def test_the_hparams_page_has_the_values_of_the_run_and_the_throughput_of_its_record(tmp_path):
-    parsing.parse(RUN, write(tmp_path / "run") / "train.jsonl", tmp_path / "run/run.json")
+    parse_run.parse(RUN, write(tmp_path / "run") / "train.jsonl", tmp_path / "run/run.json")
     board = exported(tmp_path / "run", tmp_path / "board")
     assert scalars(board, "summary/images_per_second") == [(3, 1.0, 32.0)]
     content = board.SummaryMetadata(SESSION_START_INFO_TAG).plugin_data.content
@@ -156,7 +160,7 @@ def test_the_hparams_page_has_the_values_of_the_run_and_the_throughput_of_its_re
 
 
 def test_a_record_of_another_log_is_named_and_left_out(tmp_path, capsys):
-    parsing.parse(RUN, write(tmp_path / "run") / "train.jsonl", tmp_path / "run/run.json")
+    parse_run.parse(RUN, write(tmp_path / "run") / "train.jsonl", tmp_path / "run/run.json")
     with open(tmp_path / "run/train.jsonl", "a") as log:
         log.write('{"event": "sample", "t_s": 2.0}\n')
     board = exported(tmp_path / "run", tmp_path / "board")
@@ -175,7 +179,7 @@ def test_the_text_has_the_values_and_the_status_of_the_run(tmp_path):
 def test_a_run_that_did_not_start_is_left_out_and_named(tmp_path, capsys):
     skipped = write(tmp_path / "skipped", times=(), losses=(), status="skipped", started=False)
     killed = write(tmp_path / "killed", times=(), losses=(), status=None, started=False)
-    tensorboard_export.export([skipped, killed, write(tmp_path / "run")], tmp_path / "board")
+    export_tensorboard.export([skipped, killed, write(tmp_path / "run")], tmp_path / "board")
     assert [path.name for path in (tmp_path / "board").iterdir()] == ["run"]
     assert "skipped: left out, it did not start (skipped: no | luck)" in capsys.readouterr().err
 
@@ -196,12 +200,12 @@ def test_an_export_that_fails_leaves_the_old_one_as_it_was(tmp_path, monkeypatch
     before = exported(folder, tmp_path / "board").Scalars("train/loss")
 
     def broken(*_):
-        yield tensorboard_export._scalars(START_S, 1, {"train/loss": 9.0})
+        yield export_tensorboard._scalars(START_S, 1, {"train/loss": 9.0})
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(tensorboard_export, "_events", broken)
+    monkeypatch.setattr(export_tensorboard, "_events", broken)
     with pytest.raises(OSError, match="no space left"):
-        tensorboard_export.export([folder], tmp_path / "board")
+        export_tensorboard.export([folder], tmp_path / "board")
     assert [path.name for path in (tmp_path / "board").iterdir()] == ["run"]
     assert read(tmp_path / "board/run").Scalars("train/loss") == before
 
@@ -209,7 +213,7 @@ def test_an_export_that_fails_leaves_the_old_one_as_it_was(tmp_path, monkeypatch
 def test_two_runs_of_one_name_are_refused(tmp_path):
     folders = [write(tmp_path / study / "run") for study in ("a", "b")]
     with pytest.raises(Error, match="two runs of one name"):
-        tensorboard_export.export(folders, tmp_path / "board")
+        export_tensorboard.export(folders, tmp_path / "board")
 
 
 def test_a_damaged_log_is_named_with_its_line(tmp_path):
@@ -217,7 +221,7 @@ def test_a_damaged_log_is_named_with_its_line(tmp_path):
     with open(folder / "train.jsonl", "a") as log:
         log.write("{}\n")
     with pytest.raises(LogError, match=r"run/train\.jsonl, line 7: not an event"):
-        tensorboard_export.export([folder], tmp_path / "board")
+        export_tensorboard.export([folder], tmp_path / "board")
 
 
 @pytest.mark.parametrize("name", ["empty", "absent"])
@@ -239,7 +243,7 @@ def test_a_log_whose_start_names_no_run_is_refused(tmp_path):
     log.write("run_start", t_utc=date(START_S), spec={"model": "lenet5"})
     log.close()
     with pytest.raises(LogError, match="run_start names no run"):
-        tensorboard_export.export([tmp_path / "run"], tmp_path / "board")
+        export_tensorboard.export([tmp_path / "run"], tmp_path / "board")
 
 
 def test_of_a_table_the_runs_that_were_trained_here_are_exported(tmp_path):
@@ -272,7 +276,7 @@ def test_of_another_program_what_it_printed_is_exported(tmp_path):
     log.write("imported", kind="tf_cnn_benchmarks", notes=[], numbers={})
     log.write("run_end", t_utc=date(START_S + 10), t_s=10.0, status="ok", message="")
     log.close()
-    tensorboard_export.export([tmp_path / "run"], tmp_path / "board")
+    export_tensorboard.export([tmp_path / "run"], tmp_path / "board")
     board = read(tmp_path / "board/run")
     (first, second) = board.Scalars("train/items_per_second")
     assert first.value == RUN.global_batch / 0.5

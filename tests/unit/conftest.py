@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 from downloads import Server
-from equipment import REPOSITORY
 from hypothesis import HealthCheck, settings
 from made_runs import SETTINGS
+from paths import REPOSITORY
 
-from dlbench import config, download, supervisor
+from dlbench.data import download
+from dlbench.starting import supervisor
+from dlbench.study import config
 
 # On a busy machine an example takes as long as it takes.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])

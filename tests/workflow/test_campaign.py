@@ -8,7 +8,7 @@ import sys
 
 from campaign import environment
 
-from dlbench import eventlog
+from dlbench.log import event_log
 
 
 def program(campaign, name, *arguments):
@@ -25,7 +25,7 @@ def fail(campaign, start):
     """Make the result of a run a failure, as if its trainer had run out of memory."""
     record = campaign.record(start)
     log = record.with_name("train.jsonl")
-    end = {"status": "oom", "message": "no memory", "t_utc": eventlog.utc_now()}
+    end = {"status": "oom", "message": "no memory", "t_utc": event_log.utc_now()}
     with open(log, "a") as file:
         file.write(json.dumps({"event": "run_end", **end}) + "\n")
     spec = json.dumps(json.loads(record.read_text())["spec"])

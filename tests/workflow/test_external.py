@@ -9,7 +9,7 @@ import pytest
 from campaign import REPOSITORY
 from other_trainer import SCRIPT
 
-from dlbench import tools
+from dlbench.common import tools
 
 TRAINER = {
     "command": [sys.executable, "softmax.py", "{batch_per_device}", "{steps}", "{optimizer}"],

@@ -5,7 +5,7 @@ import csv
 import log_samples
 import pytest
 
-from dlbench import published_file
+from dlbench.analysis import published_numbers
 
 POINT = {
     "framework": "tensorflow", "model": "lenet5", "dataset": "synthetic", "nodes": 1,
@@ -44,7 +44,7 @@ def logs(campaign):
 def test_imported_and_published_numbers_stand_beside_ones_own_in_tables_and_figures(fresh):
     logs(fresh)
     with open(fresh.folder / "references.csv", "w", newline="") as file:
-        table = csv.DictWriter(file, published_file.COLUMNS)
+        table = csv.DictWriter(file, published_numbers.COLUMNS)
         table.writeheader()
         table.writerows(POINT | number for number in PUBLISHED)
     theirs = {"name": "theirs", "path": "logs", "fields": {"site": "far"}}

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from killed_workflows import PATIENCE_S, kept, processes, started, wait_for
 
-from dlbench.eventlog import ENDED_WELL
+from dlbench.log.event_fields import ENDED_WELL
 
 LONG = {"name": "long", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8,
         "warmup_steps": 1}  # fmt: skip

@@ -3,8 +3,8 @@
 import csv
 import json
 
-from dlbench import fingerprints
-from dlbench.files import sha256
+from dlbench.common.files import sha256
+from dlbench.machine import fingerprints
 
 
 def test_runs_of_one_machine_have_one_fingerprint_and_one_list_of_packages(campaign):

@@ -24,7 +24,7 @@ def test_the_same_tables_give_the_same_report_and_its_looks_only_the_report(camp
     (campaign.folder / PAGE).unlink()
     campaign.succeed("report")
     assert (campaign.folder / PAGE).read_bytes() == before
-    style = campaign.folder / "workflow_scripts/dlbench/report.css"
+    style = campaign.folder / "workflow_scripts/dlbench/report/report.css"
     style.write_text(style.read_text() + ".mine { color: red; }\n")
     assert sorted(campaign.scheduled("--cores", "1", "report")) == ["build_report", "report"]
     campaign.succeed("report")

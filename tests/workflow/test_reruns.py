@@ -14,7 +14,7 @@ from campaign import STUDY, Campaign
 from killed_workflows import started, wait_for
 from site_facts import CONFIG
 
-from dlbench.runs import is_sentinel
+from dlbench.study.runs import is_sentinel
 
 AFTER_RUNS = {"collect_runs", "draw_figure"}
 
@@ -28,7 +28,7 @@ def test_a_second_run_does_nothing(campaign):
 
 
 def test_adding_a_model_trains_only_its_runs(campaign):
-    models = campaign.folder / "workflow_scripts/dlbench/models"
+    models = campaign.folder / "workflow_scripts/dlbench/trainer/tensorflow/models"
     shutil.copyfile(models / "lenet5.py", models / "mymodel.py")
     block = STUDY["matrix"][0] | {"model": ["lenet5", "cnn12", "mymodel"]}
     campaign.configure(matrix=[block], compare=[{"field": "model", "base": "lenet5"}])
@@ -108,7 +108,7 @@ def test_a_damaged_record_is_made_again_and_no_other(campaign, damage):
 def test_records_of_another_parser_are_read_again_and_no_run_is_trained(campaign):
     before = {run: campaign.record(run) for run in campaign.ids()}
     logs = {run: record.with_name("train.jsonl").read_bytes() for run, record in before.items()}
-    code = campaign.folder / "workflow_scripts/dlbench/records.py"
+    code = campaign.folder / "workflow_scripts/dlbench/records/run_record.py"
     code.write_text(re.sub(r"(PARSER_VERSION) = \d+", r"\1 = 99", code.read_text()))
     jobs = campaign.scheduled()
     assert sorted(jobs["read_run"]) == sorted(campaign.ids())
@@ -235,11 +235,14 @@ def test_editing_a_figure_draws_it_alone(campaign):
 @pytest.mark.parametrize(
     ("edited", "trains"),
     [
-        ("dlbench/models/cnn12.py", ["cnn12-synthetic"]),
-        ("dlbench/datasets/digits.py", ["lenet5-digits"]),
-        ("dlbench/training.py", ["cnn12-synthetic", "lenet5-digits", "lenet5-synthetic"]),
-        ("dlbench/strategies/mirrored.py", []),
-        ("dlbench/parsing.py", []),
+        ("dlbench/trainer/tensorflow/models/cnn12.py", ["cnn12-synthetic"]),
+        ("dlbench/data/datasets/digits.py", ["lenet5-digits"]),
+        (
+            "dlbench/trainer/tensorflow/loop.py",
+            ["cnn12-synthetic", "lenet5-digits", "lenet5-synthetic"],
+        ),
+        ("dlbench/trainer/tensorflow/strategies/mirrored.py", []),
+        ("dlbench/records/parse_run.py", []),
     ],
 )
 def test_editing_code_trains_exactly_the_runs_that_execute_it(campaign, edited, trains):

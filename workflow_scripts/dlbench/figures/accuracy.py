@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from dlbench import figure_panels as panels
-from dlbench import figure_style as style
-from dlbench import series
-from dlbench.statistics import Estimate
+from dlbench.analysis.estimates import Estimate
+from dlbench.figures.drawing import line_charts, series, styles
+from dlbench.log import event_fields
 
 CATEGORY = "Learning"
 CAPTION = """
@@ -21,12 +20,12 @@ SCORES = {"top1": "top-1 accuracy", "iou": "intersection over union", "perplexit
 def draw(tables, stem):
     runs = series.tried(tables.runs)
     scored = runs[[*SCORES]].notna().any(axis=1)
-    learning = runs["epochs"].notna() & ~runs["status"].isin(series.FINISHED)
+    learning = runs["epochs"].notna() & ~runs["status"].isin(event_fields.ENDED_WELL)
     found = {
         (*key, next((score for score in SCORES if _has(all_series, score)), "top1")): all_series
         for key, all_series in series.along("devices", runs[scored | learning]).items()
     }
-    panels.draw(stem, found, _paint, "no run of this study was evaluated", size=(4.8, 3.6))
+    line_charts.draw(stem, found, _paint, "no run of this study was evaluated", size=(4.8, 3.6))
 
 
 def _has(all_series, score):
@@ -36,19 +35,19 @@ def _has(all_series, score):
 def _paint(axes, key, found):
     (axis,) = axes
     model, dataset, score = key
-    ends = panels.lines(axis, found, lambda s: _means(s, score))
+    ends = line_charts.lines(axis, found, lambda s: _means(s, score))
     for number, one in enumerate(found):
         for devices, values in one.repeats(score):
-            x = style.side_by_side([devices] * len(values), number, len(found))
-            marks = panels.marks(one) | {"linestyle": "none", "markersize": 3.5, "alpha": 0.6}
+            x = styles.side_by_side([devices] * len(values), number, len(found))
+            marks = line_charts.marks(one) | {"linestyle": "none", "markersize": 3.5, "alpha": 0.6}
             axis.plot(x, values, zorder=2, **marks)
     if ends and score != "perplexity":
-        axis.yaxis.set_major_formatter(style.percent)
+        axis.yaxis.set_major_formatter(styles.percent)
     axis.set_ylabel(SCORES[score])
     axis.set_xlabel("devices")
     batch = series.common((s.runs for s in found), ("epochs", "batch_per_device"))
     words = " \u00b7 ".join(filter(None, [batch, "small: single runs"]))
-    style.heading(axis, f"{model} \u00b7 {dataset}", words)
+    styles.heading(axis, f"{model} \u00b7 {dataset}", words)
     return ends
 
 

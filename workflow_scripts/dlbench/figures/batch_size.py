@@ -1,8 +1,6 @@
 """Throughput on one device against the batch size, a panel a model and mode."""
 
-from dlbench import figure_panels as panels
-from dlbench import figure_style as style
-from dlbench import series
+from dlbench.figures.drawing import line_charts, series, styles
 
 CATEGORY = "Batch size"
 CAPTION = """
@@ -23,7 +21,7 @@ def draw(tables, stem):
     ordered = dict(sorted(several.items(), key=lambda item: (modes.index(item[0][0]), item[0])))
     models = len({key[1:] for key in ordered})
     words = "no series with several batch sizes"
-    panels.draw(stem, ordered, _paint, words, columns=min(4, models))
+    line_charts.draw(stem, ordered, _paint, words, columns=min(4, models))
 
 
 def _subtitle(mode, found):
@@ -34,9 +32,9 @@ def _subtitle(mode, found):
 def _paint(axes, key, found):
     (axis,) = axes
     mode, model, dataset = key
-    ends = panels.lines(axis, found, lambda s: s.means("images_per_second"))
+    ends = line_charts.lines(axis, found, lambda s: s.means("images_per_second"))
     axis.set_ylim(bottom=0)
     axis.set_ylabel("images / s")
     axis.set_xlabel("batch per device")
-    style.heading(axis, f"{model} \u00b7 {dataset}", _subtitle(mode, found))
+    styles.heading(axis, f"{model} \u00b7 {dataset}", _subtitle(mode, found))
     return ends

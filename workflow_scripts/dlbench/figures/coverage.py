@@ -4,9 +4,10 @@ import json
 
 from matplotlib.lines import Line2D
 
-from dlbench import figure_rows, reasons, series
-from dlbench import figure_style as style
-from dlbench.runs import DEFAULTS
+from dlbench.common import phrases
+from dlbench.figures.drawing import row_charts, series, styles
+from dlbench.log import event_fields
+from dlbench.study.runs import DEFAULTS
 
 CATEGORY = "Study"
 CAPTION = """
@@ -17,15 +18,15 @@ the table coverage, the commonest ones with how many runs they concern.
 """
 # Status: (symbol, colour, what it means), from the best to the worst.
 LOOKS = {
-    "ok": ("o", style.COLOURS[2], "ok"),
-    "unstable": ("^", style.COLOURS[1], "ok, some steps stalled"),
-    "stale": ("v", style.COLOURS[4], "done by other code"),
+    "ok": ("o", styles.COLOURS[2], "ok"),
+    "unstable": ("^", styles.COLOURS[1], "ok, some steps stalled"),
+    "stale": ("v", styles.COLOURS[4], "done by other code"),
     "pending": (".", "#9a9a9a", "not yet"),
-    "imported": ("P", style.COLOURS[0], "imported"),
+    "imported": ("P", styles.COLOURS[0], "imported"),
     "excluded": ("_", "#9a9a9a", "excluded"),
     "skipped": ("s", "#bdbdbd", "skipped"),
-    "timeout": ("D", style.COLOURS[5], "over its time limit"),
-    "oom": ("x", style.COLOURS[3], "out of memory"),
+    "timeout": ("D", styles.COLOURS[5], "over its time limit"),
+    "oom": ("x", styles.COLOURS[3], "out of memory"),
     "failed": ("X", "black", "failed"),
 }
 OTHERS = {"running": "pending", "unread": "pending", "interrupted": "pending"}
@@ -39,7 +40,7 @@ CELL_INCHES, ROW_INCHES = 0.62, 0.27
 def draw(tables, stem):
     cells = _cells(tables.coverage, tables.runs)
     if cells.empty:
-        style.draw_words(stem, "no runs in this study")
+        styles.draw_words(stem, "no runs in this study")
         return
     column = max(COLUMNS, key=lambda name: cells[name].nunique())
     keys = [name for name in series.SETTINGS if name not in (column, "global_batch", "nodes")]
@@ -49,16 +50,16 @@ def draw(tables, stem):
     shown, columns = rows[:MOST_ROWS], sorted(cells[column].dropna().unique())
     reasons = _reasons(cells)
     longest = max((len(name) for name, _ in shown))
-    width = 1 + figure_rows.CHARACTER_INCHES * longest + CELL_INCHES * len(columns)
+    width = 1 + row_charts.CHARACTER_INCHES * longest + CELL_INCHES * len(columns)
     height = 1.2 + ROW_INCHES * max(3, len(shown))
-    with style.figure(1, width=max(width, 6.2), height=height) as (figure, axes):
+    with styles.figure(1, width=max(width, 6.2), height=height) as (figure, axes):
         axis = axes[0, 0]
         _map(axis, shown, column, columns)
         words = f"{len(rows) - len(shown)} of {len(rows)} rows not drawn: see coverage.parquet"
         words = [_counts(cells), *([words] if len(rows) > len(shown) else [])]
-        style.heading(axis, "Coverage", "\n".join(words))
+        styles.heading(axis, "Coverage", "\n".join(words))
         _legend(figure, cells, reasons)
-        style.save(figure, stem)
+        styles.save(figure, stem)
 
 
 def _cells(coverage, runs):
@@ -103,10 +104,10 @@ def _map(axis, rows, column, columns):
     for y, (_, own) in zip(range(len(rows) - 1, -1, -1), rows, strict=True):
         for value, cell in own.groupby(column):
             worst = max(cell["status"], key=_badness)
-            well = int(cell["status"].isin(series.FINISHED).sum())
+            well = int(cell["status"].isin(event_fields.ENDED_WELL).sum())
             x = columns.index(value)
             marks.setdefault(worst, []).append((x, y))
-            if worst not in series.FINISHED and well:
+            if worst not in event_fields.ENDED_WELL and well:
                 axis.text(x + 0.22, y, f"{well}/{len(cell)}", fontsize=7.5, va="center")
     for status, places in marks.items():
         symbol, colour, _ = _looks(status)
@@ -144,8 +145,8 @@ def _reasons(cells):
     Reasons that differ in numbers only are one.
     """
     said = cells[cells["reason"].fillna("") != ""]
-    alike = said["reason"].map(reasons.skeleton)
-    one = said.groupby(["status", alike])["reason"].transform(lambda g: reasons.together(list(g)))
+    alike = said["reason"].map(phrases.skeleton)
+    one = said.groupby(["status", alike])["reason"].transform(lambda g: phrases.together(list(g)))
     said = said.assign(reason=one)
     counts = said.groupby(["status", "reason"]).size().sort_values(ascending=False, kind="stable")
     words = []
@@ -181,4 +182,4 @@ def _legend(figure, cells, reasons):
         title_fontsize=8,
         alignment="left",
     )
-    legend.get_title().set_color(style.GREY)
+    legend.get_title().set_color(styles.GREY)

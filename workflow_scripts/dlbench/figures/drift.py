@@ -8,9 +8,9 @@ import pandas as pd
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from dlbench import figure_style as style
-from dlbench import series
-from dlbench.runs import CONDITION, is_sentinel
+from dlbench.figures.drawing import styles
+from dlbench.log import event_fields
+from dlbench.study.runs import CONDITION, is_sentinel
 
 CATEGORY = "Study"
 CAPTION = """
@@ -23,7 +23,7 @@ the one before, with a 95 % interval and the verdict, as the table drift has it.
 used of the cores that a run may use, where it is known.
 """
 UNKNOWN = "unknown session"
-OWN, SENTINEL, ONE, OTHERS = style.COLOURS[0], style.COLOURS[3], "#a8a8a8", style.COLOURS[5]
+OWN, SENTINEL, ONE, OTHERS = styles.COLOURS[0], styles.COLOURS[3], "#a8a8a8", styles.COLOURS[5]
 FIELD = "#f3f3f3"
 MOST_SHAPES, MOST_SESSIONS = 6, 40
 LEAST_SHARE, GAP_SHARE = 0.035, 0.012  # of the width: of a session, and between two
@@ -51,7 +51,7 @@ class Session:
 def draw(tables, stem):
     rows = _measured(tables.runs, tables.sentinels)
     if rows.empty:
-        style.draw_words(stem, "no own run of this study that ended well has a date")
+        styles.draw_words(stem, "no own run of this study that ended well has a date")
         return
     sessions, left_out = _sessions(rows)
     drift = _named(tables.drift)
@@ -66,7 +66,7 @@ def draw(tables, stem):
     heights = [PANEL_INCHES] * len(shapes) + [OTHERS_INCHES] * known
     # Room for the heading above and the legend below.
     inches = (sum(heights) + 1.3) / len(heights)
-    with style.figure(
+    with styles.figure(
         1, len(heights), width=WIDTH_INCHES, height=inches, sharex=True, height_ratios=heights
     ) as (figure, axes):
         axes = list(axes[:, 0])
@@ -82,9 +82,9 @@ def draw(tables, stem):
         _dates(axes[0], sessions)
         words = "throughput over its condition's mean"
         words += f" \u00b7 {', '.join(left_out)} not drawn" if left_out else ""
-        style.heading(axes[0], "Drift over sessions", words + "\n\n")
+        styles.heading(axes[0], "Drift over sessions", words + "\n\n")
         _legend(figure, rows)
-        style.save(figure, stem)
+        styles.save(figure, stem)
 
 
 def _measured(runs, sentinels):
@@ -95,7 +95,7 @@ def _measured(runs, sentinels):
     if not parts:
         return runs
     rows = pd.concat([part.astype(object) for part in parts], ignore_index=True)
-    rows = rows[rows["status"].isin(series.FINISHED) & rows["started_at"].notna()]
+    rows = rows[rows["status"].isin(event_fields.ENDED_WELL) & rows["started_at"].notna()]
     rate = rows["images_per_second"].astype(float)
     rows = rows[rate > 0].reset_index(drop=True)
     if "others_cpu_cores" not in rows:
@@ -148,7 +148,7 @@ def _panel(axis, rows, sessions, name, room):
             ends = [session.left, session.right]
             axis.plot(ends, [mean, mean], color=OWN, lw=2.2, alpha=0.55, zorder=1.5,
                       solid_capstyle="butt")  # fmt: skip
-    axis.axhline(0, color=style.GREY, lw=0.8, zorder=1.2)
+    axis.axhline(0, color=styles.GREY, lw=0.8, zorder=1.2)
     axis.set_ylim(-room, room)
     axis.yaxis.set_major_locator(MaxNLocator(5, symmetric=True))
     axis.yaxis.set_major_formatter(FuncFormatter(_percent))
@@ -181,7 +181,7 @@ def _say_drift(axis, drift, rows, sessions):
             axis.text(
                 session.right, 0.96 if above else 0.04, words,
                 transform=axis.get_xaxis_transform(), ha="right", va="top" if above else "bottom",
-                fontsize=8, color=style.GREY,
+                fontsize=8, color=styles.GREY,
             )  # fmt: skip
 
 
@@ -229,7 +229,7 @@ def _fields(axis, sessions):
 
 def _length(seconds):
     """7200 -> `2 h`."""
-    unit, size = ("d", 86400) if seconds >= 172_800 else style.time_unit(max(seconds, 1))
+    unit, size = ("d", 86400) if seconds >= 172_800 else styles.time_unit(max(seconds, 1))
     return f"{float(f'{seconds / size:.2g}'):g} {unit}"
 
 
@@ -244,7 +244,7 @@ def _dates(axis, sessions):
                 words += f"\n{_length(waited)} later" if waited >= 1 else ""
             axis.annotate(
                 words, (session.left, 1), xytext=(0, 4), xycoords=axis.get_xaxis_transform(),
-                textcoords="offset points", fontsize=8, color=style.GREY, va="bottom",
+                textcoords="offset points", fontsize=8, color=styles.GREY, va="bottom",
                 linespacing=1.15,
             )  # fmt: skip
             free_from = session.left + room

@@ -1,7 +1,8 @@
 """Energy per image, a row a condition."""
 
-from dlbench import figure_rows, series, statistics
-from dlbench import figure_style as style
+from dlbench.analysis import estimates
+from dlbench.figures.drawing import row_charts, series, styles
+from dlbench.log import event_fields
 
 CATEGORY = "Energy"
 CAPTION = """
@@ -16,22 +17,22 @@ drawn.
 def draw(tables, stem):
     runs = series.tried(tables.runs)
     counted = runs["energy_per_image_j"].gt(0)
-    drawn = runs[counted | ~runs["status"].isin(series.FINISHED)]
+    drawn = runs[counted | ~runs["status"].isin(event_fields.ENDED_WELL)]
     groups = series.conditions(drawn if counted.any() else drawn[:0])
     if not groups:
-        style.draw_words(stem, "no energy was recorded: the devices of this study do not count it")
+        styles.draw_words(stem, "no energy was recorded: the devices of this study do not count it")
         return
-    with figure_rows.figure(stem, groups, "Energy per image") as (rows, axes):
+    with row_charts.figure(stem, groups, "Energy per image") as (rows, axes):
         values = [value for row in rows for value in _row(axes, row)]
-        figure_rows.value_axis(axes, values, "J / image", style.significant)
+        row_charts.value_axis(axes, values, "J / image", styles.significant)
 
 
 def _row(axes, row):
     joules = row.finished["energy_per_image_j"].to_numpy(dtype=float)
     if not len(joules):
-        figure_rows.say(axes, row, "")
+        row_charts.say(axes, row, "")
         return []
-    estimate = statistics.mean(joules)
-    figure_rows.interval(axes, row.y, estimate, style.COLOURS[0])
-    figure_rows.say(axes, row, f"{style.significant(estimate.value)} J")
+    estimate = estimates.mean(joules)
+    row_charts.interval(axes, row.y, estimate, styles.COLOURS[0])
+    row_charts.say(axes, row, f"{styles.significant(estimate.value)} J")
     return [estimate.value]

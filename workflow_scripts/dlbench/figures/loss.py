@@ -3,9 +3,8 @@
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from dlbench import figure_panels as panels
-from dlbench import figure_style as style
-from dlbench import series
+from dlbench.figures.drawing import line_charts, series, styles
+from dlbench.tables import timing_sources
 
 CATEGORY = "Learning"
 CAPTION = """
@@ -27,7 +26,7 @@ MOST_PANELS = 8  # models and datasets
 
 def draw(tables, stem):
     runs = series.tried(tables.runs)
-    runs = runs[(runs["mode"] == "train") & (runs["timing_source"] != series.PUBLISHED)]
+    runs = runs[(runs["mode"] == "train") & (runs["timing_source"] != timing_sources.PUBLISHED)]
     trained = runs.groupby(["model", "dataset"], dropna=False).size()
     runs = runs[runs["epochs"].notna()] if runs["epochs"].notna().any() else runs
     evals = tables.evals
@@ -43,11 +42,11 @@ def draw(tables, stem):
         or any(scored & set(s.finished["run_id"]) for s in all_)
     }
     if not drawn:
-        style.draw_words(stem, "no training run of this study finished")
+        styles.draw_words(stem, "no training run of this study finished")
         return
     rows = 2 if scored else 1
     size = {"width": 4.2, "height": 3.1}
-    with style.figure(3, rows * len(drawn), **size) as (figure, axes):
+    with styles.figure(3, rows * len(drawn), **size) as (figure, axes):
         for number, (key, all_series) in enumerate(drawn.items()):
             own = axes[rows * number : rows * (number + 1)]
             curves_of = list(zip(all_series, curves[key], strict=True))
@@ -58,8 +57,8 @@ def draw(tables, stem):
         if len(names) > 1:
             total = len({s.index for all_ in found.values() for s in all_})
             words = f"{total - len(names)} of {total} series not drawn: see runs.parquet"
-            panels.legend(figure, names.values(), words if total > len(names) else "")
-        style.save(figure, stem)
+            line_charts.legend(figure, names.values(), words if total > len(names) else "")
+        styles.save(figure, stem)
 
 
 def _panel(axes, key, series_and_curves, words, evals, tables):
@@ -72,9 +71,12 @@ def _panel(axes, key, series_and_curves, words, evals, tables):
     all_series, curves = zip(*series_and_curves, strict=True)
     training = [(one, c) for one, c in zip(all_series, curves, strict=True) if c is not None]
     longest = max((np.nanmax([0, *curve["time"]]) for _, curve in training), default=1.0)
-    unit, seconds = style.time_unit(longest)
+    unit, seconds = styles.time_unit(longest)
     for one, curve in training:
-        looks = panels.marks(one) | {"marker": "", "linewidth": 2 if len(training) <= 6 else 1.2}
+        looks = line_charts.marks(one) | {
+            "marker": "",
+            "linewidth": 2 if len(training) <= 6 else 1.2,
+        }
         curve["time"] = curve["time"] / seconds
         for axis, name in zip(axes[0], AXES, strict=True):
             if len(training) <= MOST_RAW:
@@ -88,9 +90,9 @@ def _panel(axes, key, series_and_curves, words, evals, tables):
     failed = sum(len(s.runs) - len(s.finished) for s in all_series)
     words = [words, f"{failed} of {sum(len(s.runs) for s in all_series)} failed" if failed else ""]
     words = " \u00b7 ".join(filter(None, ["training loss", *words]))
-    style.heading(axes[0][0], f"{model} \u00b7 {dataset}", words)
+    styles.heading(axes[0][0], f"{model} \u00b7 {dataset}", words)
     if held_out is not None:
-        style.heading(axes[1][0], "", "loss on held-out items")
+        styles.heading(axes[1][0], "", "loss on held-out items")
     _limits(axes)
 
 
@@ -99,11 +101,11 @@ def _limits(axes):
     low, high = np.array([a.dataLim.intervaly for a in axes.flat if _has_data(a)]).T
     for row in axes:
         for column, axis in enumerate(row):
-            style.logarithmic(axis.yaxis)
+            styles.logarithmic(axis.yaxis)
             axis.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}")
             axis.set_ylim(low.min() / 1.1, high.max() * 1.1)
             if not _has_data(axis):
-                axis.annotate("not known", (0.5, 0.5), xycoords="axes fraction", color=style.GREY,
+                axis.annotate("not known", (0.5, 0.5), xycoords="axes fraction", color=styles.GREY,
                               ha="center", va="center")  # fmt: skip
             axis.set_xlim(
                 0, max((a.dataLim.xmax for a in axes[:, column] if _has_data(a)), default=1)
@@ -144,7 +146,7 @@ def _training(one, tables):
 
 
 def _held_out(axes, one, evals, tables, seconds):
-    looks = panels.marks(one) | {"markersize": 3.5, "linewidth": 0.9, "markeredgewidth": 0}
+    looks = line_charts.marks(one) | {"markersize": 3.5, "linewidth": 0.9, "markeredgewidth": 0}
     for run_id in one.finished["run_id"]:
         own = evals[(evals["run_id"] == run_id) & (evals["loss"] > 0)]
         if len(own):

@@ -7,9 +7,9 @@ import pandas as pd
 from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea
 from matplotlib.ticker import MaxNLocator
 
-from dlbench import base_flags, comparing, statistics
-from dlbench import figure_style as style
-from dlbench.config import COMPANIONS
+from dlbench.analysis import base_flags, comparisons, estimates
+from dlbench.figures.drawing import styles
+from dlbench.study.config import COMPANIONS
 
 CATEGORY = "Comparisons"
 CAPTION = """
@@ -30,13 +30,13 @@ only. Where copies are trained at once, SD is the standard deviation of the step
 and of the row.
 """
 LOOKS = {
-    statistics.EQUIVALENT: (style.COLOURS[2], "o"),
-    statistics.SLOWER: (style.COLOURS[3], "D"),
-    statistics.FASTER: (style.COLOURS[0], "D"),
+    estimates.EQUIVALENT: (styles.COLOURS[2], "o"),
+    estimates.SLOWER: (styles.COLOURS[3], "D"),
+    estimates.FASTER: (styles.COLOURS[0], "D"),
 }
 OPEN = ("#8a8a8a", "s")  # no verdict
 ZONE = "#e3f4ee"
-PHASES = {"start": style.COLOURS[0], "import": style.COLOURS[4], "first_batch": style.COLOURS[1]}
+PHASES = {"start": styles.COLOURS[0], "import": styles.COLOURS[4], "first_batch": styles.COLOURS[1]}
 PHASE_WORDS = {"start": "container start", "import": "imports", "first_batch": "first step"}
 # What names a row, where rows of a panel differ in it; the rest goes to the heading.
 SETTINGS = {
@@ -74,12 +74,12 @@ def draw(tables, stem):
         table = table.assign(site=None)
     panels = [
         (key, rows.iloc[::-1].reset_index(drop=True))
-        for key, rows in table[table["verdict"] != comparing.NO_BASE].groupby(
+        for key, rows in table[table["verdict"] != comparisons.NO_BASE].groupby(
             ["field", "base", "model", "dataset"], observed=True, sort=False
         )
     ]
     heights = [FRAME_INCHES + ROW_INCHES * len(rows) for _, rows in panels] or [1]
-    with style.figure(
+    with styles.figure(
         2,
         len(heights),
         width=5.6,
@@ -92,13 +92,13 @@ def draw(tables, stem):
         for (differences, start_up), (key, rows) in zip(axes, panels, strict=False):
             _differences(differences, *key, rows)
             _start_up(start_up, rows)
-        style.save(figure, stem)
+        styles.save(figure, stem)
 
 
 def _differences(axes, field, base, model, dataset, rows):
     margin = rows["margin"].iloc[0]
     axes.axvspan(_percent(1 / (1 + margin)), _percent(1 + margin), color=ZONE, zorder=0)
-    axes.axvline(0, color=style.GREY, linewidth=1.4, zorder=1)
+    axes.axvline(0, color=styles.GREY, linewidth=1.4, zorder=1)
     for y, row in rows.iterrows():
         colour, marker = LOOKS.get(row["verdict"], OPEN)
         if not np.isnan(row["ci90_low"]):
@@ -107,7 +107,7 @@ def _differences(axes, field, base, model, dataset, rows):
         if not np.isnan(row["ratio"]):
             apart = base_flags.APART in (row["base_flags"] or "")
             looks = {"color": colour, "marker": marker}
-            point = style.half if apart else _whole
+            point = styles.half if apart else _whole
             point(axes, _percent(row["ratio"]), y, looks, ms=7.5, gid="ratio")
         _columns(axes, y, row, colour)
     _rows(axes, [_name(row, rows) for _, row in rows.iterrows()])
@@ -122,7 +122,7 @@ def _differences(axes, field, base, model, dataset, rows):
         for name in IN_HEADING
         if name != field and rows[name].nunique(dropna=False) == 1 and not pd.isna(rows[name][0])
     ]
-    style.heading(
+    styles.heading(
         axes,
         f"{field.replace('_', ' ').capitalize()} \u00b7 {model}, {dataset}",
         f"{subject}relative to {_word(field, base)} \u00b7 {', '.join(common)}",
@@ -157,15 +157,15 @@ def _columns(axes, y, row, colour):
     verdict_column = VERDICT_COLUMN + SPREAD_POINTS * copies
     if row["n_b"]:
         spread = _spread(row) if copies else ""
-        base = f"of {style.thousands(row['images_per_second_b'])}/s"
+        base = f"of {styles.thousands(row['images_per_second_b'])}/s"
         _beside(axes, y, base, BASE_COLUMN, 6 if spread else 0)
         _beside(axes, y, spread, BASE_COLUMN, -6, fontsize=8)
     notes = []
-    if row["verdict"] in (statistics.UNDECIDED, statistics.TOO_FEW_RUNS):
+    if row["verdict"] in (estimates.UNDECIDED, estimates.TOO_FEW_RUNS):
         least, needed = min(row["n_a"], row["n_b"]), row["repeats_needed"]
-        more = "\u2265\u2009" if needed == statistics.MOST_REPEATS else ""
-        notes += [f"{more}{style.thousands(needed)} repeats needed"] if needed > least else []
-    if row["verdict"] == comparing.NO_RUNS:
+        more = "\u2265\u2009" if needed == estimates.MOST_REPEATS else ""
+        notes += [f"{more}{styles.thousands(needed)} repeats needed"] if needed > least else []
+    if row["verdict"] == comparisons.NO_RUNS:
         notes.append("of the base" if row["n_a"] else "of this condition")
     notes += filter(None, [base_flags.note(row["base_flags"])])
     looks = {"color": colour, "fontweight": "bold", "fontsize": 10}
@@ -178,7 +178,7 @@ def _spread(row):
     both = row[["step_time_sd_b_s", "step_time_sd_a_s"]].astype(float)
     if both.isna().any():
         return ""
-    milliseconds = (style.thousands(float(f"{1e3 * value:.2g}")) for value in both)
+    milliseconds = (styles.thousands(float(f"{1e3 * value:.2g}")) for value in both)
     return "SD " + " \u2192 ".join(milliseconds) + " ms"
 
 
@@ -191,26 +191,26 @@ def _beside(axes, y, text, x_points, y_points=0, **looks):
         textcoords="offset points",
         va="center",
         annotation_clip=False,
-        **{"color": style.GREY, "fontsize": 9} | looks,
+        **{"color": styles.GREY, "fontsize": 9} | looks,
     )
 
 
 def _start_up(axes, rows):
     phases = [f"{phase}_{side}_s" for phase in PHASES for side in "ab"]
-    style.heading(axes, "Start-up", "")
+    styles.heading(axes, "Start-up", "")
     if rows[phases].isna().all(axis=None):
         axes.axis("off")
-        axes.text(0, 0.5, "not recorded", color=style.GREY, transform=axes.transAxes)
+        axes.text(0, 0.5, "not recorded", color=styles.GREY, transform=axes.transAxes)
         return
     _rows(axes, [""] * len(rows))
     for y, row in rows.iterrows():
         _bar(axes, row, "a", (y + 0.14, 0.26), "", alpha=1, color="#262626", fontsize=9)
         base = f"{_word(row['field'], row['base'])}: "
-        _bar(axes, row, "b", (y - 0.2, 0.18), base, alpha=0.45, color=style.GREY, fontsize=7.5)
+        _bar(axes, row, "b", (y - 0.2, 0.18), base, alpha=0.45, color=styles.GREY, fontsize=7.5)
     axes.set_xlim(left=0)
     axes.set_xlabel("s \u00b7 pale: the base", loc="left")
     words = [
-        TextArea(PHASE_WORDS[phase], textprops={"color": style.text_colour(colour), "fontsize": 9})
+        TextArea(PHASE_WORDS[phase], textprops={"color": styles.text_colour(colour), "fontsize": 9})
         for phase, colour in PHASES.items()
     ]
     legend = HPacker(children=words, pad=0, sep=8)
@@ -269,7 +269,7 @@ def _name(row, rows):
     parts = [_setting(row, n) for n in SETTINGS if n not in compared and rows[n].nunique() > 1]
     if not parts or rows["condition"].nunique() > 1:
         parts.insert(0, _word(field, row["condition"]))
-    return textwrap.fill(", ".join(filter(None, parts)), style.NAME_CHARACTERS)
+    return textwrap.fill(", ".join(filter(None, parts)), styles.NAME_CHARACTERS)
 
 
 def _setting(row, name):
@@ -323,4 +323,4 @@ def _say_nothing(axes, left_out):
         axis.axis("off")
     why = f"without a base: {left_out}" if left_out else "see `compare` in the config"
     words = f"no conditions to compare \u00b7 {why}"
-    axes[0].text(0, 0.5, words, color=style.GREY)
+    axes[0].text(0, 0.5, words, color=styles.GREY)

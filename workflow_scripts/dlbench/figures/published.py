@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
-from dlbench import figure_rows, series
-from dlbench import figure_style as style
+from dlbench.figures.drawing import row_charts, series, styles
 
 CATEGORY = "Comparisons"
 CAPTION = """
@@ -38,7 +37,7 @@ WORDS = {
 }
 MARKERS = {"printed": "o", "derived": "D", "read_off": "s"}
 QUALITIES = {"printed": "as printed", "derived": "diamond: derived", "read_off": "square: read off"}
-THEIRS, OWN = "#5f5f5f", style.COLOURS[0]
+THEIRS, OWN = "#5f5f5f", styles.COLOURS[0]
 MOST_LINES = 24  # of panels; further ones are counted in words
 COLUMNS = 2  # of panels beside each other
 CHARACTERS = 78  # of a line of words above a panel
@@ -57,13 +56,13 @@ def draw(tables, stem):
         for line in _lines(rows)
     )  # fmt: skip
     if not lines:
-        style.draw_words(stem, "no published numbers to draw: see `references` in the config")
+        styles.draw_words(stem, "no published numbers to draw: see `references` in the config")
         return
     shown, left_out = lines[:MOST_LINES], len(lines) - MOST_LINES
     columns = max(len(line.panels) for line in shown)
     heights = [line.inches for line in shown]
     names = max(len(name) for line in shown for _, name, _ in line.labels)
-    with style.figure(
+    with styles.figure(
         columns,
         len(shown),
         width=PANEL_INCHES + CHARACTER_INCHES * names / columns,
@@ -80,8 +79,8 @@ def draw(tables, stem):
             _names(row, line)
         if left_out > 0:
             words = f"{left_out} of {len(lines)} lines of panels not drawn: see published.parquet"
-            figure.supxlabel(words, x=0, ha="left", color=style.GREY, fontsize=9)
-        style.save(figure, stem)
+            figure.supxlabel(words, x=0, ha="left", color=styles.GREY, fontsize=9)
+        styles.save(figure, stem)
 
 
 def _plain(table):
@@ -245,10 +244,10 @@ def _panel(axes, panel, line):
     for words, x_points in (("published", PRINTED), ("own", MEASURED), ("ratio", RATIO)):
         if own or words == "published":
             y = len(line.labels) - 0.35
-            _beside(axes, y, words, x_points + shift, color=style.GREY, fontsize=8)
+            _beside(axes, y, words, x_points + shift, color=styles.GREY, fontsize=8)
     if panel.title:
         level = "\n" * (line.words - panel.words.count("\n"))  # with the title beside it
-        style.heading(axes, panel.title, panel.words + level)
+        styles.heading(axes, panel.title, panel.words + level)
         axes.texts[-1].set_in_layout(False)  # it may go across the panels
 
 
@@ -256,24 +255,24 @@ def _cell(axes, y, found, shift):
     """The numbers of one point, mostly one; those in words moved right by so many points."""
     row = found.iloc[0]
     alarming = _is_wrong(row) or bool(row["base_mismatch"] and not pd.isna(row["base_mismatch"]))
-    colour = figure_rows.ALARM if alarming else THEIRS
+    colour = row_charts.ALARM if alarming else THEIRS
     for _, number in found.iterrows():
         if not pd.isna(number["low"]):
             axes.plot([number["low"], number["high"]], [y, y], color=colour, lw=4, alpha=0.4)
         axes.plot(number["value"], y, MARKERS[number["quality"]], ms=6.5, color=colour,
                   mfc="white", mec=colour, mew=1.5, zorder=3)  # fmt: skip
-    ink = colour if alarming else figure_rows.INK
+    ink = colour if alarming else row_charts.INK
     _beside(axes, y, _said(found), PRINTED + shift, color=ink)
     if pd.isna(row["own"]):
         return
-    axes.plot([row["value"], row["own"]], [y, y], color=style.LIGHT, lw=2, zorder=1)
+    axes.plot([row["value"], row["own"]], [y, y], color=styles.LIGHT, lw=2, zorder=1)
     axes.plot([row["own_ci95_low"], row["own_ci95_high"]], [y, y], color=OWN, lw=1.6, zorder=4)
     axes.plot(row["own"], y, "o", color=OWN, ms=6.5, zorder=5)
     own = _number(row["own"], row["metric"])
     _beside(axes, y, own, MEASURED + shift, color=OWN, fontweight="bold")
     if not pd.isna(row["own_over_published"]):
         ratio = _ratio(row["own_over_published"])
-        _beside(axes, y, ratio, RATIO + shift, color=figure_rows.INK)
+        _beside(axes, y, ratio, RATIO + shift, color=row_charts.INK)
 
 
 def _is_wrong(row):
@@ -298,13 +297,13 @@ def _number(value, metric):
     if metric == "duration_s":
         minutes = round(value / 60)
         return f"{minutes // 60}:{minutes % 60:02d}" if minutes >= 60 else f"{value:.3g} s"
-    text = f"{value:#.3g}" if 0.01 <= abs(value) < 100 else style.significant(value)
+    text = f"{value:#.3g}" if 0.01 <= abs(value) < 100 else styles.significant(value)
     return text.replace("-", "\u2212")
 
 
 def _ratio(value):
     return "\u00d7" + (
-        f"{value:.2f}" if 0.1 <= value < 10 else style.thousands(float(f"{value:.2g}"))
+        f"{value:.2f}" if 0.1 <= value < 10 else styles.thousands(float(f"{value:.2g}"))
     )
 
 
@@ -328,26 +327,26 @@ def _scale(axes, metric, numbers):
     values = numbers[columns].to_numpy(dtype=float).ravel()
     values = values[~pd.isna(values)].tolist()
     most, least = max(values), min(values)
-    unit, seconds = style.time_unit(most) if metric == "duration_s" else ("", 1)
+    unit, seconds = styles.time_unit(most) if metric == "duration_s" else ("", 1)
     if metric in ("difference_percent", "efficiency"):
         neutral = 0 if metric == "difference_percent" else 1
-        axes.axvline(neutral, color=style.GREY, linewidth=1.4, zorder=1)
+        axes.axvline(neutral, color=styles.GREY, linewidth=1.4, zorder=1)
         axes.margins(x=0.1)
         return
     if most > 20 * least > 0:
-        style.logarithmic(axes.xaxis, seconds)
+        styles.logarithmic(axes.xaxis, seconds)
     else:
         axes.set_xlim(0, 1.08 * most)
         ticks = MaxNLocator(5, steps=[1, 2, 5, 10])
         axes.set_xticks([tick * seconds for tick in ticks.tick_values(0, most / seconds)
                          if tick * seconds <= 1.08 * most])  # fmt: skip
-    axes.xaxis.set_major_formatter(lambda v, _: f"{style.thousands(v / seconds)} {unit}".strip())
+    axes.xaxis.set_major_formatter(lambda v, _: f"{styles.thousands(v / seconds)} {unit}".strip())
 
 
 def _below(axes, text):
     axes.annotate(
         text, (0.5, 0), xytext=(0, -46), xycoords="axes fraction", textcoords="offset points",
-        ha="center", color=figure_rows.ALARM, fontsize=8, in_layout=False,
+        ha="center", color=row_charts.ALARM, fontsize=8, in_layout=False,
     )  # fmt: skip
 
 

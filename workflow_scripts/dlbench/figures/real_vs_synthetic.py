@@ -3,8 +3,12 @@
 import numpy as np
 import pandas as pd
 
-from dlbench import base_flags, derived, figure_rows, plugins, series, statistics
-from dlbench import figure_style as style
+from dlbench.analysis import base_flags, estimates, run_lengths
+from dlbench.common import plugins
+from dlbench.figures.drawing import row_charts, series, styles
+from dlbench.log import event_fields
+from dlbench.study import runs
+from dlbench.tables import timing_sources
 
 CATEGORY = "Comparisons"
 CAPTION = """
@@ -18,7 +22,7 @@ published; half-filled ones were measured apart: in no session (start of the wor
 the drift between their sessions is not shown to be none. Where it is known, the difference is
 corrected for it and has its uncertainty.
 """
-REAL, SYNTHETIC = (style.COLOURS[0], "o"), (style.COLOURS[1], "s")
+REAL, SYNTHETIC = (styles.COLOURS[0], "o"), (styles.COLOURS[1], "s")
 FOUND_OUT = ("site", "framework_version", "device_model")
 
 
@@ -26,16 +30,16 @@ def draw(tables, stem):
     runs = series.tried(tables.runs)
     made_up = runs["dataset"].map(_synthetic).astype(bool)
     real = runs[~made_up]
-    synthetic = runs[made_up & runs["status"].isin(series.FINISHED)]
+    synthetic = runs[made_up & runs["status"].isin(event_fields.ENDED_WELL)]
     groups = series.conditions(real)
     if not groups:
-        style.draw_words(stem, "no run of this study reads real items")
+        styles.draw_words(stem, "no run of this study reads real items")
         return
     title, words = "Real and synthetic items", "circle: real \u00b7 square: synthetic"
-    with figure_rows.figure(stem, groups, title, words, 1.6) as (rows, axes):
+    with row_charts.figure(stem, groups, title, words, 1.6) as (rows, axes):
         known = tables.drift_of(runs)
         values = [value for row in rows for value in _row(axes, row, synthetic, known)]
-        figure_rows.value_axis(axes, values, "images / s")
+        row_charts.value_axis(axes, values, "images / s")
 
 
 def _synthetic(dataset):
@@ -45,7 +49,7 @@ def _synthetic(dataset):
 
 def _row(axes, row, synthetic, known):
     base, differs = _counterparts(row.runs.iloc[0], synthetic)
-    published = (row.runs["timing_source"] == series.PUBLISHED).all()
+    published = (row.runs["timing_source"] == timing_sources.PUBLISHED).all()
     timed = [runs.dropna(subset="images_per_second") for runs in (row.finished, base)]
     rates = [runs["images_per_second"] for runs in timed]
     sides = known.compared(*(t.to_dict("records") for t in timed)) if all(map(len, timed)) else None
@@ -53,21 +57,21 @@ def _row(axes, row, synthetic, known):
     means = []
     for values, (colour, marker) in zip(rates, (REAL, SYNTHETIC), strict=True):
         if len(values):
-            means.append(statistics.mean(values))
+            means.append(estimates.mean(values))
             looks = {"mfc": "white", "mec": colour, "mew": 1.6} if published else {}
-            figure_rows.interval(axes, row.y, means[-1], colour, marker, **looks)
+            row_charts.interval(axes, row.y, means[-1], colour, marker, **looks)
             if apart:
                 looks = {"color": colour, "marker": marker}
-                style.half(axes, means[-1].value, row.y, looks, zorder=3.5)
+                styles.half(axes, means[-1].value, row.y, looks, zorder=3.5)
     found = [estimate.value for estimate in means]
     if len(found) == 2:
-        axes.plot(found, [row.y] * 2, color=style.GREY, lw=1.2, zorder=1)
+        axes.plot(found, [row.y] * 2, color=styles.GREY, lw=1.2, zorder=1)
         note = base_flags.note(", ".join([*differs, *sides.flags]))
-        figure_rows.say(axes, row, _difference(sides.difference.ratio), note)
+        row_charts.say(axes, row, _difference(sides.difference.ratio), note)
     else:
         shape = row.runs.iloc[0]["item_shape"]
         of_shape = "of an unknown shape" if pd.isna(shape) else f"of {shape}"
-        figure_rows.say(axes, row, f"no synthetic items {of_shape}", color=style.GREY)
+        row_charts.say(axes, row, f"no synthetic items {of_shape}", color=styles.GREY)
     return found
 
 
@@ -77,8 +81,8 @@ def _counterparts(row, synthetic):
     Those that differ in nothing where there are any.
     """
     known = synthetic[synthetic["item_shape"].notna()]
-    alike = known[_equal(row, known, (*derived.SAME, "item_shape"))]
-    partners = derived.of_length(row, [partner for _, partner in alike.iterrows()])
+    alike = known[_equal(row, known, (*runs.SAME_SPEED, "item_shape"))]
+    partners = run_lengths.of_length(row, [partner for _, partner in alike.iterrows()])
     alike = alike.loc[[partner.name for partner in partners]]
     same = alike[_equal(row, alike, FOUND_OUT)]
     if len(same):

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from dlbench import base_flags, scaling
-from dlbench import figure_panels as panels
-from dlbench import figure_style as style
-from dlbench.series import MEASURED, Series, differing
+from dlbench.analysis import base_flags, speedups
+from dlbench.figures.drawing import line_charts, styles
+from dlbench.figures.drawing.series import Series, differing
+from dlbench.tables.timing_sources import MEASURED
 
 CATEGORY = "Scaling"
 NONE_WELL = "no run ended well"
@@ -31,14 +31,14 @@ def draw(tables, stem):
     # A publication that states no mode is about training.
     runs = runs[(runs["mode"].isna() | (runs["mode"] == "train")) & runs["epochs"].isna()]
     sentinels = tables.sentinels.to_dict("records")
-    found = _panels(scaling.tried(runs.to_dict("records"), sentinels, tables.margin))
+    found = _panels(speedups.tried(runs.to_dict("records"), sentinels, tables.margin))
     if not found:
-        style.draw_words(stem, "no series on more than one device")
+        styles.draw_words(stem, "no series on more than one device")
         return
-    with style.figure(2, len(found), width=5.2) as (figure, axes):
+    with styles.figure(2, len(found), width=5.2) as (figure, axes):
         for row, panel in zip(axes, found, strict=True):
             _panel(row, panel)
-        style.save(figure, stem)
+        styles.save(figure, stem)
 
 
 def _panels(tried):
@@ -56,31 +56,31 @@ class _Drawn:
 
     own: Series
     count: int
-    found: scaling.Series | None
+    found: speedups.Series | None
 
     @property
     def color(self):
-        return style.looks(self.own.index)["color"]
+        return styles.looks(self.own.index)["color"]
 
     @property
     def points(self):
         return self.found.points if self.found else []
 
     def x(self, devices):
-        return style.side_by_side(devices, self.own.index, self.count)
+        return styles.side_by_side(devices, self.own.index, self.count)
 
     def line(self, axes, points):
         """Draw (Point, Estimate) pairs. Returns the end of the line, or None."""
         x = self.x([point.devices for point, _ in points])
         values = [estimate.value for _, estimate in points]
-        axes.plot(x, values, label=self.own.name, zorder=3, **panels.marks(self.own))
+        axes.plot(x, values, label=self.own.name, zorder=3, **line_charts.marks(self.own))
         for at, (point, estimate) in zip(x, points, strict=True):
             if np.isfinite(estimate.low):
                 axes.plot(
                     [at, at], [estimate.low, estimate.high], color=self.color, lw=1.4, zorder=2
                 )
             if base_flags.APART in point.mismatch:
-                style.half(axes, at, estimate.value, style.looks(self.own.index), zorder=3.5)
+                styles.half(axes, at, estimate.value, styles.looks(self.own.index), zorder=3.5)
         return (x[-1], values[-1]) if points else None
 
 
@@ -107,13 +107,13 @@ def _panel(axes, panel):
     devices = {"cpu": "CPU devices", "gpu": "GPUs"}.get(kind_of_device, "devices")
     for axis in axes:
         axis.set_xlabel(devices)
-    style.heading(
+    styles.heading(
         axes[0],
         f"Throughput \u00b7 {first['model']}",
         f"{first['dataset']}, {_fixed_words(kind, panel)} \u00b7 "
         + ("dashed: linear from the base" if any(one.points for one in series) else NONE_WELL),
     )
-    style.heading(
+    styles.heading(
         axes[1],
         "Parallel efficiency",
         _notes(series),
@@ -133,14 +133,14 @@ def _notes(series):
         notes.append("half-filled: measured apart from the base")
     alone = sum(one.found.base is None for one in series if one.found)
     if alone:
-        notes.append(f"no efficiency of {alone} series: {scaling.ONE_COUNT} ended well")
+        notes.append(f"no efficiency of {alone} series: {speedups.ONE_COUNT} ended well")
     return "\n".join(notes)
 
 
 def _throughputs(axes, series):
     ends = [_throughput(axes, one) for one in series]
     _devices(axes, series)
-    style.logarithmic(axes.yaxis)
+    styles.logarithmic(axes.yaxis)
     axes.set_ylabel("images / s")
     if not any(ends):
         axes.set_yticks([])
@@ -149,7 +149,7 @@ def _throughputs(axes, series):
     names = [
         (*(end or corner), one.own.name, one.color) for one, end in zip(series, ends, strict=True)
     ]
-    style.name_series(axes, names)
+    styles.name_series(axes, names)
 
 
 def _throughput(axes, drawn):
@@ -174,7 +174,7 @@ def _throughput(axes, drawn):
 def _efficiencies(axes, series):
     for one in series:
         one.line(axes, [(point, point.efficiency) for point in one.points if point.efficiency])
-    axes.axhline(1, color=style.GREY, linestyle="--", linewidth=1.2, zorder=1)
+    axes.axhline(1, color=styles.GREY, linestyle="--", linewidth=1.2, zorder=1)
     _devices(axes, series)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     low, high = axes.get_ylim()
@@ -183,11 +183,11 @@ def _efficiencies(axes, series):
 
 def _devices(axes, series):
     """Crosses where runs failed, and a tick at every number of devices."""
-    failed = panels.failures(axes, [one.own for one in series])
+    failed = line_charts.failures(axes, [one.own for one in series])
     values = [1, *(point.devices for one in series for point in one.points), *failed]
-    style.powers(axes.xaxis, values)
+    styles.powers(axes.xaxis, values)
     if failed:
-        axes.set_xlim(min(values) / panels.X_ROOM, max(values) * panels.X_ROOM)
+        axes.set_xlim(min(values) / line_charts.X_ROOM, max(values) * line_charts.X_ROOM)
         axes.margins(y=0.3)
 
 
@@ -197,7 +197,9 @@ def _labels(panel):
     A launcher goes by its name only where series are alike but for it.
     """
     rows = [series.row for series in panel]
-    names = [name for name in (scaling.FIXED[panel[0].kind], *scaling.SERIES) if name != "launcher"]
+    names = [
+        name for name in (speedups.FIXED[panel[0].kind], *speedups.SERIES) if name != "launcher"
+    ]
     names = differing(pd.DataFrame([{n: row.get(n) for n in names} for row in rows]), names)
     labels = [_label(row, names) for row in rows]
     if len(set(labels)) == len(labels):
@@ -209,7 +211,7 @@ def _label(row, names):
     names = [name for name in names if row.get(name) not in (None, "", MEASURED)]
     parts = [str(row["strategy"])] if "strategy" in names or not names else []
     parts += [str(row[name]) for name in ("site", "timing_source") if name in names]
-    parts += [f"batch {row[name]}" for name in scaling.FIXED.values() if name in names]
+    parts += [f"batch {row[name]}" for name in speedups.FIXED.values() if name in names]
     parts += ["XLA" if row["xla"] else "no XLA"] if "xla" in names else []
     parts += [str(row[name]) for name in names if name in ("precision", "runtime")]
     parts += [
@@ -221,14 +223,14 @@ def _label(row, names):
     parts += [
         f"{name.replace('_', ' ')} {row[name]}"
         for name in names
-        if name in scaling.FURTHER and name not in ("site", "timing_source")
+        if name in speedups.FURTHER and name not in ("site", "timing_source")
     ]
     return ", ".join(filter(None, parts))
 
 
 def _fixed_words(kind, panel):
     """As in `weak scaling, 64 per device`."""
-    fixed = {series.row[scaling.FIXED[kind]] for series in panel}
+    fixed = {series.row[speedups.FIXED[kind]] for series in panel}
     if len(fixed) > 1 or None in fixed:
         return f"{kind} scaling"
     return f"{kind} scaling, {fixed.pop()} {'per device' if kind == 'weak' else 'in all'}"

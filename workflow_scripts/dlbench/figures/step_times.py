@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from dlbench import figure_rows, series
-from dlbench import figure_style as style
+from dlbench.figures.drawing import row_charts, series, styles
+from dlbench.log import event_fields
 
 CATEGORY = "Steps"
 CAPTION = """
@@ -14,22 +14,22 @@ right the median of the runs' medians, how many steps of all runs stalled, and t
 measured time that they took beyond the median.
 """
 STALLED = 2.0  # times the median
-COLOUR, STALL_COLOUR = style.COLOURS[0], style.COLOURS[3]
+COLOUR, STALL_COLOUR = styles.COLOURS[0], styles.COLOURS[3]
 MOST_RUNS = 20  # of a row
 MOST_STALLS = 200  # points of a run; the longest
 
 
 def draw(tables, stem):
     runs = series.tried(tables.runs)
-    runs = runs[runs["step_time_median_s"].gt(0) | ~runs["status"].isin(series.FINISHED)]
+    runs = runs[runs["step_time_median_s"].gt(0) | ~runs["status"].isin(event_fields.ENDED_WELL)]
     groups = series.conditions(runs)
     if not groups:
-        style.draw_words(stem, "no run of this study measured a step")
+        styles.draw_words(stem, "no run of this study measured a step")
         return
     words = "line: 5th to 95th percentile of a run \u00b7 dot: median \u00b7 orange: stalled steps"
-    with figure_rows.figure(stem, groups, "Step times", words, 2.4) as (rows, axes):
+    with row_charts.figure(stem, groups, "Step times", words, 2.4) as (rows, axes):
         values = [value for row in rows for value in _row(axes, row, tables)]
-        figure_rows.value_axis(axes, values, "ms / step", style.milliseconds, True, 1e-3)
+        row_charts.value_axis(axes, values, "ms / step", styles.milliseconds, True, 1e-3)
 
 
 def _row(axes, row, tables):
@@ -42,13 +42,13 @@ def _row(axes, row, tables):
         stalls.append(_run(axes, y, run, times, width=min(2.6, 14 / len(runs))))
         all_s.append(times)
     medians = runs["step_time_median_s"].tolist()
-    words = f"{style.milliseconds(np.median(medians))} ms" if medians else ""
+    words = f"{styles.milliseconds(np.median(medians))} ms" if medians else ""
     count, seconds = (sum(map(what, all_s)) for what in (len, np.sum))
     if count:
         lost = sum(np.sum(own - median) for own, median in zip(stalls, medians, strict=True))
-        words += f" \u00b7 {sum(map(len, stalls))} of {style.thousands(count)} stalled"
+        words += f" \u00b7 {sum(map(len, stalls))} of {styles.thousands(count)} stalled"
         words += f", {100 * lost / seconds:.1f} %"
-    figure_rows.say(axes, row, words)
+    row_charts.say(axes, row, words)
     return medians
 
 

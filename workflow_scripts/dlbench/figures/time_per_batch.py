@@ -1,8 +1,7 @@
 """The time of a batch, normalised: an image's share of it, and relative to the smallest batch."""
 
-from dlbench import figure_panels as panels
-from dlbench import figure_style as style
-from dlbench import series, statistics
+from dlbench.analysis import estimates
+from dlbench.figures.drawing import line_charts, series, styles
 
 CATEGORY = "Batch size"
 CAPTION = """
@@ -26,34 +25,34 @@ def draw(tables, stem):
     def paint(*panel):
         return _paint(*panel, known)
 
-    panels.draw(stem, several, paint, "no series with several batch sizes", rows=2)
+    line_charts.draw(stem, several, paint, "no series with several batch sizes", rows=2)
 
 
 def _paint(axes, key, found, known):
     times, relative = axes
     model, dataset = key
-    ends = panels.lines(times, found, lambda s: s.means("image_s"))
+    ends = line_charts.lines(times, found, lambda s: s.means("image_s"))
     points = [_relative(one, known) for one in found]
     values = {one.name: [pair[:2] for pair in own] for one, own in zip(found, points, strict=True)}
-    panels.lines(relative, found, lambda one: values[one.name])
+    line_charts.lines(relative, found, lambda one: values[one.name])
     apart = sum(_mark_apart(relative, found, points))
     for axis in axes:
         axis.set_xlabel("batch per device")
     if ends:
-        style.logarithmic(times.yaxis, unit=1e-3)
-        times.yaxis.set_major_formatter(style.milliseconds)
+        styles.logarithmic(times.yaxis, unit=1e-3)
+        times.yaxis.set_major_formatter(styles.milliseconds)
         relative.set_ylim(0, max(1.05, relative.get_ylim()[1]))
         relative.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-        relative.axhline(1, color=style.GREY, linestyle="--", linewidth=1.2, zorder=1)
+        relative.axhline(1, color=styles.GREY, linestyle="--", linewidth=1.2, zorder=1)
     times.set_ylabel("ms / image and device")
     relative.set_ylabel("relative")
     shared = series.common((s.runs for s in found), ("mode", "devices", "precision"))
-    style.heading(
+    styles.heading(
         times, f"{model} \u00b7 {dataset}", ", ".join(filter(None, ["time per image", shared]))
     )
     words = "time per image relative to the smallest batch"
     words += "\nhalf-filled: measured apart" if apart else ""
-    style.heading(relative, "", words)
+    styles.heading(relative, "", words)
     return ends
 
 
@@ -62,8 +61,8 @@ def _mark_apart(axes, found, points):
     for number, (one, own) in enumerate(zip(found, points, strict=True)):
         apart = [(x, estimate.value) for x, estimate, sides in own if sides and sides.flags]
         for x, value in apart:
-            at = style.side_by_side([x], number, len(found))
-            style.half(axes, at, [value], style.looks(one.index), zorder=3.5)
+            at = styles.side_by_side([x], number, len(found))
+            styles.half(axes, at, [value], styles.looks(one.index), zorder=3.5)
         yield len(apart)
 
 
@@ -74,7 +73,7 @@ def _relative(found, known):
     if not repeats:
         return []
     first, base = repeats[0]
-    points = [(first, statistics.Estimate(1.0, float("nan"), float("nan"), len(base)), None)]
+    points = [(first, estimates.Estimate(1.0, float("nan"), float("nan"), len(base)), None)]
     for x, runs in repeats[1:]:
         sides = known.compared(base, runs)  # times, which are the smaller the more items a second
         points.append((x, sides.difference.ratio, sides))

@@ -1,8 +1,6 @@
 """How long trainings of whole epochs take against the number of devices."""
 
-from dlbench import figure_panels as panels
-from dlbench import figure_style as style
-from dlbench import series
+from dlbench.figures.drawing import line_charts, series, styles
 
 CATEGORY = "Learning"
 CAPTION = """
@@ -18,7 +16,7 @@ Hollow points are published numbers.
 def draw(tables, stem):
     runs = series.tried(tables.runs)
     runs = runs[runs["epochs"].notna()]
-    panels.draw(
+    line_charts.draw(
         stem,
         series.along("devices", runs),
         _paint,
@@ -30,29 +28,29 @@ def draw(tables, stem):
 def _paint(axes, key, found):
     (axis,) = axes
     model, dataset = key
-    ends = panels.lines(axis, found, lambda s: s.means("duration_s"))
+    ends = line_charts.lines(axis, found, lambda s: s.means("duration_s"))
     longest = max((e.value for s in found for _, e in s.means("duration_s")), default=1)
-    unit, seconds = style.time_unit(longest)
-    few = len(found) <= style.MOST_DIRECT_LABELS
+    unit, seconds = styles.time_unit(longest)
+    few = len(found) <= styles.MOST_DIRECT_LABELS
     for number, one in enumerate(found):
         points = one.means("duration_s")
         if len(points) > 1 and few:
             (first, longest), (most, _) = points[0], points[-1]
             axis.plot(
-                style.side_by_side([first, most], number, len(found)),
+                styles.side_by_side([first, most], number, len(found)),
                 [longest.value, longest.value * first / most],
-                color=panels.marks(one)["color"],
+                color=line_charts.marks(one)["color"],
                 linestyle="--",
                 linewidth=1.2,
                 alpha=0.6,
                 zorder=1,
             )
     if ends:
-        style.logarithmic(axis.yaxis, seconds)
-        axis.yaxis.set_major_formatter(lambda value, _: style.significant(value / seconds))
+        styles.logarithmic(axis.yaxis, seconds)
+        axis.yaxis.set_major_formatter(lambda value, _: styles.significant(value / seconds))
     axis.set_ylabel(f"time, {unit}")
     axis.set_xlabel("devices")
     epochs = series.common((s.runs for s in found), ("epochs", "batch_per_device"))
     words = " \u00b7 ".join(filter(None, [epochs, "dashed: in proportion to devices" * few]))
-    style.heading(axis, f"{model} \u00b7 {dataset}", words)
+    styles.heading(axis, f"{model} \u00b7 {dataset}", words)
     return ends

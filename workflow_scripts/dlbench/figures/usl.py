@@ -4,8 +4,7 @@ import textwrap
 
 import numpy as np
 
-from dlbench import figure_style as style
-from dlbench import series
+from dlbench.figures.drawing import series, styles
 
 CATEGORY = "Scaling"
 CAPTION = """
@@ -21,7 +20,7 @@ five numbers of devices or more whose base differs in nothing else.
 """
 MOST_PANELS = 12
 FURTHER = 4  # times as many devices as were measured are drawn
-LAWS = {"USL": (style.COLOURS[0], 2.0), "Amdahl": (style.COLOURS[3], 1.6)}
+LAWS = {"USL": (styles.COLOURS[0], 2.0), "Amdahl": (styles.COLOURS[3], 1.6)}
 SERIES = [name for name in series.SETTINGS if name not in ("devices", "nodes", "global_batch")]
 
 
@@ -33,11 +32,11 @@ def draw(tables, stem):
     shown = found[:MOST_PANELS]
     left_out += [f"{len(found) - len(shown)} not drawn"] if len(found) > len(shown) else []
     if not shown:
-        style.draw_words(stem, "\n".join(["no law is fitted to any series", *left_out]))
+        styles.draw_words(stem, "\n".join(["no law is fitted to any series", *left_out]))
         return
     columns = min(3, len(shown))
     lines = -(-len(shown) // columns)
-    with style.figure(columns, lines, width=4.6, height=3.7) as (figure, axes):
+    with styles.figure(columns, lines, width=4.6, height=3.7) as (figure, axes):
         for axis in axes.flat:
             axis.set_axis_off()
         for axis, (name, own) in zip(axes.flat, shown, strict=False):
@@ -45,8 +44,8 @@ def draw(tables, stem):
             _panel(axis, name, own)
         if left_out:
             words = textwrap.fill("; ".join(left_out), int(13 * figure.get_figwidth()))
-            figure.supxlabel(words, x=0.01, ha="left", color=style.GREY, fontsize=9)
-        style.save(figure, stem)
+            figure.supxlabel(words, x=0.01, ha="left", color=styles.GREY, fontsize=9)
+        styles.save(figure, stem)
 
 
 def _series(points):
@@ -88,7 +87,7 @@ def _panel(axes, name, own):
             curve = one * n[part] / penalty(n[part])
             axes.plot(n[part], curve, dashes, color=colour, lw=width, zorder=2)
         if law == "USL":
-            axes.plot(n, one * n, ":", color=style.GREY, lw=1, zorder=1)
+            axes.plot(n, one * n, ":", color=styles.GREY, lw=1, zorder=1)
         said.append((words, colour))
     for x, y, low, high in own[["devices", *_with_interval()]].to_numpy(dtype=float):
         axes.plot([x, x], [low, high], color="black", lw=1.4, zorder=3)
@@ -96,16 +95,16 @@ def _panel(axes, name, own):
     for line, (words, colour) in enumerate(reversed(said)):
         axes.text(
             0.98, 0.03 + 0.13 * line, words, transform=axes.transAxes, ha="right", va="bottom",
-            fontsize=8, color=style.text_colour(colour),
+            fontsize=8, color=styles.text_colour(colour),
         )  # fmt: skip
-    style.powers(axes.xaxis, [*devices, FURTHER * devices[-1]])
-    style.logarithmic(axes.yaxis)
+    styles.powers(axes.xaxis, [*devices, FURTHER * devices[-1]])
+    styles.logarithmic(axes.yaxis)
     axes.set_ylim(bottom=rates.min() / 2.2)
     axes.set_xlabel("devices")
     axes.set_ylabel("images / s")
     fixed = {"weak": "batch per device fixed", "strong": "global batch fixed"}[first["scaling"]]
     subtitle = textwrap.fill(f"{name or first['strategy']} \u00b7 {fixed}", 58)
-    style.heading(axes, f"{first['model']} \u00b7 {first['dataset']}", subtitle)
+    styles.heading(axes, f"{first['model']} \u00b7 {first['dataset']}", subtitle)
 
 
 def _with_interval():
@@ -117,7 +116,7 @@ def _laws(row):
     a, b = row["usl_alpha"], row["usl_beta"]
     words = f"USL: alpha {_parameter(row, 'usl_alpha')}\nbeta {_parameter(row, 'usl_beta')}"
     if row["usl_beta_ci95_low"] > 0 and a < 1:
-        words += f" \u00b7 most at {style.significant(np.sqrt((1 - a) / b))} devices"
+        words += f" \u00b7 most at {styles.significant(np.sqrt((1 - a) / b))} devices"
     found = [("USL", words, lambda n: np.maximum(1 + a * (n - 1) + b * n * (n - 1), 1e-9))]
     s = row["serial_fraction"]
     if not np.isnan(s):

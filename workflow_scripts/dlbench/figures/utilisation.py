@@ -3,8 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from dlbench import figure_rows, series
-from dlbench import figure_style as style
+from dlbench.figures.drawing import row_charts, series, styles
 
 CATEGORY = "Steps"
 CAPTION = """
@@ -15,27 +14,27 @@ Of GPUs it is the share of time in which a kernel ran; of CPU devices the CPU ti
 over that of the cores it may use. At the right the mean over the run.
 """
 HEIGHT = 0.8  # of a strip, where rows are 1 apart
-COLOUR = style.COLOURS[0]
+COLOUR = styles.COLOURS[0]
 
 
 def draw(tables, stem):
     runs = series.tried(tables.runs)
     groups = series.conditions(runs)
     if not groups:
-        style.draw_words(stem, "no run of this study was begun")
+        styles.draw_words(stem, "no run of this study was begun")
         return
     words = "strips from 0 to 100 % \u00b7 line: mean over devices \u00b7 dark: least busy device"
-    with figure_rows.figure(stem, groups, "Device utilisation", words) as (rows, axes):
+    with row_charts.figure(stem, groups, "Device utilisation", words) as (rows, axes):
         drawn = [(row, _first(tables, row)) for row in rows]
         longest = max((busy.index[-1] for _, busy in drawn if busy is not None), default=1.0)
-        unit, seconds = style.time_unit(longest)
+        unit, seconds = styles.time_unit(longest)
         for row, busy in drawn:
             if busy is None:
-                figure_rows.say(axes, row, "not sampled", color=style.GREY)
+                row_charts.say(axes, row, "not sampled", color=styles.GREY)
             else:
                 _strip(axes, row.y - HEIGHT / 2, busy, seconds)
                 mean = busy["mean"].mean()
-                figure_rows.say(axes, row, f"{mean:.0f} %", fontweight="bold")
+                row_charts.say(axes, row, f"{mean:.0f} %", fontweight="bold")
         axes.set_xlim(0, longest / seconds)
         axes.set_xlabel(f"time since the start of the run, {unit}")
         if all(busy is None for _, busy in drawn):
@@ -72,7 +71,7 @@ def utilisation(samples, run):
 def _strip(axes, bottom, busy, seconds):
     x = busy.index.to_numpy(dtype=float) / seconds
     mean, least = (bottom + HEIGHT * busy[name].to_numpy() / 100 for name in ("mean", "least"))
-    axes.plot([0, x[-1]], [bottom, bottom], color=style.GREY, lw=0.6, zorder=1)
+    axes.plot([0, x[-1]], [bottom, bottom], color=styles.GREY, lw=0.6, zorder=1)
     axes.fill_between(x, bottom, mean, color=COLOUR, alpha=0.22, lw=0, zorder=1)
     axes.fill_between(x, bottom, np.minimum(least, mean), color=COLOUR, alpha=0.25, lw=0, zorder=1)
     axes.plot(x, mean, color=COLOUR, lw=1.2, zorder=2)

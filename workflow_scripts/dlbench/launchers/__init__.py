@@ -19,7 +19,7 @@ Nothing here starts anything.
 
 import dataclasses
 
-from dlbench import plugins
+from dlbench.common import plugins
 
 
 def misfit(run):

@@ -6,7 +6,8 @@ Python of where it was installed, which in a copy of the environment is the orig
 
 import shlex
 
-from dlbench import launchers, plugins
+from dlbench import launchers
+from dlbench.common import plugins
 
 TAKES_TASKS = False
 LOOPBACK_SUFFICES = True

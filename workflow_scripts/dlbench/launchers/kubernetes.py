@@ -6,7 +6,7 @@ that a study on a machine without such pods records these runs as skipped.
 
 import os
 
-from dlbench import plugins
+from dlbench.common import plugins
 
 PROGRAM = "workflow_scripts/start_pod.py"  # as train.py, from the workflow's folder
 TAKES_TASKS = False

@@ -7,7 +7,8 @@ import os
 import sys
 from pathlib import Path
 
-from dlbench import launchers, plugins
+from dlbench import launchers
+from dlbench.common import plugins
 
 PROGRAM = Path(__file__).parents[2] / "start_processes.py"
 

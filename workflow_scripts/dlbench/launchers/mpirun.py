@@ -13,7 +13,8 @@ import os
 import shutil
 import subprocess
 
-from dlbench import Error, plugins, schedulers
+from dlbench import Error, schedulers
+from dlbench.common import plugins
 
 TAKES_TASKS = True
 LOOPBACK_SUFFICES = True

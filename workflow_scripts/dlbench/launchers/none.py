@@ -1,6 +1,6 @@
 """No launcher: the trainer is one process, started as it is."""
 
-from dlbench import plugins
+from dlbench.common import plugins
 
 TAKES_TASKS = False
 

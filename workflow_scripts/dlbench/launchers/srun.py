@@ -6,7 +6,7 @@
 - A task that fails takes the others with it.
 """
 
-from dlbench import plugins
+from dlbench.common import plugins
 
 TAKES_TASKS = True
 

@@ -33,7 +33,8 @@ import subprocess
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from dlbench import Error, plugins
+from dlbench import Error
+from dlbench.common import plugins
 
 PATIENCE_S = 30.0
 MOST_LINES = 8

@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 from dlbench import Error
-from dlbench.lsf_plugin import mend as mend
 from dlbench.schedulers import Fate, Queue, ask
 
 JOB_ID = "LSB_JOBID"

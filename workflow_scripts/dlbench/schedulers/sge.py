@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
-from dlbench import Error, plugins
+from dlbench import Error
+from dlbench.common import phrases
 from dlbench.schedulers import Fate, Nodes, Queue, alike, ask
 
 JOB_ID = "JOB_ID"
@@ -153,7 +154,7 @@ def _counted(name, counting, where):
     if name not in counting:
         raise Error(
             f"asks for {name}, and Grid Engine has no complex of that name (qconf -sc)"
-            f"{plugins.nearest(name, counting)}: correct {where}"
+            f"{phrases.nearest(name, counting)}: correct {where}"
         )
     return counting[name]
 

@@ -7,9 +7,9 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from dlbench import Error, cluster
+from dlbench import Error
+from dlbench.common import host_lists
 from dlbench.schedulers import Fate, Nodes, Queue, alike, ask
-from dlbench.slurm_plugin import mend as mend
 
 JOB_ID = "SLURM_JOB_ID"
 PROGRAMS = ("sbatch", "squeue", "scancel", "sinfo")
@@ -203,7 +203,7 @@ def variables(environ):
 
 def hosts(environ):
     listed = environ.get("SLURM_JOB_NODELIST") or environ.get("SLURM_NODELIST")
-    return cluster.expand_hosts(listed) if listed else []
+    return host_lists.expand_hosts(listed) if listed else []
 
 
 def seconds(text):

@@ -1,0 +1,122 @@
+"""The real Snakefile in a folder of its own, with a study that takes seconds."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+from site_facts import UNDISTURBED
+
+from dlbench.common import tools
+
+REPOSITORY = Path(__file__).parents[2]
+STUDY = {
+    **UNDISTURBED,
+    "study": "test",
+    "repeats": 1,
+    "sentinels": "none",
+    "matrix": [
+        {
+            "name": "quick",
+            "model": ["lenet5", "cnn12"],
+            "dataset": ["synthetic", "digits"],
+            "batch_per_device": 4,
+            "warmup_steps": 1,
+            "steps": 3,
+            "exclude": [{"model": "cnn12", "dataset": "digits"}],
+        }
+    ],
+    "figures": ["scaling", "loss"],
+}
+
+
+class Campaign:
+    """A working copy of the project with results of its own."""
+
+    def __init__(self, folder, variables=None):
+        self.folder = folder
+        self.said = ""  # by the last dry run
+        self.variables = variables or {}  # of the environment, beside those there are
+
+    @classmethod
+    def fresh(cls, folder):
+        """A copy of the tracked files, as a clone would have them, with the test's study."""
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=REPOSITORY, capture_output=True, text=True, check=True,
+        ).stdout.split("\0")  # fmt: skip
+        for name in filter(None, listed):
+            if not name.startswith("tests/") and (REPOSITORY / name).is_file():
+                target = folder / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(REPOSITORY / name, target)
+        (folder / "envs/train/.venv").symlink_to(REPOSITORY / "envs/train/.venv")
+        campaign = cls(folder)
+        campaign.configure()
+        return campaign
+
+    def copy(self, folder):
+        """The same campaign, results and Snakemake's memory included, elsewhere."""
+        shutil.copytree(self.folder, folder, symlinks=True)
+        return Campaign(folder)
+
+    def configure(self, **changes):
+        config = yaml.safe_load((REPOSITORY / "config.yaml").read_text()) | STUDY | changes
+        (self.folder / "config.yaml").write_text(yaml.safe_dump(config))
+
+    def matrix(self, **changes):
+        self.configure(matrix=[STUDY["matrix"][0] | changes])
+
+    def command(self, *arguments):
+        return [sys.executable, "-m", "snakemake", *arguments]
+
+    def environment(self):
+        """That of its commands."""
+        return environment() | self.variables
+
+    def snakemake(self, *arguments, timeout=600):
+        """Run it to its end. Returns the finished process, output and errors in `stdout`."""
+        return subprocess.run(
+            self.command(*arguments), cwd=self.folder, text=True, check=False,
+            env=self.environment(),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout,
+        )  # fmt: skip
+
+    def succeed(self, *arguments, timeout=600):
+        finished = self.snakemake(*arguments, timeout=timeout)
+        assert finished.returncode == 0, finished.stdout
+        return finished.stdout
+
+    def scheduled(self, *arguments):
+        """What a dry run would do: rules mapped to the sorted values of their wildcards."""
+        output = self.said = self.succeed("-n", "--quiet", "progress", *arguments)
+        jobs = {}
+        for block in re.split(r"^(?:local)?rule ", output, flags=re.MULTILINE)[1:]:
+            wildcard = re.search(r"^    wildcards: \w+=(.*)$", block, re.MULTILINE)
+            rule = block.partition(":")[0]
+            jobs.setdefault(rule, set()).add(wildcard[1] if wildcard else "")
+        jobs.pop("all", None)
+        return {rule: sorted(values) for rule, values in jobs.items()}
+
+    def ids(self):
+        return sorted(path.name for path in (self.folder / "results/runs").iterdir())
+
+    def run_id(self, start):
+        (found,) = [name for name in self.ids() if name.startswith(start)]
+        return found
+
+    def record(self, start):
+        return self.folder / "results/runs" / self.run_id(start) / "run.json"
+
+
+def environment():
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("SNAKEMAKE")}
+    return {
+        # Snakemake's plugin asks a controller at each start, and waits ten seconds where none runs.
+        "SLURM_CONF": "/dev/null",
+        **kept,
+        "UV": tools.uv(),  # a copy of the project has none of its own
+    }

@@ -1,0 +1,48 @@
+"""A container and an image, as runtimes are given them."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from dlbench.common import plugins
+from dlbench.images import trainer_image
+from dlbench.images.runtimes import Container
+
+NAMES = [n for n in plugins.names("runtimes") if plugins.load("runtimes", n).CONTAINED]
+FOLDER = '/home/me/it\'s a "$(touch hacked)" wörk'
+PROGRAM = ["env", "-u", "X", "python", "train.py", "--log", "a b'c", "$(touch hacked)", "; exit 3"]
+SETTINGS = {"PATH": "/opt/bin:/bin", "OPAL_PREFIX": "/opt/a b"}
+PLACE = "results/images/train/form"
+CHOSEN = {"udocker": {"execmode": "P2"}, "apptainer": {"start": "command"}}
+
+
+def load(name):
+    return plugins.load("runtimes", name)
+
+
+def container(name="apptainer", **changes):
+    given = {
+        "image": "/images/x",
+        "folder": FOLDER,
+        "binds": ("/scratch", "/data:/input:ro"),
+        "environment": SETTINGS,
+        "options": CHOSEN.get(name, {}),
+        "name": "lenet5-r1-abc",
+    }
+    return Container(**given | changes)
+
+
+def image(kind="oci", marked=True, name="train"):
+    path = {"oci": "results/images/train/oci", "sif": "/big/x.sif", "folder": "/big/root"}[kind]
+    return trainer_image.Image(
+        name, kind, Path(path), "sha256:" + "0123456789ab" * 5, "id", marked, {}
+    )
+
+
+def arguments(command, tmp_path, monkeypatch, **variables):
+    """What the program at the end of a command is given, and nothing else happened."""
+    monkeypatch.chdir(tmp_path)
+    environment = {"PATH": os.environ["PATH"], "SAID": str(tmp_path / "said"), **variables}
+    subprocess.run(command, env=environment, check=True)
+    assert not (tmp_path / "hacked").exists()
+    return (tmp_path / "said").read_text().split("\0")[:-1]

@@ -1,0 +1,155 @@
+"""A finished study of which the runs were written here, its tables, figures and report, archived.
+
+All that a config can name elsewhere lies elsewhere: a model, a trainer's script, references, a log
+that is imported.
+"""
+
+import atexit
+import dataclasses
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from contextlib import chdir
+from pathlib import Path
+
+import log_samples
+import made_runs
+import yaml
+
+from dlbench.archive import bag
+from dlbench.common import plugins
+from dlbench.study import config, other_trainers
+
+REPOSITORY = Path(__file__).parents[2]
+WORKFLOW = ("Snakefile", "rules", "workflow_scripts", "envs", "profiles", "pyproject.toml",
+            "uv.lock", "CITATION.cff", "LICENSE", "README.md")  # fmt: skip
+FIGURES = ["scaling", "published"]
+BLOCK = made_runs.SETTINGS["matrix"][0] | {"batch_per_device": [8]}
+ARCHIVE = "results/archive.zip"
+
+
+@functools.cache
+def archived():
+    """The folder of such a study; nothing in it is changed by tests."""
+    place = Path(tempfile.mkdtemp(prefix="dlbench-archive-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    folder = place / "project"
+    folder.mkdir()
+    finish(folder, settings(place / "elsewhere"))
+    with chdir(folder):
+        program("write_archive.py")
+    forget()
+    return folder
+
+
+def forget():
+    """Models and trainers of a study's own are known until another study is."""
+    plugins.use_folder("models")
+    other_trainers.use({})
+
+
+def settings(elsewhere):
+    """The config, and what it names in a folder that is not the study's."""
+    elsewhere.mkdir()
+    ours = REPOSITORY / "workflow_scripts/dlbench/trainer/tensorflow/models/lenet5.py"
+    (elsewhere / "models").mkdir()
+    shutil.copy(ours, elsewhere / "models" / "mine.py")
+    (elsewhere / "theirs.py").write_text("print('images/sec: 1')\n")
+    (elsewhere / "log").write_text(log_samples.tf_cnn_benchmarks(0.125, 100))
+    (elsewhere / "published").mkdir()
+    shutil.copy(REPOSITORY / "studies/inovex_cpu/references.csv", elsewhere / "published")
+    theirs = {"command": ["python3", "{folder}"], "log": "auto",
+              "files": [str(elsewhere / "theirs.py")]}  # fmt: skip
+    return made_runs.SETTINGS | {
+        "matrix": [
+            BLOCK | {"model": ["lenet5", "mine"], "dataset": ["synthetic", "digits"],
+                     "exclude": [{"model": "mine", "dataset": "digits", "reason": "the same"}]},
+            BLOCK | {"name": "others", "trainer": "theirs", "repeats": 1},
+        ],
+        "site": made_runs.SETTINGS["site"] | {"device": "auto", "cores_per_node": "auto"},
+        "model_folder": str(elsewhere / "models"),
+        "trainers": {"theirs": theirs},
+        "references": [{"path": str(elsewhere / "published" / "references.csv")}],
+        "imports": [{"name": "others", "path": str(elsewhere / "log")}],
+        "figures": FIGURES,
+    }  # fmt: skip
+
+
+def finish(folder, content):
+    """A study with all its runs, tables, figures and its report."""
+    with chdir(folder):
+        for name in WORKFLOW:
+            Path(name).symlink_to(REPOSITORY / name)
+        Path("config.yaml").write_text(yaml.safe_dump(content))
+        Path("results/data/digits").mkdir(parents=True)
+        Path("results/data/digits/manifest.json").write_text('{"dataset": "digits"}\n')
+        Path("results/data/digits/train-00000-of-00001").write_bytes(b"licensed")
+        for kept in ("results/packages/0123.txt", "results/code/4567.txt"):
+            Path(kept).parent.mkdir()
+            Path(kept).write_text("tensorflow 2.18.1\n")
+        runs = config.study(content).runs
+        ours = min((run for run in runs if run.model == "lenet5"), key=lambda run: run.id)
+        for number, run in enumerate([*runs, dataclasses.replace(ours, sentinel=1)]):
+            failed = {"status": "failed", "message": "no <b>luck</b>"} if number == 1 else {}
+            made_runs.finish(run, 60 + number, at=100 * number, **failed)
+            place = Path("results/runs", run.id)
+            (place / "checkpoint").write_bytes(b"weights")
+            (place / "output").mkdir()
+            (place / "output" / "printed.log").write_text("step 1\n")
+            (place / "output" / "data").symlink_to(Path("results/data").absolute())
+            log = Path("results/logs/train", f"{run.id}.log")
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.write_text("trained\n")
+        derive(content)
+
+
+def derive(content):
+    """What is made from the runs of the study in this folder."""
+    for entry in content["imports"]:
+        into = f"results/imports/{entry['name']}"
+        tables = (f"--{name}={into}/{name}.parquet" for name in ("steps", "evals", "samples"))
+        program("import_logs.py", entry["path"], f"--name={entry['name']}",
+                f"--output={into}/runs.parquet", *tables)  # fmt: skip
+    program("collect_runs.py")
+    for name in content["figures"]:
+        program("draw_figure.py", name)
+    program("build_report.py", "--figures", *content["figures"])
+
+
+def finish_contained(image, entry):
+    """Have the study in this folder be one of runs in an image instead. Returns its config."""
+    block = BLOCK | {"runtime": "apptainer", "environment": image}
+    content = made_runs.SETTINGS | {"matrix": [block], "images": {image: entry}}
+    for run in config.study(content).runs:
+        made_runs.finish(run, 60)
+    Path("config.yaml").write_text(yaml.safe_dump(content))
+    derive(content)
+    return content
+
+
+def program(name, *arguments, code=0):
+    """Run one of our programs in this folder. Returns what it printed."""
+    finished = subprocess.run(
+        [sys.executable, f"{REPOSITORY}/workflow_scripts/{name}", *map(str, arguments)],
+        text=True, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        env=os.environ | {"COLUMNS": "100"},
+    )  # fmt: skip
+    assert finished.returncode == code, finished.stdout
+    return finished.stdout
+
+
+def changed(archive, output, changes):
+    """A bag like another, sound, with some files of other content, or without those of None."""
+    with zipfile.ZipFile(archive) as source:
+        files = {
+            name.removeprefix("archive/data/"): source.read(name)
+            for name in source.namelist()
+            if name.startswith("archive/data/")
+        }
+    files = {name: content for name, content in (files | changes).items() if content is not None}
+    bag.write(output, files, [("Bagging-Date", "2026-01-01")])
+    return output

@@ -1,0 +1,97 @@
+"""Draw the pictures of docs/figures.md that are of made-up numbers, again.
+
+    uv run python tests/support/page_figures.py [NAME ...]
+
+`scaling` is of measured ones and is left as it is.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[2]
+sys.path[:0] = [str(REPOSITORY / "tests/support"), str(REPOSITORY / "workflow_scripts")]
+
+import made_tables  # noqa: E402
+from PIL import Image  # noqa: E402
+
+from dlbench.common import plugins  # noqa: E402
+from dlbench.figures.drawing import styles  # noqa: E402
+
+PAGES = REPOSITORY / "docs" / "figures"
+MEASURED = "scaling"
+POINTS = 100  # dots an inch
+COLOURS = 128  # so many that the faintest, as the zone of equivalence, keep their own
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = [name for name in plugins.names("figures") if name != MEASURED]
+    parser.add_argument("name", nargs="*", help="all, if none is given")
+    args = parser.parse_args()
+    styles.FORMATS = ("png",)
+    styles.STYLE["savefig.dpi"] = POINTS
+    for name in args.name or names:
+        draw(name, PAGES)
+
+
+def draw(name, folder):
+    """Draw one picture, as the page has it."""
+    with tempfile.TemporaryDirectory() as place:
+        tables = made_tables.write(Path(place), rows(name))
+        plugins.load("figures", name).draw(tables, Path(place, name))
+        with Image.open(Path(place, f"{name}.png")) as image:
+            few = image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+            few.save(folder / f"{name}.png", optimize=True)
+
+
+def rows(name):
+    """Runs that show what a figure can show, and no more."""
+    chosen = {"overhead": runtimes, "training_time": learning, "accuracy": learning,
+              "drift": made_tables.sessions,
+              "published": made_tables.CASES["published"]}  # fmt: skip
+    chosen |= dict.fromkeys(
+        ("coverage", "energy", "real_vs_synthetic", "step_times", "usl", "utilisation"), scaling
+    )
+    return chosen.get(name, made_tables.usual)()
+
+
+def scaling():
+    """Two models on one GPU to sixteen, with real items too, and a few failures."""
+    found = made_tables.study(devices=[1, 2, 4, 8, 16], strategy=["mirrored", "horovod"])
+    found += made_tables.study(devices=[1, 4], dataset="imagenet", model=["resnet50", "vgg16"])
+    large = {"strategy": "horovod", "devices": 16}, {"model": "vgg16", "devices": 4, "repeat": 1}
+    for values, status in zip(large, ("timeout", "oom"), strict=True):
+        found = made_tables.failing(
+            found, lambda row, values=values: values.items() <= row.items(), status
+        )
+    return made_tables.with_energy(found)
+
+
+def runtimes():
+    """Containers beside bare metal: one equivalent, one slower, one not decided by its runs."""
+    found = made_tables.study(repeats=40) + made_tables.study(repeats=40, runtime="apptainer")
+    found += made_tables.study(repeats=40, runtime="udocker", scale=0.96)
+    found += made_tables.study(repeats=5, runtime="podman")
+    start_up = {"bare": (0.1, 2.9), "apptainer": (0.4, 3.4), "udocker": (0.7, 14.0)}
+    for row in found:
+        row["start_s"], row["import_s"] = start_up.get(row["runtime"], (0.5, 3.2))
+    return found
+
+
+def learning():
+    """Trainings on one device to eight, by two strategies: the same items, so fewer steps each."""
+    return [
+        row
+        for devices in (1, 2, 4, 8)
+        for row in made_tables.learning(
+            devices=devices, strategy=["mirrored", "horovod"], steps_measured=40_000 // devices
+        )
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""Runs of the trainer for its tests, each started by its own launcher."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from dlbench.common import plugins
+from dlbench.log import event_log
+from dlbench.study.runs import Run
+
+REPOSITORY = Path(__file__).parents[2]
+TRAIN = REPOSITORY / "workflow_scripts" / "train.py"
+LEARNING = {"dataset": "digits", "optimizer": "momentum", "learning_rate": 0.02, "epochs": 1}
+TWO_DEVICES = [
+    {"strategy": "mirrored"},
+    {"strategy": "horovod", "launcher": "horovodrun"},
+    {"strategy": "horovod", "launcher": "mpirun"},
+    {"strategy": "multiworker", "launcher": "local"},
+]
+SERVERS = {"strategy": "parameter_server", "launcher": "local"}
+
+
+def train(log, data=None, flags=(), **fields):
+    """Train with the run's own launcher. Returns the finished process."""
+    run = Run(**{"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, **fields})
+    trainer = [sys.executable, str(TRAIN), *run.flags(), "--log", str(log), *flags]
+    trainer += ["--data", str(data)] if data else []
+    command = plugins.load("launchers", run.launcher).command(
+        run, trainer, Path(sys.executable).parents[1]
+    )
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+
+def events(log, kind):
+    return [event for event in event_log.read(log) if event["event"] == kind]

@@ -1,0 +1,338 @@
+"""scaling: which runs are compared, with which base; their table and their figure agree."""
+
+import math
+
+import pandas as pd
+import pytest
+from scipy import stats
+
+from dlbench.analysis import estimates, speedups
+from dlbench.figures import scaling
+from dlbench.tables import parquet_files, table_columns
+
+ROW = {
+    "run_id": "r", "model": "lenet5", "dataset": "synthetic", "data_sha256": None, "seed": 1,
+    "steps_measured": 50, "precision": "float32", "xla": False, "mode": "train",
+    "strategy": "mirrored", "strategy_options": "", "launcher": "none", "runtime": "bare",
+    "runtime_options": "", "copies_per_node": 1, "framework_version": "2",
+    "environment": "train", "device_model": "CPU", "device_kind": "cpu", "site": "here",
+    "status": "ok", "epochs": float("nan"), "images_per_second": 100.0, "nodes": 1,
+}  # fmt: skip
+
+
+class Named:
+    name = "test"
+    equivalence_margin = 0.01
+
+
+def runs(*cases, repeats=2):
+    """(devices, batch per device, changes) as rows of the runs table, some repeats each."""
+    return [
+        {**ROW, "devices": devices, "batch_per_device": batch, "global_batch": devices * batch,
+         "images_per_second": 100.0 * devices + repeat, "repeat": repeat, **changes}
+        for devices, batch, changes in cases
+        for repeat in range(repeats)
+    ]  # fmt: skip
+
+
+def found(rows, kind):
+    return [
+        [(point.devices, point.runs[0]["batch_per_device"]) for point in series.points]
+        for series in speedups.all_series(rows)
+        if series.kind == kind
+    ]
+
+
+def table(rows):
+    return speedups.rows(Named, rows)
+
+
+def test_weak_scaling_has_one_batch_per_device_and_strong_one_global_batch():
+    rows = runs((1, 64, {}), (2, 64, {}), (2, 32, {}), (4, 16, {}))
+    assert found(rows, "weak") == [[(1, 64), (2, 64)]]
+    assert found(rows, "strong") == [[(1, 64), (2, 32), (4, 16)]]
+
+
+def test_a_series_without_a_run_on_one_device_borrows_that_of_another_strategy():
+    horovod = {"strategy": "horovod", "launcher": "horovodrun"}
+    rows = runs((1, 64, {"strategy": "single"}), (2, 64, horovod), (2, 16, horovod))
+    assert found(rows, "weak") == [[(2, 64)]]
+    (series,) = [s for s in speedups.all_series(rows) if s.kind == "weak"]
+    assert (series.base.devices, series.base.borrowed) == (1, True)
+    assert series.base.runs[0]["strategy"] == "single"
+    assert series.mismatch == ("strategy",)
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        ({"framework_version": "3"}, "framework_version"),
+        ({"device_model": "GPU", "steps_measured": 60}, "steps_measured, device_model"),
+        ({"seed": 2}, "seed"),
+        ({"hardware_sha256": "b"}, "hardware_sha256"),
+        ({"software_sha256": "b"}, "software_sha256"),
+        ({"hardware_sha256": None}, ""),  # of a run of before
+        ({"disturbed": "others used 0.98 of 2 cores"}, "neighbours"),
+    ],
+)
+def test_what_differs_from_the_base_in_one_run_is_named_of_its_own_base_too(change, names):
+    same = {"hardware_sha256": "a", "software_sha256": "a"}
+    rows = runs((1, 64, same), (2, 64, same))
+    rows[-1] |= change
+    assert [row["base_mismatch"] for row in table(rows)] == ["", names]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"launcher": "mpirun"}, {"environment": "old"}, {"cache": "none"}, {"optimizer": "adam"},
+        {"threads_per_device": 2}, {"site": "there"}, {"timing_source": "published"},
+        {"item_shape": "227x227x3"}, {"steps": 500}, {"epochs": 5},
+    ],
+)  # fmt: skip
+def test_runs_that_differ_in_a_setting_are_series_of_their_own(change):
+    rows = runs((1, 64, {}), (2, 64, {}), (1, 64, change), (2, 64, change))
+    assert found(rows, "weak") == [[(1, 64), (2, 64)]] * 2
+    assert all(row["runs"] == 2 for row in table(rows))
+
+
+def test_layouts_of_as_many_devices_are_points_of_their_own():
+    rows = runs((1, 64, {}), (4, 64, {"nodes": 1}), (4, 64, {"nodes": 2}))
+    assert [(row["devices"], row["nodes"]) for row in table(rows)] == [(1, 1), (4, 1), (4, 2)]
+
+
+def test_the_numbers_are_those_worked_out_by_hand():
+    # Logs of the throughputs are 0, 0.1, 0.2 and log 1.5 more: a speedup of 1.5.
+    base, twice = (
+        [1.0, math.exp(0.1), math.exp(0.2)],
+        [1.5, 1.5 * math.exp(0.1), 1.5 * math.exp(0.2)],
+    )
+    rows = runs((1, 64, {}), (2, 64, {}), repeats=3)
+    for row, rate in zip(rows, (*base, *twice), strict=True):
+        row["images_per_second"] = rate
+    one, two = table(rows)
+    # Student's t, 97.5 %: 4.302653 with 2 degrees of freedom, 2.776445 with 4.
+    half = 4.302653 * 0.1 / math.sqrt(3)
+    assert one["images_per_second"] == pytest.approx(math.exp(0.1))
+    assert one["images_per_second_ci95_low"] == pytest.approx(math.exp(0.1 - half))
+    assert one["images_per_second_ci95_high"] == pytest.approx(math.exp(0.1 + half))
+    assert (one["speedup"], one["efficiency"], one["speedup_ci95_low"]) == (1, 1, None)
+    assert one["note"] == "the base"
+    half = 2.776445 * math.sqrt(0.02 / 3)
+    assert two["speedup"] == pytest.approx(1.5)
+    assert two["speedup_ci95_low"] == pytest.approx(1.5 * math.exp(-half))
+    assert two["speedup_ci95_high"] == pytest.approx(1.5 * math.exp(half))
+    assert two["efficiency"] == pytest.approx(0.75)
+    assert two["efficiency_ci95_high"] == pytest.approx(0.75 * math.exp(half))
+    assert (two["scaling"], two["base_devices"], two["base_runs"]) == ("weak", 1, 3)
+    assert two["base_images_per_second"] == one["images_per_second"]
+
+
+def test_where_the_fewest_are_two_devices_the_ideal_counts_from_there():
+    two, four = table(runs((2, 64, {}), (4, 64, {})))
+    assert (two["base_devices"], two["efficiency"]) == (2, 1)
+    assert four["speedup"] == pytest.approx(2, rel=0.01)
+    assert four["efficiency"] == pytest.approx(1, rel=0.01)
+
+
+def test_a_single_repeat_has_no_interval_and_says_so():
+    one, two = table(runs((1, 64, {}), (2, 64, {}), repeats=1))
+    assert two["speedup"] == pytest.approx(2)
+    assert {two[f"{name}_ci95_low"] for name in ("speedup", "images_per_second")} == {None}
+    assert one["note"] == "the base; one run: no interval"
+    assert two["note"] == "one run: no interval"
+    rows = runs((1, 64, {})) + runs((2, 64, {}), repeats=3)
+    rows[1]["status"] = "failed"
+    assert table(rows)[1]["note"] == "one run of the base: no interval of the speedup"
+
+
+@pytest.mark.parametrize(
+    ("base", "point", "note"),
+    [(3, 3, ""), (2, 2, ""), (3, 10, ""), (2, 3, estimates.THIN), (10, 2, estimates.THIN)],
+)
+def test_two_runs_beside_more_are_flagged_for_their_interval_covers_less(base, point, note):
+    rows = runs((1, 64, {}), repeats=base) + runs((2, 64, {}), repeats=point)
+    assert table(rows)[1]["note"] == note
+
+
+def test_repeats_without_scatter_have_an_interval_of_no_width():
+    rows = runs((1, 64, {}), (2, 64, {}))
+    for row in rows:
+        row["images_per_second"] = 50.0 * row["devices"]
+    (_, two) = table(rows)
+    assert (two["speedup_ci95_low"], two["speedup_ci95_high"]) == pytest.approx((2, 2))
+
+
+def test_one_number_of_devices_has_a_throughput_and_no_speedup():
+    (row,) = table(runs((2, 64, {})))
+    assert (row["scaling"], row["devices"], row["runs"]) == (None, 2, 2)
+    assert row["images_per_second"] == pytest.approx(200.5, rel=1e-3)
+    assert "speedup" not in row
+    assert row["note"] == "no speedup: one number of devices"
+    assert row["fit"] == "no fit: one number of devices"
+
+
+@pytest.mark.parametrize("rate", [None, float("nan"), 0.0, float("inf")])
+def test_what_has_failed_or_no_throughput_takes_no_part(rate):
+    rows = runs((1, 64, {}), (2, 64, {}), (4, 64, {"status": "oom"}))
+    rows[0]["images_per_second"] = rate
+    assert [(row["devices"], row["runs"]) for row in table(rows)] == [(1, 1), (2, 2)]
+    assert table(runs((1, 64, {"status": "failed"}))) == []
+
+
+def test_without_the_base_the_fewest_devices_that_ended_well_are_it_and_are_named():
+    rows = runs((1, 64, {"status": "oom"}), (2, 64, {}), (4, 64, {}))
+    assert [row["base_devices"] for row in table(rows)] == [2, 2]
+
+
+def test_unstable_runs_count_and_are_counted():
+    rows = runs((1, 64, {}), (2, 64, {}))
+    rows[-1]["status"] = "unstable"
+    assert [(row["runs"], row["unstable_runs"]) for row in table(rows)] == [(2, 0), (2, 1)]
+
+
+def test_epochs_take_fewer_steps_on_more_devices_and_that_is_no_mismatch():
+    rows = runs((1, 64, {"epochs": 2}), (2, 64, {"epochs": 2, "steps_measured": 25}))
+    assert [row["base_mismatch"] for row in table(rows)] == ["", ""]
+
+
+def on(counts, rate, kind="strong", repeats=3):
+    """Runs whose throughput follows a law, with a little scatter."""
+    rows = runs(*((n, 64 // n if kind == "strong" else 64, {}) for n in counts), repeats=repeats)
+    for row in rows:
+        row["images_per_second"] = rate(row["devices"]) * math.exp(1e-3 * (row["repeat"] - 1))
+    return [row for row in table(rows) if row["scaling"] == kind]
+
+
+def test_a_strong_series_on_five_numbers_of_devices_has_amdahls_share():
+    for row in on((1, 2, 4, 8, 16), lambda n: 70 * n / (1 + 0.05 * (n - 1))):
+        assert row["fit"] == "fitted"
+        assert row["serial_fraction"] == pytest.approx(0.05, abs=1e-3)
+        assert row["serial_fraction_ci95_low"] < 0.05 < row["serial_fraction_ci95_high"]
+        assert row["usl_beta"] == pytest.approx(0, abs=1e-4)
+
+
+def test_a_weak_series_has_the_universal_law_alone():
+    rows = on(
+        (1, 2, 4, 8, 16), lambda n: 9 * n / (1 + 0.03 * (n - 1) + 0.001 * n * (n - 1)), "weak"
+    )
+    assert len(rows) == 5
+    assert rows[0]["usl_alpha"] == pytest.approx(0.03, abs=1e-3)
+    assert rows[0]["usl_beta"] == pytest.approx(0.001, abs=1e-4)
+    assert "serial_fraction" not in rows[0]
+
+
+def test_no_law_is_fitted_to_fewer_numbers_of_devices_or_beside_a_mismatch():
+    (row, *_) = on((1, 2, 4, 8), lambda n: n)
+    assert row["fit"] == "no fit: needs 5 numbers of devices, there are 4"
+    rows = runs(*((n, 64, {"seed": n == 8}) for n in (1, 2, 4, 8, 16)))
+    assert table(rows)[0]["fit"] == "no fit: points and base differ in seed"
+
+
+def test_points_that_were_measured_apart_have_no_law_unless_sentinels_show_no_drift():
+    rows = runs(
+        *((n, 64, {"session": "B" if n == 16 else "A"}) for n in (1, 2, 4, 8, 16)), repeats=3
+    )
+    for row in rows:
+        row["images_per_second"] = 100 * row["devices"] + 0.01 * row["repeat"]
+    apart = table(rows)
+    assert [row["base_mismatch"] for row in apart] == ["", "", "", "", "measured apart"]
+    assert [row["measured_apart"] for row in apart] == [False] * 4 + [True]
+    assert apart[0]["fit"] == "no fit: points and base were measured apart"
+    again = [row | {"session": "B"} for row in rows if row["devices"] == 1]
+    known = speedups.rows(Named, rows, again)
+    assert known[-1]["base_mismatch"] == "" and known[0]["fit"] == "fitted"
+    assert known[-1]["note"] == "over sessions: drift +0.0 % [-0.0, +0.0]"
+    assert known[-1]["drift"] == pytest.approx(1)
+
+
+def test_laws_are_fitted_to_throughputs_corrected_for_drift():
+    counts, drift = (1, 2, 4, 8, 16), 1.002
+    rows = runs(*((n, 64, {"session": "B" if n > 4 else "A"}) for n in counts), repeats=3)
+    for row in rows:
+        n, late = row["devices"], row["session"] == "B"
+        rate = 9 * n / (1 + 0.03 * (n - 1) + 0.001 * n * (n - 1)) * (1 + 1e-6 * row["repeat"])
+        row["images_per_second"] = rate * (drift if late else 1)
+    again = [
+        row | {"session": "B", "images_per_second": row["images_per_second"] * drift}
+        for row in rows
+        if row["devices"] == 1
+    ]
+    (row, *_), (plain, *_) = (
+        speedups.rows(Named, rows, again),
+        table([row | {"session": "A"} for row in rows]),
+    )
+    assert row["fit"] == plain["fit"] == "fitted"
+    assert row["usl_alpha"] == pytest.approx(0.03, abs=1e-6)
+    assert row["usl_beta"] == pytest.approx(0.001, abs=1e-7)
+    assert abs(plain["usl_alpha"] - 0.03) > 1e-4
+
+
+def test_the_table_takes_all_rows_and_keeps_them(tmp_path):
+    made = [*on((1, 2, 4, 8, 16), float), *table(runs((2, 8, {})))]
+    parquet_files.write(tmp_path / "s.parquet", made, table_columns.SPEEDUPS)
+    read = parquet_files.read(tmp_path / "s.parquet", table_columns.SPEEDUPS).to_pylist()
+    assert [{key: row[key] for key in given} for row, given in zip(read, made, strict=True)] == [
+        {key: None if value != value else value for key, value in given.items()} for given in made
+    ]
+    assert set(speedups.SERIES) <= set(table_columns.SPEEDUPS.names)
+
+
+def test_every_field_that_makes_a_series_is_in_the_runs_table():
+    assert set(speedups.SERIES) | set(estimates.BASE_KEYS) <= set(table_columns.RUNS.names)
+
+
+def test_speedups_agree_with_scipys_welch_interval():
+    rows = runs((1, 64, {}), (2, 64, {}), repeats=4)
+    logs = [
+        [math.log(row["images_per_second"]) for row in rows if row["devices"] == n] for n in (2, 1)
+    ]
+    interval = stats.ttest_ind(*logs, equal_var=False).confidence_interval(0.95)
+    assert table(rows)[1]["speedup_ci95_low"] == pytest.approx(math.exp(interval.low))
+
+
+# The figure.
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        runs((1, 64, {}), (2, 64, {}), (2, 32, {})),
+        runs((1, 64, {}), (2, 64, {}), (1, 64, {"xla": True}), (2, 64, {"xla": True})),
+        runs((2, 64, {})),
+        runs((1, 64, {"status": "oom"}), (2, 64, {"status": "failed"})),
+    ],
+    ids=["both", "xla", "no base", "failed"],
+)
+def test_every_table_gives_a_figure(rows, tmp_path):
+    none = pd.DataFrame({"margin": []})
+    frames = {"runs": pd.DataFrame(rows), "sentinels": none, "margin": speedups.MARGIN}
+    scaling.draw(type("Tables", (), frames), tmp_path / "scaling")
+    assert (tmp_path / "scaling.png").stat().st_size > 1000
+    assert "scaling" in scaling.CAPTION
+
+
+def panel(rows, kind):
+    return [series for series in speedups.all_series(rows) if series.kind == kind]
+
+
+def test_what_is_fixed_is_said():
+    rows = runs((1, 64, {}), (2, 32, {}))
+    assert scaling._fixed_words("strong", panel(rows, "strong")) == "strong scaling, 64 in all"
+    rows = runs((1, 64, {}), (2, 64, {}), (1, 32, {}), (2, 32, {}))
+    assert scaling._fixed_words("weak", panel(rows, "weak")) == "weak scaling"
+
+
+@pytest.mark.parametrize(
+    ("change", "labels"),
+    [
+        ({"strategy": "horovod", "launcher": "mpirun"}, ["horovod", "mirrored"]),
+        ({"launcher": "srun"}, ["mirrored, none", "mirrored, srun"]),
+        ({"environment": "old"}, ["environment old", "environment train"]),
+        ({"xla": True}, ["no XLA", "XLA"]),
+    ],
+)
+def test_series_are_called_by_what_they_differ_in(change, labels):
+    rows = runs((1, 64, {}), (2, 64, {}), (1, 64, change), (2, 64, change))
+    made = scaling._labels(panel(rows, "weak"))
+    assert [label.strip(", ") for label in made] == labels

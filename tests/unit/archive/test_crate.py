@@ -1,0 +1,159 @@
+"""What an archive says of itself: the public validators are content with it, and not with less."""
+
+import json
+import re
+import shutil
+import subprocess
+import zipfile
+
+import made_archives
+import pytest
+from made_archives import ARCHIVE, REPOSITORY
+
+from dlbench.archive import crate
+from dlbench.common import tools
+
+CRATE = f"archive/data/{crate.METADATA}"
+
+
+def graph():
+    with zipfile.ZipFile(made_archives.archived() / ARCHIVE) as archive:
+        entities = json.loads(archive.read(CRATE))["@graph"]
+    found = {entity["@id"]: entity for entity in entities}
+    assert len(found) == len(entities)
+    return found
+
+
+@pytest.fixture(scope="module")
+def bag(tmp_path_factory):
+    """An unpacked archive."""
+    folder = tmp_path_factory.mktemp("bag")
+    with zipfile.ZipFile(made_archives.archived() / ARCHIVE) as archive:
+        archive.extractall(folder)
+    return folder / "archive"
+
+
+def validators(bag):
+    """What the public validators say of a bag; they are installed in their own environment."""
+    return subprocess.run(
+        [*in_their_environment(), REPOSITORY / "tests/support/archive_validators.py", bag],
+        text=True, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+
+
+def in_their_environment():
+    project = REPOSITORY / "envs/archive"
+    return [tools.uv(), "run", "--project", project, "--frozen", "--no-active", "python"]
+
+
+def test_the_public_validators_are_content_without_a_network(bag):
+    finished = validators(bag)
+    assert finished.returncode == 0, finished.stdout
+    assert "bagit 1.9.0: valid" in finished.stdout
+    checks = re.search(r"provenance-run-crate: (\d+) checks, passed", finished.stdout)
+    assert int(checks[1]) > 80
+
+
+def test_the_public_validators_see_what_is_wrong(bag, tmp_path):
+    shutil.copytree(bag, tmp_path / "bag")
+    metadata = tmp_path / "bag" / "data" / crate.METADATA
+    content = json.loads(metadata.read_text())
+    for entity in content["@graph"]:
+        if entity["@type"] == "CreateAction":
+            entity.pop("instrument")
+    metadata.write_text(json.dumps(content))
+    finished = validators(tmp_path / "bag")
+    assert finished.returncode != 0 and "validation failed" in finished.stdout  # of the bag
+    # As one who made the bag anew would do.
+    subprocess.run(
+        [*in_their_environment(), "-c",
+         "import bagit, sys; bagit.Bag(sys.argv[1]).save(manifests=True)", tmp_path / "bag"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    finished = validators(tmp_path / "bag")
+    assert finished.returncode == 1
+    assert "The Action MUST have an instrument property" in finished.stdout
+
+
+def test_each_run_is_an_action_with_its_program_data_result_and_dates():
+    found = graph()
+    runs = [entity for at, entity in found.items() if at.startswith("#run-")]
+    assert len(runs) == 8
+    for run in runs:
+        (result,) = run["result"]
+        assert found[result["@id"]]["@type"] == "Dataset"
+        assert run["startTime"] < run["endTime"]
+        assert {"@id": "config.yaml"} in run["object"]
+        assert run["instrument"]["@id"] in found
+    digits = next(run for run in runs if "digits" in run["name"])
+    assert {"@id": "manifests/digits.json"} in digits["object"]
+    (other,) = (run for run in runs if "theirs" in run["name"])
+    assert other["instrument"] == {"@id": "#trainer-theirs"}
+    (failed,) = (run for run in runs if run["actionStatus"].endswith("FailedActionStatus"))
+    assert failed["error"] == "failed: no <b>luck</b>"
+
+
+def test_whatever_is_referred_to_is_there():
+    found = graph()
+
+    def references(value):
+        if isinstance(value, dict):
+            if set(value) == {"@id"}:
+                yield value["@id"]
+            else:
+                yield from (at for item in value.values() for at in references(item))
+        if isinstance(value, list):
+            yield from (at for item in value for at in references(item))
+
+    elsewhere = {crate.CRATE, crate.SNAKEMAKE["url"]["@id"]}
+    used = {at for entity in found.values() for at in references(list(entity.values()))}
+    assert used - elsewhere <= found.keys()
+
+
+def test_every_file_that_it_names_is_in_the_archive(bag):
+    for at, entity in graph().items():
+        if "File" in entity["@type"] or (entity["@type"] == "Dataset" and at != "./"):
+            assert (bag / "data" / at).exists(), at
+
+
+def test_its_date_is_that_of_the_last_run():
+    assert graph()["./"]["datePublished"] == "2026-01-01"
+    assert graph()["#study"]["endTime"].startswith("2026-01-01T00:12:47")
+
+
+def test_its_authors_are_those_of_the_citation():
+    (author,) = graph()["./"]["author"]
+    assert graph()[author["@id"]]["name"] == "The dlbench authors"
+    person = {"given-names": "Ada", "name-particle": "de", "family-names": "Lovelace"}
+    assert crate.author(2, person) == {
+        "@id": "#author-2", "@type": "Person", "name": "Ada de Lovelace",
+    }  # fmt: skip
+    place = {"name": "A centre", "website": "https://example.org"}
+    assert crate.author(1, place) == {
+        "@id": "https://example.org", "@type": "Organization", "name": "A centre",
+    }  # fmt: skip
+
+
+def test_it_grows_by_less_than_two_kilobytes_a_run():
+    def size(number):
+        runs = [
+            {"id": f"lenet5-digits-b8-single-1x1-r1-{n:010}", "label": "x" * 60, "status": "ok",
+             "message": "", "dataset": "digits", "trainer": "dlbench", "image": None,
+             "started": "2026-01-01T00:00:00.000000Z", "ended": "2026-01-01T00:00:00.000000Z"}
+            for n in range(number)
+        ]  # fmt: skip
+        return len(
+            crate.metadata("x", [], "MIT", "9", ["Snakefile", "manifests/digits.json"], runs)
+        )
+
+    assert size(200) - size(100) < 100 * 2000
+
+
+def test_images_are_named_by_their_digests():
+    run = {"id": "a", "label": "a", "status": "ok", "message": "", "dataset": "synthetic",
+           "trainer": "dlbench", "image": "sha256:ab", "started": None, "ended": None}  # fmt: skip
+    found = json.loads(crate.metadata("x", [], "MIT", "9", ["Snakefile"], [run]))["@graph"]
+    (image,) = (entity for entity in found if entity["@type"] == "ContainerImage")
+    (action,) = (entity for entity in found if entity["@id"] == "#run-a")
+    assert action["containerImage"] == {"@id": image["@id"]}
+    assert image["sha256"] == "ab" and "startTime" not in action

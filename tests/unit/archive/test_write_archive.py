@@ -1,0 +1,223 @@
+"""What an archive has in it, and that the same content is the same bytes."""
+
+import dataclasses
+import json
+import os
+import shutil
+import zipfile
+from pathlib import Path
+
+import made_archives
+import made_runs
+import pytest
+import yaml
+from made_archives import ARCHIVE
+
+from dlbench import Error
+from dlbench.archive import bag, write_archive
+from dlbench.common.files import sha256
+from dlbench.data import stores
+from dlbench.images import trainer_image
+from dlbench.records import judgement, run_record
+from dlbench.study import config
+from dlbench.tables import parquet_files, table_columns
+
+
+def names():
+    with zipfile.ZipFile(made_archives.archived() / ARCHIVE) as archive:
+        return {name.removeprefix("archive/data/") for name in archive.namelist()}
+
+
+def content(name):
+    with zipfile.ZipFile(made_archives.archived() / ARCHIVE) as archive:
+        return archive.read(f"archive/data/{name}")
+
+
+@pytest.fixture(autouse=True)
+def own_things():
+    yield
+    made_archives.forget()
+
+
+@pytest.fixture
+def project(monkeypatch):
+    monkeypatch.chdir(made_archives.archived())
+
+
+def merged():
+    return config.settings_of([])
+
+
+def test_the_same_content_is_the_same_bytes_whenever_and_by_whomever_it_is_written(
+    project, tmp_path
+):
+    before = os.umask(0o077)
+    try:
+        os.utime("results/report.html", (1, 1))
+        write_archive.write(merged(), tmp_path / "again.zip")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "again.zip").read_bytes() == Path(ARCHIVE).read_bytes()
+
+
+def test_tables_written_twice_are_the_same_bytes(tmp_path):
+    rows = [{"run_id": "a", "step": n, "step_time_s": 0.1 * n, "loss": None} for n in range(999)]
+    for name in ("one", "two"):
+        parquet_files.write(tmp_path / name, rows, table_columns.STEPS, log_sha256="0")
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_dates_and_permissions_in_it_are_fixed(project):
+    with zipfile.ZipFile(ARCHIVE) as archive:
+        entries = archive.infolist()
+        info = archive.read("archive/bag-info.txt").decode()
+    assert {entry.date_time for entry in entries} == {(1980, 1, 1, 0, 0, 0)}
+    assert {entry.external_attr >> 16 for entry in entries} == {0o100644}
+    assert "Bagging-Date: 2026-01-01\n" in info  # that of the last run
+
+
+def test_all_that_was_measured_and_made_is_in_it(project):
+    there = names()
+    for run in config.study(merged()).runs:
+        place = f"results/runs/{run.id}"
+        kept = ("run.json", "train.jsonl", "steps.parquet", "output/printed.log")
+        assert {f"{place}/{name}" for name in kept} < there
+        assert f"results/logs/train/{run.id}.log" in there
+    assert {f"results/tables/{name}.parquet" for name in write_archive.TABLES} < there
+    assert {"results/tables/runs.csv", "results/report.html", "results/packages/0123.txt",
+            "results/imports/others/runs.parquet", "results/code/4567.txt",
+            "manifests/digits.json"} < there  # fmt: skip
+    for name in made_archives.FIGURES:
+        assert {f"results/figures/{name}.{end}" for end in ("svg", "png", "pdf")} < there
+    assert {"Snakefile", "rules/train.smk", "workflow_scripts/dlbench/study/runs.py", "uv.lock",
+            "envs/train/uv.lock", "envs/apptainer.def", "profiles/default/config.yaml",
+            "pyproject.toml", "CITATION.cff", "LICENSE", "as_given/config.yaml",
+            } < there  # fmt: skip
+
+
+def test_datasets_checkpoints_links_and_environments_are_not_in_it():
+    for word in ("00000-of", "checkpoint\n", "output/data", ".venv", "__pycache__", "elsewhere"):
+        assert not [name for name in names() if word in f"{name}\n"], word
+
+
+def test_the_paths_of_the_config_lead_into_the_archive():
+    found = yaml.safe_load(content("config.yaml"))
+    there = names()
+    paths = [found["trainers"]["theirs"]["files"][0], found["references"][0]["path"],
+             found["imports"][0]["path"], f"{found['model_folder']}/mine.py"]  # fmt: skip
+    assert set(paths) < there
+    assert Path(found["references"][0]["path"]).parent.name == "published"
+    assert found["site"]["device"] in ("cpu", "gpu") and found["site"]["cores_per_node"] > 0
+    assert str(made_archives.archived().parent) not in content("config.yaml").decode()
+
+
+def test_an_import_is_named_by_what_was_read_and_is_not_copied():
+    (entry,) = json.loads(content("imported/others.json"))
+    log = made_archives.archived().parent / "elsewhere" / "log"
+    assert entry == {"file": "log", "bytes": log.stat().st_size, "sha256": sha256(log)}
+
+
+def test_runs_are_current_in_the_unpacked_archive(tmp_path, monkeypatch):
+    with zipfile.ZipFile(made_archives.archived() / ARCHIVE) as archive:
+        archive.extractall(tmp_path)
+    monkeypatch.chdir(tmp_path / "archive" / "data")
+    study = config.study(merged())
+    assert len(study.runs) == 7
+    assert {judgement.state(run)[0] for run in study.runs} == {judgement.State.CURRENT}
+
+
+def test_tfrecords_of_others_stand_for_the_same_data_in_the_archive(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "envs").symlink_to(made_archives.REPOSITORY / "envs")
+    shards = tmp_path / "far" / "digits"
+    shards.mkdir(parents=True)
+    for split in ("train", "validation"):
+        (shards / f"{split}-00000-of-00001").write_bytes(b"shard")
+    settings = made_runs.SETTINGS | {"matrix": [made_archives.BLOCK | {"dataset": "digits"}]}
+    settings["data"] = settings["data"] | {"tfrecords": {"digits": str(shards)}}
+    study = config.study(settings)
+    _, before = stores.found(study)["digits"]
+    changed, files = write_archive.portable(settings, study)
+    inside = tmp_path / "inside"
+    (inside / "adopted" / "digits").mkdir(parents=True)
+    (inside / "adopted/digits/manifest.json").write_bytes(files["adopted/digits/manifest.json"])
+    monkeypatch.chdir(inside)
+    after = dataclasses.replace(study, data=changed["data"])
+    assert stores.found(after)["digits"][1] == before
+
+
+def copied(tmp_path, monkeypatch):
+    folder = tmp_path / "project"
+    shutil.copytree(made_archives.archived(), folder, symlinks=True)
+    monkeypatch.chdir(folder)
+
+
+def test_a_log_that_is_not_its_records_is_refused_and_the_archive_stays(tmp_path, monkeypatch):
+    copied(tmp_path, monkeypatch)
+    before = sha256(ARCHIVE)
+    log = min(Path("results/runs").glob("*/train.jsonl"))
+    log.write_bytes(log.read_bytes().replace(b'"loss": 2.0', b'"loss": 1.0', 1))
+    with pytest.raises(run_record.RecordError, match="not as its record says"):
+        write_archive.write(merged(), ARCHIVE)
+    assert sha256(ARCHIVE) == before
+    assert [path.name for path in Path("results").glob(".*")] == []
+
+
+def test_what_is_missing_is_named(tmp_path, monkeypatch):
+    copied(tmp_path, monkeypatch)
+    Path("results/report.html").unlink()
+    with pytest.raises(Error, match=r"results/report.html: not there; `snakemake archive` makes"):
+        write_archive.write(merged(), ARCHIVE)
+    min(Path("results/runs").glob("*/run.json")).unlink()
+    with pytest.raises(run_record.RecordError, match="there is no record"):
+        write_archive.write(merged(), ARCHIVE)
+
+
+def test_names_that_lists_of_files_cannot_have_are_refused(tmp_path):
+    for name in ("a\nb", "a%0Ab", "a\\b"):
+        with pytest.raises(Error, match="rename it"):
+            bag.write(tmp_path / "x.zip", {name: b""}, [])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_unusual_names_are_kept(tmp_path):
+    kept = {"ä ö.log": b"1", "it's (1).log": b"2", "a'b;$(c).log": b"3"}
+    bag.write(tmp_path / "x.zip", kept, [])
+    with zipfile.ZipFile(tmp_path / "x.zip") as archive:
+        assert {n: archive.read(f"archive/data/{n}") for n in kept} == kept
+
+
+@pytest.mark.parametrize(
+    "text", ["", "license: MIT", "authors: []", "{license: MIT, authors: [Ada]}"]
+)
+def test_without_authors_and_a_licence_nothing_is_archived(text, tmp_path, monkeypatch):
+    copied(tmp_path, monkeypatch)
+    Path("CITATION.cff").unlink()
+    Path("CITATION.cff").write_text(text)
+    with pytest.raises(Error, match=r"CITATION\.cff: expected authors and a license"):
+        write_archive.write(merged(), "new.zip")
+    assert not Path("new.zip").exists()
+
+
+def test_images_go_along_only_where_asked_for(tmp_path, monkeypatch):
+    copied(tmp_path, monkeypatch)
+    image = tmp_path / "far.sif"
+    image.write_bytes(b"#!/usr/bin/env run-singularity\n\0SIF_MAGIC\x00content")
+    entry = {"source": str(image)}
+    identity = trainer_image.identity("far", trainer_image.settings("far", {"far": entry}))
+    Path("results/images/far").mkdir(parents=True)
+    Path("results/images/far/image.json").write_text(
+        json.dumps({"path": str(image), "identity": identity, "state": "", "digest": identity})
+    )
+    settings = made_archives.finish_contained("far", entry)
+    write_archive.write(settings, "without.zip")
+    write_archive.write(settings, "with.zip", with_images=True)
+    with zipfile.ZipFile("without.zip") as archive:
+        assert not [name for name in archive.namelist() if name.endswith(".sif")]
+        assert "archive/data/images/far/image.json" in archive.namelist()
+    with zipfile.ZipFile("with.zip") as archive:
+        assert archive.read("archive/data/images/far/far.sif") == image.read_bytes()
+        archive.extractall("there")
+    monkeypatch.chdir("there/archive/data")
+    inside = trainer_image.settings("far", merged()["images"])
+    assert trainer_image.identity("far", inside) == identity

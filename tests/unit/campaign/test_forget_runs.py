@@ -1,0 +1,136 @@
+"""forgetting: which results are forgotten, and the programs that forget and try again."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from made_runs import SETTINGS, finish
+
+from dlbench.records import run_record
+
+PROGRAMS = Path(__file__).parents[3] / "workflow_scripts"
+# In the place of Snakemake: says what it was given.
+SNAKEMAKE = "import sys\nprint('snakemake', *sys.argv[1:])\nsys.exit(7)\n"
+
+
+@pytest.fixture
+def failed(study):
+    """One run each that is ok, out of memory twice and failed, with a study that has only two."""
+    Path("config.yaml").write_text(json.dumps(SETTINGS))
+    part = SETTINGS["matrix"][0] | {"batch_per_device": 8}
+    Path("part.yaml").write_text(json.dumps({"study": "part", "matrix": [part]}))
+    Path("snakemake.py").write_text(SNAKEMAKE)
+    runs = sorted(study.runs, key=lambda run: (run.batch_per_device, run.repeat))
+    finish(runs[0], 60)
+    finish(runs[1], 10, "oom", "GPU: no memory for 12 MB")
+    finish(runs[2], 10, "oom", "host: no memory")
+    finish(runs[3], 10, "failed", "hung")
+    return runs
+
+
+def start(name, *arguments):
+    return subprocess.run(
+        [sys.executable, PROGRAMS / name, *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def forgotten(runs):
+    """The indices of the runs whose record is gone."""
+    there = [(run_record.folder(run.id) / "run.json").is_file() for run in runs]
+    return [index for index, record in enumerate(there) if not record]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], [1, 2, 3]),
+        (["--status", "oom"], [1, 2]),
+        (["--message", "gpu"], [1]),
+        (["--status", "failed", "--message", "no memory"], []),
+        (["--status", "ok"], [0]),
+        (["--configfile", "part.yaml"], [1]),
+        (["--dry-run"], []),
+    ],
+    ids=lambda value: " ".join(map(str, value)),
+)
+def test_results_are_forgotten_by_status_message_and_study(failed, arguments, expected):
+    finished = start("forget_runs.py", *arguments)
+    assert finished.returncode == 0, finished.stderr
+    assert forgotten(failed) == expected
+    named = finished.stdout.splitlines()[:-1]
+    if arguments != ["--dry-run"]:
+        assert named == sorted(failed[index].id for index in expected)
+
+
+def test_a_run_that_is_named_is_forgotten_whatever_its_status(failed):
+    assert start("forget_runs.py", failed[0].id).returncode == 0
+    assert forgotten(failed) == [0]
+    assert "expected either runs or --message" in start(
+        "forget_runs.py", failed[1].id, "--message", "x"
+    ).stderr  # fmt: skip
+
+
+def test_trying_again_forgets_the_failures_of_the_study_and_starts_snakemake(failed):
+    finished = start("retry_runs.py", "--configfile", "part.yaml", "--", "--cores", "4")
+    assert finished.returncode == 7, finished.stderr
+    assert finished.stdout.splitlines() == [
+        failed[1].id, "forgot 1 run(s)", "snakemake --cores 4 --configfile part.yaml",
+    ]  # fmt: skip
+    assert forgotten(failed) == [1]
+
+
+def test_the_study_that_snakemake_is_given_counts(failed):
+    finished = start("retry_runs.py", "--", "figures", "--configfile", "part.yaml", "--cores", "4")
+    assert finished.stdout.splitlines()[-1] == "snakemake figures --configfile part.yaml --cores 4"
+    assert forgotten(failed) == [1]
+
+
+def test_without_anything_to_try_again_nothing_is_started(failed):
+    finished = start("retry_runs.py", "--status", "timeout")
+    assert finished.returncode == 0
+    assert finished.stdout == "no run of the study 'test' to try again: nothing is started\n"
+    assert forgotten(failed) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--", "-n"], "expected --dry-run before --, which forgets nothing; found it after --"),
+        (["--configfile", "part.yaml", "--", "--configfile", "part.yaml"], "expected once"),
+        (["lenet5-no-such-run"], "no run 'lenet5-no-such-run' in the study 'test'"),
+        (
+            ["--configfile", "absent.yaml"],
+            "--configfile absent.yaml: there is no such file. All words after",
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_mistake_is_named_before_anything_is_forgotten(failed, arguments, message):
+    finished = start("retry_runs.py", *arguments)
+    assert finished.returncode != 0
+    assert message in finished.stderr
+    assert "snakemake" not in finished.stdout
+    assert forgotten(failed) == []
+
+
+def test_a_run_of_another_study_is_not_tried_again(failed):
+    finished = start("retry_runs.py", failed[3].id, "--configfile", "part.yaml")
+    assert "in the study 'part'" in finished.stderr
+    assert forgotten(failed) == []
+
+
+def test_a_dry_run_only_says_what_would_be_tried_again(failed):
+    finished = start("retry_runs.py", "--dry-run")
+    assert finished.stdout.splitlines()[-1] == "would forget 3 run(s)"
+    assert forgotten(failed) == []
+
+
+def test_nothing_is_forgotten_while_snakemake_is_at_work(failed):
+    Path(".snakemake/locks").mkdir(parents=True)
+    Path(".snakemake/locks/0.input.lock").touch()
+    finished = start("retry_runs.py")
+    assert finished.returncode == 1
+    assert "Snakemake is at work in this folder, or was killed" in finished.stderr
+    assert forgotten(failed) == []

@@ -1,0 +1,113 @@
+"""Partial results: tables and figures of what is done, while a campaign runs and is locked."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from made_runs import SETTINGS, finish, write
+
+from dlbench import Error
+from dlbench.campaign import partial_results
+from dlbench.records import run_record
+from dlbench.results import collect_runs
+from dlbench.study import config
+from dlbench.tables import parquet_files, table_columns
+
+PROGRAMS = Path(__file__).parents[3] / "workflow_scripts"
+FIGURES = ["scaling", "batch_size", "loss", "overhead"]
+
+
+@pytest.fixture
+def going(study):
+    """Two runs are done, one is being trained, one is missing; Snakemake holds its lock."""
+    locks = Path(".snakemake/locks")
+    locks.mkdir(parents=True)
+    (locks / "0.output.lock").write_text("results/tables/runs.parquet\n")
+    Path("config.yaml").write_text(json.dumps(SETTINGS | {"figures": FIGURES}))
+    study = config.study_of([])
+    finish(study.runs[0], 60)
+    finish(study.runs[1], 60, "oom", "no memory")
+    write(study.runs[2])
+    return study
+
+
+def tree(*folders):
+    """All files with their content and dates."""
+    return {
+        path: (path.read_bytes(), path.stat().st_mtime_ns)
+        for folder in folders
+        for path in sorted(Path(folder).rglob("*"))
+        if path.is_file()
+    }
+
+
+def start(name, *arguments):
+    return subprocess.run(
+        [sys.executable, PROGRAMS / name, *map(str, arguments)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_what_is_done_is_in_tables_and_figures_and_nothing_else_changes(going):
+    before = tree("results", ".snakemake")
+    finished = start("partial_results.py", "--output", "now")
+    assert finished.returncode == 0, finished.stderr
+    assert "now: 2 of 4 runs" in finished.stderr
+    assert tree("results", ".snakemake") == before
+    rows = parquet_files.read("now/tables/runs.parquet", table_columns.RUNS).to_pylist()
+    assert {row["run_id"]: row["status"] for row in rows} == {
+        going.runs[0].id: "ok", going.runs[1].id: "oom",
+    }  # fmt: skip
+    for name in FIGURES:
+        for suffix in ("svg", "png", "pdf"):
+            assert Path(f"now/figures/{name}.{suffix}").stat().st_size > 0
+    assert not [path for path in Path("now").rglob("*") if path.is_symlink()]
+
+
+def test_the_other_programs_work_beside_a_campaign_too(going):
+    partial_results.write(going, "now")
+    before = tree("results", ".snakemake")
+    for name, *arguments in (
+        ("status.py",),
+        ("export_runs.py", "--output", "now/runs.csv"),
+        ("compare_runs.py", "results", "now/runs.csv"),
+        ("draw_figure.py", "loss", "--tables", "now/tables", "--runs", "now/runs",
+         "--output", "drawn"),
+    ):  # fmt: skip
+        finished = start(name, *arguments)
+        assert finished.returncode == 0, (name, finished.stderr)
+    assert tree("results", ".snakemake") == before
+    assert "2 not ended" not in start("compare_runs.py", "results", "now/runs.csv").stdout
+    assert "1 not ended" in start("compare_runs.py", "results", "now/runs.csv").stdout
+
+
+def test_asked_for_again_it_has_what_is_new(going):
+    partial_results.write(going, "now")
+    finish(going.runs[3], 60)
+    partial_results.write(going, "now")
+    assert parquet_files.read("now/tables/runs.parquet", table_columns.RUNS).num_rows == 3
+
+
+def test_a_run_whose_record_goes_meanwhile_is_left_out(going, monkeypatch):
+    collect, seen = collect_runs.collect, []
+
+    def disturbed(study, *arguments):
+        seen.append(len(study.runs))
+        if len(seen) == 1:
+            os.truncate(Path("results/runs") / going.runs[0].id / "train.jsonl", 10)
+        return collect(study, *arguments)
+
+    monkeypatch.setattr(collect_runs, "collect", disturbed)
+    partial_results.write(going, "now")
+    assert seen == [2, 1]
+    assert str(run_record.RESULTS) == "results"
+
+
+def test_it_is_refused_among_the_results_and_before_the_first_run_is_done(study):
+    with pytest.raises(Error, match="outside results"):
+        partial_results.write(study, "results/now")
+    with pytest.raises(Error, match="none of 4 runs has a result"):
+        partial_results.write(study, "now")

@@ -1,0 +1,201 @@
+"""Jobs that are submitted and watched for cluster-generic, against a scheduler of a few lines."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from paths import REPOSITORY
+
+from dlbench import Error
+from dlbench.cluster import cluster_job
+from dlbench.common import plugins
+
+RESOURCES = {
+    "nodes": 2, "tasks": 4, "cpus_per_task": 3, "mem_mb": 2000, "runtime": 90, "gpus_per_node": 0,
+    "gpu_request": "gpu", "exclusive": 1, "extra": "-m 'fast nodes'",
+}  # fmt: skip
+ALIVE = (
+    "<job_info><queue_info><job_list><JB_job_number>7</JB_job_number><state>r</state>"
+    "</job_list></queue_info></job_info>"
+)
+NONE = "<job_info/>"
+DOWN = "#!/bin/sh\necho unable to contact qmaster >&2\nexit 1\n"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, program):
+    """A campaign's folder, on a Grid Engine that answers and has no jobs."""
+    monkeypatch.chdir(tmp_path)
+    cluster_job.MEMORY.mkdir(parents=True)
+    monkeypatch.setattr(cluster_job, "GOOD_FOR_S", 0)
+    program("qstat", NONE)
+    program("qhost", "<qhost/>")
+    program("qacct", script="#!/bin/sh\nexit 1\n")
+    program("qdel", script='#!/bin/sh\necho "$*" >>deleted\n')
+    return tmp_path
+
+
+def job_script(folder, properties):
+    script = folder / "job.sh"
+    script.write_text(f"#!/bin/sh\n# properties = {json.dumps(properties)}\n")
+    return script
+
+
+def ended(job_id, code):
+    (cluster_job.MEMORY / f"{job_id}.end").write_text(f"{code}\n")
+
+
+def test_what_a_job_asks_for_is_read_from_its_script(folder):
+    script = job_script(folder, {"rule": "train", "threads": 1, "resources": RESOURCES})
+    found = cluster_job.asked(script)
+    assert (found.name, found.nodes, found.tasks_per_node, found.cores_per_node) == (
+        "smk.train", 2, 2, 6
+    )  # fmt: skip
+    assert found.exclusive and found.extra == ("-m", "fast nodes")
+    group = job_script(folder, {"groupid": "b", "threads": 8, "resources": RESOURCES})
+    assert (cluster_job.asked(group).name, cluster_job.asked(group).cores_per_node) == (
+        "smk.group", 8
+    )  # fmt: skip
+
+
+def test_a_script_that_lacks_something_is_refused_with_what_is_missing(folder):
+    resources = {k: v for k, v in RESOURCES.items() if k != "tasks"}
+    script = job_script(folder, {"rule": "train", "threads": 1, "resources": resources})
+    with pytest.raises(Error, match=r"no resource 'tasks' in the job.*default-resources"):
+        cluster_job.asked(script)
+    script.write_text("#!/bin/sh\n")
+    with pytest.raises(Error, match="expected a line '# properties = '"):
+        cluster_job.asked(script)
+
+
+def test_a_submitted_job_is_watched_until_it_says_how_it_ended(folder, program):
+    program("qsub", script='#!/bin/sh\necho "$*" >asked\necho 7\n')
+    resources = RESOURCES | {"pe": "smp"}
+    script = job_script(folder, {"rule": "train", "threads": 1, "resources": resources})
+    assert cluster_job.submit("sge", script) == "7"
+    assert Path("asked").read_text().endswith(f"-pe smp 12 -l h_rt=5400 -m fast nodes {script}\n")
+    assert Path("results/logs/cluster").is_dir() and cluster_job.watched() == ["7"]
+    program("qstat", ALIVE)
+    assert cluster_job.status("sge", "7") == "running"
+    ended("7", 0)
+    assert cluster_job.status("sge", "7") == "success"
+    assert cluster_job.watched() == [] and not Path("deleted").exists()
+
+
+def test_a_job_that_ends_badly_has_failed_whatever_the_scheduler_says(folder, program):
+    program("qstat", ALIVE)
+    ended("7", 1)
+    assert cluster_job.status("sge", "7") == "failed"
+
+
+def test_a_job_that_was_killed_has_failed_and_one_in_an_error_state_is_removed(folder, program):
+    program("qacct", "failed       100 : assumedly after job\nexit_status  137\nru_wallclock 5s")
+    assert cluster_job.status("sge", "7") == "failed"
+    program("qstat", ALIVE.replace("<state>r<", "<state>Eqw<"))
+    assert cluster_job.status("sge", "7") == "failed"
+    assert Path("deleted").read_text().splitlines()[-1] == "7"
+
+
+def test_a_job_that_nobody_knows_is_lost_after_a_while(folder, monkeypatch):
+    assert cluster_job.status("sge", "7") == "running"
+    monkeypatch.setattr(cluster_job, "LOST_S", 0.05)
+    time.sleep(0.1)
+    assert cluster_job.status("sge", "7") == "failed"
+
+
+def test_no_job_is_lost_while_the_scheduler_does_not_answer_nor_right_after(
+    folder, program, monkeypatch
+):
+    monkeypatch.setattr(cluster_job, "LOST_S", 0.3)
+    for name in ("qstat", "qhost"):
+        program(name, script=DOWN)
+    assert cluster_job.status("sge", "7") == "running"
+    time.sleep(0.4)
+    assert cluster_job.status("sge", "7") == "running"
+    program("qstat", NONE)
+    program("qhost", "<qhost/>")
+    assert cluster_job.status("sge", "7") == "running"
+
+
+def test_the_scheduler_is_asked_once_for_all_jobs(folder, program, monkeypatch):
+    monkeypatch.setattr(cluster_job, "GOOD_FOR_S", 60)
+    program("qstat", script=f"#!/bin/sh\necho asked >>count\ncat <<'END'\n{ALIVE}\nEND\n")
+    for job_id in ("7", "8"):
+        (cluster_job.MEMORY / job_id).touch()
+    for job_id in ("7", "8", "7"):
+        assert cluster_job.status("sge", job_id) == "running"
+    assert Path("count").read_text() == "asked\n"
+
+
+def test_the_status_program_never_fails_and_prints_one_word(folder, program):
+    program("qstat", script="#!/bin/sh\necho '<job_info><job_list/></job_info>'\n")  # no state
+    answer = start("status", "sge", "7", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    out, err = answer.communicate(timeout=20)
+    assert (answer.returncode, out) == (0, "running\n") and "status of job 7" in err
+
+
+def test_the_status_program_imports_nothing_slow(folder):
+    program = "import sys, cluster_job; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-S", "-c", program], cwd=REPOSITORY / "workflow_scripts",
+        capture_output=True, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    assert not {"numpy", "pandas", "yaml", "snakemake", "dlbench.study.config"} & set(loaded)
+
+
+def test_the_sidecar_cancels_jobs_of_an_earlier_start_and_those_that_are_left(folder):
+    (cluster_job.MEMORY / "5").touch()
+    ended("4", 0)
+    sidecar = start("sidecar", "sge", stdout=subprocess.PIPE)
+    assert sidecar.stdout.readline() == "sge\n"
+    assert Path("deleted").read_text() == "5\n" and cluster_job.watched() == []
+    (cluster_job.MEMORY / "7").touch()
+    sidecar.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    assert sidecar.poll() is None
+    sidecar.terminate()
+    assert sidecar.wait(10) == 0
+    assert Path("deleted").read_text() == "5\n7\n"
+
+
+def test_the_sidecar_of_a_killed_snakemake_ends_and_leaves_the_jobs(folder):
+    script = (
+        "import subprocess, sys\n"
+        f"p = subprocess.Popen({command('sidecar', 'sge')!r}, stdout=subprocess.PIPE)\n"
+        "p.stdout.readline(); print(p.pid)\n"
+        "open('.snakemake/cluster_jobs/7', 'w')\n"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    end = time.monotonic() + 10
+    while Path(f"/proc/{int(finished.stdout)}").exists() and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not Path(f"/proc/{int(finished.stdout)}").exists()
+    assert cluster_job.watched() == ["7"] and not Path("deleted").exists()
+
+
+@pytest.mark.parametrize("name", ["sge", "pbs"])
+def test_the_profiles_name_programs_that_are_there(name):
+    text = (REPOSITORY / f"profiles/{name}/config.yaml").read_text()
+    assert f"cluster_job.py submit {name}\n" in text and f"cluster_job.py status {name}\n" in text
+    assert os.access(REPOSITORY / f"profiles/{name}/sidecar.sh", os.X_OK)
+    assert f"cluster-generic-sidecar-cmd: profiles/{name}/sidecar.sh" in text
+    variable = plugins.load("schedulers", name).JOB_ID
+    assert (
+        f"cluster_jobs/${variable}.end"
+        in (REPOSITORY / f"profiles/{name}/jobscript.sh").read_text()
+    )
+
+
+def command(*arguments):
+    return [sys.executable, "-S", str(REPOSITORY / "workflow_scripts/cluster_job.py"), *arguments]
+
+
+def start(*arguments, **options):
+    return subprocess.Popen(command(*arguments), text=True, **options)

@@ -1,0 +1,195 @@
+"""What runs ask of a scheduler, which share a job, and what a queue would not take."""
+
+import dataclasses
+
+import pytest
+from site_facts import SITE
+
+from dlbench import Error
+from dlbench.cluster import jobs
+from dlbench.common import plugins
+from dlbench.schedulers import Nodes, Queue
+from dlbench.study.runs import Run
+
+CLUSTER = SITE | {
+    "cores_per_node": 64,
+    "devices_per_node": 4,
+    "memory_mb_per_node": 200_000,
+    "nodes": 8,
+    "job": SITE["job"] | {"memory_mb_per_device": 10_000, "start_up_min": 5, "time_margin": 3},
+}
+QUEUE = Queue("gpu", True, True, 3600, (Nodes(4, 64, 256_000, 4),))
+
+
+def run(**changes):
+    fields = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 5}
+    return Run(**fields | changes)
+
+
+def ask(
+    kind="gpu", time_limit_s=600, estimate_s=None, attempt=1, site=CLUSTER, place=None, wait_s=0,
+    **changes,
+):  # fmt: skip
+    return jobs.ask(run(**changes), site, kind, time_limit_s, estimate_s, attempt, place, wait_s)
+
+
+@pytest.mark.parametrize(
+    ("changes", "nodes", "tasks", "cores_per_task", "gpus"),
+    [
+        ({}, 1, 1, 16, 1),
+        ({"strategy": "mirrored", "devices_per_node": 4}, 1, 1, 64, 4),
+        # Their launcher starts them from one task,
+        ({"strategy": "horovod", "launcher": "horovodrun", "devices_per_node": 4}, 1, 1, 64, 4),
+        # or takes them from the scheduler.
+        ({"strategy": "horovod", "launcher": "mpirun", "devices_per_node": 4}, 1, 4, 16, 4),
+        (
+            {"strategy": "horovod", "launcher": "srun", "devices_per_node": 4, "nodes": 2},
+            2, 8, 16, 4,
+        ),
+        ({"strategy": "parameter_server", "launcher": "srun", "nodes": 2}, 2, 4, 8, 1),
+        ({"copies_per_node": 3}, 1, 1, 48, 3),
+    ],
+)  # fmt: skip
+def test_nodes_tasks_cores_and_gpus_follow_from_the_run(
+    changes, nodes, tasks, cores_per_task, gpus
+):
+    job = ask(**changes)
+    found = (job.nodes, job.tasks, job.cores_per_task, job.gpus_per_node)
+    assert found == (nodes, tasks, cores_per_task, gpus)
+
+
+def test_cpu_devices_are_cores_and_no_gpus():
+    job = ask(kind="cpu", strategy="mirrored", devices_per_node=2, threads_per_device=8)
+    assert (job.cores_per_task, job.gpus_per_node) == (16, 0)
+
+
+def test_memory_follows_from_the_devices_and_doubles_when_a_run_is_tried_again():
+    assert ask(devices_per_node=2, strategy="mirrored").memory_mb == 21_000
+    assert ask(devices_per_node=2, strategy="mirrored", attempt=2).memory_mb == 41_000
+    assert ask(devices_per_node=4, strategy="mirrored", attempt=5).memory_mb == 200_000
+
+
+def test_time_is_that_of_runs_like_it_with_a_margin_and_all_of_the_limit_without_or_again():
+    assert ask(estimate_s=60).time_min == 3 + 5
+    assert ask(estimate_s=None).time_min == 10 + 5
+    assert ask(estimate_s=60, attempt=2).time_min == 10 + 5
+    assert ask(estimate_s=100_000).time_min == 10 + 5
+
+
+def test_time_has_what_a_run_may_wait_for_a_quiet_node_also_in_a_shared_job():
+    assert ask(estimate_s=60, wait_s=90).time_min == 5 + 5  # 3 x 60 + 90 s
+    assert ask(estimate_s=None, wait_s=60).time_min == 11 + 5
+    assert ask(estimate_s=20, place=0, wait_s=60).time_min == 2 + 5
+    assert ask(estimate_s=20, place=1, wait_s=60).time_min == 2
+
+
+def test_slurm_is_asked_for_gpus_by_node_and_for_tasks_only_where_there_are_several():
+    one = jobs.resources(ask(), "slurm")
+    assert one["slurm_extra"] == "--exclusive --gpus-per-node=1" and one["mpi"] is None
+    site = CLUSTER | {"job": CLUSTER["job"] | {"gpu_request": "gpu:a100", "extra": "--hint=nomt"}}
+    how = {"strategy": "horovod", "launcher": "srun", "devices_per_node": 4, "nodes": 2}
+    several = jobs.resources(ask(site=site, **how), "slurm")
+    assert several["slurm_extra"] == (
+        "--hint=nomt --exclusive --ntasks-per-node=4 --gpus-per-node=a100:4"
+    )
+    assert several["mpi"] and several["tasks"] == 8 and several["nodes"] == 2
+
+
+def test_short_runs_of_one_shape_share_a_job_until_it_is_long_enough():
+    short = [run(repeat=n) for n in range(1, 6)]
+    wide = [run(repeat=n, strategy="mirrored", devices_per_node=2) for n in (1, 2)]
+    unknown = [run(repeat=1, model="alexnet")]
+    seconds = {**dict.fromkeys(short + wide, 30.0), unknown[0]: None}
+
+    def of(one, place):
+        return jobs.ask(one, CLUSTER, "gpu", 600, seconds[one], 1, place)
+
+    mixed = [short[0], wide[0], *short[1:], wide[1], *unknown]
+    found = jobs.bundles(mixed, of, seconds.get, bundle_min=1)
+    assert [found[r.id] for r in short] == [
+        ("bundle1", 0), ("bundle1", 1), ("bundle3", 0), ("bundle3", 1), ("bundle4", 0)
+    ]  # fmt: skip
+    assert [found[r.id] for r in wide] == [("bundle2", 0), ("bundle2", 1)]
+    assert unknown[0].id not in found
+    assert jobs.bundles(mixed, of, seconds.get, bundle_min=0) == {}
+
+
+def test_the_runs_of_a_shared_job_fit_into_the_command_that_submits_it():
+    runs = [run(repeat=n, model="m" * 100) for n in range(1, 1001)]
+    found = jobs.bundles(runs, lambda *_: ask(estimate_s=1), lambda _: 1.0, bundle_min=60)
+    assert len(found) == len(runs)
+    by_job = {}
+    for run_id, (name, _) in found.items():
+        by_job.setdefault(name, []).append(f"train:run_id={run_id}")
+    assert len(by_job) == 2
+    # As sh gets sbatch --wrap="...", with 30 kB to spare for all else.
+    assert all(len(repr(targets)) < 131_072 - 30_000 for targets in by_job.values())
+
+
+def test_a_shared_job_asks_for_its_start_once_and_stays_within_the_limit_of_its_queue():
+    runs = [run(repeat=n) for n in range(1, 11)]
+
+    def of(one, place):
+        return ask(estimate_s=20, place=place)
+
+    assert [of(None, place).time_min for place in (None, 0, 1, 7)] == [6, 6, 1, 1]
+    found = jobs.bundles(runs, of, lambda _: 20.0, bundle_min=60, limit_min=8)
+    names = [found[r.id][0] for r in runs]
+    assert [names.count(name) for name in dict.fromkeys(names)] == [3, 3, 3, 1]
+    assert ask(estimate_s=20, attempt=2, place=1).time_min == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"gpus_per_node": 8}, "asks for 8 GPUs per node, and gpu has 4"),
+        ({"nodes": 5, "tasks": 5}, "asks for 5 nodes, and gpu has 4"),
+        ({"time_min": 61}, "asks for 61 minutes, and gpu has 60 (lower time_limit_s"),
+        ({"memory_mb": 300_000}, "MiB of memory per node, and gpu has 256000"),
+        ({"cores_per_task": 65}, "asks for 65 cores per node, and gpu has 64"),
+    ],
+)
+def test_what_a_queue_would_not_take_is_said_before_it_is_submitted(changes, words):
+    job = dataclasses.replace(ask(), **changes)
+    with pytest.raises(Error) as caught:
+        jobs.check([("a run", job), ("b run", job)], {"gpu": QUEUE}, "gpu")
+    assert words in str(caught.value) and "2 jobs, as a run" in str(caught.value)
+    jobs.check([("a run", ask())], {"gpu": QUEUE}, None)
+
+
+UNLIKE = dataclasses.replace(QUEUE, nodes=(Nodes(3, 64, 256_000, 0), Nodes(1, 16, 64_000, 4)))
+
+
+def test_what_is_asked_of_a_node_one_and_the_same_node_must_have():
+    job = dataclasses.replace(ask(), nodes=1, tasks=1, cores_per_task=16, gpus_per_node=4)
+    job = dataclasses.replace(job, memory_mb=64_000)
+    jobs.check([("a run", job)], {"gpu": UNLIKE}, "gpu")
+    for changes in ({"cores_per_task": 17}, {"memory_mb": 65_000}, {"nodes": 2, "tasks": 2}):
+        with pytest.raises(
+            Error, match=r"and gpu has \d such \(3 nodes of 64 cores, 256000 MiB, 0"
+        ):
+            jobs.check([("a run", dataclasses.replace(job, **changes))], {"gpu": UNLIKE}, "gpu")
+
+
+def test_a_job_asks_for_no_more_memory_than_the_nodes_with_its_gpus_have():
+    job = dataclasses.replace(ask(), memory_mb=300_000, cores_per_task=1, gpus_per_node=4)
+    assert jobs.within(job, UNLIKE).memory_mb == 64_000
+    assert jobs.within(dataclasses.replace(job, gpus_per_node=0), UNLIKE).memory_mb == 256_000
+    assert jobs.within(job, Queue("unknown")).memory_mb == 300_000
+
+
+def test_a_queue_that_is_not_there_or_down_is_named():
+    with pytest.raises(Error, match=r"no partition or queue 'gpus' \(did you mean 'gpu'\?\)"):
+        jobs.check([], {"gpu": QUEUE}, "gpus")
+    with pytest.raises(Error, match="gpu is down"):
+        jobs.check([], {"gpu": dataclasses.replace(QUEUE, up=False)}, "gpu")
+
+
+def test_nothing_is_checked_where_the_scheduler_chooses_the_queue():
+    jobs.check([("a run", ask())], {"one": Queue("one", nodes=(Nodes(1, 0),))}, None)
+
+
+@pytest.mark.parametrize("name", plugins.names("schedulers"))
+def test_every_scheduler_is_told_plain_values(name):
+    own = plugins.load("schedulers", name).resources(ask())
+    assert all(value is None or isinstance(value, (int, str)) for value in own.values())

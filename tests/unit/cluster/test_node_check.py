@@ -1,0 +1,162 @@
+"""The job that checks a site: how it is submitted, and what its nodes report."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from paths import REPOSITORY
+
+from dlbench.cluster import cluster_job, node_check
+from dlbench.cluster.remarks import Finding
+from dlbench.common import plugins
+
+ASKED = cluster_job.Asked(
+    name="check_site",
+    nodes=2,
+    tasks_per_node=1,
+    cores_per_node=8,
+    memory_mb=1000,
+    minutes=5,
+    gpus_per_node=4,
+    gpu_request="gpu:a100",
+    exclusive=False,
+    extra=("--comment=x",),
+    given={
+        "slurm_partition": "gpu", "slurm_account": "mine", "constraint": "ib", "queue": "gpu.q",
+        "account": "mine", "pe": "smp", "lsf_queue": "gpu", "mem_mb": 600,
+    },
+)  # fmt: skip
+EXPECTED = {
+    "cores": 8, "gpus": 4, "latency_s": 5, "modules": [], "packages": {"py": "snakemake"},
+    "mpi_across": {"component": "slurm", "shells": ["ssh"]},
+}  # fmt: skip
+ROUND = {"round_trip_s": 0.1, "offset_s": 0.0}
+REPORT = {
+    "host": "n1", "token": "t", "rounds": [ROUND, ROUND, ROUND], "modules": None, "cores": 8,
+    "pythons": {"py": ["3.11.7", True]}, "gpus": 4, "programs": [[["apptainer"], "apptainer"]],
+    "mpi": [["/usr/bin/mpirun", "Open MPI 4.1.4", True, ["slurm"]]], "remote_shell": None,
+    "srun_mpi": "MPI types: none pmix", "mpi_type": "pmix",
+    "tmpdir": {"folder": "/tmp", "free_mb": 9999}, "images": {},
+}  # fmt: skip
+
+
+def test_a_node_that_has_all_has_nothing_to_fix():
+    found = list(node_check.findings([REPORT], EXPECTED))
+    assert {finding.mark for finding in found} == {"ok"}
+    assert all(finding.text.startswith("n1: ") for finding in found)
+
+
+@pytest.mark.parametrize(
+    ("shell", "mark", "said"),
+    [
+        ("pbs_tmrsh", "ok", "it is told a job's nodes and starts on them by pbs_tmrsh"),
+        (None, "fix", "pbs_tmrsh or ssh, by which it could start processes on other nodes, is not"),
+    ],
+)
+def test_an_mpirun_that_does_not_know_the_scheduler_needs_a_remote_shell(shell, mark, said):
+    expected = EXPECTED | {"mpi_across": {"component": "tm", "shells": ["pbs_tmrsh", "ssh"]}}
+    found = list(node_check.findings([REPORT | {"remote_shell": shell}], expected))
+    (told,) = [finding for finding in found if "tm of ompi_info" in finding.text]
+    assert told.mark == mark and said in told.text
+
+
+def test_what_holds_for_several_nodes_is_said_once():
+    found = list(node_check.findings([REPORT, REPORT | {"host": "n2", "cores": 2}], EXPECTED))
+    assert Finding("ok", "n1, n2: 9999 MiB are free for temporary files in /tmp") in found
+    assert [f.text.split(":")[0] for f in found if f.mark == "fix"] == ["n2"]
+
+
+SLOW = {"round_trip_s": 8.0, "offset_s": 0.0}
+
+
+@pytest.mark.parametrize(
+    "changed, mark, said",
+    [
+        ({"token": None}, "fix", "does not see what is written into the results here"),
+        ({"rounds": [ROUND, None, ROUND]}, "fix", "was not seen there"),
+        ({"rounds": [ROUND, SLOW, ROUND]}, "fix", "set latency-wait to 16 in the profile"),
+        ({"rounds": [{"round_trip_s": 0.2, "offset_s": 2.0}]}, "fix", "clock is -2.00 s"),
+        ({"rounds": [{"round_trip_s": 4.0, "offset_s": 2.0}]}, "note", "too slowly to say more"),
+        ({"modules": "module load x failed"}, "fix", "n1: module load x failed"),
+        ({"pythons": {"py": [None, "no such file"]}}, "fix", "cannot be started: no such file"),
+        ({"pythons": {"py": ["3.11.7", False]}}, "fix", "py has no snakemake"),
+        ({"cores": 2}, "fix", "asks for 8 cores may use 2"),
+        ({"gpus": 2}, "fix", "nvidia-smi lists 2 GPUs in a job that asks for 4"),
+        ({"gpus": None}, "fix", "no NVIDIA driver"),
+        ({"programs": [[["apptainer", "singularity"], None]]}, "fix", "apptainer or singularity"),
+        ({"mpi": []}, "fix", "no mpirun on the path"),
+        ({"mpi": [["/x/mpirun", "libx.so missing", False, []]]}, "fix", "does not work: libx.so"),
+        ({"srun_mpi": "MPI types: none"}, "fix", "srun knows no protocol of MPI"),
+        ({"mpi_type": "none"}, "fix", "export SLURM_MPI_TYPE=pmix"),
+        ({"mpi_type": "pmi2"}, "fix", "srun speaks pmi2 to MPI and knows pmix:"),
+        ({"tmpdir": {"folder": "/x", "error": "read-only"}}, "fix", "cannot be written: read-only"),
+        ({"tmpdir": {"folder": "/x", "free_mb": 5}}, "fix", "5 MiB are free"),
+        ({"images": {"a": [255, "FATAL: no"]}}, "fix", "image a does not start"),
+    ],
+)
+def test_what_a_node_lacks_is_said_with_what_to_do(changed, mark, said):
+    found = [f for f in node_check.findings([REPORT | changed], EXPECTED) if f.mark != "ok"]
+    assert [f.mark for f in found] == [mark], found
+    assert said in found[0].text
+
+
+def test_a_node_says_what_it_has_and_how_files_come_through(tmp_path):
+    request = {
+        "token": "t", "python": sys.executable, "pythons": {sys.executable: "snakemake", "no": "x"},
+        "modules": [], "programs": [["sh"], ["nothing", "no"]], "mpi": [], "mpi_across": None,
+        "srun_mpi": False, "tmpdir": str(tmp_path), "images": {"a": ["echo", "Python 3.9"]},
+    }  # fmt: skip
+    (tmp_path / "request.json").write_text(json.dumps(request))
+    ended = threading.Event()
+    ahead_s = 100.0
+
+    def answer():
+        while not ended.wait(0.01):
+            for hello in tmp_path.glob("hello.*.json"):
+                reply = tmp_path / hello.name.replace("hello", "answer")
+                if not reply.exists():
+                    part = tmp_path / "part"
+                    part.write_text(json.dumps({"time": time.time() + ahead_s}))
+                    part.rename(reply)
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    try:
+        command = [sys.executable, REPOSITORY / node_check.PROGRAM, tmp_path]
+        subprocess.run(command, check=True, timeout=60, env={**os.environ, "PATH": "/usr/bin:/bin"})
+    finally:
+        ended.set()
+        thread.join()
+    report = json.loads(next(tmp_path.glob("report.*.json")).read_text())
+    assert report["token"] == "t" and len(report["rounds"]) == 3
+    for found in report["rounds"]:
+        assert found["offset_s"] == pytest.approx(ahead_s, abs=found["round_trip_s"])
+    assert report["pythons"][sys.executable] == [".".join(map(str, sys.version_info[:3])), True]
+    assert report["pythons"]["no"][0] is None
+    assert report["programs"] == [[["sh"], "sh"], [["nothing", "no"], None]]
+    assert report["tmpdir"]["free_mb"] >= 0 and report["images"]["a"] == [0, "Python 3.9"]
+
+
+def test_how_each_scheduler_submits_a_job_and_waits_for_it(program):
+    program("qconf", "gpu gpu INT <= YES HOST 0 0")
+    found = {
+        name: plugins.load("schedulers", name).wait_command(ASKED, "/f/job.sh", "/f")
+        for name in plugins.names("schedulers")
+    }
+    assert found["slurm"] == [
+        "sbatch", "--parsable", "--wait", "--job-name=check_site", "--output=/f/job.out",
+        "--time=5", "--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=8", "--mem=1000",
+        "--gpus-per-node=a100:4", "--partition=gpu", "--account=mine", "--constraint=ib",
+        "--comment=x", "/f/job.sh",
+    ]  # fmt: skip
+    assert found["sge"][0] == "qsub" and "gpu.q" in found["sge"]
+    assert found["sge"][-3:] == ["-sync", "y", "/f/job.sh"]
+    assert found["pbs"][0] == "qsub" and found["pbs"][-3:] == ["-W", "block=true", "/f/job.sh"]
+    assert found["lsf"] == [
+        "bsub", "-K", "-J", "check_site", "-o", "/f/job.out", "-W", "5", "-q", "gpu", "-n", "16",
+        "-R", "span[ptile=8]", "-gpu", "num=4/host:gmodel=a100", "--comment=x", "sh", "/f/job.sh",
+    ]  # fmt: skip

@@ -1,0 +1,55 @@
+"""flags: numbers of command lines, in every program that takes one."""
+
+import argparse
+import re
+import subprocess
+import sys
+
+import pytest
+from paths import REPOSITORY
+
+from dlbench.common import flag_types
+
+PROGRAMS = REPOSITORY / "workflow_scripts"
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e400", "ten", "", "0", "-1"])
+def test_a_real_number_is_finite_and_above_its_bound(text):
+    with pytest.raises(argparse.ArgumentTypeError, match=r"expected a number above 0, found"):
+        flag_types.real(above=0)(text)
+
+
+def test_a_real_number_may_be_its_least():
+    assert flag_types.real(0)("0") == 0
+    assert flag_types.real(0)("1e-3") == 0.001
+    with pytest.raises(argparse.ArgumentTypeError, match=r"expected a number of at least 0"):
+        flag_types.real(0)("-0.1")
+
+
+@pytest.mark.parametrize("text", ["1.5", "10.0", "nan", "", "-1", "0", "9" * 23, "²", "ten"])
+def test_a_whole_number_is_one_that_a_table_can_hold(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="expected a whole number of at least 1"):
+        flag_types.whole(1)(text)
+
+
+def test_no_program_takes_a_number_that_may_be_infinite():
+    for path in PROGRAMS.glob("*.py"):
+        assert not re.findall(r"type=(?:float|int)\b", path.read_text()), path.name
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["status.py", "--watch", "nan"], "--watch"),
+        (["check_site.py", "--timeout", "inf"], "--timeout"),
+        (["compare_runs.py", "a", "b", "--margin", "nan"], "--margin"),
+        (["verify_archive.py", "a.zip", "--limit-gb", "nan"], "--limit-gb"),
+        (["convert_dataset.py", "digits", "--workers", "0"], "--workers"),
+    ],
+)
+def test_a_program_names_the_option_and_what_it_expects(words, option):
+    done = subprocess.run(
+        [sys.executable, PROGRAMS / words[0], *words[1:]], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert f"argument {option}: expected a" in done.stderr.splitlines()[-1]

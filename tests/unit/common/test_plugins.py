@@ -1,0 +1,95 @@
+"""plugins and code: things found by their name, and the files that a program executes."""
+
+import ast
+import re
+
+import pytest
+
+from dlbench import Error
+from dlbench.common import own_code, plugins
+
+LOADED_BY_THE_WORKFLOW = ("datasets", "strategies", "launchers", "runtimes", "figures")
+
+
+def test_a_name_without_a_file_is_refused_with_the_nearest():
+    with pytest.raises(plugins.UnknownName) as error:
+        plugins.path("models", "lenet")
+    assert str(error.value).startswith("no file models/lenet.py (did you mean 'lenet5'?); there")
+
+
+@pytest.mark.parametrize("kind", LOADED_BY_THE_WORKFLOW)
+def test_every_thing_loads_without_a_framework(kind):
+    assert plugins.names(kind)
+    for name in plugins.names(kind):
+        assert plugins.load(kind, name).__doc__, f"{kind}/{name} has no docstring"
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [
+        ("launchers", {"unsupported", "command"}),
+        ("runtimes", {"CONTAINED", "OPTIONS"}),
+        ("figures", {"CAPTION", "CATEGORY", "draw"}),
+        ("strategies", {"Strategy"}),
+        ("models", {"INPUT_SHAPE", "CLASSES", "build"}),
+        ("datasets", {"TITLE", "LICENCE", "CITATION", "SYNTHETIC"}),
+    ],
+)
+def test_every_file_defines_what_its_kind_must(kind, wanted):
+    for name in plugins.names(kind):
+        assert wanted <= defined(plugins.path(kind, name)), f"{kind}/{name}"
+
+
+@pytest.mark.parametrize("name", sorted(set(plugins.names("runtimes")) - {"bare"}))
+def test_a_container_runtime_says_how_it_is_prepared_and_started(name):
+    wanted = {"HANDS_ON_LIBRARIES", "PROGRAMS", "form", "prepare", "prepared", "command", "cleanup"}
+    assert wanted <= defined(plugins.path("runtimes", name))
+    assert plugins.load("runtimes", name).CONTAINED
+
+
+def defined(path):
+    found = set()
+    for node in ast.parse(path.read_bytes()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign):
+            found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return found
+
+
+def test_models_name_the_publication_they_follow():
+    for name in plugins.names("models"):
+        docstring = ast.get_docstring(ast.parse(plugins.path("models", name).read_bytes()))
+        assert re.search(r"\(\d{4}\)|PRACE", docstring), name
+
+
+def test_constants_are_read_without_importing():
+    figure = plugins.constants("figures", "loss")
+    assert figure["CATEGORY"] == "Learning"
+    assert figure["CAPTION"].strip().startswith("Training loss")
+
+
+def test_a_program_executes_what_it_imports_and_the_named_things_only():
+    files = own_code.files("train.py", plugins.path("models", "lenet5"))
+    names = {file.removeprefix("workflow_scripts/") for file in files}
+    engine = "dlbench/trainer/tensorflow"
+    assert {"train.py", "dlbench/__init__.py", f"{engine}/loop.py", "dlbench/log/event_log.py",
+            f"{engine}/pipelines.py", f"{engine}/models/lenet5.py"} <= names  # fmt: skip
+    assert "dlbench/trainer/tensorflow/models/cnn12.py" not in names
+    assert not any("figure" in name or "config" in name for name in names)
+
+
+def test_digests_follow_contents_and_names(tmp_path, monkeypatch):
+    for name, text in (("a.py", "1"), ("b.py", "1"), ("c.py", "2")):
+        (tmp_path / name).write_text(text)
+    paths = [str(tmp_path / name) for name in ("a.py", "b.py", "c.py")]
+    digests = {own_code.digest([path]) for path in paths}
+    assert len(digests) == 3
+    assert own_code.digest(paths[:1]) == own_code.digest(paths[:1])
+
+
+def test_a_file_that_is_not_python_is_named(tmp_path):
+    path = tmp_path / "broken.py"
+    path.write_text("x = 1\ndef (\n")
+    with pytest.raises(Error, match=r"broken\.py, line 2: not valid Python"):
+        own_code.files("train.py", path)

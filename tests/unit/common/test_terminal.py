@@ -1,0 +1,107 @@
+"""terminal: nothing that a program or a log says is obeyed by the terminal that shows it."""
+
+import doctest
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from paths import REPOSITORY
+from watched_runs import DATE, watched
+
+from dlbench.campaign import status
+from dlbench.common import terminal
+from dlbench.common.command_line import run_program
+from dlbench.plan import standing
+from dlbench.starting import supervisor
+
+CLEARS = "\x1b[2J\x1b[31mred\x1b[0m \x1b]0;title\x07\x1b]8;;http://x\x1b\\link\x9b5m\x08\rover\x7f"
+
+
+def test_examples_in_the_code_are_right():
+    assert doctest.testmod(terminal).failed == 0
+
+
+def test_escape_sequences_go_and_words_stay():
+    assert terminal.plain(CLEARS) == "red linkover"
+    assert terminal.plain("ü → \t漢\nline") == "ü → \t漢\nline"
+
+
+@given(st.text(st.one_of(st.sampled_from("\x1b[]0;m\x07\x9b\\?2JH"), st.characters()), max_size=60))
+def test_no_text_has_control_characters_afterwards(text):
+    found = terminal.plain(text)
+    assert all(c.isprintable() or c in "\t\n" or ord(c) > 0x9F for c in found)
+    assert terminal.plain(found) == found
+
+
+@given(st.text(max_size=400), st.integers(20, 200))
+def test_a_message_is_one_line_of_limited_length(text, most):
+    found = terminal.message(text, most)
+    assert len(found) <= most
+    assert len(found.splitlines()) <= 1 or not text.isascii()
+
+
+def test_a_long_message_keeps_its_beginning_and_its_reason():
+    keras = (
+        "Exception encountered when calling Sequential.call().\n\n\x1b[1mInput 0 of layer is "
+        "incompatible\x1b[0m\n\nArguments received:\n" + "  - inputs=tf.Tensor(...)\n" * 90
+        + "  the reason is here"
+    )  # fmt: skip
+    found = terminal.message(keras)
+    assert found.startswith("Exception encountered when calling Sequential.call(). Input 0 of")
+    assert found.endswith("the reason is here")
+    assert len(found) <= terminal.MOST_MESSAGE
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_a_trainer_says_last_is_relayed_and_recorded_without_codes_and_secrets(
+    tmp_path, capfd
+):
+    said = f"{CLEARS} cannot reach https://me:hunter2@host"
+    run = watched(tmp_path, f"print({said!r}, file=sys.stderr); sys.exit(3)")
+    assert supervisor.supervise(run)
+    shown = capfd.readouterr().err
+    assert "over cannot reach https://(hidden)@host" in shown
+    assert not {"\x1b", "\x07", "\r", "\x9b"} & set(shown)
+    assert "hunter2" not in run.log.read_text()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_a_trainer_writes_into_its_log_is_relayed_without_codes(tmp_path, capfd):
+    end = f"write('run_end', status='failed', message={CLEARS!r}, t_utc={DATE!r})\n"
+    assert supervisor.supervise(watched(tmp_path, end))
+    assert "failed (red linkover)" in capfd.readouterr().err
+
+
+def test_status_shows_no_codes(capsys):
+    report = {
+        "study": CLEARS, "site": CLEARS, "combinations": dict.fromkeys(standing.STATES, 0)
+        | {"total": 1, "excluded": 0}, "running": [], "runs": [],
+        "reasons": [{"runs": 1, "state": "failed", "message": CLEARS}],
+        "cost": {"aside_node_hours": 0, "used_node_hours": 1, "left_s": 1, "estimates": {}},
+        "sessions": {"number": 2, "sentinels": 3, "verdicts": {}},
+    }  # fmt: skip
+    status.say(report)
+    shown = capsys.readouterr().out
+    assert "failed       red linkover" in shown
+    assert "\x1b" not in shown
+
+
+def test_the_error_that_ends_a_program_shows_no_codes(capsys):
+    def fails():
+        raise OSError(CLEARS)
+
+    with pytest.raises(SystemExit, match=r"^error: red linkover$"):
+        run_program(fails)
+
+
+def test_a_name_of_a_file_clears_no_screen(tmp_path):
+    program = REPOSITORY / "workflow_scripts" / "parse_run.py"
+    done = subprocess.run(
+        [sys.executable, program, tmp_path / CLEARS.replace("/", "").replace("\0", ""),
+         '--spec={"model": "lenet5", "dataset": "x", "batch_per_device": 1, "steps": 1}'],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "\x1b" not in done.stderr

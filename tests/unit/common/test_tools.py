@@ -1,0 +1,104 @@
+"""tools: programs of the machine, and their errors in words."""
+
+from pathlib import Path
+
+import pytest
+from image_files import program
+
+from dlbench import Error
+from dlbench.common import tools
+
+pytestmark = pytest.mark.usefixtures("place")
+
+
+def test_what_a_failed_command_said_is_in_the_error(capfd):
+    program("tool", "echo one; echo two >&2; echo; echo three; exit 4")
+    with pytest.raises(Error) as error:
+        tools.run(["tool", "a"])
+    assert str(error.value) == "tool failed (exit code 4): one | two | three"
+    shown = capfd.readouterr().err
+    assert shown == "+ tool a\none\ntwo\n\nthree\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "hint"),
+    [
+        ("write /x: no space left on device", "a disk is full; APPTAINER_TMPDIR"),
+        (
+            "mkdir cache: Permission denied",
+            "a folder may not be there or not be writable: APPT",
+        ),
+        ("exec /bin/sh: exec format error", "the image is for another kind of processor"),
+        ("unauthorized: authentication required", "the registry wants a login, or the name is mi"),
+    ],
+)
+def test_a_known_failure_has_its_likely_cause(said, hint):
+    program("tool", f"echo '{said}'; echo a; echo b; echo c; echo d; echo e; exit 255")
+    with pytest.raises(Error) as error:
+        tools.run(["tool"])
+    assert f"exit code 255): {said}; {hint}" in str(error.value)
+
+
+def test_the_first_line_about_an_error_is_the_reason_and_not_what_comes_last():
+    said = """INFO:    Extracting local image, will not be able to mount EXT3
+    WARNING: Skipping mount /etc/hosts: failed
+    ERROR:   unpackSIF failed: extract command failed: WARNING: Skipping mount /etc/localtime
+    set_attributes: failed to change uid and gids on /etc/gshadow, because Invalid argument
+    FATAL:   While performing build: exit status 2
+    created 0 fifos
+    created 2 hardlinks"""
+    program("tool", f"cat << END\n{said}\nEND\nexit 2")
+    with pytest.raises(Error) as error:
+        tools.run(["tool"])
+    assert str(error.value) == (
+        "tool failed (exit code 2): set_attributes: failed to change uid and gids on /etc/gshadow, "
+        "because Invalid argument"
+    )
+
+
+def test_a_command_that_is_not_there_is_named():
+    with pytest.raises(Error, match="no-such-tool is not on the path of this machine"):
+        tools.run(["no-such-tool", "x"])
+
+
+def test_bytes_that_are_no_text_do_not_hurt():
+    program("tool", "printf '\\377\\n'")
+    assert tools.run(["tool"]) == "\ufffd"
+
+
+# uv: the README's commands put it into a folder that is not on the path.
+
+
+def executable(path):
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).touch(0o755)
+
+
+def test_the_uv_that_runs_us_is_taken_before_others(monkeypatch):
+    executable("there/uv")
+    executable("bin/uv")
+    monkeypatch.setenv("UV", str(Path("there/uv").absolute()))
+    assert tools.uv() == str(Path("there/uv").absolute())
+    monkeypatch.setenv("UV", "/no/longer/there")
+    assert tools.uv() == str(Path("bin/uv").absolute())
+
+
+def test_without_one_on_the_path_it_is_that_of_the_readme(monkeypatch):
+    monkeypatch.delenv("UV", raising=False)
+    monkeypatch.setattr(tools, "OUR_UV", Path(".uv/bin/uv").absolute())
+    with pytest.raises(Error, match="uv is not found: the first command"):
+        tools.uv()
+    assert tools.uv_command("sync") == "uv sync"
+    executable(".uv/bin/uv")
+    assert tools.uv() == str(Path(".uv/bin/uv").absolute())
+
+
+def test_people_are_told_the_command_that_works_where_they_are(monkeypatch, tmp_path):
+    executable("a b/uv")
+    monkeypatch.setenv("UV", str(Path("a b/uv").absolute()))
+    assert tools.uv_command("sync --extra slurm") == "'a b/uv' sync --extra slurm"
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert tools.uv_command("sync") == f"'{tmp_path}/a b/uv' sync"
+    executable("../bin/uv")
+    assert tools.uv_command("sync") == "uv sync"

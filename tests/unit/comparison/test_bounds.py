@@ -1,0 +1,158 @@
+"""References: values with bounds that a campaign is checked against."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from made_runs import campaign, measured
+
+from dlbench import Error
+from dlbench.comparison import bounds
+from dlbench.pages import page_html, page_text
+
+PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "compare_runs.py"
+MATCH = {"model": "lenet5", "batch_per_device": 8}
+BOUND = {"value": 100.0, "lower": -0.05, "upper": 0.1, "unit": "items/s"}
+
+
+def written(tmp_path, match=MATCH, metric="images_per_second", **changes):
+    path = tmp_path / "references.yaml"
+    bound = BOUND | changes
+    path.write_text(yaml.safe_dump({"references": [{"match": match, metric: bound}]}))
+    return path
+
+
+def outcome(tmp_path, runs, **options):
+    (found,) = bounds.check(bounds.read(written(tmp_path, **options)), runs)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("values", "passed", "words"),
+    [
+        ([95.0], True, "-5.0 %"),
+        # The geometric mean of 80 and 90.25 is 84.97, 10.6 % below the bound of 95.
+        ([80.0, 90.25], False, "-15.0 %, 10.6 % below the lower bound"),
+        ([110.0], True, "+10.0 %"),
+        ([121.0], False, "+21.0 %, 10.0 % above the upper bound"),
+    ],
+)
+def test_a_mean_is_held_against_its_bounds(tmp_path, values, passed, words):
+    found = outcome(tmp_path, campaign(measured(values)))
+    assert (found.passed, found.words) == (passed, words)
+
+
+def test_a_bound_that_is_null_is_none(tmp_path):
+    assert outcome(tmp_path, campaign(measured([1000])), upper=None).passed
+    assert outcome(tmp_path, campaign(measured([1])), lower=None).passed
+
+
+def test_runs_that_others_disturbed_are_said_beside_the_mean(tmp_path):
+    quiet, loud = measured([100, 80])
+    runs = [quiet, dataclasses.replace(loud, disturbed=True)]
+    found = outcome(tmp_path, campaign(runs))
+    assert not found.passed
+    assert found.words.endswith("; others on the machine disturbed 1 of 2 runs")
+
+
+def test_runs_that_all_failed_fail(tmp_path):
+    found = outcome(tmp_path, campaign(measured([None, None], "oom")))
+    assert (found.passed, found.words) == (False, "no run finished: 2 oom")
+    page = bounds.page([found], campaign(measured([None], "oom")))
+    assert "FAIL: no run finished: 2 oom" in page_text.text(page, 120)
+    assert 'class="badge bad"' in page_html.html_page(page)
+
+
+def test_facts_can_be_matched_too(tmp_path):
+    assert outcome(tmp_path, campaign(measured([100])), match={**MATCH, "site": "here"}).passed
+
+
+@pytest.mark.parametrize(
+    ("match", "message"),
+    [
+        ({**MATCH, "batch_per_device": 16}, "matches no run; the nearest, lenet5-.* has "
+         "batch_per_device 8 instead of 16"),
+        ({**MATCH, "site": "there"}, "site here instead of there"),
+        ({**MATCH, "xla": 0}, "xla False instead of 0"),
+        ({"model": "lenet5"}, "matches 2 combinations; .* differ in batch_per_device"),
+    ],
+)  # fmt: skip
+def test_a_reference_must_match_one_combination(tmp_path, match, message):
+    runs = campaign(measured([100]), measured([100], batch_per_device=12))
+    with pytest.raises(Error, match=message):
+        outcome(tmp_path, runs, match=match)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"unit": "images/s"}, "unit: images_per_second is in items/s, found 'images/s'"),
+        ({"value": "1e4"}, r"value: expected a number, found '1e4'; .* write 1\.0e\+4"),
+        ({"value": True}, "value: expected a number"),
+        ({"value": float("nan")}, "value: expected a number"),
+        ({"value": -1}, "value: expected a number above 0"),
+        ({"lower": 0.05}, "lower: expected a share from -1 to 0"),
+        ({"lower": -5}, "lower: expected a share"),
+        ({"upper": -0.1}, "upper: expected a share of at least 0"),
+        ({"uper": 1}, "expected the keys value, lower, upper, unit, found"),
+        ({"metric": "images_per_secnd"}, "did you mean 'images_per_second'"),
+        ({"match": {"modle": "lenet5"}}, "match: no field 'modle'"),
+        ({"match": "lenet5"}, "expected match with the fields"),
+    ],
+)
+def test_mistakes_in_the_file_are_named_with_their_place(tmp_path, changes, message):
+    with pytest.raises(Error, match=rf"references\.yaml: references\[0\].*{message}"):
+        bounds.read(written(tmp_path, **changes))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "references: []", "references: {}", "{a: 1}", "x: ["])
+def test_a_file_that_has_no_references_is_refused(tmp_path, text):
+    (tmp_path / "r.yaml").write_text(text)
+    with pytest.raises(Error, match=r"r\.yaml"):
+        bounds.read(tmp_path / "r.yaml")
+
+
+def test_what_is_written_is_passed_by_the_same_campaign_and_failed_by_a_slower_one(tmp_path):
+    def runs(factor):
+        return campaign(
+            measured([100 * factor, 102 * factor]),
+            measured([50 * factor], precision="bfloat16", learning_rate=0.1),
+            measured([None], "oom", batch_per_device=64),
+        )
+
+    path = tmp_path / "r.yaml"
+    assert bounds.write(path, runs(1), "images_per_second", 0.05) == 2
+    made = bounds.read(path)
+    assert all(found.passed for found in bounds.check(made, runs(0.96)))
+    assert not any(found.passed for found in bounds.check(made, runs(0.94)))
+    with pytest.raises(Error, match="tolerance: expected a share"):
+        bounds.write(path, runs(1), "images_per_second", 5)
+
+
+def test_the_program_says_by_its_exit_code_whether_all_passed(tmp_path):
+    row = {"run_id": "a", "status": "ok", "model": "lenet5", "dataset": "digits",
+           "batch_per_device": 8, "images_per_second": 100.0}  # fmt: skip
+    for name, value in (("a", 100.0), ("slow", 90.0)):
+        row["images_per_second"] = value
+        (tmp_path / f"{name}.json").write_text(json.dumps([row]))
+
+    def start(*arguments):
+        return subprocess.run([sys.executable, PROGRAM, *map(str, arguments)], cwd=tmp_path,
+                              capture_output=True, text=True, check=False)  # fmt: skip
+
+    finished = start("a.json", "--write-references", "r.yaml")
+    assert (finished.returncode, finished.stderr) == (0, "r.yaml: 1 references\n")
+    assert start("a.json", "--references", "r.yaml").returncode == 0
+    failed = start("slow.json", "--references", "r.yaml")
+    assert failed.returncode == 1
+    assert "0 of 1 references passed, 1 failed" in failed.stdout
+    assert "FAIL: -10.0" in failed.stdout
+    (plain,) = json.loads(start("slow.json", "--references", "r.yaml", "--format", "json").stdout)
+    assert (plain["passed"], plain["measured"]) == (False, 90.0)
+    (tmp_path / "r.yaml").write_text("references: 3")
+    assert start("a.json", "--references", "r.yaml").returncode == 2
+    assert start("a.json", "a.json", "--references", "r.yaml").returncode == 2

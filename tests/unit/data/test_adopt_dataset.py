@@ -1,0 +1,181 @@
+"""adoption: shards that are there already, used where they lie."""
+
+import io
+import json
+
+import pytest
+from PIL import Image
+
+from dlbench.data import adopt_dataset, convert_dataset, fetch_dataset, stores, verify_dataset
+from dlbench.data.pictures import PictureError
+from dlbench.data.stores import AdoptionError
+from dlbench.data.tfrecord import RecordError, example, record
+from dlbench.study import config
+
+STUDY = config.read("config.yaml")
+JPEG = io.BytesIO()
+Image.new("RGB", (8, 8)).save(JPEG, "JPEG")
+JPEG = JPEG.getvalue()
+
+
+def shards(folder, pattern, label, first=1, count=2, records=3, content=JPEG):
+    """Shards of both splits; labels count from `first`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    image = "image/encoded" if label == "image/class/label" else "image"
+    for split in ("train", "validation"):
+        for number in range(count):
+            framed = b"".join(
+                record(example({image: content, label: first + index})) for index in range(records)
+            )
+            (folder / pattern.format(split=split, number=number, count=count)).write_bytes(framed)
+    return folder
+
+
+MODELS = "{split}-{number:05d}-of-{count:05d}"
+TFDS = "imagenet2012-{split}.tfrecord-{number:05d}-of-{count:05d}"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "label", "first", "layout"),
+    [
+        (MODELS, "image/class/label", 1, "tensorflow/models"),
+        (TFDS, "label", 0, "tfds"),
+        (MODELS, "label", 0, "tfds"),
+    ],
+)
+@pytest.mark.parametrize("check", ["header", "decode"])
+def test_layouts_are_recognised_by_their_keys(tmp_path, pattern, label, first, layout, check):
+    folder = shards(tmp_path / "there", pattern, label, first)
+    before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    adopt_dataset.adopt("imagenet", folder, tmp_path / "manifest.json", check)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert (manifest["reader"]["layout"], manifest["reader"]["first_label"]) == (layout, first)
+    assert manifest["splits"]["train"]["records"] == 6
+    assert manifest["folder"] == str(folder)
+    assert before == {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    assert verify_dataset.verify(tmp_path) == []
+
+
+def test_splits_may_lie_in_folders_of_their_own(tmp_path):
+    flat = shards(tmp_path / "flat", MODELS, "image/class/label")
+    for split in ("train", "validation"):
+        (tmp_path / "there" / split).mkdir(parents=True)
+        for path in flat.glob(f"{split}-*"):
+            path.rename(tmp_path / "there" / split / path.name)
+    adopt_dataset.adopt("imagenet", tmp_path / "there", tmp_path / "manifest.json")
+    assert verify_dataset.verify(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("label", "first", "message"),
+    [
+        ("image/class/label", 0, "has label 0, expected 1 .. 1000"),
+        ("label", 1000, "has label 1000, expected 0 .. 999"),
+        ("class", 0, "of no layout that is known: expected the keys"),
+    ],
+)
+def test_shards_of_another_kind_are_refused(tmp_path, label, first, message):
+    folder = shards(tmp_path / "there", MODELS, label, first)
+    with pytest.raises(AdoptionError, match=message):
+        adopt_dataset.adopt("imagenet", folder, tmp_path / "manifest.json")
+
+
+def test_images_of_another_encoding_are_refused(tmp_path):
+    folder = shards(tmp_path / "there", MODELS, "label", content=b"\x89PNG")
+    with pytest.raises(AdoptionError, match="its images are png, and those of this dataset are re"):
+        adopt_dataset.adopt("imagenet", folder, tmp_path / "manifest.json")
+
+
+@pytest.mark.parametrize("check", ["header", "decode"])
+def test_a_picture_that_is_cut_off_is_named_with_its_place(tmp_path, check):
+    folder = shards(tmp_path / "there", MODELS, "label", content=JPEG[:-2])
+    with pytest.raises(PictureError, match=r"00000-of-00002: record at byte 0: this JPEG has no e"):
+        adopt_dataset.adopt("imagenet", folder, tmp_path / "manifest.json", check)
+
+
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        ({"image": JPEG, "label": [1, 2]}, "expected one value of type int as label, found int, i"),
+        ({"image": JPEG, "label": []}, "expected one value of type int as label, found none"),
+        ({"image": JPEG, "label": b"cat"}, "expected one value of type int as label, found bytes"),
+        ({"image": 5, "label": 1}, "expected one value of type bytes as image, found int"),
+    ],
+)
+def test_features_of_another_kind_are_named_with_their_place(tmp_path, features, message):
+    folder = shards(tmp_path / "there", MODELS, "label")
+    (folder / "train-00000-of-00002").write_bytes(record(example(features)))
+    with pytest.raises(AdoptionError, match=rf"train-00000.*: record at byte 0: {message}"):
+        adopt_dataset.adopt("imagenet", folder, tmp_path / "manifest.json")
+
+
+def test_a_record_that_is_no_example_is_named_with_its_place(tmp_path):
+    folder = shards(tmp_path / "there", MODELS, "label")
+    (folder / "train-00001-of-00002").write_bytes(record(b"\xff" * 11))
+    with pytest.raises(RecordError, match=r"train-00001.*: record at byte 0: not a tf\.train"):
+        adopt_dataset.adopt("imagenet", folder, tmp_path / "manifest.json")
+
+
+def test_a_label_out_of_range_is_found_anywhere_when_all_is_read(tmp_path):
+    folder = shards(tmp_path / "there", MODELS, "image/class/label")
+    bad = record(example({"image/encoded": b"x", "image/class/label": 1001}))
+    with open(folder / "train-00001-of-00002", "ab") as file:
+        file.write(bad)
+    adopt_dataset.adopt("imagenet", folder, tmp_path / "manifest.json", "header")
+    with pytest.raises(AdoptionError, match=r"train-00001-of-00002: record at byte \d+ has label"):
+        adopt_dataset.adopt("imagenet", folder, tmp_path / "manifest.json", "decode")
+
+
+def test_missing_shards_and_wrong_folders_are_named(tmp_path):
+    folder = shards(tmp_path / "there", MODELS, "image/class/label", count=3)
+    (folder / "train-00001-of-00003").unlink()
+    with pytest.raises(AdoptionError, match="3 shards announced in the names, 2 there; missing: 0"):
+        adopt_dataset.adopt("imagenet", folder, tmp_path / "manifest.json")
+    with pytest.raises(AdoptionError, match="no such folder"):
+        adopt_dataset.adopt("imagenet", tmp_path / "absent", tmp_path / "manifest.json")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").touch()
+    with pytest.raises(AdoptionError, match="neither flat nor in train/; there are 1 entries"):
+        adopt_dataset.adopt("imagenet", tmp_path / "other", tmp_path / "manifest.json")
+
+
+def test_a_shard_that_is_cut_off_is_named(tmp_path):
+    folder = shards(tmp_path / "there", MODELS, "image/class/label")
+    path = folder / "validation-00000-of-00002"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(RecordError, match=r"00000-of-00002: record at byte .* is cut off"):
+        adopt_dataset.adopt("imagenet", folder, tmp_path / "manifest.json")
+
+
+@pytest.fixture
+def store(tmp_path):
+    fetch_dataset.fetch("digits", tmp_path / "source")
+    convert_dataset.convert("digits", tmp_path / "source", tmp_path / "store" / "digits")
+    return tmp_path / "store"
+
+
+def test_a_store_is_used_where_it_lies(store, tmp_path):
+    adopt_dataset.adopt("digits", store / "digits", tmp_path / "mine" / "manifest.json")
+    manifest = json.loads((tmp_path / "mine" / "manifest.json").read_text())
+    assert manifest["folder"] == str(store / "digits")
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["manifest.json"]
+    assert verify_dataset.verify(tmp_path / "mine") == []
+
+
+def test_a_damaged_store_is_refused(store, tmp_path):
+    (store / "digits" / "train-00000-of-00004").unlink()
+    with pytest.raises(AdoptionError, match=r"is damaged:\n.*train-00000-of-00004: missing"):
+        adopt_dataset.adopt("digits", store / "digits", tmp_path / "manifest.json")
+
+
+def test_the_config_says_what_is_there_already(store, tmp_path):
+    def found(**data):
+        return stores.found(config.study(STUDY | {"data": STUDY["data"] | data}))
+
+    assert found() == {}
+    (name,) = adopted = found(store=str(store))
+    assert name == "digits"
+    assert adopted["digits"][0] == store / "digits"
+    other = shards(tmp_path / "shards", MODELS, "image/class/label")
+    assert found(tfrecords={"digits": str(other)})["digits"][0] == other
+    assert found(tfrecords={"digits": str(other)})["digits"][1] != adopted["digits"][1]

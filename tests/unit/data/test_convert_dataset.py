@@ -1,0 +1,171 @@
+"""conversion: shards that are the same each time, resumed after a kill, and verified."""
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dlbench.data import convert_dataset, fetch_dataset, tfrecord, verify_dataset
+from dlbench.data.convert_dataset import DataError
+from dlbench.data.datasets import blends, digits
+
+PROGRAMS = Path(__file__).parents[3] / "workflow_scripts"
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("source")
+    fetch_dataset.fetch("digits", folder)
+    return folder
+
+
+@pytest.fixture
+def converted(source, tmp_path):
+    convert_dataset.convert("digits", source, tmp_path / "digits")
+    return tmp_path / "digits"
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_the_bytes_are_the_same_whatever_the_number_of_workers(
+    source, converted, tmp_path, workers
+):
+    convert_dataset.convert("digits", source, tmp_path / "again", workers=workers)
+    assert contents(converted) == contents(tmp_path / "again")
+
+
+def test_the_manifest_describes_every_shard(converted):
+    manifest = json.loads((converted / "manifest.json").read_text())
+    names = {shard["file"] for split in manifest["splits"].values() for shard in split["shards"]}
+    assert names | {"manifest.json"} == set(contents(converted))
+    for split, part in manifest["splits"].items():
+        assert part["records"] == sum(shard["records"] for shard in part["shards"])
+        assert part["records"] == digits.SPLITS[split]
+    assert manifest["source"]["digits.csv.gz"]["sha256"] == digits.FILES["digits.csv.gz"]["sha256"]
+    assert verify_dataset.verify(converted) == []
+
+
+def test_every_record_is_written_once(source, converted):
+    opened = digits.open(source)
+    for split in digits.SPLITS:
+        wanted = sorted(
+            tfrecord.example(opened.features(split, index)) for index in range(opened.count(split))
+        )
+        found = []
+        for shard in converted.glob(f"{split}-*"):
+            with open(shard, "rb") as file:
+                found += [payload for _, payload in tfrecord.payloads(file, shard)]
+        assert sorted(found) == wanted
+
+
+def test_what_an_earlier_conversion_finished_is_kept(source, converted):
+    """One shard and the manifest are lost; of the others there are notes, as after a kill."""
+    manifest = json.loads((converted / "manifest.json").read_text())
+    recipe = {key: manifest[key] for key in ("code_sha256", "seed", "check", "source")}
+    for split in manifest["splits"].values():
+        for shard in split["shards"]:
+            note = converted / f".{shard['file']}.json"
+            note.write_text(json.dumps({"recipe": recipe, "shard": shard}))
+    before = contents(converted)
+    (converted / "manifest.json").unlink()
+    (converted / "train-00001-of-00004").unlink()
+    times = {path.name: path.stat().st_mtime_ns for path in converted.glob("[tv]*")}
+    convert_dataset.convert("digits", source, converted)
+    assert contents(converted) == {n: c for n, c in before.items() if not n.startswith(".")}
+    for name, mtime_ns in times.items():
+        assert (converted / name).stat().st_mtime_ns == mtime_ns
+
+
+def test_a_killed_conversion_leaves_whole_shards_only_and_goes_on(tmp_path):
+    command = [
+        sys.executable, PROGRAMS / "convert_dataset.py", "blends", "--source", tmp_path,
+        "--output", tmp_path / "blends", "--workers", "1",
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    folder = tmp_path / "blends"
+    deadline = time.monotonic() + 60
+    while not list(folder.glob(".train-*.json")):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (folder / "manifest.json").exists()
+    (first,) = folder.glob(".train-*.json")
+    mtime_ns = folder.joinpath(first.name[1:-5]).stat().st_mtime_ns
+    subprocess.run(command, check=True, capture_output=True)
+    assert folder.joinpath(first.name[1:-5]).stat().st_mtime_ns == mtime_ns
+    assert verify_dataset.verify(folder) == []
+    assert not list(folder.glob(".train-*"))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda shard: shard.unlink(), "train-00002-of-00004: missing"),
+        (lambda shard: os.truncate(shard, 5000), "is 1"),
+        (lambda shard: flip(shard, 8), "the checksum of its length is"),
+        (lambda shard: flip(shard, 1300), "record at byte 1193: the checksum of its content"),
+        (lambda shard: drop_last(shard), "358 of 359 records (manifest)"),
+        (lambda shard: shard.write_bytes(b""), "0 of 359 records (manifest)"),
+        (lambda shard: shard.write_bytes(gzip.compress(b"x" * 999)), "this is a gzip file"),
+        (lambda shard: shard.write_text("<html>login</html>"), "this is an HTML page"),
+        (lambda shard: shard.write_text("version https://git-lfs.github.com"), "git-LFS pointer"),
+    ],
+)
+def test_a_damaged_shard_is_named_with_its_place(converted, damage, message):
+    shard = converted / "train-00002-of-00004"
+    damage(shard)
+    (problem,) = verify_dataset.verify(converted)
+    assert str(shard) in problem
+    if message != "is 1":
+        assert message in problem
+    else:
+        assert "cut off (4 of 359 records are whole; expected" in problem
+
+
+def flip(path, offset):
+    content = bytearray(path.read_bytes())
+    content[offset] ^= 1
+    path.write_bytes(content)
+
+
+def drop_last(path):
+    with open(path, "rb") as file:
+        offsets = [offset for offset, _ in tfrecord.payloads(file, path)]
+    os.truncate(path, offsets[-1])
+
+
+def test_a_folder_without_a_sound_manifest_is_named(tmp_path):
+    assert "is this the folder of a converted dataset?" in verify_dataset.verify(tmp_path)[0]
+    (tmp_path / "manifest.json").write_text("{")
+    assert "is not JSON" in verify_dataset.verify(tmp_path)[0]
+
+
+def test_a_source_with_fewer_records_is_refused(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(digits, "SPLITS", digits.SPLITS | {"train": 1500})
+    with pytest.raises(DataError, match="expected 1500 train records, found 1437"):
+        convert_dataset.convert("digits", source, tmp_path / "digits")
+    assert not (tmp_path / "digits" / "manifest.json").exists()
+
+
+def test_generated_blends_are_the_same_in_every_process():
+    image, mask = blends.blend(7)
+    again = subprocess.run(
+        [sys.executable, "-c", "from dlbench.data.datasets import blends; import sys;"
+         "sys.stdout.buffer.write(blends.blend(7)[0].tobytes())"],
+        cwd=PROGRAMS, capture_output=True, check=True,
+    )  # fmt: skip
+    assert again.stdout == image.tobytes()
+    shares = [blends.blend(number)[1].mean() for number in range(50)]
+    assert 0.005 < sum(shares) / 50 < max(shares) < 0.5
+    assert set(mask.ravel().tolist()) <= {0, 1}

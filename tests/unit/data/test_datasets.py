@@ -1,0 +1,334 @@
+"""The datasets, on archives of exactly the published layouts that are made here."""
+
+import gzip
+import io
+import json
+import random
+import struct
+import tarfile
+import time
+
+import numpy as np
+import pytest
+import scipy.io
+from PIL import Image
+
+from dlbench.common import plugins
+from dlbench.data import archives, convert_dataset, tfrecord
+from dlbench.data.archives import ArchiveError
+from dlbench.data.convert_dataset import DataError
+from dlbench.data.datasets import cifar10, imagenet, mnist, ptb, ramp_astro
+from dlbench.data.pictures import PictureError
+
+STORED = [n for n in plugins.names("datasets") if not plugins.load("datasets", n).SYNTHETIC]
+
+
+@pytest.mark.parametrize("name", plugins.names("datasets"))
+def test_every_dataset_says_what_it_is(name):
+    dataset = plugins.load("datasets", name)
+    for key in ("TITLE", "AUTHOR", "DESCRIPTION", "LICENCE"):
+        assert getattr(dataset, key), key
+    assert dataset.KIND in ("image", "mask", "text")
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_every_file_has_a_known_digest_or_says_that_it_has_none(name):
+    dataset = plugins.load("datasets", name)
+    assert set(dataset.SPLITS) == set(dataset.SHARDS) == {"train", "validation"}
+    for file, known in dataset.FILES.items():
+        assert set(known) == {"bytes", "sha256", "md5", "urls"}, file
+        assert len(known["sha256"] or "0" * 64) == 64
+        assert len(known["md5"] or "0" * 32) == 32
+
+
+def tar(files, mode="w", **extra):
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode=mode, format=tarfile.USTAR_FORMAT) as archive:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size, member.mtime = len(data), 0
+            for key, value in extra.items():
+                setattr(member, key, value)
+            archive.addfile(member, io.BytesIO(data))
+    return content.getvalue()
+
+
+def records_of(folder):
+    """The parsed records of a converted folder, by split."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    found = {}
+    for split, part in manifest["splits"].items():
+        found[split] = []
+        for shard in part["shards"]:
+            with open(folder / shard["file"], "rb") as file:
+                found[split] += [
+                    tfrecord.parse_example(payload) for _, payload in tfrecord.payloads(file, shard)
+                ]
+    return found
+
+
+@pytest.fixture(params=["cifar10", "cifar100"])
+def cifar(request, tmp_path, monkeypatch):
+    dataset = plugins.load("datasets", request.param)
+    labels = 1 if dataset is cifar10 else 2
+    monkeypatch.setattr("dlbench.data.datasets._cifar.SPLITS", {"train": 50, "validation": 10})
+    monkeypatch.setattr(dataset, "SPLITS", {"train": 50, "validation": 10})
+    random.seed(1)
+    files = {}
+    for split, names in dataset.MEMBERS.items():
+        for name in names:
+            count = dataset.SPLITS[split] // len(names)
+            files[name] = b"".join(
+                bytes([random.randrange(10) for _ in range(labels)]) + random.randbytes(3072)
+                for _ in range(count)
+            )
+    files["readme.html"] = b"<html>"
+    (archive,) = dataset.FILES
+    (tmp_path / archive).write_bytes(tar(files, "w:gz"))
+    return dataset, tmp_path / archive, files, labels
+
+
+def test_cifar_is_read_from_its_archive(cifar, tmp_path):
+    dataset, archive, files, labels = cifar
+    opened = dataset.open(archive.parent)
+    first = files[dataset.MEMBERS["train"][0]]
+    features = opened.features("train", 0)
+    assert features["image/class/label"] == first[labels - 1]
+    planes = np.frombuffer(first[labels : labels + 3072], np.uint8).reshape(3, 32, 32)
+    pixels = np.frombuffer(features["image/encoded"], np.uint8).reshape(32, 32, 3)
+    assert (pixels == planes.transpose(1, 2, 0)).all()
+    convert_dataset.convert(dataset.__name__.rpartition(".")[2], tmp_path, tmp_path / "out")
+    found = records_of(tmp_path / "out")
+    assert {split: len(records) for split, records in found.items()} == dataset.SPLITS
+
+
+def test_an_archive_that_is_cut_off_is_named(cifar):
+    dataset, archive, _, _ = cifar
+    archive.write_bytes(archive.read_bytes()[:-1000])
+    with pytest.raises(ArchiveError, match=r"binary\.tar\.gz: not a whole tar\.gz"):
+        dataset.open(archive.parent)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda files, name: files.pop(name), "members missing"),
+        (lambda files, name: files.update({name: files[name] + b"x"}), "bytes, found"),
+        (lambda files, name: files.update({"../evil": b""}), "leads out of the archive's folder"),
+        (lambda files, name: files.update({"/evil": b""}), "leads out of the archive's folder"),
+    ],
+)
+def test_an_archive_that_is_not_the_published_one_is_refused(cifar, change, message):
+    dataset, archive, files, _ = cifar
+    change(files, dataset.MEMBERS["validation"][0])
+    archive.write_bytes(tar(dict(reversed(files.items())), "w:gz"))
+    with pytest.raises(ArchiveError, match=message):
+        dataset.open(archive.parent)
+
+
+def test_a_member_that_is_a_link_is_refused(cifar):
+    dataset, archive, files, _ = cifar
+    link = {"type": tarfile.SYMTYPE, "linkname": "/etc/passwd"}
+    archive.write_bytes(tar(dict.fromkeys(files, b""), "w:gz", **link))
+    with pytest.raises(ArchiveError, match="is no plain file"):
+        dataset.open(archive.parent)
+
+
+def test_a_decompression_bomb_ends_at_the_size_the_file_must_have(tmp_path):
+    bomb = tmp_path / "bomb.gz"
+    with gzip.open(bomb, "wb") as file:
+        for _ in range(200):
+            file.write(bytes(1 << 20))
+    before = time.monotonic()
+    with pytest.raises(ArchiveError, match="expected 100 bytes, found more than 100"):
+        archives.gunzipped(bomb, 100)
+    assert time.monotonic() - before < 1
+
+
+def test_mnist_is_read_from_its_idx_files(tmp_path, monkeypatch):
+    splits = {"train": 30, "validation": 7}
+    monkeypatch.setattr(mnist, "SPLITS", splits)
+    monkeypatch.setattr(mnist, "FILES", {name: {"sha256": None} for name in mnist.FILES})
+    for split, prefix in mnist.PREFIX.items():
+        count = splits[split]
+        images = random.Random(2).randbytes(count * 784)
+        for kind, content in (
+            ("images-idx3", struct.pack(">4I", 0x803, count, 28, 28) + images),
+            ("labels-idx1", struct.pack(">2I", 0x801, count) + bytes(i % 10 for i in range(count))),
+        ):
+            (tmp_path / f"{prefix}-{kind}-ubyte.gz").write_bytes(gzip.compress(content))
+    convert_dataset.convert("mnist", tmp_path, tmp_path / "out")
+    found = records_of(tmp_path / "out")
+    assert sorted(r["image/class/label"][0] for r in found["train"]) == sorted([*range(10)] * 3)
+    (tmp_path / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(b"x" * 15))
+    with pytest.raises(ArchiveError, match="expected to begin with 0000080100000007"):
+        mnist.open(tmp_path)
+    (tmp_path / "t10k-labels-idx1-ubyte.gz").write_bytes(b"<html>")
+    with pytest.raises(ArchiveError, match="not a whole gzip file"):
+        mnist.open(tmp_path)
+
+
+def test_text_becomes_windows_of_word_numbers_by_frequency(tmp_path, monkeypatch):
+    monkeypatch.setattr(ptb, "LINES", {"train": 40, "validation": 3})
+    monkeypatch.setattr(ptb, "VOCABULARY", 5)
+    (tmp_path / "ptb.train.txt").write_text(" a b a <unk> \n" * 20 + " a b a N \n" * 20)
+    (tmp_path / "ptb.valid.txt").write_text(" b a \n" * 3)
+    opened = ptb.open(tmp_path)
+    assert opened.count("train") == (40 * 5 - 1) // 20
+    # a: 80; <eos> and b: 40 each, in the order of the alphabet; <unk> and N: 20 each.
+    assert opened.features("train", 0)["tokens"][:6] == [0, 2, 0, 3, 1, 0]
+    assert opened.features("train", 1)["tokens"][0] == opened.features("train", 0)["tokens"][-1]
+    (tmp_path / "ptb.train.txt").write_text("one line\n")
+    with pytest.raises(Exception, match="expected 40 lines, found 1"):
+        ptb.open(tmp_path)
+
+
+def test_masks_are_read_from_numpy_files_without_pickles(tmp_path, monkeypatch):
+    monkeypatch.setattr(ramp_astro, "SPLITS", {"train": 3, "validation": 2})
+    data = np.random.default_rng(1).normal(size=(5, 128, 128)).astype(np.float64)
+    np.save(tmp_path / "data_train.npy", data)
+    np.save(tmp_path / "labels_train.npy", data > 1)
+    opened = ramp_astro.open(tmp_path)
+    features = opened.features("validation", 0)
+    image = np.frombuffer(features["image/encoded"], np.float32)
+    assert (image == data[3].astype(np.float32).ravel()).all()
+    assert (np.frombuffer(features["image/mask"], np.uint8) == (data[3] > 1).ravel()).all()
+    np.save(tmp_path / "labels_train.npy", np.array([{}, {}]), allow_pickle=True)
+    with pytest.raises(ValueError, match="Python objects in dtype"):
+        ramp_astro.open(tmp_path)
+
+
+def jpeg(seed, mode="RGB", size=(40, 30), kind="JPEG"):
+    pixels = np.random.default_rng(seed).integers(0, 256, (3, 4, 3), np.uint8)
+    content = io.BytesIO()
+    Image.fromarray(pixels).resize(size).convert(mode).save(content, kind)
+    return content.getvalue()
+
+
+SYNSETS = ["n01440764", "n01443537", "n02105855"]
+
+
+@pytest.fixture
+def imagenet_files(tmp_path, monkeypatch):
+    """Three classes of four images, one of them a PNG and one in CMYK; six held-out images."""
+    monkeypatch.setattr(imagenet, "SPLITS", {"train": 12, "validation": 6})
+    monkeypatch.setattr(imagenet, "SHARDS", {"train": 4, "validation": 2})
+    monkeypatch.setattr(imagenet, "FILES", {name: {"sha256": None} for name in imagenet.FILES})
+    images = {
+        synset: {
+            f"{synset}_{number}.JPEG": jpeg(number, size=(40 + number, 30)) for number in range(4)
+        }
+        for synset in SYNSETS
+    }
+    images["n02105855"]["n02105855_2933.JPEG"] = images["n02105855"].pop("n02105855_3.JPEG")
+    images["n02105855"]["n02105855_2933.JPEG"] = jpeg(9, kind="PNG")
+    images["n01440764"]["n01440764_1.JPEG"] = jpeg(8, mode="CMYK")
+    train = {f"{synset}.tar": tar(files) for synset, files in images.items()}
+    (tmp_path / "ILSVRC2012_img_train.tar").write_bytes(tar(train))
+    held_out = {f"ILSVRC2012_val_{n:08d}.JPEG": jpeg(100 + n) for n in range(1, 7)}
+    (tmp_path / "ILSVRC2012_img_val.tar").write_bytes(tar(held_out))
+    # The kit's own order is not the alphabet's; a group of classes has children.
+    order = [SYNSETS[2], SYNSETS[0], SYNSETS[1], "n00001740"]
+    rows = np.zeros(4, dtype=[(k, object) for k in ("ILSVRC2012_ID", "WNID", "words",
+                                                    "num_children")])  # fmt: skip
+    for number, synset in enumerate(order):
+        rows[number] = (number + 1, synset, f"words of {synset}", 2 * (number == 3))
+    meta = io.BytesIO()
+    scipy.io.savemat(meta, {"synsets": rows})
+    kit = {
+        imagenet.KIT + "meta.mat": meta.getvalue(),
+        imagenet.KIT + "ILSVRC2012_validation_ground_truth.txt": b"1\n2\n3\n3\n2\n1\n",
+    }
+    (tmp_path / "ILSVRC2012_devkit_t12.tar.gz").write_bytes(tar(kit, "w:gz"))
+    return tmp_path, images, held_out
+
+
+def test_imagenet_is_converted_straight_from_its_tars(imagenet_files):
+    folder, images, held_out = imagenet_files
+    convert_dataset.convert("imagenet", folder, folder / "out", check="decode")
+    found = records_of(folder / "out")
+    assert len(list((folder / "out").glob("train-0000?-of-00004"))) == 4
+    every = {name: content for files in images.values() for name, content in files.items()}
+    assert {r["image/filename"][0].decode() for r in found["train"]} == set(every)
+    for record in found["train"]:
+        name = record["image/filename"][0].decode()
+        synset = name.partition("_")[0]
+        assert record["image/class/label"] == [SYNSETS.index(synset) + 1]
+        assert record["image/class/text"] == [f"words of {synset}".encode()]
+        image = Image.open(io.BytesIO(record["image/encoded"][0]))
+        assert (image.format, image.mode) == ("JPEG", "RGB")
+        assert image.size == (record["image/width"][0], record["image/height"][0])
+        changed = name in ("n02105855_2933.JPEG", "n01440764_1.JPEG")
+        assert (record["image/encoded"][0] == every[name]) != changed
+    for record in found["validation"]:
+        number = int(record["image/filename"][0][-13:-5])
+        assert record["image/encoded"][0] == held_out[f"ILSVRC2012_val_{number:08d}.JPEG"]
+        kits_class = [1, 2, 3, 3, 2, 1][number - 1]
+        assert record["image/class/label"] == [{1: 3, 2: 1, 3: 2}[kits_class]]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_imagenets_bytes_do_not_depend_on_the_workers(imagenet_files, workers):
+    folder, _, _ = imagenet_files
+    for out, count in (("a", 2), ("b", workers)):
+        convert_dataset.convert("imagenet", folder, folder / out, workers=count)
+    contents = [{p.name: p.read_bytes() for p in (folder / out).iterdir()} for out in "ab"]
+    assert contents[0] == contents[1]
+
+
+@pytest.mark.parametrize(
+    ("cut", "message"),
+    [
+        (lambda c: c[: len(c) // 2], "the file is cut off"),
+        (lambda c: c[: c.index(b"n01443537.tar")], "the end of the archive is missing"),
+        (lambda c: c[:600] + b"x" + c[601:], "no tar header at byte 512|lies in"),
+        (lambda c: b"<html>" + bytes(1000), "no tar header at byte 0"),
+    ],
+)
+def test_a_damaged_tar_is_named_with_its_place(imagenet_files, cut, message):
+    folder, _, _ = imagenet_files
+    path = folder / "ILSVRC2012_img_train.tar"
+    path.write_bytes(cut(path.read_bytes()))
+    with pytest.raises(ArchiveError, match=message):
+        imagenet.open(folder)
+
+
+def test_archives_without_images_are_refused(imagenet_files):
+    folder, images, _ = imagenet_files
+    (folder / "ILSVRC2012_img_train.tar").write_bytes(
+        tar({f"{synset}.tar": tar({}) for synset in images})
+    )
+    with pytest.raises(DataError, match="expected 12 train records, found 0"):
+        convert_dataset.convert("imagenet", folder, folder / "out")
+    (folder / "ILSVRC2012_img_val.tar").write_bytes(tar({}))
+    with pytest.raises(ArchiveError, match="expected 6 images, as the development kit has labels"):
+        imagenet.open(folder)
+
+
+def test_classes_that_are_missing_are_counted(imagenet_files):
+    folder, images, _ = imagenet_files
+    path = folder / "ILSVRC2012_img_train.tar"
+    path.write_bytes(tar({"n01440764.tar": tar(images["n01440764"])}))
+    with pytest.raises(ArchiveError, match="2 of 3 classes are missing, n01443537 the first"):
+        imagenet.open(folder)
+    path.write_bytes((folder / "ILSVRC2012_img_val.tar").read_bytes())
+    with pytest.raises(ArchiveError, match="is none of the 3 classes' archives"):
+        imagenet.open(folder)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (jpeg(5)[:-20], "this JPEG has no end: it is cut off"),
+        (b"GIF89a" + bytes(100), "expected a JPEG, found a GIF"),
+        (b"", "expected a JPEG, found nothing: it is empty"),
+    ],
+)
+def test_an_image_that_is_none_is_named(imagenet_files, content, message):
+    folder, images, _ = imagenet_files
+    images["n01443537"]["n01443537_2.JPEG"] = content
+    train = {f"{synset}.tar": tar(files) for synset, files in images.items()}
+    (folder / "ILSVRC2012_img_train.tar").write_bytes(tar(train))
+    with pytest.raises(PictureError, match=rf"train\.tar: n01443537_2\.JPEG: {message}"):
+        convert_dataset.convert("imagenet", folder, folder / "out")
+    assert not (folder / "out" / "manifest.json").exists()

@@ -1,0 +1,49 @@
+"""fetching: files staged by hand, accepted terms, and machines without network."""
+
+import hashlib
+
+import pytest
+
+from dlbench.data import fetch_dataset
+from dlbench.data.datasets import digits, imagenet
+from dlbench.data.fetch_dataset import FetchError
+
+
+def test_files_staged_by_hand_are_used_where_they_lie(tmp_path):
+    fetch_dataset.fetch("digits", tmp_path / "first")
+    staged = tmp_path / "manual" / "digits"
+    staged.mkdir(parents=True)
+    (tmp_path / "first" / "digits.csv.gz").rename(staged / "digits.csv.gz")
+    found = fetch_dataset.fetch("digits", tmp_path / "second", manual_dir=tmp_path / "manual")
+    assert (tmp_path / "second" / "digits.csv.gz").resolve() == staged / "digits.csv.gz"
+    assert found["digits.csv.gz"]["sha256"] == digits.FILES["digits.csv.gz"]["sha256"]
+
+
+def test_a_staged_file_that_is_another_one_is_named(tmp_path):
+    (tmp_path / "digits.csv.gz").write_bytes(b"something else")
+    with pytest.raises(FetchError, match=r"published digits\.csv\.gz: expected bytes 57523"):
+        fetch_dataset.fetch("digits", tmp_path / "source", manual_dir=tmp_path)
+
+
+def test_swapped_archives_are_recognised_by_their_sums(tmp_path, monkeypatch):
+    staged = tmp_path / "ILSVRC2012_img_train.tar"
+    staged.write_bytes(b"validation images")
+    md5 = hashlib.md5(b"validation images").hexdigest()
+    changed = {name: dict(known) for name, known in imagenet.FILES.items()}
+    changed["ILSVRC2012_img_val.tar"]["md5"] = md5
+    monkeypatch.setattr(imagenet, "FILES", changed)
+    with pytest.raises(FetchError, match=r"; this is ILSVRC2012_img_val\.tar"):
+        fetch_dataset.fetch("imagenet", tmp_path / "s", manual_dir=tmp_path, terms_accepted=True)
+
+
+def test_terms_must_be_accepted_and_files_staged(tmp_path):
+    with pytest.raises(FetchError, match=r"put imagenet into data\.terms_accepted"):
+        fetch_dataset.fetch("imagenet", tmp_path)
+    with pytest.raises(FetchError, match=r"is never fetched automatically; put it into"):
+        fetch_dataset.fetch("imagenet", tmp_path, terms_accepted=True)
+
+
+def test_offline_names_what_is_missing_and_where_to_put_it(tmp_path):
+    with pytest.raises(FetchError, match=r"ubyte\.gz is missing and offline is set"):
+        fetch_dataset.fetch("mnist", tmp_path, offline=True)
+    assert fetch_dataset.fetch("digits", tmp_path, offline=True)

@@ -1,0 +1,243 @@
+"""The figure of comparisons: what is drawn is what the table says, and everything can be drawn."""
+
+import base64
+import io
+import itertools
+
+import pandas as pd
+import pytest
+from paths import REPOSITORY
+from PIL import Image, ImageColor
+
+from dlbench.analysis import estimates
+from dlbench.figures import overhead
+from dlbench.figures.drawing import styles
+from dlbench.report import report_figures
+from dlbench.tables import parquet_files, table_columns
+
+ROW = {
+    "study": "test", "field": "runtime", "condition": "apptainer", "base": "bare",
+    "framework": "tensorflow", "model": "lenet5", "dataset": "synthetic", "precision": "float32",
+    "mode": "train", "strategy": "single", "strategy_options": "", "launcher": "none",
+    "runtime": "apptainer", "runtime_options": "", "environment": "train", "optimizer": "sgd",
+    "device_kind": "cpu", "xla": False, "devices": 1, "threads_per_device": 1,
+    "copies_per_node": 1, "seed": 1, "batch_per_device": 64, "steps": 50, "learning_rate": 0.01,
+    "margin": 0.01, "family": 1, "n_a": 8, "n_b": 8, "base_flags": "",
+    "images_per_second_b": 1234.4, "images_per_second_a": 1230.0, "repeats_needed": 5,
+}  # fmt: skip
+START_UP = {
+    "start_a_s": 0.4, "import_a_s": 3.0, "first_batch_a_s": 0.8,
+    "start_b_s": 0.05, "import_b_s": 2.9, "first_batch_b_s": 0.8,
+}  # fmt: skip
+
+
+def found(ratio, half, verdict, **changes):
+    """A row of the table; `half` is half the width of its 90 % interval."""
+    return {
+        **ROW, "ratio": ratio, "ci90_low": ratio - half, "ci90_high": ratio + half,
+        "ci95_low": ratio - 1.2 * half, "ci95_high": ratio + 1.2 * half, "verdict": verdict,
+    } | changes  # fmt: skip
+
+
+def lacking(verdict, **changes):
+    return {**ROW, "verdict": verdict, "n_a": 0, "repeats_needed": None, "family": None} | changes
+
+
+@pytest.fixture
+def drawn(tmp_path, monkeypatch):
+    """A function that draws rows and returns the axes of differences and of start-up."""
+    kept = []
+    save = styles.save
+    monkeypatch.setattr(
+        styles, "save", lambda figure, stem: (kept.append(figure), save(figure, stem))
+    )
+
+    def draw(*rows):
+        parquet_files.write(tmp_path / "c", list(rows), table_columns.COMPARISONS)
+        table = parquet_files.read(tmp_path / "c", table_columns.COMPARISONS).to_pandas()
+        overhead.draw(type("Tables", (), {"comparisons": table}), tmp_path / "overhead")
+        assert (tmp_path / "overhead.png").stat().st_size > 1000
+        return kept[-1].axes
+
+    return draw
+
+
+def lines(axes, gid):
+    """(x in percent, y) of the drawn lines of one kind."""
+    return [(list(x.get_xdata()), list(x.get_ydata())) for x in axes.lines if x.get_gid() == gid]
+
+
+def words(axes):
+    return [text.get_text() for text in axes.texts if text.get_text()]
+
+
+def test_what_is_drawn_is_what_the_table_says(drawn):
+    rows = [
+        found(1.002, 0.003, "equivalent"),
+        found(0.98, 0.004, "slower", condition="udocker", runtime="udocker"),
+    ]
+    axes, _ = drawn(*rows)
+    # The first row of the table stands at the top.
+    for y, row in zip((1, 0), rows, strict=True):
+        percent = [100 * (row[name] - 1) for name in ("ci90_low", "ci90_high", "ratio")]
+        assert ([pytest.approx(percent[2])], [y]) in lines(axes, "ratio")
+        assert ([pytest.approx(p) for p in percent[:2]], [y, y]) in lines(axes, "interval")
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["udocker", "apptainer"]
+    assert {"+0.2 %", "equivalent", "\u22122.0 %", "slower"} <= set(words(axes))
+    assert words(axes).count("of 1\u2009234/s") == 2
+    zone = axes.patches[0]
+    assert zone.get_x() == pytest.approx(-0.990099)
+    assert zone.get_x() + zone.get_width() == pytest.approx(1)
+
+
+def test_rows_of_two_sites_are_named_by_them(drawn):
+    rows = [found(1, 0.003, "equivalent", site=site) for site in ("here", "there")]
+    axes, _ = drawn(*rows)
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["there", "here"]
+    others = [found(1, 0.003, "equivalent", site="there", model="vgg16")]
+    first, _, second, _ = drawn(rows[0], *others)
+    assert any("here" in word for word in words(first))
+    assert any("there" in word for word in words(second))
+    axes, _ = drawn(rows[0])
+    assert not any("here" in word for word in words(axes))
+
+
+def test_what_is_undecided_says_how_many_repeats_it_needs(drawn):
+    axes, _ = drawn(found(1.004, 0.012, "undecided", repeats_needed=19))
+    assert "19 repeats needed" in words(axes)
+    axes, _ = drawn(found(1.004, 0.3, "undecided", repeats_needed=estimates.MOST_REPEATS))
+    assert "\u2265\u20091\u2009000 repeats needed" in words(axes)
+
+
+def test_repeats_that_are_there_are_not_asked_for(drawn):
+    axes, _ = drawn(found(1.009, 0.009, "undecided", repeats_needed=8))
+    assert "undecided" in words(axes)
+    assert not any("needed" in word for word in words(axes))
+
+
+def test_start_up_is_drawn_apart_with_its_numbers(drawn):
+    _, axes = drawn(found(1, 0.003, "equivalent", **START_UP))
+    widths = [patch.get_width() for patch in axes.patches]
+    assert widths == pytest.approx([0.4, 3.0, 0.8, 0.05, 2.9, 0.8])
+    assert [p.get_x() for p in axes.patches[:3]] == pytest.approx([0, 0.4, 3.4])
+    assert words(axes)[-2:] == ["0.40 + 3.0 + 0.80 s", "bare: 0.05 + 2.9 + 0.80 s"]
+
+
+def test_start_up_that_was_not_recorded_is_said_to_be_so(drawn):
+    _, axes = drawn(found(1, 0.003, "equivalent"))
+    assert words(axes) == ["not recorded"]
+
+
+def test_several_comparisons_are_said_to_be_corrected(drawn):
+    axes, _ = drawn(found(1, 0.003, "equivalent", family=3))
+    assert "verdicts corrected for 3 comparisons (Holm)" in axes.get_xlabel()
+    axes, _ = drawn(found(1, 0.003, "equivalent"))
+    assert axes.get_xlabel() == (
+        "difference in images/s, % \u00b7 line: 90 % CI"
+        " \u00b7 green zone: \u00b11 % equivalence margin"
+    )
+
+
+def test_rows_are_named_by_what_tells_them_apart(drawn):
+    rows = [found(1, 0.003, "equivalent", devices=n, batch_per_device=64) for n in (1, 2)]
+    axes, _ = drawn(*rows)
+    assert [t.get_text() for t in axes.get_yticklabels()] == ["2 CPU devices", "1 CPU device"]
+    assert "apptainer relative to bare \u00b7 single, batch 64, float32" in words(axes)
+    options = found(1, 0.003, "equivalent", field="copies_per_node", condition="2", base="1")
+    axes, _ = drawn(options | {"copies_per_node": 2, "runtime": "bare"})
+    assert axes.get_title(loc="left") == "Copies per node \u00b7 lenet5, synthetic"
+    assert any(word.startswith("2 at once relative to 1 at once") for word in words(axes))
+
+
+def test_no_word_is_written_over_another(drawn):
+    copies = {"field": "copies_per_node", "base": "1", "runtime": "bare"}
+    copies |= {"step_time_sd_b_s": 0.14, "step_time_sd_a_s": 12.5, "repeats_needed": 1000}
+    rows = [
+        found(1 - n / 100, 0.05, "undecided", condition=str(n), copies_per_node=n, **copies)
+        for n in (2, 4)
+    ]
+    for panel in drawn(*rows, found(1.004, 0.012, "undecided", repeats_needed=19)):
+        panel.figure.draw_without_rendering()
+        boxes = [text.get_window_extent() for text in panel.texts if text.get_text()]
+        for box, other in itertools.combinations(boxes, 2):
+            assert not box.overlaps(other)
+
+
+def test_spreads_of_copies_are_given_to_two_digits(drawn):
+    copies = {"field": "copies_per_node", "condition": "2", "base": "1", "copies_per_node": 2}
+    spreads = {"step_time_sd_b_s": 0.00144, "step_time_sd_a_s": 0.1434}
+    axes, _ = drawn(found(0.9, 0.01, "slower", **copies, **spreads))
+    assert "SD 1.4 \u2192 140 ms" in words(axes)
+
+
+def test_every_model_and_every_field_has_a_panel_of_its_own(drawn):
+    rows = [
+        found(1, 0.003, "equivalent"),
+        found(1, 0.003, "equivalent", model="resnet20"),
+        found(1, 0.003, "equivalent", field="environment", condition="new", base="old"),
+    ]
+    assert len(drawn(*rows)) == 6
+
+
+def test_a_row_that_was_measured_apart_has_a_half_filled_marker_and_says_so(drawn):
+    apart = found(0.9, 0.01, "slower", condition="udocker", base_flags="seed, measured apart")
+    axes = drawn(apart, found(1.1, 0.01, "faster"))
+    markers = [line.get_fillstyle() for line in axes[0].lines if line.get_gid() == "ratio"]
+    assert sorted(markers) == ["bottom", "full"]
+    assert "differs in seed \u00b7 measured apart" in words(axes[0])
+    assert "half-filled: the two sides were measured apart" in axes[0].get_xlabel()
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [lacking("no base")],
+        [lacking("no runs")],
+        [lacking("no runs", n_a=3, n_b=0, images_per_second_b=None)],
+        [found(1.1, 0, "faster")],
+        [found(1.3, 0.35, "undecided", **START_UP), found(0.7, 0.1, "slower")],
+        [found(1.0001, 0.0005, "equivalent", **(START_UP | {"start_a_s": None}))],
+        [found(1.1, float("nan"), "too few runs", n_a=1, repeats_needed=3)],
+        [found(1, 0.01, "equivalent", base_flags="framework_version, device_model")],
+        [found(1, 0.01, "equivalent", devices=n) for n in range(1, 25)],
+    ],
+    ids=["nothing", "no base", "no runs", "no base runs", "no scatter", "wide", "tiny", "one run",
+         "flags", "many"],
+)  # fmt: skip
+def test_every_table_gives_a_figure(drawn, rows):
+    axes = drawn(*rows)
+    if not rows or rows[0]["verdict"] == "no base":
+        assert words(axes[0])[0].startswith("no conditions to compare")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "half", "text"),
+    [(1.0, 0.01, "0.0 %"), (0.99996, 0.01, "0.0 %"), (0.984, 0.01, "\u22121.6 %"),
+     (1.00034, 0.0005, "+0.03 %"), (1.3, 0.2, "+30.0 %")],
+)  # fmt: skip
+def test_differences_are_written_with_their_sign_and_the_digits_they_have(ratio, half, text):
+    assert overhead._difference(pd.Series(found(ratio, half, ""))) == text
+
+
+def test_the_same_table_gives_the_same_bytes(drawn, tmp_path):
+    row = found(1.002, 0.003, "equivalent", **START_UP)
+    drawn(row)
+    first = [(tmp_path / f"overhead.{suffix}").read_bytes() for suffix in styles.FORMATS]
+    drawn(row)
+    assert first == [(tmp_path / f"overhead.{suffix}").read_bytes() for suffix in styles.FORMATS]
+
+
+def seen(image, colour):
+    """The share of a picture that has a colour."""
+    counts = {c: n for n, c in image.convert("RGB").getcolors(1 << 24)}
+    return counts.get(ImageColor.getrgb(colour), 0) / (image.width * image.height)
+
+
+def test_the_zone_of_equivalence_is_seen_also_where_a_picture_has_few_colours(drawn, tmp_path):
+    with Image.open(REPOSITORY / "docs/figures/overhead.png") as image:
+        assert seen(image, overhead.ZONE) > 0.03
+    drawn(found(1.002, 0.003, "equivalent"))
+    data = report_figures._picture_uri(tmp_path / "overhead.png").partition(",")[2]
+    with Image.open(io.BytesIO(base64.b64decode(data))) as image:
+        assert seen(image, overhead.ZONE) > 0.03

@@ -1,0 +1,283 @@
+"""docs/adding.md: every file that the page has does what it says, in a copy of the project.
+
+Training with them is tested in tests/workflow/test_adding.py.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import adding_page
+import made_tables
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from paths import REPOSITORY
+
+from dlbench.common import files, plugins
+
+NAMES = {
+    "models": "mlp",
+    "datasets": "stripes",
+    "strategies": "mirrored_one",
+    "launchers": "nice",
+    "runtimes": "bubblewrap",
+    "importers": "our_script",
+    "figures": "memory",
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A copy of the project with the files of the page."""
+    folder = tmp_path_factory.mktemp("adding") / "project"
+    compiled = shutil.ignore_patterns("__pycache__")
+    for name in ("workflow_scripts", "profiles"):
+        shutil.copytree(REPOSITORY / name, folder / name, ignore=compiled)
+    (folder / "envs").symlink_to(REPOSITORY / "envs")
+    shutil.copy(REPOSITORY / "config.yaml", folder)
+    adding_page.write(folder)
+    return folder
+
+
+def start(project, *command):
+    finished = subprocess.run(
+        [sys.executable, *map(str, command)],
+        cwd=project, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
+
+
+def evaluate(project, code):
+    """What some lines of Python print as JSON with the copy's library."""
+    return json.loads(start(project, "-c", f"import sys; sys.path[0] = 'workflow_scripts'\n{code}"))
+
+
+def test_the_page_has_a_file_for_each_thing_and_each_is_new():
+    there = adding_page.files()
+    assert len(there) == len(NAMES) + 5  # two datasets more, a site, and two of a study
+    for kind, name in NAMES.items():
+        ours = plugins.ours(kind).relative_to(REPOSITORY)
+        folder = "my_models" if kind == "models" else ours
+        assert f"{folder}/{name}.py" in there
+    assert not [name for name in there if (REPOSITORY / name).exists()]
+
+
+def test_runs_of_the_added_things_are_planned(project):
+    block = {
+        "name": "added", "model": "mlp", "dataset": "stripes", "strategy": "mirrored_one",
+        "launcher": "nice", "runtime": ["bare", "bubblewrap"], "batch_per_device": 8, "steps": 2,
+    }  # fmt: skip
+    (project / "added.yaml").write_text(
+        yaml.safe_dump({"matrix": [block], "model_folder": "my_models", "repeats": 1})
+    )
+    code = """
+import json
+from dlbench.common import plugins
+from dlbench.study import config
+study = config.study_of(["added.yaml"])
+print(json.dumps([plugins.load("launchers", r.launcher).command(r, ["train"], None) + [r.id]
+                  for r in study.runs]))
+"""
+    planned = evaluate(project, code)
+    assert [command[:4] for command in planned] == [["nice", "-n", "5", "train"]] * 2
+    ids = " ".join(command[4] for command in planned)
+    assert "mlp-stripes-b8-mirrored_one-1x1-r1" in ids
+    assert "mlp-stripes-b8-mirrored_one-1x1-bubblewrap-r1" in ids
+
+
+def test_a_launcher_of_one_process_refuses_a_strategy_with_several(project):
+    code = """
+import json
+from dlbench.common import plugins
+from dlbench.study import runs
+run = runs.Run(model="mlp", dataset="stripes", batch_per_device=8, devices_per_node=2,
+               strategy="multiworker", launcher="nice", steps=1)
+print(json.dumps(plugins.load("launchers", "nice").unsupported(run)))
+"""
+    expected = "launcher nice starts one process; strategy multiworker has more"
+    assert evaluate(project, code) == expected
+
+
+def test_the_dataset_is_fetched_converted_and_verified(project):
+    source, output = project / "source", project / "data/stripes"
+    start(project, "workflow_scripts/fetch_dataset.py", "stripes", "--folder", source)
+    convert = ["stripes", "--source", source, "--output", output, "--workers", 2]
+    start(project, "workflow_scripts/convert_dataset.py", *convert)
+    start(project, "workflow_scripts/verify_dataset.py", output)
+    splits = json.loads((output / "manifest.json").read_text())["splits"]
+    assert {name: split["records"] for name, split in splits.items()} == {
+        "train": 400,
+        "validation": 100,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "train", "validation"), [("photos", 40, 10), ("readings", 160, 40)]
+)
+def test_files_of_ones_own_are_taken_converted_and_verified(project, tmp_path, name, train,
+                                                             validation):  # fmt: skip
+    manual, output = tmp_path / "manual", tmp_path / "data"
+    adding_page.write_sources(manual)
+    fetch = [name, "--folder", tmp_path / "source", "--manual-dir", manual]
+    start(project, "workflow_scripts/fetch_dataset.py", *fetch)
+    convert = [name, "--source", tmp_path / "source", "--output", output, "--check", "decode"]
+    start(project, "workflow_scripts/convert_dataset.py", *convert)
+    start(project, "workflow_scripts/verify_dataset.py", output)
+    manifest = json.loads((output / "manifest.json").read_text())
+    found = {split: known["records"] for split, known in manifest["splits"].items()}
+    assert found == {"train": train, "validation": validation}
+    (digest,) = manifest["source"].values()
+    (source,) = [path for path in manual.iterdir() if path.stem == name]
+    assert digest["sha256"] == files.sha256(source)
+    # Every feature is one that the page lists.
+    page = adding_page.PAGE.read_text()
+    assert manifest["features"] and all(f"`{feature}`" in page for feature in manifest["features"])
+
+
+def test_photographs_keep_their_bytes_and_have_the_label_of_their_folder(project, tmp_path):
+    adding_page.write_sources(tmp_path / "manual")
+    code = f"""
+import json, tarfile
+from pathlib import Path
+from dlbench.common import plugins
+source = plugins.load("datasets", "photos").open(Path({str(tmp_path / "manual")!r}))
+archive = tarfile.open({str(tmp_path / "manual/photos.tar")!r})
+records = [source.features(s, i) for s in ("train", "validation") for i in range(source.count(s))]
+print(json.dumps([len({{r["image/filename"] for r in records}}), all(
+    r["image/encoded"] == archive.extractfile(r["image/filename"]).read()
+    and r["image/class/label"] == r["image/filename"].startswith("dog") for r in records)]))
+"""
+    assert evaluate(project, code) == [50, True]
+
+
+def test_the_dataset_has_stripes_in_both_directions_by_label(project):
+    code = """
+import json
+import numpy as np
+from dlbench.common import plugins
+source = plugins.load("datasets", "stripes").open(None)
+found = []
+for index in range(source.count("train")):
+    record = source.features("train", index)
+    image = np.frombuffer(record["image/encoded"], np.uint8).reshape(32, 32)
+    upright = bool((image == image[0]).all() and not (image.T == image.T[0]).all())
+    found.append(record["image/class/label"] == upright)
+print(json.dumps([len(found), all(found)]))
+"""
+    assert evaluate(project, code) == [400, True]
+
+
+def test_the_log_becomes_a_run_with_its_throughput(project):
+    log = "".join(f"step {n}: 0.125 s, loss {3 - n / 8}\n" for n in range(1, 9))
+    (project / "log.txt").write_text(log)
+    command = ["log.txt", "--output", "imported.parquet", "--fields", '{"global_batch": 64}']
+    start(project, "workflow_scripts/import_logs.py", *command)
+    (run,) = pq.read_table(project / "imported.parquet").to_pylist()
+    assert run["timing_source"] == "our_script"
+    assert run["images_per_second"] == 64 / 0.125
+    assert (run["steps_measured"], run["burn_in_steps"], run["final_loss"]) == (7, 1, 2.0)
+
+
+def test_a_log_with_a_step_that_is_none_is_refused_with_its_line(project):
+    (project / "bad.txt").write_text("step 1: 0.1 s, loss 1\nstep 2: soon s, loss 1\n")
+    finished = subprocess.run(
+        [sys.executable, "workflow_scripts/import_logs.py", "bad.txt", "--output", "x.parquet"],
+        cwd=project, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert finished.returncode != 0
+    assert "bad.txt, line 2: no step: 'step 2: soon s, loss 1'" in finished.stderr
+
+
+def test_the_figure_is_drawn(project):
+    rows = [
+        made_tables.run(batch_per_device=batch, repeat=repeat, peak_memory_bytes=batch * 2**20)
+        for batch in (16, 64) for repeat in (1, 2)
+    ]  # fmt: skip
+    (project / "tables").mkdir()
+    made_tables.write(project / "tables", rows)
+    folders = ["--tables", "tables", "--runs", "tables/runs", "--output", "figures"]
+    start(project, "workflow_scripts/draw_figure.py", "memory", *folders)
+    drawn = (project / "figures/memory.svg").read_text()
+    assert "bytes" in drawn and "no series" not in drawn
+
+
+def test_the_runtime_makes_a_root_with_our_marker_and_enters_it(project, tmp_path):
+    image, marker, place = tmp_path / "image", tmp_path / "marker", tmp_path / "place"
+    for folder in (image / "etc", marker / "etc", place):
+        folder.mkdir(parents=True)
+    (marker / "etc/dlbench-image.json").write_text("{}")
+    code = f"""
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from dlbench.common import plugins
+from dlbench.images.runtimes import Container
+runtime = plugins.load("runtimes", "bubblewrap")
+image = SimpleNamespace(kind="folder", path=Path({str(image)!r}), marked=False,
+                        marker=Path({str(marker)!r}))
+there = [f"{{p}}:{{p}}:ro" for p in ("/usr", "/bin", "/lib", "/lib64") if Path(p).exists()]
+container = Container(image=runtime.prepared(image, {str(place)!r}, {{}}),
+                      folder={str(tmp_path)!r}, binds=tuple(there), environment={{"SAID": "a b"}})
+program = ["sh", "-c", 'cat /etc/dlbench-image.json; echo "$SAID"; pwd; ls /']
+print(json.dumps([runtime.prepare(image, {str(place)!r}, {{}}),
+                  runtime.command(container, program)]))
+"""
+    commands, enter = evaluate(project, code)
+    for command in commands:
+        subprocess.run(command, check=True)
+    assert (place / "root/etc/dlbench-image.json").read_text() == "{}"
+    assert not (image / "etc/dlbench-image.json").exists()
+    assert enter[0] == "bwrap"
+    assert shutil.which("bwrap") or pytest.skip("bubblewrap is not on the path")
+    inside = subprocess.run(enter, capture_output=True, text=True, check=True).stdout
+    said = inside.splitlines()
+    assert said[:2] == ["{}a b", str(tmp_path)]
+    assert "home" not in said[2:]
+
+
+def test_the_profile_is_read_as_snakemake_does(project):
+    code = """
+import json
+from dlbench.cluster import profiles
+profile = profiles.read("profiles/oursite")
+print(json.dumps([profile.executor, profile.defaults]))
+"""
+    executor, defaults = evaluate(project, code)
+    assert executor == "slurm"
+    assert defaults == {
+        "slurm_partition": "gpu", "slurm_account": "myproject", "mem_mb": 4000, "runtime": 60
+    }  # fmt: skip
+    content = yaml.safe_load((project / "profiles/oursite/config.yaml").read_text())
+    ours = yaml.safe_load((REPOSITORY / "profiles/slurm/config.yaml").read_text())
+    assert set(content) <= set(ours)
+    for key in ("resources", "set-resource-scopes"):
+        assert content[key] == ours[key]
+
+
+def test_the_study_has_its_runs_and_its_published_numbers(project):
+    code = """
+import json
+from dlbench.results import published_beside_own
+from dlbench.study import config
+study = config.study_of(["studies/ours/config.yaml"])
+rows = published_beside_own.numbers(study, [])
+print(json.dumps([len(study.runs), [[r["metric"], r["value"], r["base"]] for r in rows]]))
+"""
+    runs, numbers = evaluate(project, code)
+    assert runs == 9
+    assert numbers == [["images_per_second", 352.0, None], ["speedup", 3.7, "one"]]
+
+
+def test_files_of_the_page_are_formatted_as_ours_are(project):
+    found = [project / name for name in adding_page.files() if name.endswith(".py")]
+    for command in (["check"], ["format", "--check"]):
+        finished = subprocess.run(
+            [sys.executable, "-m", "ruff", *command, "--config", REPOSITORY / "pyproject.toml",
+             *found], capture_output=True, text=True, check=False,
+            env=os.environ | {"NO_COLOR": "1"},
+        )  # fmt: skip
+        assert finished.returncode == 0, finished.stdout

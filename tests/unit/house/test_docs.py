@@ -1,0 +1,373 @@
+"""The pages: links lead somewhere, commands and configs work, messages are those of the code."""
+
+import ast
+import functools
+import itertools
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tomllib
+import yaml
+from paths import REPOSITORY
+from snakemake import exceptions
+from snakemake.cli import get_argument_parser
+
+from dlbench.analysis import estimates
+from dlbench.study import config, config_schema
+from dlbench.tables import table_columns, write_reference_pages
+from dlbench.tables.meanings import TABLES
+
+FOLDERS = ("docs", "studies")
+PAGES = sorted(
+    [REPOSITORY / "README.md", REPOSITORY / "CHANGELOG.md"]
+    + [page for folder in FOLDERS for page in (REPOSITORY / folder).rglob("*.md")]
+)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+# The first folder of a path that begins at the root; of addresses and fractions there is none.
+ABSOLUTE = re.compile(r"(?<![\w:/.<{}~$*+)\]-])/([A-Za-z_][\w.-]*)/[\w.-]")
+OF_EVERY_LINUX = {"bin", "dev", "etc", "opt", "proc", "sys", "usr", "var"}
+OF_EXAMPLES = {"apps", "data", "home", "scratch", "study"}
+MOST_IMAGE_BYTES = 300_000
+MOST_README_LINES = 180
+# Files of the reader's own in commands and configs.
+THEIRS = ("my_study.yaml", "study.yaml", "mine", "ours", "oursite", "my_models", "theirs", "FOLDER")
+# Programs of others that code blocks start.
+OTHERS = {"cd", "kubectl", "ln", "mkdir", "python3", "unzip", "uvx"}
+
+
+def named(page):
+    return str(page.relative_to(REPOSITORY))
+
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=named)
+
+
+def prose(page):
+    return FENCED.sub("", page.read_text())
+
+
+@functools.cache
+def anchors(page):
+    """The anchors of a page's headings, as GitHub and GitLab make them."""
+    found = []
+    for heading in re.findall(r"^#+ (.*)$", FENCED.sub("", page.read_text()), re.MULTILINE):
+        words = re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower())
+        slug = words.strip().replace(" ", "-")
+        found.append(slug if slug not in found else f"{slug}-{found.count(slug)}")
+    return found
+
+
+def links(page):
+    """(target, anchor) of each relative link of a page."""
+    for link in LINK.findall(prose(page)):
+        if not re.match(r"\w+:", link):
+            path, _, anchor = link.partition("#")
+            yield (page.parent / path).resolve() if path else page, anchor
+
+
+def blocks(page, *languages):
+    return [text for language, text in FENCED.findall(page.read_text()) if language in languages]
+
+
+@each_page
+def test_every_link_leads_to_a_file_and_a_heading(page):
+    for target, anchor in links(page):
+        assert target.exists(), target
+        assert target.is_relative_to(REPOSITORY)
+        if anchor:
+            assert anchor in anchors(target), f"{named(target)}#{anchor}"
+
+
+def test_every_page_is_reached_from_the_readme_and_those_of_the_docs_are_listed():
+    seen, todo = set(), [REPOSITORY / "README.md"]
+    while todo:
+        page = todo.pop()
+        if page not in seen and page.suffix == ".md":
+            seen.add(page)
+            todo += [target for target, _ in links(page)]
+    assert [named(page) for page in PAGES if page not in seen] == []
+    listed = {target for target, _ in links(REPOSITORY / "docs/README.md")}
+    docs = {page for page in PAGES if page.parent.name == "docs" and page.name != "README.md"}
+    assert {named(page) for page in docs - listed} == set()
+
+
+def test_images_are_small_and_all_of_them_are_shown():
+    shown = {t for page in PAGES for t, _ in links(page) if t.suffix in (".png", ".svg")}
+    assert shown == set((REPOSITORY / "docs").rglob("*.png"))
+    assert max(image.stat().st_size for image in shown) < MOST_IMAGE_BYTES
+
+
+def absolute(text):
+    """The first folders of the absolute paths in a text."""
+    return set(ABSOLUTE.findall(text))
+
+
+@pytest.mark.parametrize(
+    "file",
+    [*PAGES, REPOSITORY / "config.yaml", *(REPOSITORY / "profiles").rglob("*.yaml"),
+     *(REPOSITORY / "studies").rglob("*.yaml")],
+    ids=named,
+)  # fmt: skip
+def test_no_page_and_no_config_names_a_folder_of_a_particular_machine(file):
+    assert absolute(file.read_text()) <= OF_EVERY_LINUX | OF_EXAMPLES
+
+
+def test_paths_of_a_particular_machine_would_be_noticed():
+    text = (
+        "see `/farm/me/x`, [it](/work/y) and path: /tmp/z; https://a.org/b/c, docs/d/e, 1/2, ~/f/g"
+    )
+    assert absolute(text) == {"farm", "work", "tmp"}
+
+
+def test_the_readme_is_short():
+    assert len((REPOSITORY / "README.md").read_text().splitlines()) <= MOST_README_LINES
+
+
+def test_the_pages_made_from_the_code_are_current():
+    for name, text in (
+        ("config.md", write_reference_pages.config_page()),
+        ("tables.md", write_reference_pages.tables_page()),
+    ):
+        assert (REPOSITORY / "docs" / name).read_text() == text, (
+            "run: uv run python workflow_scripts/write_reference_pages.py"
+        )
+
+
+def test_every_column_of_every_table_says_what_it_means():
+    known = {name for name in dir(table_columns) if name.isupper() and not name.startswith("_")}
+    assert {table.upper() for table in TABLES} == known
+    ends = ("_ci95_low", "_ci95_high")
+    for table in TABLES:
+        for column in getattr(table_columns, table.upper()):
+            meant = write_reference_pages.meaning(table, column) or column.name.endswith(ends)
+            assert meant, f"{table}.{column.name}: a note in table_columns.py, or in meanings.py"
+
+
+def test_every_key_of_the_schema_is_on_the_page_of_the_config():
+    page = (REPOSITORY / "docs/config.md").read_text()
+
+    def keys(part):
+        if isinstance(part, dict):
+            properties = part.get("properties", {})
+            yield from properties
+            for below in part.values():
+                yield from keys(below)
+        elif isinstance(part, list):
+            for below in part:
+                yield from keys(below)
+
+    found = set(keys(config_schema.schema()))
+    assert len(found) > 80
+    for key in found:
+        assert f"| `{key}` |" in page or f"## {key}" in page, key
+
+
+# ---- Commands ---------------------------------------------------------------------------------
+
+
+def commands():
+    """(page, words) of each command in the pages, in code blocks and between backticks."""
+    for page in PAGES:
+        text = [block.replace("\\\n", " ") for block in blocks(page, "sh", "bash", "console")]
+        text = [block.replace("&&\n", "&& ") for block in text]
+        lines = [line for block in text for line in block.splitlines()]
+        lines += re.findall(r"`(uv (?:run|sync) [^`]+)`", prose(page))
+        for line in lines:
+            for part in re.split(r" && | \| ", line):
+                words = shlex.split(part, comments=True)
+                if words:
+                    yield page, words
+
+
+@functools.cache
+def flags(program):
+    finished = subprocess.run(
+        [sys.executable, REPOSITORY / program, "--help"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return set(re.findall(r"--[\w-]+", finished.stdout))
+
+
+def check_program(words):
+    """A program of ours: it is there, and has the flags."""
+    program, *given = words
+    assert (REPOSITORY / program).is_file(), program
+    if program.startswith("workflow_scripts/"):
+        own = itertools.takewhile(lambda word: word != "--", given)
+        asked = {word.partition("=")[0] for word in own if word.startswith("--")}
+        assert asked <= flags(program), f"{program}: {asked - flags(program)}"
+
+
+def check_snakemake(words):
+    """Snakemake itself takes the words, targets are rules and files are there."""
+    arguments = get_argument_parser().parse_args(words)
+    rules = "\n".join(
+        p.read_text() for p in [REPOSITORY / "Snakefile", *REPOSITORY.glob("rules/*")]
+    )
+    for target in arguments.targets:
+        assert re.search(rf"^rule {target}:", rules, re.MULTILINE), target
+    for file in arguments.configfile or ():
+        theirs = set(Path(file).parts) & set(THEIRS)
+        assert theirs or (REPOSITORY / file).is_file(), file
+    for profile in arguments.profile or ():
+        name = Path(profile).name
+        assert name in THEIRS or (REPOSITORY / "profiles" / name / "config.yaml").is_file(), name
+
+
+def check_sync(words):
+    """`uv sync`: the extras are there."""
+    given = dict(itertools.pairwise(words))
+    project = tomllib.loads(
+        (REPOSITORY / given.get("--project", ".") / "pyproject.toml").read_text()
+    )
+    assert given["--extra"] in project["project"]["optional-dependencies"], words
+
+
+def check_command(words):
+    words = [word for word in words if word != ".uv/bin/uv"] if ".uv/bin/uv" in words else words
+    if words[0].endswith(("bin/python", "envs/train/.venv/bin/python")):
+        return check_program(words[1:])
+    words = words[1:] if words[0] == "uv" else words
+    if words[:2] == ["run", "--project"]:
+        assert (REPOSITORY / words[2] / "uv.lock").is_file(), words
+        assert words[3] == "python" and (REPOSITORY / words[4]).is_file(), words
+        return None
+    words = words[1:] if words[0] == "run" else words
+    match words:
+        case ["snakemake", *rest]:
+            check_snakemake(rest)
+        case ["python", "-m", module, *_]:
+            assert (REPOSITORY / module).is_dir(), module
+        case ["python", *rest]:
+            check_program(rest)
+        case ["pytest", path, *_]:
+            assert (REPOSITORY / path).exists(), path
+        case ["sync", *rest]:
+            check_sync(rest)
+        case ["pre-commit", *_]:
+            assert (REPOSITORY / ".pre-commit-config.yaml").is_file()
+        case _:
+            assert words[0] in OTHERS, words
+
+
+def test_every_command_of_the_pages_is_one():
+    found = list(commands())
+    assert len(found) > 60
+    for page, words in found:
+        try:
+            check_command(words)
+        except (AssertionError, SystemExit) as error:
+            raise AssertionError(f"{named(page)}: {shlex.join(words)}: {error}") from error
+
+
+def test_a_command_that_is_none_would_be_noticed():
+    for line in (
+        "uv run python workflow_scripts/status.py --sail", "uv run snakemake fingers",
+        "uv run python workflow_scripts/statues.py", "uv sync --extra slum", "snakemaek -n",
+        "uv run snakemake --configfile studies/no/config.yaml", "uv run snakemake --croes 4",
+    ):  # fmt: skip
+        with pytest.raises((AssertionError, SystemExit)):
+            check_command(shlex.split(line))
+
+
+@each_page
+def test_every_file_of_ours_that_a_page_names_is_there(page):
+    tops = "workflow_scripts|tests|studies|envs|profiles|rules|docs"
+    for name in re.findall(rf"`((?:{tops})/[\w./-]*)`", prose(page)):
+        added = f"`{name}`:" in page.read_text()  # a file that the page has
+        installed = Path(name).name == ".venv"
+        assert added or installed or (REPOSITORY / name).exists(), name
+    python = {path.name for path in REPOSITORY.glob("workflow_scripts/**/*.py")}
+    python |= {path.name for path in REPOSITORY.glob("tests/**/*.py")}
+    for name in re.findall(r"`(\w+\.py)\b", prose(page)):
+        assert name in python, name
+
+
+# ---- Configs ----------------------------------------------------------------------------------
+
+
+def settings():
+    """(page, mapping) of each YAML block in the pages."""
+    for page in PAGES:
+        for text in blocks(page, "yaml"):
+            yield page, yaml.safe_load(text.replace("sha256:...", f"sha256:{64 * '0'}"))
+
+
+def test_every_config_of_the_pages_passes_the_schema_when_laid_over_the_default_one():
+    default = config.read(REPOSITORY / "config.yaml")
+    properties = config_schema.schema()["properties"]
+    axes = config_schema.schema()["$defs"]["axes"]["properties"]
+    checked = 0
+    for page, content in settings():
+        assert isinstance(content, dict), named(page)
+        if content.keys() <= axes.keys():  # lines of a block
+            block = {"name": "b", "model": "lenet5", "dataset": "digits", **content}
+            content = {"matrix": [block]}
+        if content.keys() <= properties.keys():
+            merged = config._merge(default, content)
+            try:
+                config_schema.checked(merged)
+            except config_schema.ConfigError as error:
+                raise AssertionError(f"{named(page)}: {error}") from error
+            checked += 1
+        else:
+            assert page.name in ("adding.md", "kubernetes.md"), f"{named(page)}: {list(content)}"
+    assert checked >= 12
+
+
+# ---- Words ------------------------------------------------------------------------------------
+
+
+@functools.cache
+def texts():
+    """Every text in our code, \\0 where something is filled in, and those of Snakemake's errors."""
+    found = []
+    files = [*REPOSITORY.glob("workflow_scripts/**/*.py"), Path(exceptions.__file__)]
+    for file in files:
+        tree = ast.parse(file.read_text())
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if id(node) in docstrings:
+                continue
+            if isinstance(node, ast.JoinedStr):
+                parts = [getattr(part, "value", "") for part in node.values]
+                found.append("".join(p if isinstance(p, str) else "\0" for p in parts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(node.value)
+    return found
+
+
+def occurs(message):
+    """Whether the pieces of a message stand in one text of the code, in their order."""
+    pieces = [piece.strip() for piece in message.split("...") if piece.strip()]
+    pattern = re.compile(".*?".join(map(re.escape, pieces)), re.DOTALL)
+    return any(pattern.search(text) for text in texts())
+
+
+def messages():
+    page = (REPOSITORY / "docs/troubleshooting.md").read_text()
+    rows = re.findall(r"^\| (`.*?`) \| ", page, re.MULTILINE)
+    return [message for row in rows for message in re.findall(r"`([^`]+)`", row)]
+
+
+@pytest.mark.parametrize("message", messages())
+def test_every_message_that_is_explained_is_still_printed(message):
+    assert len(message) > 12
+    assert occurs(message)
+
+
+def test_a_message_that_nobody_prints_would_be_noticed():
+    assert not occurs("the ... is on fire")
+    assert len(messages()) > 35
+
+
+def test_the_methodology_says_how_many_repeats_are_needed():
+    page = " ".join((REPOSITORY / "docs/methodology.md").read_text().split())
+    needed = [estimates.repeats_needed(scatter, 0.01) for scatter in (0.005, 0.01, 0.02)]
+    assert "{} repeats a side where runs scatter by 0.5 %, with {} where they scatter by 1 %, " \
+        "with {} at 2 %".format(*needed) in page  # fmt: skip

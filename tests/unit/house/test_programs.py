@@ -1,0 +1,125 @@
+"""The programs in workflow_scripts/, as a user starts them."""
+
+import dataclasses
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tomllib
+import yaml
+
+from dlbench.common import tools
+from dlbench.study import runs
+
+REPOSITORY = Path(__file__).parents[3]
+PROGRAMS = sorted((REPOSITORY / "workflow_scripts").glob("*.py"))
+
+
+def start(name, *arguments, cwd=REPOSITORY):
+    return subprocess.run(
+        [sys.executable, REPOSITORY / "workflow_scripts" / name, *map(str, arguments)],
+        cwd=cwd, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
+def test_every_program_says_what_it_does(program):
+    finished = start(program.name, "--help")
+    assert finished.returncode == 0, finished.stderr
+    assert "usage:" in finished.stdout
+    assert len(finished.stdout.split("\n\n")[1]) > 20
+
+
+def train():
+    spec = importlib.util.spec_from_file_location("train", REPOSITORY / "workflow_scripts/train.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def trainer_flags():
+    return {action.dest: action for action in train().parser()._actions}
+
+
+def test_the_flags_of_the_trainer_are_the_fields_of_a_run():
+    flags = trainer_flags()
+    assert set(flags) - {"help"} - set(train().PLACES) == set(runs.FIELDS) - {"trainer"}
+    for name, field in runs.FIELDS.items():
+        if name in flags and field.default is not dataclasses.MISSING:
+            assert flags[name].default == field.default, name
+    assert tuple(flags["mode"].choices) == runs.MODES
+    assert tuple(flags["precision"].choices) == runs.PRECISIONS
+    assert tuple(flags["optimizer"].choices) == runs.OPTIMIZERS
+    assert tuple(flags["cache"].choices) == runs.CACHES
+    assert tuple(flags["evaluate"].choices) == runs.EVALUATIONS
+    assert tuple(flags["learning_rate_scaling"].choices) == runs.LEARNING_RATE_SCALINGS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["draw_figure.py", "loss", "--tables", "nowhere"], "runs.parquet cannot be read"),
+        (
+            ["collect_runs.py", "--config", "absent.yaml"],
+            "absent.yaml cannot be read: No such file",
+        ),
+        (["parse_run.py", "absent.jsonl", "--spec={}"], "expected the fields of a run as JSON"),
+        (["fetch_dataset.py", "digit", "--folder", "x", "--stamp", "y"], "(choose from 'blends'"),
+        (["forget_runs.py", "no-such-run"], "no run 'no-such-run'"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_bad_input_ends_a_program_with_one_clear_line(tmp_path, arguments, message):
+    finished = start(*arguments, cwd=tmp_path)
+    assert finished.returncode != 0
+    assert message in finished.stderr
+    assert "Traceback" not in finished.stderr
+
+
+def test_verifying_a_folder_that_is_no_dataset_says_so(tmp_path):
+    finished = start("verify_dataset.py", tmp_path)
+    assert finished.returncode != 0
+    assert "is this the folder of a converted dataset?" in finished.stdout + finished.stderr
+
+
+@pytest.mark.parametrize("whose", ["workflow", "trainer"])
+def test_environments_are_made_to_be_moved_and_copied(tmp_path, whose):
+    ours = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["uv"]
+    settings = ["package = false"]
+    if whose == "workflow":
+        settings += [f"preview-features = {ours['preview-features']}"]
+    (tmp_path / "pyproject.toml").write_text(
+        "\n".join(['[project]\nname = "empty"\nversion = "0"\n[tool.uv]', *settings])
+    )
+    subprocess.run([tools.uv(), "lock", "--quiet", "--offline"], cwd=tmp_path, check=True)
+    if whose == "workflow":
+        subprocess.run([tools.uv(), "sync", "--offline"], cwd=tmp_path, check=True)
+    else:
+        finished = start("make_environment.py", tmp_path)
+        assert finished.returncode == 0, finished.stderr
+    # Else scripts in .venv/bin would name the Python of this folder, wherever they are.
+    assert "relocatable = true" in (tmp_path / ".venv/pyvenv.cfg").read_text()
+
+
+def test_the_pins_of_conda_are_those_of_the_lock_file():
+    lock = tomllib.loads((REPOSITORY / "uv.lock").read_text())
+    locked = {package["name"]: package.get("version") for package in lock["package"]}
+    conda = yaml.safe_load((REPOSITORY / "envs/workflow.yaml").read_text())
+    pins = [re.split("=+", line) for line in conda["dependencies"] if isinstance(line, str)]
+    for name, version in pins:
+        if name not in ("python", "uv"):
+            assert locked[name] == version, name
+    assert len(pins) > 5
+
+
+def test_one_version_of_uv_is_named_everywhere():
+    files = ("README.md", "envs/workflow.yaml")
+    named = {
+        version
+        for file in files
+        for version in re.findall(r"\buv==?(\d[\d.]+\d)", (REPOSITORY / file).read_text())
+    }
+    assert len(named) == 1

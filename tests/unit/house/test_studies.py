@@ -1,0 +1,197 @@
+"""The studies that ship: their configs, smoke variants and published numbers."""
+
+import json
+import math
+import re
+from types import SimpleNamespace
+
+import pytest
+from paths import EQUIPMENT, REPOSITORY
+
+from dlbench.analysis import estimates, published_numbers, speedups
+from dlbench.common import plugins
+from dlbench.results import published_beside_own
+from dlbench.study import config
+from dlbench.tables import parquet_files, table_columns
+
+STUDIES = REPOSITORY / "studies"
+ALL = sorted(path.parent.name for path in STUDIES.glob("*/config.yaml"))
+PUBLISHED = sorted(path.parent.name for path in STUDIES.glob("*/references.csv"))
+# Published numbers of each study; one more or less is a change that should be meant.
+NUMBERS = {
+    "dell_singularity": 40, "inovex_cpu": 0, "inovex_gpu": 0, "kit_horovod": 28, "kit_long": 22,
+    "kit_multigpu": 38, "kit_real_vs_synthetic": 24, "kit_runtimes": 72, "prace_cifar10": 0,
+    "prace_convnet": 0, "prace_imagenet": 3, "prace_ramp_astro": 0, "udocker_gpu": 0,
+}  # fmt: skip
+ON_THIS_MACHINE = ("synthetic", "digits", "blends")  # datasets that need no network
+SOURCES = EQUIPMENT.parent / "sources"
+LOGS = EQUIPMENT.parent / "logs" / "kit_lsdf"
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """Read a study as the workflow does, in its folder, without a site's own facts."""
+    monkeypatch.chdir(REPOSITORY)
+
+    def read(name, *further):
+        files = [f"studies/{name}/{file}" for file in ("config.yaml", *further)]
+        return config.study(config.read("config.yaml", *files))
+
+    return read
+
+
+def numbers(name):
+    entry = {"path": str(STUDIES / name / "references.csv"), "match": ()}
+    return published_beside_own.numbers(SimpleNamespace(name=name, references=[entry]), [])
+
+
+def test_no_published_study_is_missing():
+    assert sorted(NUMBERS) == PUBLISHED
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_study_can_be_run(name, read):
+    study = read(name)
+    assert study.name == name
+    assert study.runs
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_every_published_study_shows_its_numbers(name, read):
+    for study in (read(name), read(name, "smoke.yaml")):
+        assert [entry["path"] for entry in study.references] == [f"studies/{name}/references.csv"]
+        assert "published" in study.figures
+        assert parquet_files.table(published_beside_own.rows(study), table_columns.RUNS).num_columns
+        made = published_beside_own.numbers(study, published_beside_own.rows(study))
+        assert parquet_files.table(made, table_columns.PUBLISHED).num_rows == NUMBERS[name]
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_every_smoke_variant_needs_two_cores_and_nothing_else(name, read):
+    full, smoke = read(name), read(name, "smoke.yaml")
+    assert smoke.figures == full.figures
+    assert not {run.id for run in smoke.runs} & {run.id for run in full.runs}
+    for run in smoke.runs:
+        assert run.copies_per_node * run.devices * run.threads_per_device <= 2
+        assert (run.nodes, run.runtime, run.environment) == (1, "bare", "train")
+        assert run.launcher != "kubernetes" and run.dataset in ON_THIS_MACHINE
+        assert (run.steps or 0) <= 100 and (run.epochs or 0) <= 2
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_every_study_is_described_where_all_are(name):
+    readme = (STUDIES / "README.md").read_text(encoding="utf-8")
+    row = next(line for line in readme.splitlines() if line.startswith(f"| [{name}]"))
+    count = row.split("|")[3].strip()
+    assert count == (str(NUMBERS[name]) if NUMBERS[name] else count)
+    assert count.isdigit() == bool(NUMBERS[name])
+    own = (STUDIES / name / "README.md").read_text(encoding="utf-8")
+    assert f"studies/{name}/config.yaml" in own and f"studies/{name}/smoke.yaml" in own
+
+
+def test_names_of_what_we_run_are_ours():
+    ours = {kind: set(plugins.names(kind)) for kind in ("models", "datasets", "runtimes")}
+    for name in PUBLISHED:
+        for point in published_numbers.read(STUDIES / name / "references.csv").values():
+            stated = point.settings
+            assert {stated["model"]} <= ours["models"]
+            assert {stated["dataset"]} <= ours["datasets"]
+            assert {stated.get("runtime", "bare")} <= ours["runtimes"]
+
+
+def test_every_printed_relative_number_follows_from_the_printed_ones():
+    relative = [row for name in PUBLISHED for row in numbers(name) if row["base"]]
+    recomputed = [row for row in relative if "recomputed" in row]
+    assert [row["point"] for row in recomputed if not row["agrees"]] == []
+    assert [row["metric"] for row in recomputed].count("speedup") == 23
+    # The others, of Dell EMC and PRACE, are relative to what is in figures only.
+    assert {row["source"] for row in relative if "recomputed" not in row} == {"Dell EMC", "PRACE"}
+
+
+def test_the_base_of_horovods_speedups_is_flagged():
+    found = {
+        (row["point"], row["metric"], row["base"]): (row["printed"], row["base_mismatch"])
+        for row in numbers("kit_horovod")
+        if row["base"] and row["point"].startswith("horovod")
+    }
+    theirs, nearest = "parameter-server-imagenet-1", "parameter-server-synthetic-1"
+    other, older = "dataset, strategy", "dataset, strategy, framework_version"
+    batch = "strategy, framework_version, batch_per_device"
+    assert found == {
+        ("horovod-synthetic-2", "speedup", theirs): ("2.1", other),
+        ("horovod-synthetic-2", "efficiency", theirs): ("1.068", other),
+        ("horovod-synthetic-2", "efficiency", nearest): ("1.021", "strategy"),
+        ("horovod-synthetic-12", "speedup", theirs): ("12.0", other),
+        ("horovod-synthetic-12", "efficiency", nearest): ("0.954", "strategy"),
+        ("horovod-synthetic-4", "speedup", theirs): ("4.2", older),
+        ("horovod-synthetic-4", "efficiency", theirs): ("1.042", older),
+        ("horovod-synthetic-4", "efficiency", nearest): ("0.997", "strategy, framework_version"),
+        ("horovod-synthetic-8", "speedup", theirs): ("8.25", older),
+        ("horovod-synthetic-8", "efficiency", theirs): ("1.032", older),
+        ("horovod-synthetic-8", "efficiency", nearest): ("0.987", "strategy, framework_version"),
+        ("horovod-imagenet-24", "speedup", theirs): ("20.65", batch),
+    }  # fmt: skip
+
+
+def test_the_base_that_the_study_of_horovod_measures_is_not_flagged(read):
+    rows = [
+        dict.fromkeys((*table_columns.RUNS.names, *estimates.BASE_KEYS))
+        | {name: getattr(run, name) for name in table_columns.RUNS.names if hasattr(run, name)}
+        | {"run_id": run.id, "status": "ok", "timing_source": "dlbench", "steps_measured": 100}
+        | {"images_per_second": 100.0 * run.devices, "framework_version": "2.18", "site": "here"}
+        for run in read("kit_horovod").runs
+    ]
+    series = [s for s in speedups.all_series(rows) if s.row["strategy"] == "horovod"]
+    assert [(s.row["dataset"], [p.devices for p in s.points]) for s in series if s.kind] == [
+        ("imagenet", [1, 24]), ("synthetic", [1, 2, 4, 8, 12]),
+    ]  # fmt: skip
+    assert all(s.mismatch == () and not s.base.borrowed for s in series)
+
+
+def test_the_series_of_the_talk_borrows_the_base_on_synthetic_images(read):
+    rows = published_beside_own.rows(read("kit_horovod"))
+    series = {(s.row["strategy"], s.row["dataset"]): s for s in speedups.all_series(rows)}
+    found = series["horovod", "synthetic"]
+    assert found.base.borrowed and found.base.throughput.value == pytest.approx(123.4)
+    assert found.mismatch == ("strategy", "framework_version")
+    assert found.points[0].efficiency.value == pytest.approx(1.021, abs=0.0005)
+
+
+def test_other_models_are_no_comparison_of_frameworks():
+    assert {row["base_mismatch"] for row in numbers("prace_imagenet")} == {"model"}
+
+
+@pytest.mark.skipif(not SOURCES.is_dir(), reason="needs the texts of the sources")
+def test_every_printed_number_is_in_the_text_of_its_source():
+    unchecked = set()
+    for name in PUBLISHED:
+        for row in numbers(name):
+            text = SOURCES / f"{row['source'].split()[0].lower()}.txt"
+            if row["quality"] == "printed" and not text.is_file():
+                unchecked.add(row["source"])
+            elif row["quality"] == "printed":
+                for printed in re.findall(r"[\d.:]+", row["printed"]):
+                    pattern = rf"(?<![\d.]){re.escape(printed)}(?![\d:]|\.\d)"
+                    assert re.search(pattern, text.read_text(encoding="utf-8")), row
+    # Its numbers are from the page performance/benchmarks.md of TensorFlow 1.2 to 1.15.
+    assert unchecked == {"TensorFlow 2017"}
+
+
+@pytest.mark.skipif(not LOGS.is_dir(), reason="needs the logs of KIT")
+def test_numbers_from_logs_are_means_of_the_logs():
+    rows = [row for row in numbers("kit_runtimes") if row["site"] == "LSDF-GPU"]
+    assert len(rows) == 36
+    for row in rows:
+        tool = {"apptainer": "singularity"}.get(row["runtime"], row["runtime"])
+        combination = f"{row['dataset']}_{row['model']}_{row['devices']}_gpu"
+        logs = sorted(LOGS.glob(f"lsdf_{tool}_500batch/{combination}/*/metric.log"))
+        rates = [_average_rate(log) for log in logs]
+        assert len(rates) == 3
+        decimals = len(row["printed"].partition(".")[2])
+        mean = math.ceil(sum(rates) / 3) if "rounded up" in row["note"] else sum(rates) / 3
+        assert published_beside_own.rounds_to(mean, row["value"], decimals), (combination, rates)
+
+
+def _average_rate(log):
+    values = map(json.loads, log.read_text().splitlines())
+    return [v["value"] for v in values if v["name"] == "average_examples_per_sec"][-1]

@@ -1,0 +1,293 @@
+"""importing: which files become which rows of the tables, and what is refused with what words."""
+
+import gzip
+import os
+import subprocess
+import sys
+
+import log_samples
+import pyarrow.parquet as pq
+import pytest
+from log_samples import KINDS, tf_cnn_benchmarks
+from paths import REPOSITORY
+
+from dlbench import Error
+from dlbench.common import plugins
+from dlbench.imports import finding, import_logs
+from dlbench.tables import parquet_files, table_columns
+
+LOG = tf_cnn_benchmarks(0.125, 20)
+
+
+def write(path, content=LOG):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def one(*paths, **options):
+    (row,) = import_logs.import_paths(paths, **options).rows
+    return row
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda text: text,
+        lambda text: text.replace(b"\n", b"\r\n"),
+        lambda text: b"\xef\xbb\xbf" + text,
+        lambda text: b"\xff\xfe\x80 caf\xe9\n" + text,
+        lambda text: gzip.compress(text),
+    ],
+    ids=["as it is", "CRLF", "BOM", "not UTF-8", "gzip"],
+)
+def test_a_log_is_read_however_it_was_stored(tmp_path, changed):
+    row = one(write(tmp_path / "log", changed(LOG.encode())))
+    assert row["images_per_second"] == 512
+    assert row["step_time_mean_s"] == 0.125
+    assert row["steps_measured"] == 20
+    assert row["model"] == "resnet50"
+
+
+def test_a_log_by_another_name_or_packed_is_the_same_run(tmp_path):
+    write(tmp_path / "a" / "log.txt")
+    write(tmp_path / "b" / "other.gz", gzip.compress(LOG.encode()))
+    made = import_logs.import_paths([tmp_path])
+    assert len(made.rows) == 1
+    assert made.left_out == [("b/other.gz", "the same log as a/log.txt")]
+    again = one(tmp_path / "b" / "other.gz")
+    assert again["run_id"] == made.rows[0]["run_id"]
+    assert again["run_id"].endswith(f"-{made.rows[0]['log_sha256'][:10]}")
+
+
+def test_a_packed_log_that_was_cut_short_is_refused_with_the_reason(tmp_path):
+    packed = gzip.compress(LOG.encode())
+    path = write(tmp_path / "log.gz", packed[: len(packed) * 3 // 4])
+    with pytest.raises(Error, match=r"log\.gz: (damaged gzip|empty, or damaged)"):
+        import_logs.import_paths([path])
+    made = import_logs.import_paths([tmp_path])
+    assert made.rows == []
+    assert made.left_out[0][0] == "log.gz"
+
+
+def test_a_file_that_no_importer_knows_is_named_and_is_an_error_alone(tmp_path):
+    write(tmp_path / "notes.txt", "hello\n")
+    write(tmp_path / "empty", "")
+    write(tmp_path / "log")
+    made = import_logs.import_paths([tmp_path])
+    assert dict(made.left_out) == {
+        "notes.txt": finding.UNKNOWN,
+        "empty": "empty, or damaged from its beginning",
+    }
+    assert made.summary().endswith("1 runs of 3 files")
+    with pytest.raises(Error, match=r"notes\.txt: no importer knows it"):
+        import_logs.import_paths([tmp_path / "notes.txt"])
+    with pytest.raises(Error, match="no such file"):
+        import_logs.import_paths([tmp_path / "nothing"])
+
+
+def test_hidden_files_are_skipped_and_links_in_circles_end(tmp_path):
+    write(tmp_path / "logs" / "run" / "log")
+    write(tmp_path / "logs" / ".hidden" / "log", tf_cnn_benchmarks(0.5, 5))
+    write(tmp_path / "logs" / ".log", tf_cnn_benchmarks(0.5, 6))
+    (tmp_path / "logs" / "run" / "circle").symlink_to(tmp_path / "logs")
+    (tmp_path / "logs" / "gone").symlink_to(tmp_path / "nothing")
+    os.mkfifo(tmp_path / "logs" / "pipe")
+    made = import_logs.import_paths([tmp_path / "logs"])
+    assert [row["source"] for row in made.rows] == [f"run/log:1-{LOG.count(chr(10))}"]
+    assert sorted(name for name, _ in made.left_out) == ["gone", "pipe"]
+
+
+def test_several_logs_of_a_kind_in_one_folder_are_several_runs(tmp_path):
+    write(tmp_path / "a.log", tf_cnn_benchmarks(0.5, 5))
+    write(tmp_path / "b.log", tf_cnn_benchmarks(0.125, 5))
+    write(tmp_path / "metric.log", log_samples.tf_cnn_metric_log(0.5, 5))
+    made = import_logs.import_paths([tmp_path])
+    assert len(made.rows) == 3
+    assert all("which logs of its folder go with it is unknown" in r["notes"] for r in made.rows)
+
+
+def test_files_that_are_named_beside_one_another_are_one_run_too(tmp_path):
+    log = write(tmp_path / "log", tf_cnn_benchmarks(0.3, 20))
+    metric = write(tmp_path / "metric.log", log_samples.tf_cnn_metric_log(0.3, 20))
+    assert one(metric, log)["timing_source"] == "tf_cnn_metric_log"
+
+
+def test_what_ran_beside_a_run_joins_it_and_no_other(tmp_path):
+    gpus = KINDS["nvidia_smi"](0.125, 20)
+    write(tmp_path / "one" / "log")
+    write(tmp_path / "one" / "gpus.csv", gpus)
+    write(tmp_path / "two" / "a.log", tf_cnn_benchmarks(0.5, 5))
+    write(tmp_path / "two" / "b.log", tf_cnn_benchmarks(0.5, 6))
+    write(tmp_path / "two" / "gpus.csv", gpus)
+    write(tmp_path / "none" / "gpus.csv", gpus)
+    outputs = {"samples": tmp_path / "samples.parquet"}
+    made = import_logs.import_paths(
+        [tmp_path / name for name in ("one", "two", "none")], outputs=outputs
+    )
+    first = made.rows[0]
+    assert "gpus.csv" in first["source"]
+    assert first["log_sha256"] == one(tmp_path / "one" / "log")["log_sha256"]
+    samples = pq.read_table(outputs["samples"])
+    assert set(samples["run_id"].to_pylist()) == {first["run_id"]}
+    assert [(name, why.rpartition("; ")[2]) for name, why in made.left_out] == [
+        ("gpus.csv", "here is 2 runs, it is unknown of which"),
+        ("gpus.csv", "here is no run"),
+    ]
+
+
+def test_fields_say_what_the_log_does_not(tmp_path):
+    row = one(write(tmp_path / "log"), fields={"site": "far", "repeat": 2, "runtime": "udocker"})
+    assert (row["site"], row["repeat"], row["runtime"]) == ("far", 2, "udocker")
+    assert row["run_id"].startswith("resnet50-synthetic-b64-parameter_server-x1-udocker-r2-")
+
+
+def test_a_field_that_the_log_says_otherwise_is_refused_naming_both(tmp_path):
+    path = write(tmp_path / "log")
+    assert one(path, fields={"devices": 1, "model": "resnet50"})["devices"] == 1
+    with pytest.raises(Error, match=r"devices is 2 by --fields, 1 by the log \(log:1-"):
+        import_logs.import_paths([path], {"devices": 2})
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"modell": "x"}, "no column modell that could be given .did you mean 'model'"),
+        ({"run_id": "x"}, "no column run_id"),
+        ({"devices": "four"}, "devices: expected a value of type int32, found 'four'"),
+        ({"devices": 1.5}, "devices: expected"),
+        ({"site": 3}, "site: expected"),
+        ({"xla": "maybe"}, "xla: expected"),
+        ({"started_at": "soon"}, "started_at: expected"),
+        ([], "expected a JSON object"),
+    ],
+)
+def test_fields_that_are_no_columns_or_values_are_refused(tmp_path, fields, words):
+    with pytest.raises(Error, match=words):
+        import_logs.import_paths([write(tmp_path / "log")], fields or [""])
+
+
+def test_fields_are_taken_from_paths(tmp_path):
+    write(tmp_path / "lsdf_udocker_x" / "synthetic_resnet50_1_gpu" / "3" / "log")
+    pattern = "{site}_{runtime}_{_}/{dataset}_{model}_{devices}_gpu/{repeat}"
+    row = one(tmp_path, path_fields=pattern)
+    assert (row["site"], row["runtime"], row["repeat"]) == ("lsdf", "udocker", 3)
+    again = write(tmp_path / "again" / "lenet5" / "log").parents[1]
+    made = import_logs.import_paths([again], path_fields="{model}")
+    assert made.rows == []
+    assert "model is lenet5 by --path-fields, resnet50 by the log" in made.left_out[0][1]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("{modell}", "did you mean 'model'"),
+        ("{model}/{model}", "model is there twice"),
+        ("{model", "a brace without its partner"),
+    ],
+)
+def test_patterns_of_paths_that_cannot_be_used_are_refused(tmp_path, pattern, words):
+    with pytest.raises(Error, match=words):
+        import_logs.import_paths([write(tmp_path / "a" / "log").parents[1]], path_fields=pattern)
+
+
+def test_tables_have_a_row_group_for_each_run_and_our_schemas(tmp_path):
+    write(tmp_path / "logs" / "a" / "log", tf_cnn_benchmarks(0.5, 5))
+    write(tmp_path / "logs" / "b" / "log", tf_cnn_benchmarks(0.125, 20))
+    outputs = {name: tmp_path / f"{name}.parquet" for name in ("runs", "steps", "evals", "samples")}
+    made = import_logs.import_paths([tmp_path / "logs"], name="far", outputs=outputs)
+    ids = [row["run_id"] for row in made.rows]
+    assert parquet_files.read(outputs["runs"], table_columns.RUNS)["run_id"].to_pylist() == ids
+    assert set(parquet_files.read(outputs["runs"], table_columns.RUNS)["study"].to_pylist()) == {
+        "far"
+    }
+    assert pq.ParquetFile(outputs["steps"]).num_row_groups == 2
+    steps = parquet_files.read(outputs["steps"], table_columns.STEPS, ids[1])
+    assert steps["step"].to_pylist() == list(range(1, 21))
+    assert sum(steps["window_steps"].drop_null().to_pylist()) == 20
+    assert len(parquet_files.read(outputs["samples"], table_columns.SAMPLES)) == 0
+
+
+def test_nothing_is_written_where_a_file_is_refused(tmp_path):
+    output = tmp_path / "runs.parquet"
+    steps = tmp_path / "steps.parquet"
+    with pytest.raises(Error):
+        import_logs.import_paths(
+            [write(tmp_path / "log")], {"devices": 2}, outputs={"runs": output, "steps": steps}
+        )
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["log"]
+
+
+def test_a_table_of_ours_passes_through_and_its_runs_are_not_taken_twice(tmp_path):
+    log = write(tmp_path / "logs" / "log")
+    table = tmp_path / "tables" / "runs.parquet"
+    (row,) = import_logs.import_paths([log], {"site": "far"}, outputs={"runs": table}).rows
+    passed = one(table)
+    assert passed["run_id"] == row["run_id"]
+    assert passed["images_per_second"] == row["images_per_second"]
+    made = import_logs.import_paths([table, log])
+    assert len(made.rows) == 1
+    assert "the same" in made.left_out[0][1]
+    with pytest.raises(Error, match="site is near by --fields, far by the table"):
+        import_logs.import_paths([table], {"site": "near"})
+
+
+def test_one_run_of_a_folder_is_read_for_who_wants_no_tables(tmp_path):
+    write(tmp_path / "printed.log")
+    write(tmp_path / "gpus.csv", KINDS["nvidia_smi"](0.125, 20))
+    for kind in ("auto", "tf_cnn_benchmarks"):
+        run = import_logs.read_run(tmp_path, kind)
+        assert (run.kind, run.status) == ("tf_cnn_benchmarks", "ok")
+        assert run.columns["images_per_second"] == 512
+        assert run.steps.step_time_s[0] == 0.125
+        assert run.samples
+    with pytest.raises(Error, match="one run with a log of kind mlperf, found 0"):
+        import_logs.read_run(tmp_path, "mlperf")
+    write(tmp_path / "other.log", tf_cnn_benchmarks(0.5, 5))
+    with pytest.raises(Error, match="expected one run, found 2"):
+        import_logs.read_run(tmp_path)
+
+
+def test_the_program_writes_tables_and_says_what_was_left_out(tmp_path):
+    write(tmp_path / "logs" / "log")
+    write(tmp_path / "logs" / "README", "hello\n")
+    output = tmp_path / "runs.parquet"
+    done = program(tmp_path / "logs", "--output", output, "--fields", '{"site": "far"}')
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == [
+        f"left out: README: {finding.UNKNOWN}", "1 runs of 2 files"
+    ]  # fmt: skip
+    assert pq.read_table(output, columns=["site"]).to_pylist() == [{"site": "far"}]
+
+
+def test_the_program_says_why_nothing_can_be_imported_and_writes_no_table(tmp_path):
+    write(tmp_path / "logs" / "README", "hello\n")
+    outputs = ["--output", tmp_path / "runs.parquet", "--steps", tmp_path / "steps.parquet"]
+    done = program(tmp_path / "logs", *outputs)
+    assert done.returncode == 1
+    assert "error: nothing was imported" in done.stderr.splitlines()
+    assert f"left out: README: {finding.UNKNOWN}" in done.stderr.splitlines()
+    assert [path.name for path in tmp_path.iterdir()] == ["logs"]
+    done = program(tmp_path / "logs", "--output", tmp_path / "runs.parquet", "--fields", "{")
+    assert done.returncode == 2
+    assert "not JSON" in done.stderr
+
+
+def test_the_program_lists_every_kind_with_what_it_is():
+    listed = program("--list").stdout.splitlines()
+    assert [line.split()[0] for line in listed] == plugins.names("importers")
+    assert all(len(line.split()) > 2 for line in listed)
+
+
+def test_an_import_is_called_by_its_name_or_its_folder(tmp_path):
+    log, table = write(tmp_path / "kit" / "log.txt"), tmp_path / "runs.parquet"
+    for arguments, name in (([log.parent], "kit"), ([log], "log"), ([log, "--name=far"], "far")):
+        assert program(*arguments, "--output", table).returncode == 0
+        assert [
+            row["study"] for row in parquet_files.read(table, table_columns.RUNS).to_pylist()
+        ] == [name]
+
+
+def program(*arguments):
+    command = [sys.executable, REPOSITORY / "workflow_scripts/import_logs.py", *arguments]
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)

@@ -1,0 +1,136 @@
+"""importing: what cannot be read is named, all else is written, and --kind chooses."""
+
+import subprocess
+import sys
+
+import pytest
+from event_files import event, event_file, scalar
+from log_samples import KINDS, mxnet, tf_cnn_benchmarks
+from paths import REPOSITORY
+
+from dlbench import Error
+from dlbench.common import plugins
+from dlbench.imports import finding, import_logs
+from dlbench.tables import parquet_files, table_columns
+
+MIXED = mxnet(0.125, 20) + KINDS["mlperf"](0.25, 20)  # as MLPerf's submissions with MXNet print
+OUTPUT = "x" * 60 + "\n"
+
+
+@pytest.fixture
+def logs(tmp_path):
+    """A folder with a log that two importers know, between two that one knows."""
+    for name, content in (
+        ("a", tf_cnn_benchmarks(0.5, 5)), ("m", MIXED), ("z", tf_cnn_benchmarks(0.25, 5)),
+    ):  # fmt: skip
+        (tmp_path / "logs" / name).mkdir(parents=True)
+        (tmp_path / "logs" / name / "log").write_text(content)
+    return tmp_path / "logs"
+
+
+def kinds(made):
+    return [row["timing_source"] for row in made.rows]
+
+
+def test_a_log_that_several_importers_know_is_named_and_the_others_are_imported(logs):
+    made = import_logs.import_paths([logs])
+    assert kinds(made) == ["tf_cnn_benchmarks"] * 2
+    assert made.unread == ["m/log"]
+    (found,) = made.left_out
+    assert found == ("m/log", "a log of several kinds: mlperf, mxnet; --kind says which counts")
+    assert made.summary().endswith("2 runs of 3 files; 1 logs could not be read")
+
+
+@pytest.mark.parametrize(("kind", "rate"), [("mlperf", 256.0), ("mxnet", 512.0)])
+def test_the_kind_that_is_asked_for_counts_where_several_match(logs, kind, rate):
+    made = import_logs.import_paths([logs], kind=kind)
+    assert kinds(made) == ["tf_cnn_benchmarks", kind, "tf_cnn_benchmarks"]
+    assert made.rows[1]["images_per_second"] == pytest.approx(rate)
+    assert made.left_out == []
+
+
+def test_a_log_whose_kind_begins_late_is_read_as_the_kind_that_is_asked_for(logs):
+    path = logs / "late"
+    path.write_text(OUTPUT * 2000 + tf_cnn_benchmarks(0.125, 5))
+    assert ("late", finding.UNKNOWN) in import_logs.import_paths([logs]).left_out
+    with pytest.raises(Error, match="by its first 64 KiB"):
+        import_logs.import_paths([path])
+    (row,) = import_logs.import_paths([path], kind="tf_cnn_benchmarks").rows
+    assert row["images_per_second"] == 512
+    (logs / "README").write_text("hello\n")
+    made = import_logs.import_paths([logs], kind="tf_cnn_benchmarks")
+    assert (len(made.rows), made.unread) == (3, ["m/log"])
+    assert ("README", finding.UNKNOWN) in made.left_out
+
+
+def test_a_kind_that_is_none_is_refused_with_the_nearest_one(logs):
+    with pytest.raises(Error, match=r"no importer mlpref.*mlperf"):
+        import_logs.import_paths([logs], kind="mlpref")
+
+
+def test_an_importer_that_fails_is_about_its_log_alone(logs, tmp_path):
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "mine.py").write_text(
+        "FAMILY = None\n"
+        "def recognise(log):\n    return log.head.startswith(b'mine')\n"
+        "def read(log):\n    yield {}['rate']\n"
+    )
+    (logs / "a" / "mine").write_text("mine\n")
+    plugins.use_folder("importers", tmp_path / "own")
+    try:
+        made = import_logs.import_paths([logs], kind="mxnet")
+    finally:
+        plugins.use_folder("importers")
+    assert len(made.rows) == 3
+    assert made.left_out == [("a/mine", "the importer mine failed: KeyError: 'rate'")]
+
+
+def test_a_run_that_is_not_as_was_said_is_named_and_the_others_are_imported(logs):
+    made = import_logs.import_paths([logs], {"framework": "tensorflow"}, kind="mxnet")
+    assert len(made.rows) == 2
+    assert "framework is tensorflow by --fields, mxnet by the log" in dict(made.left_out)["m/log"]
+    made = import_logs.import_paths([logs], path_fields="a/{repeat}", kind="mxnet")
+    assert made.rows == [] and len(made.unread) == 3
+
+
+def test_the_exit_code_says_that_a_log_could_not_be_read(logs, tmp_path):
+    table = tmp_path / "runs.parquet"
+    done = program(logs, "--output", table)
+    assert done.returncode == 3
+    assert "left out: m/log: a log of several kinds" in done.stderr
+    assert len(parquet_files.read(table, table_columns.RUNS)) == 2
+    assert program(logs, "--output", table, "--kind", "mxnet").returncode == 0
+    # Also of files that were given one by one.
+    done = program(logs / "a/log", logs / "m/log", "--output", table)
+    assert (done.returncode, len(parquet_files.read(table, table_columns.RUNS))) == (3, 1)
+
+
+def test_what_keras_writes_into_train_and_validation_is_one_run(tmp_path):
+    for folder, name, values in (
+        ("train", "epoch_loss", (2.0, 1.0)), ("validation", "epoch_loss", (2.5, 1.5)),
+    ):  # fmt: skip
+        place = tmp_path / "logs" / "fit" / folder
+        place.mkdir(parents=True)
+        events = (event(5.0 + n, n, scalar(name, value)) for n, value in enumerate(values))
+        (place / "events.out.tfevents.1.host.v2").write_bytes(event_file(*events))
+    made = import_logs.import_paths([tmp_path / "logs"])
+    (row,) = made.rows
+    assert row["final_loss"] == 1.0
+    assert "train/events" in row["source"] and "validation/events" in row["source"]
+    assert "is taken" not in row["notes"]
+    run = import_logs.import_paths([tmp_path / "logs"], outputs={"evals": tmp_path / "evals"})
+    evals = parquet_files.read(tmp_path / "evals", table_columns.EVALS).to_pylist()
+    assert [(e["epoch"], e["loss"]) for e in evals] == [(1, 2.5), (2, 1.5)]
+    assert run.left_out == []
+
+
+def test_other_files_in_folders_of_these_names_are_runs_of_their_own(tmp_path):
+    for folder, time_s in (("train", 0.5), ("validation", 0.25)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "log").write_text(tf_cnn_benchmarks(time_s, 5))
+    assert len(import_logs.import_paths([tmp_path]).rows) == 2
+
+
+def program(*arguments):
+    command = [sys.executable, REPOSITORY / "workflow_scripts/import_logs.py", *arguments]
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)

@@ -1,0 +1,304 @@
+"""mlperf: intervals, items and ends of MLPerf's logs."""
+
+import gzip
+
+import pytest
+from log_samples import BEGAN, mllog
+from reading_logs import read
+
+from dlbench.imports.log_file import LogError
+
+START, END, POINT = "INTERVAL_START", "INTERVAL_END", "POINT_IN_TIME"
+
+
+@pytest.fixture
+def log(tmp_path):
+    return tmp_path / "log"
+
+
+def notes(run):
+    return "\n".join(run.notes)
+
+
+def lines(*events, namespace=""):
+    return "".join(mllog(*event, namespace=namespace) for event in events)
+
+
+def epochs(*bounds_ms, first=1):
+    return lines(*(
+        (time_ms, kind, f"epoch_{word}", None, {"epoch_num": number})
+        for number, pair in enumerate(bounds_ms, start=first)
+        for time_ms, kind, word in zip(pair, (START, END), ("start", "stop"), strict=True)
+    ))  # fmt: skip
+
+
+BEGIN = lines((0, POINT, "train_samples", 1000, {}), (0, START, "run_start", None, {}))
+
+
+def success(time_ms):
+    return lines((time_ms, END, "run_stop", None, {"status": "success"}))
+
+
+SUCCESS, SOON = success(60_000), success(12_000)
+
+
+def test_the_rate_of_mlperf_is_the_items_of_its_epochs_over_their_time(log):
+    # 2 x 1000 items in 10 + 30 s; the evaluations between them do not count.
+    (run,) = read("mlperf", log, BEGIN + epochs((0, 10_000), (15_000, 45_000)) + SUCCESS)
+    assert run.columns["images_per_second"] == 50.0
+    assert run.columns["duration_s"] == 60.0
+    assert run.columns["time_to_accuracy_s"] == 60.0
+    assert run.columns["started_at"] == BEGAN
+    assert "2000 items (epochs x train_samples 1000) in 2 intervals (epoch), 40 s" in notes(run)
+
+
+def test_samples_that_were_counted_come_before_those_of_whole_epochs(log):
+    content = lines(
+        (0, START, "block_start", None, {"first_epoch_num": 1, "samples_count": 0}),
+        (10_000, END, "block_stop", None, {"first_epoch_num": 1, "samples_count": 640}),
+        (20_000, START, "block_start", None, {"samples_count": 640}),
+        (30_000, END, "block_stop", None, {"samples_count": 1600}),
+    )
+    (run,) = read("mlperf", log, BEGIN + content + success(31_000))
+    assert run.columns["images_per_second"] == 80.0  # 1600 in 20 s
+
+
+def test_a_block_of_several_epochs_has_their_items(log):
+    content = lines(
+        (0, START, "block_start", None, {"first_epoch_num": 1, "epoch_count": 4}),
+        (40_000, END, "block_stop", None, {"first_epoch_num": 1}),
+    )
+    (run,) = read("mlperf", log, BEGIN + content + SUCCESS)
+    assert run.columns["images_per_second"] == 100.0
+
+
+def test_the_throughput_of_the_submitter_is_taken_where_nothing_can_be_counted(log):
+    content = lines(
+        (1, POINT, "tracked_stats", {"throughput": 90.0}, {"step": 1}),
+        (2, POINT, "tracked_stats", {"throughput": 110.0}, {"step": 2}),
+    )
+    (counted,) = read("mlperf", log, BEGIN + epochs((0, 10_000)) + content + SUCCESS)
+    (alone,) = read("mlperf", log, BEGIN + content + SUCCESS)
+    assert counted.columns["images_per_second"] == 100.0
+    assert alone.columns["images_per_second"] == 100.0
+    assert "throughput as submitted: 100 items/s, mean of 2" in notes(alone)
+
+
+def stated(benchmark, batch, samples, *more):
+    """What a run of MLPerf says of itself before it starts."""
+    return lines(
+        (0, POINT, "submission_benchmark", benchmark, {}),
+        (0, POINT, "global_batch_size", batch, {}),
+        (0, POINT, "train_samples", samples, {}),
+        *((0, POINT, key, value, {}) for key, value in more),
+        (0, START, "run_start", None, {}),
+    )
+
+
+def blocks(*bounds_ms, epoch_count):
+    return lines(*(
+        event for number, (begun, ended) in enumerate(bounds_ms) for event in (
+            (begun, START, "block_start", None,
+             {"first_epoch_num": number * epoch_count, "epoch_count": epoch_count}),
+            (ended, END, "block_stop", None, {"first_epoch_num": number * epoch_count}),
+        )
+    ))  # fmt: skip
+
+
+def test_epochs_that_are_steps_of_the_schedule_are_counted_as_steps(log):
+    # Google/results/gpu-v100-8-TF2.0/bert/result_0.txt of mlcommons/training_results_v0.7.
+    content = stated("bert", 440, 3_565_320, ("opt_learning_rate_training_steps", 8103)) + blocks(
+        (25, 1_950_196), (1_950_228, 3_891_910), (3_891_939, 5_832_632),
+        (5_832_663, 7_773_673), (7_773_704, 9_711_648), (9_711_678, 11_649_943), epoch_count=1137,
+    )  # fmt: skip
+    (run,) = read("mlperf", log, content + success(11_712_700))
+    assert round(run.columns["images_per_second"], 1) == 257.7
+    assert "3001680 items (epoch_count, which is of steps here" in notes(run)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (("maskrcnn", 48, 80_000), "an epoch of maskrcnn has 117266 to 118287 items"),
+        (("transformer", 512, 566_340), "an epoch of transformer has 4590101 items"),
+        (("minigo", 8192, 8192), "an epoch of minigo has no number of items"),
+        (("bert", 440, 4_000_000), "an epoch of bert has no number of items"),
+        (("resnet", 1000, 1_281_167, ("opt_learning_rate_training_steps", 2000)),
+         "more than the schedule's 2000 steps"),
+    ],
+)  # fmt: skip
+def test_samples_of_mlperf_that_are_no_epoch_give_no_rate_and_say_why(log, said, why):
+    content = stated(*said) + epochs((0, 10_000), (20_000, 30_000))
+    (run,) = read("mlperf", log, content + SUCCESS)
+    assert "images_per_second" not in run.columns
+    assert "no items per second" in notes(run)
+    assert why in notes(run)
+    assert run.columns["time_to_accuracy_s"] == 60.0
+
+
+def test_epochs_whose_last_batch_is_left_out_count(log):
+    content = stated("resnet", 4096, 312 * 4096) + epochs((0, 10_000))
+    (run,) = read("mlperf", log, content + SOON)
+    assert run.columns["images_per_second"] == 31.2 * 4096
+
+
+def test_samples_that_are_printed_after_the_only_epoch_are_what_was_trained(log):
+    content = lines((0, POINT, "submission_benchmark", "bert", {})) + epochs((0, 50_000))
+    after = lines((50_000, POINT, "train_samples", 4000, {}))
+    start = lines((0, START, "run_start", None, {}))
+    (run,) = read("mlperf", log, start + content + after + SUCCESS)
+    assert run.columns["images_per_second"] == 80.0
+
+
+def evaluation(begun_ms, ended_ms, epoch):
+    return lines(
+        (begun_ms, START, "eval_start", None, {"epoch_num": epoch}),
+        (ended_ms, END, "eval_stop", None, {"epoch_num": epoch}),
+        (ended_ms, POINT, "eval_accuracy", 0.5, {"epoch_num": epoch}),
+    )
+
+
+def test_evaluations_within_a_block_are_no_time_of_training(log):
+    content = lines((0, START, "block_start", None, {"epoch_count": 1}))
+    content += evaluation(40_000, 50_000, 1) + lines((50_000, END, "block_stop", None, {}))
+    (run,) = read("mlperf", log, BEGIN + content + SUCCESS)
+    assert run.columns["images_per_second"] == 25.0  # 1000 in 40 s
+    assert "evaluations run" not in notes(run)
+
+
+def test_evaluations_of_unknown_time_within_a_block_are_said(log):
+    content = lines((0, START, "block_start", None, {}), (40_000, END, "block_stop", None, {}))
+    score = lines((30_000, POINT, "eval_accuracy", 0.5, {"epoch_num": 1}))
+    (run,) = read("mlperf", log, BEGIN + content + score + SUCCESS)
+    assert run.columns["images_per_second"] == 25.0
+    assert "in 1 of the intervals evaluations run" in notes(run)
+
+
+def test_blocks_between_which_the_run_spends_its_time_give_no_rate(log):
+    # As Google's DLRM and Transformer have them: of evaluation, trained is between them.
+    content = lines((40_000, START, "block_start", None, {}))
+    content += evaluation(40_100, 40_400, 1) + lines((42_000, END, "block_stop", None, {}))
+    (run,) = read("mlperf", log, BEGIN + content + SUCCESS)
+    assert "images_per_second" not in run.columns
+    assert "58 s of the run lie in none of them" in notes(run)
+
+
+def test_an_epoch_that_may_have_been_left_before_its_end_gives_no_rate(log):
+    content = epochs((0, 50_000)) + evaluation(20_000, 21_000, 1.05)
+    (run,) = read("mlperf", log, BEGIN + content + SUCCESS)
+    assert "images_per_second" not in run.columns
+    assert "perhaps left before its end" in notes(run)
+
+
+@pytest.mark.parametrize(("steps", "believed"), [(10, True), (100, False)])
+def test_items_of_mlperf_are_believed_where_the_steps_agree(log, steps, believed):
+    content = lines((0, POINT, "global_batch_size", 100, {})) + lines(*(
+        (time_ms, kind, f"epoch_{word}", None, {"epoch_num": n, "current_iter_num": steps * n})
+        for n, pair in enumerate([(0, 20_000), (20_000, 40_000)])
+        for time_ms, kind, word in zip(pair, (START, END), ("start", "stop"), strict=True)
+    ))  # fmt: skip
+    (run,) = read("mlperf", log, BEGIN + content + SUCCESS)
+    assert run.columns.get("images_per_second") == (50.0 if believed else None)
+    assert ("100 x 100 by steps" in notes(run)) is not believed
+
+
+def test_evaluations_of_mlperf_count_their_time_from_run_start(log):
+    content = lines((5_000, POINT, "eval_accuracy", 0.5, {"epoch_num": 3}))
+    (run,) = read("mlperf", log, BEGIN + content + SUCCESS)
+    assert run.evals == [{"split": "validation", "top1": 0.5, "epoch": 3, "t_s": 5.0}]
+
+
+@pytest.mark.parametrize("benchmark", ["ssd", "bert"])
+def test_scores_of_other_benchmarks_are_no_accuracy(log, benchmark):
+    content = lines(
+        (0, POINT, "submission_benchmark", benchmark, {}), (5, POINT, "eval_accuracy", 0.2, {})
+    )
+    (run,) = read("mlperf", log, BEGIN + content + SUCCESS)
+    assert run.evals == []
+    assert "line 4 left out: an eval_accuracy that is no top-1 accuracy" in notes(run)
+
+
+@pytest.mark.parametrize("score", [float("nan"), 75.9, -0.1, "high", 10**400, None])
+def test_a_score_that_is_no_share_is_left_out_and_said(log, score):
+    content = lines((5, POINT, "eval_accuracy", score, {}))
+    (run,) = read("mlperf", log, BEGIN + content + SUCCESS)
+    assert run.evals == []
+    assert "line 3 left out" in notes(run)
+
+
+@pytest.mark.parametrize(
+    ("end", "message"),
+    [
+        ("", "the log has no run_stop"),
+        (SOON.replace("success", "aborted"), "run_stop: aborted"),
+    ],
+)
+def test_a_run_of_mlperf_that_did_not_reach_its_target_failed(log, end, message):
+    (run,) = read("mlperf", log, BEGIN + epochs((0, 10_000)) + end)
+    assert (run.status, run.message) == ("failed", message)
+    assert run.columns["images_per_second"] == 100.0
+    assert "time_to_accuracy_s" not in run.columns
+
+
+def test_namespaces_are_processes_of_one_run(log):
+    content = ""
+    for worker, late_ms in (("worker0", 0), ("worker1", 500)):
+        content += lines(
+            (late_ms, START, "run_start", None, {}),
+            (0, POINT, "train_samples", 1000, {}),
+            (late_ms, START, "epoch_start", None, {}),
+            (10_000 + late_ms, END, "epoch_stop", None, {}),
+            (10_000 + late_ms, POINT, "eval_accuracy", 0.5, {}),
+            (11_000 + late_ms, END, "run_stop", None, {"status": "success"}),
+            namespace=worker,
+        )
+    (run,) = read("mlperf", log, content)
+    assert run.columns["images_per_second"] == 100.0  # not twice the items
+    assert run.columns["duration_s"] == 11.5
+    assert len(run.evals) == 1
+    assert "namespaces 'worker0', 'worker1'" in notes(run)
+
+
+def test_another_run_start_begins_the_next_run(log):
+    first, second = read("mlperf", log, (BEGIN + epochs((0, 10_000)) + SOON) * 2)
+    assert first.columns["images_per_second"] == 100.0
+    assert second.columns["duration_s"] == 12.0
+    assert second.lines[0] == first.lines[1] + 1
+
+
+def test_other_output_and_labels_of_ranks_do_not_matter(log):
+    content = "loading\n" + "".join(
+        f"0: {line}" for line in (BEGIN + epochs((0, 10_000)) + SOON).splitlines(keepends=True)
+    )
+    (run,) = read("mlperf", log, gzip.compress(content.encode() + b"\xff\n"))
+    assert run.columns["images_per_second"] == 100.0
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (':::MLLOG {"namespace": "", "ti', "not an event"),
+        (":::MLLOG [convert-error: x]", "not an event"),
+        (":::MLLOG " + "[" * 50_000, "not an event"),
+        (':::MLLOG {"key": 3, "time_ms": 5}', "an event without a key"),
+        (':::MLLOG {"key": "eval_accuracy", "time_ms": -5, "value": 1}', "without a time"),
+        (':::MLLOG {"key": "eval_accuracy", "time_ms": 1e300, "value": 1}', "without a time"),
+        (":::MLLOG {\"key\": \"eval_accuracy\", \"time_ms\": " + "9" * 5000 + "}", "not an event"),
+    ],
+)  # fmt: skip
+def test_a_damaged_line_of_mlperf_is_left_out_and_said(log, line, reason):
+    (run,) = read("mlperf", log, f"{BEGIN}{line}\n{epochs((0, 10_000))}{SOON}")
+    assert run.columns["images_per_second"] == 100.0
+    assert "line 3 left out" in notes(run)
+    assert reason in notes(run)
+
+
+def test_an_epoch_that_ends_before_it_begins_does_not_count(log):
+    (run,) = read("mlperf", log, BEGIN + epochs((10_000, 0), (20_000, 50_000)) + SUCCESS)
+    assert run.columns["images_per_second"] == 1000 / 30
+    assert "the end of an epoch that did not begin before it" in notes(run)
+
+
+def test_a_log_of_mlperf_without_a_run_is_refused(log):
+    with pytest.raises(LogError, match="line 1: no run_start and no measurement"):
+        read("mlperf", log, lines((0, POINT, "seed", 1, {})))

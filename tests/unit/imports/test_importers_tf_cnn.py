@@ -1,0 +1,268 @@
+"""What tf_cnn_benchmarks' logs say, as it comes out of their importers."""
+
+import doctest
+import json
+import math
+
+import pytest
+from log_samples import date, tf_cnn_banner, tf_cnn_benchmark_log, tf_cnn_benchmarks
+
+from dlbench.imports import import_logs, table_rows
+from dlbench.imports.importers import Steps, _tf_cnn, tf_cnn_metric_log
+from dlbench.imports.importers import tf_cnn_benchmarks as importers_tf_cnn_benchmarks
+from dlbench.imports.log_file import LogError, LogFile
+
+LINES = """1\timages/sec: 40.0 +/- 0.0 (jitter = 0.0)\t8.000
+10\timages/sec: 80.0 +/- 0.5 (jitter = 1.1)\t7.500
+20\timages/sec: 100.0 +/- 2.0 (jitter = 1.1)\t7.250
+"""
+END = f"{'-' * 64}\ntotal images/sec: 99.50\n{'-' * 64}\n"
+TWO = ("horovod/gpu:0", "horovod/gpu:1")
+
+
+def read(tmp_path, text, importer=importers_tf_cnn_benchmarks):
+    path = tmp_path / "log"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    assert importer.recognise(LogFile(path))
+    return list(importer.read(LogFile(path)))
+
+
+def row(tmp_path, text, fields=None):
+    """The one row of the runs table of a log."""
+    path = tmp_path / "log"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    (found,) = import_logs.import_paths([path], fields).rows
+    return found
+
+
+def windows(run, **known):
+    run.complete({**run.columns, **known})
+    return list(zip(run.steps.step, run.steps.window_steps, run.steps.step_time_s, strict=True))
+
+
+def test_rates_are_cumulative_means_and_become_times_of_windows(tmp_path):
+    (run,) = read(tmp_path, tf_cnn_banner(steps=20) + LINES + END)
+    # 64 items: 1.6 s, then 8 s after ten steps, then 12.8 s after twenty.
+    expected = [(1, 1, 1.6), (10, 9, pytest.approx(6.4 / 9)), (20, 10, pytest.approx(0.48))]
+    assert windows(run) == expected
+    assert list(run.steps.loss) == [8.0, 7.5, 7.25]
+
+
+def test_a_window_cannot_take_no_time(tmp_path):
+    (run,) = read(tmp_path, tf_cnn_banner(steps=20) + LINES.replace("100.0", "160.0") + END)
+    # By the last line the steps from 11 on took nothing, so it is joined with those before.
+    assert windows(run)[-1] == (20, 19, pytest.approx(6.4 / 19))
+    assert sum(window for _, window, _ in windows(run)) == 20
+
+
+def test_the_total_is_the_throughput_and_the_banner_says_what_was_run(tmp_path):
+    found = row(tmp_path, tf_cnn_banner(steps=20) + LINES + END)
+    assert found["images_per_second"] == 99.5
+    assert found["timing_source"] == "tf_cnn_benchmarks"
+    expected = {
+        "model": "resnet50", "dataset": "synthetic", "mode": "train", "global_batch": 64,
+        "batch_per_device": 64, "devices": 1, "nodes": 1, "steps": 20, "optimizer": "sgd",
+        "strategy": "parameter_server", "framework_version": "1.10", "device_kind": "gpu",
+        "status": "ok", "final_loss": 7.25, "steps_measured": 20,
+    }  # fmt: skip
+    assert {name: found[name] for name in expected} == expected
+    assert "step_time_sd_s" not in found
+
+
+def test_the_standard_error_and_the_jitter_are_told_as_what_they_are(tmp_path):
+    notes = row(tmp_path, tf_cnn_banner(steps=20) + LINES + END)["notes"]
+    assert f"standard deviation {2 * math.sqrt(20):.3g} items/s" in notes
+    assert "1.4826 x median absolute deviation 1.1" in notes
+
+
+def test_a_batch_is_of_all_devices_and_the_visible_ones_are_not_used(tmp_path):
+    found = row(tmp_path, tf_cnn_banner(batch=128, devices=("/gpu:0", "/gpu:1"), steps=20) + LINES)
+    assert (found["global_batch"], found["batch_per_device"], found["devices"]) == (128, 64, 2)
+
+
+@pytest.mark.parametrize("tags", [("", ""), ("[1,0]<stdout>:", "[1,1]<stdout>:"), ("0: ", "1: ")])
+def test_ranks_of_horovod_that_print_into_one_log_are_one_run_of_the_slowest(tmp_path, tags):
+    banner = tf_cnn_banner(batch=128, devices=TWO, per=64, variables="horovod", steps=20)
+    lines = [
+        tag + line
+        for text in ([banner] * 2, [LINES] * 2, [END, END.replace("99.50", "99.40")])
+        for pair in zip(text[0].splitlines(), text[1].splitlines(), strict=True)
+        for tag, line in zip(tags, pair, strict=True)
+    ]
+    lines = [
+        line.replace("80.0", "78.0").replace("7.500", "8.500") if number % 2 else line
+        for number, line in enumerate(lines)
+    ]
+    found = row(tmp_path, "\n".join(lines) + "\n")
+    assert found["images_per_second"] == 99.4  # of both, not twice that
+    assert (found["devices"], found["global_batch"], found["batch_per_device"]) == (2, 128, 64)
+    assert "2 processes printed" in found["notes"]
+    (run,) = read(tmp_path, "\n".join(lines) + "\n")
+    assert list(run.steps.loss) == [8.0, 8.0, 7.25]
+    assert windows(run)[1] == (10, 9, pytest.approx((640 / 78 - 1.6) / 9))
+
+
+def test_the_rate_of_a_rank_of_horovod_is_of_its_own_batch(tmp_path):
+    banner = tf_cnn_banner(batch=128, devices=TWO, per=64, variables="horovod", steps=20)
+    found = row(tmp_path, banner + LINES)  # of rank 0 alone, and cut short
+    assert found["step_time_mean_s"] == 64 / 100
+    assert found["images_per_second"] == 200
+
+
+def test_an_evaluation_is_part_of_the_training_before_it_and_its_total_is_none(tmp_path):
+    evaluation = (
+        tf_cnn_banner("evaluation", steps=100)
+        + "10\t512.1 examples/sec\nAccuracy @ 1 = 0.5300 Accuracy @ 5 = 0.7800 [6400 examples]\n"
+        + END.replace("99.50", "527.89")
+    )
+    found = row(tmp_path, tf_cnn_banner(steps=20) + LINES + END + evaluation)
+    assert found["images_per_second"] == 99.5
+    assert (found["top1"], found["top5"]) == (0.53, 0.78)
+    alone = row(tmp_path, evaluation)
+    assert alone.get("images_per_second") is None
+    assert alone["top1"] == 0.53
+
+
+def test_training_with_evaluations_has_no_total_and_its_throughput_is_that_of_its_steps(tmp_path):
+    text = tf_cnn_banner("training + evaluation", steps=20) + LINES
+    text += "Running final evaluation at global_step 30\n"
+    text += "Accuracy @ 1 = 0.5300 Accuracy @ 5 = 0.7800 [6400 examples]\n"
+    found = row(tmp_path, text + "Done with training\n")
+    assert found["status"] == "ok"
+    assert found["images_per_second"] == 100
+    assert row(tmp_path, text)["status"] == "failed"
+
+
+def test_a_loss_that_is_no_number_is_said_and_leaves_the_times(tmp_path):
+    found = row(tmp_path, tf_cnn_banner(steps=20) + LINES.replace("7.250", "nan") + END)
+    assert "final_loss" not in found
+    assert "the loss is nan at step 20" in found["notes"]
+    assert found["steps_measured"] == 20
+
+
+def test_a_log_that_another_run_was_appended_to_has_two(tmp_path):
+    second = tf_cnn_banner(steps=20) + LINES + END.replace("99.50", "150.00")
+    first, second = read(tmp_path, tf_cnn_banner(steps=20) + LINES + second)
+    assert (first.status, first.message) == ("failed", "its log ends after step 20 of 20")
+    assert second.columns["images_per_second"] == 150
+    assert first.lines[1] + 1 == second.lines[0]
+
+
+def test_steps_that_go_back_without_a_reason_are_refused(tmp_path):
+    with pytest.raises(LogError, match="steps go back"):
+        read(tmp_path, tf_cnn_banner(steps=50) + LINES + "30\timages/sec: 1.0 +/- 0.0 (jitter = "
+             "0.0)\t1.0\n" + LINES + END)  # fmt: skip
+
+
+def test_a_run_out_of_memory_is_that_and_damaged_lines_are_counted(tmp_path):
+    text = tf_cnn_banner(steps=20) + LINES[:70] + "\nResourceExhaustedError: OOM when allocating\n"
+    found = row(tmp_path, text)
+    assert found["status"] == "oom"
+    assert "left out 1 damaged lines" in found["notes"]
+
+
+@pytest.mark.parametrize("line", ["10\timages/sec: 80.0 +/- 1.5.0 (jitter = 1.1)\t7.5\n",
+                                  "10\timages/sec: 80 +/- 1.5 (jitter = 1.1)\t7.5\n",
+                                  "10\timages/sec: 80.0 +/- 1.5 (jitter = 1.1)\tx\n"])  # fmt: skip
+def test_a_line_whose_numbers_are_none_is_left_out_and_said(tmp_path, line):
+    banner = tf_cnn_banner(steps=20)
+    found = row(tmp_path, f"{banner}{LINES}{line}{END}")
+    assert found["steps_measured"] == 20
+    assert f"left out 1 damaged lines: {banner.count(chr(10)) + 4}" in found["notes"]
+
+
+def test_one_decimal_says_little_of_a_window_late_in_a_run():
+    steps = Steps()
+    rates = [47.3] * 200
+    steps.step.extend(range(10, 2001, 10))
+    _tf_cnn.without_times(steps)
+    joined = _tf_cnn.add_times(steps, rates, 64, half_digit=0.05)
+    ends = [w for w in steps.window_steps if w]
+    assert joined == 200 - len(ends) > 100
+    assert ends[0] == 10 < ends[-1]
+    assert sum(ends) == 2000
+    assert {t for t, w in zip(steps.step_time_s, steps.window_steps, strict=True) if w} == {
+        64 / 47.3
+    }
+
+
+def events(*values):
+    return "".join(
+        json.dumps({"name": name, "value": value, "timestamp": date(at), "unit": None,
+                    "global_step": step, "extras": [{"name": "loss", "value": "nan"}]}) + "\n"
+        for at, (name, step, value) in enumerate(values)
+    )  # fmt: skip
+
+
+RATE, TOTAL = "current_examples_per_sec", "average_examples_per_sec"
+
+
+def test_a_metric_log_is_cut_where_steps_begin_anew(tmp_path):
+    text = events((RATE, 1, 40), (RATE, 10, 80), (RATE, 1, 40), (RATE, 10, 64), (TOTAL, 10, 63))
+    first, second = read(tmp_path, text, tf_cnn_metric_log)
+    assert first.status == "failed"
+    assert list(first.steps.step) == list(second.steps.step) == [1, 10]
+    assert second.columns["images_per_second"] == 63
+    assert windows(second, global_batch=64) == [(1, 1, 1.6), (10, 9, pytest.approx(8.4 / 9))]
+    assert (first.lines, second.lines) == ((1, 2), (3, 5))
+
+
+def test_a_metric_log_without_a_batch_has_a_throughput_and_no_times(tmp_path):
+    found = row(tmp_path, events((RATE, 1, 40), (TOTAL, 1, 39.5)))
+    assert found["images_per_second"] == 39.5
+    assert "step_time_mean_s" not in found
+    assert "no batch size is known" in found["notes"]
+    given = row(tmp_path, events((RATE, 1, 40), (TOTAL, 1, 39.5)), {"global_batch": 64})
+    assert given["step_time_mean_s"] == 1.6
+
+
+def test_logs_of_one_folder_are_one_run_with_the_most_exact_numbers(tmp_path):
+    (tmp_path / "out.txt").write_text(tf_cnn_banner(steps=20) + LINES + END)
+    (tmp_path / "benchmark.log").write_text(tf_cnn_benchmark_log(1, 20))
+    (tmp_path / "metric.log").write_text(
+        events((RATE, 1, 40), (RATE, 10, 80), (RATE, 20, 110.5), (TOTAL, 20, 99.4976),
+               ("eval_top_1_accuracy", 30, 0.5))
+    )  # fmt: skip
+    (found,) = import_logs.import_paths([tmp_path]).rows
+    assert found["images_per_second"] == 99.4976
+    assert found["framework_version"] == "1.10.0"
+    assert found["timing_source"] == "tf_cnn_metric_log"
+    assert found["device_model"] == "Tesla K80"
+    assert found["duration_s"] == 3
+    assert found["source"] == "benchmark.log:1 + out.txt:1-26 + metric.log:1-5"
+    assert found["step_time_mean_s"] == pytest.approx(64 / 110.5)
+
+
+def test_what_two_logs_of_a_run_say_differently_is_told(tmp_path):
+    (tmp_path / "out.txt").write_text(tf_cnn_banner(steps=30) + LINES + END)
+    (tmp_path / "benchmark.log").write_text(tf_cnn_benchmark_log(1, 20))
+    (found,) = import_logs.import_paths([tmp_path]).rows
+    assert found["steps"] == 20
+    assert "steps is 20 by benchmark.log:1 and 30 by out.txt:1-26" in found["notes"]
+
+
+def test_a_list_of_parameters_alone_is_no_result(tmp_path):
+    (tmp_path / "benchmark.log").write_text(tf_cnn_benchmark_log(1, 20))
+    made = import_logs.import_paths([tmp_path])
+    assert made.rows == []
+    assert "no log" in made.left_out[0][1]
+
+
+def test_a_log_of_windows_of_one_step_has_their_scatter(tmp_path):
+    found = row(tmp_path, tf_cnn_benchmarks(0.125, 20))
+    assert (found["step_time_mean_s"], found["step_time_sd_s"]) == (0.125, 0)
+
+
+@pytest.mark.parametrize("spaces", [" ", "      "])
+def test_a_table_whose_tabs_became_spaces_is_read(tmp_path, spaces):
+    content = tf_cnn_banner(steps=20) + LINES + END
+    assert "\t" in content
+    whole = row(tmp_path, content)
+    copied = row(tmp_path, content.replace("\t", spaces))
+    for name in ("images_per_second", "step_time_mean_s", "final_loss", "steps_measured"):
+        assert copied[name] == whole[name]
+
+
+def test_the_examples_in_the_docstrings_hold():
+    for module in (_tf_cnn, table_rows):
+        assert doctest.testmod(module).failed == 0

@@ -1,0 +1,252 @@
+"""launchers: the command lines that start a run, compared word by word."""
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import pytest
+
+from dlbench import Error
+from dlbench.common import plugins
+from dlbench.study.runs import Run
+
+RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
+ENVIRONMENT = Path("envs/train/.venv")
+PYTHON = str(ENVIRONMENT / "bin" / "python")
+TRAINER = [PYTHON, "workflow_scripts/train.py", "--log", "it's here"]
+
+
+def command(launcher, **changes):
+    run = dataclasses.replace(RUN, launcher=launcher, **changes)
+    return plugins.load("launchers", launcher).command(run, list(TRAINER), ENVIRONMENT)
+
+
+def unsupported(launcher, **changes):
+    run = dataclasses.replace(RUN, launcher=launcher, **changes)
+    return plugins.load("launchers", launcher).unsupported(run)
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """The workflow's folder, where all paths are relative."""
+    monkeypatch.chdir(Path(__file__).parents[3])
+
+
+def test_without_a_launcher_the_trainer_is_started_as_it_is():
+    assert command("none") == TRAINER
+
+
+@pytest.mark.parametrize(
+    ("changes", "jobs"),
+    [
+        ({"strategy": "multiworker"}, "worker=1"),
+        ({"strategy": "multiworker", "devices_per_node": 4}, "worker=4"),
+        ({"strategy": "parameter_server", "devices_per_node": 2}, "chief=1,worker=2,ps=1"),
+        (
+            {
+                "strategy": "parameter_server",
+                "devices_per_node": 2,
+                "strategy_options": "servers=3,update=barrier",
+            },
+            "chief=1,worker=2,ps=3",
+        ),
+    ],
+)
+def test_local_starts_the_jobs_of_the_strategy_on_this_machine(here, changes, jobs):
+    assert command("local", **changes) == [
+        sys.executable, "workflow_scripts/start_processes.py", "--jobs", jobs, "--", *TRAINER
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "nodes", "tasks", "distribution"),
+    [
+        ({"strategy": "horovod"}, 1, 1, "block,NoPack"),
+        ({"strategy": "horovod", "devices_per_node": 4}, 1, 4, "block,NoPack"),
+        ({"strategy": "horovod", "devices_per_node": 4, "nodes": 2}, 2, 8, "block,NoPack"),
+        ({"strategy": "multiworker", "devices_per_node": 2, "nodes": 3}, 3, 6, "block,NoPack"),
+        ({"strategy": "mirrored", "devices_per_node": 4}, 1, 1, "block,NoPack"),
+        ({"strategy": "parameter_server", "devices_per_node": 2}, 1, 4, "cyclic"),
+        ({"strategy": "parameter_server", "devices_per_node": 2, "nodes": 3}, 3, 8, "cyclic"),
+        (
+            {"strategy": "parameter_server", "nodes": 2, "strategy_options": "servers=2"},
+            2,
+            5,
+            "cyclic",
+        ),
+    ],
+)
+def test_srun_starts_one_task_per_process_on_all_nodes(changes, nodes, tasks, distribution):
+    assert command("srun", **changes) == [
+        "srun",
+        f"--nodes={nodes}",
+        f"--ntasks={tasks}",
+        f"--distribution={distribution}",
+        "--cpu-bind=none",
+        "--kill-on-bad-exit=1",
+        "--overlap",
+        *TRAINER,
+    ]
+
+
+def test_horovodrun_gets_the_trainer_as_one_word_that_survives_the_shell():
+    assert command("horovodrun", strategy="horovod", devices_per_node=2) == [
+        "envs/train/.venv/bin/python3", "-m", "horovod.runner.launch",
+        "--gloo", "-np", "2", "-H", "localhost:2", "sh", "-c",
+        f"exec {PYTHON} workflow_scripts/train.py --log 'it'\"'\"'s here'",
+    ]  # fmt: skip
+
+
+def test_mpirun_is_that_of_the_environment_and_so_are_its_libraries():
+    assert command("mpirun", strategy="horovod", devices_per_node=2) == [
+        "env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+        "OPAL_PREFIX=envs/train/.venv", "LD_LIBRARY_PATH=envs/train/.venv/lib",
+        "envs/train/.venv/bin/mpirun", "-np", "2", "--bind-to", "none",
+        "-x", "OPAL_PREFIX", "-x", "LD_LIBRARY_PATH", *TRAINER,
+    ]  # fmt: skip
+
+
+def test_mpirun_starts_as_many_processes_on_each_of_several_nodes():
+    words = command("mpirun", strategy="horovod", devices_per_node=2, nodes=3)
+    assert words[words.index("-np") :][:4] == ["-np", "6", "--map-by", "ppr:2:node"]
+    assert unsupported("mpirun", strategy="horovod", devices_per_node=2, nodes=3) is None
+
+
+def listing(*components):
+    lines = (f'mca:ras:{name}:version:"component:4.1.8"' for name in components)
+    return "\n".join(["package:Open MPI", 'mca:plm:tm:version:"component:4.1.8"', *lines])
+
+
+@pytest.fixture
+def job(tmp_path, monkeypatch, program):
+    """Makes this a job of two nodes, with the mpirun of the path built for Slurm alone."""
+    for name in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID"):
+        monkeypatch.delenv(name, raising=False)
+    program("ompi_info", listing("simulator", "slurm"))
+    nodes = tmp_path / "nodes"
+
+    def make(scheduler, hosts=("n1", "n2")):
+        nodes.write_text("".join(f"{host} 2\n" for host in hosts))
+        variables = {
+            "pbs": {"PBS_JOBID": "7", "PBS_NODEFILE": str(nodes)},
+            "lsf": {"LSB_JOBID": "7", "LSB_MCPU_HOSTS": " ".join(f"{h} 2" for h in hosts)},
+            "sge": {"JOB_ID": "7", "PE_HOSTFILE": str(nodes)},
+            "slurm": {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": ",".join(hosts)},
+        }
+        if scheduler == "pbs":
+            nodes.write_text("".join(f"{host}\n" * 2 for host in hosts))
+        for name, value in variables[scheduler].items():
+            monkeypatch.setenv(name, value)
+
+    return make
+
+
+def across_nodes():
+    run = dataclasses.replace(RUN, launcher="mpirun", strategy="horovod", nodes=2)
+    words = plugins.load("launchers", "mpirun").command(run, ["trainer"], None)
+    return words[words.index("-np") + 2 : words.index("--bind-to")]
+
+
+PLACED = ["--map-by", "ppr:1:node"]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "programs", "shell"),
+    [
+        ("pbs", ["pbs_tmrsh", "ssh"], "pbs_tmrsh"),
+        ("pbs", ["ssh"], "ssh"),
+        ("lsf", ["blaunch"], "blaunch"),
+        ("sge", ["qrsh", "ssh"], "qrsh -inherit -nostdin -V"),
+    ],
+)
+def test_an_mpirun_that_does_not_know_the_scheduler_is_told_nodes_and_how_to_start_there(
+    scheduler, programs, shell, job, program, monkeypatch, tmp_path
+):
+    job(scheduler)
+    for name in programs:
+        program(name)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin" if "ssh" in programs else str(tmp_path))
+    for name in ("cat", "sh"):
+        (tmp_path / name).symlink_to(f"/bin/{name}")
+    assert across_nodes() == ["--host", "n1:1,n2:1", "--mca", "plm_rsh_agent", shell, *PLACED]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "component"),
+    [("slurm", "slurm"), ("pbs", "tm"), ("lsf", "lsf"), ("sge", "gridengine")],
+)
+def test_an_mpirun_that_was_built_for_the_scheduler_finds_the_nodes_itself(
+    scheduler, component, job, program
+):
+    job(scheduler)
+    program("ompi_info", listing(component))
+    assert across_nodes() == PLACED
+
+
+@pytest.mark.parametrize("said", ["#!/bin/sh\nexit 1\n", "#!/bin/sh\necho package:Open MPI 5\n"])
+def test_an_mpirun_that_does_not_say_what_it_was_built_for_is_believed(said, job, program):
+    job("pbs")
+    program("ompi_info", script=said)
+    assert across_nodes() == PLACED
+
+
+def test_outside_of_a_job_and_on_one_node_nothing_is_said_of_nodes(job):
+    assert across_nodes() == PLACED
+    job("pbs")
+    assert "--host" not in command("mpirun", strategy="horovod", devices_per_node=2)
+
+
+def test_nodes_that_mpirun_cannot_reach_or_that_are_not_there_are_refused_with_the_reason(
+    job, program, monkeypatch, tmp_path
+):
+    job("pbs", hosts=["n1"])
+    with pytest.raises(Error, match=r"needs 2 nodes, and its job of PBS has 1 \(n1\)"):
+        across_nodes()
+    job("lsf")
+    monkeypatch.delenv("PBS_JOBID")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name in ("cat", "sh"):
+        (tmp_path / name).symlink_to(f"/bin/{name}")
+    with pytest.raises(Error, match=r"on n2: it was not built for LSF .* and blaunch or ssh is"):
+        across_nodes()
+
+
+@pytest.mark.parametrize("launcher", ["local", "horovodrun"])
+def test_launchers_of_one_machine_say_so(launcher):
+    strategy = "multiworker" if launcher == "local" else "horovod"
+    assert unsupported(launcher, strategy=strategy, devices_per_node=2) is None
+    assert unsupported(launcher, strategy=strategy, nodes=2) == (
+        f"launcher {launcher} starts processes on this machine only, not on 2 nodes"
+    )
+
+
+@pytest.mark.parametrize("strategy", plugins.names("strategies"))
+def test_srun_starts_whatever_there_is(strategy):
+    assert unsupported("srun", strategy=strategy, devices_per_node=4, nodes=8) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, None),
+        ({"strategy": "mirrored", "devices_per_node": 4}, None),
+        (
+            {"strategy": "horovod", "devices_per_node": 2},
+            "strategy horovod needs a launcher such as horovodrun, found none",
+        ),
+        (
+            {"strategy": "multiworker", "devices_per_node": 2, "nodes": 2},
+            "strategy multiworker needs a launcher such as local, found none",
+        ),
+    ],
+)
+def test_several_processes_need_a_launcher(changes, reason):
+    assert unsupported("none", **changes) == reason
+
+
+@pytest.mark.parametrize("launcher", plugins.names("launchers"))
+def test_making_a_command_changes_nothing(here, launcher):
+    trainer = list(TRAINER)
+    run = dataclasses.replace(RUN, strategy="multiworker", launcher=launcher)
+    plugins.load("launchers", launcher).command(run, trainer, ENVIRONMENT)
+    assert trainer == TRAINER

@@ -1,0 +1,102 @@
+"""Attempts that were killed with everything in them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from made_runs import write
+
+from dlbench import Error
+from dlbench.log import attempts, event_log
+from dlbench.starting import fates
+from dlbench.study import trainer_environments
+from dlbench.study.runs import Run
+
+RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=100, warmup_steps=1)
+
+
+@pytest.fixture
+def log(tmp_path, monkeypatch):
+    """The log of a run in Slurm's job 17 that goes on."""
+    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
+    monkeypatch.chdir(tmp_path)
+    path = write(RUN, job={"scheduler": "slurm", "id": "17"})
+    attempts.keep(path)
+    return path
+
+
+def aside(log):
+    return log.with_name("train.attempt1.jsonl")
+
+
+def test_the_log_of_a_killed_job_is_moved_aside_though_snakemake_removed_it(log):
+    content = log.read_bytes()
+    log.unlink()
+    attempts.rescue(log)
+    assert aside(log).read_bytes() == content and not log.with_name(attempts.OPEN).exists()
+
+
+def test_the_log_of_a_killed_run_that_is_still_there_is_moved_aside_once(log):
+    attempts.rescue(log)
+    attempts.rescue(log)
+    assert [path.name for path in log.parent.iterdir()] == [aside(log).name]
+
+
+def test_a_log_that_came_to_its_end_stays_where_it_is(log):
+    written = event_log.EventLog(log)
+    written.write("run_end", t_utc=event_log.utc_now(), status="ok", message="")
+    attempts.release(log)
+    attempts.rescue(log)
+    assert [path.name for path in log.parent.iterdir()] == [log.name]
+
+
+@pytest.mark.parametrize(
+    ("state", "status"),
+    [("OUT_OF_MEMORY", "oom"), ("TIMEOUT", "timeout"), ("NODE_FAIL", None), ("COMPLETED", None)],
+)
+def test_what_would_repeat_itself_becomes_a_result(log, program, state, status):
+    attempts.rescue(log)
+    program("sacct", f"17|{state}")
+    program("squeue")
+    said = fates.verdict(log)
+    assert (said and said[0]) == status
+    assert said is None or ("job 17" in said[1] and state in said[1])
+
+
+def test_without_a_word_of_the_scheduler_there_is_no_verdict(log, program):
+    assert fates.verdict(log) is None  # no attempt was kept aside
+    attempts.rescue(log)
+    for name in ("sacct", "squeue"):
+        program(name, script="#!/bin/sh\nexit 1\n")
+    assert fates.verdict(log) is None
+
+
+def test_a_file_system_without_hard_links_keeps_no_second_name(log, monkeypatch):
+    def refuse(*_):
+        raise PermissionError("no links here")
+
+    attempts.release(log)
+    monkeypatch.setattr(attempts.os, "link", refuse)
+    attempts.keep(log)
+    attempts.rescue(log)
+    assert aside(log).is_file()
+
+
+def test_a_run_that_another_process_trains_is_left_to_it(tmp_path):
+    log = tmp_path / "runs/run/train.jsonl"
+    holds = "import sys; from pathlib import Path; from dlbench.log import attempts\n"
+    holds += "with attempts.alone(Path(sys.argv[1])): print('held', flush=True); input()"
+    command = [sys.executable, "-c", holds, log]
+    where = {"PYTHONPATH": str(Path(attempts.__file__).parents[2])}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | where
+    ) as other:
+        assert other.stdout.readline() == b"held\n"
+        refused = pytest.raises(Error, match="run is being trained by another process")
+        with refused, attempts.alone(log):
+            pass
+        other.kill()
+    with attempts.alone(log):  # a lock ends with its owner, however that ended
+        assert list(log.parent.iterdir()) == []

@@ -1,0 +1,304 @@
+"""gpu_sampling: what NVML says of the GPUs of a process, without harm to the training.
+
+NVML itself was not run: no GPU is here, so a stand-in takes its place.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from sampling_stand_ins import NVML, Clock, Log, NVMLError
+
+from dlbench.machine import gpu_readings
+from dlbench.machine.gpu_readings import throttle_reasons, visible_gpus
+from dlbench.trainer import sampling
+from dlbench.trainer.sampling import Sampler
+
+MARK = gpu_readings.SUPERVISOR
+ENERGY = "nvmlDeviceGetTotalEnergyConsumption"
+
+
+@pytest.fixture
+def log():
+    return Log()
+
+
+@pytest.fixture
+def nvml(monkeypatch):
+    stand_in = NVML(Clock())
+    monkeypatch.setitem(sys.modules, "pynvml", stand_in)
+    return stand_in
+
+
+def gpu_sampler(log, nvml, gpus):
+    """A sampler that samples at its start, when asked, and at its stop."""
+    return Sampler(log, interval_s=1e6, gpus=gpus, node=False, clock=nvml.clock)
+
+
+def test_a_driver_that_never_answers_does_not_hold_up_the_end(log, nvml, monkeypatch):
+    monkeypatch.setattr(sampling, "PATIENCE_S", 0.05)
+    answer = threading.Event()
+    sampler = Sampler(log, interval_s=0.02, gpus=(0,), node=False)
+    sampler.start()
+    nvml.nvmlDeviceGetPowerUsage = lambda handle: answer.wait(10)
+    time.sleep(0.06)
+    totals = sampler.stop()
+    assert (totals["energy_j"], totals["energy_source"]) == (None, None)
+    answer.set()
+    sampler._thread.join()
+
+
+def test_a_gpu_is_sampled_in_named_units(log, nvml):
+    sampler = gpu_sampler(log, nvml, [1])
+    assert sampler.start() == {
+        "interval_s": 1e6, "node": False, "gpus": [1], "gpus_not_sampled": None,
+    }  # fmt: skip
+    nvml.clock.now_s = 2.5
+    sampler.stop()
+    assert log.events[-1]["gpus"] == [
+        {
+            "gpu": 1, "utilisation_percent": 91, "memory_used_bytes": 2 * 2**30, "power_w": 200,
+            "temperature_c": 60, "clock_sm_mhz": 1410, "clock_memory_mhz": 1593,
+            "other_gpu_processes": 0, "throttle_reasons": ["sw_power_cap", "sw_thermal_slowdown"],
+            "energy_j": 500,
+        }
+    ]  # fmt: skip
+    assert nvml.users == 0
+
+
+def test_energy_is_the_difference_of_the_counters_over_all_gpus(log, nvml):
+    sampler = gpu_sampler(log, nvml, [0, 1])
+    sampler.start()
+    nvml.clock.now_s = 10
+    totals = sampler.stop()
+    assert (totals["energy_j"], totals["energy_source"]) == (3000, "counter")
+    assert [gpu["energy_j"] for gpu in log.events[0]["gpus"]] == [0, 0]
+    assert [gpu["energy_j"] for gpu in log.events[-1]["gpus"]] == [1000, 2000]
+
+
+def test_a_counter_that_begins_anew_loses_no_more_than_one_interval(log, nvml):
+    sampler = gpu_sampler(log, nvml, [0])
+    sampler.start()
+    nvml.clock.now_s = 10
+    sampler._sample()
+    nvml.nvmlDeviceGetTotalEnergyConsumption = lambda handle: 7000
+    assert sampler.stop()["energy_j"] == 1007
+
+
+def test_without_a_counter_power_is_integrated_by_the_trapezoid_rule(log, nvml):
+    nvml.broken.add(ENERGY)
+    sampler = gpu_sampler(log, nvml, [0])
+    sampler.start()
+    for now_s, watts in ((1, 300), (3, 100)):
+        nvml.clock.now_s, nvml.watts[0] = now_s, watts
+        sampler._sample()
+    totals = sampler.stop()
+    assert (totals["energy_j"], totals["energy_source"]) == (200 + 400, "integrated power")
+    assert [event["gpus"][0]["energy_j"] for event in log.events] == [0, 200, 600, 600]
+
+
+def test_one_gpu_without_a_counter_makes_the_sum_an_integration(log, nvml):
+    counter = nvml.nvmlDeviceGetTotalEnergyConsumption
+
+    def only_the_first(handle):
+        if handle:
+            raise NVMLError("Not Supported")
+        return counter(handle)
+
+    nvml.nvmlDeviceGetTotalEnergyConsumption = only_the_first
+    sampler = gpu_sampler(log, nvml, [0, 1])
+    sampler.start()
+    nvml.clock.now_s = 1
+    totals = sampler.stop()
+    assert (totals["energy_j"], totals["energy_source"]) == (300, "integrated power")
+
+
+def test_a_gpu_that_fails_for_a_while_is_found_again_and_its_energy_is_whole(log, nvml):
+    sampler = gpu_sampler(log, nvml, [0, 1])
+    sampler.start()
+    nvml.broken.add(1)
+    for now_s in (1, 2):
+        nvml.clock.now_s = now_s
+        sampler._sample()
+    nvml.broken.clear()
+    nvml.clock.now_s = 3
+    totals = sampler.stop()
+    well, failing = zip(*(event["gpus"] for event in log.events), strict=True)
+    assert [gpu["power_w"] for gpu in well] == [100] * 4
+    assert [gpu["power_w"] for gpu in failing] == [200, None, None, 200]
+    assert set(failing[1].values()) == {1, None}
+    assert totals["energy_j"] == 900
+    assert nvml.found == [0, 1, 1]
+
+
+def test_no_energy_is_better_than_a_part_of_it(log, nvml):
+    sampler = gpu_sampler(log, nvml, [0, 1])
+    sampler.start()
+    nvml.broken.add(1)
+    totals = sampler.stop()
+    assert (totals["energy_j"], totals["energy_source"]) == (None, None)
+
+    sampler = gpu_sampler(log, nvml, [0, 1])
+    assert sampler.start()["gpus_not_sampled"] == "GPU 1: GPU is lost"
+    nvml.broken.clear()
+    totals = sampler.stop()
+    assert totals["energy_j"] is None
+    assert log.events[-1]["gpus"][1]["power_w"] == 200
+
+
+def test_one_reading_that_fails_leaves_the_others(log, nvml):
+    nvml.broken.add("nvmlDeviceGetUtilizationRates")
+    with gpu_sampler(log, nvml, [0]):
+        pass
+    gpu = log.events[0]["gpus"][0]
+    assert gpu["utilisation_percent"] is None
+    assert gpu["memory_used_bytes"] == 2**30
+
+
+def test_without_a_driver_sampling_goes_on_and_says_why(log, nvml):
+    nvml.broken.add("driver")
+    sampler = gpu_sampler(log, nvml, [0])
+    assert "NVML Shared Library Not Found" in sampler.start()["gpus_not_sampled"]
+    assert sampler.stop()["energy_j"] is None
+    assert len(log.events) == 2
+    assert "gpus" not in log.events[0]
+
+
+def test_without_pynvml_sampling_goes_on_and_says_why(log, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    sampler = Sampler(log, gpus=[0])
+    assert "nvidia-ml-py is missing" in sampler.start()["gpus_not_sampled"]
+    sampler.stop()
+    assert "gpus" not in log.events[0]
+
+
+def test_a_run_without_gpus_does_not_touch_nvml(log, nvml):
+    nvml.broken.add("driver")
+    sampler = Sampler(log)
+    assert sampler.start()["gpus_not_sampled"] is None
+    totals = sampler.stop()
+    assert (totals["energy_j"], totals["energy_source"]) == (None, None)
+
+
+def test_a_gpu_is_found_by_its_uuid_whole_or_cut_short(log, nvml):
+    sampler = gpu_sampler(log, nvml, ["GPU-bbbb2222-0000", "GPU-aaaa", "MIG-cccc3333-0000"])
+    assert sampler.start()["gpus_not_sampled"] is None
+    sampler.stop()
+    gpus = log.events[0]["gpus"]
+    assert [gpu["gpu"][:8] for gpu in gpus] == ["GPU-bbbb", "GPU-aaaa", "MIG-cccc"]
+    assert [gpu["utilisation_percent"] for gpu in gpus] == [91, 90, 92]
+
+
+@pytest.mark.parametrize("selector", ["GPU-", "GPU-dddd", 2])
+def test_a_gpu_that_is_unknown_or_ambiguous_is_named(log, nvml, selector):
+    sampler = gpu_sampler(log, nvml, [selector])
+    assert sampler.start()["gpus_not_sampled"].startswith(f"GPU {selector}: ")
+    sampler.stop()
+    assert log.events[0]["gpus"][0]["power_w"] is None
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetTemperatureV"),
+        ("nvmlDeviceGetCurrentClocksThrottleReasons", "nvmlDeviceGetTemperature"),
+    ],
+)
+def test_old_and_new_names_of_nvml_functions_do(log, nvml, gone):
+    nvml.broken.update(gone)
+    with gpu_sampler(log, nvml, [0]):
+        pass
+    gpu = log.events[0]["gpus"][0]
+    assert gpu["throttle_reasons"] == ["sw_power_cap", "sw_thermal_slowdown"]
+    assert gpu["temperature_c"] == 60
+
+
+def test_every_throttle_reason_has_a_name_and_none_is_an_empty_list():
+    assert throttle_reasons(0) == []
+    assert throttle_reasons(0x7FF) == list(gpu_readings.REASONS.values())
+    assert throttle_reasons(0x801) == ["gpu_idle", "unknown_0x800"]
+
+
+# Which GPUs are ours.
+
+
+@pytest.mark.parametrize(
+    ("listed", "first", "count", "expected"),
+    [
+        (None, 2, 2, (2, 3)),
+        ("2,1,0", 0, 2, (2, 1)),
+        ("2,1,0", 2, 1, (0,)),
+        (" 4 , 5 ", 1, 1, (5,)),
+        ("GPU-aaaa1111,MIG-cccc", 0, 2, ("GPU-aaaa1111", "MIG-cccc")),
+        ("0,2,-1,1", 0, 4, (0, 2)),
+        ("0,,1", 0, 2, (0,)),
+        ("", 0, 1, ()),
+        ("-1", 0, 1, ()),
+        ("NoDevFiles", 0, 1, ()),
+        ("0", 1, 1, ()),
+    ],
+)
+def test_visible_gpus_are_those_that_cuda_shows(listed, first, count, expected):
+    environ = {} if listed is None else {"CUDA_VISIBLE_DEVICES": listed}
+    assert visible_gpus(first, count, environ) == expected
+
+
+# Who else computes on a GPU.
+
+
+@pytest.fixture
+def process():
+    """A function that starts a process, of this run or another one, and returns its number."""
+    started = []
+
+    def start(supervisor):
+        variables = {"PATH": os.environ["PATH"]} | ({MARK: supervisor} if supervisor else {})
+        started.append(subprocess.Popen(["sleep", "60"], env=variables))
+        environ = Path(f"/proc/{started[-1].pid}/environ")
+        while supervisor and supervisor.encode() not in environ.read_bytes():
+            time.sleep(0.01)
+        return started[-1].pid
+
+    yield start
+    for one in started:
+        one.kill()
+        one.wait()
+
+
+def test_processes_on_a_gpu_that_are_of_no_rank_or_copy_are_counted(
+    log, nvml, process, monkeypatch
+):
+    monkeypatch.setenv(MARK, "boot 10 1 /a log")
+    nvml.pids += [process("boot 10 1 /a log"), process("boot 10 1 /another log"), process(None)]
+    with gpu_sampler(log, nvml, [0]):
+        pass
+    assert log.events[-1]["gpus"][0]["other_gpu_processes"] == 2
+
+
+def test_a_trainer_that_nobody_supervises_knows_itself_alone(log, nvml, process, monkeypatch):
+    monkeypatch.delenv(MARK, raising=False)
+    nvml.pids.append(process(None))
+    with gpu_sampler(log, nvml, [0]):
+        pass
+    assert log.events[-1]["gpus"][0]["other_gpu_processes"] == 1
+
+
+@pytest.mark.parametrize("pids", [[], [1]])
+def test_where_a_trainer_does_not_see_itself_on_its_gpu_nobody_is_counted(log, nvml, pids):
+    """Before it uses the GPU, and in a container with process numbers of its own."""
+    nvml.pids = pids
+    with gpu_sampler(log, nvml, [0]):
+        pass
+    assert log.events[-1]["gpus"][0]["other_gpu_processes"] is None
+
+
+def test_a_driver_that_lists_no_processes_costs_the_other_readings_nothing(log, nvml):
+    nvml.broken.add("nvmlDeviceGetComputeRunningProcesses")
+    with gpu_sampler(log, nvml, [0]):
+        pass
+    gpu = log.events[-1]["gpus"][0]
+    assert gpu["other_gpu_processes"] is None and gpu["power_w"] == 100

@@ -1,0 +1,175 @@
+"""redaction: what is recorded of environments and commands, with planted secrets in all of them."""
+
+import doctest
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlbench.imports import train_external
+from dlbench.machine import redaction
+from dlbench.study.runs import Run
+
+PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "start_run.py"
+PLANTED = "pl4nted-s3cret"
+SPEC = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 3}
+
+
+def test_examples_in_the_code_are_right():
+    assert doctest.testmod(redaction).failed == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HOME", PLANTED),
+        ("WANDB_API_KEY", PLANTED),
+        ("TF_API_TOKEN", PLANTED),
+        ("NCCL_PASSWORD", PLANTED),
+        ("HOROVOD_SECRET_KEY", PLANTED),
+        ("UCX_CREDENTIALS", PLANTED),
+        ("OMPI_MCA_orte_precondition_transports", PLANTED),
+        ("TF_VAR_database", PLANTED),
+        ("TF_CONFIG", json.dumps({"cluster": PLANTED})),
+    ],
+)
+def test_variables_that_are_not_allowed_or_secret_by_name_are_not_recorded(name, value):
+    assert redaction.variables({name: value, "OMP_NUM_THREADS": "4"}) == {"OMP_NUM_THREADS": "4"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        f"--xla_dump_to=gs://user:{PLANTED}@bucket/x --xla_flag",
+        f"--xla_dump_to=https://{PLANTED}@host",
+        f"--xla_flag --api-key={PLANTED}",
+        f"--xla_flag --token {PLANTED}",
+        f"password: {PLANTED}",
+        f'{{"access_token": "{PLANTED}"}}',
+        f"https://host/path?x=1&sig_token={PLANTED}&y=2",
+        f"Authorization: Bearer {PLANTED}",
+        f"clientSecret='{PLANTED} {PLANTED}'",
+        "ghp_" + "a1B2" * 9,
+        "AKIA" + "ABCDEFGH12345678",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
+    ],
+)
+def test_a_secret_in_an_allowed_variable_is_hidden(value):
+    (found,) = redaction.variables({"XLA_FLAGS": value}).values()
+    assert redaction.HIDDEN in found
+    for secret in (PLANTED, "a1B2", "ABCDEFGH", "c2lnbmF0dXJl"):
+        assert secret not in found
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "--xla_gpu_autotune_level=4 --xla_cpu_multi_thread_eigen=false",
+        "/opt/cuda/lib64:/usr/lib",
+        "granularity=fine,compact,1,0",
+        "^lo,docker0",
+        "mlx5_0:1,mlx5_1:1",
+        "0,1,2,3",
+        "tcp://10.0.0.1:3456",
+    ],
+)
+def test_settings_are_kept_to_the_letter(value):
+    assert redaction.variables({"XLA_FLAGS": value}) == {"XLA_FLAGS": value}
+
+
+def test_the_page_names_every_variable_that_is_recorded():
+    page = (PROGRAM.parents[1] / "docs" / "provenance.md").read_text()
+    listed = page.split("not on the list:")[1].split("\n- ")[0]
+    assert sorted(re.findall(r"`([^`]+)`", listed)) == sorted(redaction.ALLOWED)
+
+
+def test_a_command_keeps_all_words_but_secrets():
+    command = ["mpirun", "-np", "2", "-x", f"API_TOKEN={PLANTED}", "python", "a b.py",
+               "--steps=3", f"--password={PLANTED} with spaces", "--hf-token", PLANTED, "--verbose",
+               f"https://me:{PLANTED}@host/data", "sh", "-c",
+               f"export SECRET='{PLANTED}'; run"]  # fmt: skip
+    found = redaction.words(command)
+    assert len(found) == len(command)
+    assert PLANTED not in " ".join(found)
+    kept = ["mpirun", "-np", "2", "-x", "python", "a b.py", "--steps=3", "--verbose", "sh"]
+    assert [word for word in found if word in kept] == kept
+
+
+@pytest.mark.parametrize(
+    ("command", "recorded"),
+    [
+        ("mysql -u me -pl4nted db", "mysql -u me -p(hidden) db"),
+        ("mysql -pSECRET db", "mysql -p(hidden) db"),
+        ("curl -u me:pl4nted --proxy-user=me:pl4nted x",
+         "curl -u me:(hidden) --proxy-user=me:(hidden) x"),
+        ("pip install git+https://me:pl4nted@host/x", "pip install git+https://(hidden)@host/x"),
+        ("curl https://me:password@", "curl https://(hidden)@"),
+        ("mpirun -np 4 -ppn 2 -perhost 1 -path /x", "mpirun -np 4 -ppn 2 -perhost 1 -path /x"),
+        ("qsub -pe smp 4 -p 0", "qsub -pe smp 4 -p 0"),
+        ("docker run -u 1000:1000 -p8080:80 -p22", "docker run -u 1000:1000 -p8080:80 -p22"),
+    ],
+)  # fmt: skip
+def test_passwords_that_stand_behind_a_letter_or_a_name_are_hidden(command, recorded):
+    assert redaction.text(command) == recorded
+    assert redaction.words(command.split()) == recorded.split()
+
+
+def test_a_flag_without_a_value_hides_no_other_flag():
+    command = ["train", "--use-auth", "--steps", "3"]
+    assert redaction.words(command) == command
+
+
+@given(st.lists(st.text()))
+def test_any_words_are_words_afterwards(command):
+    assert len(redaction.words(command)) == len(command)
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=3000))
+def test_any_text_is_read_in_time(value):
+    redaction.text(value)
+
+
+@pytest.mark.parametrize("part", ["a", "a=", "--a ", "a:/", "token ", "x://", "eyJ", "eyJ-", "a. "])
+def test_a_long_value_does_not_take_long(part):
+    began = time.process_time()
+    redaction.text(part * 20_000)
+    assert time.process_time() - began < 2
+
+
+def test_no_planted_secret_of_a_job_gets_into_log_or_record(tmp_path):
+    """As a job script has them: in the environment, and in words of the command."""
+    secrets = ("WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "MY_PASSWORD", "NCCL_TOKEN")
+    environment = os.environ | dict.fromkeys(secrets, PLANTED) | {
+        "XLA_FLAGS": f"--xla_x=1 --token={PLANTED}", "NCCL_DEBUG": "INFO",
+        "UCX_URL": f"https://me:{PLANTED}@host",
+    }  # fmt: skip
+    command = [
+        sys.executable, PROGRAM, "--log", tmp_path / "train.jsonl", "--messages", tmp_path / "m",
+        f"--spec={json.dumps(SPEC)}", "--", sys.executable, "-c", "print(1)",
+        "--api-token", PLANTED, f"--password={PLANTED}",
+    ]  # fmt: skip
+    finished = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            assert PLANTED not in path.read_text(), path
+    words = json.loads((tmp_path / "run.json").read_text())["provenance"]["command"]
+    assert words[-3:] == ["--api-token", "(hidden)", "--password=(hidden)"]
+
+
+def test_what_another_trainer_is_told_in_secret_stays_secret(tmp_path, monkeypatch):
+    monkeypatch.setenv("TF_XLA_FLAGS", f"--a=1 --secret_key={PLANTED}")
+    monkeypatch.setenv("HF_TOKEN", PLANTED)
+    run = Run(**SPEC, trainer="theirs")
+    log = tmp_path / "train.jsonl"
+    train_external.train(run, ["true", "--token", PLANTED], "auto", log)
+    (machine,) = [json.loads(line) for line in log.read_text().splitlines() if '"machine"' in line]
+    assert machine["variables"]["TF_XLA_FLAGS"] == "--a=1 --secret_key=(hidden)"
+    assert PLANTED not in log.read_text()

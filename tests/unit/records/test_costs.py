@@ -1,0 +1,139 @@
+"""costs: what runs took, what others like them will take, and that of a dry run in words."""
+
+import dataclasses
+import doctest
+import shutil
+import time
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from made_runs import finish, resume, write
+
+from dlbench.log import event_fields, event_log
+from dlbench.records import costs, run_record
+
+
+def alike(study):
+    """Two repeats of one combination, then those of another."""
+    return sorted(study.runs, key=lambda run: (run.batch_per_device, run.repeat))
+
+
+def test_the_examples_in_the_docstrings_hold():
+    assert doctest.testmod(costs).failed == 0
+
+
+def test_before_the_first_run_has_ended_only_the_limit_is_known(study):
+    found = costs.estimates(study.runs)
+    assert found.of(study.runs[0]) == (None, "unknown")
+    assert costs.forecast(study.runs, found, 900) == (
+        "cost: 4 runs to train, at most 1 node-hours by time_limit_s; "
+        "an estimate follows from the first runs"
+    )
+    assert not Path("results").exists()
+
+
+def test_the_logs_of_runs_that_ended_well_tell_what_others_will_take(study):
+    one, again, other, _ = alike(study)
+    finish(one, 1800)
+    found = costs.estimates(study.runs)
+    assert found.of(again) == (1800, "same combination")
+    assert found.of(other) == (1800, "same model, dataset and strategy")
+    assert found.of(dataclasses.replace(other, model="cnn12")) == (1800, "all runs")
+    assert costs.forecast(alike(study)[1:], found, 3600) == (
+        "cost: 3 runs to train, about 1.5 node-hours (from same combination (1), "
+        "same model, dataset and strategy (2)), at most 3 node-hours by time_limit_s"
+    )
+
+
+def test_the_most_alike_tell_and_of_several_their_mean(study):
+    one, again, other, fourth = alike(study)
+    for run, seconds in ((one, 100), (again, 200), (other, 900)):
+        finish(run, seconds)
+    found = costs.estimates(study.runs)
+    assert found.of(one) == (150, "same combination")
+    assert found.of(fourth) == (900, "same combination")
+
+
+def test_a_run_on_several_nodes_costs_that_of_each(study):
+    run = dataclasses.replace(study.runs[0], nodes=4)
+    found = costs.Estimates([run], lambda _: 900.0)
+    assert "about 1 node-hours (from same combination (1)), at most 2" in costs.forecast(
+        [run], found, 1800
+    )
+
+
+def test_no_run_to_train_costs_nothing(study):
+    assert costs.forecast([], costs.estimates(study.runs), 900) == "cost: no run to train"
+
+
+@pytest.mark.parametrize("status", ["failed", "oom", "timeout"])
+def test_failures_and_unfinished_logs_tell_nothing(study, status):
+    one, again, *_ = alike(study)
+    write(one, 60, status)
+    write(again)
+    assert costs.estimates(study.runs).of(one) == (None, "unknown")
+
+
+def test_a_log_tells_without_its_record_and_after_its_code_has_changed(study):
+    one, again, *_ = alike(study)
+    write(one, 60, made_from={"code": "another"})
+    assert costs.estimates(study.runs).of(again) == (60, "same combination")
+
+
+def test_a_run_that_was_interrupted_for_long_is_estimated_as_in_one_piece(study):
+    run = study.runs[0]
+    write(run, steps=10)
+    resume(run, kept=9, seconds=10, at=100_000)
+    assert costs.whole_s(run_record.folder(run.id) / "train.jsonl") == pytest.approx(2 + 3 + 8)
+
+
+def test_an_end_without_a_time_of_its_own_is_told_by_the_dates(study):
+    run = study.runs[0]
+    path = write(run)
+    log = event_log.EventLog(path)
+    log.write("run_end", status="ok", message="", t_utc="2026-01-01T00:00:30.000000Z")
+    log.close()
+    assert costs.whole_s(path) == 30
+
+
+def test_what_a_run_that_goes_on_has_used_lasts_until_now():
+    past = "2026-01-01T00:00:00.000000Z"
+    recent = datetime.now(timezone.utc) - timedelta(seconds=50)
+    recent = recent.strftime(event_fields.UTC_FORMAT)
+    found = costs.until_now({past: 7.0, recent: 9.0})
+    assert found == {past: 7.0, recent: pytest.approx(50, abs=5)}
+    # The clock may have been set back since.
+    ahead = (datetime.now(timezone.utc) + timedelta(hours=1)).strftime(event_fields.UTC_FORMAT)
+    assert costs.until_now({ahead: 9.0}) == {ahead: 9.0}
+    assert costs.until_now({}) == {}
+
+
+def test_no_log_is_read_before_an_estimate_is_asked_for_and_then_those_alike_only(study):
+    one, _, other, _ = alike(study)
+    finish(one, 60)
+    finish(other, 90)
+    asked = []
+
+    def seconds_of(run):
+        asked.append(run.id)
+        return 60.0
+
+    found = costs.Estimates(study.runs, seconds_of)
+    assert not asked
+    found.of(one)
+    found.of(one)
+    assert len(asked) == 2
+    assert {run.id for run in alike(study)[:2]} == set(asked)
+
+
+def test_two_thousand_logs_are_asked_within_seconds(study):
+    run = study.runs[0]
+    log = write(run, 60, steps=100)
+    runs = [dataclasses.replace(run, repeat=number) for number in range(1, 2001)]
+    for other in runs[1:]:
+        run_record.folder(other.id).mkdir(exist_ok=True)
+        shutil.copyfile(log, run_record.folder(other.id) / "train.jsonl")
+    began = time.perf_counter()
+    assert costs.estimates(runs).of(runs[-1]) == (60, "same combination")
+    assert time.perf_counter() - began < 2

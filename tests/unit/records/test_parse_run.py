@@ -1,0 +1,459 @@
+"""parsing: from logs to summaries, with what must hold of their numbers."""
+
+import dataclasses
+import json
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlbench.log import event_log
+from dlbench.log.event_fields import LogError
+from dlbench.log.event_log import EventLog
+from dlbench.records import parse_run, run_record, step_times
+from dlbench.study.runs import Run
+
+RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=32, steps=3)
+TWO = dataclasses.replace(RUN, strategy="horovod", launcher="horovodrun", devices_per_node=2)
+
+
+def write(folder, times, rank=0, status="ok", message="", weights=("0",), losses=None, warm_up=1,
+          epoch=lambda step: 1, **end):  # fmt: skip
+    """A log whose first `warm_up` steps are warm-up; None for `status` leaves out run_end."""
+    log = EventLog(event_log.rank_path(folder / "train.jsonl", rank))
+    log.start(spec={}, versions={"tensorflow": "2.18.1"}, parameters=61706, total_steps=len(times),
+              devices=[f"CPU:{index}" for index in range(len(weights))])  # fmt: skip
+    log.write("compile", trace_s=0.5)
+    t_s = 0.0
+    for index, time in enumerate(times, start=1):
+        t_s += time
+        loss = losses[index - 1] if losses else 2.0
+        log.step(index, t_s, time, loss, 0.01, index <= warm_up, epoch(index))
+    if status:
+        log.write("run_end", t_s=t_s, t_utc=event_log.utc_now(), status=status, message=message,
+                  weights_sha256=list(weights), **end)  # fmt: skip
+    log.close()
+
+
+def parsed(folder, run=RUN):
+    """The record by the logs there are, which say that they are of that run."""
+    for path in event_log.rank_paths(folder / "train.jsonl"):
+        text = path.read_text().replace('"spec": {}', f'"spec": {json.dumps(run.values())}')
+        path.write_text(text)
+    parse_run.parse(run, folder / "train.jsonl", folder / "run.json")
+    return run_record.read(folder / "run.json")
+
+
+@settings(deadline=None)
+@given(st.floats(1e-5, 100).map(lambda s: round(s, 7)), st.integers(1, 4096), st.integers(1, 200))
+def test_constant_step_times_give_their_mean_exactly_and_no_scatter(step_time_s, batch, steps):
+    times = [step_time_s] * steps
+    assert step_times.images_per_second(times, batch) == pytest.approx(
+        batch / step_time_s, rel=1e-15
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder), [9.0, *times, step_time_s])
+        summary = parsed(Path(folder))["summary"]
+    assert summary["step_time_mean_s"] == summary["step_time_median_s"] == step_time_s
+    assert summary["step_time_sd_s"] == summary["step_time_mad_s"] == 0.0
+
+
+def test_constant_steps_have_no_deviation(tmp_path):
+    write(tmp_path, [9.0, *[0.125] * 8])
+    summary = parsed(tmp_path)["summary"]
+    assert summary["images_per_second"] == 32 / 0.125
+    assert summary["step_time_median_s"] == summary["step_time_p95_s"] == 0.125
+    assert summary["step_time_mad_s"] == 0.0
+
+
+def test_the_warm_up_is_counted_apart(tmp_path):
+    write(tmp_path, [9.0, 8.0, 0.5, 0.5], warm_up=2)
+    summary = parsed(tmp_path)["summary"]
+    assert (summary["burn_in_steps"], summary["steps_measured"]) == (2, 2)
+    assert summary["images_per_second"] == 64
+
+
+def test_steps_take_as_long_as_on_the_rank_that_took_longest_for_all_of_them(tmp_path):
+    write(tmp_path, [1.0, 0.5, 0.25, 0.25], rank=0, losses=[1.0] * 4)
+    write(tmp_path, [5.0, 0.25, 0.5, 0.125], rank=1, losses=[3.0] * 4)
+    summary = parsed(tmp_path, TWO)["summary"]
+    assert summary["images_per_second"] == 3 * 64 / 1.0
+    assert summary["step_time_mean_s"] == pytest.approx(1 / 3)
+    assert (summary["step_time_median_s"], summary["final_loss"]) == (0.25, 2.0)
+
+
+def test_ranks_whose_ends_alternate_are_as_fast_as_their_clocks_say(tmp_path):
+    """By both clocks a step takes 10 ms; now one rank ends it 0.25 ms later, now the other."""
+    steps = 1001
+    for rank, sign in enumerate((1, -1)):
+        ends_s = [0.01 * n + sign * (-1) ** n * 0.00025 / 2 for n in range(steps + 1)]
+        write(tmp_path, np.diff(ends_s).tolist(), rank)
+    run = dataclasses.replace(TWO, batch_per_device=64)
+    summary = parsed(tmp_path, run)["summary"]
+    assert summary["images_per_second"] == pytest.approx(12_800, rel=1e-4)
+
+
+@settings(deadline=None)
+@given(data=st.data(), batch=st.integers(1, 512), ranks=st.integers(2, 4))
+def test_throughput_of_jittered_ranks_is_items_over_the_longest_elapsed_time(data, batch, ranks):
+    """Ends of steps scatter around those of the training, evaluations and checkpoints between."""
+    nominal = data.draw(st.lists(st.floats(0.01, 2), min_size=8, max_size=30))
+    pauses = data.draw(st.lists(st.sampled_from([0, 0, 0.5, 30.0]), min_size=len(nominal),
+                                max_size=len(nominal)))  # fmt: skip
+    jitter = st.lists(st.floats(-0.004, 0.004), min_size=len(nominal), max_size=len(nominal))
+    epoch = lambda step: 1 if step <= len(nominal) // 2 else 2  # noqa: E731
+    warm_up, elapsed_s, first_epoch_s = 2, [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for rank in range(ranks):
+            ends_s = np.cumsum(nominal) + np.cumsum(pauses) + data.draw(jitter)
+            times = np.diff(ends_s, prepend=0.0) - pauses
+            own_s = ends_s - np.cumsum(pauses)  # of a clock that stands still in pauses
+            elapsed_s.append(own_s[-1] - own_s[warm_up - 1])
+            first_epoch_s.append(own_s[len(nominal) // 2 - 1] - own_s[0])
+            write(Path(folder), times.tolist(), rank, warm_up=warm_up, epoch=epoch)
+        run = dataclasses.replace(
+            RUN, strategy="horovod", launcher="horovodrun", devices_per_node=ranks,
+            batch_per_device=batch, steps=None, epochs=2, dataset="digits",
+        )  # fmt: skip
+        summary = parsed(Path(folder), run)["summary"]
+    items = (len(nominal) - warm_up) * run.global_batch
+    assert summary["images_per_second"] == pytest.approx(items / max(elapsed_s), rel=1e-4)
+    total_s = summary["step_time_mean_s"] * summary["steps_measured"]
+    assert total_s == pytest.approx(max(elapsed_s), rel=1e-4)
+    items = (len(nominal) // 2 - 1) * run.global_batch
+    assert summary["first_epoch_images_per_second"] == pytest.approx(
+        items / max(first_epoch_s), rel=1e-4
+    )
+
+
+def test_ranks_whose_steps_end_apart_did_not_stall(tmp_path):
+    """Here the maxima over the ranks have a median that is 8 % above the time that passed."""
+    chance = np.random.default_rng(1)
+    for rank in range(2):
+        ends_s = 0.01 * np.arange(1, 402) + chance.normal(0, 0.001, 401)
+        write(tmp_path, np.diff(ends_s, prepend=0.0).tolist(), rank)
+    record = parsed(tmp_path, TWO)
+    assert (record["status"], record["message"]) == ("ok", "")
+    assert record["summary"]["step_time_median_s"] == pytest.approx(0.01, rel=0.03)
+
+
+@pytest.mark.parametrize(("steps", "rate"), [(0, None), (1, None), (2, 32.0), (3, 64 / 3)])
+def test_a_first_epoch_is_measured_without_its_first_step(tmp_path, steps, rate):
+    run = dataclasses.replace(RUN, steps=None, epochs=2, dataset="digits")
+    times = [9.0, 1.0, 2.0][:steps] + [0.5] * 4
+    write(tmp_path, times, warm_up=steps, epoch=lambda step: 1 if step <= steps else 2)
+    assert parsed(tmp_path, run)["summary"]["first_epoch_images_per_second"] == rate
+
+
+def test_percentiles_are_those_of_numpy(tmp_path):
+    times = np.random.default_rng(1).lognormal(size=101).round(6).tolist()
+    write(tmp_path, times, warm_up=0)
+    summary = parsed(tmp_path)["summary"]
+    assert summary["step_time_p95_s"] == pytest.approx(np.percentile(times, 95), rel=1e-12)
+    assert summary["step_time_median_s"] == np.median(times)
+
+
+def test_ranks_whose_weights_differ_did_not_train_one_model(tmp_path):
+    for rank in range(2):
+        write(tmp_path, [0.5] * 4, rank, weights=[str(rank)])
+    record = parsed(tmp_path, TWO)
+    assert record["status"] == "failed"
+    assert "the weights differ over the devices at the end (2 versions)" in record["message"]
+
+
+def test_a_rank_that_is_missing_makes_the_run_fail(tmp_path):
+    write(tmp_path, [0.5] * 4)
+    record = parsed(tmp_path, TWO)
+    assert record["status"] == "failed"
+    assert record["message"] == "expected 2 devices, found 1 in the logs of 1 rank(s)"
+
+
+def test_a_rank_without_an_end_makes_the_run_fail(tmp_path):
+    write(tmp_path, [0.5] * 4, 0)
+    write(tmp_path, [0.5] * 2, 1, status=None)
+    record = parsed(tmp_path, TWO)
+    assert record["status"] == "failed"
+    assert record["message"] == "rank 1 ended without a word after step 2"
+
+
+def test_a_rank_that_died_is_named_and_not_those_that_were_stopped_for_it(tmp_path):
+    write(tmp_path, [0.5] * 4, 0, status="failed", message="stopped by a signal")
+    write(tmp_path, [], 1, status=None)
+    assert parsed(tmp_path, TWO)["message"] == "rank 1 ended without a word before its first step"
+
+
+def test_a_rank_out_of_memory_is_named_before_one_without_a_word(tmp_path):
+    write(tmp_path, [0.5] * 4, 0, status="oom", message="GPU 0")
+    write(tmp_path, [0.5] * 4, 1, status=None)
+    record = parsed(tmp_path, TWO)
+    assert (record["status"], record["message"]) == ("oom", "rank 0: GPU 0")
+
+
+def test_ranks_that_took_another_number_of_steps_did_not_train_one_model(tmp_path):
+    write(tmp_path, [0.5] * 4, 0)
+    write(tmp_path, [0.5] * 3, 1)
+    assert parsed(tmp_path, TWO)["message"] == "expected 4 steps, found 4 and 3"
+
+
+def test_compiling_is_the_graph_and_what_the_first_step_took_longer(tmp_path):
+    write(tmp_path, [2.25, 0.25, 0.25])
+    assert parsed(tmp_path)["summary"]["compile_s"] == 0.5 + 2.0
+
+
+def test_the_first_of_several_epochs_is_kept_apart(tmp_path):
+    run = dataclasses.replace(RUN, steps=None, epochs=2, dataset="digits")
+    write(tmp_path, [9.0, 1.0, 1.0, 0.5, 0.5], warm_up=3, epoch=lambda step: 1 if step < 4 else 2)
+    summary = parsed(tmp_path, run)["summary"]
+    assert summary["first_epoch_images_per_second"] == 32
+    assert summary["images_per_second"] == 64
+
+
+def test_energy_and_cpu_time_are_those_of_all_ranks_or_unknown(tmp_path):
+    used = {"cpu_time_s": 2.0, "peak_memory_bytes": 5, "energy_j": 10.0}
+    write(tmp_path, [0.5] * 3, 0, **used)
+    write(tmp_path, [0.5] * 3, 1, **used | {"energy_j": None, "peak_memory_bytes": 7})
+    summary = parsed(tmp_path, TWO)["summary"]
+    assert (summary["cpu_time_s"], summary["peak_memory_bytes"]) == (4.0, 7)
+    assert summary["energy_j"] is None
+
+
+def test_a_run_that_went_on_with_other_devices_is_unstable(tmp_path):
+    write(tmp_path, [0.5] * 3, status=None)
+    log = EventLog(tmp_path / "train.jsonl")
+    log.write(
+        "resume", step=3, t_s=1.5, t_utc=event_log.utc_now(), host="b", device_model="another"
+    )
+    log.write("run_end", t_utc=event_log.utc_now(), status="ok", message="", weights_sha256=["0"])
+    log.close()
+    record = parsed(tmp_path)
+    assert record["summary"]["resumes"] == 1
+    assert (record["status"], record["message"]) == (
+        "unstable",
+        "trained on different devices: None, another",
+    )
+
+
+@pytest.mark.parametrize("status", ["oom", "timeout", "failed", "skipped"])
+def test_what_ended_a_run_is_its_status(tmp_path, status):
+    write(tmp_path, [0.5], status=status, message="because")
+    record = parsed(tmp_path)
+    assert (record["status"], record["message"]) == (status, "because")
+
+
+def test_stalled_steps_make_a_run_unstable(tmp_path):
+    write(tmp_path, [0.1] * 50 + [2.0])
+    record = parsed(tmp_path)
+    assert record["status"] == "unstable"
+    assert "some steps stalled" in record["message"]
+    assert record["summary"]["step_time_median_s"] == 0.1
+
+
+def test_a_run_that_ends_in_its_warm_up_measured_nothing(tmp_path):
+    write(tmp_path, [0.5], warm_up=1)
+    assert parsed(tmp_path)["message"] == "no step was measured after the warm-up"
+    with pytest.raises(ValueError, match="did the run stop during warm-up"):
+        step_times.images_per_second([], 32)
+
+
+def test_a_loss_that_is_not_a_number_is_left_out_of_the_record(tmp_path):
+    write(tmp_path, [0.5] * 3, losses=[1.0, 2.0, float("inf")], status="failed")
+    assert parsed(tmp_path)["summary"]["final_loss"] is None
+    json.loads((tmp_path / "run.json").read_text(), parse_constant=pytest.fail)
+
+
+def test_a_log_that_was_cut_short_is_no_result(tmp_path):
+    write(tmp_path, [0.5] * 3, status=None)
+    with pytest.raises(LogError, match="no run_end: the run was cut short"):
+        parsed(tmp_path)
+    with pytest.raises(LogError, match="there is no training log"):
+        parse_run.parse(RUN, tmp_path / "absent.jsonl", tmp_path / "run.json")
+
+
+# Copies: two of the run, each on its own device.
+
+COPIES = dataclasses.replace(RUN, copies_per_node=2)
+
+
+def write_copies(folder, *times, began_s=(0.0, 0.0), **values):
+    """Logs of copies that began at some seconds of one day."""
+    for number, (own, second) in enumerate(zip(times, began_s, strict=True)):
+        write(folder, own, number, **values)
+        path = event_log.rank_path(folder / "train.jsonl", number)
+        events = [json.loads(line) for line in path.read_text().splitlines()]
+        events[0] |= {"t_utc": f"2026-11-21T00:00:{second:09.6f}Z", "cores": [number]}
+        path.write_text("".join(f"{json.dumps(event)}\n" for event in events))
+
+
+def test_the_numbers_of_copies_are_those_of_one_copy(tmp_path):
+    write_copies(tmp_path, [1.0, 0.5, 0.5, 0.5], [1.0, 0.25, 0.25, 0.25], began_s=(0.0, 0.0))
+    record = parsed(tmp_path, COPIES)
+    summary = record["summary"]
+    assert summary["copies_images_per_second"] == [64.0, 128.0]
+    assert summary["images_per_second"] == 96.0
+    assert summary["copy_sd_images_per_second"] == pytest.approx(64 / 2**0.5)
+    assert summary["steps_measured"] == 3
+    assert (summary["step_time_mean_s"], summary["step_time_median_s"]) == (0.375, 0.375)
+    assert summary["step_time_sd_s"] == pytest.approx(0.136931, rel=1e-5)
+    # Measured from 1.0 to 2.5 and from 1.0 to 1.75.
+    assert summary["overlap"] == pytest.approx(0.75 / 1.125)
+
+
+def test_copies_of_equal_speed_have_no_spread_and_are_measured_together(tmp_path):
+    write_copies(tmp_path, [9.0, *[0.125] * 8], [9.0, *[0.125] * 8])
+    record = parsed(tmp_path, COPIES)
+    assert (record["status"], record["message"]) == ("ok", "")
+    assert record["summary"]["images_per_second"] == 32 / 0.125
+    assert record["summary"]["copy_sd_images_per_second"] == 0.0
+    assert record["summary"]["step_time_sd_s"] == 0.0
+    assert record["summary"]["overlap"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("second", "overlap", "status"),
+    [(0.05, 0.95, "ok"), (0.09, 0.91, "ok"), (0.12, 0.88, "unstable"), (30.0, 0.0, "unstable")],
+)
+def test_copies_that_were_not_measured_together_are_unstable(tmp_path, second, overlap, status):
+    write_copies(tmp_path, *[[1.0, *[0.125] * 8]] * 2, began_s=(0.0, second))
+    record = parsed(tmp_path, COPIES)
+    assert record["summary"]["overlap"] == pytest.approx(overlap, abs=1e-12)
+    assert record["status"] == status
+    if status == "unstable":
+        assert f"were measured at once in {overlap:.0%} of their time only" in record["message"]
+
+
+def test_copies_of_different_speed_did_not_stall(tmp_path):
+    write_copies(tmp_path, [1.0, *[0.110] * 20], [1.0, *[0.100] * 20])
+    record = parsed(tmp_path, COPIES)
+    assert record["status"] == "ok"
+    assert 0.9 < record["summary"]["overlap"] < 1
+
+
+def test_a_copy_that_stalled_is_named(tmp_path):
+    write_copies(tmp_path, [1.0, *[0.1] * 40], [1.0, *[0.1] * 38, 1.0, 1.0])
+    record = parsed(tmp_path, COPIES)
+    assert record["status"] == "unstable"
+    assert record["message"].startswith("copy 1: ")
+    assert record["message"].endswith("some steps stalled")
+
+
+def test_copies_need_not_end_with_equal_weights(tmp_path):
+    for number in range(2):
+        write(tmp_path, [1.0, 0.5, 0.5], number, weights=[str(number)])
+    assert parsed(tmp_path, COPIES)["status"] == "ok"
+
+
+def test_the_devices_of_one_copy_must_have_equal_weights(tmp_path):
+    run = dataclasses.replace(COPIES, strategy="mirrored", devices_per_node=2)
+    write(tmp_path, [1.0, 0.5, 0.5], 0, weights=["a", "a"])
+    write(tmp_path, [1.0, 0.5, 0.5], 1, weights=["a", "b"])
+    assert "the weights differ over the devices at the end" in parsed(tmp_path, run)["message"]
+
+
+def test_each_copy_has_all_devices_of_the_run(tmp_path):
+    for number, weights in enumerate((["a", "a"], ["a"])):
+        write(tmp_path, [1.0, 0.5, 0.5], number, weights=weights)
+    run = dataclasses.replace(COPIES, strategy="mirrored", devices_per_node=2)
+    message = parsed(tmp_path, run)["message"]
+    assert message == "expected 2 devices, found 1 in the logs of 1 rank(s)"
+
+
+def test_copies_that_shared_a_core_were_not_packed(tmp_path):
+    write_copies(tmp_path, *[[1.0, 0.5, 0.5]] * 2)
+    path = event_log.rank_path(tmp_path / "train.jsonl", 1)
+    path.write_text(path.read_text().replace('"cores": [1]', '"cores": [0, 1]'))
+    record = parsed(tmp_path, COPIES)
+    assert (record["status"], record["message"]) == (
+        "failed",
+        "copies 0 and 1 shared the cores [0]",
+    )
+
+
+def test_a_copy_that_is_missing_makes_the_run_fail(tmp_path):
+    write(tmp_path, [1.0, 0.5])
+    assert parsed(tmp_path, COPIES)["message"] == "expected 2 copies, found 1 logs"
+
+
+def test_a_copy_that_died_or_failed_is_named(tmp_path):
+    write(tmp_path, [1.0, 0.5], 0, status="failed", message=event_log.STOPPED_BY_SIGNAL)
+    write(tmp_path, [1.0, 0.5], 1, status="failed", message="no more data")
+    assert parsed(tmp_path, COPIES)["message"] == "copy 1: no more data"
+    event_log.rank_path(tmp_path / "train.jsonl", 1).unlink()
+    write(tmp_path, [1.0, 0.5], 1, status=None)
+    assert parsed(tmp_path, COPIES)["message"] == "copy 1 ended without a word after step 2"
+
+
+def test_what_the_supervisor_says_is_said_of_all_copies(tmp_path):
+    write(tmp_path, [1.0, 0.5], 0, status="timeout", message="stopped at time_limit_s", hung=False)
+    write(tmp_path, [1.0, 0.5], 1, status="failed", message=event_log.STOPPED_BY_SIGNAL)
+    record = parsed(tmp_path, COPIES)
+    assert (record["status"], record["message"]) == ("timeout", "stopped at time_limit_s")
+
+
+def test_the_first_epoch_of_copies_is_that_of_one_copy(tmp_path):
+    run = dataclasses.replace(COPIES, steps=None, epochs=2, dataset="digits")
+    for number, second in enumerate((1.0, 0.5)):
+        write(tmp_path, [9.0, second, second, 0.5, 0.5], number, warm_up=3,
+              epoch=lambda step: 1 if step < 4 else 2)  # fmt: skip
+    assert parsed(tmp_path, run)["summary"]["first_epoch_images_per_second"] == (32 + 64) / 2
+
+
+def test_energy_of_copies_is_that_of_all(tmp_path):
+    used = {"cpu_time_s": 2.0, "peak_memory_bytes": 5, "energy_j": 10.0}
+    for number in range(2):
+        write(tmp_path, [0.5] * 3, number, **used | {"peak_memory_bytes": 5 + number})
+    summary = parsed(tmp_path, COPIES)["summary"]
+    found = [summary[key] for key in ("cpu_time_s", "energy_j", "peak_memory_bytes")]
+    assert found == [4.0, 20.0, 6]
+
+
+# Neighbours.
+
+WORDS = "others used 0.98 of 2 cores"
+
+
+def beside(folder, others, status="ok", times=(9.0, 0.5, 0.5, 0.5), share=0.05):
+    """The record of a run beside neighbours, by the event that its supervisor writes."""
+    write(folder, times, status=status, message="" if status == "ok" else "what a pity")
+    log = EventLog(folder / "train.jsonl")
+    log.write("neighbours", span_s=3.0, host="here", others_cpu_cores=others, cores=2,
+              device_cores=1, resolution_cpu_cores=0.01, waited_for_quiet_s=1.5, share=share,
+              unknown={"cpu_clock_mhz": "no such file"})  # fmt: skip
+    log.close()
+    return parsed(folder)
+
+
+def test_a_run_beside_neighbours_is_unstable_with_what_they_used_in_words(tmp_path):
+    record = beside(tmp_path, 0.98)
+    assert (record["status"], record["message"]) == ("unstable", WORDS)
+    summary = record["summary"]
+    assert (summary["disturbed"], summary["others_cpu_cores"]) == (WORDS, 0.98)
+    assert (summary["waited_for_quiet_s"], summary["cpu_clock_mhz"]) == (1.5, None)
+    assert summary["neighbours_unknown"] == "cpu_clock_mhz: no such file"
+
+
+@pytest.mark.parametrize(("others", "share"), [(0.05, 0.05), (0.98, None), (None, 0.05)])
+def test_a_run_that_nobody_disturbed_or_that_is_never_judged_is_ok(tmp_path, others, share):
+    record = beside(tmp_path, others, share=share)
+    assert (record["status"], record["summary"]["disturbed"]) == ("ok", None)
+    assert record["summary"]["others_cpu_cores"] == others
+
+
+def test_neighbours_are_named_before_the_steps_that_stalled_for_them(tmp_path):
+    record = beside(tmp_path, 0.98, times=(9.0, 0.5, 0.5, 0.5, 2.0))
+    assert record["status"] == "unstable"
+    assert record["message"].startswith(f"{WORDS}; ")
+    assert record["message"].endswith("some steps stalled")
+
+
+def test_a_failure_stays_one_beside_neighbours_too(tmp_path):
+    record = beside(tmp_path, 0.98, status="failed")
+    assert (record["status"], record["message"]) == ("failed", "what a pity")
+    assert record["summary"]["disturbed"] == WORDS
+
+
+def test_a_log_of_before_says_nothing_of_neighbours(tmp_path):
+    write(tmp_path, [9.0, 0.5, 0.5, 0.5])
+    assert not {"disturbed", "others_cpu_cores"} & parsed(tmp_path)["summary"].keys()

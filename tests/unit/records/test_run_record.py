@@ -1,0 +1,267 @@
+"""records: which are believed, and what is to be done for the others."""
+
+import dataclasses
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from image_files import Blobs, tar
+
+from dlbench.common import own_code
+from dlbench.images import make_image as image_sources
+from dlbench.images import trainer_image
+from dlbench.log import event_log
+from dlbench.log.event_log import EventLog
+from dlbench.records import judgement, parse_run, run_record, staleness
+from dlbench.records.judgement import State
+from dlbench.records.run_record import RecordError
+from dlbench.study import trainer_environments
+from dlbench.study.runs import Run
+
+RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=32, steps=3)
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """The folder of a finished run."""
+    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
+    monkeypatch.chdir(tmp_path)
+    return finished()
+
+
+def finished(run=RUN, made_from=None, status="ok", end=None, **other):
+    place = run_record.folder(run.id)
+    log = EventLog(place / "train.jsonl")
+    made_from = (made_from or staleness.made_from(run)) | other
+    log.write("launch", t_utc=event_log.utc_now(), made_from=made_from)
+    log.start(spec=run.values(), devices=["CPU:0"], total_steps=3)
+    for step in range(1, 4):
+        log.step(step, step * 0.5, 0.5, 2.0, 0.01, False, 1)
+    log.write("run_end", t_s=1.5, t_utc=event_log.utc_now(), status=status, message="",
+              weights_sha256=["0"], **end or {})  # fmt: skip
+    log.close()
+    parse_run.parse(run, place / "train.jsonl", place / "run.json")
+    return place
+
+
+def test_a_sound_record_stands(place):
+    assert judgement.state(RUN) == (State.CURRENT, "")
+
+
+def test_a_run_without_a_folder_is_missing(place):
+    shutil.rmtree(place)
+    assert judgement.state(RUN) == (State.MISSING, "not trained yet")
+
+
+def edit(path):
+    content = json.loads(path.read_text())
+    content["summary"]["images_per_second"] = 1e9
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda path: path.unlink(), "there is no record"),
+        (lambda path: path.write_bytes(path.read_bytes()[:50]), "not a whole record"),
+        (lambda path: path.write_bytes(b"[]"), "not a whole record"),
+        (lambda path: path.write_bytes(b""), "not a whole record"),
+        (edit, "changed after it was written"),
+    ],
+)
+def test_without_a_sound_record_the_log_is_read_again(place, damage, reason):
+    damage(place / "run.json")
+    state, why = judgement.state(RUN)
+    assert state is State.UNREAD
+    assert reason in why
+
+
+def test_a_record_of_another_parser_is_made_again(place, monkeypatch):
+    monkeypatch.setattr(run_record, "PARSER_VERSION", run_record.PARSER_VERSION + 1)
+    assert judgement.state(RUN)[0] is State.UNREAD
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda log: log.unlink(), lambda log: log.write_bytes(log.read_bytes()[:-9])],
+    ids=["deleted", "truncated"],
+)
+def test_without_a_sound_log_the_run_is_trained_again(place, damage):
+    damage(place / "train.jsonl")
+    assert judgement.state(RUN)[0] is State.STALE
+    (place / "run.json").unlink()
+    assert judgement.state(RUN)[0] is State.STALE
+
+
+def test_a_run_made_from_something_else_is_stale(place):
+    (place / "train.jsonl").unlink()
+    finished(code="0" * 64)
+    assert judgement.state(RUN) == (State.STALE, "code changed since it was trained")
+
+
+def test_the_files_that_changed_since_a_run_was_trained_are_named(place, monkeypatch):
+    files = staleness.training_code(RUN)
+    own_code.keep(files)
+    model = "workflow_scripts/dlbench/trainer/tensorflow/models/lenet5.py"
+    digest_of = own_code._digest
+    changed = {model}
+    monkeypatch.setattr(
+        own_code, "_digest", lambda path: "0" * 64 if path in changed else digest_of(path)
+    )
+    staleness._code_digest.cache_clear()
+    said = "code changed since it was trained: "
+    assert judgement.state(RUN) == (State.STALE, f"{said}{model}")
+    changed.update(files[:4])
+    staleness._code_digest.cache_clear()
+    first = ", ".join(sorted(changed)[:3])
+    assert judgement.state(RUN) == (State.STALE, f"{said}{first} and {len(changed) - 3} more")
+    (listed,) = own_code.KEPT.iterdir()
+    listed.unlink()
+    assert judgement.state(RUN) == (State.STALE, "code changed since it was trained")
+    staleness._code_digest.cache_clear()
+
+
+def test_another_lock_file_is_named(place):
+    (place / "train.jsonl").unlink()
+    finished(environment="0" * 64)
+    assert judgement.state(RUN)[1] == "environment changed since it was trained: envs/train/uv.lock"
+
+
+def test_a_timeout_is_tried_again_once_the_limit_is_higher(place):
+    (place / "train.jsonl").unlink()
+    finished(status="timeout", end={"time_limit_s": 60})
+    for limit_s in (None, 30, 60):
+        assert judgement.state(RUN, time_limit_s=limit_s) == (State.CURRENT, "")
+    assert judgement.state(RUN, time_limit_s=600) == (
+        State.STALE,
+        "was stopped at 60 s; time_limit_s is 600 now",
+    )
+    (place / "train.jsonl").unlink()
+    finished(status="timeout")  # as of runs of before
+    assert judgement.state(RUN, time_limit_s=600) == (State.CURRENT, "")
+
+
+def test_a_run_whose_attempts_were_all_ended_from_outside_says_so(place):
+    run_record.forget(RUN.id)
+    assert judgement.state(RUN) == (State.STALE, "its last attempt left no result")
+
+
+def test_a_skipped_run_is_trained_once_it_can_be(place):
+    (place / "train.jsonl").unlink()
+    finished(status="skipped")
+    assert judgement.state(RUN, can_run=False)[0] is State.CURRENT
+    assert judgement.state(RUN) == (State.STALE, "was skipped and can be trained now")
+
+
+def test_a_record_of_a_newer_version_is_refused(place, monkeypatch):
+    monkeypatch.setattr(run_record, "RECORD_VERSION", run_record.RECORD_VERSION - 1)
+    with pytest.raises(RecordError, match="made by a newer dlbench"):
+        run_record.read(place / "run.json")
+
+
+def test_a_file_that_changed_beside_its_record_is_named(place):
+    record = run_record.read(place / "run.json")
+    log = place / "train.jsonl"
+    content = log.read_bytes()
+    log.write_bytes(content.replace(b"2.0", b"9.0"))
+    run_record.check_files(place, record)
+    with pytest.raises(RecordError, match=r"train\.jsonl: changed after its record was written"):
+        run_record.check_files(place, record, content=True)
+
+
+def test_forgetting_keeps_the_log_aside(place):
+    assert run_record.with_status(["ok"]) == [RUN.id]
+    run_record.forget(RUN.id)
+    assert sorted(path.name for path in place.iterdir()) == ["train.attempt1.jsonl"]
+    assert judgement.state(RUN)[0] is State.STALE
+    assert run_record.with_status(["ok"]) == []
+
+
+# In containers.
+
+CONTAINED = dataclasses.replace(RUN, runtime="charliecloud", environment="mine")
+SETTINGS = {"mine": {"source": "mine.tar"}}
+
+
+def image(content):
+    """The user's archive of an image, and what was made of it."""
+    blobs = Blobs()
+    blobs.index(blobs.image([tar({"bin/sh": content})]))
+    Path("mine.tar").write_bytes(tar(blobs))
+
+
+def make_image():
+    settings = trainer_image.settings("mine", SETTINGS)
+    image_sources.make("mine", settings, trainer_image.image_path("mine"))
+    return trainer_image.read(trainer_image.image_path("mine")).digest
+
+
+def state(**changes):
+    """The state of the run, as another start of the workflow finds it."""
+    staleness._image.cache_clear()
+    run = dataclasses.replace(CONTAINED, **changes)
+    return judgement.state(run, image_settings=SETTINGS)
+
+
+@pytest.fixture
+def contained(place):
+    """The folder of a run that was trained in a container, beside one on bare metal."""
+    image(b"one")
+    digest = make_image()
+    staleness._image.cache_clear()
+    made_from = staleness.made_from(CONTAINED, image_settings=SETTINGS)
+    assert made_from["environment"] == digest
+    yield finished(CONTAINED, made_from)
+    staleness._image.cache_clear()
+
+
+def test_a_run_in_a_container_is_made_from_its_image(contained):
+    assert set(staleness.made_from(CONTAINED, image_settings=SETTINGS)) == {
+        "code", "data", "image", "environment"
+    }  # fmt: skip
+    assert state() == (State.CURRENT, "")
+
+
+def test_another_image_makes_its_runs_stale_and_no_others(contained):
+    image(b"two")
+    assert state() == (State.STALE, "image changed since it was trained")
+    assert judgement.state(RUN) == (State.CURRENT, "")
+    make_image()
+    assert state() == (State.STALE, "image and environment changed since it was trained")
+
+
+def test_an_image_that_was_made_again_with_another_digest_makes_its_runs_stale(contained):
+    path = Path(trainer_image.image_path("mine"))
+    made = json.loads(path.read_text())
+    path.write_text(json.dumps(made | {"digest": "sha256:another"}))
+    assert state() == (State.STALE, "environment changed since it was trained")
+    assert judgement.state(RUN) == (State.CURRENT, "")
+
+
+def test_a_touched_image_changes_nothing(contained):
+    os.utime("mine.tar", (1, 1))
+    assert state() == (State.CURRENT, "")
+
+
+def test_a_copy_of_the_results_keeps_its_runs_without_the_image(contained):
+    Path("mine.tar").unlink()
+    assert state() == (State.CURRENT, "")
+    shutil.rmtree("results/images")
+    assert state() == (State.CURRENT, "")
+    assert staleness.made_from(CONTAINED, image_settings=SETTINGS)["environment"] is None
+
+
+def test_an_image_that_is_not_made_yet_changes_nothing_but_another_recipe_does(contained):
+    shutil.rmtree("results/images")
+    assert state() == (State.CURRENT, "")
+    image(b"two")
+    assert state()[0] is State.STALE
+
+
+def test_a_lost_record_of_a_run_in_a_container_is_read_again(contained):
+    (contained / "run.json").unlink()
+    assert state()[0] is State.UNREAD
+    image(b"two")
+    assert state()[0] is State.STALE

@@ -1,0 +1,62 @@
+"""sessions: each start that trains is one, and its runs know it."""
+
+import json
+import shlex
+import subprocess
+import sys
+
+import pytest
+from planned_runs import STUDY
+
+from dlbench.log import event_fields, event_log
+from dlbench.plan import planning
+from dlbench.records import run_record, sessions
+from dlbench.study import trainer_environments
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_session_that_was_begun_last_is_the_current_one_and_all_are_kept(here):
+    assert sessions.current() is None
+    first, second = sessions.begin(), sessions.begin()
+    assert first["id"] != second["id"]
+    assert sessions.current() == second
+    kept = {path.stem for path in (here / sessions.FOLDER).iterdir()}
+    assert kept == {"current", first["id"], second["id"]}
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"id": "x"}', "\udcff"])
+def test_a_damaged_file_is_an_unknown_session(here, content):
+    sessions.begin()
+    path = here / sessions.FOLDER / sessions.CURRENT
+    path.write_text(content, errors="surrogateescape")
+    assert sessions.current() is None
+
+
+def test_it_travels_by_the_command_of_a_run_to_its_log_and_its_record(here):
+    plan = planning.plan(STUDY)
+    (run_id,) = (name for name in plan.runs if name.startswith("lenet5-synthetic-b8-single-1x1-r1"))
+    assert "--session" not in plan.command(run_id)
+    session = sessions.begin()
+    (flag,) = (w for w in shlex.split(plan.command(run_id)) if w.startswith("--session="))
+    start_run = (
+        trainer_environments.ENVIRONMENTS.resolve().parent / "workflow_scripts" / "start_run.py"
+    )
+    command = [sys.executable, start_run, "--log=train.jsonl", "--messages=messages", flag]
+    command += [f"--spec={plan.spec(run_id)}", "--skip=not here"]
+    subprocess.run(command, check=True, capture_output=True)
+    assert next(event_log.read("train.jsonl"))["session"] == session
+    assert run_record.read("run.json")["provenance"]["session"] == session
+
+
+@pytest.mark.parametrize("session", ['"x"', "{}", '{"id": 1}', '{"id": "x", "started_at": "now"}'])
+def test_a_log_with_another_kind_of_session_is_refused(session):
+    with pytest.raises(event_fields.LogError, match="launch: "):
+        event_fields.parsed(f'{{"event": "launch", "session": {session}}}'.encode())
+    good = {"event": "launch", "session": {"id": "x", "host": None}}
+    assert event_fields.parsed(json.dumps(good).encode()) == good

@@ -1,0 +1,362 @@
+"""The report's content and its file: tables, reasons, caveats, escaping, determinism."""
+
+import html
+import json
+import re
+import subprocess
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+
+import made_tables
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dlbench.analysis import estimates
+from dlbench.common import plugins
+from dlbench.machine import facts
+from dlbench.records import run_record
+from dlbench.report import build_report, report_figures, report_html, report_tables
+from dlbench.tables import parquet_files, table_columns
+
+PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "build_report.py"
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"' & \u2028"
+
+
+def made(folder, rows, figures=(), coverage=None):
+    """The report of some runs, and the folder of its tables."""
+    shown = made_tables.write(folder, rows, steps_each=0)
+    if coverage is not None:
+        parquet_files.write(folder / "coverage.parquet", coverage, table_columns.COVERAGE)
+    for name in figures:
+        plugins.load("figures", name).draw(shown, folder / "figures" / name)
+    return build_report.read(folder, folder / "runs", folder / "figures", figures)
+
+
+def table(found, name):
+    return next(t for t in found.tables if t.name == name)
+
+
+def column(found, name, of="runs"):
+    return next(c for c in table(found, of).columns if c.name == name)
+
+
+def covered(run_id, status, reason=""):
+    return {"run_id": run_id, "combination": f"run {run_id}", "status": status, "reason": reason}
+
+
+@pytest.mark.parametrize("case", made_tables.CASES)
+def test_every_edge_case_gives_a_page_and_the_same_twice(tmp_path, case):
+    rows = made_tables.CASES[case]()
+    found = made(tmp_path, rows)
+    page = report_html.html_page(found)
+    assert page == report_html.html_page(
+        build_report.read(tmp_path, tmp_path / "runs", tmp_path, ())
+    )
+    own = [row for row in rows if not row.get("sentinel")]
+    assert sum(count for status, count in found.statuses if status != "excluded") == len(own)
+    assert len(found.findings) <= 3
+    assert "nan" not in json.dumps([vars(finding) for finding in found.findings])
+
+
+def test_results_have_a_row_a_combination_with_the_mean_of_its_runs(tmp_path):
+    rows = [made_tables.run(repeat=i, images_per_second=v) for i, v in ((1, 90.0), (2, 110.0))]
+    rows += made_tables.failing([made_tables.run(repeat=3)], lambda row: True)
+    rows.append(made_tables.run(devices=2, images_per_second=200.0))
+    found = made(tmp_path, rows)
+    assert column(found, "images per second", "results").values == [99.4987, 200]
+    assert column(found, "runs", "results").values == [2, 1]
+    assert column(found, "others", "results").values == ["1 oom", None]
+    interval = column(found, "95 % interval", "results").values
+    assert interval[1] is None
+    assert interval[0][0] < 99.4987 < interval[0][1]
+
+
+def test_columns_have_the_units_and_notes_of_the_schema(tmp_path):
+    found = made(tmp_path, made_tables.study(devices=[1, 2]))
+    median = column(found, "step time median")
+    assert median.unit == "s"
+    rate = column(found, "images per second")
+    assert (rate.unit, rate.note) == (
+        "items/s",
+        "items of the measured steps over their time on the slowest rank",
+    )
+
+
+def test_what_all_rows_agree_in_is_said_once_and_what_is_empty_is_not(tmp_path):
+    found = made(tmp_path, made_tables.study(devices=[1, 2]))
+    runs = table(found, "runs")
+    assert ("model", "resnet50") in runs.constant
+    names = [c.name for c in runs.columns]
+    assert "model" not in names and "perplexity" not in names
+    assert "status" in names  # though all are ok
+
+
+def test_bytes_are_shown_as_mebibytes(tmp_path):
+    rows = [made_tables.run(repeat=i, peak_memory_bytes=i * 2**20) for i in (1, 2)]
+    memory = column(made(tmp_path, rows), "peak memory")
+    assert (memory.unit, memory.values) == ("MiB", [1, 2])
+
+
+def test_a_number_that_is_not_finite_is_a_word_in_valid_json(tmp_path):
+    rows = [made_tables.run(repeat=i, final_loss=v) for i, v in ((1, float("inf")), (2, 0.5))]
+    found = made(tmp_path, rows)
+    assert column(found, "final loss").values == ["inf", 0.5]
+    assert '"inf",0.5' in report_html.html_page(found)
+
+
+def test_reasons_that_differ_in_numbers_are_one_and_the_commonest_is_first(tmp_path):
+    found = made(
+        tmp_path,
+        [],
+        coverage=[
+            covered("a", "failed", "RuntimeError: no!"),
+            covered("b", "oom", "needs 12 GiB"),
+            covered("c", "oom", "needs 48.5 GiB"),
+            covered("d", "stale", "code changed since it was trained; it was ok"),
+            covered("e", "skipped", "Horovod is missing"),
+            covered("f", "ok"),
+        ],
+    )
+    failures = [(r.status, r.words, r.runs) for r in found.failures]
+    assert failures == [("oom", "needs 12 to 48.5 GiB", 2), ("failed", "RuntimeError: no!", 1)]
+    assert [r.example for r in found.stale] == ["run d"]
+    assert [r.words for r in found.left_out] == ["Horovod is missing"]
+    words = "1 of 6 runs ended well; 1 failed, 2 ran out of memory, 1 were skipped, 1 are stale"
+    assert found.lead.startswith(words)
+
+
+def test_the_lead_says_that_steps_stalled_and_counts_no_imports_as_its_own(tmp_path):
+    coverage = [covered("a", "ok"), covered("b", "unstable", "some"), covered("c", "imported")]
+    found = made(tmp_path, [], coverage=coverage)
+    assert found.lead.startswith(
+        "All 2 runs ended well, 1 of them unstable (their steps stalled, or others disturbed them)."
+    )
+    assert found.statuses == [("ok", 1), ("unstable", 1), ("imported", 1)]
+
+
+def test_the_highest_throughputs_stand_in_the_summary(tmp_path):
+    rows = made_tables.study(batch_per_device=[16, 64]) + made_tables.study(mode="forward")
+    rows += made_tables.study(model="lenet5", repeats=1, mode="forward")
+    rows += made_tables.study(timing_source="published", scale=100, repeats=1)
+    found = made(tmp_path, rows)
+    first, second = found.fastest
+    best = [r["images_per_second"] for r in rows[3:6]]
+    assert first[0].startswith("resnet50, synthetic, batch 64")
+    assert first[1] == estimates.mean(best)
+    assert second[0].startswith("lenet5, synthetic") and second[1].runs == 1
+    assert second[0].endswith(", forward") and "forward" not in first[0]
+    summary = report_html.html_page(found).partition('id="coverage"')[0]
+    assert f"<b>{first[1].value:.0f}" in summary and "none of one run" in summary
+
+
+def test_combinations_of_two_sites_are_called_by_them(tmp_path):
+    rows = made_tables.study() + made_tables.study(site="there", scale=2)
+    found = made(tmp_path, rows)
+    names = ["here: resnet50, synthetic, batch 64", "there: resnet50, synthetic, batch 64"]
+    assert column(found, "combination", "results").values == names
+    assert sorted(name for name, _ in found.fastest) == names
+    alone = made(tmp_path, made_tables.study())
+    assert column(alone, "combination", "results").values == ["resnet50, synthetic, batch 64"]
+
+
+def test_an_excluded_combination_is_words_not_json(tmp_path):
+    values = json.dumps({"model": "vgg16", "batch_per_device": 512})
+    excluded = {"combination": values, "status": "excluded", "reason": "made: too big"}
+    found = made(tmp_path, [], coverage=[excluded])
+    assert found.left_out[0].example == "vgg16, batch 512"
+
+
+def test_coverage_is_grouped_until_it_can_be_taken_in(tmp_path):
+    rows = made_tables.study(
+        devices=[1, 2, 4, 8, 16], batch_per_device=[16, 32, 64], xla=[False, True],
+        precision=["float32", "float16"], repeats=2,
+    )  # fmt: skip
+    found = made(tmp_path, rows)
+    assert 1 < len(found.groups) <= build_report.MOST_GROUPS
+    assert sum(sum(counts.values()) for _, counts in found.groups) == len(rows)
+
+
+def test_the_machine_is_shown_as_its_runs_tell_it(tmp_path):
+    rows = [made_tables.run(repeat=repeat) for repeat in (1, 2)]
+    hardware = facts.facts()["hardware"] | {
+        "gpus": {"driver": "550.54", "cuda_driver": "12.4", "kinds": []},
+        "infiniband": [{"rate": "200 Gb/sec (4X HDR)", "link_layer": "InfiniBand"}] * 2,
+    }
+    hardware["cpu"] |= {"model": "EPYC", "sockets": 2, "cores": 128, "threads": 256,
+                        "governors": ["performance"]}  # fmt: skip
+    software = {"os": "Debian 12", "kernel": "6.1"}
+    known = {"hardware": {"a": hardware}, "software": {"b": software}}
+    for row, provenance in zip(rows, (known, {"platform": "of before"}), strict=True):
+        path = tmp_path / "runs" / row["run_id"] / "run.json"
+        path.parent.mkdir(parents=True)
+        rest = {
+            key: kind() for key, kind in run_record.KINDS.items() if not key.endswith("version")
+        }
+        run_record.write(path, rest | {"provenance": provenance}, [])
+    said = dict(made(tmp_path, rows).machine)
+    assert said["processor"] == [
+        ("EPYC, 2 sockets, 128 cores, 256 threads, governor performance", 1)
+    ]
+    assert said["GPU driver"] == [("550.54, CUDA 12.4", 1)]
+    assert said["network"] == [("200 Gb/sec (4X HDR) (InfiniBand)", 1)]
+    assert said["operating system"] == [("Debian 12", 1)]
+
+
+def test_caveats_name_other_hardware_changed_software_and_repeats_that_differ(tmp_path):
+    words = "hardware gpus driver 560.35, not 550.54"
+    rows = [
+        made_tables.run(repeat=1, hardware_sha256="a" * 64, software_sha256="c" * 64),
+        made_tables.run(repeat=2, hardware_sha256="b" * 64, software_sha256="d" * 64,
+                        repeats_differ=words),
+        made_tables.run(repeat=3),
+        made_tables.run(environment="train-b", software_sha256="e" * 64),
+    ]  # fmt: skip
+    caveats = "\n".join(made(tmp_path, rows).caveats)
+    assert f"Runs are of 2 fingerprints of hardware: {'a' * 12}, {'b' * 12}." in caveats
+    assert "Runs of environment train (bare) are of 2 fingerprints of software" in caveats
+    assert "train-b" not in caveats
+    assert f"1 run is unlike the first repeat of their combination: {words}." in caveats
+
+
+def test_caveats_name_single_runs_borrowed_bases_and_other_versions(tmp_path):
+    rows = made_tables.study(devices=[1, 2], repeats=1)
+    rows[1]["framework_version"] = "2.22.0"
+    rows.append(made_tables.run(repeat=9, status="unstable", batch_per_device=8))
+    caveats = "\n".join(made(tmp_path, rows).caveats)
+    assert "3 combinations are measured by a single run" in caveats
+    assert "1 run is unstable" in caveats
+    assert "Runs are of 2 versions: 2.21.0, 2.22.0." in caveats
+    assert "point and base differ in framework_version" in caveats
+
+
+def test_published_and_imported_rows_say_where_they_are_from(tmp_path):
+    rows = made_tables.study(devices=[1, 2])
+    published = {"timing_source": "published", "source": "a paper, p. 3"}
+    rows += made_tables.study(devices=[1, 2], repeats=1, **published)
+    rows += made_tables.study(devices=[4], timing_source="keras_csv", source="log.csv")
+    found = made(tmp_path, rows)
+    caveats = "\n".join(found.caveats)
+    assert "2 rows are not measured here but published (a paper, p. 3): references" in caveats
+    assert "3 runs are imported from logs of keras_csv (log.csv)" in caveats
+    assert set(column(found, "source").values) == {None, "a paper, p. 3", "log.csv"}
+    assert column(found, "metric", "published").values
+    assert all("published" not in finding.text for finding in found.findings)
+
+
+def test_a_table_that_was_put_beside_the_others_is_shown_with_its_units(tmp_path):
+    made_tables.write(tmp_path, made_tables.study(devices=[1, 2]), steps_each=0)
+    speed = pa.field("speed", pa.float64(), metadata={"unit": "items/s", "description": "so fast"})
+    schema = pa.schema([pa.field("who", pa.string()), speed])
+    rows = [{"who": "A", "speed": 1.5}, {"who": "B", "speed": 2.5}]
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), tmp_path / "from_papers.parquet")
+    found = build_report.read(tmp_path, tmp_path / "runs", tmp_path, ())
+    assert table(found, "from_papers").heading == "From papers"
+    shown = column(found, "speed", "from_papers")
+    assert (shown.unit, shown.note, shown.values) == ("items/s", "so fast", [1.5, 2.5])
+
+
+def test_dates_are_those_of_the_runs(tmp_path):
+    at = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
+    rows = made_tables.study(devices=1)
+    rows = [row | {"started_at": at, "ended_at": at.replace(day=2)} for row in rows]
+    assert dict(made(tmp_path, rows).facts)["Dates"] == "2026-03-01 to 2026-03-02 (UTC)"
+
+
+def test_whatever_is_in_the_tables_is_text_in_the_page(tmp_path):
+    rows = [
+        made_tables.run(repeat=i, study=EVIL, site=EVIL, model=EVIL, device_model=EVIL,
+                        framework_version=EVIL, learning_gate=EVIL, strategy=EVIL,
+                        notes=EVIL, source=EVIL, timing_source=EVIL, precision=precision)
+        for i in (1, 2, 3) for precision in ("float32", EVIL)
+    ]  # fmt: skip
+    coverage = [covered(EVIL, "failed", EVIL), covered("b", "stale", EVIL), covered("c", EVIL)]
+    found = made(tmp_path, rows, coverage=coverage)
+    page = report_html.html_page(found)
+    assert page.count("<script>") == 1
+    assert len(re.findall(r"<script\b", page)) == 1 + len(found.tables)
+    assert "<img src=x" not in page and "alert(1)</script>" not in page
+    assert html.escape(EVIL, quote=True) in page
+    for block in re.findall(r'<script type="application/json">(.*?)</script>', page, re.DOTALL):
+        assert json.loads(block)["rows"]
+
+
+def test_the_page_allows_its_own_style_and_script_and_nothing_else(tmp_path):
+    page = report_html.html_page(made(tmp_path, made_tables.study(devices=[1, 2])))
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    assert policy.startswith("default-src 'none'; img-src data:;")
+    assert "unsafe" not in policy
+    assert not re.findall(r'(?:src|href)="(?!#|data:)', page)
+    assert " style=" not in page and " onclick=" not in page
+
+
+@pytest.fixture
+def drawn(tmp_path):
+    rows = made_tables.study(devices=[1, 2, 4])
+    return tmp_path, made(tmp_path, rows, ("scaling", "overhead"))
+
+
+def test_figures_have_their_titles_captions_and_sizes(drawn):
+    _, found = drawn
+    scaling, overhead = found.figures
+    assert scaling.title == "Throughput and parallel efficiency against the number of devices"
+    assert scaling.uri.startswith("data:image/svg+xml,")
+    assert scaling.width > scaling.height > 0
+    page = report_html.html_page(found)
+    assert "<em>Equivalent</em>: two one-sided tests" in page
+    assert 'id="figure-overhead"' in page and overhead.name == "overhead"
+
+
+def test_a_figure_that_is_large_becomes_a_picture(drawn, monkeypatch):
+    folder, _ = drawn
+    whole = report_figures.figure("scaling", folder / "figures")
+    monkeypatch.setattr(report_figures, "MOST_SVG_BYTES", 1000)
+    picture = report_figures.figure("scaling", folder / "figures")
+    assert picture.uri.startswith("data:image/webp;base64,")
+    assert (picture.width, picture.height) == (whole.width, whole.height)
+
+
+def build(*arguments):
+    return subprocess.run(
+        [sys.executable, PROGRAM, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+
+
+def test_the_program_writes_the_same_bytes_twice(drawn):
+    folder, _ = drawn
+    arguments = ["--tables", folder, "--runs", folder / "runs", "--figures-folder",
+                 folder / "figures", "--figures", "scaling"]  # fmt: skip
+    pages = []
+    for name in ("a.html", "b.html"):
+        finished = build(*arguments, "--output", folder / name)
+        assert finished.returncode == 0, finished.stderr
+        pages.append((folder / name).read_bytes())
+    assert pages[0] == pages[1]
+    assert str(folder).encode() not in pages[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--tables", "nowhere"], "runs.parquet cannot be read as Parquet"),
+        (["--figures", "usl", "--figures-folder", "nowhere"], "usl.svg"),
+        (["--figures", "nonsense"], "invalid choice: 'nonsense'"),
+    ],
+)
+def test_what_is_missing_is_named_and_no_page_is_written(drawn, arguments, message):
+    folder, _ = drawn
+    output = folder / "page.html"
+    finished = build("--tables", folder, *arguments, "--output", output)
+    assert finished.returncode != 0
+    assert message in finished.stderr and "Traceback" not in finished.stderr
+    assert not output.exists()
+
+
+def test_a_column_kind_is_that_of_its_values(tmp_path):
+    found = made(tmp_path, made_tables.study(devices=[1, 2], xla=[False, True]))
+    kinds = {c.name: c.kind for c in table(found, "results").columns}
+    assert kinds["XLA"] == "bool" and kinds["devices"] == "number"
+    plain = report_tables.plain(table(found, "runs"))
+    names = next(c for c in plain["columns"] if c["name"] == "run id")
+    assert [names["levels"][code] for code in names["codes"]] == column(found, "run id").values

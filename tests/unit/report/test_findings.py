@@ -1,0 +1,284 @@
+"""What a study's numbers carry, from tables whose outcome is known by hand."""
+
+import math
+
+import pytest
+from made_tables import run
+
+from dlbench.analysis import contrasts, estimates
+from dlbench.report import findings
+from dlbench.report.findings import INDICATED, OPEN, SHOWN
+
+STEP = 1.001
+
+
+def repeats(rate, count=3, **changes):
+    """Runs whose throughputs lie 0.1 % apart around `rate`, their geometric mean."""
+    middle = (count - 1) / 2
+    return [
+        run(repeat=i + 1, images_per_second=rate * STEP ** (i - middle), **changes)
+        for i in range(count)
+    ]
+
+
+def speedup(devices, efficiency, low=None, high=None, **changes):
+    base = {"base_devices": 1, "base_runs": 3, "base_images_per_second": 100.0, "runs": 3}
+    return base | {
+        "model": "resnet50", "dataset": "synthetic", "scaling": "weak", "batch_per_device": 64,
+        "strategy": "mirrored", "device_kind": "gpu", "devices": devices,
+        "speedup": efficiency * devices, "efficiency": efficiency, "efficiency_ci95_low": low,
+        "efficiency_ci95_high": high, "base_mismatch": "", "timing_source": "dlbench",
+    } | changes  # fmt: skip
+
+
+def comparison(verdict, ratio=1.0, low=0.99, high=1.01, **changes):
+    return {
+        "field": "runtime", "condition": "apptainer", "base": "bare", "model": "vgg16",
+        "dataset": "digits", "batch_per_device": 8, "verdict": verdict, "ratio": ratio,
+        "ci95_low": low, "ci95_high": high, "margin": 0.01, "n_a": 5, "n_b": 5,
+        "repeats_needed": 40, "base_flags": "",
+    } | changes  # fmt: skip
+
+
+def found(runs=(), speedups=(), comparisons=()):
+    return findings.findings(list(runs), list(speedups), list(comparisons))
+
+
+def test_a_study_without_runs_carries_nothing():
+    assert found() == []
+
+
+def test_the_best_of_the_series_that_go_farthest_is_named_with_its_interval():
+    (finding,) = found(
+        speedups=[
+            speedup(2, 0.99, 0.98, 1.0),
+            speedup(8, 0.9, 0.88, 0.92),
+            speedup(8, 0.7, 0.68, 0.72, strategy="horovod"),
+        ]
+    )
+    assert finding.headline == "8 GPUs keep 90 % of linear scaling"
+    assert (finding.number, finding.interval) == ("90 %", "88 to 92 %")
+    assert finding.evidence == SHOWN
+    assert "7.2 times the base of 1 GPU (100 items/s), 3 runs each" in finding.text
+    assert "The best of 2 series; the worst, resnet50, synthetic, batch 64, horovod" in finding.text
+
+
+def test_a_series_from_eight_devices_on_goes_less_far_than_one_from_a_single_device():
+    (finding,) = found(
+        speedups=[speedup(16, 0.95, 0.94, 0.96, base_devices=8), speedup(8, 0.8, 0.79, 0.81)]
+    )
+    assert finding.headline.startswith("8 GPUs keep 80 %")
+
+
+def test_a_speedup_whose_base_differs_is_left_out_and_said():
+    (finding,) = found(
+        speedups=[
+            speedup(8, 1.4, 1.3, 1.5, base_mismatch="strategy"),
+            speedup(4, 0.8, 0.79, 0.81),
+        ]
+    )
+    assert finding.headline.startswith("4 GPUs keep 80 %")
+    assert "1 point is left out: point and base differ in strategy." in finding.text
+
+
+def test_where_every_base_differs_no_number_is_given():
+    (finding,) = found(speedups=[speedup(8, 1.4, 1.3, 1.5, base_mismatch="device_model")])
+    assert (finding.number, finding.evidence, finding.kind) == ("", OPEN, "bad")
+    assert "device_model" in finding.text
+
+
+@pytest.mark.parametrize(
+    ("low", "runs", "evidence"), [(0.8, 3, SHOWN), (0.8, 2, INDICATED), (None, 1, OPEN)]
+)
+def test_evidence_of_scaling_is_how_many_runs_stand_behind_it(low, runs, evidence):
+    (finding,) = found(speedups=[speedup(8, 0.9, low, low and 0.95, runs=runs)])
+    assert finding.evidence == evidence
+
+
+def test_a_speedup_that_may_be_none_is_open_however_many_runs_there_are():
+    (finding,) = found(speedups=[speedup(2, 0.86, 0.4, 1.9)])
+    assert finding.evidence == OPEN
+    assert "Undecided" in finding.text
+
+
+def test_number_and_interval_are_written_alike():
+    (finding,) = found(comparisons=[comparison("undecided", 1.2, 0.4, 2.9)])
+    assert (finding.number, finding.interval) == ("\u00d7 1.2", "0.4 to 2.9")
+
+
+def test_published_numbers_are_no_finding():
+    published = [speedup(8, 0.9, 0.8, 1.0, timing_source="published")]
+    runs = repeats(100.0, timing_source="published") + repeats(
+        200.0, timing_source="published", precision="float16"
+    )
+    assert found(runs, published) == []
+
+
+def test_comparisons_come_with_verdict_interval_and_counts():
+    (finding,) = found(
+        comparisons=[
+            comparison("slower", 0.934, 0.929, 0.938, batch_per_device=64),
+            comparison("equivalent"),
+        ]
+    )
+    assert finding.headline == "apptainer is slower than bare"
+    assert (finding.number, finding.interval) == ("\u22126.6 %", "\u22127.1 to \u22126.2 %")
+    assert "vgg16, digits, batch 64" in finding.text
+    assert "1 slower, 1 equivalent" in finding.text
+    assert (finding.evidence, finding.kind) == (SHOWN, "bad")
+
+
+def test_undecided_is_open_and_says_what_it_takes():
+    (finding,) = found(comparisons=[comparison("undecided", 1.002, 0.98, 1.02)])
+    assert finding.headline == "apptainer against bare: undecided"
+    assert finding.evidence == OPEN
+    assert "about 40 repeats" in finding.text
+
+
+def test_what_is_undecided_only_by_the_correction_says_so():
+    (finding,) = found(comparisons=[comparison("undecided", 0.67, 0.5, 0.9, family=35)])
+    assert "excludes no difference; corrected for 35 comparisons none is shown" in finding.text
+    for alike in ({"low": 0.9, "high": 1.2, "family": 35}, {"low": 0.5, "high": 0.9, "family": 1}):
+        (finding,) = found(comparisons=[comparison("undecided", 0.95, **alike)])
+        assert "corrected" not in finding.text
+    # Nine pairs, one of which differs at the 5 % level.
+    pairs = [repeats(100 + i, model=f"m{i}", strategy=s) for i in range(9) for s in ("a", "b")]
+    scattered = [run(repeat=i, model="x", strategy=s, images_per_second=rate)
+                 for s, rates in (("a", (100, 101, 102)), ("b", (103, 104, 105.5)))
+                 for i, rate in enumerate(rates, 1)]  # fmt: skip
+    (finding,) = found(runs=[row for pair in pairs for row in pair] + scattered)
+    assert finding.headline.endswith("undecided") or "equivalent" in finding.headline
+
+
+def test_a_finding_of_two_sites_names_that_of_its_number():
+    sites = [speedup(8, share, share - 0.01, share + 0.01, site=site)
+             for site, share in (("here", 0.9), ("there", 0.7))]  # fmt: skip
+    runs = [run(site="here"), run(site="there")]
+    scaling = next(f for f in found(runs=runs, speedups=sites) if "linear" in f.headline)
+    assert "here: resnet50" in scaling.text and "there: resnet50" in scaling.text
+    compared = [comparison("slower", 0.9, 0.89, 0.91, site="there")]
+    (finding,) = (f for f in found(runs=runs, comparisons=compared) if "apptainer" in f.headline)
+    assert finding.text.startswith("there: vgg16")
+    (finding,) = found(runs=runs[:1], comparisons=compared)
+    assert finding.text.startswith("vgg16")
+
+
+def test_a_comparison_of_sides_that_differ_in_more_is_only_indicated():
+    flagged = comparison("faster", 1.2, 1.1, 1.3, base_flags="framework_version")
+    (finding,) = found(comparisons=[flagged])
+    assert finding.evidence == INDICATED
+    assert "Flagged: the two sides also differ in framework_version" in finding.text
+
+
+def test_what_differs_in_one_field_only_is_compared_by_itself():
+    (finding,) = found(repeats(100.0) + repeats(250.0, precision="float16"))
+    assert finding.headline == "float16 is faster than float32"
+    assert finding.number == "\u00d7 2.5"
+    assert finding.evidence == SHOWN
+    assert "Not asked for in the config; corrected for 1 comparison." in finding.text
+
+
+def test_conditions_that_were_measured_apart_are_only_indicated():
+    runs = repeats(100.0, session="A") + repeats(250.0, runtime="apptainer", session="B")
+    (finding,) = found(runs)
+    assert finding.evidence == INDICATED
+    assert "the two sides were measured apart. With workflow_scripts/rerun_bases.py" in finding.text
+    once_more = [row | {"session": "B"} for row in runs[:3]]
+    (finding,) = findings.findings(runs, [], [], once_more)
+    assert finding.evidence == SHOWN
+    assert "The ratio is corrected for the drift between their sessions, 0.0 %" in finding.text
+    slower = [row | {"images_per_second": 0.9 * row["images_per_second"]} for row in once_more]
+    (finding,) = findings.findings(runs, [], [], slower)
+    assert finding.evidence == INDICATED and finding.number == "\u00d7 2.78"
+
+
+def test_runs_that_differ_in_two_fields_are_not_compared():
+    assert found(repeats(100.0) + repeats(250.0, precision="float16", xla=True)) == []
+
+
+def test_what_the_config_has_compared_is_not_compared_again():
+    runs = repeats(100.0) + repeats(250.0, runtime="apptainer")
+    headlines = [finding.headline for finding in found(runs, comparisons=[comparison("faster")])]
+    assert headlines == ["apptainer is faster than bare"]
+
+
+def test_a_batch_size_is_compared_from_the_smallest_to_the_largest():
+    runs = [r for b in (16, 32, 64) for r in repeats(10.0 * b, batch_per_device=b)]
+    ((a, b, compared, _),) = contrasts.found(runs, (), 0.01)["batch_per_device"]
+    assert (a[0]["batch_per_device"], b[0]["batch_per_device"]) == (64, 16)
+    assert compared.ratio == pytest.approx(4)
+
+
+def test_unasked_comparisons_are_corrected_for_one_another():
+    runs = [
+        row
+        for batch in (16, 64)
+        for precision, rate in (("float32", 100.0), ("float16", 100.2))
+        for row in repeats(rate, batch_per_device=batch, precision=precision)
+    ]
+    made = contrasts.found(runs, (), 0.01)
+    assert {len(pairs) for pairs in made.values()} == {2}
+    for pairs in made.values():
+        for _, _, compared, _ in pairs:
+            assert compared.family == 4
+            assert compared.p_difference >= compared.p_difference_raw
+
+
+def test_a_single_run_of_each_is_open_and_says_so():
+    (finding,) = found(repeats(100.0, 1) + repeats(250.0, 1, precision="float16"))
+    assert finding.evidence == OPEN
+    assert "one run each: no interval" in finding.text
+    assert finding.interval == ""
+
+
+def test_gates_that_were_missed_are_counted():
+    runs = [
+        run(repeat=i, learning_gate="reached" if i < 3 else "missed: top1 0.2") for i in (1, 2, 3)
+    ]
+    (finding,) = found(runs)
+    assert finding.headline == "1 of 3 runs miss their learning gate"
+    assert "missed: top1 0.2" in finding.text
+
+
+def test_what_is_shown_comes_before_what_is_asked_for_but_undecided():
+    evidence = [
+        finding.evidence
+        for finding in found(
+            repeats(100.0) + repeats(250.0, precision="float16"),
+            [speedup(8, 0.9, 0.88, 0.92)],
+            [comparison("undecided")],
+        )
+    ]
+    assert evidence == [SHOWN, SHOWN, OPEN]
+
+
+def test_a_finding_agrees_with_the_statistics_it_quotes():
+    a, b = repeats(130.0, precision="float16"), repeats(100.0)
+    (finding,) = found(a + b)
+    ratio = estimates.ratio(
+        [row["images_per_second"] for row in a], [row["images_per_second"] for row in b]
+    )
+    assert math.isclose(ratio.value, 1.3)
+    low, high = (f"{100 * (end - 1):+.1f}" for end in (ratio.low, ratio.high))
+    assert finding.interval == f"{low} to {high} %"
+
+
+WORDS = "others used 0.98 of 2 cores"
+
+
+def test_a_contrast_beside_neighbours_is_indicated_at_most_and_says_so():
+    quiet = [*repeats(100, 5), *repeats(150, 5, strategy="horovod")]
+    (finding,) = found(quiet)
+    assert finding.evidence == SHOWN
+    disturbed = [row | {"disturbed": WORDS} if row["repeat"] == 5 else row for row in quiet[5:]]
+    (finding,) = found([*quiet[:5], *disturbed])
+    assert finding.evidence == INDICATED
+    assert "Flagged: others on the machine disturbed some runs of the two sides." in finding.text
+
+
+def test_a_comparison_or_a_speedup_beside_neighbours_is_not_shown():
+    (finding,) = found(comparisons=[comparison("faster", 1.2, 1.1, 1.3, base_flags="neighbours")])
+    assert finding.evidence == INDICATED
+    assert "others on the machine disturbed some runs of the two sides" in finding.text
+    (finding,) = found(speedups=[speedup(4, 0.8, 0.79, 0.81, base_mismatch="neighbours")])
+    assert finding.evidence == OPEN

@@ -1,0 +1,402 @@
+"""collecting: the tables of a study, from logs that were written and records that were read."""
+
+import csv
+from pathlib import Path
+
+import duckdb
+import pandas
+import polars
+import pyarrow.parquet as pq
+import pytest
+from site_facts import SITE
+
+from dlbench.log import event_log
+from dlbench.log.event_log import EventLog
+from dlbench.records import parse_run, run_record, staleness
+from dlbench.records.run_record import RecordError
+from dlbench.results import collect_runs, run_tables
+from dlbench.study import config, trainer_environments
+from dlbench.tables import parquet_files, table_columns
+
+SETTINGS = config.read(trainer_environments.ENVIRONMENTS.resolve().parent / "config.yaml") | {
+    "study": "test",
+    "repeats": 1,
+    "site": SITE,
+    "figures": [],
+}
+PLAIN = {
+    "name": "plain", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 2,
+}  # fmt: skip
+LEARNS = {
+    "name": "learns", "model": "lenet5", "dataset": "digits", "batch_per_device": 8, "epochs": 1,
+    "must_reach": {"top1": 0.9, "final_loss": 3},
+}  # fmt: skip
+PROCESS = {
+    "t_s": 0.5, "cpu_percent": 99.5, "memory_bytes": 1 << 30, "node_cpu_percent": 51.0,
+    "node_memory_available_bytes": 8 << 30, "load_average_1min": 1.25,
+}  # fmt: skip
+GPU = {
+    "gpu": 0, "utilisation_percent": 97, "memory_used_bytes": 4 << 30, "power_w": 305.5,
+    "temperature_c": 61, "clock_sm_mhz": 1980, "clock_memory_mhz": 2619, "throttle_reasons": [],
+    "energy_j": 152.5,
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def study(*blocks, **changes):
+    return config.study(SETTINGS | {"matrix": list(blocks)} | changes)
+
+
+def finished(run, samples=(), top1=None, ranks=1, start=None, made_from=None, **end):
+    """The log and the record of a run; `samples` are written by every rank."""
+    place = run_record.folder(run.id)
+    for rank in range(ranks):
+        log = EventLog(event_log.rank_path(place / "train.jsonl", rank))
+        if rank == 0:
+            log.write(
+                "launch", t_utc=event_log.utc_now(), made_from=made_from or staleness.made_from(run)
+            )
+        log.start(**{"spec": run.values(), "devices": ["CPU:0"], "total_steps": 2,
+                     "item_shape": [8, 8, 1],
+                     "versions": {"tensorflow": "2.18.1"}} | (start or {}))  # fmt: skip
+        for step in (1, 2):
+            log.step(step, step * 0.5, 0.5, 2.0, 0.01, False, 1)
+        for sample in samples:
+            log.write("sample", **sample)
+        if top1 is not None and rank == 0:
+            log.write("eval", epoch=1, step=2, t_s=1.2, split="test", loss=0.5, top1=top1,
+                      examples=360)  # fmt: skip
+        values = {"status": "ok", "message": "", "weights_sha256": ["0"]} | end
+        log.write("run_end", t_s=1.5, t_utc=event_log.utc_now(), **values)
+        log.close()
+    parse_run.parse(run, place / "train.jsonl", place / "run.json")
+    return place
+
+
+def collected(made, name, schema):
+    collect_runs.collect(made, "cpu", "tables")
+    return parquet_files.read(f"tables/{name}.parquet", schema).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("top1", "gate"),
+    [(0.95, "reached"), (0.85, "missed: top1 0.85, expected at least 0.9")],
+)
+def test_the_gate_stands_in_the_tables_and_changes_no_status(folder, capsys, top1, gate):
+    made = study(LEARNS, PLAIN)
+    learns = next(run for run in made.runs if run.epochs)
+    plain = next(run for run in made.runs if run.steps)
+    finished(learns, top1=top1)
+    finished(plain)
+    rows = {row["run_id"]: row for row in collected(made, "runs", table_columns.RUNS)}
+    assert {run_id: row["learning_gate"] for run_id, row in rows.items()} == {
+        learns.id: gate,
+        plain.id: None,
+    }
+    assert {row["status"] for row in rows.values()} == {"ok"}
+    assert (rows[learns.id]["top1"], rows[learns.id]["final_loss"]) == (top1, 2.0)
+    reached = gate == "reached"
+    shown = "" if reached else gate
+    with open("tables/coverage.csv", newline="") as file:
+        reasons = {row["run_id"]: row["reason"] for row in csv.DictReader(file)}
+    assert reasons == {learns.id: shown, plain.id: ""}
+    assert capsys.readouterr().err == ("" if reached else f"{learns.label()}: {gate}\n")
+
+
+def test_the_gate_is_judged_anew_without_training_again():
+    (run,) = study(LEARNS).runs
+    finished(run, top1=0.5)
+    for bound, gate in ((0.4, "reached"), (0.6, "missed: top1 0.5, expected at least 0.6")):
+        made = study(LEARNS | {"must_reach": {"top1": bound}})
+        assert collected(made, "runs", table_columns.RUNS)[0]["learning_gate"] == gate
+
+
+def test_the_time_to_the_gates_score_is_of_the_clock_and_of_the_steps():
+    made = study(LEARNS)
+    finished(made.runs[0], top1=0.95)
+    (row,) = collected(made, "runs", table_columns.RUNS)
+    assert (row["time_to_accuracy_s"], row["training_time_to_accuracy_s"]) == (1.2, 1.0)
+
+
+@pytest.mark.parametrize("end", [{}, {"status": "failed", "message": "no"}])
+def test_what_was_not_reached_or_failed_has_no_time_to_it(end):
+    made = study(LEARNS)
+    finished(made.runs[0], top1=0.95 if end else 0.85, **end)
+    (row,) = collected(made, "runs", table_columns.RUNS)
+    assert (row["time_to_accuracy_s"], row["training_time_to_accuracy_s"]) == (None, None)
+
+
+def test_a_clock_that_differs_from_the_steps_is_said_and_stands_in_the_tables(capsys):
+    made = study(LEARNS | {"must_reach": {"final_loss": 3}})
+    run = made.runs[0]
+    # One epoch of 4 items in 1 s, by the clock; the steps say two batches of 8.
+    finished(run, start={"records": 4})
+    (row,) = collected(made, "runs", table_columns.RUNS)
+    assert (row["images_per_second"], row["epochs_images_per_second"]) == (16.0, 4.0)
+    words = "-75.0 %: epochs x images / time is 4 items/s, the steps say 16"
+    assert row["epochs_check"].startswith(words)
+    (covered,) = parquet_files.read("tables/coverage.parquet", table_columns.COVERAGE).to_pylist()
+    assert covered["reason"] == f"throughput by the clock differs by {row['epochs_check']}"
+    assert words in capsys.readouterr().err
+
+
+def test_energy_per_image_and_the_synthetic_partner_are_columns():
+    made = study(LEARNS | {"must_reach": {"final_loss": 3}}, PLAIN)
+    for run in made.runs:
+        finished(run, energy_j=8.0)
+    learns, plain = sorted(
+        collected(made, "runs", table_columns.RUNS), key=lambda row: row["dataset"]
+    )
+    assert (learns["energy_per_image_j"], plain["energy_per_image_j"]) == (0.5, 0.5)
+    assert (learns["synthetic_ratio"], learns["synthetic_runs"]) == (pytest.approx(1), 1)
+    assert learns["item_shape"] == plain["item_shape"] == "8x8x1"
+    assert (plain["synthetic_ratio"], plain["synthetic_runs"]) == (None, None)
+
+
+def test_a_run_whose_code_changed_meanwhile_is_stale_and_says_why(capsys):
+    made = study(PLAIN)
+    finished(made.runs[0], made_from={"code": "old"})
+    (row,) = collected(made, "coverage", table_columns.COVERAGE)
+    assert (row["status"], row["reason"]) == (
+        "stale",
+        "code and data and environment changed since it was trained: envs/train/uv.lock; it was ok",
+    )
+    assert "1 of 1 runs are stale" in capsys.readouterr().err
+    (row,) = parquet_files.read("tables/runs.parquet", table_columns.RUNS).to_pylist()
+    assert row["status"] == "ok"
+
+
+def test_speedups_are_a_table_of_their_own():
+    made = study(PLAIN | {"strategy": "mirrored", "devices_per_node": [1, 2]}, repeats=2)
+    for run in made.runs:
+        finished(run, start={"devices": ["CPU"] * run.devices})
+    one, two = collected(made, "speedups", table_columns.SPEEDUPS)
+    assert (one["devices"], two["devices"], two["scaling"]) == (1, 2, "weak")
+    assert (two["speedup"], two["runs"], two["base_mismatch"]) == (pytest.approx(2), 2, "")
+    assert two["fit"] == "no fit: needs 5 numbers of devices, there are 2"
+    with open("tables/speedups.csv", newline="") as file:
+        assert [row["devices"] for row in csv.DictReader(file)] == ["1", "2"]
+
+
+def test_why_a_run_failed_comes_before_what_it_missed():
+    made = study(LEARNS)
+    finished(made.runs[0], top1=0.5, status="failed", message="no memory")
+    (row,) = collected(made, "coverage", table_columns.COVERAGE)
+    assert row["status"] == "failed"
+    assert row["reason"] == "no memory; missed: top1 0.5, expected at least 0.9"
+
+
+# Samples.
+
+
+def samples_of(made):
+    collect_runs.collect(made, "cpu", "tables")
+    place = run_record.folder(made.runs[0].id)
+    return parquet_files.read(place / "samples.parquet", table_columns.SAMPLES).to_pylist()
+
+
+def filled(**values):
+    return dict.fromkeys(table_columns.SAMPLES.names) | values
+
+
+def test_a_sample_of_a_process_is_one_row():
+    made = study(PLAIN)
+    run = made.runs[0]
+    later = {"t_s": 1.5, "cpu_percent": None, "memory_bytes": 5}
+    finished(run, samples=[PROCESS, later])
+    assert samples_of(made) == [
+        filled(run_id=run.id, rank=0, **PROCESS),
+        filled(run_id=run.id, rank=0, t_s=1.5, memory_bytes=5),
+    ]
+
+
+def test_each_gpu_of_a_sample_is_a_row_of_its_own():
+    made = study(PLAIN)
+    run = made.runs[0]
+    reasons = ["sw_power_cap", "hw_slowdown"]
+    other = GPU | {"gpu": "GPU-5d1b", "throttle_reasons": reasons, "power_w": None}
+    finished(run, samples=[PROCESS | {"gpus": [GPU, other]}])
+    process, first, second = samples_of(made)
+    assert process == filled(run_id=run.id, rank=0, **PROCESS)
+    whose = {"run_id": run.id, "rank": 0, "t_s": 0.5}
+    assert first == filled(**GPU | whose | {"gpu": "0", "throttle_reasons": ""})
+    assert second == filled(
+        **other | whose | {"throttle_reasons": "sw_power_cap+hw_slowdown"},
+    )
+
+
+def test_reasons_that_could_not_be_read_are_absent_and_not_empty():
+    made = study(PLAIN)
+    gpu = dict.fromkeys(GPU) | {"gpu": 1}
+    finished(made.runs[0], samples=[PROCESS | {"gpus": [gpu]}])
+    row = samples_of(made)[1]
+    assert row["gpu"] == "1"
+    assert row["throttle_reasons"] is None
+
+
+def test_every_rank_has_samples_of_its_own():
+    two = {"strategy": "horovod", "devices_per_node": 2}
+    made = study(PLAIN | two)
+    finished(made.runs[0], samples=[PROCESS, PROCESS | {"t_s": 1.0}], ranks=2)
+    rows = samples_of(made)
+    assert [(row["rank"], row["t_s"]) for row in rows] == [(0, 0.5), (0, 1.0), (1, 0.5), (1, 1.0)]
+
+
+def test_a_run_that_was_not_sampled_has_an_empty_table():
+    made = study(PLAIN)
+    finished(made.runs[0])
+    assert samples_of(made) == []
+    made_from = pq.read_schema(run_record.folder(made.runs[0].id) / "samples.parquet").metadata
+    assert b"log_sha256" in made_from
+
+
+def test_tables_that_are_there_are_kept_until_the_log_is_another_one():
+    made = study(PLAIN)
+    place = finished(made.runs[0], samples=[PROCESS])
+    assert len(samples_of(made)) == 1
+    before = (place / "samples.parquet").stat().st_mtime_ns
+    assert len(samples_of(made)) == 1
+    assert (place / "samples.parquet").stat().st_mtime_ns == before
+    (place / "train.jsonl").unlink()
+    finished(made.runs[0], samples=[PROCESS, PROCESS])
+    assert len(samples_of(made)) == 2
+
+
+def test_a_table_of_samples_that_was_deleted_is_made_again():
+    made = study(PLAIN)
+    place = finished(made.runs[0], samples=[PROCESS])
+    samples_of(made)
+    (place / "samples.parquet").unlink()
+    assert len(samples_of(made)) == 1
+
+
+# All tables.
+
+
+def test_the_tables_of_a_study_have_all_runs_and_what_was_left_out():
+    block = PLAIN | {
+        "batch_per_device": [8, 16],
+        "exclude": [{"batch_per_device": 16, "reason": "too big"}],
+    }
+    made = study(block, LEARNS)
+    for run in made.runs:
+        finished(run, top1=0.95 if run.epochs else None)
+    rows = collected(made, "coverage", table_columns.COVERAGE)
+    assert [row["status"] for row in rows] == ["ok", "ok", "excluded"]
+    assert [row["run_id"] for row in rows] == [*sorted(run.id for run in made.runs), None]
+    assert rows[-1]["reason"] == "plain: too big"
+    (evaluation,) = parquet_files.read("tables/evals.parquet", table_columns.EVALS).to_pylist()
+    assert (evaluation["top1"], evaluation["split"], evaluation["iou"]) == (0.95, "test", None)
+    (row, _) = parquet_files.read("tables/runs.parquet", table_columns.RUNS).to_pylist()
+    assert (row["study"], row["site"], row["device_kind"]) == ("test", "here", "cpu")
+    assert row["framework_version"] == "2.18.1"
+
+
+def test_duckdb_pandas_and_polars_read_every_table_and_the_tables_of_a_run():
+    made = study(LEARNS, PLAIN | {"strategy": "mirrored", "devices_per_node": [1, 2]})
+    for run in made.runs:
+        finished(run, [PROCESS], top1=0.95 if run.epochs else None,
+                 start={"devices": ["CPU"] * run.devices})  # fmt: skip
+    collect_runs.collect(made, "cpu", "tables")
+    paths = [
+        *Path("tables").glob("*.parquet"),
+        *run_record.folder(made.runs[0].id).glob("*.parquet"),
+    ]
+    assert len(paths) == 8 + 3
+    for path in paths:
+        ours = pq.read_table(path)
+        empty = ("evals", "comparisons", "published", "sentinels", "drift")
+        assert ours.num_rows or path.stem in empty, path
+        readings = (
+            list(pandas.read_parquet(path).columns),
+            polars.read_parquet(path).columns,
+            duckdb.sql(f"select * from '{path}'").columns,
+        )
+        assert all(names == ours.column_names for names in readings), path
+        (count,) = duckdb.sql(f"select count(*) from '{path}'").fetchall()[0]
+        assert count == ours.num_rows == polars.read_parquet(path).height
+    for path in Path("tables").glob("*.csv"):
+        assert (
+            list(pandas.read_csv(path).columns)
+            == pq.read_schema(path.with_suffix(".parquet")).names
+        )
+    assert {path.stem for path in Path("tables").glob("*.csv")} == {
+        "runs", "coverage", "comparisons", "speedups", "published", "sentinels", "drift",
+    }  # fmt: skip
+
+
+def test_the_table_of_evaluations_is_that_of_the_runs(monkeypatch):
+    monkeypatch.setattr(run_tables, "ROW_GROUP", 1)
+    made = study(LEARNS, repeats=3)
+    for run in made.runs:
+        finished(run, top1=0.5 + 0.1 * run.repeat)
+    collect_runs.collect(made, "cpu", "tables")
+    evals = parquet_files.read("tables/evals.parquet", table_columns.EVALS).to_pylist()
+    own = [
+        row
+        for run in sorted(made.runs, key=lambda run: run.id)
+        for row in run_tables.run_table(run.id, "evals").to_pylist()
+    ]
+    assert evals == own
+    assert len(own) == 3
+
+
+def test_scores_that_are_no_numbers_stay_so_in_the_table_of_evaluations():
+    made = study(LEARNS)
+    finished(made.runs[0], top1=float("nan"), status="failed", message="no")
+    (row,) = collected(made, "evals", table_columns.EVALS)
+    assert row["top1"] != row["top1"]
+
+
+def test_copies_are_one_row_with_the_spread_between_them():
+    made = study(PLAIN | {"copies_per_node": 2})
+    finished(made.runs[0], ranks=2)
+    (row,) = collected(made, "runs", table_columns.RUNS)
+    assert (row["copies_per_node"], row["devices"], row["images_per_second"]) == (2, 1, 16.0)
+    assert row["copy_sd_images_per_second"] == 0.0
+    assert 0.9 < row["overlap"] <= 1.0
+    place = run_record.folder(made.runs[0].id)
+    steps = parquet_files.read(place / "steps.parquet", table_columns.STEPS).to_pylist()
+    assert [(step["rank"], step["step"]) for step in steps] == [(0, 1), (0, 2), (1, 1), (1, 2)]
+
+
+def test_a_log_that_changed_after_its_record_stops_the_collection():
+    made = study(PLAIN)
+    place = finished(made.runs[0])
+    content = (place / "train.jsonl").read_bytes()
+    (place / "train.jsonl").write_bytes(content.replace(b"2.0", b"1.0"))
+    with pytest.raises(RecordError, match="changed after its record was written"):
+        collect_runs.collect(made, "cpu", "tables")
+
+
+def test_a_run_without_a_record_stops_the_collection():
+    with pytest.raises(RecordError, match="there is no record"):
+        collect_runs.collect(study(PLAIN), "cpu", "tables")
+
+
+def test_conditions_are_compared_in_a_table_of_their_own():
+    made = study(
+        PLAIN | {"xla": [False, True]},
+        repeats=3,
+        compare=[{"field": "xla", "base": False}],
+    )
+    for run in made.runs:
+        finished(run, **({"status": "oom", "message": ""} if run.repeat == 3 else {}))
+    (row,) = collected(made, "comparisons", table_columns.COMPARISONS)
+    assert (row["study"], row["condition"], row["base"]) == ("test", "True", "False")
+    assert (row["n_a"], row["n_b"], row["verdict"]) == (2, 2, "too few runs")
+    assert row["ratio"] == 1
+    with open("tables/comparisons.csv", newline="") as file:
+        assert [r["verdict"] for r in csv.DictReader(file)] == ["too few runs"]
+
+
+def test_a_study_that_compares_nothing_has_an_empty_table_of_comparisons():
+    made = study(PLAIN)
+    finished(made.runs[0])
+    assert collected(made, "comparisons", table_columns.COMPARISONS) == []

@@ -1,0 +1,169 @@
+"""derived: energy per image, time to accuracy, the clock and the steps, real and synthetic."""
+
+import doctest
+import math
+
+import numpy as np
+import pytest
+
+from dlbench.results import derived
+from dlbench.study.runs import FIELDS, Run
+
+RUN = Run(model="lenet5", dataset="digits", batch_per_device=8, devices_per_node=2, epochs=3)
+SUMMARY = {"burn_in_steps": 10, "steps_measured": 90, "images_per_second": 100.0, "resumes": 0}
+
+
+def test_the_examples_in_the_docstrings_hold():
+    assert doctest.testmod(derived).failed == 0
+
+
+def test_energy_per_image_is_over_all_items_of_all_steps():
+    assert derived.energy_per_image_j(RUN, SUMMARY | {"energy_j": 3200.0}) == 2.0
+
+
+@pytest.mark.parametrize(
+    "change", [{"energy_j": None}, {}, {"energy_j": 5.0, "resumes": 1},
+               {"energy_j": 5.0, "burn_in_steps": 0, "steps_measured": 0}],
+)  # fmt: skip
+def test_energy_of_a_part_or_of_no_step_is_no_energy_per_image(change):
+    assert derived.energy_per_image_j(RUN, SUMMARY | change) is None
+
+
+@pytest.mark.parametrize("clock", [100.0, 94.5, 105.5])
+def test_a_clock_within_five_percent_and_a_batch_agrees(clock):
+    assert derived.epochs_check(RUN, SUMMARY | {"epochs_images_per_second": clock}) == "agrees"
+    assert derived.disagreement("agrees") == ""
+
+
+@pytest.mark.parametrize(("clock", "shown"), [(80.0, "-20.0 %"), (125.0, "+25.0 %")])
+def test_a_clock_that_tells_another_story_is_said(clock, shown):
+    found = derived.epochs_check(RUN, SUMMARY | {"epochs_images_per_second": clock})
+    assert found == (
+        f"{shown}: epochs x images / time is {clock:.4g} items/s, the steps say 100; "
+        "expected at most 6.11 % apart"
+    )
+    assert derived.disagreement(found) == f"throughput by the clock differs by {found}"
+
+
+@pytest.mark.parametrize("change", [{}, {"epochs_images_per_second": None}])
+def test_without_epochs_there_is_nothing_to_check(change):
+    assert derived.epochs_check(RUN, SUMMARY | change) is None
+    assert derived.disagreement(None) == ""
+
+
+def test_the_training_time_is_that_of_the_slowest_rank_and_nothing_before_the_first_step():
+    ranks, steps = np.repeat([0, 1], 4), np.tile([1, 2, 3, 4], 2)
+    times = np.array([1.0, 3.0, 1.0, 9.0, 2.0, 1.0, 2.5, 1.0])
+    assert derived.training_time_s(ranks, steps, times, until=3) == 5.5
+    assert derived.training_time_s(ranks, steps, times, until=0) == 0.0
+
+
+EVALS = [
+    {"epoch": 0, "step": 0, "t_s": 1.0, "top1": 0.1, "top5": 0.5},
+    {"epoch": 1, "step": 20, "t_s": 4.0, "top1": 0.92, "top5": 0.95},
+    {"epoch": 2, "step": 40, "t_s": 7.0, "top1": 0.91, "top5": 0.99},
+]
+
+
+@pytest.mark.parametrize(
+    ("must_reach", "epoch"),
+    [
+        ({"top1": 0.9}, 1), ({"top1": 0.9, "top5": 0.98}, 2), ({"top1": 0.9, "final_loss": 0.1}, 1),
+        ({"top1": 0.05}, 0),
+    ],
+)  # fmt: skip
+def test_time_to_accuracy_ends_at_the_first_evaluation_with_all_scores(must_reach, epoch):
+    assert derived.reached_at(must_reach, EVALS)["epoch"] == epoch
+
+
+@pytest.mark.parametrize(
+    "must_reach", [None, {}, {"top1": 0.95}, {"final_loss": 9.0}, {"iou": 0.1}]
+)
+def test_a_score_that_is_never_reached_or_not_asked_for_has_no_time(must_reach):
+    assert derived.reached_at(must_reach, EVALS) is None
+
+
+def test_scores_that_are_no_numbers_reach_nothing():
+    assert derived.reached_at({"top1": 0.1}, [{"top1": math.nan}, {"top1": None}]) is None
+
+
+def rows(*cases):
+    """(dataset, throughput, changes) as rows of the runs table."""
+    made = []
+    for dataset, rate, changes in cases:
+        shape = changes.pop("item_shape", "32x32x1")
+        run = Run(**{"model": "lenet5", "dataset": dataset, "batch_per_device": 8} | changes)
+        made.append({name: getattr(run, name) for name in FIELDS})
+        made[-1] |= {"status": "ok" if rate else "oom", "images_per_second": rate}
+        made[-1] |= {"site": "here", "framework_version": "2", "device_model": "CPU"}
+        made[-1]["item_shape"] = shape
+    return made
+
+
+def with_ratios(*cases):
+    made = rows(*cases)
+    derived.add_synthetic(made)
+    return [(row.get("synthetic_ratio"), row.get("synthetic_runs")) for row in made]
+
+
+def test_real_data_stands_beside_the_mean_of_the_same_on_synthetic_items():
+    assert with_ratios(
+        ("digits", 80.0, {"epochs": 3, "augment": False, "cache": "memory"}),
+        ("digits", None, {"epochs": 3, "repeat": 2}),
+        ("synthetic", 50.0, {"steps": 100}),
+        ("synthetic", 200.0, {"steps": 100, "repeat": 2}),
+        ("synthetic", None, {"steps": 100, "repeat": 3}),
+    ) == [(pytest.approx(0.8), 2), *[(None, None)] * 4]
+
+
+def test_a_failed_run_is_no_partner_and_has_none_though_it_has_a_throughput():
+    made = rows(
+        ("digits", 80.0, {"epochs": 3}),
+        ("digits", 80.0, {"epochs": 3, "repeat": 2}),
+        ("synthetic", 50.0, {"steps": 100}),
+        ("synthetic", 200.0, {"steps": 100, "repeat": 2}),
+    )
+    made[1]["status"] = made[3]["status"] = "failed"
+    derived.add_synthetic(made)
+    assert [row.get("synthetic_ratio") for row in made] == [pytest.approx(1.6), None, None, None]
+    assert made[0]["synthetic_runs"] == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"batch_per_device": 16}, {"strategy": "mirrored"}, {"precision": "bfloat16"}, {"xla": True},
+     {"devices_per_node": 2}, {"runtime": "apptainer"}, {"optimizer": "adam"}, {"mode": "forward"}],
+)  # fmt: skip
+def test_what_changes_the_work_of_a_step_is_no_partner(change):
+    found = with_ratios(("digits", 80.0, {"steps": 9}), ("synthetic", 50.0, {"steps": 9} | change))
+    assert found[0] == (None, None)
+
+
+@pytest.mark.parametrize("shapes", [("32x32x3", "227x227x3"), ("32x32x3", None), (None, None)])
+def test_synthetic_items_of_another_or_an_unknown_shape_are_no_partner(shapes):
+    # KIT's AlexNet reads CIFAR-10, and made-up images like those of ImageNet.
+    real, synthetic = ({"steps": 500, "item_shape": shape} for shape in shapes)
+    assert with_ratios(("cifar10", 5258.0, real), ("synthetic", 632.0, synthetic))[0] == (None,) * 2
+
+
+def test_of_synthetic_runs_of_several_lengths_those_of_the_runs_own_are_the_partner():
+    cases = [
+        ("digits", 80.0, {"steps": 500}),
+        ("digits", 80.0, {"epochs": 5}),
+        ("synthetic", 40.0, {"steps": 500}),
+        ("synthetic", 160.0, {"steps": 50}),
+    ]
+    made = rows(*cases)
+    for row in made:
+        row["steps_measured"] = row["steps"] or 9000
+    derived.add_synthetic(made)
+    assert [row.get("synthetic_ratio") for row in made[:2]] == [2.0, 2.0]
+
+
+def test_a_run_that_failed_early_has_the_shape_of_others_of_its_model_and_dataset():
+    made = rows(
+        ("digits", 80.0, {}), ("digits", None, {"item_shape": None}),
+        ("synthetic", None, {"item_shape": None}),
+    )  # fmt: skip
+    derived.add_item_shapes(made)
+    assert [row["item_shape"] for row in made] == ["32x32x1", "32x32x1", None]

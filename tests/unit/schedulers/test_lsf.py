@@ -1,0 +1,125 @@
+"""What LSF says, after the texts in its manuals, and what its plugin is told."""
+
+import pytest
+
+from dlbench.cluster import jobs
+from dlbench.schedulers import Fate, lsf
+
+QUEUES = """
+QUEUE: normal
+  -- For normal low priority jobs.  This is the default queue.
+
+PARAMETERS/STATISTICS
+PRIO NICE STATUS          MAX JL/U JL/P JL/H NJOBS  PEND   RUN SSUSP USUSP  RSV PJOBS
+ 30   20  Open:Active       -    -    -    -     0     0     0     0     0    0     0
+
+DEFAULT LIMITS:
+ RUNLIMIT
+ 60.0 min of host1
+
+MAXIMUM LIMITS:
+ RUNLIMIT
+ 1440.0 min of host1
+
+------------------------------------------------------------------------------
+
+QUEUE: idle
+  -- Running only if the machine is idle and very lightly loaded.
+
+PARAMETERS/STATISTICS
+PRIO NICE STATUS          MAX JL/U JL/P JL/H NJOBS  PEND   RUN SSUSP USUSP  RSV PJOBS
+ 20   20  Closed:Active     -    -    -    -     0     0     0     0     0    0     0
+"""
+REMEMBERED = """
+Job <7>, Job Name <smk>, User <u>, Project <default>, Command <sleep 600>
+Thu Mar 13 20:16:32: Submitted from host <h>, to Queue <normal>
+Thu Mar 13 20:18:32: Exited by signal 2. The CPU time used is 0.1 seconds;
+Thu Mar 13 20:18:32: Completed <exit>; TERM_RUN
+                     LIMIT: job killed after reaching LSF run time limit;
+"""
+JOB = jobs.Job(
+    nodes=2,
+    tasks=8,
+    cores_per_task=4,
+    memory_mb=64000,
+    gpus_per_node=4,
+    time_min=90,
+    exclusive=True,
+    gpu_request="gpu:NVIDIAA100",
+    extra="-U reserved",
+)
+
+
+def test_queues_are_read_with_the_limit_that_may_be_asked_for(program):
+    program("bqueues", QUEUES)
+    found = lsf.queues()
+    assert found["normal"].default and found["normal"].up
+    assert found["normal"].time_limit_s == 24 * 3600
+    assert not found["idle"].default and not found["idle"].up
+    assert found["idle"].time_limit_s is None
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("7|PEND|-|-", "running"),
+        ("7|SSUSP|-|-", "running"),
+        ("7|UNKWN|-|-", "running"),
+        ("7|DONE|-|-", "ok"),
+        ("7|EXIT|1|-", "failed"),
+        ("7|EXIT|130|TERM_OWNER: job killed by owner", "failed"),
+        ("7|EXIT|140|TERM_RUNLIMIT: job killed after reaching LSF run time limit", "timeout"),
+        ("7|EXIT|137|TERM_MEMLIMIT: job killed after reaching LSF memory usage limit", "oom"),
+    ],
+)
+def test_how_a_job_stands_or_ended_is_read(line, status, program):
+    program("bjobs", line)
+    assert lsf.fates({"7"})["7"].status == status
+
+
+def test_jobs_that_bjobs_has_forgotten_are_looked_up_one_by_one(program):
+    program(
+        "bjobs",
+        script='#!/bin/sh\ncase "$*" in\n'
+        "*7*) echo 'Job <7> is not found' >&2; exit 255;;\n*) echo '8|DONE|-|-';;\nesac\n",
+    )
+    program("bhist", REMEMBERED)
+    assert lsf.fates({"7", "8"}) == {
+        "7": Fate("EXIT, TERM_RUNLIMIT", "timeout"),
+        "8": Fate("DONE", "ok"),
+    }
+
+
+def test_nothing_is_known_of_jobs_where_lsf_does_not_answer(program):
+    for name in ("bjobs", "bhist"):
+        program(name, script="#!/bin/sh\necho LSF is down. Please wait ... >&2\nexit 255\n")
+    assert lsf.fates({"7"}) == {}
+
+
+def test_the_plugin_is_told_of_slots_by_node_and_in_all(program):
+    program("bsub")
+    assert lsf.resources(JOB) == {
+        "cpus_per_task": 32,
+        "mem_mb_per_cpu": 4000,
+        "mpi": "mpirun",
+        "ptile": 16,
+        "lsf_extra": "-U reserved -x -gpu num=4/host:gmodel=NVIDIAA100",
+    }
+
+
+def test_nothing_is_said_to_other_plugins_where_there_is_no_lsf(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert lsf.resources(JOB) == {}
+
+
+@pytest.mark.parametrize(
+    "variables", [{"LSB_MCPU_HOSTS": "n1 4 n2 4"}, {"LSB_HOSTS": "n1 n1 n2 n2"}]
+)
+def test_the_nodes_of_a_job_are_in_its_variables(variables):
+    assert lsf.hosts(variables) == ["n1", "n2"]
+
+
+def test_the_nodes_of_a_large_job_are_in_its_file(tmp_path):
+    file = tmp_path / "hosts"
+    file.write_text("n1\nn1\nn2\nn2\n")
+    assert lsf.hosts({"LSB_DJOB_HOSTFILE": str(file)}) == ["n1", "n2"]

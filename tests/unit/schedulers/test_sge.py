@@ -1,0 +1,234 @@
+"""What Grid Engine says, and what is asked of it. The texts are those of a real one (8.1.9)."""
+
+import getpass
+from dataclasses import replace
+
+import pytest
+
+from dlbench import Error
+from dlbench.cluster import cluster_job, jobs
+from dlbench.schedulers import Fate, Queue, sge
+
+ASKED = cluster_job.Asked(
+    name="smk.train",
+    nodes=1,
+    tasks_per_node=2,
+    cores_per_node=8,
+    memory_mb=16000,
+    minutes=90,
+    gpus_per_node=2,
+    gpu_request="gpu",
+    exclusive=True,
+    extra=("-l", "fast=1"),
+    given={"pe": "smp"},
+)
+QSTAT = """<?xml version='1.0'?>
+<job_info  xmlns:xsd="http://arc.liv.ac.uk/repos/darcs/sge/source/dist/util/resources/qstat.xsd">
+  <queue_info>
+    <job_list state="running">
+      <JB_job_number>2</JB_job_number>
+      <JB_name>smk.train</JB_name>
+      <state>r</state>
+    </job_list>
+  </queue_info>
+  <job_info>
+    <job_list state="pending">
+      <JB_job_number>3</JB_job_number>
+      <JB_name>smk.train</JB_name>
+      <state>qw</state>
+    </job_list>
+    <job_list state="pending">
+      <JB_job_number>4</JB_job_number>
+      <JB_name>smk.train</JB_name>
+      <state>Eqw</state>
+    </job_list>
+  </job_info>
+</job_info>"""
+QHOST = """<?xml version='1.0'?>
+<qhost>
+ <host name='global'><hostvalue name='mem_total'>-</hostvalue></host>
+ <host name='n1'>
+   <hostvalue name='mem_total'>23.5G</hostvalue>
+   <queue name='all.q'>
+     <queuevalue qname='all.q' name='slots'>8</queuevalue>
+     <queuevalue qname='all.q' name='state_string'></queuevalue>
+   </queue>
+ </host>
+ <host name='n2'>
+   <hostvalue name='mem_total'>512.0M</hostvalue>
+   <queue name='all.q'>
+     <queuevalue qname='all.q' name='slots'>16</queuevalue>
+     <queuevalue qname='all.q' name='state_string'>au</queuevalue>
+   </queue>
+   <queue name='old.q'>
+     <queuevalue qname='old.q' name='slots'>16</queuevalue>
+     <queuevalue qname='old.q' name='state_string'>d</queuevalue>
+   </queue>
+ </host>
+</qhost>"""
+
+
+def complexes(gpu="JOB", memory="YES"):
+    """What qconf -sc says of how a site counts."""
+    return f"""#name      shortcut   type        relop requestable consumable default  urgency
+#-----------------------------------------------------------------------------
+gpu        g          INT         <=    YES         {gpu:10} 0        0
+mem_free   mf         MEMORY      <=    YES         {memory:10} 0        0
+# >#< starts a comment but comments are not saved across edits --------"""
+
+
+@pytest.fixture(autouse=True)
+def by_job(program):
+    program("qconf", complexes())
+
+
+def accounting(failed="0", status="0", lasted="9s", category="-l h_rt=600"):
+    return f"""{"=" * 62}
+qname        all.q
+jobnumber    7
+granted_pe   smp
+failed       {failed}
+exit_status  {status}
+ru_wallclock {lasted}
+category     {category}"""
+
+
+def test_queues_are_read_over_their_nodes(program):
+    program("qhost", QHOST)
+    program(
+        "qconf",
+        script="#!/bin/sh\ncase $2 in\n"
+        "all.q) echo 'h_rt    24:00:00,[n1=48:00:00], \\'; echo '        [n2=1:0:0]';;\n"
+        "*) echo 'h_rt   INFINITY';;\nesac\n",
+    )
+    found = sge.queues()
+    one = found["all.q"]
+    assert (one.count(), one.most("cores"), one.most("memory_mb")) == (2, 16, 24064)
+    assert (one.count(up=True), one.count(cores=16, memory_mb=24064)) == (1, 0)
+    assert one.up and not one.default and one.time_limit_s == 48 * 3600
+    assert not found["old.q"].up and found["old.q"].time_limit_s is None
+
+
+def test_a_job_in_the_queue_runs_unless_it_is_in_an_error_state(program):
+    program("qstat", QSTAT)
+    program("qacct", script="#!/bin/sh\necho error: job id 9 not found >&2\nexit 1\n")
+    assert sge.fates({"2", "3", "4", "9"}) == {
+        "2": Fate("r", "running"),
+        "3": Fate("qw", "running"),
+        "4": Fate("Eqw", "failed"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("record", "status"),
+    [
+        ({}, "ok"),
+        ({"status": "3"}, "failed"),
+        ({"status": "1", "failed": "26  : opening input/output file"}, "failed"),
+        # Deleted; then killed for its time by the master and by the node's own daemon.
+        ({"status": "137                  (Killed)", "failed": "100 : assumedly after job"},
+         "failed"),
+        ({"status": "137", "failed": "37  : qmaster enforced h_rt, h_cpu, or h_vmem limit",
+          "lasted": "601s"}, "timeout"),
+        ({"status": "137", "failed": "100 : assumedly after job", "lasted": "600.2"}, "timeout"),
+        ({"status": "137", "failed": "37  : qmaster enforced h_rt, h_cpu, or h_vmem limit",
+          "category": "-l h_rt=600,h_vmem=4G -pe smp 2"}, "oom"),
+    ],
+)  # fmt: skip
+def test_how_a_job_ended_is_read_from_the_accounting(record, status, program):
+    program("qstat", "<job_info/>")
+    program("qacct", accounting(status="0") + "\n" + accounting(**record))
+    assert sge.fates({"7"})["7"].status == status
+
+
+def test_nothing_is_known_of_jobs_where_the_master_does_not_answer(program):
+    program("qstat", script="#!/bin/sh\necho unable to contact qmaster >&2\nexit 1\n")
+    program("qacct", accounting())
+    assert sge.fates({"7"}) == {}
+
+
+def test_only_the_users_own_jobs_are_asked_for(program, tmp_path):
+    program("qstat", script=f'#!/bin/sh\necho "$*" >{tmp_path}/asked\necho "<job_info/>"\n')
+    sge._alive()
+    assert (tmp_path / "asked").read_text() == f"-u {getpass.getuser()} -xml\n"
+
+
+def test_a_job_is_submitted_with_what_it_asks_for():
+    assert sge.submission(ASKED, "logs") == [
+        "qsub", "-terse", "-cwd", "-V", "-S", "/bin/sh", "-r", "n", "-j", "y", "-o", "logs",
+        "-N", "smk.train", "-pe", "smp", "8", "-l", "h_rt=5400,gpu=2", "-l", "fast=1",
+    ]  # fmt: skip
+
+
+def test_a_sites_names_are_used_where_it_gives_them(program):
+    given = {
+        "pe": "mpi-8", "queue": "gpu.q", "project": "p", "account": "a",
+        "memory_complex": "mem_free", "exclusive_complex": "excl",
+    }  # fmt: skip
+    program("qconf", complexes(gpu="YES"))
+    asked = replace(ASKED, given=given, nodes=2, gpu_request="gpu:a100", extra=())
+    asked = replace(asked, gpus_per_node=8)
+    command = sge.submission(asked, "logs")
+    assert command[command.index("smk.train") + 1 :] == [
+        "-q", "gpu.q", "-P", "p", "-A", "a", "-pe", "mpi-8", "16",
+        "-l", "h_rt=5400,mem_free=2000M,gpu=1,gpu_type=a100,excl=true",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("how", "slots", "gpus", "asked"),
+    [
+        ("YES", 2, 2, "gpu=1"),
+        ("YES", 2, 4, "gpu=2"),
+        ("YES", 1, 4, "gpu=4"),
+        ("JOB", 8, 2, "gpu=2"),
+        ("HOST", 8, 2, "gpu=2"),
+        ("NO", 8, 2, "gpu=2"),
+    ],
+)
+def test_gpus_are_asked_for_as_they_are_counted(how, slots, gpus, asked, program):
+    program("qconf", complexes(gpu=how))
+    command = sge.submission(replace(ASKED, cores_per_node=slots, gpus_per_node=gpus), "logs")
+    assert asked in command[command.index("-l") + 1].split(",")
+
+
+@pytest.mark.parametrize(
+    ("how", "memory"), [("YES", "2001M"), ("JOB", "16001M"), ("NO", "16001M"), ("HOST", "16001M")]
+)
+def test_memory_is_asked_for_as_it_is_counted(how, memory, program):
+    program("qconf", complexes(memory=how))
+    given = ASKED.given | {"memory_complex": "mf"}
+    command = sge.submission(replace(ASKED, given=given, memory_mb=16001), "logs")
+    assert f"mf={memory}" in command[command.index("-l") + 1].split(",")
+
+
+def test_gpus_that_cannot_be_asked_for_are_told_before_anything_is_submitted(program):
+    job = jobs.Job(1, 1, 4, 1000, 2, 60, False, "gpu", "")
+    program("qconf", complexes(gpu="YES"))
+    (found,) = sge.unfit([job, replace(job, gpus_per_node=0), replace(job, cores_per_task=2)])
+    assert found[1] is job
+    assert "2 GPUs and 4 slots a node, and Grid Engine counts gpu by slot" in found[0]
+    with pytest.raises(Error, match="counts gpu by slot"):
+        sge.submission(replace(ASKED, cores_per_node=4), "logs")
+    with pytest.raises(Error, match=r"counts gpu by slot .*: 1 job, as a run"):
+        jobs.check([("a run", job)], {"q": Queue("q")}, "q", sge.unfit)
+    program("qconf", complexes(gpu="JOB"))
+    (found,) = sge.unfit([job, replace(job, nodes=2, tasks=2)])
+    assert "on each of 2 nodes, and Grid Engine counts gpu by job" in found[0]
+    (found,) = sge.unfit([replace(job, gpu_request="gpus:a100")])
+    assert "no complex of that name (qconf -sc) (did you mean 'gpu'?)" in found[0]
+    assert "correct site.job.gpu_request" in found[0]
+
+
+def test_several_slots_need_the_name_of_a_parallel_environment():
+    with pytest.raises(Error, match=r"smk\.train needs 8 slots .* parallel environment"):
+        sge.submission(replace(ASKED, given={}), "logs")
+    serial = replace(ASKED, given={}, cores_per_node=1)
+    assert "-pe" not in sge.submission(serial, "logs")
+
+
+def test_the_nodes_of_a_job_are_in_its_host_file(tmp_path):
+    file = tmp_path / "pe_hostfile"
+    file.write_text("n1 8 all.q@n1 UNDEFINED\nn2 8 all.q@n2 UNDEFINED\n")
+    assert sge.hosts({"PE_HOSTFILE": str(file)}) == ["n1", "n2"]
+    assert sge.hosts({"JOB_ID": "7", "HOSTNAME": "n3"}) == ["n3"]

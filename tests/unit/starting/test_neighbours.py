@@ -1,0 +1,418 @@
+"""neighbours: what others used beside a run, from a kernel's files that were written here.
+
+tests/unit/starting/test_neighbours_watching.py has real neighbours.
+"""
+
+import dataclasses
+import json
+from types import SimpleNamespace
+
+import pytest
+from kernel_files import Kernel
+from made_runs import date
+
+from dlbench.log import measured_part
+from dlbench.machine import host_name, node_use
+from dlbench.records.disturbances import disturbance
+from dlbench.starting import leftovers, neighbours
+from dlbench.starting.neighbours import Watch
+
+US, CHILD = 10, 11  # processes
+MARK = {"DLBENCH_SUPERVISOR": "boot 10 1 /a log"}
+
+
+@pytest.fixture
+def kernel(tmp_path):
+    made = Kernel(tmp_path)
+    made.process(1, 0)
+    made.process(US, 1)
+    return made
+
+
+def watch(kernel, cpus=(0, 1, 2, 3), **how):
+    return Watch(MARK, pid=US, root=kernel.root, cpus=cpus, **how)
+
+
+def values(watch, kernel, elapsed_s, log=None):
+    """What is said after so many seconds, however long this took."""
+    kernel.elapsed_s += elapsed_s
+    kernel.tell()
+    watch._readings[0] = dataclasses.replace(
+        watch._readings[0], at_s=watch._read().at_s - elapsed_s
+    )
+    return watch.values(log or kernel.root / "absent.jsonl")
+
+
+def test_others_are_what_was_busy_less_what_the_run_and_its_children_used(kernel):
+    found = watch(kernel)
+    kernel.process(US, 1, own_s=2.0)
+    kernel.process(CHILD, US, own_s=3.0)
+    kernel.busy_s = [4.0, 4.0, 0.0, 0.0]
+    said = values(found, kernel, 10)
+    assert said["others_cpu_cores"] == pytest.approx(0.3, rel=1e-2)
+    assert (said["cores"], said["node_cores"]) == (4, 4)
+    assert "others_cpu_cores" not in said["unknown"]
+
+
+def test_only_the_cpus_that_a_run_may_use_count_for_it_and_all_for_the_node(kernel):
+    found = watch(kernel, cpus=(2, 3))
+    kernel.busy_s = [9.0, 9.0, 1.0, 0.0]
+    said = values(found, kernel, 10)
+    assert said["others_cpu_cores"] == pytest.approx(0.1, rel=1e-2)
+    assert said["node_others_cpu_cores"] == pytest.approx(1.9, rel=1e-2)
+    assert (said["cores"], said["node_cores"]) == (2, 4)
+
+
+def test_what_a_hypervisor_takes_is_others(kernel):
+    found = watch(kernel)
+    kernel.steal_s = [2.0, 0.0, 0.0, 0.0]
+    kernel.process(US, 1, own_s=2.0)  # where the kernel counts stolen time as that of processes
+    said = values(found, kernel, 10)
+    assert said["steal_cpu_cores"] == pytest.approx(0.2, rel=1e-2)
+    assert said["others_cpu_cores"] == pytest.approx(0.2, rel=1e-2)
+
+
+def test_the_time_of_a_process_that_ended_is_not_lost_and_not_counted_twice(kernel):
+    kernel.process(CHILD, US, own_s=5.0)
+    kernel.process(12, US, own_s=1.0)
+    own = node_use.Own(kernel.root / "proc", US, {})
+    assert own.look()[0] == pytest.approx(6)
+    kernel.end(CHILD)
+    kernel.process(US, 1, children_s=5.5)  # which waited for it
+    assert own.look()[0] == pytest.approx(6.5)
+    kernel.end(12)  # for which nobody of ours waited
+    assert own.look()[0] == pytest.approx(6.5)
+    kernel.process(US, 1, own_s=1.0, children_s=5.5)
+    assert own.look()[0] == pytest.approx(7.5)
+
+
+def test_processes_that_begin_are_ours_by_their_parent_or_by_their_mark(kernel):
+    own = node_use.Own(kernel.root / "proc", US, MARK)
+    own.look()
+    kernel.process(20, 1, own_s=1.0)  # somebody else's
+    kernel.process(21, 1, own_s=2.0)  # ours, of which the program does not run yet
+    kernel.process(22, US, own_s=4.0)
+    kernel.process(23, US, own_s=4.0, tgid=22)  # its thread
+    assert own.look()[0] == pytest.approx(4)
+    kernel.process(21, 1, own_s=2.0, environ="A=b\0DLBENCH_SUPERVISOR=boot 10 1 /a log\0")
+    kernel.process(24, 21, own_s=8.0)
+    assert own.look()[0] == pytest.approx(14)
+    assert [pid in own for pid in (20, 21, 22, 23, 24)] == [False, True, True, False, True]
+
+
+def test_other_runs_of_this_user_are_others(kernel):
+    own = node_use.Own(kernel.root / "proc", US, MARK)
+    kernel.process(20, 1, own_s=1.0, environ="DLBENCH_SUPERVISOR=boot 99 1 /a log\0")
+    own.look()
+    assert own.look()[0] == 0
+
+
+def test_a_number_that_is_used_again_is_another_process(kernel):
+    kernel.process(CHILD, US, own_s=5.0)
+    own = node_use.Own(kernel.root / "proc", US, {})
+    own.look()
+    path = kernel.root / f"proc/{CHILD}/stat"
+    path.write_text(path.read_text().replace(str(1000 + CHILD), "7777").replace(" 500 ", " 9 "))
+    assert own.look()[0] == pytest.approx(5)
+
+
+def test_where_numbers_are_not_told_all_processes_are_listed(kernel):
+    own = node_use.Own(kernel.root / "proc", US, {})
+    kernel.process(20, US, own_s=1.0)
+    kernel.write("proc/loadavg", "0 0 0 0/0 0\n")
+    assert own.look()[0] == pytest.approx(1)
+
+
+def test_the_outermost_snakemake_is_at_the_top(kernel):
+    kernel.process(20, US)
+    kernel.process(21, 20)
+    kernel.process(22, 21)
+    kernel.write("proc/10/cmdline", "/x/python3.12\0/x/bin/snakemake\0-n\0")
+    kernel.write("proc/20/cmdline", "sh\0-c\0snakemake\0")
+    kernel.write("proc/21/cmdline", "python\0-m\0snakemake\0")
+    proc = kernel.root / "proc"
+    assert node_use.workflow_of(proc, 22) == US
+    assert node_use.workflow_of(proc, US) == US
+    kernel.write("proc/10/cmdline", "vi\0snakemake\0")
+    assert node_use.workflow_of(proc, 22) == 21
+    assert node_use.workflow_of(proc, 1) == 1
+
+
+def test_pressure_disks_clocks_and_throttling_are_read_where_they_are(kernel):
+    disk = "8 0 sda 0 0 {} 0 0 0 {} 0 0 0 0\n"
+    kernel.write("sys/block/sda/dev", "8:0")
+    kernel.write("sys/block/dm-0/slaves/sda/dev", "8:0")
+    kernel.write("proc/diskstats", disk.format(0, 0))
+    for name in node_use.RESOURCES:
+        kernel.write(f"proc/pressure/{name}", "some avg10=0.00 avg60=0.00 total=0\n")
+    for cpu in range(4):
+        place = f"sys/devices/system/cpu/cpu{cpu}"
+        kernel.write(f"{place}/cpufreq/scaling_cur_freq", f"{2000000 + cpu}\n")
+        kernel.write(f"{place}/thermal_throttle/core_throttle_count", "5\n")
+    found = watch(kernel)
+    kernel.write("proc/diskstats", disk.format(2000, 8000) + "253 0 dm-0 0 0 9 0 0 0 9 0 0 0 0\n")
+    kernel.write("proc/pressure/io", "some avg10=1.00 avg60=0.00 total=2500000\nfull total=1\n")
+    kernel.write("sys/devices/system/cpu/cpu3/thermal_throttle/core_throttle_count", "9\n")
+    kernel.process(US, 1, own_s=0.1)
+    kernel.write(
+        "proc/10/io", "read_bytes: 30000\nwrite_bytes: 90000\ncancelled_write_bytes: 20000\n"
+    )
+    said = values(found, kernel, 10)
+    assert said["others_disk_bytes_per_s"] == pytest.approx(502_000, rel=1e-2)
+    assert said["own_disk_bytes_per_s"] == pytest.approx(10_000, rel=1e-2)
+    assert said["own_disk_read_bytes_per_s"] == pytest.approx(3_000, rel=1e-2)
+    assert said["io_pressure_percent"] == pytest.approx(25, rel=1e-2)
+    assert said["memory_pressure_percent"] == 0
+    assert said["cpu_clock_mhz"] == pytest.approx(2000, rel=1e-2)
+    assert said["cpu_throttle_count"] == 4
+    assert said["unknown"].keys() == {"measured"}
+
+
+def test_what_a_kernel_does_not_tell_is_null_with_the_reason(kernel):
+    found = watch(kernel)
+    said = values(found, kernel, 10)
+    for name in ("io_pressure_percent", "others_disk_bytes_per_s", "cpu_clock_mhz",
+                 "cpu_throttle_count"):  # fmt: skip
+        assert said[name] is None and "No such file or directory" in said["unknown"][name]
+
+
+@pytest.mark.parametrize("gone", ["stat", "10/stat", "loadavg"])
+def test_files_that_vanish_end_nothing(kernel, gone):
+    found = watch(kernel, share=0.05)
+    found.see()
+    (kernel.root / "proc" / gone).unlink()
+    found.wait_for_quiet(0.1, lambda: False, print)
+    said = found.values(kernel.root / "absent.jsonl")
+    assert said["others_cpu_cores"] is None or gone != "stat"
+    assert not disturbance(said)
+    json.dumps(said)
+
+
+def test_a_stat_that_a_container_is_given_says_nothing_of_others(kernel):
+    kernel.write("proc/self/mountinfo", "22 27 0:21 / /proc/stat rw - fuse.lxcfs lxcfs rw\n")
+    said = values(watch(kernel), kernel, 10)
+    assert said["others_cpu_cores"] is said["node_others_cpu_cores"] is None
+    assert said["unknown"]["others_cpu_cores"] == neighbours.LXCFS
+
+
+def test_under_a_quota_others_may_use_what_is_left_of_the_node(kernel):
+    kernel.write("proc/self/cgroup", "0::/job\n")
+    kernel.write("proc/self/mountinfo", "30 1 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
+    kernel.write("sys/fs/cgroup/job/cpu.max", "200000 100000\n")
+    kernel.busy_s = [5.0, 0.0, 0.0, 0.0]
+    said = values(watch(kernel), kernel, 10)
+    assert said["others_cpu_cores"] is None
+    assert said["unknown"]["others_cpu_cores"].startswith("a quota of 2 of 4 cores")
+    assert said["node_others_cpu_cores"] is not None
+
+
+# What the logs say.
+
+
+def write(path, *events):
+    path.write_text("".join(json.dumps({"event": k, **v}) + "\n" for k, v in events))
+    return path
+
+
+def steps(first, last):
+    return [
+        ("step", {"step": n, "t_s": float(n), "step_time_s": 1.0, "warm_up": n < first})
+        for n in range(1, last + 1)
+    ]
+
+
+def test_the_readings_next_to_the_measured_steps_count(kernel, tmp_path):
+    log = write(
+        tmp_path / "train.jsonl", ("run_start", {"t_utc": date(100)}), *steps(first=3, last=8)
+    )
+    found = watch(kernel)
+    one = found._readings[0]
+    found._readings = [
+        dataclasses.replace(one, at_s=at + 0.5, utc=date(100 + at + 0.5)) for at in range(12)
+    ]
+    first, last = found._around(measured_part.of(log))
+    assert (first.utc, last.utc) == (date(101.5), date(108.5))
+    # A clock that was set meanwhile, and a log without steps.
+    found._readings = [dataclasses.replace(r, utc=date(999)) for r in found._readings]
+    assert found._around(measured_part.of(log)) == (found._readings[0], found._readings[-1])
+    assert found._around([]) == (found._readings[0], found._readings[-1])
+
+
+def test_of_a_resumed_log_what_came_after_counts(tmp_path):
+    resume = ("resume", {"t_utc": date(900), "t_s": 4.0, "step": 4})
+    all_steps = steps(first=3, last=8)
+    log = write(
+        tmp_path / "train.jsonl",
+        ("run_start", {"t_utc": date(100)}), *all_steps[:4], resume, *all_steps[4:],
+    )  # fmt: skip
+    (part,) = measured_part.of(log)
+    assert (part.began, part.ended) == (date(900), date(904))
+
+
+def node(host, node_percent, own_percent, threads=8, **limits):
+    """Log of a rank on a node, with samples in its measured steps and one before."""
+    samples = [
+        ("sample", {"t_s": t_s, "node_cpu_percent": node, "cpu_percent": own_percent})
+        for t_s, node in ((0.5, 99.0), (3.5, node_percent), (6.5, node_percent))
+    ]
+    machine = {"hardware": {"cpu": {"threads": threads}}, "limits": limits}
+    return [("run_start", {"t_utc": date(0), "host": host}), ("machine", machine), *samples,
+            *steps(first=3, last=8), ("run_end", {"status": "ok", "cpu_time_s": 0.0})]  # fmt: skip
+
+
+def test_of_several_nodes_the_one_counts_whose_others_used_most(kernel, tmp_path, monkeypatch):
+    monkeypatch.setattr(host_name, "host", lambda: "n1")
+    log = write(tmp_path / "train.jsonl", *node("n1", 10.0, 80.0))
+    write(tmp_path / "train.rank1.jsonl", *node("n2", 40.0, 100.0))
+    write(tmp_path / "train.rank2.jsonl", *node("n2", None, 100.0))
+    said = values(watch(kernel), kernel, 10, log)
+    assert (said["host"], said["cores"]) == ("n2", 8)
+    assert said["others_cpu_cores"] == pytest.approx(0.4 * 8 - 2)
+    write(tmp_path / "train.rank1.jsonl", *node("n2", 40.0, 100.0, group_cpus=4))
+    said = values(watch(kernel), kernel, 10, log)
+    assert said["others_cpu_cores"] is None
+    assert said["unknown"]["others_cpu_cores"].startswith("n2: its ranks may use a part of it only")
+
+
+def test_a_node_that_another_program_calls_otherwise_is_still_this_one(kernel, tmp_path):
+    log = write(tmp_path / "train.jsonl", ("run_start", {"t_utc": date(0), "host": "elsewhere"}))
+    assert values(watch(kernel), kernel, 10, log)["others_cpu_cores"] is not None
+
+
+def test_where_the_run_itself_is_not_seen_nothing_is_said_of_others(kernel, tmp_path):
+    end = {"status": "ok", "cpu_time_s": 30.0}
+    log = write(tmp_path / "train.jsonl", ("run_start", {"t_utc": date(0)}), ("run_end", end))
+    found = watch(kernel, share=0.05)
+    kernel.busy_s = [3.0] * 4
+    said = values(found, kernel, 10, log)
+    assert said["others_cpu_cores"] is None and not disturbance(said)
+    assert "used 30.0 s of CPU, of which 0.0 s are seen" in said["unknown"]["others_cpu_cores"]
+
+
+def test_other_processes_on_a_gpu_of_its_are_counted_where_they_can_be(kernel, tmp_path):
+    def log(*counts):
+        samples = [
+            ("sample", {"t_s": 4.0 + n, "gpus": [{"gpu": 0, "other_gpu_processes": count}]})
+            for n, count in enumerate(counts)
+        ]
+        start = ("run_start", {"t_utc": date(0)})
+        return write(tmp_path / "train.jsonl", start, *samples, *steps(first=3, last=8))
+
+    said = values(watch(kernel, share=0.05), kernel, 10, log(0, 2, None))
+    assert said["other_gpu_processes"] == 2
+    assert disturbance(said) == "others had 2 processes on a GPU of the run"
+    said = values(watch(kernel, share=0.05), kernel, 10, log(None, None))
+    assert said["other_gpu_processes"] is None
+    assert said["unknown"]["other_gpu_processes"] == neighbours.BESIDE
+
+
+BESIDE = {"share": 0.05, "device_cores": 1, "cores": 2, "resolution_cpu_cores": 0.01}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"others_cpu_cores": 0.98}, "others used 0.98 of 2 cores"),
+        ({"others_cpu_cores": 0.055}, ""),  # within what the kernel's ticks can tell
+        ({"others_cpu_cores": 0.98, "share": None}, ""),
+        ({"others_cpu_cores": 0.98, "device_cores": 32, "cores": 64}, ""),
+        ({"others_cpu_cores": 0.2, "cores": 128}, ""),  # daemons, a little on each core
+        ({"others_cpu_cores": 0.4, "cores": 128}, "others used 0.40 of 128 cores"),
+        ({"others_cpu_cores": None, "memory_pressure_percent": None}, ""),
+        ({"memory_pressure_percent": 12.4}, "processes waited for memory 12 % of the time"),
+        ({"io_pressure_percent": 40, "others_disk_bytes_per_s": 2e7,
+          "own_disk_bytes_per_s": 2e8}, ""),
+        # a reader that is much faster than the hog loses to it, too
+        ({"io_pressure_percent": 40, "others_disk_bytes_per_s": 8e7,
+          "own_disk_bytes_per_s": 2e8},
+         "others moved 80 MB/s to or from disks, for which processes waited 40 % of the time"),
+        ({"io_pressure_percent": 4, "others_disk_bytes_per_s": 2e9}, ""),
+        # The kernel writes back what was installed before, while the run reads from memory;
+        ({"io_pressure_percent": 40, "others_disk_bytes_per_s": 2e8,
+          "own_disk_bytes_per_s": 2e5, "own_disk_read_bytes_per_s": 4096.0}, ""),
+        ({"io_pressure_percent": 40, "others_disk_bytes_per_s": 2e8,
+          "own_disk_read_bytes_per_s": None}, ""),
+        # beside one that reads from the disk somebody is the hog.
+        ({"io_pressure_percent": 40, "others_disk_bytes_per_s": 2e8,
+          "own_disk_bytes_per_s": 2e6, "own_disk_read_bytes_per_s": 2e6},
+         "others moved 200 MB/s to or from disks, for which processes waited 40 % of the time"),
+        ({"io_pressure_percent": 40, "others_disk_bytes_per_s": 2e8, "others_cpu_cores": 0.5},
+         "others used 0.50 of 2 cores; others moved 200 MB/s to or from disks, for which "
+         "processes waited 40 % of the time"),
+        ({"other_gpu_processes": 1}, "others had 1 process on a GPU of the run"),
+    ],
+)  # fmt: skip
+def test_a_disturbance_is_said_in_words(changes, words):
+    assert disturbance(BESIDE | changes) == words
+
+
+def test_a_log_without_neighbours_is_not_disturbed():
+    assert disturbance({}) == ""
+
+
+def test_the_mark_is_the_variable_that_gpu_samples_look_for():
+    from dlbench.machine import gpu_readings
+
+    assert gpu_readings.SUPERVISOR == leftovers.VARIABLE
+
+
+# Waiting for quiet, by a clock that stands still but for sleeping.
+
+
+@pytest.fixture
+def waiting(kernel, monkeypatch):
+    """A function that waits beside a process that uses so many cores until some second.
+
+    Returns what was said, and seconds waited.
+    """
+    now, said = [0.0], []
+
+    def sleep(use, seconds):
+        now[0] += seconds
+        kernel.elapsed_s += seconds
+        kernel.busy_s[0] += use(now[0]) * seconds
+        kernel.process(99, 1, own_s=kernel.busy_s[0], name="hog")
+
+    def wait(use, most_s=60):
+        clock = {"monotonic": lambda: now[0], "sleep": lambda seconds: sleep(use, seconds)}
+        monkeypatch.setattr(neighbours, "time", SimpleNamespace(**clock))
+        kernel.process(99, 1, name="hog")
+        watching = watch(kernel, share=0.05, device_cores=1)
+        watching.wait_for_quiet(most_s, lambda: False, said.append)
+        return said, watching.waited_s
+
+    return wait
+
+
+def test_on_a_quiet_node_nothing_is_said_and_next_to_nothing_waited(waiting):
+    said, waited_s = waiting(lambda now_s: 0.0)
+    assert not said and waited_s == pytest.approx(neighbours.FIRST_LOOK_S)
+
+
+def test_a_first_look_that_is_not_sure_is_followed_by_a_longer_one(waiting):
+    said, waited_s = waiting(lambda now_s: 0.2 if now_s < 0.25 else 0.0)
+    assert not said and waited_s == pytest.approx(neighbours.FIRST_LOOK_S + neighbours.LOOK_S)
+
+
+def test_a_run_starts_once_others_have_ended(waiting):
+    said, waited_s = waiting(lambda now_s: 1.0 if now_s < 5 else 0.0)
+    first, last = said
+    assert first == "waits for quiet: others use 1.00 of 4 cores (hog 99)"
+    assert last == "it is quiet after 6 s"
+    assert 5 < waited_s < 7
+
+
+def test_a_run_starts_beside_others_when_its_time_is_over(waiting):
+    said, waited_s = waiting(lambda now_s: 1.0, most_s=20)
+    assert said[1:] == ["starts beside others, which use 1.00 of 4 cores"]
+    assert 20 <= waited_s <= 21.5
+
+
+def test_with_time_for_one_look_nobody_is_waited_for(waiting):
+    said, waited_s = waiting(lambda now_s: 1.0, most_s=neighbours.LOOK_S)
+    assert said == ["starts beside others, which use 1.00 of 4 cores"]
+    assert waited_s < 1.5
+
+
+def test_no_time_to_wait_is_no_waiting(waiting):
+    assert waiting(lambda now_s: 1.0, most_s=0) == ([], 0)

@@ -1,0 +1,400 @@
+"""starting: the whole command of a run, its launcher outside and its runtime inside."""
+
+import dataclasses
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dlbench import Error
+from dlbench.common import plugins
+from dlbench.images import trainer_image
+from dlbench.starting import copies, start_command
+from dlbench.study.runs import Run
+
+RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
+BARE = "envs/train/.venv/bin/python"
+TRAINER = [BARE, "workflow_scripts/train.py", "--log", "it's here"]
+INSIDE = [
+    "/opt/dlbench/bin/python3", "workflow_scripts/train.py", "--log", "it's here",
+    "--image-id", "build-1",
+]  # fmt: skip
+FORM = {
+    "image": "train", "digest": "sha256:1", "image_id": "build-1", "runtime": "apptainer",
+    "runtime_version": "apptainer version 1.4.5", "options": {"start": "command"},
+    "prepared": "results/images/train/apptainer/image.sif",
+    "environment": {"PATH": "/opt/dlbench/bin", "OPAL_PREFIX": "/opt/dlbench"},
+    "python": "/opt/dlbench/bin/python3", "python_version": "3.11", "architecture": "x86_64",
+    "libc": "glibc 2.36", "mpirun": "/opt/dlbench/bin/mpirun", "mpi": "Open MPI 4.1.8",
+    "packages": {"tensorflow": "2.18.1", "horovod": "0.28.1"},
+}  # fmt: skip
+HOROVOD = {"strategy": "horovod", "devices_per_node": 2}
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    """A workflow's folder on a machine with Apptainer, without any MPI."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/sh").symlink_to("/bin/sh")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.chdir(tmp_path)
+    program("bin/apptainer")
+    start_command.mpi_version.cache_clear()
+    return tmp_path
+
+
+def program(path, script=""):
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def mpirun(version, folder="bin"):
+    program(f"{folder}/mpirun", f"echo '{version}'")
+
+
+def run_of(runtime="apptainer", options="start=command", **changes):
+    options = options if runtime == "apptainer" else ""
+    return dataclasses.replace(RUN, runtime=runtime, runtime_options=options, **changes)
+
+
+def start(run, form=FORM, **more):
+    return start_command.start(run, list(TRAINER), form, **more)
+
+
+def enters(hidden=(), binds=(), gpu=()):
+    """The words with which Apptainer enters the image of FORM."""
+    here = os.getcwd()
+    kept_out = [
+        "LD_PRELOAD", "PMIX_INSTALL_PREFIX", "PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP",
+        "VIRTUAL_ENV",
+    ]  # fmt: skip
+    return [
+        "apptainer", "--silent", "exec", "--no-home", f"--pwd={here}", f"--bind={here}:{here}:rw",
+        *binds, "--env=OPAL_PREFIX=/opt/dlbench", *gpu, FORM["prepared"],
+        "env", *(word for name in kept_out for word in ("-u", name)), *INSIDE,
+    ]  # fmt: skip
+
+
+# Bare metal.
+
+
+@pytest.mark.parametrize("launcher", ["none", "mpirun", "horovodrun", "local", "srun"])
+def test_on_bare_metal_the_launcher_alone_starts_the_trainer(launcher):
+    strategy = {"none": "single", "local": "multiworker"}.get(launcher, "horovod")
+    run = dataclasses.replace(RUN, strategy=strategy, launcher=launcher)
+    environment = Path("envs/train/.venv").absolute()
+    command = plugins.load("launchers", launcher).command(run, TRAINER, environment)
+    assert start(run, None) == start_command.Start(tuple(command), None, {})
+    assert not start_command.contained(run)
+
+
+@pytest.mark.parametrize(
+    ("expected", "launcher", "changes", "environ"),
+    [
+        (True, "local", {"strategy": "multiworker"}, {}),
+        (True, "horovodrun", {}, {}),
+        (True, "mpirun", {}, {}),
+        (True, "mpirun", {"runtime": "apptainer"}, {}),
+        (False, "mpirun", {"runtime": "apptainer", "runtime_options": "start=command"}, {}),
+        (False, "mpirun", {"runtime": "podman"}, {}),
+        (False, "mpirun", {"nodes": 2}, {}),
+        (False, "mpirun", {"trainer": "other"}, {}),
+        (False, "mpirun", {}, {"SLURM_JOB_ID": "7"}),
+        (True, "horovodrun", {}, {"SLURM_JOB_ID": "7"}),
+        (False, "srun", {}, {}),
+        (False, "none", {"strategy": "mirrored"}, {}),
+    ],
+)  # fmt: skip
+def test_servers_of_several_processes_on_this_machine_need_nothing_but_loopback(
+    expected, launcher, changes, environ
+):
+    run = dataclasses.replace(RUN, **({"launcher": launcher} | HOROVOD | changes))
+    assert start_command.may_be_unreachable(run, environ) == expected
+
+
+# The launcher outside, the runtime inside.
+
+
+def test_one_process_enters_the_image_itself():
+    begun = start(run_of())
+    assert list(begun.command) == enters()
+    assert begun.cleanup is None
+    assert begun.container == {
+        "start": "command", "launcher_mpi": None,
+        **{key: FORM[key] for key in start_command.SAID},
+    }  # fmt: skip
+
+
+def test_binds_and_gpus_are_passed_to_the_runtime():
+    for name in ("a b", "ro"):
+        Path(name).mkdir()
+    here = os.getcwd()
+    found = start(run_of(), binds=[f"{here}/a b", f"{here}/ro:/input:ro"], device="gpu")
+    binds = [f"--bind={here}/a b:{here}/a b:rw", f"--bind={here}/ro:/input:ro"]
+    assert list(found.command) == enters(binds=binds, gpu=["--nv"])
+
+
+def test_mpirun_of_the_path_is_taken_where_it_fits():
+    mpirun("mpirun (Open MPI) 4.1.8")
+    mpirun("mpirun (Open MPI) 4.1.9", "envs/train/.venv/bin")
+    begun = start(run_of(launcher="mpirun", **HOROVOD))
+    assert list(begun.command) == [
+        "env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+        "mpirun", "-np", "2", "--bind-to", "none", *enters(),
+    ]  # fmt: skip
+    assert begun.container["launcher_mpi"] == "Open MPI 4.1.8"
+
+
+@pytest.mark.parametrize(
+    "other", ["mpirun (Open MPI) 4.1.4", "HYDRA build details:\n Version: 4.2", None, "nonsense"]
+)
+def test_else_that_of_our_own_environment_with_its_libraries(other):
+    if other:
+        mpirun(other)
+    mpirun("mpirun (Open MPI) 4.1.8", "envs/train/.venv/bin")
+    ours = Path("envs/train/.venv").absolute()
+    begun = start(run_of(launcher="mpirun", **HOROVOD))
+    assert list(begun.command) == [
+        "env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+        f"OPAL_PREFIX={ours}", f"LD_LIBRARY_PATH={ours}/lib",
+        f"{ours}/bin/mpirun", "-np", "2", "--bind-to", "none",
+        "-x", "OPAL_PREFIX", "-x", "LD_LIBRARY_PATH", *enters(),
+    ]  # fmt: skip
+
+
+def test_where_no_mpi_fits_both_sides_are_named():
+    mpirun("mpirun (Open MPI) 4.1.4")
+    mpirun("Intel(R) MPI Library for Linux* OS, Version 2021.9", "envs/train/.venv/bin")
+    with pytest.raises(Error) as error:
+        start(run_of(launcher="mpirun", **HOROVOD))
+    message = str(error.value)
+    assert message.startswith("image train has Open MPI 4.1.8; to start its processes this machine")
+    assert f"{Path('bin/mpirun').absolute()} (Open MPI 4.1.4)" in message
+    assert "(Intel(R) MPI 2021.9)" in message
+
+
+def test_where_there_is_no_mpi_at_all_it_is_said():
+    with pytest.raises(Error, match="needs the same MPI, as new or newer, and has: none"):
+        start(run_of(launcher="mpirun", **HOROVOD))
+
+
+def test_an_image_without_mpi_cannot_be_started_by_it():
+    mpirun("mpirun (Open MPI) 4.1.8")
+    with pytest.raises(Error, match="image train has no mpirun: its processes cannot speak MPI"):
+        start(run_of(launcher="mpirun", **HOROVOD), FORM | {"mpi": None})
+
+
+def test_horovodrun_gets_all_as_one_word():
+    found = start(run_of(launcher="horovodrun", **HOROVOD)).command
+    assert found[:-1] == ("horovodrun", "--gloo", "-np", "2", "-H", "localhost:2", "sh", "-c")
+    assert shlex.split(found[-1]) == ["exec", *enters()]
+    program("envs/train/.venv/bin/horovodrun")
+    found = start(run_of(launcher="horovodrun", **HOROVOD)).command
+    # Not the script, which in a copy of the environment would start the original's Python.
+    python = str(Path("envs/train/.venv/bin/python3").absolute())
+    assert found[:4] == (python, "-m", "horovod.runner.launch", "--gloo")
+
+
+def test_local_processes_and_srun_enter_one_by_one():
+    run = run_of(strategy="multiworker", launcher="local", devices_per_node=2)
+    assert list(start(run).command) == [
+        sys.executable, os.path.relpath(copies.PROGRAM), "--jobs", "worker=2", "--",
+        *enters(),
+    ]  # fmt: skip
+    run = run_of(launcher="srun", nodes=2, **HOROVOD)
+    assert list(start(run).command) == [
+        "srun", "--nodes=2", "--ntasks=4", "--distribution=block,NoPack", "--cpu-bind=none",
+        "--kill-on-bad-exit=1", "--overlap", *enters(),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("device", "each"), [("cpu", ["--cores-each", "1"]), ("gpu", ["--gpus-each", "1"])]
+)
+def test_each_copy_enters_the_image_by_itself(device, each):
+    gpu = ["--nv"] if device == "gpu" else []
+    begun = start(run_of(copies_per_node=3), device=device)
+    assert list(begun.command) == [
+        sys.executable, os.path.relpath(copies.PROGRAM), "--copies", "3", *each, "--",
+        *enters(gpu=gpu),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("runtime", ["podman", "docker"])
+def test_containers_of_engines_are_named_after_the_run_and_ended(runtime):
+    run = run_of(runtime)
+    begun = start(run, FORM | {"options": {}})
+    assert f"--label=dlbench.run={run.id}" in begun.command[2]
+    assert begun.cleanup[-1] == run.id
+
+
+@pytest.mark.parametrize(
+    ("runtime", "more"),
+    [("apptainer", False), ("podman", False), ("docker", False), ("udocker", True),
+     ("charliecloud", True)],
+)  # fmt: skip
+def test_what_this_machine_says_of_its_programs_is_hidden(runtime, more):
+    options = {"udocker": {"execmode": "P2"}}.get(runtime, {})
+    form = FORM | {"options": options, "environment": {"PYTHONPATH": "/image"}}
+    words = " ".join(start(run_of(runtime), form).command)
+    hidden = "-u LD_PRELOAD -u OPAL_PREFIX -u PMIX_INSTALL_PREFIX -u PYTHONHOME -u PYTHONSTARTUP "
+    assert f"env {hidden}-u VIRTUAL_ENV " + ("-u LD_LIBRARY_PATH " if more else "") in words
+    assert "-u PYTHONPATH" not in words
+
+
+@pytest.mark.parametrize("bind", ["/no/such/folder", "/no/such/folder:/x:ro"])
+def test_a_folder_that_is_not_there_is_named(bind):
+    with pytest.raises(Error) as error:
+        start(run_of(), binds=[bind])
+    assert str(error.value) == (
+        "/no/such/folder is to be seen in the container but is not on this machine"
+    )
+
+
+@pytest.mark.parametrize("name", ["a,b", "a:b"])
+def test_a_folder_that_no_runtime_can_bind_is_refused(tmp_path, monkeypatch, name):
+    (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / name)
+    with pytest.raises(Error, match=f"{name}: a path with , or : in it cannot be seen in a"):
+        start(run_of())
+
+
+def test_an_image_without_horovod_lacks_it():
+    form = FORM | {"packages": FORM["packages"] | {"horovod": None}}
+    with pytest.raises(
+        trainer_image.Unusable, match=r"horovod is not in the image train \(sha256:1\)"
+    ):
+        start(run_of(launcher="horovodrun", **HOROVOD), form)
+
+
+# The container directive.
+
+
+@pytest.mark.parametrize(
+    ("runtime", "options", "changes", "expected"),
+    [
+        ("bare", "", {}, False),
+        ("podman", "", {}, False),
+        ("apptainer", "", {}, True),
+        ("apptainer", "start=directive", {}, True),
+        ("apptainer", "start=command", {}, False),
+        ("apptainer", "", HOROVOD | {"launcher": "mpirun"}, True),
+        ("apptainer", "", HOROVOD | {"launcher": "srun", "nodes": 2}, False),
+        ("apptainer", "", {"copies_per_node": 2}, False),
+        ("apptainer", "start=directive", {"copies_per_node": 2}, True),
+    ],
+)
+def test_the_directive_starts_what_shares_a_node_unless_it_is_told(
+    runtime, options, changes, expected
+):
+    assert start_command.by_directive(run_of(runtime, options, **changes)) == expected
+
+
+@pytest.fixture
+def entered(monkeypatch, tmp_path):
+    """As if the container directive had entered the image."""
+    (tmp_path / "marker").write_text("{}")
+    monkeypatch.setattr(trainer_image, "MARKER", str(tmp_path / "marker")[1:])
+
+
+def test_inside_already_the_launcher_is_that_of_the_image(entered):
+    begun = start(run_of(options=""))
+    assert list(begun.command) == INSIDE
+    assert begun.container["start"] == "directive"
+    run = run_of(options="", launcher="mpirun", **HOROVOD)
+    plain = ["env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"]
+    np = ["-np", "2", "--bind-to", "none"]
+    assert list(start(run).command) == [*plain, "mpirun", *np, *INSIDE]
+    own = Path("opt").absolute()
+    program("opt/bin/mpirun")
+    python = f"{own}/bin/python3"
+    assert list(start(run, FORM | {"python": python}).command) == [
+        *plain, f"OPAL_PREFIX={own}", f"LD_LIBRARY_PATH={own}/lib", f"{own}/bin/mpirun", *np,
+        "-x", "OPAL_PREFIX", "-x", "LD_LIBRARY_PATH", python, *INSIDE[1:],
+    ]  # fmt: skip
+
+
+def test_where_the_directive_did_nothing_it_is_said_how_it_is_asked_for():
+    with pytest.raises(start_command.NotEntered) as error:
+        start(run_of(options=""))
+    assert "--software-deployment-method apptainer" in str(error.value)
+    assert "runtime_options: {start: command}" in str(error.value)
+
+
+# Which MPI may start which.
+
+
+@pytest.mark.parametrize(
+    ("outside", "inside", "expected"),
+    [
+        ("Open MPI 4.1.8", "Open MPI 4.1.8", True),
+        ("Open MPI 4.1.8", "Open MPI 4.1.4", True),
+        ("Open MPI 5.0.3", "Open MPI 4.1.8", True),
+        ("Open MPI 4.1.10", "Open MPI 4.1.9", True),
+        ("Open MPI 4.1.4", "Open MPI 4.1.8", False),
+        ("Open MPI 4.1", "Open MPI 4.1.1", False),
+        ("MPICH 4.2", "Open MPI 4.1.8", False),
+        ("Open MPI 4.1.8", "MPICH 4.2", False),
+        ("Intel(R) MPI 2021.9", "MPICH 4.2", False),
+        ("nonsense", "Open MPI 4.1.8", False),
+        ("Open MPI", "Open MPI 4.1.8", False),
+        ("", "Open MPI 4.1.8", False),
+    ],
+)
+def test_an_mpirun_starts_processes_of_the_same_mpi_that_is_not_newer(outside, inside, expected):
+    assert start_command.fits(outside, inside) == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "version"),
+    [
+        ("mpirun (Open MPI) 4.1.4\\n\\nReport bugs to http://www.open-mpi.org/", "Open MPI 4.1.4"),
+        ("mpirun (Open MPI) 5.0.3rc1", "Open MPI 5.0.3"),
+        ("HYDRA build details:\\n  MPICH Version: 4.0.2", "MPICH 4.0.2"),
+        ("Intel(R) MPI Library for Linux* OS, Version 2021.9 Build 2023", "Intel(R) MPI 2021.9"),
+        ("slurm 23.02", None),
+        ("", None),
+    ],
+)
+def test_an_mpirun_is_asked_which_it_is(said, version):
+    program("bin/mpirun", f"printf '{said}'")
+    assert start_command.mpi_version("bin/mpirun") == version
+
+
+def test_an_mpirun_that_cannot_be_started_has_no_version():
+    Path("bin/mpirun").write_text("no program")
+    assert start_command.mpi_version("bin/mpirun") is None
+    assert start_command.mpi_version("bin/none") is None
+
+
+def test_the_environments_own_mpirun_is_asked_with_its_own_libraries():
+    program("env/bin/mpirun", 'echo "Open MPI $OPAL_PREFIX" | grep -q env && echo Open MPI 4.1')
+    program("env/bin/mpirun", '[ "$OPAL_PREFIX" = env ] && echo Open MPI 4.1')
+    assert start_command.mpi_version("env/bin/mpirun") is None
+    assert start_command.mpi_version("env/bin/mpirun", Path("env")) == "Open MPI 4.1"
+
+
+# Where the directive has entered the image, start_run.py itself runs inside.
+
+IMPORTED = """
+import sys
+before = set(sys.modules)
+import start_run
+new = {name.partition(".")[0] for name in set(sys.modules) - before}
+print(*sorted(name for name in new if "cython" not in name))
+"""
+
+
+def test_what_starts_a_run_inside_needs_numpy_and_what_python_310_has():
+    scripts = Path(start_command.__file__).parents[2]
+    finished = subprocess.run(
+        [sys.executable, "-c", IMPORTED], cwd=scripts, capture_output=True, text=True, check=True
+    )
+    new = set(finished.stdout.split())
+    assert new - sys.stdlib_module_names == {"dlbench", "numpy", "start_run"}
+    assert "tomllib" not in new

@@ -1,0 +1,308 @@
+"""start_run.py and dlbench.supervisor, with real processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from node_names import NAME
+from node_names import node as node
+from watched_runs import DATE
+
+from dlbench.log import event_log
+from dlbench.starting import start_unreachable
+
+PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "start_run.py"
+SPEC = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 3}
+SLEEPS = "import time; time.sleep(60)"
+
+
+def command(folder, python, *flags):
+    return [
+        sys.executable, PROGRAM, "--log", folder / "train.jsonl", "--messages", folder / "messages",
+        f"--spec={json.dumps(SPEC)}", "--position=1/2", *flags, "--", sys.executable, "-c", python,
+    ]  # fmt: skip
+
+
+def start(folder, python, *flags):
+    return subprocess.run(command(folder, python, *flags), capture_output=True, text=True)
+
+
+def record(folder):
+    return json.loads((folder / "run.json").read_text())
+
+
+def outcome(folder):
+    return record(folder)["status"], record(folder)["message"]
+
+
+def test_a_trainer_that_writes_its_end_is_believed(tmp_path):
+    log = tmp_path / "train.jsonl"
+    end = f'{{"event": "run_end", "status": "oom", "message": "full", "t_utc": "{DATE}"}}'
+    trainer = f"open({str(log)!r}, 'a').write({end!r} + chr(10)); exit(1)"
+    finished = start(tmp_path, trainer, '--made-from={"code": "abc"}')
+    assert finished.returncode == 0, finished.stderr
+    assert outcome(tmp_path) == ("oom", "full")
+    assert record(tmp_path)["made_from"] == {"code": "abc"}
+    assert next(event_log.read(log))["command"][0] == sys.executable
+
+
+@pytest.mark.parametrize("asked", ["auto", "host"])
+def test_processes_of_one_node_have_a_network_of_their_own_unless_it_is_not_wanted(tmp_path, asked):
+    spec = SPEC | {"strategy": "multiworker", "launcher": "local", "devices_per_node": 2}
+    tell = "import os; exit(os.readlink('/proc/self/ns/net'))"
+    start(tmp_path, tell, f"--spec={json.dumps(spec)}", f"--network={asked}")
+    own = asked == "auto" and start_unreachable.possible()
+    assert record(tmp_path)["provenance"]["network"] == ("loopback" if own else "host")
+    ours = os.readlink("/proc/self/ns/net")
+    assert (ours in (tmp_path / "messages").read_text()) != own
+
+
+@pytest.mark.parametrize("asked", ["auto", "host"])
+def test_servers_that_listen_by_name_need_an_address_behind_it(tmp_path, node, asked):
+    spec = SPEC | {"strategy": "horovod", "launcher": "horovodrun", "devices_per_node": 2}
+    line = command(tmp_path, "", f"--spec={json.dumps(spec)}", f"--network={asked}")
+    assert subprocess.run(node(line), capture_output=True, check=False).returncode == 0
+    status, message = outcome(tmp_path)
+    if asked == "auto" and start_unreachable.possible():
+        assert record(tmp_path)["provenance"]["network"] == "loopback"
+    else:
+        assert status == "skipped" and record(tmp_path)["provenance"]["network"] is None
+        assert f"needs an address of this machine behind its name {NAME} (hostname)" in message
+
+
+def test_a_crash_is_recorded_with_its_last_words_at_the_last_attempt(tmp_path):
+    crash = "import sys; sys.exit('what a pity')"
+    finished = start(tmp_path, crash, "--attempt=1", "--attempts=2")
+    assert finished.returncode == 1
+    assert not (tmp_path / "run.json").exists()
+    assert not (tmp_path / "train.jsonl").exists()
+    finished = start(tmp_path, crash, "--attempt=2", "--attempts=2")
+    assert finished.returncode == 0
+    assert outcome(tmp_path) == (
+        "failed",
+        "the trainer ended without a word (exit code 1): what a pity",
+    )
+    assert (tmp_path / "train.attempt1.jsonl").is_file()
+
+
+def test_a_killed_trainer_is_said_to_be_killed(tmp_path):
+    assert start(tmp_path, "import os; os.kill(os.getpid(), 9)").returncode == 0
+    assert outcome(tmp_path)[1].startswith("the trainer ended without a word (killed by SIGKILL)")
+
+
+def test_the_time_limit_ends_the_trainer_with_all_its_processes(tmp_path):
+    child = tmp_path / "child"
+    trainer = (
+        "import subprocess, sys, time;"
+        f"p = subprocess.Popen([sys.executable, '-c', {SLEEPS!r}]);"
+        f"open({str(child)!r}, 'w').write(str(p.pid)); time.sleep(60)"
+    )
+    assert start(tmp_path, trainer, "--time-limit-s=1").returncode == 0
+    assert outcome(tmp_path) == ("timeout", "stopped at time_limit_s, 1 s")
+    assert not alive(int(child.read_text()))
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_interrupted_run_is_no_result(tmp_path, number):
+    supervisor = subprocess.Popen(command(tmp_path, SLEEPS), stderr=subprocess.PIPE, text=True)
+    wait_for(tmp_path / "messages")
+    supervisor.send_signal(number)
+    _, messages = supervisor.communicate(timeout=20)
+    assert supervisor.returncode != 0
+    assert f"interrupted (stopped by signal {number.name}), " in messages
+    assert messages.endswith("; the next start trains it anew\n")
+    assert not (tmp_path / "run.json").exists()
+
+
+def test_the_trainer_ends_when_the_workflow_is_gone(tmp_path):
+    pid = tmp_path / "pid"
+    trainer = f"import os; open({str(pid)!r}, 'w').write(str(os.getpid())); {SLEEPS}"
+    workflow = subprocess.Popen(
+        ["sh", "-c", '"$@"; true', "sh", *map(str, command(tmp_path, trainer))],
+        stderr=subprocess.DEVNULL,
+    )
+    wait_for(pid)
+    workflow.kill()
+    workflow.wait()
+    deadline = time.monotonic() + 20
+    while alive(int(pid.read_text() or 0)):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert not (tmp_path / "run.json").exists()
+
+
+def wait_for(path):
+    deadline = time.monotonic() + 20
+    while not (path.is_file() and (path.name != "pid" or path.read_text())):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_what_was_refused_before_is_in_the_record_and_told_no_longer(tmp_path):
+    said = {"by": "Slurm", "message": "Invalid account", "times": 2, "t_utc": "2026"}
+    note = tmp_path / "refused.json"
+    note.write_text(json.dumps(said))
+    start(tmp_path, "exit(3)")
+    assert record(tmp_path)["provenance"]["refused"] == said
+    assert not note.exists()
+
+
+def test_a_skipped_run_has_a_record_and_starts_nothing(tmp_path):
+    marker = tmp_path / "started"
+    finished = start(tmp_path, f"open({str(marker)!r}, 'w')", "--skip=no such device")
+    assert finished.returncode == 0
+    assert outcome(tmp_path) == ("skipped", "no such device")
+    assert "lenet5 synthetic batch 8" in finished.stderr
+    assert not marker.exists()
+    assert record(tmp_path)["provenance"]["network"] is None
+
+
+def test_progress_names_the_run_and_how_it_ended(tmp_path):
+    finished = start(tmp_path, "import sys; sys.exit(3)")
+    first, last = finished.stderr.splitlines()
+    assert first.startswith("run 1/2  lenet5 synthetic batch 8, single on 1 device, repeat 1: sta")
+    assert "failed (the trainer ended without a word (exit code 3): no message)" in last
+
+
+def test_nothing_is_left_of_an_earlier_attempt(tmp_path):
+    for rank in range(2):
+        event_log.EventLog(event_log.rank_path(tmp_path / "train.jsonl", rank)).close()
+    os.truncate(tmp_path / "train.jsonl", 0)
+    start(tmp_path, "pass")
+    assert [path.name for path in event_log.rank_paths(tmp_path / "train.jsonl")] == ["train.jsonl"]
+
+
+# In a container.
+
+FORM = {
+    "image": "train", "digest": "sha256:1", "image_id": "build-1", "runtime": "apptainer",
+    "runtime_version": "1.4", "options": {"start": "command"}, "prepared": "x.sif",
+    "environment": {}, "python": sys.executable, "libc": "glibc 2.36", "mpi": None,
+    "packages": {"tensorflow": "2.18.1", "horovod": None},
+}  # fmt: skip
+CONTAINED = {"runtime": "apptainer", "runtime_options": "start=command"}
+# Enters nothing, and says that it was asked to.
+APPTAINER = """#!/bin/sh
+echo entered >> entered
+while [ "$1" != x.sif ]; do shift; done
+shift
+exec "$@"
+"""
+
+
+@pytest.fixture
+def contained(tmp_path, monkeypatch):
+    """A function that starts a run in a container of a runtime that enters nothing."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/apptainer").write_text(APPTAINER)
+    (tmp_path / "bin/apptainer").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+
+    def run(python, *flags, form=FORM, **changes):
+        (tmp_path / "form.json").write_text(json.dumps(form))
+        spec = json.dumps(SPEC | CONTAINED | changes)
+        words = command(tmp_path, python, "--form=form.json", f"--spec={spec}", *flags)
+        return subprocess.run(words, capture_output=True, text=True)
+
+    return run
+
+
+def ends(folder, status):
+    """A trainer that writes its end, and the words that it was given."""
+    end = f'{{"event": "run_end", "status": "{status}", "message": "told", "t_utc": "{DATE}"}}'
+    return (
+        f"import sys; open({str(folder / 'words')!r}, 'w').write(' '.join(sys.argv));"
+        f"open({str(folder / 'train.jsonl')!r}, 'a').write({end!r} + chr(10)); exit(1)"
+    )
+
+
+def test_a_run_in_a_container_is_entered_and_says_in_which_image(tmp_path, contained):
+    made_from = '--made-from={"code": "abc", "image": "i", "environment": null}'
+    finished = contained(ends(tmp_path, "oom"), made_from)
+    assert finished.returncode == 0, finished.stderr
+    assert outcome(tmp_path) == ("oom", "told")
+    assert (tmp_path / "entered").is_file()
+    assert (tmp_path / "words").read_text().endswith("--image-id build-1")
+    # The image was made after the workflow had begun.
+    expected = {"code": "abc", "image": "i", "environment": "sha256:1"}
+    assert record(tmp_path)["made_from"] == expected
+    container = next(event_log.read(tmp_path / "train.jsonl"))["container"]
+    assert container["digest"] == "sha256:1"
+    assert (container["start"], container["options"]) == ("command", {"start": "command"})
+
+
+def test_a_run_whose_image_lacks_a_package_is_skipped_with_the_reason(tmp_path, contained):
+    horovod = {"strategy": "horovod", "launcher": "horovodrun"}
+    finished = contained(ends(tmp_path, "ok"), '--made-from={"environment": null}', **horovod)
+    assert finished.returncode == 0, finished.stderr
+    assert outcome(tmp_path) == ("skipped", "horovod is not in the image train (sha256:1)")
+    # Else it would be another image's at the next look.
+    assert record(tmp_path)["made_from"] == {"environment": "sha256:1"}
+    assert not (tmp_path / "entered").exists()
+
+
+def test_what_prevents_the_start_is_recorded_as_a_failure(tmp_path, contained):
+    finished = contained(ends(tmp_path, "ok"), "--bind=/no/such", "--attempt=1", "--attempts=2")
+    assert finished.returncode == 0, finished.stderr
+    assert outcome(tmp_path) == (
+        "failed", "/no/such is to be seen in the container but is not on this machine"
+    )  # fmt: skip
+    assert not (tmp_path / "entered").exists()
+
+
+def test_an_image_without_mpi_is_a_failure_with_its_reason(tmp_path, contained):
+    form = FORM | {"packages": FORM["packages"] | {"horovod": "0.28"}}
+    contained(ends(tmp_path, "ok"), form=form, strategy="horovod", launcher="mpirun")
+    assert outcome(tmp_path)[0] == "failed"
+    assert "image train has no mpirun" in outcome(tmp_path)[1]
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", "{"])
+def test_a_missing_or_damaged_form_is_a_failure_with_its_reason(tmp_path, contained, content):
+    if content is not None:
+        (tmp_path / "other.json").write_text(content)
+    finished = contained(ends(tmp_path, "ok"), f"--form={tmp_path / 'other.json'}")
+    assert finished.returncode == 0
+    assert outcome(tmp_path)[0] == "failed"
+    assert "other.json is missing or damaged: make the image again" in outcome(tmp_path)[1]
+
+
+def test_where_the_directive_did_nothing_there_is_no_result(tmp_path, contained):
+    finished = contained(ends(tmp_path, "ok"), runtime_options="")
+    assert finished.returncode == 1
+    assert finished.stderr.startswith("error: Snakemake's container directive did not enter")
+    assert not (tmp_path / "run.json").exists()
+
+
+def test_a_container_that_may_be_left_is_removed(tmp_path, contained):
+    podman = tmp_path / "bin/podman"
+    script = """case $1 in ps) echo c1;; rm) echo "$@" >> removed;; run) sleep 60;; esac"""
+    podman.write_text(f"#!/bin/sh\n{script}\n")
+    podman.chmod(0o755)
+    form = FORM | {"options": {}}
+    changes = {"runtime": "podman", "runtime_options": ""}
+    contained("pass", "--time-limit-s=1", form=form, **changes)
+    assert outcome(tmp_path)[0] == "timeout"
+    assert (tmp_path / "removed").read_text() == "rm --force c1\n"
+
+
+def test_the_exit_code_of_the_runtime_is_in_the_failure(tmp_path, contained):
+    (tmp_path / "bin/apptainer").write_text("#!/bin/sh\necho FATAL: no such image >&2; exit 255\n")
+    contained("pass")
+    status, message = outcome(tmp_path)
+    assert status == "failed"
+    assert "exit code 255" in message
+    assert "FATAL: no such image" in message

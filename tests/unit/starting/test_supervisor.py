@@ -1,0 +1,337 @@
+"""supervisor: how runs end that do not end well, in this process and with real children."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from made_runs import date
+from watched_runs import DATE, END, WRITES, ends, watched
+
+from dlbench.log import event_log
+from dlbench.starting import supervisor
+
+pytestmark = pytest.mark.usefixtures("impatient")
+
+PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "start_run.py"
+SPEC = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 3}
+SLEEPER = '[sys.executable, "-c", "import time; time.sleep(60)"]'
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_for(path):
+    deadline = time.monotonic() + 20
+    while not (path.is_file() and path.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_run_that_ends_well_has_one_end_that_of_the_trainer(tmp_path):
+    run = watched(tmp_path, END)
+    assert supervisor.supervise(run)
+    launch, end = next(event_log.read(run.log)), event_log.ended(run.log)
+    assert len(ends(run.log)) == 1
+    assert (launch["event"], launch["command"]) == ("launch", list(run.command))
+    assert (end["status"], end["weights_sha256"]) == ("ok", ["0"])
+
+
+def test_a_trainer_that_ignores_the_request_to_stop_is_killed(tmp_path):
+    ready = tmp_path / "ready"
+    ignores = (
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        f"open({str(ready)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)"
+    )
+    assert supervisor.supervise(watched(tmp_path, ignores, time_limit_s=0.5))
+    assert not alive(int(ready.read_text()))
+    (end,) = ends(tmp_path / "runs/run/train.jsonl")
+    assert (end["status"], end["message"]) == ("timeout", "stopped at time_limit_s, 0.5 s")
+
+
+def test_a_trainer_that_hangs_after_its_end_is_a_timeout(tmp_path):
+    run = watched(tmp_path, END + "time.sleep(60)", time_limit_s=0.5)
+    assert supervisor.supervise(run)
+    assert [end["status"] for end in ends(run.log)] == ["ok", "timeout"]
+    assert event_log.ended(run.log)["status"] == "timeout"
+
+
+def test_what_the_trainer_started_does_not_outlive_it(tmp_path):
+    pid = tmp_path / "pid"
+    leaves = f"child = subprocess.Popen({SLEEPER})\nopen({str(pid)!r}, 'w').write(str(child.pid))\n"
+    assert supervisor.supervise(watched(tmp_path, leaves + END))
+    assert not alive(int(pid.read_text()))
+
+
+def test_an_attempt_that_may_pass_is_kept_aside_and_not_recorded(tmp_path):
+    run = watched(tmp_path, "sys.exit(7)", last_attempt=False)
+    assert not supervisor.supervise(run)
+    assert [path.name for path in run.log.parent.iterdir()] == ["train.attempt1.jsonl"]
+    assert ends(run.log.with_name("train.attempt1.jsonl")) == []
+
+
+@pytest.mark.parametrize(
+    ("python", "message"),
+    [
+        ("sys.exit(7)", "(exit code 7): no message"),
+        ("raise MemoryError('too much')", "(exit code 1): MemoryError: too much"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "(killed by SIGSEGV): no message"),
+        ("print('x' * 1000); sys.exit(2)", f"(exit code 2): {'x' * 118} ... {'x' * 177}"),
+        ("pass", "(exit code 0): no message"),
+        ("sys.stdout.buffer.write(b'\\xff\\n'); sys.exit(3)", "(exit code 3): \ufffd"),
+    ],
+)
+def test_a_trainer_without_a_word_is_described(tmp_path, python, message):
+    run = watched(tmp_path, python)
+    assert supervisor.supervise(run)
+    (end,) = ends(run.log)
+    assert end["status"] == "failed"
+    assert end["message"] == f"the trainer ended without a word {message}"
+
+
+@pytest.mark.parametrize("how", ["os.kill(os.getpid(), signal.SIGKILL)", "sys.exit(137)"])
+def test_a_trainer_that_the_kernel_killed_for_memory_is_not_tried_again(tmp_path, monkeypatch, how):
+    counts = iter([4, 5])
+    monkeypatch.setattr(supervisor, "_kernel_kills", lambda: next(counts))
+    run = watched(tmp_path, how, last_attempt=False)
+    assert supervisor.supervise(run)
+    (end,) = ends(run.log)
+    assert (end["status"], end["message"]) == (
+        "oom",
+        "killed by the kernel: the host ran out of memory",
+    )
+
+
+@pytest.mark.parametrize("launcher_ends", ["", "time.sleep(60)"], ids=["by itself", "is ended"])
+@pytest.mark.parametrize("deaf", ["", "signal.signal(signal.SIGTERM, signal.SIG_IGN)"])
+@pytest.mark.parametrize(
+    # As mpirun starts its ranks, and as horovodrun does.
+    "apart",
+    ["os.setpgid(0, 0)", "os.setsid()"],
+    ids=["process group", "session"],
+)
+def test_a_rank_that_its_launcher_left_behind_is_ended(tmp_path, apart, deaf, launcher_ends):
+    log, rank, pid = tmp_path / "runs/run/train.jsonl", tmp_path / "train.py", tmp_path / "pid"
+    rank.write_text(
+        f"import os, signal, time\n{apart}\n{deaf}\n"
+        f"open({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(60)\n"
+    )
+    launcher = (
+        f"subprocess.Popen([sys.executable, {str(rank)!r}, '--log', {str(log)!r}])\n"
+        f"while not (os.path.exists({str(pid)!r}) and os.path.getsize({str(pid)!r})):\n"
+        f"    time.sleep(0.01)\n{launcher_ends}"
+    )
+    supervisor.supervise(watched(tmp_path, launcher, time_limit_s=2))
+    assert not alive(int(pid.read_text()))
+
+
+def test_a_timeout_is_a_result_at_the_first_attempt(tmp_path):
+    run = watched(tmp_path, "time.sleep(60)", time_limit_s=0.3, last_attempt=False)
+    assert supervisor.supervise(run)
+    assert event_log.ended(run.log)["status"] == "timeout"
+
+
+def test_signals_mean_afterwards_what_they_meant_before(tmp_path):
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    supervisor.supervise(watched(tmp_path, END))
+    assert [signal.getsignal(number) for number in numbers] == before
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("no room\n-----\n", "no room"),
+        ("---\n", "no message"),
+        ("*** An error occurred in MPI_Init_thread\nExit code: 1\n---\n", "MPI could not start: "),
+    ],
+)
+def test_what_a_silent_trainer_said_last_is_words_and_not_a_ruled_line(tmp_path, said, message):
+    run = watched(tmp_path, f"sys.stderr.write({said!r})\nsys.exit(1)", last_attempt=True)
+    assert supervisor.supervise(run)
+    (end,) = ends(run.log)
+    assert end["message"].startswith(f"the trainer ended without a word (exit code 1): {message}")
+
+
+def test_the_last_line_says_how_fast_it_was_and_what_is_left(tmp_path, capsys):
+    spec = SPEC | {"devices_per_node": 2}
+    trains = (
+        f"write('run_start', spec={spec!r}, total_steps=3, t_utc={DATE!r})\n"
+        "for step in (1, 2, 3):\n"
+        "    write('step', step=step, t_s=0.5 * step, step_time_s=0.5, loss=2.0, epoch=1,"
+        " learning_rate=0.1, warm_up=step == 1)\n"
+    )
+    end = END.replace(DATE, "2999-01-01T00:00:00.000000Z")
+    assert supervisor.supervise(watched(tmp_path, trains + end, position="1/2"))
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("run 1/2  lenet5 synthetic: ok, step 3/3, loss 2, 32 images/s, ")
+    assert "; about " in last
+    assert last.endswith(" min left")
+
+
+def test_the_last_run_of_all_leaves_nothing(tmp_path, capsys):
+    assert supervisor.supervise(watched(tmp_path, END, position="2/2"))
+    assert "left" not in capsys.readouterr().err
+
+
+def test_a_skipped_run_has_a_log_with_its_reason_and_no_command(tmp_path):
+    run = watched(tmp_path, END)
+    supervisor.refuse(run, "skipped", "needs 4 cores")
+    launch, end = next(event_log.read(run.log)), event_log.ended(run.log)
+    assert len(ends(run.log)) == 1
+    assert launch["command"] == []
+    assert (end["status"], end["message"]) == ("skipped", "needs 4 cores")
+    assert not run.messages.exists()
+
+
+def test_a_run_interrupted_after_its_end_is_no_result_either(tmp_path):
+    """The trainer has written its end and started a process; both go when a signal arrives."""
+    log, pid = tmp_path / "train.jsonl", tmp_path / "pid"
+    trainer = WRITES.format(log=str(log)) + END
+    trainer += f"child = subprocess.Popen({SLEEPER})\n"
+    trainer += f"open({str(pid)!r}, 'w').write(str(child.pid))\ntime.sleep(60)"
+    process = subprocess.Popen(
+        [sys.executable, PROGRAM, "--log", log, "--messages", tmp_path / "messages",
+         f"--spec={json.dumps(SPEC)}", "--", sys.executable, "-c", trainer],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    wait_for(pid)
+    process.send_signal(signal.SIGHUP)
+    _, messages = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert "stopped by signal SIGHUP" in messages
+    assert not alive(int(pid.read_text()))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "messages",
+        "pid",
+        "train.attempt1.jsonl",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("end", "kept"),
+    [
+        (f'{{"event": "run_end", "status": "ok", "message": "old", "t_utc": "{DATE}"}}\n', []),
+        ("old and cut short", ["train.attempt2.jsonl", "train.attempt2.rank1.jsonl"]),
+    ],
+)
+def test_earlier_attempts_stay_and_logs_of_a_finished_run_go(end, kept, tmp_path):
+    run = watched(tmp_path, END)
+    run.log.parent.mkdir(parents=True)
+    for name in ("train.jsonl", "train.rank1.jsonl", "train.attempt1.jsonl"):
+        (run.log.parent / name).write_text(end)
+    assert supervisor.supervise(run)
+    names = sorted(path.name for path in run.log.parent.iterdir())
+    assert names == ["train.attempt1.jsonl", *kept, "train.jsonl"]
+    assert "old" not in run.log.read_text()
+
+
+def test_a_trainer_that_does_not_exist_ends_the_program_with_one_line(tmp_path):
+    finished = subprocess.run(
+        [sys.executable, PROGRAM, "--log", tmp_path / "train.jsonl", "--messages",
+         tmp_path / "messages", f"--spec={json.dumps(SPEC)}", "--", tmp_path / "absent"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert finished.returncode == 1
+    assert finished.stderr.splitlines()[-1].startswith("error: ")
+    assert os.fspath(tmp_path / "absent") in finished.stderr
+    assert not (tmp_path / "run.json").exists()
+
+
+# Ends that say less than the launcher does.
+
+SIGNALLED = (
+    f"write('run_end', status='failed', message={event_log.STOPPED_BY_SIGNAL!r}, t_utc={DATE!r})\n"
+)
+LAST_WORDS = "worker 1 failed (exit code 9); the others are ended"
+
+
+def test_a_rank_that_its_launcher_stopped_is_described_by_what_the_launcher_says(tmp_path):
+    run = watched(tmp_path, SIGNALLED + f"print({LAST_WORDS!r}, file=sys.stderr)\nsys.exit(9)")
+    assert supervisor.supervise(run)
+    assert event_log.ended(run.log)["message"] == (
+        f"the trainer ended without a word (exit code 9): {LAST_WORDS}"
+    )
+
+
+def test_a_rank_that_its_launcher_stopped_is_tried_again(tmp_path):
+    run = watched(tmp_path, SIGNALLED + "sys.exit(9)", last_attempt=False)
+    assert not supervisor.supervise(run)
+    assert [path.name for path in run.log.parent.iterdir()] == ["train.attempt1.jsonl"]
+
+
+def test_a_failure_that_the_trainer_describes_stays_as_it_is(tmp_path):
+    end = f"status='failed', message='no such file', t_utc={DATE!r}"
+    fails = f"write('run_end', {end})\nsys.exit(1)"
+    run = watched(tmp_path, fails, last_attempt=False)
+    assert supervisor.supervise(run)
+    assert [end["message"] for end in ends(run.log)] == ["no such file"]
+
+
+def ranks(folder, *ends):
+    """Logs of ranks with these (status, message) in the order of time; None: without an end."""
+    for rank, end in enumerate(ends):
+        log = event_log.EventLog(event_log.rank_path(folder / "train.jsonl", rank))
+        log.start(spec=SPEC)
+        if end:
+            status, message, second = end
+            log.write("run_end", status=status, message=message, t_utc=date(second))
+        log.close()
+    end = supervisor._end_of_ranks(folder / "train.jsonl")
+    return end and (end["status"], end["message"])
+
+
+STOPPED = ("failed", event_log.STOPPED_BY_SIGNAL, 2)
+NAN = ("failed", "the loss is not a number", 1)
+LOST = ("failed", "HorovodInternalError", 3)
+FULL = ("oom", "GPU 1", 4)
+
+
+@pytest.mark.parametrize(
+    ("ends", "found"),
+    [
+        ([("ok", "", 1), ("ok", "", 2)], ("ok", "")),
+        ([STOPPED, NAN], NAN[:2]),
+        ([LOST, NAN], NAN[:2]),
+        ([LOST, None], None),
+        ([None, LOST], None),
+        ([STOPPED, None], None),
+        ([STOPPED], None),
+        ([None, FULL], FULL[:2]),
+        ([LOST, FULL], FULL[:2]),
+        ([NAN], NAN[:2]),
+    ],
+)
+def test_the_first_failure_counts_and_none_beside_a_rank_that_said_nothing(tmp_path, ends, found):
+    assert ranks(tmp_path, *ends) == found
+
+
+def test_a_failure_that_another_rank_explains_is_a_result_at_the_first_attempt(tmp_path):
+    other = (
+        f"log = {str(tmp_path / 'runs/run/train.rank1.jsonl')!r}\n"
+        "open(log, 'w').write(json.dumps({'event': 'run_end', 'status': 'failed',"
+        f" 'message': 'the loss is not a number', 't_utc': {date(-1)!r}}}) + chr(10))\n"
+        f"{SIGNALLED}sys.exit(1)"
+    )
+    run = watched(tmp_path, other, last_attempt=False)
+    assert supervisor.supervise(run)
+    assert event_log.ended(run.log)["message"] == "the loss is not a number"
+
+
+def test_a_run_that_failed_on_a_full_disk_has_no_result(tmp_path, capsys):
+    message = "OSError: [Errno 28] No space left on device"
+    end = f"status='failed', message={message!r}, t_utc={DATE!r}"
+    run = watched(tmp_path, f'write("run_end", {end})\nsys.exit(1)')
+    assert not supervisor.supervise(run)
+    assert not run.log.exists() and run.log.with_name("train.attempt1.jsonl").exists()
+    quota = 'print("OSError: [Errno 122] Disk quota exceeded", file=sys.stderr); sys.exit(1)'
+    assert not supervisor.supervise(watched(tmp_path, quota))
+    assert "Disk quota exceeded" in capsys.readouterr().err

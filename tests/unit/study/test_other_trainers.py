@@ -1,0 +1,142 @@
+"""external: what another program is told, what its result depends on, and what is refused."""
+
+import dataclasses
+import sys
+
+import pytest
+from made_studies import BLOCK, STUDY, refused
+
+from dlbench import Error
+from dlbench.plan import planning, site_devices, skipping
+from dlbench.records import staleness
+from dlbench.study import config, other_trainers, trainer_environments
+from dlbench.study.runs import Run
+
+TRAINER = {
+    "command": ["train", "--model={model}", "--items={global_batch}", "{{literally}}"],
+    "log": "auto",
+}
+ASKED = BLOCK | {"trainer": "theirs", "model": "transformer", "dataset": "wikipedia", "steps": 5}
+
+
+@pytest.fixture
+def theirs():
+    """A function that makes a trainer known, and gives a run of it."""
+
+    def make(**changes):
+        other_trainers.use({"theirs": TRAINER | changes})
+        return Run(model="transformer", dataset="wikipedia", batch_per_device=8, steps=5,
+                   trainer="theirs", devices_per_node=2, strategy="mirrored")  # fmt: skip
+
+    yield make
+    other_trainers.use({})
+
+
+def study(**changes):
+    return STUDY | {"trainers": {"theirs": TRAINER}, "matrix": [ASKED | changes]}
+
+
+def test_a_command_is_filled_word_by_word_and_no_shell_sees_it(theirs):
+    run = dataclasses.replace(theirs(), runtime_options="a b; rm -rf $(HOME)")
+    assert other_trainers.command(run, "py", "", "") == [
+        "train", "--model=transformer", "--items=16", "{literally}",
+    ]  # fmt: skip
+    run = theirs(command=["{python}", "{runtime_options}", "{data}", "{folder}/x"])
+    run = dataclasses.replace(run, runtime_options="a b; $(x)")
+    assert other_trainers.command(run, "py", "d", "f") == ["py", "a b; $(x)", "d", "f/x"]
+
+
+def test_model_and_dataset_are_the_other_programs_words():
+    (run,) = config.study(study()).runs
+    assert (run.model, run.dataset, run.trainer) == ("transformer", "wikipedia", "theirs")
+    known = {"trainers": {"theirs": TRAINER}}
+    assert "no file models/transformer.py" in refused(ASKED | {"trainer": "dlbench"}, **known)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "message"),
+    [
+        ({"command": ["{modell}"]}, "there is no {modell} (did you mean 'model'?)"),
+        ({"command": ["{model.id}"]}, "expected a name between braces, as in {model}"),
+        ({"command": ["{model!r}"]}, "expected a name between braces"),
+        ({"command": ["{"]}, "for a brace itself write two"),
+        ({"command": []}, "trainers.theirs.command: expected a list that is not empty"),
+        ({"log": "tf_cnn"}, "no file importers/tf_cnn.py"),
+        ({"files": ["nowhere.py"]}, "trainers.theirs.files: not there: nowhere.py"),
+        ({"shell": True}, "unknown key 'shell'"),
+    ],
+)
+def test_a_trainer_that_cannot_be_is_refused_in_words(trainer, message):
+    assert message in refused(ASKED, trainers={"theirs": TRAINER | trainer})
+
+
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        ({"trainer": "thiers"}, "no trainer 'thiers' (did you mean 'theirs'?)"),
+        (
+            {"trainer": "dlbench", "model": "lenet5", "dataset": "synthetic", "framework": "jax"},
+            "framework: jax needs a trainer of its own (trainers)",
+        ),
+    ],
+)
+def test_a_run_that_nobody_can_train_is_refused_in_words(block, message):
+    assert message in refused(ASKED | block, trainers={"theirs": TRAINER})
+
+
+def test_a_result_depends_on_the_command_and_on_the_content_of_its_files(theirs, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("a")
+    files = {"files": [str(script)]}
+    run = theirs(**files)
+    first = staleness.made_from(run)
+    assert first["data"] == first["environment"] == ""
+    assert staleness.made_from(theirs(**files)) == first
+    assert staleness.made_from(theirs(log="tf_cnn_benchmarks", **files)) == first  # read again only
+    script.write_text("b")
+    other = staleness.made_from(theirs(**files))
+    assert other["code"] != first["code"]
+    assert staleness.made_from(theirs(command=["train"], **files))["code"] != other["code"]
+
+
+def test_an_environment_and_data_are_made_for_commands_that_name_them(theirs):
+    assert not trainer_environments.has_environment(theirs())
+    assert trainer_environments.has_environment(theirs(command=["{python}"]))
+    run = dataclasses.replace(theirs(command=["x", "{data}"]), dataset="digits")
+    assert staleness.has_data(run)
+    assert not staleness.has_data(dataclasses.replace(theirs(), dataset="digits"))
+
+
+def test_a_program_that_is_not_there_skips_the_run_with_a_reason(theirs):
+    devices = site_devices.Devices("cpu", None, 8)
+    assert "program train is not on this machine's path" in skipping.cannot_run(theirs(), devices)
+    assert skipping.cannot_run(theirs(command=[sys.executable]), devices) is None
+    run = dataclasses.replace(theirs(command=[sys.executable]), copies_per_node=2)
+    assert "for the trainer dlbench only" in skipping.cannot_run(run, devices)
+
+
+def test_what_a_plan_starts_is_the_command_and_nothing_of_ours(tmp_path, monkeypatch):
+    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
+    monkeypatch.chdir(tmp_path)
+    command = [sys.executable, "x.py", "--out={folder}"]
+    plan = planning.plan(study() | {"trainers": {"theirs": TRAINER | {"command": command}}})
+    (run,) = plan.study.runs
+    words = plan.command(run.id).split()
+    assert words[words.index("--") + 1 :] == [
+        sys.executable, "x.py", f"--out=results/runs/{run.id}/output",
+    ]  # fmt: skip
+    assert "--external=auto" in words
+    assert (plan.environments, plan.datasets) == ([], [])
+
+
+def test_the_trainer_is_an_axis_that_changes_no_id_of_ours():
+    ours = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
+    assert "trainer" not in ours.values()
+    other = dataclasses.replace(ours, trainer="theirs")
+    assert other.id != ours.id and "by theirs" in other.label()
+
+
+def test_nothing_is_known_of_a_trainer_that_the_config_does_not_have():
+    other_trainers.use({})
+    with pytest.raises(Error, match="no trainer 'theirs'; there are: dlbench"):
+        other_trainers.trainer(Run(model="a", dataset="b", batch_per_device=1, trainer="theirs"))

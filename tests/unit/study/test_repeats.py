@@ -1,0 +1,143 @@
+"""Repeats until the throughput is known well enough."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from made_runs import SETTINGS, write
+from scipy import stats
+
+from dlbench.analysis import estimates
+from dlbench.plan import planning
+from dlbench.records import enough, parse_run, run_record
+from dlbench.study import config, repeats, trainer_environments
+from dlbench.study.config_schema import ConfigError
+
+REPEATS = {"target_interval": 0.05, "min": 3, "max": 6}
+TARGET = repeats.Target(0.05, 3)
+
+
+def settings(**changes):
+    block = SETTINGS["matrix"][0] | {"batch_per_device": 8}
+    return SETTINGS | {"repeats": REPEATS | changes, "matrix": [block]}
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    """The six repeats of a combination, in their order."""
+    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
+    monkeypatch.chdir(tmp_path)
+    return sorted(config.study(settings()).runs, key=lambda run: run.repeat)
+
+
+def finish(run, images_per_second=100.0, status="ok"):
+    """A record of a run with that throughput."""
+    log = write(run, 100.0, status)
+    place = log.with_name("run.json")
+    parse_run.parse(run, log, place)
+    record = run_record.read(place)
+    record["summary"]["images_per_second"], record["status"] = images_per_second, status
+    record.pop("files"), record.pop("record_version"), record.pop("parser_version")
+    run_record.write(place, record, [log])
+
+
+def not_needed(runs):
+    return enough.not_needed([run.id for run in runs], TARGET)
+
+
+def test_t_is_students():
+    expected = stats.t.ppf(0.975, range(1, len(repeats.T_975) + 1))
+    assert np.allclose(repeats.T_975, expected, atol=6e-5)
+
+
+def test_the_half_width_is_that_of_the_tables_interval():
+    values = [100.0, 103.0, 98.0, 101.0]
+    found = estimates.mean(values)
+    assert enough.half_width(values) == pytest.approx(found.high / found.value - 1, rel=1e-4)
+    assert enough.half_width([100.0]) is None
+
+
+def test_no_further_repeat_is_needed_once_the_interval_is_narrow(runs):
+    for run, value in zip(runs, [100.0, 101.0, 100.5], strict=False):
+        assert not_needed(runs[:3]) is None
+        finish(run, value)
+    assert not_needed(runs[:3]) == (
+        "not needed: the throughput is known to 1.24% after 3 repeats, target_interval is 5.00%"
+    )
+
+
+def test_a_wide_interval_needs_another_and_what_is_reached_later_stays_reached(runs):
+    for run, value in zip(runs, [100.0, 110.0, 90.0], strict=False):
+        finish(run, value)
+    assert not_needed(runs[:3]) is None
+    finish(runs[3], 100.0)
+    assert not_needed(runs[:4]) is None
+    for run in runs[4:]:
+        finish(run, 100.0)
+    assert "after" not in (not_needed(runs[:3]) or "")
+
+
+def test_where_no_repeat_ends_well_no_further_one_is_tried(runs):
+    for run in runs[:3]:
+        finish(run, 0.0, "oom")
+    assert not_needed(runs[:3]) == "not needed: none of the first 3 repeats ended well"
+
+
+def test_repeats_that_are_not_needed_are_skipped_and_a_narrower_interval_needs_them_again(runs):
+    for run, value in zip(runs, [100.0, 101.0, 100.5], strict=False):
+        finish(run, value)
+    plan = planning.plan(settings())
+    assert sorted(plan.skipped) == sorted(run.id for run in runs[3:]) and not plan.to_train
+    narrower = planning.plan(settings(target_interval=0.001))
+    assert sorted(run.id for run in narrower.to_train) == sorted(run.id for run in runs[3:])
+    more = planning.plan(settings(min=4))
+    assert set(more.to_train) == set(runs[3:])  # when the fourth is there, the others are not
+
+
+def test_a_repeat_waits_for_those_before_it_that_are_still_to_be_done(runs):
+    finish(runs[0])
+    plan = planning.plan(settings())
+
+    class Wildcards:
+        run_id = runs[4].id
+
+    inputs = plan.training_inputs(Wildcards)
+    assert inputs["earlier"] == [f"results/runs/{run.id}/run.json" for run in runs[1:4]]
+    Wildcards.run_id = runs[2].id
+    assert "earlier" not in plan.training_inputs(Wildcards)
+    assert "--unless=" in plan.command(runs[4].id, 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"min": 7}, "repeats: min 7 is above max 6"),
+        ({"target_interval": 0}, "repeats.target_interval: expected more than 0, found 0"),
+        ({"max": 40}, "repeats.max: expected at most 31, found 40"),
+        ({"often": 1}, "repeats: unknown key 'often'; there are: max, min, target_interval"),
+    ],
+)
+def test_repeats_that_cannot_be_are_refused(changes, words):
+    with pytest.raises(ConfigError, match=r".*") as caught:
+        config.study(settings(**changes))
+    assert words in str(caught.value)
+
+
+def test_intervals_after_stopping_cover_nearly_what_they_say():
+    """Of 4 000 simulated combinations with 2 % scatter: at least 90 % instead of 95 %."""
+    random = np.random.default_rng(1)
+    logs = random.normal(0.0, 0.02, (4000, 10))
+    covered = []
+    for row in logs:
+        for number in range(3, 11):
+            if number == 10 or enough.half_width(np.exp(row[:number])) <= 0.02:
+                break
+        estimate = estimates.mean(np.exp(row[:number]))
+        covered.append(estimate.low <= 1.0 <= estimate.high)
+    assert 0.88 <= np.mean(covered) <= 0.97
+
+
+def test_a_run_is_the_same_with_and_without_a_target(runs):
+    fixed = config.study(settings() | {"repeats": 6})
+    assert {run.id for run in fixed.runs} == {run.id for run in runs}
+    assert dataclasses.replace(runs[0], repeat=6).id == runs[5].id

@@ -1,0 +1,254 @@
+"""checkpoints.Keeper: checkpoints that all ranks write at once, and go on from."""
+
+import threading
+import types
+
+import numpy as np
+import pytest
+
+from dlbench import Error
+from dlbench.log import event_log
+from dlbench.log.event_log import EventLog
+from dlbench.trainer import checkpoints
+from dlbench.trainer.checkpoints import Keeper
+
+RUN = {"spec": {"model": "lenet5", "seed": 1}, "versions": {"tensorflow": "2.18.1"}, "size": 1}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "checkpoint"
+
+
+class Variable:
+    """What a Keeper needs of a TensorFlow variable."""
+
+    def __init__(self, *values):
+        self.value = np.array(values, np.float32)
+
+    @property
+    def shape(self):
+        return self.value.shape
+
+    def numpy(self):
+        return self.value.copy()
+
+    def assign(self, array):
+        self.value = array
+
+
+class Ranks:
+    """Gathers as the strategies do: none returns before all have called."""
+
+    def __init__(self, size):
+        self.size = size
+        self._barrier = threading.Barrier(size, timeout=10)
+        self._rows = [None] * size
+
+    def strategy(self, rank, copies=lambda variable: [variable]):
+        return types.SimpleNamespace(
+            rank=rank, size=self.size, gather=lambda v: self._gather(rank, v), copies=copies
+        )
+
+    def _gather(self, rank, values):
+        self._rows[rank] = values
+        self._barrier.wait()
+        rows = np.array(self._rows, np.float64)
+        self._barrier.wait()
+        return rows
+
+    def together(self, function):
+        """What `function(rank)` returns on each rank, all at once."""
+        found = [None] * self.size
+        errors = []
+
+        def call(rank):
+            try:
+                found[rank] = function(rank)
+            except BaseException as error:
+                errors.append(error)
+                self._barrier.abort()
+
+        threads = [threading.Thread(target=call, args=(rank,)) for rank in range(self.size)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if errors:
+            raise errors[0]
+        return found
+
+
+class Rank:
+    """One rank of a run that keeps checkpoints."""
+
+    def __init__(self, folder, rank=0, ranks=None, every_s=1e9, run=RUN, asked="", **strategy):
+        self.asked = asked
+        self.weights, self.seeds = Variable(1, 2), Variable(rank)
+        self.path = event_log.rank_path(folder.parent / "train.jsonl", rank)
+        self.log = EventLog(self.path)
+        self.keeper = Keeper(
+            folder, every_s, (ranks or Ranks(1)).strategy(rank, **strategy), self.log, run,
+            {"weights": self.weights}, {"seeds": self.seeds}, lambda: self.asked,
+        )  # fmt: skip
+
+
+def alone(folder, **changes):
+    one = Rank(folder, **changes)
+    one.log.start(spec={})
+    assert one.keeper.resume() == 0
+    return one
+
+
+def test_a_run_without_a_checkpoint_begins_and_meets_after_its_first_step(folder):
+    one = alone(folder)
+    assert one.keeper.meet_at == 1
+    assert one.keeper.meet(1, 0.1) == ""
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("step_time_s", "steps"), [(0.1, 5), (0.5, 1), (0.25, 2), (30.0, 1), (0.001, 500)]
+)
+def test_ranks_meet_about_twice_a_second(folder, step_time_s, steps):
+    one = alone(folder)
+    one.keeper.meet(10, step_time_s)
+    assert one.keeper.meet_at == 10 + steps
+
+
+def test_a_step_of_no_time_at_all_is_no_division_by_zero(folder):
+    one = alone(folder)
+    one.keeper.meet(10, 0.0)
+    assert one.keeper.meet_at > 10
+
+
+def test_a_checkpoint_is_written_as_often_as_was_asked(folder, monkeypatch):
+    clock = types.SimpleNamespace(monotonic=lambda: clock.now_s, now_s=100.0)
+    monkeypatch.setattr(checkpoints, "time", clock)
+    one = alone(folder, every_s=60)
+    written = []
+    for step, now_s in enumerate((101, 159, 160, 161, 219, 221, 400, 401), start=1):
+        clock.now_s = now_s
+        assert one.keeper.meet(step, 1.0) == ""
+        found = checkpoints.latest(folder)
+        written.append(found and found.step)
+    assert written == [None, None, 3, 3, 3, 6, 7, 7]
+
+
+def test_a_resumed_run_has_the_values_and_the_log_of_the_checkpoint(folder):
+    one = alone(folder, every_s=0)
+    one.weights.assign(np.array([3, 4], np.float32))
+    assert one.keeper.meet(5, 0.1) == ""
+    saved = one.log.content()
+    one.log.write("step", step=6)
+    again = Rank(folder)
+    again.log.write("launch", command=["again"])
+    assert again.keeper.resume(host="there") == 5
+    assert again.keeper.meet_at == 6
+    np.testing.assert_array_equal(again.weights.value, [3, 4])
+    np.testing.assert_array_equal(again.seeds.value, [0])
+    assert again.log.content().startswith(saved)
+    events = list(event_log.read(again.path))
+    # The log says that it belongs to a checkpoint, and what came after it is gone.
+    assert [event["event"] for event in events] == ["run_start", "checkpoint", "resume"]
+    assert (events[1]["step"], events[2]["step"], events[2]["host"]) == (5, 5, "there")
+    assert events[2]["t_s"] == pytest.approx(checkpoints.latest(folder).t_s, abs=1e-5)
+
+
+@pytest.mark.parametrize("how", ["signal", "file"])
+def test_who_is_asked_to_stop_leaves_a_checkpoint_and_says_why(folder, how):
+    one = alone(folder)
+    if how == "signal":
+        one.asked = "SIGTERM"
+    else:
+        folder.mkdir()
+        (folder / "stop").touch()
+    assert one.keeper.meet(7, 0.1) == ("SIGTERM" if how == "signal" else "a file named stop")
+    assert checkpoints.latest(folder, RUN).step == 7
+
+
+def test_all_ranks_stop_in_the_step_in_which_one_is_asked(folder):
+    ranks = Ranks(3)
+    members = [Rank(folder, rank, ranks) for rank in range(3)]
+    ranks.together(lambda rank: members[rank].log.start(spec={}))
+    members[1].asked = "SIGUSR1"
+    reasons = ranks.together(lambda rank: members[rank].keeper.meet(4, 0.1))
+    other = "another rank was asked to"
+    assert reasons == [other, "SIGUSR1", other]
+    found = checkpoints.latest(folder, RUN)
+    # What is equal everywhere is kept by rank 0 only.
+    assert [sorted(found.arrays(rank)) for rank in range(3)] == [
+        ["seeds:0", "weights:0"],
+        ["seeds:0"],
+        ["seeds:0"],
+    ]
+    assert [float(found.arrays(rank)["seeds:0"][0]) for rank in range(3)] == [0, 1, 2]
+
+
+def test_all_ranks_meet_when_rank_0_says_and_write_when_it_is_due_there(folder):
+    ranks = Ranks(2)
+    members = [Rank(folder, rank, ranks, every_s=(1e9, 0)[rank]) for rank in range(2)]
+    ranks.together(lambda rank: members[rank].keeper.meet(10, (0.1, 0.25)[rank]))
+    assert [member.keeper.meet_at for member in members] == [15, 15]
+    assert checkpoints.latest(folder) is None
+
+
+def test_each_rank_goes_on_with_its_own_values_and_the_common_ones(folder):
+    ranks = Ranks(2)
+    members = [Rank(folder, rank, ranks, every_s=0) for rank in range(2)]
+    for rank, member in enumerate(members):
+        member.seeds.assign(np.array([10 + rank], np.float32))
+    members[0].weights.assign(np.array([5, 6], np.float32))
+    ranks.together(lambda rank: members[rank].keeper.meet(2, 0.1))
+    ranks = Ranks(2)
+    again = [Rank(folder, rank, ranks) for rank in range(2)]
+    assert [member.keeper.resume() for member in again] == [2, 2]
+    assert [member.weights.value.tolist() for member in again] == [[5, 6], [5, 6]]
+    assert [member.seeds.value.tolist() for member in again] == [[10], [11]]
+
+
+def test_every_copy_of_a_variable_is_kept(folder):
+    copies = {}
+
+    def two(variable):
+        return copies.setdefault(id(variable), [Variable(*variable.value) for _ in range(2)])
+
+    one = Rank(folder, every_s=0, copies=two)
+    two(one.seeds)[1].assign(np.array([9], np.float32))
+    one.keeper.meet(1, 0.1)
+    again = Rank(folder, copies=two)
+    assert again.keeper.resume() == 1
+    assert [copy.value.tolist() for copy in two(again.seeds)] == [[0], [9]]
+
+
+@pytest.mark.parametrize("change", ["shape", "name"])
+def test_a_model_that_changed_is_named(folder, change):
+    alone(folder, every_s=0).keeper.meet(1, 0.1)
+    again = Rank(folder)
+    if change == "shape":
+        again.weights.assign(np.zeros(3, np.float32))
+    else:
+        again.keeper._common["bias"] = again.keeper._common.pop("weights")
+    name, shape = ("weights", (3,)) if change == "shape" else ("bias", (2,))
+    with pytest.raises(Error) as error:
+        again.keeper.resume()
+    assert str(error.value) == (
+        f"{folder}: the checkpoint has no variable {name} of shape {shape}: the model has "
+        "changed; delete the folder to begin anew"
+    )
+
+
+def test_a_checkpoint_of_another_run_is_refused_before_anything_is_trained(folder):
+    alone(folder, every_s=0).keeper.meet(1, 0.1)
+    with pytest.raises(Error, match=r"checkpoint of another run .*size: 1 there, 2 here"):
+        Rank(folder, run=RUN | {"size": 2})
+
+
+def test_a_run_that_is_done_leaves_no_checkpoint_whichever_rank_is_first(folder):
+    ranks = Ranks(2)
+    members = [Rank(folder, rank, ranks, every_s=0) for rank in range(2)]
+    ranks.together(lambda rank: members[rank].keeper.meet(2, 0.1))
+    members[1].keeper.finish()
+    assert folder.exists()
+    members[0].keeper.finish()
+    assert not folder.exists()

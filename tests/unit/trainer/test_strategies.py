@@ -1,0 +1,249 @@
+"""strategies: what each says of itself, and how its options are read and written."""
+
+import ast
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlbench import Error
+from dlbench.common import options, plugins
+from dlbench.study.runs import Run
+
+RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
+NAMES = plugins.names("strategies")
+
+
+def load(name):
+    return plugins.load("strategies", name).Strategy
+
+
+def run(**changes):
+    return dataclasses.replace(RUN, **changes)
+
+
+HOROVOD, SERVERS, MULTIWORKER = map(load, ("horovod", "parameter_server", "multiworker"))
+
+
+# What they say of themselves.
+
+
+def test_there_is_a_file_for_each_strategy():
+    assert NAMES == ["horovod", "mirrored", "multiworker", "parameter_server", "single"]
+
+
+@pytest.mark.parametrize(
+    ("name", "jobs"),
+    [
+        ("single", {"worker": 1}),
+        ("mirrored", {"worker": 1}),
+        ("horovod", {"worker": 4}),
+        ("multiworker", {"worker": 4}),
+        ("parameter_server", {"chief": 1, "worker": 4, "ps": 1}),
+    ],
+)
+def test_processes_on_one_node_with_four_devices(name, jobs):
+    devices = 1 if name == "single" else 4
+    assert load(name).jobs(run(devices_per_node=devices)) == jobs
+
+
+@pytest.mark.parametrize("name", ["horovod", "multiworker", "parameter_server"])
+def test_processes_on_three_nodes_with_two_devices_each(name):
+    wide = run(devices_per_node=2, nodes=3)
+    assert load(name).processes_per_node(wide) == 2
+    assert load(name).jobs(wide)["worker"] == 6
+    assert load(name).unsupported(wide) is None
+
+
+@pytest.mark.parametrize(("given", "found"), [("", 1), ("servers=3", 3)])
+def test_there_are_as_many_parameter_servers_as_the_option_says(given, found):
+    assert SERVERS.jobs(run(strategy_options=given))["ps"] == found
+
+
+def test_the_log_is_written_by_the_first_process():
+    assert next(iter(SERVERS.jobs(RUN))) == "chief"
+    assert {next(iter(load(n).jobs(RUN))) for n in NAMES if n != "parameter_server"} == {"worker"}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "reason"),
+    [
+        ("single", {"devices_per_node": 2}, "single drives one device; 2 need mirrored or"),
+        ("single", {"nodes": 3}, "single drives one device; 3 need"),
+        ("mirrored", {"nodes": 2}, "mirrored stays on one node; 2 need horovod or multiworker"),
+        ("parameter_server", {"strategy_options": "servers=0"}, "at least one of servers, found 0"),
+        ("parameter_server", {"deterministic": True}, "cannot be deterministic: its workers race"),
+    ],
+)
+def test_what_a_strategy_cannot_do_is_said(name, changes, reason):
+    assert reason in load(name).unsupported(run(**changes))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_device_is_supported_by_all_with_a_launcher_that_exists(name):
+    strategy = load(name)
+    assert strategy.unsupported(RUN) is None
+    assert strategy.processes_per_node(RUN) == 1
+    assert strategy.launcher in plugins.names("launchers")
+    launcher = plugins.load("launchers", strategy.launcher)
+    assert launcher.unsupported(run(strategy=name)) is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_option_is_described_in_the_docstring(name):
+    module = plugins.load("strategies", name)
+    for option in module.Strategy.OPTIONS:
+        assert f"\n    {option} " in module.__doc__
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_framework_is_imported_by_the_file_itself(name):
+    top = ast.parse(plugins.path("strategies", name).read_bytes()).body
+    imported = {a.name for node in top if isinstance(node, ast.Import) for a in node.names}
+    imported |= {node.module for node in top if isinstance(node, ast.ImportFrom)}
+    assert not imported & {"tensorflow", "keras", "horovod.tensorflow"}
+
+
+# Options.
+
+
+def text_of(strategy, given):
+    return options.text("strategy", name_of(strategy), strategy.OPTIONS, given)
+
+
+def parsed_from(strategy, text):
+    return options.parse("strategy", name_of(strategy), strategy.OPTIONS, text)
+
+
+def name_of(strategy):
+    return strategy.__module__.rpartition(".")[2]
+
+
+def defaults(strategy):
+    return {n: v[0] if isinstance(v, tuple) else v for n, v in strategy.OPTIONS.items()}
+
+
+def values(allowed):
+    """Values that an option may have, by its default."""
+    if isinstance(allowed, tuple):
+        return st.sampled_from(allowed)
+    if isinstance(allowed, bool):
+        return st.booleans()
+    if isinstance(allowed, int):
+        return st.integers(0, 1 << 40)
+    return st.floats(0, 1e9).map(abs) | st.integers(0, 1 << 40)
+
+
+cases = st.sampled_from(NAMES).flatmap(
+    lambda name: st.tuples(
+        st.just(load(name)),
+        st.fixed_dictionaries(
+            {}, optional={option: values(v) for option, v in load(name).OPTIONS.items()}
+        ),
+    )
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_defaults_need_no_words(name):
+    strategy = load(name)
+    assert text_of(strategy, {}) == ""
+    assert text_of(strategy, defaults(strategy)) == ""
+    assert parsed_from(strategy, "") == defaults(strategy)
+    assert strategy.parsed(RUN) == defaults(strategy)
+
+
+@given(cases)
+def test_options_come_back_from_their_text(case):
+    strategy, given = case
+    text = text_of(strategy, given)
+    parsed = parsed_from(strategy, text)
+    assert parsed == defaults(strategy) | given
+    kinds = {name: type(value) for name, value in defaults(strategy).items()}
+    assert {name: type(value) for name, value in parsed.items()} == kinds
+    # One text a meaning: whatever is given in other words or another order.
+    assert text_of(strategy, parsed) == text
+    assert text_of(strategy, dict(reversed(given.items()))) == text
+
+
+def test_numbers_of_either_kind_mean_the_same():
+    for cycle in (2, 2.0):
+        assert text_of(HOROVOD, {"cycle_time_ms": cycle}) == "cycle_time_ms=2.0"
+    for pack in (64, 64.0):
+        assert text_of(MULTIWORKER, {"pack_mib": pack}) == "pack_mib=64"
+
+
+def test_options_are_written_by_name_those_of_the_default_left_out():
+    given = {"timeline": True, "gradient_groups": 1, "compression": "fp16"}
+    assert text_of(HOROVOD, given) == "compression=fp16,timeline=True"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "name", "message"),
+    [
+        (HOROVOD, "cycle_time", "horovod has no option 'cycle_time' (did you mean 'cycle_time_ms'"),
+        (HOROVOD, "zzz", "horovod has no option 'zzz'; there are: compression, cycle_time_ms, f"),
+        (SERVERS, "server", "parameter_server has no option 'server' (did you mean 'servers'?)"),
+        (load("mirrored"), "servers", "mirrored has no option 'servers'; there are: none"),
+        (load("single"), "", "single has no option ''; there are: none"),
+    ],
+)
+def test_an_option_that_a_strategy_lacks_is_named_with_the_nearest(strategy, name, message):
+    for make in (
+        lambda: text_of(strategy, {name: 1}),
+        lambda: parsed_from(strategy, f"{name}=1"),
+    ):
+        with pytest.raises(Error) as error:
+            make()
+        assert f"strategy {message}" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "name", "value", "expected"),
+    [
+        (HOROVOD, "compression", "fp8", "one of none, fp16"),
+        (HOROVOD, "compression", True, "one of none, fp16"),
+        (HOROVOD, "timeline", 1, "true or false"),
+        (HOROVOD, "timeline", "True", "true or false"),
+        (HOROVOD, "gradient_groups", -1, "a whole number of at least 0"),
+        (HOROVOD, "gradient_groups", 1.5, "a whole number of at least 0"),
+        (HOROVOD, "gradient_groups", True, "a whole number of at least 0"),
+        (HOROVOD, "gradient_groups", "1", "a whole number of at least 0"),
+        (HOROVOD, "cycle_time_ms", -0.5, "a number of at least 0"),
+        (HOROVOD, "cycle_time_ms", float("nan"), "a number of at least 0"),
+        (HOROVOD, "cycle_time_ms", "fast", "a number of at least 0"),
+        (HOROVOD, "cycle_time_ms", False, "a number of at least 0"),
+        (SERVERS, "update", "synchronous", "one of asynchronous, barrier, averaged"),
+        (MULTIWORKER, "communication", "NCCL", "one of auto, ring, nccl"),
+    ],
+)
+def test_a_value_that_an_option_cannot_have_is_shown(strategy, name, value, expected):
+    with pytest.raises(Error) as error:
+        text_of(strategy, {name: value})
+    assert str(error.value) == f"strategy option {name}: expected {expected}, found {value!r}"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "text", "message"),
+    [
+        (HOROVOD, "compression=fp8", "compression: expected one of none, fp16, found 'fp8'"),
+        (HOROVOD, "timeline=yes", "timeline: expected true or false, found 'yes'"),
+        (HOROVOD, "timeline", "timeline: expected true or false, found ''"),
+        (HOROVOD, "gradient_groups=1.5", "gradient_groups: expected a whole number of at least 0,"),
+        (HOROVOD, "gradient_groups=", "gradient_groups: expected a whole number"),
+        (HOROVOD, "cycle_time_ms=-1", "cycle_time_ms: expected a number of at least 0, found -1.0"),
+        (SERVERS, "update=barrier,servers=x", "servers: expected a whole number of at least 0"),
+    ],
+)
+def test_a_text_with_a_value_that_cannot_be_is_refused(strategy, text, message):
+    with pytest.raises(Error) as error:
+        parsed_from(strategy, text)
+    assert f"strategy option {message}" in str(error.value)
+
+
+def test_several_options_are_read_from_one_text():
+    assert SERVERS.parsed(run(strategy_options="servers=2,update=averaged")) == {
+        "update": "averaged",
+        "servers": 2,
+    }

@@ -1,0 +1,339 @@
+"""cluster: who takes part and who this is, from TF_CONFIG or from Slurm's variables."""
+
+import doctest
+import itertools
+import json
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlbench import Error
+from dlbench.common import host_lists
+from dlbench.trainer.tensorflow import tf_cluster
+from dlbench.trainer.tensorflow.tf_cluster import Cluster
+
+SPEC = SimpleNamespace(strategy="multiworker", nodes=1)
+TWO = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}
+
+
+def test_the_examples_in_the_docstrings_hold():
+    assert doctest.testmod(tf_cluster).failed == 0
+
+
+# Slurm's short forms.
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("login", ["login"]),
+        ("a,b", ["a", "b"]),
+        ("n[1-3]", ["n1", "n2", "n3"]),
+        ("n[8-11]", ["n8", "n9", "n10", "n11"]),
+        ("n[08-11]", ["n08", "n09", "n10", "n11"]),
+        ("n[0098-0101]", ["n0098", "n0099", "n0100", "n0101"]),
+        ("n[1,3,5-6]", ["n1", "n3", "n5", "n6"]),
+        ("n[1-2,010-011]", ["n1", "n2", "n010", "n011"]),
+        ("jwb[0001,0010-0012],jwc5", ["jwb0001", "jwb0010", "jwb0011", "jwb0012", "jwc5"]),
+        ("nid[001000-001002]", ["nid001000", "nid001001", "nid001002"]),
+        ("r[1-2]n[01-02]", ["r1n01", "r1n02", "r2n01", "r2n02"]),
+        ("r[1,3]c[0-1]s[7]", ["r1c0s7", "r1c1s7", "r3c0s7", "r3c1s7"]),
+        ("n[1-2]-ib", ["n1-ib", "n2-ib"]),
+        ("a[1-2]-x,b,c[3]", ["a1-x", "a2-x", "b", "c3"]),
+        ("gpu-a100-[07-08].cluster", ["gpu-a100-07.cluster", "gpu-a100-08.cluster"]),
+        ("n[5]", ["n5"]),
+    ],
+)
+def test_a_list_of_nodes_is_expanded_as_scontrol_does(text, names):
+    assert host_lists.expand_hosts(text) == names
+
+
+@pytest.mark.parametrize("text", ["n[a-b]", "n[1-b]", "n[]", "n[1,,2]", "n[-3]"])
+def test_a_list_of_nodes_that_is_none_is_named(text):
+    with pytest.raises(Error) as error:
+        host_lists.expand_hosts(text)
+    assert str(error.value) == f"expected a list of nodes as in n[1-3,5], found {text!r}"
+
+
+def compressed(names):
+    """Slurm's list of nodes: neighbours with one prefix and one width become a range."""
+    parts = []
+    for prefix, group in itertools.groupby(names, key=lambda name: name.rstrip("0123456789")):
+        group = list(group)
+        digits = [name.removeprefix(prefix) for name in group]
+        if "" in digits:
+            parts += group
+            continue
+        # A range counts on from its first number, which says how wide all are.
+        pieces = [[digits[0], digits[0]]]
+        for text in digits[1:]:
+            first, last = pieces[-1]
+            if text == str(int(last) + 1).zfill(len(first)):
+                pieces[-1][1] = text
+            else:
+                pieces.append([text, text])
+        words = [first if first == last else f"{first}-{last}" for first, last in pieces]
+        parts.append(f"{prefix}[{','.join(words)}]")
+    return ",".join(parts)
+
+
+def test_the_names_of_the_property_below_are_compressed_at_all():
+    assert compressed(["a08", "a09", "a10", "a12", "b", "c-7"]) == "a[08-10,12],b,c-[7]"
+
+
+prefixes = st.text("abc-.", min_size=1, max_size=4)
+numbered = st.builds(
+    lambda prefix, first, count, width: [
+        f"{prefix}{str(number).zfill(width)}" for number in range(first, first + count)
+    ],
+    prefixes,
+    st.integers(0, 10_000),
+    st.integers(1, 12),
+    st.integers(0, 6),
+)
+
+
+@given(st.lists(numbered | prefixes.map(lambda name: [name]), min_size=1, max_size=5))
+def test_names_that_were_compressed_come_back(groups):
+    names = [name for group in groups for name in group]
+    assert host_lists.expand_hosts(compressed(names)) == names
+
+
+@given(st.lists(st.tuples(st.integers(1, 128), st.integers(1, 9)), min_size=1, max_size=5))
+def test_tasks_on_each_node_come_back(groups):
+    text = ",".join(f"{tasks}(x{nodes})" if nodes > 1 else str(tasks) for tasks, nodes in groups)
+    assert tf_cluster.expand_tasks(text) == [tasks for tasks, nodes in groups for _ in range(nodes)]
+
+
+@pytest.mark.parametrize("text", ["", "4(x2", "4x2", "a", "4(x2),"])
+def test_tasks_in_another_form_are_named(text):
+    with pytest.raises(Error) as error:
+        tf_cluster.expand_tasks(text)
+    assert str(error.value) == f"expected tasks per node as in 4(x2),1, found {text!r}"
+
+
+# TF_CONFIG.
+
+
+def found(config, wanted=None, **spec):
+    environ = {"TF_CONFIG": config if isinstance(config, str) else json.dumps(config)}
+    fields = SimpleNamespace(**SPEC.__dict__ | spec)
+    return tf_cluster.find(fields, wanted or {"worker": 2}, environ)
+
+
+def test_tf_config_says_who_takes_part_and_who_this_is():
+    assert found(TWO) == Cluster({"worker": ["a:1", "b:2"]}, "worker", 1)
+
+
+def test_tf_config_wins_over_slurm():
+    environ = {"TF_CONFIG": json.dumps(TWO), "SLURM_PROCID": "0"}
+    assert tf_cluster.find(SPEC, {"worker": 2}, environ).addresses == TWO["cluster"]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        {},
+        {"cluster": {"worker": ["a:1", "b:2"]}},
+        {"cluster": None, "task": TWO["task"]},
+        {"cluster": ["a:1"], "task": TWO["task"]},
+        {"cluster": {"worker": 2}, "task": TWO["task"]},
+        TWO | {"task": {"type": "worker", "index": 2}},
+        TWO | {"task": {"type": "worker", "index": "x"}},
+        TWO | {"task": {"type": "chief", "index": 0}},
+        TWO | {"task": {"type": "worker"}},
+        TWO | {"task": None},
+    ],
+)
+def test_a_tf_config_that_is_none_is_shown_with_what_was_expected(config):
+    with pytest.raises(Error) as error:
+        found(config)
+    text = config if isinstance(config, str) else json.dumps(config)
+    assert str(error.value).startswith('TF_CONFIG: expected {"cluster": {"worker": ["host:port"')
+    assert f"found {text!r}" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "needs"),
+    [
+        ({"worker": 3}, "3 worker"),
+        ({"chief": 1, "worker": 2, "ps": 1}, "1 chief, 2 worker, 1 ps"),
+        ({"worker": 1}, "1 worker"),
+    ],
+)
+def test_other_processes_than_the_run_needs_are_counted_in_the_message(wanted, needs):
+    with pytest.raises(Error) as error:
+        found(TWO, wanted)
+    assert str(error.value) == f"the run needs the processes {needs}, found 2 worker"
+
+
+def test_without_any_variable_the_launchers_are_named():
+    with pytest.raises(Error) as error:
+        tf_cluster.find(SPEC, {"worker": 2}, {})
+    assert str(error.value) == (
+        "strategy multiworker needs to know its other processes, but neither TF_CONFIG nor "
+        "Slurm's variables are set: start it with --launcher local or srun"
+    )
+
+
+def test_the_local_rank_counts_tasks_of_this_kind_on_this_host_only():
+    addresses = {"chief": ["a:0"], "worker": ["a:1", "b:1", "a:2", "b:2", "b:3"], "ps": ["b:0"]}
+    local = [Cluster(addresses, "worker", task).local_rank for task in range(5)]
+    assert local == [0, 0, 1, 1, 2]
+    assert Cluster(addresses, "ps", 0).local_rank == 0
+
+
+# Slurm.
+
+
+def task(node, local, hosts="gpu[01-02]", tasks="3(x2)", **variables):
+    """The variables of one task of a Slurm step."""
+    return {
+        "SLURM_PROCID": "0",
+        "SLURM_NODEID": str(node),
+        "SLURM_LOCALID": str(local),
+        "SLURM_STEP_NODELIST": hosts,
+        "SLURM_STEP_TASKS_PER_NODE": tasks,
+        "SLURM_JOB_ID": "4711",
+        "SLURM_STEP_ID": "0",
+    } | variables
+
+
+def everyone(wanted, nodes, tasks, **variables):
+    """What each task of a step finds out."""
+    counts = tf_cluster.expand_tasks(tasks)
+    hosts = f"gpu[01-{len(counts):02}]"
+    fields = SimpleNamespace(strategy="parameter_server", nodes=nodes)
+    return {
+        (node, local): tf_cluster.find(fields, wanted, task(node, local, hosts, tasks, **variables))
+        for node, count in enumerate(counts)
+        for local in range(count)
+    }
+
+
+@pytest.mark.parametrize(
+    ("wanted", "nodes", "tasks"),
+    [
+        ({"worker": 1}, 1, "1"),
+        ({"worker": 4}, 1, "4"),
+        ({"worker": 4}, 2, "2(x2)"),
+        ({"worker": 12}, 3, "4(x3)"),
+        ({"chief": 1, "worker": 2, "ps": 1}, 1, "4"),
+        ({"chief": 1, "worker": 4, "ps": 1}, 2, "3(x2)"),
+        ({"chief": 1, "worker": 4, "ps": 2}, 2, "4,3"),
+        ({"chief": 1, "worker": 4, "ps": 1}, 4, "2(x2),1(x2)"),
+        ({"chief": 1, "worker": 6, "ps": 3}, 2, "6,4"),
+    ],
+)
+def test_all_tasks_of_a_step_agree_and_each_has_a_role_of_its_own(wanted, nodes, tasks):
+    found = everyone(wanted, nodes, tasks)
+    (addresses,) = {json.dumps(one.addresses) for one in found.values()}
+    addresses = json.loads(addresses)
+    assert {job: len(places) for job, places in addresses.items()} == wanted
+    everywhere = [place for places in addresses.values() for place in places]
+    assert len(set(everywhere)) == len(everywhere) == len(found)
+    roles = {(one.job, one.task) for one in found.values()}
+    assert roles == {(job, index) for job, count in wanted.items() for index in range(count)}
+    for (node, _), one in found.items():
+        assert addresses[one.job][one.task].startswith(f"gpu{node + 1:02}:")
+    # As many workers on each node, and numbered along it.
+    workers = [address.partition(":")[0] for address in addresses["worker"]]
+    per_node = wanted["worker"] // nodes
+    assert workers == [f"gpu{node + 1:02}" for node in range(nodes) for _ in range(per_node)]
+    for one in found.values():
+        if one.job == "worker":
+            assert one.local_rank == one.task % per_node
+
+
+@given(st.integers(1, 6), st.integers(1, 8), st.integers(1, 5), st.booleans())
+def test_tasks_dealt_out_in_turn_always_fit(nodes, per_node, servers, with_servers):
+    wanted = {"worker": nodes * per_node}
+    if with_servers:
+        wanted = {"chief": 1, "worker": nodes * per_node, "ps": servers}
+    total = sum(wanted.values())
+    counts = [len(range(node, total, nodes)) for node in range(nodes)]  # srun's cyclic
+    found = everyone(wanted, nodes, ",".join(map(str, counts)))
+    assert len({(one.job, one.task) for one in found.values()}) == total
+    assert len({json.dumps(one.addresses) for one in found.values()}) == 1
+
+
+def ports(**variables):
+    (one,) = everyone({"worker": 1}, 1, "1", **variables).values()
+    return int(one.addresses["worker"][0].rpartition(":")[2])
+
+
+def test_jobs_and_steps_side_by_side_use_other_ports():
+    jobs = [ports(SLURM_JOB_ID=str(number)) for number in range(4711, 4811)]
+    steps = [ports(SLURM_STEP_ID=str(number)) for number in range(100)]
+    for found in (jobs, steps):
+        assert len(set(found)) == 100
+        nearest = min(abs(one - other) for one, other in itertools.combinations(found, 2))
+        assert nearest >= tf_cluster.PORTS_PER_JOB
+
+
+@given(st.integers(1, 2**32 - 3), st.integers(0, 2**31))
+def test_all_ports_of_a_job_are_below_those_that_systems_give_away(job, step):
+    first = ports(SLURM_JOB_ID=str(job), SLURM_STEP_ID=str(step))
+    assert first in tf_cluster.PORTS
+    assert first + tf_cluster.PORTS_PER_JOB - 1 in tf_cluster.PORTS
+
+
+def test_a_step_that_has_no_number_is_one_too():
+    assert ports(SLURM_STEP_ID="interactive") == ports(SLURM_STEP_ID="0")
+
+
+def test_what_the_job_has_stands_in_for_what_the_step_does_not_say():
+    step = task(1, 0, tasks="1(x2)")
+    job = {
+        "SLURM_JOB_NODELIST": step.pop("SLURM_STEP_NODELIST"),
+        "SLURM_TASKS_PER_NODE": step.pop("SLURM_STEP_TASKS_PER_NODE"),
+    }
+    del step["SLURM_STEP_ID"]
+    one = tf_cluster.find(SimpleNamespace(strategy="x", nodes=2), {"worker": 2}, step | job)
+    assert (one.job, one.task) == ("worker", 1)
+    assert [address.partition(":")[0] for address in one.addresses["worker"]] == ["gpu01", "gpu02"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "named"),
+    [
+        ("SLURM_NODEID", "SLURM_NODEID"),
+        ("SLURM_LOCALID", "SLURM_LOCALID"),
+        ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"),
+        ("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"),
+        ("SLURM_JOB_ID", "SLURM_JOB_ID"),
+    ],
+)
+def test_a_variable_that_is_missing_is_named(variable, named):
+    environ = task(0, 0)
+    del environ[variable]
+    with pytest.raises(Error) as error:
+        tf_cluster.find(SPEC, {"worker": 6}, environ)
+    assert str(error.value) == f"{named} is not set: was the trainer started by srun?"
+
+
+def test_too_few_tasks_are_counted():
+    with pytest.raises(Error) as error:
+        everyone({"chief": 1, "worker": 2, "ps": 1}, 2, "2,1")
+    assert str(error.value) == (
+        "the run needs the processes 1 chief, 2 worker, 1 ps, found 1 chief, 2 worker, 0 ps"
+    )
+
+
+def test_workers_that_are_not_even_over_the_nodes_are_refused():
+    with pytest.raises(Error, match="the run needs the processes 4 worker, found 3 worker"):
+        everyone({"worker": 4}, 2, "3,1")
+
+
+def test_a_task_too_many_is_told_so():
+    with pytest.raises(Error) as error:
+        everyone({"worker": 2}, 2, "1,2")
+    assert str(error.value) == (
+        "the run needs the processes 2 worker on 2 node(s), found the Slurm tasks 1 + 2"
+    )

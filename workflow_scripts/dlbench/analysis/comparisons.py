@@ -1,0 +1,208 @@
+"""From runs to comparisons of conditions, as `compare` in the config asks for them.
+
+- A condition is a value of the compared field, with its companions (a runtime's options).
+- Runs equal in all else but their repeat are one group; in each, every condition is
+  compared with the base of that group.
+- Imported runs are compared with those of their own site, device, software, kind of log and
+  shape of items.
+- What was measured apart is compared as far as the drift between the sessions is known
+  (dlbench/analysis/drift.py).
+- All comparisons of a study are one family: their p are adjusted for one another.
+"""
+
+import numpy as np
+
+from dlbench.analysis import base_flags, estimates
+from dlbench.analysis.drift import Drift
+from dlbench.log.event_fields import ENDED_WELL
+from dlbench.records import sentinel_runs
+from dlbench.study.config import COMPANIONS
+from dlbench.study.runs import CONDITION, FIELDS
+
+NO_RUNS = "no runs"  # of the condition or of the base that finished
+NO_BASE = "no base"  # in the group: nobody asked for such runs
+GROUP = CONDITION
+# Fields with which the software differs by intent.
+SOFTWARE = {"framework", "environment", "runtime", "trainer"}
+WHOLE = ("devices", "global_batch")
+NAMED = ("site", "timing_source")
+START_UP = ("start_s", "import_s", "first_batch_s")
+NUMBERS = (
+    "ratio",
+    "ci90_low",
+    "ci90_high",
+    "ci95_low",
+    "ci95_high",
+    "scatter",
+    "p_tost",
+    "p_difference",
+    "p_tost_raw",
+    "p_difference_raw",
+)
+
+
+def rows(study, runs, repeated=()):
+    """Rows of the table of comparisons, in the order of the config and of the conditions.
+
+    Args:
+        study: a Study.
+        runs: rows of the runs table, dictionaries; repeated: of the table of sentinels.
+    """
+    drift = Drift(runs, repeated, study.equivalence_margin)
+    made, comparisons = [], []
+    for entry, fields, words, run, a, b in pairs(study, runs):
+        made.append({"field": entry["field"], **words, **_row(study, run, a, b or [], fields)})
+        if a and b:
+            found = drift.compared(a, b)
+            made[-1] |= found.columns
+            made[-1]["base_flags"] = ", ".join([*_differing(a, b, fields), *found.flags])
+            compared = estimates.judged(found.difference, study.equivalence_margin)
+            comparisons.append((made[-1], compared))
+        else:
+            made[-1]["verdict"] = NO_BASE if b is None else NO_RUNS
+    judged = estimates.together([compared for _, compared in comparisons])
+    for (row, _), compared in zip(comparisons, judged, strict=True):
+        row |= {name: _known(getattr(compared, name)) for name in NUMBERS}
+        row |= {name: getattr(compared, name) for name in ("verdict", "family", "repeats_needed")}
+    return made
+
+
+def pairs(study, runs):
+    """Yield (entry of `compare`, its fields, words, run, a, b) of each condition and its base.
+
+    `words` has what both are called, `run` stands for the repeats of the condition; a and b are
+    those rows of both that ended well, b is None where there are no runs of a base.
+    """
+    finished = {
+        row["run_id"]: row
+        for row in runs
+        if row.get("images_per_second") and row["status"] in ENDED_WELL
+    }
+    # Sentinels are there where they count as repeats.
+    own = [*study.runs, *sentinel_runs.sentinels_of(study.runs, finished).values()]
+    ours = {run.id for run in own}  # some of them trained by other programs
+    imported = [
+        _Imported(row)
+        for run_id, row in finished.items()
+        if run_id not in ours and row.get("timing_source") not in (None, "dlbench", "published")
+    ]
+    for entry in study.compare:
+        fields = (entry["field"], *COMPANIONS.get(entry["field"], ()))
+        others = _groups(imported, fields, estimates.FACTS)
+        for conditions in [*_groups(own, fields), *others]:
+            conditions = {
+                name: (run, [finished[r.id] for r in repeats if r.id in finished])
+                for name, run, repeats in conditions
+            }
+            base = next(
+                (
+                    n
+                    for n, (run, _) in conditions.items()
+                    if getattr(run, entry["field"]) == entry["base"]
+                ),
+                None,
+            )
+            if base is None and isinstance(next(iter(conditions.values()))[0], _Imported):
+                continue  # logs that are there for another reason
+            b = conditions.pop(base)[1] if base else None
+            for name, (run, a) in conditions.items():
+                words = {"condition": name, "base": base or str(entry["base"])}
+                yield entry, fields, words, run, a, b
+
+
+class _Imported:
+    """A row of the runs table with the attributes of a Run, so far as its log states them."""
+
+    def __init__(self, row):
+        self.__dict__.update({name: row.get(name) for name in (*FIELDS, *estimates.FACTS, *WHOLE)})
+        self.id, self.combination = row["run_id"], self
+
+    @property
+    def _key(self):
+        return tuple(getattr(self, name) for name in (*GROUP, *estimates.FACTS))
+
+    def __eq__(self, other):
+        return self._key == other._key
+
+    def __hash__(self):
+        return hash(self._key)
+
+
+def _groups(runs, fields, facts=()):
+    """Runs alike in all but `fields`: for each group [(name of a condition, run, repeats), ...].
+
+    The run stands for all repeats; base and conditions are in the order of their values.
+    """
+    alike = [name for name in (*GROUP, *facts) if name not in fields]
+    groups = {}
+    for run in sorted(runs, key=lambda run: _order(run, (*alike, *fields, "repeat"))):
+        group = tuple(getattr(run, name) for name in alike)
+        groups.setdefault(group, {}).setdefault(run.combination, []).append(run)
+    return [_named(group, fields) for group in groups.values()]
+
+
+def _order(run, names):
+    """Numbers and names in their order, None before them."""
+    values = [getattr(run, name) for name in names]
+    return [(value is not None, value) for value in values]
+
+
+def _named(conditions, fields):
+    """A launcher goes by its name only where conditions are alike but for it."""
+    names = [_text(run, fields[:2]) for run in conditions]
+    if len(set(names)) < len(names):
+        names = [_text(run, fields) for run in conditions]
+    return [(name, run, conditions[run]) for name, run in zip(names, conditions, strict=True)]
+
+
+def _text(run, fields):
+    """What a condition is called, as in `udocker execmode=S1`."""
+    return (
+        " ".join(str(v) for name in fields if (v := getattr(run, name)) not in ("", None))
+        or "defaults"
+    )
+
+
+def _row(study, run, a, b, fields):
+    """What is known of a condition's runs `a` and the base's `b` before any test."""
+    row = {
+        "study": study.name,
+        **{name: next((row.get(name) for row in [*a, *b]), None) for name in NAMED},
+        **{name: getattr(run, name) for name in GROUP},
+        "devices": run.devices,
+        "global_batch": run.global_batch,
+        "device_kind": next((row["device_kind"] for row in [*a, *b]), None),
+        "margin": study.equivalence_margin,
+        "n_a": len(a),
+        "n_b": len(b),
+        "base_flags": "",
+    }
+    for side, rows_of in (("a", a), ("b", b)):
+        rates = [row["images_per_second"] for row in rows_of]
+        row[f"images_per_second_{side}"] = estimates.mean(rates).value if rates else None
+        row[f"step_time_sd_{side}_s"] = _over(np.mean, rows_of, "step_time_sd_s")
+        for name in START_UP:
+            row[f"{name.removesuffix('_s')}_{side}_s"] = _over(np.median, rows_of, name)
+    return row
+
+
+def _differing(a, b, fields):
+    """What should agree and does not, over all runs of both sides; [] where one has none."""
+    rows = [*a, *b] if a and b else []
+    found = {key for row in rows for key in estimates.base_mismatch(row, rows[0])}
+    if "dataset" in fields:
+        found.discard("data_sha256")
+    if not SOFTWARE.isdisjoint(fields):
+        found.discard("software_sha256")
+    keys = (*estimates.BASE_KEYS, base_flags.NEIGHBOURS)
+    return [key for key in keys if key in found and key not in fields]
+
+
+def _over(what, runs, name):
+    """A number over the runs that have one, or None."""
+    values = [run[name] for run in runs if not estimates.is_absent(run.get(name))]
+    return float(what(values)) if values else None
+
+
+def _known(number):
+    return None if np.isnan(number) else number

@@ -1,0 +1,372 @@
+"""Drift: how throughput changed from session to session, and comparisons across sessions.
+
+- Logarithms of throughput are y = mu_c + delta_s + scatter, for each device shape (nodes x devices
+  per node) of its own: mu of the condition, delta of the session, nought in one of them. All
+  conditions of a shape are taken to drift alike. Groups (condition, session) weigh by their runs.
+- Runs of the study and sentinels (conditions that a later session measured again) tell of drift,
+  but for those beside busy neighbours.
+  Sessions are comparable where conditions with FEWEST_RUNS runs in either lead from one to the
+  other.
+- Two sides measured apart are compared as if in one session: the base, moved to the sessions of the
+  other side by the drift of its own shape; where that is not known, the other side to those of the
+  base. Where a sentinel repeats the base, that is the base as the sentinel measured it.
+- Everything is a linear combination sum k_g y_g of means of groups. Its variance is
+  sum k_g^2 s_g^2 / n_g; its degrees of freedom are (sum v_g)^2 / sum (v_g^2 / (n_g - 1)) with
+  v_g = k_g^2 s_g^2 / n_g (F. E. Satterthwaite, Biometrics Bulletin 2, 1946, 110-114; B. L. Welch,
+  Biometrika 34, 1947, 28-35). A group of one run has the scatter pooled over its shape's groups.
+- Sides that share a session, but not all of them in like shares, are compared so, too, where the
+  drift is known: sentinels that count as repeats of a base are of the session of what is new.
+- TOST judges whether a drift is equivalent to none; only then may the two sides be compared.
+"""
+
+import dataclasses
+import itertools
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+import numpy as np
+
+from dlbench.analysis import base_flags, estimates
+from dlbench.log.event_fields import ENDED_WELL
+from dlbench.records import sessions
+from dlbench.study.runs import CONDITION, is_sentinel
+
+NONE = "none"  # the verdict where drift is equivalent to none
+PUBLISHED = "published"
+ALIKE = (*CONDITION, *estimates.FACTS, "devices")  # what runs of one condition share
+LAYOUT = ("nodes", "devices_per_node")
+SHAPE = (*LAYOUT, "devices")  # the product, which alone is known of some imported runs
+NEVER = datetime.min.replace(tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Two sides that are compared.
+
+    Attributes:
+        difference: of their throughputs; where they are of other sessions, or of other shares of
+            them, and the drift between these is known, corrected for it and with its uncertainty.
+        apart: no session has runs of both.
+        drift: what was corrected for, as a Difference of the same sign; None where nothing was.
+        allowed: they share a session, or the drift is shown to be equivalent to none.
+    """
+
+    difference: estimates.Difference
+    apart: bool = False
+    drift: estimates.Difference | None = None
+    allowed: bool = True
+
+    @property
+    def flags(self):
+        """What is to be said of them among `base_flags` or `base_mismatch`."""
+        return () if self.allowed else (base_flags.APART,)
+
+    @property
+    def columns(self):
+        """Columns of the tables of comparisons and of speedups."""
+        drift = self.drift.ratio.columns("drift") if self.drift else {}
+        return {"measured_apart": self.apart, **drift}
+
+    @property
+    def words(self):
+        """As in `drift +0.3 % [-0.2, +0.9]`; "" where nothing is corrected for."""
+        if self.drift is None:
+            return ""
+        ratio = self.drift.ratio
+        mean, *ends = (f"{100 * (end - 1):+.1f}" for end in (ratio.value, ratio.low, ratio.high))
+        return f"drift {mean} %" + ("" if np.isnan(ratio.low) else f" [{', '.join(ends)}]")
+
+
+class Drift:
+    """What is known of the drift between the sessions of some runs."""
+
+    def __init__(self, rows, sentinels=(), margin=0.01):
+        """
+        Args:
+            rows: rows of the runs table.
+            sentinels: rows of the table of sentinels; those that count as repeats are in both.
+            margin: of equivalence.
+        """
+        self._margin = margin
+        groups = {}
+        there = set(filter(is_sentinel, (row.get("run_id") or "" for row in rows)))
+        sentinels = [row for row in sentinels if row.get("run_id") not in there]
+        for row, own in (*((row, True) for row in rows), *((row, False) for row in sentinels)):
+            if _is_measured(row) and not estimates.is_disturbed(row):
+                key = (_values(row, ALIKE), sessions.of(row), own)
+                groups.setdefault(key, []).append(row)
+        self._groups = {
+            key: _Group(index, *key[:2], rows) for index, (key, rows) in enumerate(groups.items())
+        }
+        by_shape = {}
+        for group in self._groups.values():
+            by_shape.setdefault(_values(group.rows[0], SHAPE), []).append(group)
+        self.shapes = {shape: _Shape(own) for shape, own in by_shape.items()}
+        self._means = np.array([group.mean for group in self._groups.values()])
+
+    def compared(self, a, b):
+        """The Sides a, and its base b.
+
+        Args:
+            a, b: rows of the runs table, each side of one device shape; neither is empty.
+        """
+        rates = ([row["images_per_second"] for row in side] for side in (a, b))
+        measured = estimates.Difference.of(*rates)
+        if _by_session(a) == _by_session(b):
+            return Sides(measured)
+        apart, drift = sessions.apart(a, b), self._between_sides(a, b)
+        if drift is None:
+            return Sides(measured, apart, allowed=not apart)
+        plain = self._weights(self._side(a)) - self._weights(self._side(b))
+        corrected, found = (self._difference(k, measured) for k in (plain - drift, drift))
+        if min(measured.runs) < 2:
+            corrected = dataclasses.replace(corrected, error=np.nan, freedom=np.nan)
+        return Sides(corrected, apart, found, not apart or self.verdict(found) == NONE)
+
+    def _between_sides(self, a, b):
+        """Coefficients of the drift from the sessions of b to those of a; None if not known."""
+        sides = self._side(a), self._side(b)
+        if None in sides:
+            return None
+        for sign, kept, moved in ((1, *sides), (-1, *reversed(sides))):
+            shape = self.shapes[_values(next(iter(moved)).rows[0], SHAPE)]
+            to = _shares(kept)
+            if shape.joins([*to, *_shares(moved)]):
+                return sign * (self._moved(shape, moved, to) - self._weights(moved))
+        return None
+
+    def between(self, shape, earlier, later):
+        """The Difference of two sessions of a _Shape, the later one's logarithms higher by it."""
+        coefficients = np.zeros(len(self._groups))
+        change = shape.deltas[shape.place[later]] - shape.deltas[shape.place[earlier]]
+        coefficients[[group.index for group in shape.groups]] = change
+        runs = tuple(shape.shared_runs(earlier, later))
+        blank = estimates.Difference(np.nan, np.nan, np.nan, np.nan, runs)
+        return self._difference(coefficients, blank)
+
+    def verdict(self, drift):
+        """What a Difference that is a drift shows: NONE, faster, slower or undecided."""
+        p_tost, p_difference = drift.tests(np.log1p(self._margin))
+        if p_tost < estimates.ALPHA:
+            return NONE
+        if p_difference < estimates.ALPHA:
+            return estimates.SLOWER if drift.mean < 0 else estimates.FASTER
+        return estimates.UNDECIDED
+
+    def _side(self, rows):
+        """{group: its share of the side's runs}, or None where one is not known."""
+        side = {}
+        for row in rows:
+            group = self._groups.get((_values(row, ALIKE), sessions.of(row), True))
+            if group is None:
+                return None
+            side[group] = side.get(group, 0) + 1 / len(rows)
+        return side
+
+    def _weights(self, side):
+        coefficients = np.zeros(len(self._groups))
+        for group, share in side.items():
+            coefficients[group.index] = share
+        return coefficients
+
+    def _moved(self, shape, side, to):
+        """Coefficients of a side's mean as it would be in other sessions, {session: share}."""
+        within = sum(share * shape.deltas[shape.place[session]] for session, share in to.items())
+        for group, share in side.items():
+            within = within + share * shape.mean_of(group.condition)
+        coefficients = np.zeros(len(self._groups))
+        coefficients[[group.index for group in shape.groups]] = within
+        return coefficients
+
+    def _difference(self, coefficients, like):
+        """That of a linear combination; without an error where no scatter is known."""
+        mean = float(coefficients @ self._means)
+        found = dataclasses.replace(like, mean=mean, error=np.nan, freedom=np.nan)
+        groups = list(self._groups.values())
+        used = [groups[index] for index in np.flatnonzero(abs(coefficients) > 1e-9)]
+        if not all(group.freedom for group in used):
+            return found
+        errors = np.array(
+            [coefficients[g.index] ** 2 * g.variance / len(g.rows) for g in used] or [0.0]
+        )
+        errors = np.maximum(errors, estimates.RESOLUTION**2)
+        spare = np.array([group.freedom for group in used] or [1])
+        return dataclasses.replace(
+            found,
+            error=float(np.sqrt(errors.sum())),
+            freedom=float(errors.sum() ** 2 / np.sum(errors**2 / spare)),
+        )
+
+
+class _Group:
+    """The runs of a condition in a session: those of the study, or sentinels.
+
+    `freedom` of its `variance`; a group of one run gets both of its shape.
+    """
+
+    def __init__(self, index, condition, session, rows):
+        self.index, self.condition, self.session, self.rows = index, condition, session, rows
+        logs = np.log([row["images_per_second"] for row in rows])
+        self.mean, self.freedom = float(np.mean(logs)), len(rows) - 1
+        self.variance = float(np.var(logs, ddof=1)) if self.freedom else np.nan
+
+
+class _Shape:
+    """The sessions of one device shape, with the least squares that tell their drift.
+
+    Eliminating the conditions' means leaves L delta = R y, L the weighted Laplacian of sessions:
+    L = sum_c (diag(n_c) - n_c n_c' / N_c), n_c the runs of a condition in each session, N_c in all.
+
+    Attributes:
+        deltas: of each session (`place` says where it is), coefficients over `groups`.
+    """
+
+    def __init__(self, groups):
+        self.groups = groups
+        self.place = {}
+        for group in groups:
+            self.place.setdefault(group.session, len(self.place))
+        self._pool()
+        self._counts = {}  # by condition, runs in each session
+        for group in groups:
+            counts = self._counts.setdefault(group.condition, np.zeros(len(self.place)))
+            counts[self.place[group.session]] += len(group.rows)
+        self._linked = [c for c, counts in self._counts.items() if np.count_nonzero(counts) > 1]
+        size = len(self.place)
+        laplacian, right = np.zeros((size, size)), np.zeros((size, len(groups)))
+        for counts in map(self._counts.get, self._linked):
+            laplacian += np.diag(counts) - np.outer(counts, counts) / counts.sum()
+        for column, group in enumerate(groups):
+            counts = self._counts[group.condition]
+            if np.count_nonzero(counts) > 1:
+                right[:, column] = -counts / counts.sum() * len(group.rows)
+                right[self.place[group.session], column] += len(group.rows)
+        self.deltas = np.linalg.pinv(laplacian, hermitian=True) @ right
+        self._parts = self._joined()
+
+    def _pool(self):
+        known = [group for group in self.groups if group.freedom]
+        freedom = sum(group.freedom for group in known)
+        for group in self.groups:
+            if freedom and not group.freedom:
+                group.variance = sum(g.variance * g.freedom for g in known) / freedom
+                group.freedom = freedom
+
+    def _joined(self):
+        """For each session, which part it is of: those that conditions with enough runs lead to."""
+        parts = np.arange(len(self.place))
+        for counts in self._counts.values():
+            (enough,) = np.nonzero(counts >= estimates.FEWEST_RUNS)
+            if len(enough) > 1:
+                parts[np.isin(parts, parts[enough])] = parts[enough[0]]
+        return parts
+
+    def joins(self, found):
+        """Whether the drift between some sessions is known."""
+        if any(session not in self.place for session in found):
+            return False
+        return len({self._parts[self.place[session]] for session in found}) == 1
+
+    def mean_of(self, condition):
+        """Coefficients over `groups` of mu of a condition."""
+        counts = self._counts[condition]
+        shares = counts / counts.sum()
+        coefficients = -shares @ self.deltas
+        for column, group in enumerate(self.groups):
+            if group.condition == condition:
+                coefficients[column] += len(group.rows) / counts.sum()
+        return coefficients
+
+    def shared(self, *two):
+        """The conditions that two sessions have in common."""
+        one, other = (self.place[session] for session in two)
+        return [c for c in self._linked if self._counts[c][one] and self._counts[c][other]]
+
+    def shared_runs(self, *two):
+        """Of each of two sessions, the runs of the conditions that they share."""
+        for session in two:
+            yield int(sum(self._counts[c][self.place[session]] for c in self.shared(*two)))
+
+
+def rows(study, runs, sentinels=()):
+    """Rows of the table of drift: pairs of sessions that share conditions, by device shape.
+
+    Args:
+        study: a Study.
+        runs, sentinels: rows of these tables, dictionaries.
+    """
+    found = Drift(runs, sentinels, study.equivalence_margin)
+    return [
+        row
+        for _, shape in sorted(found.shapes.items(), key=lambda item: str(item[0]))
+        for row in _rows(study, found, shape)
+    ]
+
+
+def _rows(study, found, shape):
+    began = _began(shape)
+    known = {name: shape.groups[0].rows[0].get(name) for name in ("site", "device_kind", *LAYOUT)}
+    ordered = sorted(began, key=lambda session: (began[session] or NEVER, str(session)))
+    for earlier, later in itertools.combinations(ordered, 2):
+        conditions = shape.shared(earlier, later)
+        if not conditions:
+            continue
+        drift = found.between(shape, earlier, later)
+        verdict = found.verdict(drift)
+        yield {
+            "study": study.name,
+            **known,
+            "earlier_session": _name(earlier),
+            "later_session": _name(later),
+            "earlier_started_at": began[earlier],
+            "later_started_at": began[later],
+            "earlier_runs": drift.runs[0],
+            "later_runs": drift.runs[1],
+            "conditions": len(conditions),
+            **drift.ratio.columns("ratio"),
+            "margin": study.equivalence_margin,
+            "verdict": verdict if shape.joins((earlier, later)) else estimates.TOO_FEW_RUNS,
+        }
+
+
+def _began(shape):
+    """{session: when the first of its runs began, or None}."""
+    found = {}
+    for group in shape.groups:
+        dates = [row.get("started_at") for row in group.rows]
+        dates = [date for date in (*dates, found.get(group.session)) if date]
+        found[group.session] = min(dates, default=None)
+    return found
+
+
+def _name(session):
+    return session if isinstance(session, str) else None
+
+
+def _by_session(rows):
+    """{session: share of some runs}"""
+    counts = Counter(map(sessions.of, rows))
+    return {session: count / len(rows) for session, count in counts.items()}
+
+
+def _shares(side):
+    """{session: share of the runs} of {group: share of the runs}."""
+    shares = {}
+    for group, share in side.items():
+        shares[group.session] = shares.get(group.session, 0) + share
+    return shares
+
+
+def _is_measured(row):
+    rate = row.get("images_per_second")
+    return (
+        row["status"] in ENDED_WELL
+        and not estimates.is_absent(rate)
+        and 0 < rate < np.inf
+        and row.get("timing_source") != PUBLISHED
+    )
+
+
+def _values(row, names):
+    return tuple(None if estimates.is_absent(v := row.get(name)) else v for name in names)

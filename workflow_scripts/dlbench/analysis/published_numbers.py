@@ -1,0 +1,238 @@
+"""Files of published numbers: a CSV with a line for each, as studies/README.md describes them.
+
+Lines of one point state the same settings; a setting that the source does not state is empty.
+What is wrong is said with file and line, what was expected and what was found.
+"""
+
+import csv
+import io
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from dlbench import Error
+from dlbench.analysis import estimates
+from dlbench.common import phrases
+from dlbench.study.runs import MODES, PRECISIONS
+from dlbench.tables import table_columns
+
+COUNTS = ("nodes", "devices", "batch_per_device", "epochs")
+# What a point states, by the names of the runs table.
+SETTINGS = (
+    *("site", "device_kind", "device_model", "framework", "framework_version", "model", "dataset"),
+    *("item_shape", "precision", "mode", "strategy", "launcher", "runtime", *COUNTS),
+)
+# Of a number. `printed` is what the source has where the value is in another unit.
+ABOUT = ("metric", "value", "unit", "low", "high", "printed", "base", "quality", "source", "page")
+COLUMNS = ("point", *SETTINGS, *ABOUT, "note")
+OPTIONAL = "item_shape"  # a column that files of earlier versions do not have
+ALLOWED = {
+    "device_kind": ("cpu", "gpu"),
+    "precision": PRECISIONS,
+    "mode": MODES,
+    # From the best: as the source prints it, computed from what it prints or from its logs,
+    # measured in a picture.
+    "quality": ("printed", "derived", "read_off"),
+}
+# Metrics that are columns of the runs table.
+OF_RUNS = tuple(field.name for field in table_columns.RUNS if pa.types.is_floating(field.type))
+# Metrics of two points, from the ratio of their throughputs and of their numbers of devices.
+RELATIVE = {
+    "speedup": lambda ratio, devices: ratio,
+    "efficiency": lambda ratio, devices: ratio / devices,
+    "slowdown": lambda ratio, devices: 1 / ratio,
+    "difference_percent": lambda ratio, devices: 100 * (ratio - 1),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number:
+    """One published number; `value`, or `low` and `high`, or all three. `text` as in the file."""
+
+    line: int
+    metric: str
+    value: float | None
+    text: str
+    low: float | None
+    high: float | None
+    unit: str
+    printed: str
+    base: str
+    quality: str
+    source: str
+    page: str
+    note: str
+
+    @property
+    def decimals(self):
+        return len(self.text.partition(".")[2])
+
+
+@dataclass(frozen=True)
+class Point:
+    """What was measured, by the settings that are stated, and its numbers."""
+
+    name: str
+    settings: dict
+    numbers: tuple
+
+    def value(self, metric):
+        return next((n.value for n in self.numbers if n.metric == metric), None)
+
+    def row(self):
+        """All that the check of a base asks for; what is not stated is None."""
+        return dict.fromkeys((*estimates.BASE_KEYS, "batch_per_device")) | self.settings
+
+
+def read(path):
+    """The points of a file of references, by name.
+
+    Raises:
+        Error: with the file and the line, what was expected and what was found.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Error(f"{path} cannot be read as UTF-8 text: {error}") from error
+    reader = csv.reader(io.StringIO(text), strict=True)
+    settings, numbers = {}, {}
+    try:
+        columns = next(reader, [])
+        _check_header(columns, path)
+        for cells in reader:
+            where = f"{path}, line {reader.line_num}"
+            if len(cells) != len(columns):
+                raise Error(
+                    f"{where}: expected {len(columns)} cells, found {len(cells)}; "
+                    "is a comma not inside quotes?"
+                )
+            row = dict(zip(columns, (cell.strip() for cell in cells), strict=True))
+            row.setdefault(OPTIONAL, "")
+            stated = _settings(row, where)
+            known = settings.setdefault(row["point"], stated)
+            if known != stated:
+                differ = [name for name in SETTINGS if known.get(name) != stated.get(name)]
+                raise Error(
+                    f"{where}: expected the settings of point {row['point']} as on its first "
+                    f"line, found another {', '.join(differ)}"
+                )
+            numbers.setdefault(row["point"], []).extend(_numbers(row, reader.line_num, where))
+    except csv.Error as error:
+        raise Error(f"{path}, line {reader.line_num}: no CSV: {error}") from error
+    points = {name: Point(name, settings[name], tuple(numbers[name])) for name in settings}
+    _check_together(points, path)
+    return points
+
+
+def _check_header(found, path):
+    expected = tuple(name for name in COLUMNS if name != OPTIONAL or name in found)
+    missing = [name for name in expected if name not in found]
+    unknown = [name for name in found if name not in COLUMNS]
+    if missing or unknown or tuple(found) != expected:
+        words = [f"{what} {', '.join(names)}" for what, names in
+                 (("without", missing), ("with", unknown)) if names]  # fmt: skip
+        raise Error(
+            f"{path}, line 1: expected the columns {','.join(expected)}; found them "
+            f"{' and '.join(words) or 'in another order'}"
+        )
+
+
+def _settings(row, where):
+    """The settings that a line states."""
+    if not row["point"]:
+        raise Error(f"{where}: expected the name of a point, found none")
+    found = {}
+    for name in SETTINGS:
+        text = row[name]
+        if not text:
+            continue
+        _check_allowed(name, text, where)
+        found[name] = _count(name, text, where) if name in COUNTS else text
+    nodes = found.get("nodes")
+    if nodes and "devices" in found and found["devices"] % nodes:
+        raise Error(f"{where}: {found['devices']} devices cannot be spread evenly on {nodes} nodes")
+    return found
+
+
+def _check_allowed(name, text, where):
+    if name in ALLOWED and text not in ALLOWED[name]:
+        raise Error(
+            f"{where}, {name}: expected one of {', '.join(ALLOWED[name])}, found {text!r}"
+            f"{phrases.nearest(text, ALLOWED[name])}"
+        )
+
+
+def _count(name, text, where):
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise Error(f"{where}, {name}: expected a whole number from 1, found {text!r}")
+    return int(text)
+
+
+def _numbers(row, line, where):
+    """[the Number of a line]; [] of a line that only says what a point is."""
+    if not row["metric"]:
+        extra = [name for name in ABOUT if row[name] and name not in ("source", "page")]
+        if extra:
+            raise Error(f"{where}: expected a metric beside {', '.join(extra)}, found none")
+        return []
+    metrics = (*RELATIVE, *OF_RUNS)
+    if row["metric"] not in metrics:
+        raise Error(
+            f"{where}, metric: expected {', '.join(RELATIVE)} or a number of the runs table, "
+            f"found {row['metric']!r}{phrases.nearest(row['metric'], metrics)}"
+        )
+    relative = row["metric"] in RELATIVE
+    if relative != bool(row["base"]):
+        found = "none" if relative else repr(row["base"])
+        wanted = "the point that it is relative to" if relative else "none: it is relative to none"
+        raise Error(f"{where}, base of {row['metric']}: expected {wanted}, found {found}")
+    for name in ("quality", "source"):
+        if not row[name]:
+            raise Error(f"{where}, {name}: expected where the number is from, found nothing")
+    _check_allowed("quality", row["quality"], where)
+    value, low, high = (_real(name, row[name], where) for name in ("value", "low", "high"))
+    if (low is None) != (high is None) or (value is None and low is None):
+        raise Error(f"{where}: expected a value, or both low and high, found neither")
+    if low is not None and not low <= (low if value is None else value) <= high:
+        raise Error(f"{where}: expected low <= value <= high, found {low}, {value} and {high}")
+    about = {name: row[name] for name in (*ABOUT, "note")}
+    about |= {"value": value, "low": low, "high": high, "text": row["value"]}
+    about["printed"] = row["printed"] or row["value"] or f"{row['low']} to {row['high']}"
+    return [Number(line=line, **about)]
+
+
+def _real(name, text, where):
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise Error(f"{where}, {name}: expected a number, found {text!r}")
+    return value
+
+
+def _check_together(points, path):
+    """See that bases are there and that no number is there twice."""
+    seen = {}
+    for point in points.values():
+        for number in point.numbers:
+            where = f"{path}, line {number.line}"
+            if number.base and number.base not in points:
+                raise Error(
+                    f"{where}, base: expected the name of a point of this file, found "
+                    f"{number.base!r}{phrases.nearest(number.base, points)}"
+                )
+            # Several numbers of one kind are told apart by their notes; a run has one of each.
+            telling = "" if number.metric in OF_RUNS else number.note
+            key = (point.name, number.metric, number.base, telling)
+            if key in seen:
+                raise Error(
+                    f"{where}: expected one {number.metric} of point {point.name}, found "
+                    f"another one in line {seen[key]}"
+                )
+            seen[key] = number.line

@@ -1,0 +1,90 @@
+"""Whether the records of an archive say what its logs do: every log is read anew.
+
+Digests show that no file was changed after the list of them was made. A record that was changed
+before that, and its list with it, is found by its logs; one whose logs were changed with it is not.
+Needs the standard library only.
+"""
+
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlbench import Error
+from dlbench.archive import bag as bags
+from dlbench.archive import verify_archive
+from dlbench.records import rereading, run_record
+
+MOST_LOG_BYTES = 1 << 30  # all events of a run are held in memory
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What came out.
+
+    Attributes:
+        same: how many records say what their logs do.
+        differing: a line for each value that a record has otherwise than its logs.
+        others: {version of the parser: records}, which only that version can compare.
+    """
+
+    same: int
+    differing: list
+    others: dict
+
+
+def compare(bag):
+    """Compare each record of a bag with the logs beside it.
+
+    Args:
+        bag: an open one, seen to be sound.
+    """
+    same, differing, others = 0, [], Counter()
+    for name in bag.payload:
+        if not verify_archive.RECORD.fullmatch(name):
+            continue
+        record = run_record.parsed(
+            bag.read(f"{bags.PAYLOAD}/{name}", verify_archive.MOST_RECORD_BYTES), name
+        )
+        if record["parser_version"] != run_record.PARSER_VERSION:
+            others[record["parser_version"]] += 1
+        elif found := _differences(bag, name, record):
+            differing += [verify_archive.shown(line) for line in found]
+        else:
+            same += 1
+    return Compared(same, differing, dict(others))
+
+
+def not_compared(others):
+    """A line about records of other versions of the parser, "" where there are none."""
+    if not others:
+        return ""
+    versions = " and ".join(f"{count} of version {n}" for n, count in sorted(others.items()))
+    return (
+        f"records not compared with their logs: {versions} of the parser, this one is "
+        f"{run_record.PARSER_VERSION}: the programs in the archive are of the right version"
+    )
+
+
+def _differences(bag, name, record):
+    """Lines on what a record says otherwise than its logs."""
+    place = f"{bags.PAYLOAD}/{name.removesuffix('run.json')}"
+    with tempfile.TemporaryDirectory() as folder:
+        for log in record["files"]:
+            size = bag.entries[f"{place}{log}"].file_size
+            if size > MOST_LOG_BYTES:
+                return [f"{name}: {log} has {size} bytes: too many to be read"]
+            with open(Path(folder, log), "wb") as file:
+                file.writelines(bag.blocks(f"{place}{log}"))
+        try:
+            found = rereading.differences(record, Path(folder, "train.jsonl"))
+        except Error as error:
+            return [f"{name}: {str(error).replace(f'{folder}/', '')}"]
+    return [
+        f"{name}: {what}: {_words(said)}, by its logs {_words(is_)}" for what, said, is_ in found
+    ]
+
+
+def _words(value):
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

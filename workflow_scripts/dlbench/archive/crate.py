@@ -1,0 +1,267 @@
+"""The crate: what an archive says of itself, ro-crate-metadata.json, for machines.
+
+A Provenance Run Crate 0.5 on RO-Crate 1.1: the workflow with its steps and tools, the execution of
+the whole as one action, and one for each run. A run's files are one entity, its folder, so the
+crate grows by some 1.5 kB a run. Sources: the profile,
+https://w3id.org/ro/wfrun/provenance/0.5, and what it rests on.
+"""
+
+import json
+from urllib.parse import quote
+
+from dlbench import __version__
+from dlbench.log.event_fields import ENDED_WELL
+from dlbench.study.other_trainers import OWN
+
+METADATA = "ro-crate-metadata.json"
+ROOT, WORKFLOW, STUDY, EXECUTION, ENGINE = "./", "Snakefile", "#study", "#execution", "#snakemake"
+CRATE = "https://w3id.org/ro/crate/1.1"
+WORKFLOW_CRATE = "https://w3id.org/workflowhub/workflow-ro-crate/1.0"
+CONTEXT = [f"{CRATE}/context", "https://w3id.org/ro/terms/workflow-run/context"]
+PROFILES = {
+    "https://w3id.org/ro/wfrun/process/0.5": ("Process Run Crate", "0.5"),
+    "https://w3id.org/ro/wfrun/workflow/0.5": ("Workflow Run Crate", "0.5"),
+    "https://w3id.org/ro/wfrun/provenance/0.5": ("Provenance Run Crate", "0.5"),
+    WORKFLOW_CRATE: ("Workflow RO-Crate", "1.0"),
+}
+SNAKEMAKE = {"name": "Snakemake", "url": {"@id": "https://snakemake.readthedocs.io"}}
+RUNS, TRAIN = "results/runs/", "workflow_scripts/train.py"
+# What follows the training: the step, its program's words, what it reads and makes.
+DERIVING = (
+    ("collect_runs", "Collect all records into tables", RUNS, "results/tables/"),
+    ("draw_figure", "Draw the figures", "results/tables/", "results/figures/"),
+    ("build_report", "Put tables and figures into one page", "results/tables/", "results/report."),
+)
+ENCODINGS = {
+    ".csv": "text/csv", ".html": "text/html", ".json": "application/json",
+    ".parquet": "application/vnd.apache.parquet", ".pdf": "application/pdf", ".png": "image/png",
+    ".py": "text/x-python", ".svg": "image/svg+xml", ".toml": "application/toml",
+    ".yaml": "application/yaml",
+}  # fmt: skip
+
+
+def metadata(title, authors, license_id, engine_version, names, runs):
+    """The content of ro-crate-metadata.json, as bytes.
+
+    Args:
+        title: of the study.
+        authors: of the archive, an `author` each.
+        license_id: as SPDX has it.
+        engine_version: Snakemake's.
+        names: of all files in the archive.
+        runs: of each run its `id`, `label`, `status`, `message`, `dataset`, `trainer`, `image` (the
+            digest of what it was in, or None), `started`, `ended` (UTC, None where it never began).
+    """
+    names = set(names)
+    # A run's files are its folder.
+    singles = sorted(name for name in names if not name.startswith(RUNS))
+    steps = list(_steps(singles, runs))
+    tools = [tool for _, step_tools, _ in steps for tool in step_tools]
+    actions = [action for run in runs for action in _run_actions(run, names)]
+    actions += [action for _, _, step_actions in steps for action in step_actions]
+    described = {WORKFLOW, *(tool["@id"] for tool in tools)}
+    graph = [
+        *_head(title, authors, license_id, singles, runs),
+        *_workflow(title, engine_version, steps, tools, singles, runs),
+        *tools,
+        *(_file(name) for name in singles if name not in described),
+        {
+            "@id": RUNS,
+            "@type": "Dataset",
+            "name": "Runs",
+            "description": "A folder each: its record, logs and tables of steps",
+            "hasPart": _refer(map(_place, runs)),
+        },
+        {
+            "@id": EXECUTION,
+            "@type": "OrganizeAction",
+            "name": "Snakemake's execution of the study",
+            "instrument": {"@id": ENGINE},
+            "object": _refer(a["@id"] for a in actions if a["@type"] == "ControlAction"),
+            "result": {"@id": STUDY},
+        },
+        *_images(runs),
+        *actions,
+    ]
+    text = json.dumps({"@context": CONTEXT, "@graph": graph}, indent=1, ensure_ascii=False)
+    return f"{text}\n".encode()
+
+
+def author(number, entry):
+    """What the crate says of an author.
+
+    Args:
+        number: which one it is.
+        entry: as in CITATION.cff: a person's names, or the one name of an entity (Citation File
+            Format 1.2.0).
+    """
+    names = [entry.get(key) for key in ("given-names", "name-particle", "family-names")]
+    return {
+        "@id": entry.get("orcid") or entry.get("website") or f"#author-{number}",
+        "@type": "Organization" if "name" in entry else "Person",
+        "name": entry.get("name") or " ".join(filter(None, names)),
+    }
+
+
+def last_date(runs):
+    """The day of the last run that ended, the date of an archive: it is of no later content."""
+    return max((run["ended"] for run in runs if run["ended"]), default="1980-01-01")[:10]
+
+
+def _head(title, authors, license_id, singles, runs):
+    """The crate itself: what it is of, by whom, its licence, the profiles it keeps to."""
+    licence = f"https://spdx.org/licenses/{license_id}"
+    yield {
+        "@id": METADATA,
+        "@type": "CreativeWork",
+        "conformsTo": _refer([CRATE, WORKFLOW_CRATE]),
+        "about": {"@id": ROOT},
+    }
+    yield {
+        "@id": ROOT,
+        "@type": "Dataset",
+        "name": f"{title}: deep-learning benchmark",
+        "description": f"{len(runs)} runs measured with dlbench {__version__}: the workflow, "
+        "its config, raw logs, records, tables, figures and the report.",
+        "datePublished": last_date(runs),
+        "author": _refer(author["@id"] for author in authors),
+        "license": {"@id": licence},
+        "conformsTo": _refer(PROFILES),
+        "mainEntity": {"@id": WORKFLOW},
+        "hasPart": _refer([*map(quote, singles), RUNS]),
+        "mentions": _refer([STUDY, EXECUTION, *map(_action, runs)]),
+    }
+    yield from authors
+    yield {"@id": licence, "@type": "CreativeWork", "name": license_id,
+           "description": f"{license_id}; its text is in LICENSE"}  # fmt: skip
+    for at, (name, version) in PROFILES.items():
+        yield {"@id": at, "@type": "CreativeWork", "name": name, "version": version}
+
+
+def _workflow(title, engine_version, steps, tools, singles, runs):
+    """The workflow, its steps, the language it is in, its engine, and its execution as a whole."""
+    results = [name for name in singles if any(name.startswith(made) for *_, made in DERIVING)]
+    yield {
+        "@id": WORKFLOW,
+        "@type": ["File", "SoftwareSourceCode", "ComputationalWorkflow", "HowTo"],
+        "name": "dlbench",
+        "version": __version__,
+        "programmingLanguage": {"@id": "#language"},
+        "hasPart": _refer(tool["@id"] for tool in tools),
+        "step": _refer(_step(name) for name, _, _ in steps),
+        "input": {"@id": "#config"},
+        "output": {"@id": "#results"},
+    }
+    for position, (name, step_tools, _) in enumerate(steps, start=1):
+        yield {"@id": _step(name), "@type": "HowToStep", "name": name, "position": str(position),
+               "workExample": _refer(tool["@id"] for tool in step_tools)}  # fmt: skip
+    yield {"@id": "#language", "@type": "ComputerLanguage", **SNAKEMAKE, "version": engine_version}
+    yield {"@id": ENGINE, "@type": "SoftwareApplication", **SNAKEMAKE, "version": engine_version}
+    for at, words, examples in (
+        ("#config", "The config", ["config.yaml"]),
+        ("#results", "Tables, figures, report", results),
+    ):
+        yield {"@id": at, "@type": "FormalParameter", "additionalType": "File", "name": words,
+               "workExample": _refer(map(quote, examples))}  # fmt: skip
+    yield {
+        "@id": STUDY,
+        "@type": "CreateAction",
+        "name": f"The study {title}",
+        "instrument": {"@id": WORKFLOW},
+        "object": _refer(["config.yaml"]),
+        "result": _refer(map(quote, results)),
+        **_dates(
+            min((run["started"] for run in runs if run["started"]), default=None),
+            max((run["ended"] for run in runs if run["ended"]), default=None),
+        ),
+    }
+
+
+def _steps(singles, runs):
+    """(name, tools, actions) of each step that made something; training's actions are the runs'."""
+    others = sorted({run["trainer"] for run in runs} - {OWN})
+    ours = [_program(TRAIN, "Train one combination")] * any(run["trainer"] == OWN for run in runs)
+    yield "train", [
+        *ours,
+        *({"@id": _trainer(n), "@type": "SoftwareApplication", "name": n} for n in others),
+    ], []  # fmt: skip
+    for name, words, source, made in DERIVING:
+        results = [single for single in singles if single.startswith(made)]
+        sources = [single for single in singles if single.startswith(source)] or [source]
+        tool = f"workflow_scripts/{name}.py"
+        if results:
+            action = {
+                "@id": f"#{name}",
+                "@type": "CreateAction",
+                "name": words,
+                "instrument": {"@id": tool},
+                "object": _refer(map(quote, sources)),
+                "result": _refer(map(quote, results)),
+            }
+            yield name, [_program(tool, words)], [action, _control(name, name, f"#{name}")]
+
+
+def _run_actions(run, names):
+    """A run's folder, what made it, and the step of the workflow that had it made."""
+    data = (f"manifests/{run['dataset']}.json", f"adopted/{run['dataset']}/manifest.json")
+    good = run["status"] in ENDED_WELL
+    yield {"@id": _place(run), "@type": "Dataset", "name": run["label"]}
+    yield {
+        "@id": _action(run),
+        "@type": "CreateAction",
+        "name": run["label"],
+        "instrument": {"@id": _trainer(run["trainer"])},
+        "object": _refer(["config.yaml", *(name for name in data if name in names)]),
+        "result": _refer([_place(run)]),
+        **_dates(run["started"], run["ended"]),
+        "actionStatus": f"http://schema.org/{'Completed' if good else 'Failed'}ActionStatus",
+        **({} if good else {"error": f"{run['status']}: {run['message']}"}),
+        **({"containerImage": {"@id": f"#{run['image']}"}} if run["image"] else {}),
+    }
+    yield _control(run["id"], "train", _action(run))
+
+
+def _control(name, step, action):
+    return {"@id": f"#start-{name}", "@type": "ControlAction", "name": f"start of {name}",
+            "instrument": {"@id": _step(step)}, "object": {"@id": action}}  # fmt: skip
+
+
+def _images(runs):
+    for image in sorted({run["image"] for run in runs} - {None}):
+        yield {"@id": f"#{image}", "@type": "ContainerImage", "name": image,
+               "sha256": image.removeprefix("sha256:")}  # fmt: skip
+
+
+def _file(name):
+    suffix = name[name.rfind(".") :]
+    encoding = {"encodingFormat": ENCODINGS[suffix]} if suffix in ENCODINGS else {}
+    return {"@id": quote(name), "@type": "File", "name": name, **encoding}
+
+
+def _program(name, words):
+    return {"@id": name, "@type": ["File", "SoftwareSourceCode"], "name": name,
+            "description": words, "encodingFormat": ENCODINGS[".py"]}  # fmt: skip
+
+
+def _trainer(name):
+    return TRAIN if name == OWN else f"#trainer-{quote(name)}"
+
+
+def _step(name):
+    return f"#step-{name}"
+
+
+def _action(run):
+    return f"#run-{run['id']}"
+
+
+def _place(run):
+    return f"{RUNS}{run['id']}/"
+
+
+def _dates(start, end):
+    return {key: value for key, value in (("startTime", start), ("endTime", end)) if value}
+
+
+def _refer(ids):
+    return [{"@id": at} for at in ids]

@@ -1,0 +1,208 @@
+"""From an archive alone: all its tables, figures and its report again, compared byte for byte.
+
+- The archive is checked, then unpacked without them; what is made again cannot be what was there.
+- Tables are made from records, so each record is compared with its logs, which are read anew.
+- The programs are those of the archive, started as its workflow starts them, or our own where its
+  code is not to be trusted: they take what its config does not say yet from LATER. Nothing is
+  trained and nothing is fetched.
+- What differs is named, with what else differs here: the versions of Python and packages.
+
+Needs the standard library only; the programs need what tables and figures are made with.
+"""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from dlbench import Error
+from dlbench.archive import archive_logs, verify_archive
+from dlbench.common import tools
+from dlbench.common.files import sha256
+from dlbench.log.event_fields import ENDED_WELL
+from dlbench.study.runs import Run, labels
+
+ABOUT, REPORT = "archive.json", "results/report.html"
+RUN_TABLES = ("steps.parquet", "evals.parquet", "samples.parquet")
+PROGRAMS = Path("workflow_scripts")
+LAST_LINES = 15
+# What a config of an earlier version does not say, as it was before it could be said.
+LATER = {
+    "wait_for_quiet_s": 0, "others_share": None, "sentinels": "none",
+    "sentinels_are_repeats": False,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of it.
+
+    Attributes:
+        tables, run_tables, figures: how many there are, identical or not.
+        differing: names of files that came out otherwise, or not at all, or were not there.
+        versions: (name, in the archive, here) of what differs.
+        records: what the records say beside what their logs do.
+    """
+
+    tables: int
+    run_tables: int
+    figures: int
+    differing: list
+    versions: list
+    records: archive_logs.Compared
+
+
+def rederive(bag, folder, own_code=False):
+    """Make everything that the archive's logs give again, in a new folder.
+
+    Args:
+        bag: an open one.
+        own_code: have our programs do it instead of those in the archive.
+
+    Raises:
+        Error: the archive is not sound, a package is missing, or a program failed.
+    """
+    see_sound(bag)
+    about = _about(bag)
+    versions = _versions(about["made_with"])
+    if missing := [name for name, _, here in versions if here is None]:
+        raise Error(
+            f"this Python has no {', '.join(missing)}: start it with "
+            f"`{tools.uv_command('run')}` in a folder of dlbench, as the unpacked archive's is"
+        )
+    made = {name for name in bag.payload if _is_made(name, about)}
+    verify_archive.unpack(bag, folder, lambda name: name not in made)
+    programs = Path(__file__).parents[2] if own_code else Path(folder).absolute() / PROGRAMS
+    _make(programs, Path(folder), about["figures"], LATER if own_code else {})
+    expected = {
+        name: digest for name, digest in verify_archive.digests(bag).items() if name in made
+    }
+    found = {
+        path.relative_to(folder).as_posix()
+        for path in Path(folder, "results").rglob("*")
+        if path.is_file() and _is_made(path.relative_to(folder).as_posix(), about)
+    }
+    return Outcome(
+        tables=sum(name.startswith("results/tables/") for name in made if ".parquet" in name),
+        run_tables=sum(name.startswith("results/runs/") for name in made),
+        figures=len(about["figures"]),
+        differing=sorted(
+            name
+            for name in found | made
+            if name not in found or name not in made
+            or sha256(Path(folder, name)) != expected[name]
+        ),
+        versions=versions,
+        records=archive_logs.compare(bag),
+    )  # fmt: skip
+
+
+def see_sound(bag):
+    """Raises Error with every problem of an archive."""
+    if problems := verify_archive.problems(bag):
+        raise Error("\n".join([f"{bag.path} is not sound:", *verify_archive.summarised(problems)]))
+
+
+def training_plan(bag):
+    """Lines that say what would be trained to repeat a study, the longest runs first."""
+    everything = [_cost(bag, name) for name in bag.payload if verify_archive.RECORD.fullmatch(name)]
+    # Sentinels were trained for what was added later.
+    todo = [entry for entry in everything if entry[1] != "skipped" and not entry[0].sentinel]
+    named = labels([run for run, _, _ in todo])
+    for run, status, seconds in sorted(todo, key=lambda entry: -(entry[2] or 0) * entry[0].nodes):
+        took = f"{seconds:9.1f} s" if seconds is not None else "  unknown  "
+        ended = "" if status in ENDED_WELL else f" ({status})"
+        line = f"{took}  {run.nodes} x {run.devices_per_node}  {named[run.id]}{ended}"
+        yield verify_archive.shown(line)
+    known = [run.nodes * seconds for run, _, seconds in todo if seconds is not None]
+    skipped = sum(status == "skipped" for _, status, _ in everything)
+    yield (
+        f"{len(todo)} runs to train: {sum(known) / 3600:.3g} node-hours of training as they took "
+        "there"
+        + (f", {len(todo) - len(known)} unknown" if len(known) < len(todo) else "")
+        + (f"; {skipped} were skipped" if skipped else "")
+    )
+
+
+def _cost(bag, name):
+    """(Run, how it ended, seconds it took or None) of a record.
+
+    Raises:
+        Error: it is not one that we know how to read.
+    """
+    record = json.loads(bag.read(f"data/{name}", verify_archive.MOST_RECORD_BYTES))
+    try:
+        run, seconds = Run(**record["spec"]), record["summary"].get("duration_s")
+        numbers = (run.nodes, run.devices_per_node, run.repeat, seconds or 0)
+        if not all(isinstance(number, int | float) for number in numbers):
+            raise TypeError(f"expected numbers, found {numbers}")
+        return run, str(record["status"]), seconds
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise Error(f"{name}: not a record of this version of dlbench: {error!r}") from error
+
+
+def _about(bag):
+    """What an archive says of how it was made.
+
+    Raises:
+        Error: it is none of ours.
+    """
+    try:
+        about = json.loads(bag.read(f"data/{ABOUT}"))
+        figures, tables = ([str(name) for name in about[key]] for key in ("figures", "tables"))
+        return {"figures": figures, "tables": tables, "made_with": dict(about["made_with"])}
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise Error(f"{bag.path}: {ABOUT}: expected one of our archives: {error!r}") from error
+
+
+def _is_made(name, about):
+    """Whether a file of the archive comes from others in it."""
+    if name == REPORT or name.startswith("results/figures/"):
+        return True
+    path = Path(name)
+    if name.startswith("results/tables/"):
+        return path.stem in about["tables"]
+    return name.startswith("results/runs/") and path.name in RUN_TABLES and len(path.parts) == 4
+
+
+def _make(programs, folder, figures, later):
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        json.dump(later, file)  # which is YAML, too
+        file.flush()
+        files = ["--config", file.name, "config.yaml"] if later else []
+        _run(programs, folder, "collect_runs.py", *files)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(lambda name: _run(programs, folder, "draw_figure.py", name), figures))
+    _run(programs, folder, "build_report.py", "--figures", *figures)
+
+
+def _run(programs, folder, program, *arguments):
+    command = [sys.executable, str(programs / program), *arguments]
+    # Of both, what is meant for us would lead the archive's programs to our files.
+    variables = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
+    finished = subprocess.run(
+        command, cwd=folder, env=variables, text=True, check=False,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    if finished.returncode:
+        last = "\n".join(finished.stdout.splitlines()[-LAST_LINES:])
+        raise Error(f"{program} of the archive failed:\n{last}")
+
+
+def _versions(made_with):
+    """(name, there, here) where they differ; here is None where it is missing."""
+    differing = []
+    for name, there in sorted(made_with.items()):
+        try:
+            here = platform.python_version() if name == "python" else metadata.version(name)
+        except metadata.PackageNotFoundError:
+            here = None
+        if here != there:
+            differing.append((name, there, here))
+    return differing

@@ -1,0 +1,295 @@
+"""The archive of a study: everything from which others check its numbers, and redo them.
+
+- A bag (dlbench/archive/bag.py) around a crate (dlbench/archive/crate.py); its payload is a
+  project folder as ours is, in which the workflow finds every run done.
+- In it: workflow, environments and images' recipes; the merged config; of each run the record, the
+  logs and the tables; tables, figures, report; imported tables; manifests of datasets.
+- Never in it: datasets, checkpoints, installed environments; images only where asked for.
+- All paths of the config lead into the archive (`portable`), and `auto` is what it was here, so the
+  tables come out the same elsewhere.
+- Each record is compared with the files beside it as they went into the archive.
+"""
+
+import json
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+
+import yaml
+
+from dlbench import Error, __version__
+from dlbench.archive import bag, crate
+from dlbench.archive.workflow_files import files_below, workflow_files
+from dlbench.common import files as common_files
+from dlbench.common import plugins
+from dlbench.common.files import sha256
+from dlbench.data import stores
+from dlbench.images import trainer_image
+from dlbench.plan import sentinels, site_devices
+from dlbench.records import run_record, staleness
+from dlbench.results.collect_runs import IMPORTS
+from dlbench.study import config
+
+ABOUT = "archive.json"
+TABLES = ("runs", "evals", "coverage", "comparisons", "speedups", "published", "sentinels",
+          "drift")  # fmt: skip
+# What tables and figures are made with; another version may give other bytes.
+MAKERS = ("python", "numpy", "pandas", "pyarrow", "matplotlib", "scipy", "pillow")
+CHECKPOINT = "checkpoint"
+FORMATS = ("svg", "png", "pdf")  # of each figure
+ORDER = ("results/runs/", "results/imports/", "results/tables/", "results/figures/", "results/rep")
+HEADER = "# The merged config of the study, as it was computed. Paths are those of this archive.\n"
+
+
+def write(settings, output, with_images=False):
+    """Write the archive of a study whose runs, tables, figures and report are there.
+
+    Args:
+        settings: the merged config.
+        with_images: also put images in that lie here as one file or a layout.
+
+    Returns:
+        How many runs and files are in it.
+
+    Raises:
+        Error: something is missing, or a record is not that of the files beside it.
+    """
+    study = config.study(settings)
+    runs, logs = [], {}
+    trained = _trained(study)
+    for run in sorted(trained, key=lambda run: run.id):
+        record = run_record.read(run_record.folder(run.id) / "run.json")
+        runs.append(_described(run, study.labels.get(run.id, run.label()), record))
+        logs[run.id] = record["files"]
+    files = {name: Path(name) for name in workflow_files()}
+    files |= _results(study, trained) | _environments(study)
+    settings, taken = portable(settings, study)
+    if with_images:
+        settings, images_here = _with_images(settings, study)
+        taken |= images_here
+    files |= taken
+    # Sorted: as Snakemake hands the config over, and as it was written, are then the same bytes.
+    files["config.yaml"] = (HEADER + yaml.safe_dump(settings)).encode()
+    files |= {f"as_given/{n}": Path(n) for n in ("config.yaml", "site.yaml") if Path(n).is_file()}
+    files[ABOUT] = _plain({"study": study.name, "dlbench": __version__, "tables": TABLES,
+                           "figures": study.figures, "made_with": versions()})  # fmt: skip
+    files[crate.METADATA] = crate.metadata(
+        study.name, *_cited(), metadata.version("snakemake"), [*files], runs
+    )
+    _see_all_there(files)
+    info = [
+        ("External-Description", f"{study.name}: {len(runs)} runs of deep-learning benchmarks"),
+        ("Bag-Software-Agent", f"dlbench {__version__}"),
+        ("Bagging-Date", crate.last_date(runs)),
+    ]
+    files = {name: files[name] for name in sorted(files, key=_order)}
+    bag.write(output, files, info, lambda payload: _see_records_agree(payload, logs))
+    return len(runs), len(files)
+
+
+def _trained(study):
+    """The runs of a study, and the sentinels that are in its tables."""
+    recipes = {name: digest for name, (_, digest) in stores.found(study).items()}
+    return [*study.runs, *(run for run, _ in sentinels.finished(study, recipes))]
+
+
+def versions():
+    """What made, or would make, tables and figures here."""
+    return {"python": platform.python_version()} | {
+        name: metadata.version(name) for name in MAKERS[1:]
+    }
+
+
+def portable(settings, study):
+    """The merged config with its paths leading into the archive, and what lies there.
+
+    Raises:
+        Error: a dataset of others is not where the config says.
+    """
+    files, changed = {}, dict(settings)
+    devices = site_devices.devices(study.site)
+    changed["site"] = settings["site"] | {"device": devices.kind, "cores_per_node": devices.cores}
+    if devices.per_node is not None:
+        changed["site"]["devices_per_node"] = devices.per_node
+    if settings["model_folder"]:
+        changed["model_folder"] = _take(settings["model_folder"], "own", files)
+    changed["trainers"] = {
+        name: entry | {"files": [_take(f, f"trainers/{name}", files) for f in entry["files"]]}
+        if "files" in entry else entry
+        for name, entry in settings["trainers"].items()
+    }  # fmt: skip
+    changed["references"] = [
+        # The folder's name is that of the study.
+        entry | {"path": _take(entry["path"], f"references/{_parent(entry['path'])}", files)}
+        for entry in settings["references"]
+    ]
+    changed["imports"] = [
+        entry | {"path": f"imported/{entry['name']}.json"} for entry in settings["imports"]
+    ]
+    for entry, inside in zip(settings["imports"], changed["imports"], strict=True):
+        path = Path(entry["path"])
+        known = path == Path(inside["path"])  # of an archive that was unpacked
+        files[inside["path"]] = path if known else _plain(_listed(path))
+    adopted = stores.found(study)
+    for name in sorted({run.dataset for run in study.runs if staleness.has_data(run)}):
+        manifest = Path("results/data", name, "manifest.json")
+        if name in adopted:
+            files[f"adopted/{name}/manifest.json"] = _adopted(name, *adopted[name], manifest)
+        else:
+            files |= _first(f"manifests/{name}.json", manifest)
+    changed["data"] = settings["data"] | {
+        "store": "adopted" if adopted else None, "tfrecords": {}, "manual_dir": None,
+    }  # fmt: skip
+    return changed, files
+
+
+def _first(name, path):
+    """A file under a name: the one here, else that of an archive which was unpacked here."""
+    found = [p for p in (path, Path(name)) if p.is_file()]
+    return {name: found[0]} if found else {}
+
+
+def _take(path, place, files):
+    """Put a file or folder in, at its place in our folder or else in `place`; returns where."""
+    path, here = Path(os.path.abspath(path)), Path.cwd()
+    target = path.relative_to(here) if path.is_relative_to(here) else Path(place, path.name)
+    for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+        if file.is_file() and "__pycache__" not in file.parts:
+            files[(target / file.relative_to(path)).as_posix()] = file
+    return target.as_posix()
+
+
+def _parent(path):
+    return Path(os.path.abspath(path)).parent.name
+
+
+def _listed(path):
+    """What an import was read from: names, sizes, digests. The logs themselves stay with others."""
+    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+    return [
+        {
+            "file": str(file.relative_to(path)) if path.is_dir() else file.name,
+            "bytes": file.stat().st_size,
+            "sha256": sha256(file),
+        }
+        for file in files
+    ]
+
+
+def _adopted(name, folder, digest, manifest):
+    """The manifest of a dataset that others converted; its digest is what runs were made from."""
+    manifest = manifest if manifest.is_file() else folder / "manifest.json"
+    content = common_files.read_json(manifest) or {"dataset": name}
+    return _plain({**content, "folder": None, "code_sha256": digest})
+
+
+def _results(study, trained):
+    """Tables, figures, report, and of each run all but what is large and no result."""
+    results = run_record.RESULTS
+    files = [results / "report.html"]
+    files += [results / f"figures/{name}.{end}" for name in study.figures for end in FORMATS]
+    files += [results / f"tables/{name}.parquet" for name in TABLES]
+    files += [p for end in ("parquet", "csv") for p in (results / "tables").glob(f"*.{end}")]
+    files += [p for name in ("packages", "code") for p in (results / name).glob("*.txt")]
+    for entry in study.imports:
+        files += (IMPORTS / entry["name"]).glob("*.parquet")
+    for run in trained:
+        files += filter(_is_result, files_below(run_record.folder(run.id)))
+        log = results / f"logs/train/{run.id}.log"
+        files += [log] if log.is_file() else []
+    return {path.as_posix(): path for path in files}
+
+
+def _is_result(path):
+    return not (path.name.startswith((CHECKPOINT, ".")) or path.name.endswith(".part"))
+
+
+def _environments(study):
+    """Lists of what was installed, and what images are made from and named by."""
+    results, files = run_record.RESULTS, {}
+    for name in {run.environment for run in study.runs}:
+        files |= _first(f"environments/{name}.json", results / f"environments/{name}.json")
+        for place in (Path("images", name), results / "images" / name):
+            files |= {f"images/{name}/{path.name}": path for path in place.glob("*.json")}
+    return files
+
+
+def _with_images(settings, study):
+    """The config with images that lie in the archive, and their files."""
+    files, chosen = {}, dict(settings["images"])
+    contained = [r for r in study.runs if plugins.load("runtimes", r.runtime).CONTAINED]
+    for name in sorted({run.environment for run in contained}):
+        found = common_files.read_json(trainer_image.image_path(name)) or {}
+        if "path" not in found:
+            raise Error(f"image {name}: not made here; leave --with-images out")
+        path, place = Path(found["path"]), trainer_image.IMAGES / name
+        source = Path(trainer_image.settings(name, settings["images"])["source"])
+        if source.is_file():
+            target = f"images/{name}/{source.name}"
+            files[target] = source
+            chosen[name] = chosen.get(name, {}) | {"source": target}
+        elif path.resolve().is_relative_to(place.resolve()):
+            files[trainer_image.image_path(name)] = Path(trainer_image.image_path(name))
+            for inside in (path.resolve().relative_to(place.resolve()), "marker"):
+                files |= {p.as_posix(): p for p in files_below(place / inside)}
+        else:
+            raise Error(f"image {name}: {path} is a folder; make a SIF file of it to archive it")
+    return settings | {"images": chosen}, files
+
+
+def _described(run, label, record):
+    """What the crate says of a run."""
+    container = record["provenance"].get("container") or {}
+    return {
+        "id": run.id,
+        "label": label,
+        "status": record["status"],
+        "message": record["message"],
+        "dataset": run.dataset,
+        "trainer": run.trainer,
+        "image": container.get("digest"),
+        "started": record["summary"].get("started_at"),
+        "ended": record["summary"].get("ended_at"),
+    }
+
+
+def _cited():
+    """What CITATION.cff says: the authors, and what the whole may be used under."""
+    try:
+        found = yaml.safe_load(Path("CITATION.cff").read_text(encoding="utf-8"))
+        authors = [crate.author(number, one) for number, one in enumerate(found["authors"], 1)]
+        return authors, found["license"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
+        raise Error(
+            f"CITATION.cff: expected authors and a license (an SPDX name) in it: {error!r}"
+        ) from error
+
+
+def _see_all_there(files):
+    missing = sorted(
+        n for n, path in files.items() if isinstance(path, Path) and not path.is_file()
+    )
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise Error(f"{missing[0]}{more}: not there; `snakemake archive` makes all it needs")
+
+
+def _order(name):
+    """What is made from others comes after them: unpacked by programs that forget dates, too, it
+    is newer, so that the workflow does not make it again.
+    """
+    return next((n for n, made in enumerate(ORDER, 1) if name.startswith(made)), 0), name
+
+
+def _see_records_agree(payload, logs):
+    """Compare what went into the archive with what the records say of the files beside them."""
+    for run_id, files in logs.items():
+        place = run_record.folder(run_id).as_posix()
+        for name, expected in files.items():
+            if payload.get(f"{place}/{name}") != (expected["bytes"], expected["sha256"]):
+                raise run_record.RecordError(f"{place}/{name}: not as its record says")
+
+
+def _plain(content):
+    return f"{json.dumps(content, indent=1, ensure_ascii=False)}\n".encode()

@@ -1,0 +1,300 @@
+"""What is wrong with runs: their records, logs, attempts and tables, and their dates."""
+
+import contextlib
+import functools
+import itertools
+import subprocess
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dlbench import Error
+from dlbench.campaign.doctor_problem import Finding, put_aside
+from dlbench.log import attempts, event_fields, event_log
+from dlbench.plan import standing
+from dlbench.records import belief, parse_run, progress, rereading, run_record, sentinel_runs
+from dlbench.study.runs import Run, is_sentinel
+from dlbench.tables import parquet_files
+
+TRAINED_AGAIN = "the next start trains it again"
+SHOWN = 3  # runs that are named where there are many
+TRAINED_LATER = "the next start finds it when it makes tables, the one after trains it again"
+READ_AGAIN = "the next start reads its log again, --repair does so now"
+
+
+def findings(study=None, content=False, unknown=False):
+    """Yield what is wrong with each run; arguments as in `doctor.examine`."""
+    places = sorted(p for p in (run_record.RESULTS / "runs").glob("*") if p.is_dir())
+    known = {place.name for place in places}
+    if study:
+        known = {run.id for run in study.runs} | sentinel_runs.sentinels_of(study.runs).keys()
+    for place in places:
+        if place.name in known and is_sentinel(place.name):
+            yield from _of_sentinel(place, content)
+        elif place.name in known:
+            yield from _findings(place, study.hang_limit_s if study else 300.0, content)
+    others = [place.name for place in places if place.name not in known]
+    if unknown and others:
+        more = f" and {len(others) - SHOWN} more" if len(others) > SHOWN else ""
+        yield Finding(
+            "unknown runs", str(run_record.RESULTS / "runs"),
+            f"{len(others)} of no run of the study {study.name!r}: "
+            f"{', '.join(others[:SHOWN])}{more}",
+            "no table or figure of it has them",
+            "none needed; another study may have them: move away those that none has",
+        )  # fmt: skip
+
+
+def _findings(place, hang_limit_s, content):
+    log, path = place / "train.jsonl", place / "run.json"
+    unfinished = not path.exists() and not event_log.finished(log) and progress.head(log)
+    if unfinished and standing.is_written(log, hang_limit_s):
+        return  # it is being trained
+    spare = log.with_name(attempts.OPEN)
+    if spare.exists():
+        yield _open_attempt(place, log, spare)
+    try:
+        record = run_record.read(path)
+        _see_its_place(place, record)
+    except run_record.NewerVersion as error:
+        yield Finding("record", str(path), _why(error, path), "what it says cannot be known here",
+                      "update dlbench to at least its version")  # fmt: skip
+        return
+    except run_record.RecordError as error:
+        if log.exists() or path.exists() or not spare.exists():
+            yield from _without_record(place, log, path, _why(error, path))
+        return
+    for digests in (False, True) if content else (False,):
+        try:
+            run_record.check_files(place, record, digests)
+        except (run_record.RecordError, OSError) as error:
+            what = str(error).replace(f"{place}/", "")
+            yield _other_files(place, what, TRAINED_LATER if digests else TRAINED_AGAIN)
+            return
+    ours = record["parser_version"] == run_record.PARSER_VERSION  # else it is read again anyway
+    if content and ours and (differs := _differs_from_log(place, record)):
+        yield Finding(
+            "record", str(path), f"its {differs} is not what its log says",
+            "somebody edited it, and the next start would believe it",
+            "--repair reads its log again", _reading(place),
+        )  # fmt: skip
+    yield from _tables(place, record)
+    yield from _dates(log, content)
+
+
+def _of_sentinel(place, content):
+    """One that did not come to its end is no work to be done: none is trained again."""
+    path = place / "run.json"
+    if not path.exists():
+        return
+    try:
+        record = run_record.read(path)
+        _see_its_place(place, record)
+        run_record.check_files(place, record, content)
+    except (run_record.RecordError, OSError) as error:
+        yield Finding("sentinel", str(place), _why(error, path),
+                      "it is left out of the table sentinels, and of the drift",
+                      "no start trains it again; --repair moves the folder aside",
+                      functools.partial(put_aside, place))  # fmt: skip
+
+
+def _see_its_place(place, record):
+    if record["run_id"] != place.name:
+        raise run_record.RecordError(f"it is the record of {record['run_id']}")
+    if any("/" in name or name.startswith(".") for name in record["files"]):
+        raise run_record.RecordError("it names files outside of its folder")
+
+
+def _why(error, path):
+    return str(error).removeprefix(f"{path}: ")
+
+
+def _without_record(place, log, path, why):
+    """A run whose record is not there or not believed: what its log allows."""
+    if not log.exists():
+        if path.exists():
+            yield Finding("record", str(path), f"{why}, and it has no log",
+                          "nothing of it is believed", f"{TRAINED_AGAIN}; --repair moves it aside",
+                          functools.partial(put_aside, path))  # fmt: skip
+        return
+    state, damage = _log_state(place, log)
+    if state == "newer":
+        yield Finding("log", str(log), damage, "what it says cannot be known here",
+                      "update dlbench to at least its version")  # fmt: skip
+    elif state == "whole":
+        yield Finding("record", str(path), why, "its numbers are not believed", READ_AGAIN,
+                      _reading(place))  # fmt: skip
+    elif state == "foreign":
+        yield Finding("run", str(place), damage, "its results are not those of this run",
+                      f"{TRAINED_AGAIN}; --repair moves the folder aside",
+                      functools.partial(put_aside, place))  # fmt: skip
+    else:
+        kept = place / "checkpoint" / "latest.json"
+        again = "the next start goes on from its checkpoint" if kept.exists() else TRAINED_AGAIN
+        kind = "interrupted" if state == "open" else "log"
+        yield Finding(kind, str(log), damage, "no result was taken from it",
+                      f"{again}; --repair moves the log aside",
+                      functools.partial(_forget, place))  # fmt: skip
+
+
+def _log_state(place, log):
+    """(state, damage): whole, open (it stops without an end), foreign, newer, or damaged."""
+    start, made = {}, None
+    try:
+        for path in event_log.rank_paths(log):
+            for number, event in enumerate(event_log.read(path)):
+                if path == log and number == 0:
+                    made = event.get("made_from")
+                if path == log and event["event"] == "run_start":
+                    start = event
+            if start.get("log_version", 0) > event_log.LOG_VERSION:
+                return "newer", f"version {start['log_version']}, made by a newer dlbench"
+            if not event_log.finished(path) and path == log:
+                return "open", "it stops without an end"
+    except (event_fields.LogError, OSError, TypeError) as error:
+        return "damaged", _why(error, log)
+    if not made:
+        return "damaged", "what the run was made from is not in it"
+    if not start:
+        return "whole", ""  # it was refused before the trainer's first words
+    try:
+        run = Run.of_log(start["spec"])
+    except Error as error:
+        return "damaged", str(error)
+    if run.id != place.name:
+        return "foreign", f"its log is that of {run.id}"
+    damage = belief.unlike_record(run, place) or belief.damage(run, log)
+    return ("damaged", damage) if damage else ("whole", "")
+
+
+def _reading(place):
+    """A function that makes a run's record from its log; None where its log has not what it is."""
+    try:
+        events = event_log.read(place / "train.jsonl")
+        run = next(Run.of_log(e["spec"]) for e in events if e["event"] == "run_start")
+    except (Error, OSError, StopIteration):
+        return None
+    if run.id != place.name:
+        return None
+
+    def read():
+        if (place / "run.json").exists():
+            put_aside(place / "run.json")
+        parse_run.parse(run, place / "train.jsonl", place / "run.json")
+
+    return read
+
+
+def _open_attempt(place, log, spare):
+    """An attempt that was killed with its supervisor, before or after its end."""
+    if not log.exists() and event_log.finished(spare):
+        return Finding("interrupted", str(spare), "the log of an attempt that came to its end",
+                       "its result is not taken: its supervisor was killed before that",
+                       "--repair gives the log its name again", lambda: spare.rename(log)
+                       )  # fmt: skip
+    if log.exists() and log.samefile(spare):
+        return Finding("interrupted", str(spare), "a second name of the run's log is left",
+                       "its supervisor was killed; another attempt would move the log aside",
+                       "--repair moves that name aside",
+                       functools.partial(put_aside, spare))  # fmt: skip
+    return Finding("interrupted", str(spare), "the log of an attempt that was killed",
+                   "no result was taken from it", f"{TRAINED_AGAIN}; --repair moves it aside",
+                   functools.partial(put_aside, spare))  # fmt: skip
+
+
+def _other_files(place, what, again):
+    """A sound record, and a log that is another by now: nobody can say which one is right."""
+    return Finding("run", str(place), what, "its record and its logs do not belong together",
+                   f"{again}; --repair forgets it now, its logs kept aside",
+                   functools.partial(_forget, place))  # fmt: skip
+
+
+def _forget(place):
+    if (place / "run.json").exists():
+        put_aside(place / "run.json")
+    run_record.forget(place.name)
+
+
+def _differs_from_log(place, record):
+    """What a record says that its log does not, "" where they agree."""
+    try:
+        return ", ".join(
+            name for name, _, _ in rereading.differences(record, place / "train.jsonl")
+        )
+    except Error as error:
+        return f"content ({error})"
+
+
+def _tables(place, record):
+    for name in parquet_files.RUN_TABLES:
+        path = place / f"{name}.parquet"
+        log_sha256 = _made_from(path) if path.exists() else record["log_sha256"]
+        if log_sha256 != record["log_sha256"]:
+            what = "made from another log" if log_sha256 else "no table of ours"
+            yield Finding(
+                "table", str(path), what, "whoever reads it gets other numbers than the record's",
+                "the next start makes it anew; --repair moves it aside",
+                functools.partial(put_aside, path),
+            )  # fmt: skip
+
+
+def _made_from(path):
+    """The digest of the log that a table was made from, None where it is no table of ours."""
+    try:
+        return (pq.read_schema(path).metadata or {})[b"log_sha256"].decode()
+    except (OSError, pa.ArrowInvalid, KeyError, UnicodeDecodeError):
+        return None
+
+
+def _dates(log, content):
+    """Dates that cannot be: the clock of the machine was set while, or before, it trained."""
+    clock = ("throughput and step times come from a clock that is never set; dates, start_s, "
+             "import_s and costs are off")  # fmt: skip
+    by_hand = "none; set the clock (NTP), and forget the run (forget_runs.py) to have its dates"
+    dated = list(_dated(log, content))
+    for (name, before), (other, after) in itertools.pairwise(dated):
+        if after < before:
+            yield Finding("clock", str(log), f"{other} is dated {after}, {name} before it {before}",
+                          clock, by_hand)  # fmt: skip
+            return
+    if dated and (committed := _committed(_commit(log))):
+        first = datetime.fromisoformat(dated[0][1].replace("Z", "+00:00"))
+        if first < committed:
+            yield Finding("clock", str(log),
+                          f"it began at {dated[0][1]}, before its code was committed "
+                          f"({committed.isoformat()})", clock, by_hand)  # fmt: skip
+
+
+def _dated(log, content):
+    """(event, date) in the order of the log: of its head and its end, or of all with `content`."""
+    events = []
+    with contextlib.suppress(OSError, event_fields.LogError):
+        for event in event_log.read(log):
+            if not content and event["event"] in ("compile", "step"):
+                events.append(event_log.ended(log) or {})
+                break
+            events.append(event)
+    for event in events:
+        date = event.get("t_utc")
+        with contextlib.suppress(ValueError, TypeError):
+            event_log.seconds_between(date, date)
+            yield event["event"], date
+
+
+def _commit(log):
+    with contextlib.suppress(OSError, event_fields.LogError):
+        return next(event_log.read(log), {}).get("git_commit")
+    return None
+
+
+@functools.cache
+def _committed(commit):
+    """The date of a commit, None where it is not known here."""
+    if not isinstance(commit, str) or not commit.isalnum():
+        return None
+    with contextlib.suppress(OSError, ValueError):
+        said = subprocess.run(["git", "show", "-s", "--format=%cI", commit],
+                              capture_output=True, text=True, check=False)  # fmt: skip
+        return datetime.fromisoformat(said.stdout.strip())
+    return None

@@ -1,0 +1,283 @@
+"""What is wrong around the runs: disk, permissions, locks, processes, data and images.
+
+What processes do is known of this machine only. So on a file system that others share nothing is
+taken from a workflow that may be at work elsewhere: then it is said what to do.
+"""
+
+import base64
+import contextlib
+import functools
+import os
+import re
+import stat
+import time
+from pathlib import Path
+
+from dlbench.campaign.doctor_problem import ASIDE, Finding, put_aside
+from dlbench.common import files as common_files
+from dlbench.data import verify_dataset
+from dlbench.images import trainer_image
+from dlbench.records import run_record
+
+LEAST_FREE_BYTES = 1 << 30
+LEAST_FREE_FILES = 1000
+OLD_S = 3600.0  # a temporary folder that was not touched for so long has no owner
+LOCKS, INCOMPLETE = Path(".snakemake/locks"), Path(".snakemake/incomplete")
+SHARED = re.compile(r"nfs|lustre|gpfs|beegfs|ceph|cifs|smb|afs|9p|fuse|pvfs|glusterfs|panfs|wekafs")
+PART = re.compile(r"\..+\.(\d+)\.part")  # of files.written_whole
+TRAINERS = ("start_run.py", "train.py", "train_external.py", "start_processes.py")
+
+
+def findings(content=False):
+    """Yield what is wrong; `content` as in `doctor.examine`."""
+    yield from _disk(run_record.RESULTS)
+    yield from _permissions(run_record.RESULTS)
+    at_work = workflows()
+    if not at_work:
+        yield from _locks()
+        yield from _markers()
+        yield from _orphans()
+    yield from _parts(run_record.RESULTS)
+    yield from _data(content)
+    yield from _images()
+
+
+def workflows(folder="."):
+    """Processes of Snakemake at work in a folder, on this machine."""
+    here = os.path.realpath(folder)
+    return [pid for pid, words, cwd, _ in _processes() if cwd == here and _is_snakemake(words)]
+
+
+def _is_snakemake(words):
+    return any(Path(word).name == "snakemake" for word in words[:4])
+
+
+def _processes():
+    """(pid, command, folder, parent) of each process whose folder can be seen."""
+    with contextlib.suppress(OSError):
+        for name in filter(str.isdecimal, os.listdir("/proc")):
+            with contextlib.suppress(OSError, ValueError):
+                words = Path(f"/proc/{name}/cmdline").read_bytes().decode(errors="replace")
+                status = Path(f"/proc/{name}/stat").read_text(errors="replace")
+                parent = int(status.rpartition(")")[2].split()[1])
+                cwd = os.readlink(f"/proc/{name}/cwd")
+                yield int(name), words.rstrip("\0").split("\0"), cwd, parent
+
+
+def _disk(results):
+    found = os.statvfs(results)
+    free = found.f_bavail * found.f_frsize
+    if found.f_flag & os.ST_RDONLY or not os.access(results, os.W_OK | os.X_OK):
+        yield Finding(
+            "disk",
+            str(results),
+            "it cannot be written",
+            "nothing can be trained here",
+            "mount it for writing, or ask for permission; copies elsewhere can be read",
+        )
+    elif free < LEAST_FREE_BYTES:
+        yield Finding("disk", str(results), f"{free >> 20} MiB are free",
+                      "a run whose log cannot be written fails", "make room, then start again: "
+                      "what was cut short is trained again")  # fmt: skip
+    elif found.f_files and found.f_favail < LEAST_FREE_FILES:
+        yield Finding(
+            "disk",
+            str(results),
+            f"{found.f_favail} more files can be made",
+            "a run whose log cannot be made fails",
+            "remove files of others",
+        )
+
+
+def _permissions(results):
+    """Where the group may read (or write) the results, it may do so everywhere below."""
+    wanted = results.stat().st_mode & (stat.S_IRGRP | stat.S_IWGRP)
+    shut = []
+    for root, folders, files in os.walk(results):
+        folders[:] = [name for name in folders if name != ASIDE and not _is_tree(Path(root, name))]
+        for name in [*folders, *files]:
+            path = Path(root, name)
+            with contextlib.suppress(OSError):
+                mode = path.lstat().st_mode
+                if not stat.S_ISLNK(mode) and _lacking(mode, wanted):
+                    shut.append((path, mode))
+    if shut:
+        example, _ = shut[0]
+        yield Finding("permissions", str(example),
+                      f"{len(shut)} files or folders shut out the group that may use {results}",
+                      "others of the group cannot read these results or go on with them",
+                      "--repair gives the group what it has of the results; see your umask",
+                      functools.partial(_open_up, shut, wanted))  # fmt: skip
+
+
+def _is_tree(path):
+    """Whether a folder is that of an image, whose files keep the permissions that they have."""
+    return path.parent.parent.name == "images" and path.parent.parent.parent == run_record.RESULTS
+
+
+def _lacking(mode, wanted):
+    """The bits that the group should have and has not; of files, to read only."""
+    if stat.S_ISDIR(mode):
+        needed = wanted | (stat.S_IXGRP if wanted & stat.S_IRGRP else 0)
+    else:
+        needed = wanted & stat.S_IRGRP if mode & stat.S_IRUSR else 0
+    return needed & ~mode
+
+
+def _open_up(shut, wanted):
+    for path, mode in shut:
+        path.chmod(stat.S_IMODE(mode) | _lacking(mode, wanted))
+
+
+def _shared(path):
+    """Whether a path is on a file system that other machines may write, too."""
+    here = os.path.realpath(path)
+    best, kind = "", ""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/mountinfo").read_text().splitlines():
+            before, _, after = line.partition(" - ")
+            point = before.split()[4].encode().decode("unicode_escape")
+            inside = here == point or here.startswith(point.rstrip("/") + "/")
+            if inside and len(point) >= len(best):
+                best, kind = point, after.split()[0]
+    return bool(SHARED.search(kind))
+
+
+def _locks():
+    """Snakemake's lock of a workflow that is gone."""
+    locks = sorted(LOCKS.glob("*.lock"))
+    if not locks:
+        return
+    shared = _shared(".")
+    advice = ("if none is at work on another machine either: snakemake --unlock" if shared
+              else "snakemake --unlock, or --repair")  # fmt: skip
+    yield Finding("lock", str(LOCKS), "locked, and no workflow is at work on this machine",
+                  "the next start is refused", advice,
+                  None if shared else functools.partial(_all_aside, locks))  # fmt: skip
+
+
+def _all_aside(paths):
+    for path in paths:
+        put_aside(path)
+
+
+def _markers():
+    """Files that Snakemake takes for half written, though their run's record stands."""
+    for marker in sorted(path for path in INCOMPLETE.rglob("*") if path.is_file()):
+        name = _marked(marker)
+        path = Path(name or "")
+        if not name or not path.exists():
+            continue
+        repair, mend = "the next start makes it again", None
+        if path.parent.parent == run_record.RESULTS / "runs":
+            with contextlib.suppress(run_record.RecordError, OSError):
+                run_record.check_files(path.parent, run_record.read(path.parent / "run.json"))
+                repair = "the next start sees that its record stands; --repair takes the mark away"
+                mend = functools.partial(put_aside, marker)
+        yield Finding("incomplete", name, "marked as half written by a workflow that is gone",
+                      "Snakemake would not use it", repair, mend)  # fmt: skip
+
+
+def _marked(marker):
+    """The path that the name of one of Snakemake's markers stands for, None where it is none."""
+    parts = [part.removeprefix("@") for part in marker.relative_to(INCOMPLETE).parts]
+    with contextlib.suppress(ValueError, UnicodeDecodeError):
+        return base64.b64decode("".join(parts), altchars=b"-_", validate=True).decode()
+    return None
+
+
+def _orphans():
+    """Trainers of this folder that nobody waits for."""
+    here = os.path.realpath(".")
+    found = {pid: (words, cwd, parent) for pid, words, cwd, parent in _processes()}
+    for pid, (words, cwd, parent) in sorted(found.items()):
+        program = next((Path(w).name for w in words[:4] if Path(w).name in TRAINERS), None)
+        if cwd != here or not program:
+            continue
+        if parent in found and found[parent][1] == here and _program(found[parent][0]):
+            continue  # the one above it is named
+        yield Finding(
+            "process",
+            f"process {pid}",
+            f"{program} goes on without its workflow",
+            "it uses the devices that others are timed on",
+            f"kill {pid}",
+        )
+
+
+def _program(words):
+    return any(Path(word).name in TRAINERS for word in words[:4])
+
+
+def _parts(results):
+    """What a write that was killed left behind."""
+    for path in _leftovers(results):
+        yield Finding("left over", str(path), "part of a file whose writing was killed",
+                      "it takes room and is never read", "--repair moves it aside",
+                      functools.partial(put_aside, path))  # fmt: skip
+
+
+def _leftovers(results):
+    for root, folders, files in os.walk(results):
+        folders[:] = [name for name in folders if name != ASIDE and not _is_tree(Path(root, name))]
+        for name in files:
+            match = PART.fullmatch(name)
+            if match and not Path(f"/proc/{match[1]}").exists():
+                yield Path(root, name)
+        for name in [n for n in folders if n.startswith(".") and n.endswith(".part")]:
+            if time.time() - Path(root, name).lstat().st_mtime > OLD_S:
+                folders.remove(name)
+                yield Path(root, name)
+
+
+def _data(content):
+    for place in sorted((run_record.RESULTS / "data").glob("*")):
+        manifest = place / "manifest.json"
+        if not manifest.exists():
+            continue
+        try:
+            problems = verify_dataset.verify(place, content)
+        except (AttributeError, KeyError, TypeError, OSError, RecursionError) as error:
+            problems = [f"{manifest} is no manifest ({error!r})"]
+        adopted = (common_files.read_json(manifest) or {}).get("folder")
+        for problem in problems:
+            where, _, what = problem.partition(": ")
+            yield Finding("data", where, what or problem, "training on it fails, or learns from "
+                          "other items than its manifest says", *_of_data(place, adopted, where)
+                          )  # fmt: skip
+
+
+def _of_data(place, adopted, where):
+    if adopted:
+        return (f"restore the shards in {adopted}, or convert the dataset here (data.store)",)
+    mend = functools.partial(_unmade, place, where)
+    return "the next start converts it again; --repair moves manifest and shard aside", mend
+
+
+def _unmade(place, where):
+    """Have a dataset converted again, and the shard that differs written again."""
+    for path in (Path(where), place / "manifest.json"):
+        if path.is_file() and path.parent == place:
+            put_aside(path)
+
+
+def _images():
+    """Images, or forms of them, whose files are gone."""
+    for path in sorted((run_record.RESULTS / "images").glob("*/*.json")):
+        found = common_files.read_json(path)
+        key = "path" if path.name == "image.json" else "prepared"
+        file = (found or {}).get(key)
+        if found is None:
+            what = "damaged"
+        elif isinstance(file, str) and _is_path(file) and not os.path.exists(file):
+            what = f"{file} is gone"
+        else:
+            continue
+        yield Finding("image", str(path), what, "runs in it cannot start",
+                      "snakemake images makes it again once --repair has moved this file aside",
+                      functools.partial(put_aside, path))  # fmt: skip
+
+
+def _is_path(file):
+    """Whether it is a file or folder, and not a name that an engine keeps."""
+    return os.path.isabs(file) or Path(file).is_relative_to(trainer_image.IMAGES)

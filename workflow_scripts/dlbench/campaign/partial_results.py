@@ -1,0 +1,98 @@
+"""Tables and figures of what is done now, while a campaign goes on.
+
+They are made as the workflow makes them, from copies of the records that stand, in a folder of
+their own: nothing is started or locked, and the results and Snakemake's lock stay as they are.
+Runs that are not done yet are as if they had not been asked for.
+"""
+
+import contextlib
+import dataclasses
+import shutil
+import sys
+from pathlib import Path
+
+from dlbench import Error
+from dlbench.analysis.frames import Tables
+from dlbench.common import plugins
+from dlbench.log import event_log
+from dlbench.plan import site_devices
+from dlbench.records import run_record, sentinel_runs
+from dlbench.results import collect_runs, export_runs
+
+TABLES = ("steps.parquet", "evals.parquet", "samples.parquet")
+ATTEMPTS = 3  # for runs of which the record goes while it is looked at
+
+
+def write(study, output):
+    """Write tables/, figures/ and the runs' own tables into a folder.
+
+    Raises:
+        Error: no run is done, or the folder is among the results.
+    """
+    output = Path(output)
+    if output.resolve().is_relative_to(run_record.RESULTS.resolve()):
+        raise Error(
+            f"{output}: expected a folder outside {run_record.RESULTS}, which stays as it is"
+        )
+    done = _collect(study, output)
+    print(f"{output}: {len(done.runs)} of {len(study.runs)} runs", file=sys.stderr)
+    for name in study.figures:
+        figure = plugins.load("figures", name)
+        figure.draw(Tables(output / "tables", output / "runs"), output / "figures" / name)
+
+
+def _collect(study, output):
+    """Write the tables of what is done; returns the study of those runs alone."""
+    for attempt in range(1, ATTEMPTS + 1):
+        there = {row["run_id"] for row in export_runs.rows(study)}
+        runs = tuple(run for run in study.runs if run.id in there)
+        if not runs:
+            raise Error(f"none of {len(study.runs)} runs has a result that stands")
+        imports = tuple(e for e in study.imports if (collect_runs.IMPORTS / e["name"]).is_dir())
+        done = dataclasses.replace(study, runs=runs, imports=imports)
+        try:
+            with _view([*runs, *_sentinels(runs)], output):
+                collect_runs.collect(done, site_devices.devices(study.site).kind, output / "tables")
+            return done
+        except (run_record.RecordError, FileNotFoundError):
+            if attempt == ATTEMPTS:
+                raise
+
+
+def _sentinels(runs):
+    """The sentinels of some runs that have a result."""
+    there = sentinel_runs.sentinels_of(runs).values()
+    return [run for run in there if (run_record.folder(run.id) / "run.json").is_file()]
+
+
+@contextlib.contextmanager
+def _view(runs, output):
+    """The records of some runs beside one another in `output`, which stands for the results.
+
+    Logs are links, for so long only; a run's own tables are copied, or are made there.
+    """
+    results, links = run_record.RESULTS, []
+    try:
+        if (results / "imports").is_dir():
+            shutil.copytree(results / "imports", output / "imports", dirs_exist_ok=True)
+        for run in runs:
+            place = output / "runs" / run.id
+            place.mkdir(parents=True, exist_ok=True)
+            for log in event_log.rank_paths(run_record.folder(run.id) / "train.jsonl"):
+                links.append(place / log.name)
+                links[-1].unlink(missing_ok=True)
+                links[-1].symlink_to(log.resolve())
+            shutil.copy2(run_record.folder(run.id) / "run.json", place)
+            _copy_tables(run_record.folder(run.id), place)
+        run_record.RESULTS = output
+        yield
+    finally:
+        run_record.RESULTS = results
+        for link in links:
+            link.unlink(missing_ok=True)
+
+
+def _copy_tables(origin, place):
+    for name in TABLES:
+        if (origin / name).is_file() and not (place / name).is_file():
+            shutil.copy2(origin / name, place)

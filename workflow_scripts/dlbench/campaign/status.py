@@ -1,0 +1,206 @@
+"""How a study stands: the state of each run now, what it cost and what is left.
+
+The states of runs are those of dlbench/plan/standing.py; excluded combinations are no runs and are
+counted apart.
+
+The JSON (`report`), whose keys stay:
+    schema_version, study, site, generated_at
+    combinations    total, and the number in each state; excluded
+    reasons         [{state, message, runs}]: why they failed, are interrupted, stale, skipped or
+                    excluded, these two last, else the most frequent first; what ended the last
+                    attempt of pending ones; "missed gate" for runs that are done and did not
+                    learn what they must; messages that differ in numbers only are one, with the
+                    least and the greatest of each
+    running         [{run_id, label, step, total_steps, loss, images_per_second, elapsed_s, left_s,
+                    message}]; the message is what the scheduler says of a run that writes nothing
+    cost            used_node_hours, in all attempts; of which aside_node_hours in such as were
+                    kept aside; left_node_hours and left_s, those of all runs one after the other;
+                    left_wall_s, the same for at_a_time of them at a time, and done_at, when that
+                    is over; what is left is null where unknown;
+                    estimates: number of runs by what their estimate rests on
+    sessions        number, of the starts that trained what is done; sentinels: how many of its
+                    repeated runs are done; verdicts: of the table of drift, one a pair of sessions
+                    and device shape, [] where there is none yet
+    runs            null, or of each run {run_id, label, state, message, duration_s, node_hours}
+                    in the order of execution
+"""
+
+import contextlib
+import csv
+import json
+import math
+import sys
+import time
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from dlbench.campaign import status_text
+from dlbench.common import phrases, terminal
+from dlbench.log import event_fields, event_log
+from dlbench.plan.standing import DONE, LEFT, STATES, look
+from dlbench.records import costs, run_record, sentinel_runs
+
+SCHEMA_VERSION = 1
+INTENDED = ("skipped", "excluded")
+MISSED = "missed gate"
+OWN_STEPS = "their own steps"
+DRIFT = Path("results/tables/drift.csv")
+
+
+def show(study, at_a_time=None, with_runs=False, as_json=False, every_s=None):
+    """Print how a study stands, once or, on a screen, every so many seconds."""
+    with contextlib.suppress(KeyboardInterrupt):  # how one stops watching
+        while True:
+            found = report(study, at_a_time, with_runs)
+            clear = "\033[H\033[2J" if every_s and not as_json and sys.stdout.isatty() else ""
+            print(clear, end="")
+            say(found, as_json)
+            if not every_s:
+                return
+            time.sleep(every_s)
+
+
+def say(found, as_json=False):
+    """Print a report; what logs have in it, no terminal obeys."""
+    words = json.dumps(found) if as_json else "\n".join(status_text.lines(found))
+    print(terminal.plain(words), flush=True)
+
+
+def report(study, at_a_time=None, with_runs=False):
+    """What the docstring of this module says, as plain values.
+
+    Args:
+        at_a_time: how many runs are trained at a time; None for as many as are running now.
+    """
+    standings = look(study)
+    counts = dict.fromkeys(STATES, 0)
+    for standing in standings:
+        counts[standing.state] += 1
+    taken = {s.run.id: s.duration_s for s in standings if s.ended_well}
+    for standing in standings:
+        if (own := _left_by_steps(standing)) is not None:
+            taken[standing.run.id] = standing.duration_s + own
+    estimates = costs.Estimates(study.runs, lambda run: taken.get(run.id))
+    left = {s.run.id: _left(s, estimates) for s in standings if s.state in LEFT}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "study": study.name,
+        "site": study.site["name"],
+        "generated_at": event_log.utc_now(),
+        "combinations": {"total": len(standings), **counts, "excluded": len(study.excluded)},
+        "reasons": _grouped(_reasons(study, standings)),
+        "running": [
+            _running(study.labels[s.run.id], s, left[s.run.id][0])
+            for s in standings
+            if s.state == "running"
+        ],
+        "cost": _cost(standings, left, at_a_time or max(1, counts["running"])),
+        "sessions": _sessions(study, standings),
+        "runs": [_row(study.labels[s.run.id], s) for s in standings] if with_runs else None,
+    }
+
+
+def _reasons(study, standings):
+    """(state, message) of each run of which there is something to say."""
+    for standing in standings:
+        if standing.message and standing.state not in ("running", "unread"):
+            yield standing.state, standing.message
+        if standing.missed:
+            yield MISSED, standing.missed
+    for left_out in study.excluded:
+        yield "excluded", f"{left_out.block}: {left_out.reason}"
+
+
+def _left_by_steps(standing):
+    """Seconds that the steps of a running run still take, None where it has not done enough."""
+    found = standing.going
+    if not found or found.step_time_s is None:
+        return None
+    return max(0, found.total_steps - found.step) * found.step_time_s
+
+
+def _left(standing, estimates):
+    """(seconds that a run still takes, on what that rests)."""
+    own = _left_by_steps(standing)
+    if own is not None:
+        return own, OWN_STEPS
+    seconds, basis = estimates.of(standing.run)
+    if seconds is not None and standing.state == "running":
+        seconds = max(0.0, seconds - standing.duration_s)
+    return seconds, basis
+
+
+def _grouped(found):
+    groups = {}
+    for state, message in found:
+        groups.setdefault((state, phrases.skeleton(message)), []).append(message)
+    ordered = sorted(groups.items(), key=lambda item: (item[0][0] in INTENDED, -len(item[1])))
+    return [
+        {"state": state, "message": phrases.together(messages), "runs": len(messages)}
+        for (state, _), messages in ordered
+    ]
+
+
+def _running(label, standing, left_s):
+    found = standing.going
+    return {
+        "run_id": standing.run.id,
+        "label": label,
+        "step": found.step if found else None,
+        "total_steps": found.total_steps if found else None,
+        # JSON has no nan.
+        "loss": found.loss if found and math.isfinite(found.loss) else None,
+        "images_per_second": found.images_per_second if found else None,
+        "elapsed_s": standing.duration_s,
+        "left_s": left_s,
+        "message": standing.message,
+    }
+
+
+def _cost(standings, left, at_a_time):
+    nodes = {standing.run.id: standing.run.nodes for standing in standings}
+    bases = [basis for _, basis in left.values()]
+    known = costs.UNKNOWN not in bases
+    each_s = [seconds for seconds, _ in left.values()]
+    left_s = sum(each_s) if known else None
+    # Not less than the longest takes, however many are trained beside it.
+    wall_s = max(left_s / at_a_time, *each_s, 0.0) if known else None
+    done_at = datetime.now(timezone.utc) + timedelta(seconds=wall_s) if left and known else None
+    return {
+        "used_node_hours": sum(s.used_s * s.run.nodes for s in standings) / 3600,
+        "aside_node_hours": sum(s.aside_s * s.run.nodes for s in standings) / 3600,
+        "left_node_hours": (
+            sum(seconds * nodes[run_id] for run_id, (seconds, _) in left.items()) / 3600
+            if known
+            else None
+        ),
+        "left_s": left_s,
+        "at_a_time": at_a_time,
+        "left_wall_s": wall_s,
+        "done_at": done_at.strftime(event_fields.UTC_FORMAT) if done_at else None,
+        "estimates": {
+            basis: bases.count(basis) for basis in (OWN_STEPS, *costs.BASES, costs.UNKNOWN)
+        },
+    }
+
+
+def _sessions(study, standings):
+    """See the docstring of this module; runs of no known session are of one."""
+    done = {standing.session for standing in standings if standing.state in DONE}
+    repeated = sentinel_runs.sentinels_of(study.runs)
+    ended = [run_id for run_id in repeated if (run_record.folder(run_id) / "run.json").is_file()]
+    verdicts = []
+    with contextlib.suppress(OSError), open(DRIFT, encoding="utf-8", newline="") as file:
+        verdicts = [row["verdict"] for row in csv.DictReader(file) if "verdict" in row]
+    return {"number": len(done), "sentinels": len(ended), "verdicts": verdicts}
+
+
+def _row(label, standing):
+    return {
+        "run_id": standing.run.id,
+        "label": label,
+        "state": standing.state,
+        "message": "; ".join(filter(None, (standing.message, standing.missed))),
+        "duration_s": standing.duration_s,
+        "node_hours": standing.used_s * standing.run.nodes / 3600,
+    }

@@ -1,0 +1,108 @@
+"""How a study stands, in words: the report of dlbench/campaign/status.py for people."""
+
+from datetime import datetime, timezone
+
+from dlbench.common import terminal
+from dlbench.log import event_fields
+from dlbench.plan.standing import DONE, FAILED, LEFT
+from dlbench.records import costs, sessions
+
+SHOWN = 8  # reasons and running runs on the screen
+
+
+def lines(found):
+    """A report for people: quiet about what there is none of."""
+    counts = found["combinations"]
+    yield f"{found['study']} on {found['site']}: {counts['total']} runs"
+    yield ""
+    done, failed = (sum(counts[state] for state in states) for states in (DONE, FAILED))
+    yield _count("done", done, _split(counts, DONE) if counts["unstable"] else "")
+    for state in ("running", "pending", "interrupted", "stale", "unread"):
+        if counts[state]:
+            yield _count(state, counts[state], "")
+    if failed:
+        yield _count("failed", failed, _split(counts, FAILED))
+    for state in ("skipped", "excluded"):
+        if counts[state]:
+            yield _count(state, counts[state], "")
+    if found["running"]:
+        yield from ("", "running")
+        for run in found["running"][:SHOWN]:
+            yield f"  {run['label']}"
+            yield f"    {_going(run)}"
+        yield from _more(found["running"])
+    if found["reasons"]:
+        yield from ("", "why")
+        for reason in found["reasons"][:SHOWN]:
+            why = terminal.message(reason["message"], 200)
+            yield f"{reason['runs']:7d}  {reason['state']:<11}  {why}"
+        yield from _more(found["reasons"])
+    yield ""
+    yield from _cost_lines(found["cost"], any(counts[state] for state in LEFT))
+    over = found["sessions"]
+    if over["number"] > 1 or over["sentinels"]:
+        yield f"  sessions  {sessions.words(over['number'], over['sentinels'], over['verdicts'])}"
+    if found["runs"]:
+        yield ""
+        for run in found["runs"]:
+            said = f": {run['message']}" if run["message"] else ""
+            yield f"{run['state']:<11}  {duration(run['duration_s']):>8}  {run['label']}{said}"
+
+
+def duration(seconds):
+    """Seconds in words of two units at most.
+
+    >>> [duration(s) for s in (0, 59, 60, 3700, 200_000)]
+    ['0 s', '59 s', '1 min', '1 h 2 min', '2 d 8 h']
+    """
+    minutes = round(seconds / 60)
+    if round(seconds) < 60:
+        return f"{seconds:.0f} s"
+    if minutes < 60:
+        return f"{minutes} min"
+    if minutes < 24 * 60:
+        return f"{minutes // 60} h {minutes % 60} min"
+    hours = round(seconds / 3600)
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def _count(name, number, detail):
+    return f"  {name:<11}  {number:6d}   {detail}".rstrip()
+
+
+def _split(counts, states):
+    return ", ".join(f"{state} {counts[state]}" for state in states if counts[state])
+
+
+def _more(entries):
+    if len(entries) > SHOWN:
+        yield f"  and {len(entries) - SHOWN} more; --json has them all"
+
+
+def _going(run):
+    words = "no step yet"
+    if run["step"] is not None:
+        words = f"step {run['step']}/{run['total_steps']}"
+    if run["images_per_second"] is not None:
+        words += f", {run['images_per_second']:.4g} images/s"
+    words += f", since {duration(run['elapsed_s'])}"
+    words += f", {run['message']}" if run["message"] else ""
+    return words if run["left_s"] is None else f"{words}, {duration(run['left_s'])} left"
+
+
+def _cost_lines(cost, any_left):
+    aside = cost["aside_node_hours"]
+    kept = f", of which {costs.node_hours(aside)} in attempts kept aside" if aside else ""
+    yield f"  used  {costs.node_hours(cost['used_node_hours'])}{kept}"
+    if not any_left:
+        return
+    if cost["left_s"] is None:
+        yield "  left  unknown: no run of this study has ended well yet"
+        return
+    there = datetime.strptime(cost["done_at"], event_fields.UTC_FORMAT).replace(tzinfo=timezone.utc)
+    how = f"{cost['at_a_time']} at a time" if cost["at_a_time"] > 1 else "one after the other"
+    yield (
+        f"  left  about {costs.node_hours(cost['left_node_hours'])}; {how} "
+        f"{duration(cost['left_wall_s'])}, until {there.astimezone():%a %d %b %H:%M}"
+    )
+    yield f"        {costs.resting(cost['estimates'])}"

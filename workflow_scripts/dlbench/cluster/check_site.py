@@ -1,0 +1,270 @@
+"""Whether a site is ready for a campaign: what must fit, and what to do where it does not.
+
+What this machine can say comes first: profile, plugin, scheduler, queue, site.yaml and what runs
+ask for. Then one short job on a compute node says what is there (dlbench/cluster/node_check.py).
+"""
+
+import shlex
+import sys
+from pathlib import Path
+
+from dlbench import Error
+from dlbench.cluster import node_check, profiles, queue_check, submitting
+from dlbench.cluster.cluster_job import Asked
+from dlbench.cluster.queue_check import SITE_FILE
+from dlbench.cluster.remarks import fix, note, ok
+from dlbench.common import files, phrases, plugins, tools
+from dlbench.images import trainer_image
+from dlbench.images.runtimes import Container
+from dlbench.launchers import mpirun
+from dlbench.plan import site_devices
+from dlbench.starting import start_command
+from dlbench.study import config, trainer_environments  # fmt: skip
+
+JOB_MB = 1000
+UNSAID = "this machine"  # site.name in config.yaml
+
+
+def show(name, configfiles, with_job, timeout_s):
+    """Print a line for each finding; whether there is nothing to fix.
+
+    Args:
+        name: of the profile, or its folder.
+        timeout_s: how long the job on a compute node may wait in the queue.
+    """
+    counts = {"ok": 0, "fix": 0, "note": 0}
+    for finding in findings(name, configfiles, with_job, timeout_s):
+        print(finding, flush=True)
+        counts[finding.mark] += 1
+    print(f"{counts['fix']} to fix" if counts["fix"] else "nothing to fix")
+    return not counts["fix"]
+
+
+def findings(name, configfiles, with_job, timeout_s):
+    """All findings, in the order in which things are needed."""
+    try:
+        profile = profiles.read(name)
+        study = config.study_of(configfiles)
+    except Error as error:
+        yield fix(str(error))
+        return
+    yield _profile(profile)
+    yield _plugin(profile)
+    yield from _site_file(study.site, profile.executor)
+    scheduler = submitting.scheduler(profile.executor, profile)
+    if scheduler is None:
+        yield _without_scheduler(profile.executor)
+        return
+    here = list(_scheduler(scheduler, profile, study))
+    yield from here
+    if not with_job:
+        yield note("compute nodes: not looked at (--no-job)")
+    elif any(finding.mark == "fix" for finding in here) or queue_check.autos(study):
+        yield note("compute nodes: not looked at before the above is fixed")
+    else:
+        yield from _nodes(scheduler, profile, study, timeout_s)
+
+
+def _profile(profile):
+    folder = profile.file.parent
+    if not profile.hidden:
+        return ok(f"profile {profile.file}, executor {profile.executor}")
+    target = f"~/.config/snakemake/{folder.name}"
+    return note(
+        f"Snakemake knows this profile as --profile {folder} only; for --profile {folder.name}: "
+        f'mkdir -p ~/.config/snakemake && ln -sfn "$PWD/{folder}" {target}'
+    )
+
+
+def _plugin(profile):
+    executor = profile.executor
+    if profiles.installed(executor):
+        return ok(f"Snakemake has the executor {executor}")
+    scheduler = submitting.scheduler(executor, profile)
+    return fix(
+        f"{profiles.PLUGIN}{executor} is not installed for {sys.executable}; install it with: "
+        f"{profiles.installation(executor, scheduler)}"
+    )
+
+
+def _without_scheduler(executor):
+    if executor == "local":
+        return note("runs are trained on this machine; there is no scheduler to look at")
+    return note(
+        f"what is behind the executor {executor} is not looked at: no file in "
+        "workflow_scripts/dlbench/schedulers is named by it"
+    )
+
+
+def _site_file(facts, executor):
+    if not Path(SITE_FILE).exists() and executor != "local":
+        yield fix(f"no {SITE_FILE} in {Path.cwd()}: say there what a node has (docs/clusters.md)")
+    if facts["name"] == UNSAID:
+        yield note(f"site.name is {UNSAID!r}, which readers of the results will not know")
+    unsaid = [f"site.{key}" for key in ("interconnect", "storage") if not facts[key]]
+    if unsaid:
+        yield note(f"{' and '.join(unsaid)} not said; the results are to be read with them")
+
+
+def _scheduler(name, profile, study):
+    """Programs, answer, queue and what runs ask for."""
+    module = plugins.load("schedulers", name)
+    missing = tools.missing([(program,) for program in module.PROGRAMS])
+    if missing:
+        yield fix(f"{name}: {missing}: start where jobs are submitted, or load its module")
+        return
+    try:
+        queues = module.queues()
+    except Error as error:
+        yield fix(f"{name} does not answer: {error}")
+        return
+    yield ok(f"{name} answers, and has {', '.join(sorted(queues))}")
+    yield from queue_check.findings(module, queues, profile, study)
+    yield from _account(module, profile)
+    unwatched = hasattr(module, "unwatched") and module.unwatched(profile.content)
+    if unwatched:
+        yield fix(f"Snakemake would not see jobs end: {unwatched}")
+
+
+def _account(module, profile):
+    """Only a note: not every site has its accounts where they can be asked for."""
+    if not hasattr(module, "accounts"):
+        return
+    try:
+        known = module.accounts()
+    except Error as error:
+        yield note(f"accounts not looked at: {error}")
+        return
+    given = profile.asked("train", "slurm_account")
+    if given and known and given not in known:
+        yield note(
+            f"account {given!r} is not among yours{phrases.nearest(given, known)}: "
+            f"{', '.join(known)}"
+        )
+    elif known:
+        yield ok(f"account {given or f'not given; yours are: {chr(44).join(known)}'}")
+
+
+def _nodes(scheduler, profile, study, timeout_s):
+    module = plugins.load("schedulers", scheduler)
+    asked = _job(module, profile, study)
+    request = _request(module, profile, study)
+    try:
+        reports = node_check.run(scheduler, asked, request, timeout_s)
+    except Error as error:
+        yield fix(str(error))
+        return
+    hosts = [report["host"] for report in reports]
+    if len(set(hosts)) < asked.nodes:
+        yield fix(f"a job on {asked.nodes} nodes ran on {', '.join(hosts)} only")
+    else:
+        yield ok(f"a job ran on {', '.join(hosts)}")
+    yield from _images(study)
+    yield from node_check.findings(reports, _expected(profile, asked, request))
+
+
+def _job(module, profile, study):
+    """The job of the check: devices of a whole node, as many cores as runs ask for."""
+    facts = study.site
+    devices = site_devices.devices(facts)
+    cores = [job.cores_per_task * job.tasks_per_node for _, job in queue_check.asked(study)[0]]
+    several = facts["nodes"] > 1 and hasattr(module, "on_each_node")
+    return Asked(
+        name="check_site",
+        nodes=2 if several else 1,
+        tasks_per_node=1,
+        cores_per_node=max(cores, default=1),
+        memory_mb=JOB_MB,
+        minutes=node_check.MINUTES,
+        gpus_per_node=devices.per_node if devices.kind == "gpu" else 0,
+        gpu_request=facts["job"]["gpu_request"],
+        exclusive=False,
+        extra=tuple(shlex.split(facts["job"]["extra"])),
+        given=profile.defaults,
+    )
+
+
+def _request(module, profile, study):
+    """What check_node.py is to look for."""
+    launchers = {run.launcher for run in study.runs}
+    contained = [run for run in study.runs if start_command.contained(run)]
+    bare = [run for run in study.runs if not start_command.contained(run)]
+    pythons = {sys.executable: "snakemake"}
+    environments = {
+        run.environment: trainer_environments.trainer_python(run.environment) for run in bare
+    }
+    pythons |= {str(path): "tensorflow" for path in environments.values() if path.exists()}
+    runtimes = sorted({run.runtime for run in contained})
+    programs = [p for name in runtimes for p in plugins.load("runtimes", name).PROGRAMS]
+    return {
+        "python": sys.executable,
+        "pythons": pythons,
+        "modules": study.site["modules"],
+        "programs": [[names] if isinstance(names, str) else list(names) for names in programs],
+        "mpi": _mpiruns(environments.values()) if "mpirun" in launchers else None,
+        "mpi_across": _across_nodes(module, study),
+        "srun_mpi": any(run.launcher == "srun" and run.strategy == "horovod" for run in study.runs),
+        "tmpdir": profile.asked("train", "tmpdir"),
+        "images": dict(_image_commands(study)),
+    }
+
+
+def _mpiruns(pythons):
+    """Those that the launcher would take: the environment's own, then that of the path."""
+    own = [path.absolute().parents[1] for path in pythons]
+    return [
+        *((str(place / "bin" / "mpirun"), mpirun.own_variables(place)) for place in own),
+        ("mpirun", {}),
+    ]
+
+
+def _across_nodes(module, study):
+    """What mpirun needs on several nodes: who knows them, and what starts processes there."""
+    if study.site["nodes"] == 1 or not any(run.launcher == "mpirun" for run in study.runs):
+        return None
+    shells = [shell.split()[0] for shell in mpirun.remote_shells(module)]
+    return {"component": module.OPEN_MPI, "shells": shells}
+
+
+def _forms(study):
+    """{file of an image's form: a run that takes it}."""
+    return {trainer_image.form_path(run): run for run in study.runs if start_command.contained(run)}
+
+
+def _images(study):
+    for path in _forms(study):
+        again = tools.uv_command("run snakemake images")
+        if reason := trainer_image.failure(path):
+            yield fix(f"{reason} ({again} tries again)")
+        elif not Path(path).exists():
+            yield note(f"image {path}: not made yet ({again})")
+
+
+def _image_commands(study):
+    """(name of a form, the command that starts the Python in it) of those that are made."""
+    gpus = site_devices.devices(study.site).kind == "gpu"
+    for path, run in _forms(study).items():
+        form = files.read_json(path)
+        if form and not trainer_image.failure(path):
+            container = Container(
+                image=form["prepared"],
+                folder=str(Path.cwd()),
+                binds=tuple(trainer_image.settings(run.environment, study.images)["binds"]),
+                environment=form["environment"],
+                gpus=gpus,
+                options=form["options"],
+                name=f"check-{run.environment}",
+            )
+            start = plugins.load("runtimes", run.runtime).command
+            yield f"{run.environment}, {run.runtime}", start(container, [form["python"], "-V"])
+
+
+def _expected(profile, asked, request):
+    return {
+        "cores": asked.cores_per_node,
+        "gpus": asked.gpus_per_node or None,
+        "latency_s": float(profile.content.get("latency-wait", 5)),
+        "modules": request["modules"],
+        "mpi_across": request["mpi_across"],
+        "packages": request["pythons"],
+    }

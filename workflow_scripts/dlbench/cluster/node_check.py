@@ -1,0 +1,346 @@
+"""One short job on a compute node that says what is there: workflow_scripts/check_node.py.
+
+- The scheduler's own program submits it, with what the profile says, and waits for its end.
+- Node and this machine write files for one another into a folder of the results, which shows that
+  it is shared, how long a file takes to be seen and how far the clocks are apart.
+"""
+
+import contextlib
+import json
+import math
+import re
+import secrets
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from dlbench import Error
+from dlbench.cluster.remarks import Finding, fix, note, ok
+from dlbench.common import plugins, tools
+from dlbench.common.files import write_json
+from dlbench.schedulers import ask
+
+PLACE = Path("results/site_check")
+PROGRAM = "workflow_scripts/check_node.py"
+MINUTES = 5  # most that the job may take; it takes seconds
+LATE_S = 5.0  # what a job wrote last may be seen so much after its end
+SKEW_S = 1.0  # more than that makes times in logs of several nodes misleading
+FREE_MB = 1024
+SCRIPT = """#!/bin/sh
+cd {here} || exit 1
+for python in {python} python3; do
+    "$python" -c '' 2>/dev/null && exec {before} "$python" {program} {folder}
+done
+echo "neither {python} nor python3 can be started on $(hostname)" >&2
+exit 1
+"""
+
+
+def run(scheduler, asked, request, timeout_s):
+    """What check_node.py reports, of each node.
+
+    Args:
+        scheduler: name of a file in schedulers/.
+        asked: the job, a cluster_jobs.Asked.
+        request: what check_node.py is to look for.
+        timeout_s: how long the job may wait in the queue.
+
+    Raises:
+        Error: it was refused, waited too long, or ended without a report.
+    """
+    module = plugins.load("schedulers", scheduler)
+    folder = PLACE.absolute() / secrets.token_hex(8)
+    write_json(folder / "request.json", {**request, "token": folder.name})
+    script = folder / "job.sh"
+    before = module.on_each_node(asked) if asked.nodes > 1 else []
+    script.write_text(_script(folder, before))
+    command = module.wait_command(asked, script, folder)
+    with open(folder / "submitted.out", "wb") as said:
+        try:
+            process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
+        except OSError as error:
+            raise Error(f"{command[0]} cannot be started: {error}") from None
+    try:
+        reports = _meet(process, folder, asked.nodes, timeout_s)
+        if reports is None:
+            raise Error(_waited(module, scheduler, folder, timeout_s))
+    finally:
+        _end(process, module, folder)
+    if not reports:
+        raise Error(_silence(folder, command))
+    shutil.rmtree(folder, ignore_errors=True)
+    return reports
+
+
+def findings(reports, expected):
+    """What is to be said of some nodes; what holds for several is said once.
+
+    Args:
+        reports: of check_node.py.
+        expected: {"cores", "gpus" (None where devices are CPUs), "latency_s", "modules",
+            "packages": {python: package}, "mpi_across": None or {"component", "shells"}}.
+    """
+    hosts = {}
+    for report in reports:
+        for finding in _findings(report, expected):
+            hosts.setdefault(finding, []).append(report["host"])
+    for finding, names in hosts.items():
+        yield Finding(finding.mark, f"{', '.join(names)}: {finding.text}")
+
+
+def _script(folder, before):
+    return SCRIPT.format(
+        here=shlex.quote(str(Path.cwd())),
+        python=shlex.quote(sys.executable),
+        before=shlex.join(before),
+        program=PROGRAM,
+        folder=shlex.quote(str(folder)),
+    )
+
+
+def _meet(process, folder, nodes, timeout_s):
+    """Reports of all nodes, or fewer where the job has ended; None if it waited for too long."""
+    began, heard, ended_at = time.monotonic(), False, None
+    while True:
+        heard = _greet(folder) or heard
+        reports = _reports(folder)
+        if len(reports) == nodes:
+            return reports
+        now = time.monotonic()
+        if process.poll() is not None:
+            ended_at = ended_at or now
+            if now - ended_at > LATE_S or not _job_id(folder):
+                return reports
+        if now - began > timeout_s + (MINUTES * 60 if heard else 0):
+            return reports if heard else None
+        time.sleep(0.02 if heard else 0.3)
+
+
+def _greet(folder):
+    """Answers what nodes have written since the last time; whether there was ever anything."""
+    hellos = list(folder.glob("hello.*.json"))
+    for hello in hellos:
+        answer = hello.with_name("answer" + hello.name.removeprefix("hello"))
+        if not answer.exists():
+            write_json(answer, {"time": time.time()})
+    return bool(hellos)
+
+
+def _reports(folder):
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("report.*.json"))]
+
+
+def _job_id(folder):
+    """As the scheduler's program has printed it; None if it has not."""
+    found = re.search(r"\d+(\.[\w.-]+)?", (folder / "submitted.out").read_text(errors="replace"))
+    return found and found[0]
+
+
+def _end(process, module, folder):
+    """Nothing is left of the job, nor of the program that waits for it."""
+    if process.poll() is not None:
+        return
+    job_id = _job_id(folder)
+    if job_id:
+        with contextlib.suppress(Error):  # it has ended meanwhile
+            ask([module.CANCEL, job_id])
+    process.terminate()
+    process.wait()
+
+
+def _waited(module, scheduler, folder, timeout_s):
+    job_id = _job_id(folder)
+    fate = module.fates({job_id}).get(job_id) if job_id else None
+    state = f" ({fate.state})" if fate else ""
+    return (
+        f"job {job_id or 'without a number'} of the check waited for more than {timeout_s:g} s in "
+        f"the queue{state} and was cancelled: ask {scheduler} why it does not start, or give it "
+        "longer by --timeout"
+    )
+
+
+def _silence(folder, command):
+    job_id = _job_id(folder)
+    said = _last_lines(folder / "submitted.out")
+    if not job_id:
+        return f"the job of the check was refused: {said or 'no message'} (by: {command[0]})"
+    printed = " | ".join(filter(None, map(_last_lines, _printed(folder))))
+    return (
+        f"job {job_id} of the check ended without an answer from its node"
+        f"{': ' + printed if printed else ''}; expected this folder, with its Python "
+        f"({sys.executable}), on compute nodes under the same path: {Path.cwd()}. "
+        f"What is left of the job is in {folder}"
+    )
+
+
+def _printed(folder):
+    """Files in which the job's output may be."""
+    ours = ("request.json", "job.sh", "submitted.out")
+    names = ("hello.", "answer.", "report.")
+    return [p for p in folder.iterdir() if p.name not in ours and not p.name.startswith(names)]
+
+
+def _last_lines(path):
+    lines = [line.strip() for line in path.read_text(errors="replace").splitlines()]
+    return " | ".join(list(filter(None, lines))[-3:])
+
+
+def _findings(report, expected):
+    if not report["token"]:
+        yield fix(
+            "does not see what is written into the results here: is that folder on a file system "
+            "which all nodes share?"
+        )
+        return
+    yield from _files(report, expected["latency_s"])
+    yield from _clock(report)
+    if report["modules"]:
+        yield fix(report["modules"])
+    elif expected["modules"]:
+        yield ok(f"modules {', '.join(expected['modules'])} are loaded")
+    for python, (version, said) in report["pythons"].items():
+        yield _python(python, version, said, expected["packages"][python])
+    yield from _devices(report, expected)
+    yield from _programs(report, expected["mpi_across"])
+    yield _room(report["tmpdir"])
+    for name, (code, said) in report["images"].items():
+        last = (said.splitlines() or ["no message"])[-1]
+        if code:
+            yield fix(
+                f"image {name} does not start (exit code {code}): {last}; is the runtime set up on "
+                "compute nodes as it is here, with the image's folders? (docs/containers.md)"
+            )
+        else:
+            yield ok(f"image {name} starts, {last}")
+
+
+def _files(report, latency_s):
+    trips = [found["round_trip_s"] for found in report["rounds"] if found]
+    if len(trips) < len(report["rounds"]):
+        yield fix(
+            "a file that was written here, after the node looked for it, was not seen there: the "
+            "results are not shared, or their file system shows new files late; put them elsewhere"
+        )
+    elif max(trips) > latency_s:
+        yield fix(
+            f"files take {max(trips):.0f} s to be seen there and back, and Snakemake waits "
+            f"{latency_s:g} s for them: set latency-wait to {math.ceil(2 * max(trips))} in the "
+            "profile"
+        )
+    else:
+        yield ok(f"files in the results are seen there and back within {max(trips):.2f} s")
+
+
+def _clock(report):
+    found = min(filter(None, report["rounds"]), key=lambda r: r["round_trip_s"], default=None)
+    if not found:
+        yield note("clock not compared, since no file came through")
+        return
+    offset_s, within_s = found["offset_s"], found["round_trip_s"] / 2
+    apart_s = round(-offset_s, 2) + 0.0  # never -0.0
+    words = f"its clock is {apart_s:+.2f} s from that here (to within {within_s:.2f} s)"
+    if abs(offset_s) - within_s > SKEW_S:
+        yield fix(f"{words}: ask for its clock to be set (NTP); times in logs would mislead")
+    elif within_s > SKEW_S:
+        yield note(f"{words}: files travel too slowly to say more")
+    else:
+        yield ok(words)
+
+
+def _python(python, version, said, package):
+    if version is None:
+        return fix(
+            f"{python} cannot be started: {said}; where it leads (readlink -f) must be on a file "
+            "system that compute nodes see, also the Python that uv installed "
+            "(UV_PYTHON_INSTALL_DIR)"
+        )
+    if not said:
+        return fix(
+            f"{python} has no {package}: is its folder seen there as it is here? Or make it anew"
+        )
+    return ok(f"{python}, {version}, with {package}")
+
+
+def _devices(report, expected):
+    if report["cores"] < expected["cores"]:
+        yield fix(
+            f"a job that asks for {expected['cores']} cores may use {report['cores']}: correct "
+            "site.cores_per_node or threads_per_device"
+        )
+    else:
+        yield ok(f"{report['cores']} cores may be used, and runs ask for {expected['cores']}")
+    if expected["gpus"] is None:
+        return
+    if report["gpus"] is None:
+        yield fix("no nvidia-smi, so no NVIDIA driver: does the profile name a queue with GPUs?")
+    elif report["gpus"] != expected["gpus"]:
+        yield fix(
+            f"nvidia-smi lists {report['gpus']} GPUs in a job that asks for {expected['gpus']}: "
+            "correct site.devices_per_node or site.job.gpu_request"
+        )
+    else:
+        yield ok(f"{report['gpus']} GPUs are listed by nvidia-smi")
+
+
+def _programs(report, mpi_across):
+    for names, found in report["programs"]:
+        if found:
+            yield ok(f"{found} is on the path")
+        else:
+            yield fix(
+                f"{' or '.join(names)} is not on the path: load it by site.modules, or leave out "
+                "runs that need it"
+            )
+    if report["mpi"] is not None:
+        yield from _mpi(report, mpi_across)
+    if report["srun_mpi"] is not None:
+        yield _srun_mpi(report["srun_mpi"], report["mpi_type"])
+
+
+def _mpi(report, across):
+    if not report["mpi"]:
+        yield fix(
+            "no mpirun on the path or in the trainer's environment: load MPI by site.modules, or "
+            + tools.uv_command("sync --project envs/train --frozen --extra horovod")
+        )
+        return
+    path, said, works, components = report["mpi"][0]
+    yield ok(f"{path} is {said}") if works else fix(f"{path} does not work: {said}")
+    if not works or not across or not components or across["component"] in components:
+        return
+    why = f"{path} was not built for the scheduler ({across['component']} of ompi_info)"
+    if report["remote_shell"]:
+        yield ok(f"{why}: it is told a job's nodes and starts on them by {report['remote_shell']}")
+    else:
+        yield fix(
+            f"{why}, and {' or '.join(across['shells'])}, by which it could start processes on "
+            "other nodes, is not on the path: load one, or another Open MPI, by site.modules"
+        )
+
+
+def _srun_mpi(listed, chosen):
+    kinds = sorted(set(re.findall(r"\b(pmix\w*|pmi2|cray_shasta)\b", listed)))
+    if not kinds:
+        return fix(f"srun knows no protocol of MPI ({listed}): use the launcher mpirun")
+    if chosen not in kinds:
+        best = "pmix" if "pmix" in kinds else kinds[0]
+        return fix(
+            f"srun speaks {chosen or 'nothing'} to MPI and knows {', '.join(kinds)}: "
+            f"export SLURM_MPI_TYPE={best}"
+        )
+    return ok(f"srun speaks {chosen} to MPI")
+
+
+def _room(found):
+    if "error" in found:
+        return fix(
+            f"temporary files cannot be written: {found['error']}; name a folder of the nodes as "
+            "tmpdir in the profile's default-resources"
+        )
+    words = f"{found['free_mb']} MiB are free for temporary files in {found['folder']}"
+    if found["free_mb"] < FREE_MB:
+        return fix(f"{words}: name a larger one as tmpdir in the profile's default-resources")
+    return ok(words)

@@ -1,0 +1,143 @@
+"""Profiles of Snakemake: found and read as Snakemake does it, without starting it."""
+
+import importlib.util
+import os
+import re
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import tomllib
+
+from dlbench import Error
+from dlbench.common import phrases, tools
+from dlbench.study import yaml_files
+
+OURS = Path("profiles")
+FILE = re.compile(r"(?:profile|config)(?:\.v(\d+)\+)?\.yaml")
+PLUGIN = "snakemake-executor-plugin-"
+PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A profile's file and what it says. `hidden`: not where Snakemake looks for its name."""
+
+    file: Path
+    content: dict
+    hidden: bool
+
+    @property
+    def executor(self):
+        """The name of the executor; local where jobs run where Snakemake does."""
+        return self.content.get("executor") or "local"
+
+    @property
+    def submit_cmd(self):
+        """The submit command of the executor cluster-generic."""
+        return self.content.get("cluster-generic-submit-cmd")
+
+    @property
+    def defaults(self):
+        """Resources of all jobs."""
+        return _resources(self.content.get("default-resources"))
+
+    def asked(self, rule, resource):
+        """What a profile says of a resource of a rule; None where it says nothing."""
+        return {**self.defaults, **self._of_rule(rule)}.get(resource)
+
+    def _of_rule(self, rule):
+        said = self.content.get("set-resources") or {}
+        if isinstance(said, dict):
+            return _resources(said.get(rule))
+        prefix = f"{rule}:"
+        return _resources([text.removeprefix(prefix) for text in said if text.startswith(prefix)])
+
+
+def read(name):
+    """The Profile of a name, as in slurm, or of a folder, as in profiles/slurm.
+
+    Raises:
+        Error: there is none, or it is not YAML.
+    """
+    for folder, hidden in _folders(name):
+        file = _file(folder)
+        if file:
+            return Profile(file, _content(file), hidden)
+    ours = sorted(folder.name for folder in OURS.glob("*") if _file(folder))
+    raise Error(
+        f"no profile {name!r}{phrases.nearest(name, ours)}: expected a folder with a config.yaml "
+        f"here, in {_user_folder()} or in {OURS}, which has: {', '.join(ours) or 'none'}"
+    )
+
+
+def installed(executor):
+    """Whether Snakemake has an executor, itself or by a plugin."""
+    module = f"snakemake_executor_plugin_{executor.replace('-', '_')}"
+    return executor in ("local", "dryrun", "touch") or importlib.util.find_spec(module) is not None
+
+
+def installation(executor, scheduler):
+    """The command that installs an executor's plugin, pinned where we know it.
+
+    Args:
+        scheduler: the extra's name where several have the plugin.
+    """
+    extras = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
+    having = [
+        extra
+        for extra, pins in extras.items()
+        if any(re.split(r"[=<>~! ]", pin)[0] == PLUGIN + executor for pin in pins)
+    ]
+    if not having:
+        return tools.uv_command(f"pip install {PLUGIN}{executor}")
+    extra = scheduler if scheduler in having else having[0]
+    return tools.uv_command(f"sync --extra {extra}")
+
+
+def _folders(name):
+    """Where Snakemake looks for a profile, in its order, and then where ours lie."""
+    if Path(name).exists():
+        return [(Path(name), False)]
+    site = os.environ.get("XDG_CONFIG_DIRS", "/etc/xdg").split(os.pathsep)[0]
+    places = [_user_folder() / name, Path(site, "snakemake", name)]
+    return [*((place, False) for place in places), (OURS / name, True)]
+
+
+def _user_folder():
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config", "snakemake")
+
+
+def _file(folder):
+    """A profile's file: that for the newest Snakemake that is not newer than ours."""
+    if folder.is_file():
+        return folder
+    ours = int(metadata.version("snakemake").split(".")[0])
+    found = {file: match for file in folder.glob("*") if (match := FILE.fullmatch(file.name))}
+    majors = {file: int(match[1] or 0) for file, match in found.items()}
+    fitting = [file for file in sorted(majors) if majors[file] <= ours]
+    return max(fitting, key=majors.get, default=None)
+
+
+def _content(file):
+    found = yaml_files.read(file) or {}
+    if not isinstance(found, dict):
+        raise Error(f"{file}: expected keys with values, found a {type(found).__name__}")
+    return found
+
+
+def _resources(said):
+    """Resources from a mapping or from a list of name=value, numbers as numbers."""
+    if isinstance(said, dict):
+        pairs = list(said.items())
+    else:
+        pairs = [str(text).partition("=")[::2] for text in said or []]
+    return {str(name).strip(): _plain(value) for name, value in pairs}
+
+
+def _plain(value):
+    """A value as Snakemake sees it, which takes a quoted text for what is inside the quotes."""
+    text = str(value).strip()
+    if re.fullmatch(r"-?\d+", text):
+        return int(text)
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text

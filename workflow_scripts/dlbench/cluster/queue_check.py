@@ -1,0 +1,145 @@
+"""What a queue offers, and whether the jobs of a study would get it: part of check_site.py."""
+
+from dlbench import Error
+from dlbench.cluster import jobs
+from dlbench.cluster.remarks import fix, note, ok
+from dlbench.plan import planning, site_devices, skipping
+from dlbench.records import staleness
+from dlbench.schedulers import Nodes
+
+SITE_FILE = "site.yaml"
+# What it says of a node, and what a scheduler calls that.
+PROMISED = {
+    "devices_per_node": "gpus",
+    "cores_per_node": "cores",
+    "memory_mb_per_node": "memory_mb",
+}
+
+
+def findings(module, queues, profile, study):
+    """A Finding for all that the queue of the runs, and that of other jobs, would refuse.
+
+    Args:
+        module: the scheduler's file.
+        queues: as it has them.
+        profile: a profiles.Profile.
+    """
+    runs, unfit = [], {}
+    left_open = autos(study)
+    if left_open:
+        yield fix(
+            f"{', '.join(left_open)}: auto counts what this machine has, and runs are trained on "
+            f"others; say in {SITE_FILE} what a node has"
+        )
+    else:
+        runs, unfit = asked(study)
+    wanted = profile.asked("train", module.QUEUE)
+    checks = [(runs, wanted, getattr(module, "unfit", None))]
+    if any(staleness.has_data(run) for run in study.runs):
+        conversion = [(jobs.CONVERSION, jobs.plain(profile.asked))]
+        checks.append((conversion, profile.asked("convert_dataset", module.QUEUE), None))
+    found = {}
+    for jobs_of_queue, name, fits in checks:
+        try:
+            jobs.check(jobs_of_queue, queues, name, fits)
+        except Error as error:
+            found |= dict.fromkeys(str(error).splitlines())
+    yield from map(fix, found)
+    queue = _named(queues, wanted)
+    if queue is None:
+        if wanted is None:
+            yield note("no queue is named in the profile, and the scheduler says no default")
+        return
+    most_min = f"{queue.time_limit_s // 60:g} min at most" if queue.time_limit_s else ""
+    limits = "; ".join(filter(None, [queue.kinds, most_min])) or "no limits it says"
+    yield ok(f"{'' if wanted else 'the default '}queue {queue.name} has {limits}")
+    yield from _not_up(queue, runs)
+    yield from _against_site(queue, study.site)
+    for reason, labels in unfit.items():
+        yield note(f"{_counted(labels)} left out: {reason}")
+    if runs:
+        longest = max(job.time_min for _, job in runs)
+        yield ok(f"{_counted(runs)} to train, of at most {longest} min")
+
+
+def autos(study):
+    """Facts that a cluster cannot leave to the machine where Snakemake runs."""
+    facts = study.site
+    keys = ["device", "cores_per_node"]
+    keys += ["devices_per_node"] if facts["device"] != "cpu" else []
+    return [f"site.{key}" for key in keys if facts[key] == "auto"]
+
+
+def asked(study):
+    """([(label, Job)] of what can be trained, {reason: labels} of what cannot)."""
+    devices = site_devices.devices(study.site)
+    asked, unfit = [], {}
+    for run in study.runs:
+        reason = skipping.skip_reason(run, devices, study)
+        if reason:
+            unfit.setdefault(reason, []).append(study.labels[run.id])
+        else:
+            # The last attempt asks for the most.
+            job = jobs.ask(
+                run,
+                study.site,
+                devices.kind,
+                study.time_limit_s,
+                attempt=planning.ATTEMPTS,
+                wait_s=study.wait_for_quiet_s,
+            )
+            asked.append((study.labels[run.id], job))
+    return asked, unfit
+
+
+def _counted(runs):
+    return f"{len(runs)} run{'s' if len(runs) != 1 else ''}"
+
+
+def _named(queues, wanted):
+    return queues.get(wanted or next((q.name for q in queues.values() if q.default), None))
+
+
+def _not_up(queue, runs):
+    """Nodes that start no job now: jobs would wait for them."""
+    down = queue.count() - queue.count(up=True)
+    if not down:
+        return
+    words = (
+        f"{down} of the {queue.count()} nodes of {queue.name} start no jobs now (drained or down)"
+    )
+    waiting = [
+        label
+        for label, job in runs
+        if queue.count(up=True, **job.each) < job.nodes <= queue.count(**job.each)
+    ]
+    if waiting:
+        yield fix(
+            f"{words}: {_counted(waiting)} would wait for them, as {waiting[0]}; lower site.nodes, "
+            "or begin when they are back"
+        )
+    else:
+        yield note(words)
+
+
+def _against_site(queue, facts):
+    """What the site's file promises and a queue has not, though no run asks for it."""
+    wanted = {key: facts[key] for key in PROMISED if facts[key] not in (None, "auto")}
+    if facts["device"] != "gpu":
+        wanted.pop("devices_per_node", None)
+    each = {PROMISED[key]: number for key, number in wanted.items()}
+    most = {key: queue.most(PROMISED[key]) for key in wanted}
+    above = [
+        (key, number, most[key])
+        for key, number in wanted.items()
+        if most[key] is not None and number > most[key]
+    ]
+    if queue.nodes and facts["nodes"] > queue.count():
+        above.append(("nodes", facts["nodes"], queue.count()))
+    for key, number, offered in above:
+        yield fix(f"site.{key} is {number}, and {queue.name} has {offered}: correct {SITE_FILE}")
+    if queue.nodes and not above and queue.count(**each) < facts["nodes"]:
+        yield fix(
+            f"{SITE_FILE} promises {Nodes(facts['nodes'], **each)}, and {queue.name} has "
+            f"{queue.count(**each)} such: say there what one kind of node has"
+        )

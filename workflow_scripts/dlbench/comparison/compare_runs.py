@@ -1,0 +1,348 @@
+"""Two campaigns (sites, versions, dates) compared, combination by combination.
+
+- Runs are joined on the fields of a run, never on repeat or seed, in which repeats differ; what
+  else differs between the two sides (site, versions, devices) is said once, and that they were
+  measured apart where no session has runs of both. Verdicts and checks are as they would be.
+- Each combination has the ratio B / A of geometric means over its runs and a verdict, as
+  dlbench/analysis/estimates.py has them; all combinations are one family (Holm). No verdict rests
+  on runs that others on the machine disturbed: such a combination is undecided and fails no check.
+- What is in one of the two only is listed, with its nearest partner.
+"""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+from dlbench import Error
+from dlbench.analysis import estimates
+from dlbench.common.phrases import nearest
+from dlbench.comparison.campaigns import FACTS, JOINABLE, REPEATED, Campaign, positive
+from dlbench.records import sessions
+from dlbench.tables.metrics import Metric, known_metric
+
+DEFAULT_METRIC, DEFAULT_MARGIN = "images_per_second", 0.01
+FAILED, TIMEOUT, SKIPPED = "failed", "timeout", "skipped"
+# What a combination did on a side where none of its runs finished: the first of these.
+WITHOUT_NUMBERS = {"failed": FAILED, "oom": FAILED, "timeout": TIMEOUT, "skipped": SKIPPED}
+SAID_IF_UNKNOWN = ("site", "device_model", "framework_version", "git_commit")
+MOST_PAIRS = 1_000_000  # of which the nearest partners are looked for
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a combination: its throughputs (or what is compared), by status how many runs
+    did not finish, and of how many of the others neighbours disturbed.
+    """
+
+    values: tuple
+    failed: dict
+    disturbed: int = 0
+
+    @classmethod
+    def of(cls, runs, metric):
+        done = [run for run in runs if run.finished and positive(run, metric.name) is not None]
+        return cls(
+            values=tuple(positive(run, metric.name) for run in done),
+            failed=dict(sorted(Counter(run.status for run in runs if not run.finished).items())),
+            disturbed=sum(run.disturbed for run in done),
+        )
+
+    @property
+    def end(self):
+        """What became of it where it has no numbers: failed, timeout or skipped; else ""."""
+        found = (word for status, word in WITHOUT_NUMBERS.items() if status in self.failed)
+        return "" if self.values else next(found, "")
+
+    @property
+    def mean(self):
+        return estimates.mean(self.values) if self.values else None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A combination on both sides.
+
+    Attributes:
+        values: the fields it was joined on.
+        compared: a statistics.Comparison of B with A; None where a side has no numbers.
+        beyond_margin: B is shown to be worse by more than the margin, after Holm's correction.
+        verdict, reason: in words.
+    """
+
+    values: dict
+    a: Side
+    b: Side
+    compared: estimates.Comparison | None
+    beyond_margin: bool
+    verdict: str
+    reason: str
+
+    @property
+    def shown(self):
+        """Whether a difference was found that is not within the margin."""
+        return self.verdict not in (
+            estimates.EQUIVALENT,
+            estimates.UNDECIDED,
+            *WITHOUT_NUMBERS.values(),
+        )
+
+
+@dataclass(frozen=True)
+class Unmatched:
+    """A combination that one side has only.
+
+    Attributes:
+        partner: by field in which the other side's nearest combination differs, the values
+            (own, the other's); None where it was not looked for.
+    """
+
+    side: str
+    values: dict
+    runs: int
+    partner: dict | None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """All that is known of two campaigns side by side.
+
+    Attributes:
+        differs: name -> (values of A, values of B) of what was not joined on.
+        not_joined: fields that only one of the sides knows.
+    """
+
+    a: Campaign
+    b: Campaign
+    metric: Metric
+    margin: float
+    joined: tuple
+    not_joined: tuple
+    differs: dict
+    pairs: tuple
+    unmatched: tuple
+
+    @property
+    def measured_apart(self):
+        """Whether no session has runs of both: then what changed in between differs, too."""
+        return sessions.apart(
+            *(
+                [{**run.facts, "session": run.session} for run in side.finished()]
+                for side in (self.a, self.b)
+            )
+        )
+
+    def regressions(self, kinds):
+        """The pairs for which a check fails: B slower beyond the margin, failed, or timeout."""
+        return [
+            pair
+            for pair in self.pairs
+            if ("slower" in kinds and pair.beyond_margin) or (pair.a.values and pair.b.end in kinds)
+        ]
+
+
+def compare(a, b, metric=DEFAULT_METRIC, margin=DEFAULT_MARGIN, on=None, ignore=()):
+    """Compare campaign B with campaign A.
+
+    Args:
+        on: the fields to join on; all, if none are given, but those to `ignore`.
+
+    Raises:
+        Error: something asked for is not there, or there is nothing to compare.
+    """
+    metric = known_metric(metric)
+    if not 0 < margin < 1:
+        raise Error(f"margin: expected a share between 0 and 1, as 0.01, found {margin:g}")
+    wanted = _wanted(on, ignore)
+    joined = tuple(name for name in wanted if a.known(name) and b.known(name))
+    not_joined = tuple(n for n in wanted if n not in joined and (a.known(n) or b.known(n)))
+    if on and not_joined:
+        raise Error(f"--on: not known on both sides: {', '.join(not_joined)}")
+    sides = {name: grouped(side.runs, joined, name) for name, side in (("A", a), ("B", b))}
+    both = [key for key in sides["A"] if key in sides["B"]]
+    if not both:
+        raise Error(_nothing_in_common(*sides.values(), joined))
+    found = [
+        (dict(zip(joined, key, strict=True)), *(Side.of(s[key], metric) for s in sides.values()))
+        for key in both
+    ]
+    _check_numbers(metric, found)
+    return Compared(
+        a=a,
+        b=b,
+        metric=metric,
+        margin=margin,
+        joined=joined,
+        not_joined=not_joined,
+        differs=_differs(a, b, joined),
+        pairs=tuple(sorted(_judged(found, metric, margin), key=_importance)),
+        unmatched=tuple(_unmatched(sides, joined)),
+    )
+
+
+def grouped(runs, names, side):
+    """Runs by their values of some fields.
+
+    Raises:
+        Error: runs that fall together are no repeats: they differ in another field.
+    """
+    groups = {}
+    for run in runs:
+        groups.setdefault(tuple(run.fields.get(name) for name in names), []).append(run)
+    others = [name for name in JOINABLE if name not in names]
+    for group in groups.values():
+        for name in others:
+            values = list(dict.fromkeys(str(run.fields.get(name)) for run in group))
+            if len(values) > 1:
+                raise Error(
+                    f"{side}: {group[0].run_id} and others would count as repeats of one another, "
+                    f"though they differ in {name} ({', '.join(values)}), which is not joined on"
+                )
+    return groups
+
+
+def _wanted(on, ignore):
+    for name in (*(on or ()), *ignore):
+        if name in REPEATED:
+            raise Error(f"{name}: repeats differ in it, so it is never joined on")
+        if name not in JOINABLE:
+            raise Error(
+                f"a run has no field {name!r}{nearest(name, JOINABLE)}; "
+                f"there are: {', '.join(JOINABLE)}"
+            )
+    return [name for name in JOINABLE if (not on or name in on) and name not in ignore]
+
+
+def _nothing_in_common(a, b, joined):
+    """Why no combination is on both sides: fields that differ everywhere, or the nearest pair."""
+    apart = []
+    for index, name in enumerate(joined):
+        values = [list(dict.fromkeys(str(key[index]) for key in side)) for side in (a, b)]
+        if not set(values[0]) & set(values[1]):
+            apart.append(f"  {name}: A {listed(values[0])}; B {listed(values[1])}")
+    if not apart:
+        key = next(iter(a))
+        apart = [f"  {n}: A {own}; B {other}" for n, (own, other) in _partner(key, b, joined)]
+        return "\n".join(["no combination in common; the nearest pair differs in", *apart])
+    head = "no combination in common; these differ everywhere (--ignore FIELD joins on the rest)"
+    return "\n".join([head, *apart])
+
+
+def _check_numbers(metric, found):
+    if not any(a.values or b.values for _, a, b in found):
+        raise Error(
+            f"metric {metric.name} is not there: no run in common has it. Some are in runs tables "
+            "only (export_runs.py), some need an evaluation"
+        )
+
+
+def _judged(found, metric, margin):
+    """Pairs with their verdicts, all corrected for one another."""
+    tested = [i for i, (_, a, b) in enumerate(found) if a.values and b.values]
+    # Times 1 + margin, what is just within the margin is at 1: that tests the margin itself.
+    shift = (1 + margin) if metric.more_is_better else 1 / (1 + margin)
+    sides = [(found[i][2].values, found[i][1].values) for i in tested]
+    plain = estimates.together([estimates.compare(b, a, margin) for b, a in sides])
+    beyond = estimates.together(
+        [estimates.compare([shift * value for value in b], a, margin) for b, a in sides]
+    )
+    results = dict(zip(tested, zip(plain, beyond, strict=True), strict=True))
+    for index, (values, a, b) in enumerate(found):
+        if index not in results:
+            yield Pair(values, a, b, None, False, *_without_numbers(a, b))
+            continue
+        compared, shifted = results[index]
+        worse = (
+            shifted.p_difference < estimates.ALPHA and metric.word(shifted.ratio) == metric.worse
+        )
+        if disturbed := _disturbed(a, b):
+            yield Pair(values, a, b, compared, False, estimates.UNDECIDED, disturbed)
+            continue
+        yield Pair(values, a, b, compared, worse, *_verdict(compared, metric))
+
+
+def _disturbed(a, b):
+    """Why nothing rests on a combination's runs, or ""."""
+    found = [f"{side.disturbed} in {name}" for name, side in (("A", a), ("B", b)) if side.disturbed]
+    return f"others on the machine disturbed runs: {', '.join(found)}" if found else ""
+
+
+def _verdict(compared, metric):
+    """(verdict, why it is none)."""
+    fewest = min(compared.n_a, compared.n_b)
+    if fewest == 1:
+        both = compared.n_a == compared.n_b
+        # `a` of a statistics.Comparison is our B: the condition that is compared with its base.
+        return estimates.UNDECIDED, (
+            "one run a side" if both else f"one run in {'B' if compared.n_a == 1 else 'A'}"
+        )
+    if compared.verdict == estimates.TOO_FEW_RUNS:
+        return estimates.UNDECIDED, f"fewer than {estimates.FEWEST_RUNS} runs a side"
+    if compared.verdict in (estimates.SLOWER, estimates.FASTER):
+        return metric.word(compared.ratio), ""
+    if compared.verdict == estimates.UNDECIDED:
+        needed = compared.repeats_needed
+        more = "over " if needed >= estimates.MOST_REPEATS else ""
+        return compared.verdict, f"{more}{needed} repeats needed" if needed > fewest else ""
+    return compared.verdict, ""
+
+
+def _without_numbers(a, b):
+    empty = [name for name, side in (("A", a), ("B", b)) if not side.values]
+    for end in WITHOUT_NUMBERS.values():
+        if sides := [name for name, side in (("A", a), ("B", b)) if side.end == end]:
+            return end, f"in {' and '.join(sides)}"
+    return estimates.UNDECIDED, f"no such number in {' and '.join(empty)}"
+
+
+def _importance(pair):
+    size = abs(math.log(pair.compared.ratio)) if pair.compared else -1.0
+    return not pair.shown, -size
+
+
+def _differs(a, b, joined):
+    """What tells the two sides apart beside what was joined on."""
+    found = {}
+    for name in (*(n for n in (*JOINABLE, "seed") if n not in joined), *FACTS):
+        values = tuple(
+            sorted({str(run.fields.get(name, run.facts.get(name))) for run in side.runs} - {"None"})
+            for side in (a, b)
+        )
+        known = all(values) or (any(values) and name in SAID_IF_UNKNOWN)
+        if known and values[0] != values[1]:
+            found[name] = values
+    return found
+
+
+def _unmatched(sides, joined):
+    for side, other in (("A", "B"), ("B", "A")):
+        keys = [key for key in sides[side] if key not in sides[other]]
+        looked_for = len(keys) * len(sides[other]) <= MOST_PAIRS
+        for key in keys:
+            partner = dict(_partner(key, sides[other], joined)) if looked_for else None
+            values = dict(zip(joined, key, strict=True))
+            yield Unmatched(side, values, len(sides[side][key]), partner)
+
+
+def _partner(key, others, joined):
+    """[(field, (own value, the other's)), ...] in which the nearest of the others differs."""
+    other = min(others, key=lambda other: _distance(key, other))
+    return [
+        (name, (own, its)) for name, own, its in zip(joined, key, other, strict=True) if own != its
+    ]
+
+
+def _distance(key, other):
+    """Number of fields that differ, then how far numbers are apart."""
+    differing = [(x, y) for x, y in zip(key, other, strict=True) if x != y]
+    numbers = [
+        abs(math.log(x / y))
+        for x, y in differing
+        if all(isinstance(v, int | float) and v > 0 for v in (x, y))
+    ]
+    return len(differing), sum(numbers)
+
+
+def listed(values, most=3):
+    """Some values in words, as in `8, 16, 32 and 4 more`; `not known` for none."""
+    more = f" and {len(values) - most} more" if len(values) > most else ""
+    return ", ".join(map(str, values[:most])) + more if values else "not known"

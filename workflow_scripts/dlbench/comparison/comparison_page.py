@@ -1,0 +1,191 @@
+"""What is to be read of compared campaigns or of references: one page, in no format yet.
+
+A page is a title, one sentence that says it all, and sections of words and tables. Formats make
+text, Markdown or HTML of it (dlbench/pages/page_text.py, dlbench/pages/page_html.py).
+"""
+
+import json
+import math
+from collections import Counter
+
+from dlbench.analysis import estimates
+from dlbench.comparison.compare_runs import FAILED, SKIPPED, TIMEOUT, listed
+from dlbench.pages.page import Cell, Page, Section, Table
+from dlbench.study import wording
+from dlbench.study.runs import DEFAULTS
+
+MOST_UNMATCHED = 50  # of each side, on a page
+SHORT = 12  # hexadecimal digits of a digest that are shown
+APART = (
+    " A and B were measured apart, in no session together: whatever changed in between, as what "
+    "else used the machine, differs, too."
+)
+
+
+def compared(found, regressions=None):
+    """The page of a Compared.
+
+    Args:
+        regressions: the pairs for which a check fails; None where nothing is checked.
+    """
+    lead = _lead(found)
+    if regressions is not None:
+        lead += f" Check {'failed' if regressions else 'passed'}: {_count(regressions)}."
+    return Page(
+        title="Comparison of two campaigns",
+        lead=lead,
+        sections=tuple(filter(None, (_sides(found), _pairs(found), *_unmatched(found)))),
+        kind="" if regressions is None else "bad" if regressions else "good",
+    )
+
+
+def _count(regressions):
+    number_of = len(regressions)
+    return f"{number_of} regression{'' if number_of == 1 else 's'}"
+
+
+def runs_of(campaign):
+    """As in `48 runs: 45 ok, 3 oom; 2 not ended`."""
+    counts = Counter(run.status for run in campaign.runs)
+    words = f"{len(campaign.runs)} runs: {', '.join(f'{n} {s}' for s, n in counts.most_common())}"
+    words += f"; {campaign.not_ended} not ended" if campaign.not_ended else ""
+    return words + (f"; {len(campaign.unread)} unreadable" if campaign.unread else "")
+
+
+def _lead(found):
+    counts = Counter(pair.verdict for pair in found.pairs)
+    order = (found.metric.worse, found.metric.better, estimates.EQUIVALENT, estimates.UNDECIDED,
+             FAILED, TIMEOUT, SKIPPED)  # fmt: skip
+    verdicts = ", ".join(f"{counts[word]} {word}" for word in order if counts[word])
+    number_of = len(found.pairs)
+    lead = (
+        f"B against A in {found.metric.name} ({found.metric.unit}), {number_of} "
+        f"combination{'s' if number_of > 1 else ''} in common: {verdicts}."
+    )
+    return lead + (APART if found.measured_apart else "")
+
+
+def _sides(found):
+    rows = [[name, side.path, runs_of(side)] for name, side in (("A", found.a), ("B", found.b))]
+    words = [f"{name}: {side.unread[0]}" for name, side in (("A", found.a), ("B", found.b))
+             if side.unread]  # fmt: skip
+    if found.not_joined:
+        unknown = ", ".join(found.not_joined)
+        words.append(f"not joined on, since one side does not say it: {unknown}")
+    same = _in_common([pair.values for pair in found.pairs])
+    words += [f"in common: {', '.join(same)}"] if same else []
+    differing = [
+        [f"differs: {name.replace('_', ' ')}", *(listed(list(map(_short, side))) for side in both)]
+        for name, both in found.differs.items()
+    ]
+    if not differing:
+        words.append("nothing else is known to differ between the two sides")
+    table = [["folder or table", *(row[1] for row in rows)], ["runs", *(row[2] for row in rows)]]
+    return Section("The two sides", tuple(words), Table(("", "A", "B"), table + differing))
+
+
+def _in_common(combinations_):
+    """The values, no defaults, in which all combinations agree and that their names lack."""
+    first, *others = combinations_
+    return [
+        wording.field(name, value)
+        for name, value in first.items()
+        if name not in wording.ALWAYS
+        and value != DEFAULTS.get(name)
+        and all(other[name] == value for other in others)
+    ]
+
+
+def _short(value):
+    digits = value.removeprefix("sha256:")
+    whole = len(digits) >= 40 and all(c in "0123456789abcdef" for c in digits)
+    return digits[:SHORT] if whole else value
+
+
+def _pairs(found):
+    names = wording.combinations([pair.values for pair in found.pairs])
+    rows = [
+        [
+            name,
+            _side(pair.a),
+            _side(pair.b),
+            _ratio(pair),
+            _interval(pair),
+            _verdict(pair, found.metric),
+        ]
+        for name, pair in zip(names, found.pairs, strict=True)
+    ]
+    headings = ("combination", "A", "B", "B / A", "95 % interval", "verdict")
+    return Section("Combinations", (_method(found),), Table(headings, rows, right=(1, 2, 3, 4)))
+
+
+def _method(found):
+    families = [pair.compared.family for pair in found.pairs if pair.compared]
+    family = max(families, default=1)
+    corrected = f" after Holm's correction for {family} comparisons" if family > 1 else ""
+    return (
+        "Geometric means over runs (how many in brackets); Welch's interval on logarithms, each "
+        f"alone; margin {100 * found.margin:g} %. Equivalent: shown to be within the margin; "
+        f"{found.metric.worse} or {found.metric.better}: shown to differ, and not shown to be "
+        f"within it; 5 % level{corrected}."
+    )
+
+
+def _side(side):
+    words = [f"{wording.number(side.mean.value)} ({len(side.values)})"] if side.values else []
+    return ", ".join(words + [f"{n} {status}" for status, n in side.failed.items()]) or "-"
+
+
+def _ratio(pair):
+    if pair.compared is None:
+        return "-"
+    c = pair.compared
+    return Cell(_digits(c.ratio), drawn=(c.ratio, c.ci95_low, c.ci95_high, c.margin))
+
+
+def _interval(pair):
+    c = pair.compared
+    if c is None or math.isnan(c.ci95_low):
+        return "-"
+    return f"{_digits(c.ci95_low)} to {_digits(c.ci95_high)}"
+
+
+def _digits(ratio):
+    return f"{ratio:.3f}" if ratio < 10 else f"{ratio:.4g}"
+
+
+def _verdict(pair, metric):
+    kinds = {metric.better: "good", estimates.EQUIVALENT: "same"}
+    kinds |= dict.fromkeys((metric.worse, FAILED, TIMEOUT), "bad")
+    return Cell(
+        pair.verdict,
+        kinds.get(pair.verdict, "open"),
+        "beyond the margin" if pair.beyond_margin else pair.reason,
+    )
+
+
+def _unmatched(found):
+    """What one side has only, and in which fields its nearest partner differs."""
+    for side, other in (("A", "B"), ("B", "A")):
+        alone = [one for one in found.unmatched if one.side == side]
+        if not alone:
+            continue
+        names = wording.combinations([one.values for one in alone])
+        rows = [
+            [name, str(one.runs), _partner(one)] for name, one in zip(names, alone, strict=True)
+        ]
+        words = (f"and {len(rows) - MOST_UNMATCHED} more",) if len(rows) > MOST_UNMATCHED else ()
+        headings = ("combination", "runs", f"nearest in {other} differs in")
+        table = Table(headings, rows[:MOST_UNMATCHED], right=(1,))
+        yield Section(f"Only in {side} ({len(alone)})", words, table)
+
+
+def _partner(one):
+    if one.partner is None:
+        return "too many to look for"
+    return "; ".join(f"{name} {_plain(own)} / {_plain(its)}" for name, (own, its) in
+                     one.partner.items())  # fmt: skip
+
+
+def _plain(value):
+    return json.dumps(value) if isinstance(value, bool) or value in (None, "") else str(value)

@@ -1,0 +1,41 @@
+"""CIFAR-10: small colour images in ten classes, from the binary version of the archive."""
+
+TITLE = "CIFAR-10"
+AUTHOR = "A. Krizhevsky, V. Nair, G. Hinton"
+DESCRIPTION = "60 000 colour images, 32x32 pixels, ten classes"
+KIND = "image"
+LICENCE = "none stated by the authors"
+CITATION = (
+    "A. Krizhevsky (2009). Learning multiple layers of features from tiny images. "
+    "Technical report, University of Toronto."
+)
+HOMEPAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
+SYNTHETIC = False
+TERMS = ""
+SPLITS = {"train": 50_000, "validation": 10_000}
+SHARDS = {"train": 8, "validation": 2}
+READER = {
+    "encoding": "raw",
+    "shape": [32, 32, 3],
+    "classes": 10,
+    "first_label": 0,
+    "augmentation": "shift_flip",
+}
+FILES = {
+    "cifar-10-binary.tar.gz": {
+        "bytes": 170_052_171,
+        "sha256": "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+        "md5": "c32a1d4ab5d03f1284b67883e8d87530",
+        "urls": ["https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"],
+    }
+}
+MEMBERS = {
+    "train": [f"cifar-10-batches-bin/data_batch_{number}.bin" for number in range(1, 6)],
+    "validation": ["cifar-10-batches-bin/test_batch.bin"],
+}
+
+
+def open(folder):
+    from dlbench.data.datasets import _cifar
+
+    return _cifar.source(folder / "cifar-10-binary.tar.gz", MEMBERS, label_bytes=1, classes=10)

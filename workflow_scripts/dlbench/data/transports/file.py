@@ -1,0 +1,25 @@
+"""Files of this machine: file:///path."""
+
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from dlbench.data.transports import CHUNK_BYTES, Answer, TransportError
+
+
+def open(url, offset, validator):
+    path = Path(unquote(urlsplit(url).path))
+    try:
+        status = path.stat()
+        file = path.open("rb")
+    except OSError as error:
+        raise TransportError(f"{path}: {error.strerror}") from error
+    found = f"{status.st_mtime_ns}-{status.st_size}"
+    first = offset if validator in (None, found) and offset <= status.st_size else 0
+    return Answer(_chunks(file, first), first, status.st_size, found)
+
+
+def _chunks(file, first):
+    with file:
+        file.seek(first)
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk

@@ -1,0 +1,3 @@
+"""HTTPS: as HTTP."""
+
+__all__ = ["open"]

@@ -1,0 +1,50 @@
+"""S3: s3://bucket/key.
+
+Credentials, region and endpoint (AWS_ENDPOINT_URL) are taken from where the AWS
+tools take them; without credentials the request is not signed, as public
+buckets want it.
+"""
+
+from urllib.parse import urlsplit
+
+from dlbench.common import tools
+from dlbench.data.transports import CHUNK_BYTES, Answer, TransportError
+
+
+def open(url, offset, validator):
+    try:
+        import boto3
+        import botocore
+    except ImportError:
+        command = tools.uv_command("sync --extra storage")
+        raise TransportError(f"needs boto3; install it with: {command}") from None
+    parts = urlsplit(url)
+    request = {"Bucket": parts.netloc, "Key": parts.path.lstrip("/")}
+    session = boto3.Session()
+    signature = None if session.get_credentials() else botocore.UNSIGNED
+    try:
+        client = session.client("s3", config=botocore.config.Config(signature_version=signature))
+        head = client.head_object(**request)
+        size_bytes, found = head["ContentLength"], head["ETag"]
+        first = offset if validator in (None, found) and offset <= size_bytes else 0
+        if first == size_bytes:  # an empty range is an error
+            return Answer([], first, size_bytes, found)
+        # IfMatch: a file that changes between the two requests is an error, not a mixture.
+        answer = client.get_object(**request, Range=f"bytes={first}-", IfMatch=found)
+    except botocore.exceptions.ClientError as error:
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        passing = status >= 500 or status in (412, 429)
+        raise TransportError(f"S3 refuses: {error}", passing) from error
+    except (botocore.exceptions.BotoCoreError, ValueError) as error:  # no region, bad endpoint
+        passing = isinstance(error, botocore.exceptions.HTTPClientError)
+        raise TransportError(f"S3 cannot be asked: {error}", passing) from error
+    return Answer(_chunks(answer["Body"]), first, size_bytes, found)
+
+
+def _chunks(body):
+    import botocore
+
+    try:
+        yield from body.iter_chunks(CHUNK_BYTES)
+    except (botocore.exceptions.BotoCoreError, OSError) as error:
+        raise TransportError(f"the connection broke: {error}", passing=True) from error

@@ -1,0 +1,1 @@
+"""What figures share: series of runs, styles, charts."""

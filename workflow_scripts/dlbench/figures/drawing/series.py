@@ -1,0 +1,226 @@
+"""Runs as the series and rows of figures: what tells them apart, what they are called.
+
+- Runs that agree in all SETTINGS but those along the axis are one series; runs that agree in
+  all of them are repeats of one condition.
+- A series is called by what differs between the series of its figure, and has one index, so
+  one colour and marker, in all panels.
+"""
+
+import functools
+from dataclasses import dataclass
+
+import pandas as pd
+
+from dlbench.analysis import estimates
+from dlbench.log.event_fields import ENDED_WELL as FINISHED
+from dlbench.tables import timing_sources
+
+MOST_SERIES, MOST_PANELS = 40, 24  # of a figure; further ones are counted in words
+# What makes a condition, in the order of its name.
+SETTINGS = {
+    "model": "{}",
+    "dataset": "{}",
+    "item_shape": "items of {}",
+    "site": "{}",
+    "device_model": "{}",
+    "timing_source": "{}",
+    "framework": "{}",
+    "framework_version": "version {}",
+    "mode": "{}",
+    "strategy": "{}",
+    "strategy_options": "{}",
+    "launcher": "{}",
+    "runtime": "{}",
+    "runtime_options": "{}",
+    "environment": "environment {}",
+    "nodes": "{} nodes",
+    "devices": "{} devices",
+    "batch_per_device": "batch {}",
+    "global_batch": "batch {} in all",
+    "precision": "{}",
+    "xla": "XLA {}",
+    "deterministic": "deterministic {}",
+    "threads_per_device": "{} threads a device",
+    "copies_per_node": "{} at once",
+    "optimizer": "{}",
+    "learning_rate": "rate {}",
+    "learning_rate_scaling": "{} scaling of the rate",
+    "epochs": "{} epochs",
+    "steps": "{} steps",
+    "seed": "seed {}",
+}
+# Settings that may change from point to point of a series.
+ALONG = {
+    "devices": ("devices", "nodes", "launcher", "global_batch"),
+    "batch_per_device": ("batch_per_device", "global_batch"),
+    None: ("global_batch",),
+}
+# What is found out when a run trains, so absent where it failed before.
+FOUND_OUT = ("device_model", "framework_version")
+# What is said above a panel where all its runs have it.
+HEADING = ("mode", "strategy", "devices", "batch_per_device", "precision", "runtime")
+MODES = {"train": "training", "forward": "forward", "forward_backward": "forward and backward"}
+
+
+@dataclass(frozen=True)
+class Series:
+    """Runs that differ along one axis only."""
+
+    name: str
+    index: int
+    x: str
+    runs: pd.DataFrame
+
+    @functools.cached_property
+    def finished(self):
+        return self.runs[self.runs["status"].isin(FINISHED)]
+
+    @property
+    def published(self):
+        return bool((self.runs["timing_source"] == timing_sources.PUBLISHED).all())
+
+    def repeats(self, value):
+        """[(x, values of the repeats that have one), ...]"""
+        known = self.finished[[self.x, value]].dropna()
+        return [(x, found.to_numpy(dtype=float)) for x, found in known.groupby(self.x)[value]]
+
+    def means(self, value):
+        """[(x, Estimate), ...]: geometric means over repeats."""
+        return [(x, estimates.mean(values)) for x, values in self.repeats(value)]
+
+    def failures(self):
+        """[(x, status, failed, tried), ...] where runs failed, the commonest status first."""
+        found = []
+        if len(self.finished) == len(self.runs):
+            return found
+        for x, statuses in self.runs.groupby(self.x)["status"]:
+            failed = statuses[~statuses.isin(FINISHED)]
+            if len(failed):
+                found.append((x, failed.mode().iloc[0], len(failed), len(statuses)))
+        return found
+
+
+def tried(runs):
+    """Runs that were begun, with text instead of categories and nothing found out missing."""
+    runs = runs[runs["status"] != "skipped"]
+    names = [name for name in runs if isinstance(runs[name].dtype, pd.CategoricalDtype)]
+    runs = runs.astype({name: object for name in names})
+    settings = [name for name in SETTINGS if name not in FOUND_OUT]
+    if runs.empty:
+        return runs
+    # A publication or log that states no mode is about training.
+    runs["mode"] = runs["mode"].fillna("train")
+    for name in FOUND_OUT:
+        known = runs.groupby(settings, dropna=False, sort=False)[name].transform("first")
+        own = runs["timing_source"] == timing_sources.MEASURED
+        usual = runs[own][name].mode()
+        runs[name] = runs[name].fillna(known)
+        runs.loc[own, name] = runs[name].fillna(usual.iloc[0] if len(usual) else "unknown")
+    return runs
+
+
+def along(x, runs, panel=("model", "dataset"), fewest=1):
+    """Series along an axis, by panel: {values of `panel`: [Series, ...]}.
+
+    Args:
+        x: a key of ALONG; None for series of repeats only.
+        runs: as `tried` gives them.
+        fewest: series with fewer values of x are left out.
+    """
+    keys = [name for name in SETTINGS if name not in (*panel, *ALONG[x])]
+    if x == "devices" and _layouts(runs, keys):
+        keys.append("nodes")
+    if x and len(runs):
+        counts = runs.groupby([*panel, *keys], dropna=False)[x].transform("nunique")
+        runs = runs[counts >= fewest]
+    telling = differing(runs, keys)
+    if not _shapes_differ(runs):
+        telling = [name for name in telling if name != "item_shape"]
+    panels, indices = {}, {}
+    for key, group in runs.groupby([*panel], dropna=False):
+        for _, series in group.groupby(keys, dropna=False):
+            name = called(series.iloc[0], telling)
+            index = indices.setdefault(name, len(indices))
+            panels.setdefault(key, []).append(Series(name, index, x, series))
+    return panels
+
+
+def conditions(runs, heading=("model", "dataset")):
+    """Repeats of one condition each, under headings: {(heading, words): [(name, runs), ...]}.
+
+    Conditions are called by what differs under their heading; what does not is in the words.
+    """
+    if runs.empty:
+        return {}
+    keys = [name for name in SETTINGS if name not in (*heading, "global_batch")]
+    found = {}
+    for key, group in runs.groupby(list(heading), dropna=False):
+        telling = differing(group, keys)
+        found[" \u00b7 ".join(map(str, key)), common([group])] = [
+            (called(repeats.iloc[0], telling), repeats)
+            for _, repeats in group.groupby(keys, dropna=False)
+        ]
+    return found
+
+
+def differing(runs, keys):
+    """Those of the settings in which runs differ.
+
+    What a publication or a log does not state is no difference from what other runs are.
+    """
+    if "timing_source" not in runs:
+        return [name for name in keys if runs[name].nunique(dropna=False) > 1]
+    sides = [side for _, side in runs.groupby("timing_source")]
+    return [
+        name
+        for name in keys
+        if runs[name].nunique() > 1 or any(s[name].nunique(dropna=False) > 1 for s in sides)
+    ]
+
+
+def called(row, names):
+    """As in `mirrored, batch 64`.
+
+    >>> called(pd.Series({"strategy": "mirrored", "xla": True}), ["strategy", "xla"])
+    'mirrored, XLA'
+    """
+    return ", ".join(filter(None, (word(row, name) for name in names)))
+
+
+def word(row, name):
+    """What one setting of a run is called; "" where it has none."""
+    value = row[name]
+    if pd.isna(value) or value in ("", timing_sources.MEASURED):
+        return ""
+    if name == "devices":
+        kind = {"cpu": "CPU device", "gpu": "GPU"}.get(row.get("device_kind"), "device")
+        return f"{value} {kind}{'s' if value > 1 else ''}"
+    if name == "nodes":
+        return f"{value} node{'s' if value > 1 else ''}"
+    if name == "mode":
+        return MODES.get(value, value)
+    if isinstance(value, bool) or str(value) in ("True", "False"):
+        thing = {"xla": "XLA"}.get(name, name)
+        return thing if value else f"no {thing}" if name == "xla" else f"not {thing}"
+    if isinstance(value, str):
+        value = value.replace(",", ", ")
+    return SETTINGS[name].format(f"{value:g}" if isinstance(value, float) else value)
+
+
+def common(tables, names=HEADING):
+    """What all runs of some data frames share of some settings, for a heading."""
+    runs = pd.concat([table[[*names, "device_kind"]] for table in tables])
+    return called(runs.iloc[0], [name for name in names if name not in differing(runs, names)])
+
+
+def _shapes_differ(runs):
+    """Whether items of one model and dataset, synthetic ones say, have several shapes."""
+    return bool(
+        (runs.groupby(["model", "dataset"], dropna=False)["item_shape"].nunique() > 1).any()
+    )
+
+
+def _layouts(runs, keys):
+    """Whether a number of devices is spread over nodes in several ways."""
+    groups = runs.groupby([*keys, "model", "dataset", "devices"], dropna=False)["nodes"]
+    return bool((groups.nunique() > 1).any())

@@ -1,0 +1,268 @@
+"""OCI image layouts: folders with an image's manifest, config and layers, each under its digest.
+
+- An archive as `podman save`, `docker save` and `buildah push` write it, or a folder with the same
+  in it, becomes a layout, every blob compared with its digest.
+- A file is added as one more layer, so that an image of whatever origin can carry our marker.
+- `before.json` is the index without that layer, for who writes the file itself.
+
+Sources: the OCI image layout and image format specifications, version 1.1; Docker's image
+specification, version 1.2, for `docker save`.
+"""
+
+import hashlib
+import io
+import json
+import platform
+import shutil
+import tarfile
+import zlib
+from pathlib import Path
+
+from dlbench import Error
+from dlbench.common.files import sha256, write_json
+from dlbench.common.tar_members import Member
+
+TAG = "image"  # of the one image in a layout
+BEFORE = "before.json"
+INDEX_TYPES = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+CONFIG = "application/vnd.oci.image.config.v1+json"
+LAYER = "application/vnd.oci.image.layer.v1.tar"
+# The same under Docker's names, which skopeo and others do not read in a layout.
+DOCKER_LAYERS = {
+    "application/vnd.docker.image.rootfs.diff.tar": LAYER,
+    "application/vnd.docker.image.rootfs.diff.tar.gzip": f"{LAYER}+gzip",
+}
+# What Python calls a machine, and what images call it.
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def unpack(archive, folder):
+    """Make a layout in `folder`, which is empty, of an archive with one image, or of its files.
+
+    Raises:
+        Error: it is no image archive, or a blob differs from its digest.
+    """
+    folder = Path(folder)
+    try:
+        if Path(archive).is_dir():
+            _copy(Path(archive), folder)
+        else:
+            with tarfile.open(archive, tarinfo=Member) as tar:
+                for member in tar:
+                    _extract(tar, member, folder)
+    except (tarfile.TarError, OSError, EOFError, KeyError, RecursionError, zlib.error) as error:
+        raise Error(f"{archive} cannot be read as an image archive: {error}") from error
+    if not (folder / "oci-layout").is_file():
+        if not (folder / "manifest.json").is_file():
+            raise Error(
+                f"{archive} is no image archive: expected oci-layout or manifest.json in it, "
+                "as `podman save --format oci-archive` or `docker save` writes them"
+            )
+        _from_docker(folder, archive)
+    for blob in (folder / "blobs" / "sha256").glob("*"):
+        if sha256(blob) != blob.name:
+            raise Error(f"{archive} is damaged: blob {blob.name} has another digest")
+
+
+def manifest(folder):
+    """(digest, manifest, config) of the one image in a layout that is for this machine.
+
+    Raises:
+        Error: there is none, several, or it is for another architecture.
+    """
+    folder = Path(folder)
+    wanted = ARCHITECTURES.get(platform.machine(), platform.machine())
+    try:
+        entries = json.loads((folder / "index.json").read_bytes())["manifests"]
+        while len(entries) == 1 and entries[0].get("mediaType") in INDEX_TYPES:
+            entries = _blob(folder, entries[0]["digest"])["manifests"]
+        mine = entries if len(entries) == 1 else [e for e in entries if _is_for(e, wanted)]
+        if len(mine) != 1:
+            raise Error(
+                f"{folder}: expected one image for linux on {wanted}, found {len(mine)} "
+                f"among {len(entries)}"
+            )
+        digest = mine[0]["digest"]
+        found = _blob(folder, digest)
+        config = _blob(folder, found["config"]["digest"])
+        missing = [
+            e["digest"] for e in found["layers"] if not _place(folder, e["digest"]).is_file()
+        ]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Error(f"{folder} is no image layout that we can read: {error!r}") from error
+    if config.get("architecture", wanted) != wanted:
+        raise Error(
+            f"the image is for the architecture {config['architecture']}; this machine is {wanted}"
+        )
+    if missing:
+        raise Error(f"{folder} is not whole: the layer {missing[0]} is missing")
+    return digest, found, config
+
+
+def add_file(folder, path, content):
+    """Put a file of our own on top of the image, which is then the layout's only one.
+
+    Args:
+        path: where it is in the image, relative to its root.
+        content: bytes.
+
+    Returns:
+        The digest of the new manifest.
+    """
+    folder = Path(folder)
+    _, found, config = manifest(folder)
+    layer = _layer(path, content)
+    config = {
+        **config,
+        "rootfs": {
+            **config["rootfs"],
+            "diff_ids": [*config["rootfs"]["diff_ids"], _digest(layer)],
+        },
+        "history": [*(config.get("history") or []), {"created_by": f"dlbench: /{path}"}],
+    }
+    layers = [
+        {**one, "mediaType": DOCKER_LAYERS.get(one["mediaType"], one["mediaType"])}
+        for one in found["layers"]
+    ]
+    before = {
+        **found,
+        "mediaType": MANIFEST,
+        "config": {**found["config"], "mediaType": CONFIG},
+        "layers": layers,
+    }
+    _list(folder, BEFORE, before)
+    after = {
+        "config": _store(folder, CONFIG, _json(config)),
+        "layers": [*layers, _store(folder, LAYER, layer)],
+    }
+    return _finish(folder, {**before, **after})
+
+
+def _copy(source, folder):
+    """Copy the files of a folder, but not its modes: more is written to the copy."""
+    for file in source.rglob("*"):
+        if file.is_file():
+            target = folder / file.relative_to(source)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, target)
+
+
+def _extract(tar, member, folder):
+    """Write one file of an archive; where it is a link, what that names in the archive."""
+    if member.isdir():
+        return
+    content = tar.extractfile(member)
+    if content is None or ".." in Path(member.name).parts or member.name.startswith("/"):
+        raise tarfile.ExtractError(f"{member.name} is no file that belongs into it")
+    target = folder / member.name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with open(target, "wb") as file:
+        shutil.copyfileobj(content, file, 1 << 20)
+
+
+def _is_for(entry, architecture):
+    platform_ = entry.get("platform", {})
+    return (platform_.get("os", "linux"), platform_.get("architecture")) == ("linux", architecture)
+
+
+def _from_docker(folder, archive):
+    """Turn what `docker save` wrote into a layout."""
+    try:
+        (entry,) = json.loads((folder / "manifest.json").read_bytes())
+        config = (folder / entry["Config"]).read_bytes()
+        # One that is listed twice is moved once.
+        adopted = {name: _adopt(folder, folder / name) for name in dict.fromkeys(entry["Layers"])}
+        layers = [adopted[name] for name in entry["Layers"]]
+        told = json.loads(config)["rootfs"]["diff_ids"]
+        for layer, diff_id in zip(layers, told, strict=True):
+            if layer["mediaType"] == LAYER and layer["digest"] != diff_id:
+                raise ValueError(f"damaged: the layer {diff_id} has another digest")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Error(f"{archive}: expected one image as docker save writes it: {error!r}") from error
+    write_json(folder / "oci-layout", {"imageLayoutVersion": "1.0.0"})
+    found = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": _store(folder, CONFIG, config),
+        "layers": layers,
+    }
+    _finish(folder, found)
+
+
+def _adopt(folder, file):
+    """The descriptor of a layer that lies in the folder under another name, until now."""
+    if not file.resolve().is_relative_to(folder.resolve()):
+        raise ValueError(f"{file} is outside of the archive")
+    digest = f"sha256:{sha256(file)}"
+    target = _place(folder, digest)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with open(file, "rb") as content:
+        packed = content.read(2) == b"\x1f\x8b"
+    file.replace(target)
+    return {
+        "mediaType": LAYER + ("+gzip" if packed else ""),
+        "digest": digest,
+        "size": target.stat().st_size,
+    }
+
+
+def _finish(folder, found):
+    """Make a manifest the only one of the layout. Returns its digest."""
+    digest = _list(folder, "index.json", found)
+    # For `docker load`, most versions of which read no other layout than their own.
+    config, *layers = (
+        str(_place(Path(), part["digest"])) for part in (found["config"], *found["layers"])
+    )
+    write_json(folder / "manifest.json", [{"Config": config, "RepoTags": None, "Layers": layers}])
+    return digest
+
+
+def _list(folder, index, found):
+    """Write an index that lists a manifest alone. Returns the manifest's digest."""
+    entry = _store(folder, MANIFEST, _json(found))
+    entry["annotations"] = {"org.opencontainers.image.ref.name": TAG}
+    write_json(folder / index, {"schemaVersion": 2, "manifests": [entry]})
+    return entry["digest"]
+
+
+def _layer(path, content):
+    """The bytes of a tar file with one file in it, and with no time or user of ours."""
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        member = tarfile.TarInfo(path)
+        member.size, member.mode = len(content), 0o644
+        tar.addfile(member, io.BytesIO(content))
+    return written.getvalue()
+
+
+def _store(folder, media_type, content):
+    """Write a blob. Returns its descriptor."""
+    digest = _digest(content)
+    target = _place(folder, digest)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(content)
+    return {"mediaType": media_type, "digest": digest, "size": len(content)}
+
+
+def _blob(folder, digest):
+    """The JSON in a blob, seen to have its digest."""
+    content = _place(folder, digest).read_bytes()
+    if _digest(content) != digest:
+        raise ValueError(f"blob {digest} has another digest")
+    return json.loads(content)
+
+
+def _place(folder, digest):
+    return folder / "blobs" / digest.replace(":", "/")
+
+
+def _json(value):
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _digest(content):
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"

@@ -1,0 +1,105 @@
+"""udocker: containers of an ordinary user, without anything installed by root.
+
+Options:
+    execmode  how it enters the container (`udocker setup --execmode`): P1, P2 (ptrace), F1,
+              F2, F3, F4 (library calls), R1 (runc), S1 (Singularity). It sets the speed of
+              what calls the system often, so it is part of a run.
+
+- Each execmode has a container of its own, since F and R modes change its files.
+- The whole environment is handed on: launchers speak to their processes so.
+- It knows no binds that are read only: `:ro` means nothing here.
+- Its tools are the user's (`udocker install`), the containers lie beside the image.
+"""
+
+import os
+import pwd
+from pathlib import Path
+
+from dlbench.images.oci import BEFORE, TAG
+from dlbench.images.runtimes import marking, packed, with_mount_points
+
+CONTAINED = True
+HANDS_ON_LIBRARIES = True
+OPTIONS = {"execmode": ("P1", "P2", "F1", "F2", "F3", "F4", "R1", "S1")}
+PROGRAMS = ("udocker",)
+# Processes find one another by names, and by files in /tmp.
+FROM_HOST = [(path, path, "rw") for path in ("/tmp", "/etc/hosts", "/etc/resolv.conf")]
+NAME = "dlbench"  # of the one container in a place
+PLACES = {"UDOCKER_CONTAINERS": "containers", "UDOCKER_REPOS": "repos", "UDOCKER_LAYERS": "layers"}
+
+
+def version():
+    return ["udocker", *_as_root(), "--version"]
+
+
+def form(options):
+    return f"udocker-{options['execmode']}"
+
+
+def prepare(image, place, options, gpus=False):
+    start = _udocker(place)
+    archive, commands = packed(image, place)
+    if image.kind == "oci":
+        # Our layer stays out: its tar would write through a link of the layers below.
+        names = f"s,^./{BEFORE}$,./index.json,"
+        without = ["--exclude=./index.json", "--exclude=./manifest.json", f"--transform={names}"]
+        commands = [
+            ["tar", f"--directory={image.path}", *without, "--create", f"--file={archive}", "."]
+        ]
+        made = [
+            [*start, "load", "-i", archive, NAME],
+            [*start, "create", f"--name={NAME}", f"{NAME}:{TAG}"],
+            marking(image, _root(place)),
+        ]
+    else:
+        made = [[*start, "import", "--tocontainer", f"--name={NAME}", archive]]
+    setup = [*start, "setup", f"--execmode={options['execmode']}", NAME]
+    nvidia = [[*start, "setup", "--nvidia", "--force", NAME]] if gpus else []
+    # The container has all that these have.
+    rest = ["rm", "-rf", archive, f"{place}/layers", f"{place}/root"]
+    return [*commands, *made, setup, *nvidia, rest]
+
+
+def prepared(image, place, options):
+    return str(Path(place).absolute())
+
+
+def command(container, program):
+    flags = [
+        f"--volume={source}:{target}" for source, target, _ in [*container.mounts(), *FROM_HOST]
+    ]
+    flags += [f"--env={name}={value}" for name, value in sorted(container.environment.items())]
+    start = [
+        *_udocker(container.image),
+        "--quiet",
+        "run",
+        "--nobanner",
+        "--hostenv",
+        "--hostauth",
+        f"--user={pwd.getpwuid(os.getuid()).pw_name}",
+        "--entrypoint=",
+        f"--workdir={container.folder}",
+        *flags,
+        NAME,
+        *program,
+    ]
+    # In execmode S1 it makes none itself.
+    return with_mount_points(_root(container.image), container, start)
+
+
+def cleanup(container):
+    return None
+
+
+def _root(place):
+    return f"{place}/{PLACES['UDOCKER_CONTAINERS']}/{NAME}/ROOT"
+
+
+def _udocker(place):
+    """udocker with its containers in `place`."""
+    folders = [f"{key}={Path(place).absolute() / name}" for key, name in PLACES.items()]
+    return ["env", *folders, "udocker", *_as_root()]
+
+
+def _as_root():
+    return ["--allow-root"] if os.geteuid() == 0 else []

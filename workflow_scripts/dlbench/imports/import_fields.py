@@ -1,0 +1,110 @@
+"""What a user says of imported runs beside their logs: columns of the runs table, or of a path.
+
+A pattern as `{runtime}_{_}/{dataset}_{model}_{devices}_gpu/{repeat}` takes columns from the
+beginning of a path: literal text, and names of columns between braces; `_` stands for what is
+ignored. A name matches as little as it can, within one part of the path; counts match digits.
+"""
+
+import re
+from datetime import datetime, timezone
+
+import pyarrow as pa
+
+from dlbench import Error
+from dlbench.common import phrases
+from dlbench.tables import table_columns
+
+# Not stated by anybody: they are worked out from the log or say where it is.
+OWN = ("run_id", "source", "notes", "log_sha256", "parser_version", "timing_source")
+NAMES = [name for name in table_columns.RUNS.names if name not in OWN]
+
+
+def checked(fields):
+    """Fields with the types of their columns.
+
+    >>> checked({"repeat": "3", "site": "far"})
+    {'repeat': 3, 'site': 'far'}
+
+    Raises:
+        Error: one is no column, or has no value of its type.
+    """
+    if not isinstance(fields, dict):
+        raise Error(f"fields: expected a JSON object of columns, found {fields!r}")
+    return {name: _value(name, value) for name, value in fields.items()}
+
+
+class PathPattern:
+    """A pattern of paths.
+
+    >>> PathPattern("{_}/{model}_{devices}_gpu").fields("far/resnet50_4_gpu/metric.log")
+    {'model': 'resnet50', 'devices': 4}
+
+    Raises:
+        Error: it names no column, names one twice, or has no end of a brace.
+    """
+
+    def __init__(self, text):
+        self.text = text.strip("/")
+        pieces = re.split(r"\{([^{}]*)\}", self.text)
+        literals, self.names = pieces[::2], [name for name in pieces[1::2] if name != "_"]
+        if any(brace in literal for literal in literals for brace in "{}"):
+            raise Error(f"path fields {text!r}: a brace without its partner")
+        twice = [name for name in self.names if self.names.count(name) > 1]
+        if twice:
+            raise Error(f"path fields {text!r}: {twice[0]} is there twice")
+        for name in self.names:
+            _column(name)
+        groups = ("[^/]+?" if name == "_" else _group(name) for name in pieces[1::2])
+        # Literals and groups take turns.
+        parts = [re.escape(literals[0])]
+        for group, literal in zip(groups, literals[1:], strict=True):
+            parts += [group, re.escape(literal)]
+        self._pattern = re.compile(f"{''.join(parts)}(?:/|$)")
+
+    def fields(self, path):
+        """Fields from the beginning of a path, its parts joined by `/`.
+
+        Raises:
+            Error: it is another path, or a value is none of its column.
+        """
+        match = self._pattern.match(path)
+        if not match:
+            raise Error(f"{path}: not like the path fields {self.text!r}")
+        return checked(match.groupdict())
+
+
+def _group(name):
+    return f"(?P<{name}>{r'[0-9]+' if pa.types.is_integer(_column(name).type) else '[^/]+?'})"
+
+
+def _column(name):
+    if name not in NAMES:
+        raise Error(f"there is no column {name} that could be given{phrases.nearest(name, NAMES)}")
+    return table_columns.RUNS.field(name)
+
+
+def _value(name, value):
+    type_ = _column(name).type
+    try:
+        if pa.types.is_timestamp(type_):
+            date = datetime.fromisoformat(value.replace("Z", "+00:00"))
+            return date if date.tzinfo else date.replace(tzinfo=timezone.utc)
+        if pa.types.is_boolean(type_):
+            return {"true": True, "false": False}[str(value).lower()]
+        if pa.types.is_integer(type_):
+            number = int(value)
+            if number != float(value) or isinstance(value, bool):
+                raise ValueError
+            return pa.scalar(number, type_).as_py()
+        if pa.types.is_floating(type_):
+            return float(value)
+        return _text(value)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, pa.ArrowInvalid):
+        words = type_.value_type if pa.types.is_dictionary(type_) else type_
+        raise Error(f"{name}: expected a value of type {words}, found {value!r}") from None
+
+
+def _text(value):
+    if not isinstance(value, str):
+        raise TypeError
+    return value

@@ -1,0 +1,188 @@
+"""Read TensorBoard's event files without TensorFlow or TensorBoard.
+
+TFRecords, each a serialised Event; of that protobuf what says when, which step, and which scalars
+and texts. Histograms, images, audio and graphs are passed over.
+
+Source: tensorflow/core/util/event.proto, framework/{summary,tensor,types}.proto.
+"""
+
+import struct
+from dataclasses import dataclass
+
+from dlbench.data import tfrecord
+from dlbench.imports.log_file import LogError
+
+VERSION = b"brain.Event:"  # in the first event of each file
+# Of a tensor's element, by the number of its type: how it is packed in tensor_content, and the
+# field that has it otherwise.
+ELEMENTS = {1: ("<f", 5), 2: ("<d", 6), 3: ("<i", 7), 9: ("<q", 10), 19: ("<e", 13)}
+TEXT = 7
+STRINGS = 8  # the field of a tensor with its texts
+
+
+@dataclass
+class Event:
+    """One event; `values` has (tag, value) with a float, a text, or None for all else."""
+
+    wall_time_s: float
+    step: int
+    values: list
+    is_version: bool = False
+
+
+class EventFile:
+    """The events of a file in their order.
+
+    Attributes:
+        cut_at: byte offset of a last record that is not whole, once the events were read.
+    """
+
+    def __init__(self, log):
+        self._log = log
+        self.cut_at = None
+
+    def __iter__(self):
+        """
+        Raises:
+            LogError: a record before the last one is damaged, or is no event.
+        """
+        offset = 0
+        try:
+            for offset, payload in tfrecord.payloads(_Stream(self._log.chunks()), self._log.path):
+                yield event(payload)
+                offset += 16 + len(payload)
+        except tfrecord.CutOffError:
+            self.cut_at = offset
+        except tfrecord.RecordError as error:
+            raise LogError(str(error)) from error
+        except (ValueError, IndexError, struct.error) as error:
+            raise LogError(
+                f"{self._log.path}: record at byte {offset}: no event: {error}"
+            ) from error
+
+
+def is_event_file(head):
+    """Whether a file that begins with these bytes is one, by its first record."""
+    try:
+        _, payload = next(tfrecord.payloads(_Stream(iter([head])), ""), (0, b""))
+    except tfrecord.RecordError:
+        return False
+    return VERSION in payload
+
+
+class _Stream:
+    """The chunks of a log as a file that can be read."""
+
+    def __init__(self, chunks):
+        self._chunks = chunks
+        self._chunk, self._at = b"", 0
+
+    def read(self, size):
+        found, parts = 0, []
+        while True:
+            part = self._chunk[self._at : self._at + size - found]
+            self._at += len(part)
+            found += len(part)
+            parts.append(part)
+            if found == size or not (chunk := next(self._chunks, b"")):
+                return b"".join(parts)
+            self._chunk, self._at = chunk, 0
+
+
+def event(payload):
+    """The Event of a record.
+
+    Raises:
+        ValueError, IndexError, struct.error: it is none.
+    """
+    found = Event(0.0, 0, [])
+    for number, value in _fields(payload):
+        if number == 1:
+            (found.wall_time_s,) = struct.unpack("<d", value)
+        elif number == 2:
+            found.step = _signed(value)
+        elif number == 3:
+            found.is_version = True
+        elif number == 5:
+            found.values += [_value(content) for part, content in _fields(value) if part == 1]
+    return found
+
+
+def _value(content):
+    tag, value = "", None
+    for number, part in _fields(content):
+        if number == 1:
+            tag = bytes(part).decode("utf-8", "replace")
+        elif number == 2:
+            (value,) = struct.unpack("<f", part)
+        elif number == 8:
+            value = _element(part)
+    return tag, value
+
+
+def _element(tensor):
+    """The one element of a tensor as a float or a text; None where it has several, or another."""
+    kind, content, elements, several = 0, b"", {}, False
+    for number, value in _fields(tensor):
+        if number == 1:
+            kind = value
+        elif number == 2:
+            several = _elements(value) != 1
+        elif number == 4:
+            content = bytes(value)
+        else:
+            elements.setdefault(number, []).append(value)
+    if several:
+        return None
+    if kind == TEXT:
+        texts = elements.get(STRINGS, [])
+        return bytes(texts[0]).decode("utf-8", "replace") if len(texts) == 1 else None
+    if kind not in ELEMENTS:
+        return None
+    packing, field = ELEMENTS[kind]
+    if content:
+        return float(struct.unpack(packing, content)[0])
+    if field not in elements:
+        return 0.0  # as TensorFlow reads a tensor without content
+    value = elements[field][-1]
+    if kind in (1, 2):
+        return struct.unpack(packing, value)[0]
+    number = value if isinstance(value, int) else tfrecord.read_varint(value, 0)[0]
+    return (
+        float(_signed(number)) if kind != 19 else struct.unpack("<e", struct.pack("<H", number))[0]
+    )
+
+
+def _elements(shape):
+    """How many elements a tensor of that shape has; more than one where it is not known."""
+    product = 1
+    for number, dimension in _fields(shape):
+        size = dict(_fields(dimension)).get(1, 0) if number == 2 else 2
+        product *= size
+    return product
+
+
+def _fields(message):
+    """(number, content) of each field: an int for a varint, else the bytes."""
+    position = 0
+    while position < len(message):
+        key, position = tfrecord.read_varint(message, position)
+        kind = key & 7
+        if kind == 0:
+            value, position = tfrecord.read_varint(message, position)
+            yield key >> 3, value
+            continue
+        if kind == 2:
+            size, position = tfrecord.read_varint(message, position)
+        elif kind in (1, 5):
+            size = 8 if kind == 1 else 4
+        else:
+            raise ValueError(f"a field of kind {kind}")
+        if position + size > len(message):
+            raise ValueError("a field longer than its message")
+        yield key >> 3, message[position : position + size]
+        position += size
+
+
+def _signed(value):
+    return value - (value >> 63 << 64)

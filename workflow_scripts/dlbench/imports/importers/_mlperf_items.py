@@ -1,0 +1,168 @@
+"""How many items MLPerf's logs say were trained, and in what time: believed only where it is sure.
+
+The keys have one name and several meanings in the logs of submissions. Items are, in this order,
+- the growth of `samples_count`, where the events of intervals have it;
+- steps times batch: where train_samples is the schedule of the learning rate times the batch,
+  `epoch_count` counts steps (Google's BERT), as long as the schedule has that many;
+- `train_samples`, where it is printed after the training: NVIDIA's BERT, which prints what it
+  trained;
+- epochs times `train_samples`, where that is the training set which the benchmark's rules name,
+  and no evaluation says that an epoch was left before its end (DLRM is). NVIDIA's Mask R-CNN prints
+  the length of its loader, Google's Transformer sequences that were packed: such epochs are not
+  counted, and those of benchmarks without epochs of items (Minigo) neither.
+Steps that the log counts otherwise (`current_iter_num`, the schedule) must agree.
+
+Source: the logs of mlcommons/training_results_v0.7 and the programs that wrote them; MLPerf's
+training rules for the training sets.
+"""
+
+import itertools
+from dataclasses import dataclass
+
+from dlbench import Error
+from dlbench.imports.log_values import count, real
+
+# Fewest and most items of an epoch. Pairs that are too long are left out of GNMT's.
+EPOCH_ITEMS = {
+    "resnet": (1_281_167, 1_281_167),
+    "ssd": (117_266, 118_287),
+    "maskrcnn": (117_266, 118_287),
+    "transformer": (4_590_101, 4_590_101),
+    "gnmt": (3_400_000, 4_100_000),
+    "dlrm": (4_195_197_692, 4_195_197_692),
+}
+MOST = 2**53
+MOST_DIFFERENCE = 0.05  # between items and steps times batch; last batches are filled or left out
+
+
+class Doubt(Error):
+    """Why items or times are not believed."""
+
+
+@dataclass
+class Interval:
+    """From one event to another, in ms since 1970.
+
+    Attributes:
+        items: by the events' samples_count.
+        epochs: as epoch_count has it, whatever that counts.
+        first_step: current_iter_num where it begins.
+    """
+
+    start_ms: float
+    stop_ms: float
+    items: int | None = None
+    epochs: float = 1
+    first_step: int | None = None
+
+    def has(self, time_ms):
+        return self.start_ms < time_ms < self.stop_ms
+
+
+def counted(intervals, settings, epochs_scored=(), train_samples_ms=None):
+    """(items of all intervals, by what they were counted).
+
+    Args:
+        settings: values of MLLOG's keys.
+        epochs_scored: epoch_num of the evaluations.
+        train_samples_ms: when train_samples was printed.
+
+    Raises:
+        Doubt: they cannot be counted for sure.
+    """
+    items = [interval.items for interval in intervals]
+    if None not in items and sum(items):
+        return sum(items), "samples_count"
+    samples = count(settings.get("train_samples"), 1, MOST)
+    batch = count(settings.get("global_batch_size"))
+    if not samples:
+        raise Doubt("no train_samples and no samples_count")
+    epochs = sum(interval.epochs for interval in intervals)
+    schedule = count(settings.get("opt_learning_rate_training_steps"), 1, MOST)
+    if batch and schedule and samples == batch * schedule and 1 < epochs <= schedule:
+        return epochs * batch, "epoch_count, which is of steps here, x global_batch_size"
+    _check_benchmark(settings.get("submission_benchmark"), samples, batch, intervals,
+                     train_samples_ms)  # fmt: skip
+    if any((number := real(epoch)) and not number.is_integer() for epoch in epochs_scored):
+        raise Doubt("an epoch was evaluated and perhaps left before its end")
+    _check_steps(intervals, samples, batch)
+    if batch and schedule and samples * epochs > batch * schedule * (1 + MOST_DIFFERENCE):
+        raise Doubt(
+            f"{epochs:g} x {samples} train_samples are more than the schedule's {schedule} steps "
+            f"of {batch}"
+        )
+    return epochs * samples, f"epochs x train_samples {samples}"
+
+
+def _check_benchmark(benchmark, samples, batch, intervals, train_samples_ms):
+    """Raise a Doubt where train_samples is no epoch; of a benchmark that is not named, believe."""
+    if benchmark is None:
+        return
+    if benchmark == "bert":
+        last_ms = max(interval.stop_ms for interval in intervals)
+        if len(intervals) == 1 and train_samples_ms is not None and train_samples_ms >= last_ms:
+            return
+    if benchmark not in EPOCH_ITEMS:
+        raise Doubt(f"an epoch of {benchmark} has no number of items that its rules name")
+    fewest, most = EPOCH_ITEMS[benchmark]
+    # The last batch of an epoch may be left out.
+    if not fewest - (batch or 0) < samples <= most:
+        numbers = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+        raise Doubt(f"train_samples is {samples}, an epoch of {benchmark} has {numbers} items")
+
+
+def _check_steps(intervals, samples, batch):
+    """Raise a Doubt where the steps between two intervals are not those of their items."""
+    if not batch:
+        return
+    for one, after in itertools.pairwise(intervals):
+        if one.first_step is None or not after.first_step:
+            continue
+        steps = after.first_step - one.first_step
+        items = samples * one.epochs
+        if abs(items - steps * batch) > max(batch, MOST_DIFFERENCE * items):
+            raise Doubt(
+                f"{items:g} items by epochs and {steps} x {batch} by steps (current_iter_num)"
+            )
+
+
+def training_ms(intervals, evaluations, run_ms):
+    """The time of the intervals less that of the evaluations which lie in them.
+
+    Args:
+        evaluations: (start, stop).
+        run_ms: of the whole run, 0 where it is not known.
+
+    Raises:
+        Doubt: most of the run's time lies elsewhere: are these the intervals of training?
+    """
+    inside_ms = sum(i.stop_ms - i.start_ms for i in intervals)
+    within = [e for e in evaluations if any(_contains(i, e) for i in intervals)]
+    training = inside_ms - sum(stop - start for start, stop in within)
+    beside = sum(stop - start for start, stop in evaluations if (start, stop) not in within)
+    if training <= 0:
+        raise Doubt("all of the time of the intervals is that of evaluations")
+    rest_ms = run_ms - inside_ms - beside
+    if rest_ms > training:
+        raise Doubt(
+            f"the intervals have {training / 1000:g} s without evaluations, and {rest_ms / 1000:g} "
+            "s of the run lie in none of them: was it trained then?"
+        )
+    return training
+
+
+def with_evaluations(intervals, evaluations, scores_ms):
+    """In how many intervals evaluations begin, end or give a score, but do not lie in them."""
+    within = [(i, e) for i in intervals for e in evaluations if _contains(i, e)]
+    marks = [time for e in evaluations if e not in [found for _, found in within] for time in e]
+    # A score may be printed a while after its evaluation.
+    clean = [id(i) for i, _ in within]
+    return sum(
+        any(i.has(time) for time in marks)
+        or (id(i) not in clean and any(i.has(time) for time in scores_ms))
+        for i in intervals
+    )
+
+
+def _contains(interval, evaluation):
+    return interval.start_ms <= evaluation[0] <= evaluation[1] <= interval.stop_ms

@@ -1,0 +1,157 @@
+"""convnet-benchmarks' TensorFlow scripts (AlexNet, GoogLeNet, Overfeat, VGG).
+
+- `Forward-backward across 100 steps, 0.081 +/- 0.008 sec / batch`: said to be mean and standard
+  deviation of 100 steps after 10 of burn-in. But the first measured step is skipped (`i > 10`), so
+  that 99 durations are summed and divided by 100: the mean is too small by 1 %, and the standard
+  deviation, from mean squares, about a tenth of the mean where there is none at all.
+- Undone: with n, m and s as printed the sums are n m and n (s^2 + m^2); over n - 1 steps the mean
+  is n m / (n - 1) and the population variance n (s^2 + m^2) / (n - 1) - mean^2.
+- Three decimals are printed, so the mean of a fast net is known to some percent only: the notes say
+  to how many, and beyond five there is no throughput. Where digits that round to the printed ones
+  give a variance of 0, the standard deviation is given as 0 and the notes say how large it can be.
+- AlexNet, GoogLeNet and Overfeat have the error in all revisions, VGG until its `i >= 10`. That
+  one begins to print at step 0, the others at step 10, which is how a log tells. Where no step is
+  printed, the error is taken as there unless the variance would be below 0.
+- `step 20, duration = 0.027`: the time of that one step, every tenth is printed. The burn-in is
+  counted in the steps table: it is step 31 there.
+- Forward (no gradients) and forward-backward are two runs. Each is on one device. The batch size
+  is in the log of some variants only. Dates are local, without a zone.
+
+Source: soumith/convnet-benchmarks, tensorflow/benchmark_*.py, all revisions.
+"""
+
+import itertools
+import math
+import re
+
+from dlbench.imports.importers import Imported, Steps
+
+FAMILY = "convnet_benchmarks"
+BURN_IN_STEPS = 10
+MOST_DOUBT = 0.05  # of a mean, by its last printed digit
+_date = r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?): "
+# Three decimals: a number that was cut short is not taken for a smaller one.
+STEP = re.compile(_date + r"step (\d{1,9}), duration = (\d{1,9}\.\d{3}|nan|inf)\s*$")
+RESULT = re.compile(
+    _date + r"(Forward(?:-backward)?) across (\d{1,9}) steps(?: \([^)]*\))?, "
+    r"(\d{1,9}\.\d+|nan|inf) \+/- (\d{1,9}\.\d+|nan|inf) sec / batch"
+)
+BATCH = re.compile(r"\(batch size: ([1-9]\d{0,8})\)")
+GPU = re.compile(r"\s*name: (.+)")
+
+
+def recognise(log):
+    text = log.head_text
+    return bool(RESULT.search(text) or re.search(STEP.pattern, text, re.MULTILINE))
+
+
+def read(log):
+    steps, fixed, gpu, first_line, number = Steps(), None, None, 1, 0
+    for number, line in log.lines():
+        if match := STEP.search(line):
+            fixed = fixed or int(match[2]) == 0
+            _add(steps, int(match[2]) + BURN_IN_STEPS + 1, float(match[3]))
+        elif match := RESULT.search(line):
+            run = _imported(log, number, match, steps, fixed)
+            run.columns |= {"device_model": gpu, "device_kind": "gpu"} if gpu else {}
+            run.lines = (first_line, number)
+            yield run
+            steps, fixed, first_line = Steps(), None, number + 1
+        elif match := GPU.match(line):
+            gpu = match[1].strip() or gpu
+    if steps.step:
+        yield Imported(
+            {"framework": "tensorflow", "dataset": "synthetic", "devices": 1},
+            steps=steps,
+            notes=["the log ends before the result: forward or forward-backward is not said"],
+            lines=(first_line, number),
+            status="failed",
+            message="the log ends before the result",
+        )
+    elif first_line == 1:
+        raise log.error(number, "no result and no step could be read")
+
+
+def _add(steps, step, duration_s):
+    steps.step.append(step)
+    steps.step_time_s.append(duration_s)
+    steps.loss.append(math.nan)
+    steps.window_steps.append(1)
+    steps.warm_up.append(0)
+
+
+def _imported(log, number, match, steps, fixed):
+    date, what, *printed = match.groups()
+    asked, mean_s, sd_s = int(printed[0]), float(printed[1]), float(printed[2])
+    words = f"{printed[1]} +/- {printed[2]} s a batch"
+    if asked < 3 or not (math.isfinite(mean_s) and math.isfinite(sd_s)) or mean_s == 0:
+        raise log.error(number, f"{words}, {asked} steps: no measurement")
+    halves = [10.0 ** -len(text.partition(".")[2]) / 2 for text in printed[1:]]
+    lost = 0 if fixed else 1
+    mean, low, high = _undone(asked, lost, mean_s, sd_s, halves)
+    if fixed is None and not steps.step and high < 0:
+        lost = 0
+        mean, low, high = _undone(asked, lost, mean_s, sd_s, halves)
+    if high < 0:
+        raise log.error(number, f"{words}: no durations of {asked - lost} steps have these")
+    kept = asked - lost
+    variance = _undone(asked, lost, mean_s, sd_s, (0, 0))[1] if low > 0 else 0.0
+    notes = [
+        f"{words}, printed {date}, local time",
+        f"undone: {kept} durations were divided by {asked}"
+        if lost
+        else "as many durations as were divided by: nothing to undo",
+    ]
+    doubt = halves[0] / mean_s
+    notes.append(f"the mean is printed to {2 * halves[0]:g} s, which is +-{doubt:.2g} of it")
+    if low <= 0:
+        notes.append(
+            "the printed digits allow a standard deviation from 0 to "
+            f"{math.sqrt(high * kept / (kept - 1)):.2g} s"
+        )
+    columns = {
+        "framework": "tensorflow",
+        "dataset": "synthetic",
+        "mode": "forward" if what == "Forward" else "forward_backward",
+        "devices": 1,
+        "steps": asked,
+        "warmup_steps": BURN_IN_STEPS,
+        "steps_measured": kept,
+        "step_time_mean_s": mean,
+        "step_time_sd_s": math.sqrt(variance * kept / (kept - 1)),
+    }
+    if found := BATCH.search(match.string):
+        columns |= {"batch_per_device": int(found[1]), "global_batch": int(found[1])}
+
+    def complete(known):
+        if doubt > MOST_DOUBT:
+            notes.append(
+                f"no items per second: the printed digits leave over {MOST_DOUBT:.0%} open"
+            )
+        elif known.get("global_batch"):
+            known.setdefault("images_per_second", known["global_batch"] / mean)
+        else:
+            notes.append("no batch size in the log: no items per second")
+
+    return Imported(columns, steps=steps, notes=notes, complete=complete)
+
+
+def _undone(asked, lost, mean_s, sd_s, halves):
+    """Mean of the `asked - lost` durations, and the least and largest population variance.
+
+    Args:
+        halves: of the last printed digits of mean and standard deviation.
+
+    >>> t = 0.5
+    >>> mean, low, high = _undone(100, 1, t * 99 / 100, t * 99**0.5 / 100, (0.0, 0.0))
+    >>> mean, round(low, 12), low == high
+    (0.5, 0.0, True)
+    """
+    kept = asked - lost
+    variances = []
+    for m, s in itertools.product(
+        (mean_s - halves[0], mean_s + halves[0]), (max(0.0, sd_s - halves[1]), sd_s + halves[1])
+    ):
+        mean = asked * m / kept
+        variances.append(asked * (s * s + m * m) / kept - mean * mean)
+    return asked * mean_s / kept, min(variances), max(variances)

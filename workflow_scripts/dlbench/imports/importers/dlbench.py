@@ -1,0 +1,129 @@
+"""Our own training log, train.jsonl, with those of its other ranks or copies beside it.
+
+Read as our records are (dlbench/records/parse_run.py), so that the numbers are the same: times of
+steps are those of the slowest rank, losses the mean over ranks, throughput of all devices. Times
+are exact. Logs of other ranks and of earlier attempts are no runs of their own: they belong to the
+log they are named after.
+"""
+
+import math
+import re
+import tempfile
+from array import array
+from pathlib import Path
+
+from dlbench.imports.importers import Imported, Steps
+from dlbench.imports.log_file import LogError, LogFile
+from dlbench.log import event_fields, event_log
+from dlbench.records import parse_run, run_record
+from dlbench.study.runs import Run
+from dlbench.tables import parquet_files, table_columns
+
+FAMILY = "dlbench"
+BESIDE = re.compile(r"(.+)\.(?:rank|attempt)\d+(?:\.rank\d+)?(\.[^.]+)")
+BEGINNINGS = tuple(
+    b'{"event": "%s"' % name for name in (b"launch", b"begin", b"run_start", b"ready", b"step")
+)
+FROM_STEPS = (
+    "images_per_second", "step_time_mean_s", "step_time_sd_s", "step_time_median_s",
+    "step_time_p95_s", "step_time_mad_s", "final_loss",
+)  # fmt: skip
+MALFORMED = (
+    TypeError, KeyError, ValueError, AttributeError, IndexError, ArithmeticError, RecursionError,
+)  # fmt: skip
+
+
+def recognise(log):
+    return log.head.startswith(BEGINNINGS)
+
+
+def read(log):
+    name = BESIDE.fullmatch(log.path.name)
+    if name and log.path.with_name(f"{name[1]}{name[2]}").is_file():
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        unpacked = Path(folder) / "train.jsonl"
+        for rank, path in _ranks(log.path):
+            _unpack(path, event_log.rank_path(unpacked, rank))
+        try:
+            yield _imported(unpacked)
+        except event_fields.LogError as error:
+            raise LogError(str(error).replace(str(unpacked), str(log.path))) from error
+        except MALFORMED as error:
+            raise log.error(1, f"no training log that can be read: {error!r}"[:300]) from error
+
+
+def _ranks(path):
+    """(rank, path) of the logs of a run."""
+    yield 0, path
+    stem, _, rest = path.name.partition(".")
+    pattern = re.compile(rf"{re.escape(stem)}\.rank(\d+)\.{re.escape(rest)}")
+    found = ((pattern.fullmatch(other.name), other) for other in sorted(path.parent.iterdir()))
+    yield from ((int(match[1]), other) for match, other in found if match and int(match[1]))
+
+
+def _unpack(path, output):
+    with open(output, "wb") as file:
+        for chunk in LogFile(path).chunks():
+            file.write(chunk)
+
+
+def _imported(path):
+    # They need what draws and compares, which is slow to import.
+    from dlbench.imports import own_results
+    from dlbench.results import run_tables
+
+    logs = [parse_run.RankLog(rank) for rank in event_log.rank_paths(path)]
+    if "spec" not in logs[0].start:
+        raise event_fields.LogError(f"{path}: no run_start: what was trained is unknown")
+    run = Run(**logs[0].start["spec"])
+    record_path = path.with_name("run.json")
+    parse_run.parse(run, path, record_path)
+    record = run_record.read(record_path)
+    columns = own_results.row(record)
+    status, message = columns.pop("status"), columns.pop("message")
+    for name in ("run_id", "study", "timing_source", "log_sha256", "parser_version"):
+        columns.pop(name)
+    for name in ("learning_gate", "notes"):
+        columns.pop(name, None)
+    for name in FROM_STEPS:  # of several ranks, no rows of which may be summed up as one's
+        columns.setdefault(name)
+    for name, value in columns.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{name} is {value}")
+    parquet_files.table([columns], table_columns.RUNS)  # an event may have anything
+    samples = [
+        {"rank": rank, **row}
+        for rank, log in enumerate(logs)
+        for sample in log.samples
+        for row in run_tables.sample_rows(sample)
+    ]
+    evals = [{k: v for k, v in event.items() if k != "event"} for event in logs[0].evals]
+    parquet_files.table(evals, table_columns.EVALS)
+    parquet_files.table(samples, table_columns.SAMPLES)
+    with open(path, "rb") as file:
+        lines = sum(1 for _ in file)
+    return Imported(
+        columns, _steps(logs), evals, samples, lines=(1, lines), status=status, message=message
+    )
+
+
+def _steps(logs):
+    events = [(rank, step) for rank, log in enumerate(logs) for step in log.steps]
+
+    def column(typecode, name):
+        return array(typecode, (step[name] for _, step in events))
+
+    return Steps(
+        step=column("q", "step"),
+        step_time_s=column("d", "step_time_s"),
+        loss=column("d", "loss"),
+        window_steps=array("q", [1]) * len(events),
+        warm_up=column("b", "warm_up"),
+        more={
+            "rank": array("i", (rank for rank, _ in events)),
+            "epoch": column("i", "epoch"),
+            "t_s": column("d", "t_s"),
+            "learning_rate": column("d", "learning_rate"),
+        },
+    )

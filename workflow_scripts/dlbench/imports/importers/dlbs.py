@@ -1,0 +1,165 @@
+"""Logs of DLBS, HPE's Deep Learning Benchmarking Suite (dlcookbook-dlbs): `__key__= JSON` lines.
+
+- results.time is the mean time of a batch in milliseconds, as every backend prints it;
+  results.time_data those of the single batches, after the warm-up, at rank 0. They become steps.
+- results.throughput is items per second of all devices, effective_batch over results.time. Several
+  backends cut it to a whole number, so it is used only where the batch is not known.
+- replica_batch (once device_batch) is the batch of a device, effective_batch that of all; devices
+  follow from both. Of frameworks with replicas that do not wait for one another, results.time is
+  already the time of all over the steps of all.
+- Phase inference is mode forward. start_time and end_time are those of the process, the start of
+  its container with it, in local time: not taken.
+- Of a key that is there twice the last value counts, as for DLBS; a new exp.id is the next run.
+
+Source: HewlettPackard/dlcookbook-dlbs, python/dlbs/logparser.py and python/*_benchmarks.
+"""
+
+import math
+import re
+
+from dlbench.imports import log_values
+from dlbench.imports.importers import Imported, tf_cnn_benchmarks
+from dlbench.imports.log_values import MOST_TIME_S, LeftOut, count, real
+
+FAMILY = "dlbs"
+PAIR = re.compile(r"^[ \t]*__([A-Za-z][\w.]{0,200}?)__[ \t]*=(.*)$")
+PRECISIONS = {"float": "float32", "float32": "float32", "float16": "float16", "int8": "int8"}
+MODES = {"training": "train", "inference": "forward"}
+USED = {"id", "model", "model_title", "framework", "framework_ver", "phase", "dtype",
+        "replica_batch", "device_batch", "effective_batch", "num_gpus", "device_type",
+        "device_title", "gpu_title", "num_batches", "num_warmup_batches", "data_dir"}  # fmt: skip
+
+
+def recognise(log):
+    """Not where the log of tf_cnn_benchmarks lies within it: that one says more."""
+    pair = re.search(r"^[ \t]*__(?:exp|results)\.[\w.]+?__[ \t]*=", log.head_text, re.M)
+    return bool(pair) and not tf_cnn_benchmarks.recognise(log)
+
+
+def read(log):
+    run, last = _Run(1), 0
+    for last, line in log.lines():
+        match = PAIR.match(line)
+        if not match:
+            continue
+        key, text = match[1], match[2].strip()
+        if last == log.unfinished:
+            run.left_out.add(last, "no newline at its end, so it may be cut short")
+            continue
+        value = log_values.from_json(text)
+        if value is None and text != "null":
+            run.left_out.add(last, "a value that is no JSON")
+            continue
+        if key == "exp.id" and run.values.get(key, value) != value:
+            yield run.imported(log, last - 1)
+            run = _Run(last)
+        run.values[key] = value
+    yield run.imported(log, last)
+
+
+class _Run:
+    def __init__(self, first_line):
+        self.first_line = first_line
+        self.values = {}
+        self.left_out = LeftOut()
+
+    def imported(self, log, last_line):
+        if not any(key.startswith(("exp.", "results.")) for key in self.values):
+            raise log.error(last_line, "no value of exp.* or results.* could be read")
+        run = Imported(self._state(), lines=(self.first_line, last_line))
+        time_ms = real(self.values.get("results.time"), 0, MOST_TIME_S * 1000)
+        times_ms = self._times_ms()
+        if times_ms:
+            _fill(run.steps, times_ms, run.columns.get("warmup_steps", 0))
+            self._compare(run, time_ms, sum(times_ms) / len(times_ms))
+        elif time_ms:
+            run.columns["step_time_mean_s"] = time_ms / 1000
+        throughput = real(self.values.get("results.throughput"), 0)
+
+        def complete(columns):
+            if columns.get("global_batch") and time_ms and not times_ms:
+                columns["images_per_second"] = columns["global_batch"] / (time_ms / 1000)
+            elif throughput and not (columns.get("global_batch") and times_ms):
+                columns["images_per_second"] = throughput
+                run.notes.append(
+                    "images_per_second is results.throughput, perhaps cut to a whole number"
+                )
+
+        run.complete = complete
+        if not (times_ms or time_ms or throughput):
+            run.status = "failed"
+            said = self.values.get("results.status")
+            run.message = f"no results.time; results.status is {log_values.shown(str(said))}"
+        self._say_unused(run)
+        run.notes += self.left_out.notes()
+        return run
+
+    def _state(self):
+        """What was run."""
+        batch, replica = (
+            self._count("effective_batch"),
+            self._count("replica_batch", "device_batch"),
+        )
+        devices = batch // replica if batch and replica and batch % replica == 0 else None
+        if not devices and self._text("device_type") != "cpu":
+            devices = self._count("num_gpus")
+        if not batch and replica and devices:
+            batch = replica * devices
+        columns = {
+            "model": self._text("model", "model_title"),
+            "framework": self._text("framework"),
+            "framework_version": self._text("framework_ver"),
+            "mode": MODES.get(self._text("phase")),
+            "precision": PRECISIONS.get(self._text("dtype")),
+            "device_kind": self._text("device_type"),
+            "device_model": self._text("device_title", "gpu_title"),
+            "devices": devices,
+            "batch_per_device": replica,
+            "global_batch": batch,
+            "steps": self._count("num_batches"),
+            "warmup_steps": self._count("num_warmup_batches", low=0),
+            "dataset": "synthetic" if self.values.get("exp.data_dir") == "" else None,
+        }
+        if columns["device_kind"] not in ("cpu", "gpu"):
+            del columns["device_kind"]
+        return {name: value for name, value in columns.items() if value is not None}
+
+    def _text(self, *names):
+        values = (self.values.get(f"exp.{name}") for name in names)
+        return next((value for value in values if isinstance(value, str) and value), None)
+
+    def _count(self, *names, low=1):
+        values = (count(self.values.get(f"exp.{name}"), low) for name in names)
+        return next((value for value in values if value is not None), None)
+
+    def _times_ms(self):
+        data = self.values.get("results.time_data")
+        if not isinstance(data, list):
+            return []
+        times = [real(value, 0, MOST_TIME_S * 1000) for value in data]
+        if None in times or 0 in times:
+            self.left_out.add(self.first_line, "results.time_data, where a value is no time")
+            return []
+        return times
+
+    def _compare(self, run, time_ms, mean_ms):
+        if time_ms and not math.isclose(time_ms, mean_ms, rel_tol=0.01):
+            run.notes.append(
+                f"results.time is {time_ms:g} ms, the mean of results.time_data {mean_ms:g} ms, "
+                "which is used"
+            )
+
+    def _say_unused(self, run):
+        known = {f"exp.{name}" for name in USED}
+        known |= {f"results.{name}" for name in ("time", "time_data", "throughput", "status")}
+        if unused := self.values.keys() - known:
+            run.notes.append(f"keys left out: {log_values.listed(unused)}")
+
+
+def _fill(steps, times_ms, warmup_steps):
+    for number, time_ms in enumerate(times_ms, start=warmup_steps + 1):
+        steps.step.append(number)
+        steps.step_time_s.append(time_ms / 1000)
+        steps.loss.append(math.nan)
+        steps.window_steps.append(1)
+        steps.warm_up.append(0)

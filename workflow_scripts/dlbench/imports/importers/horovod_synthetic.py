@@ -1,0 +1,156 @@
+"""Horovod's synthetic benchmark, by its examples for TensorFlow, Keras and PyTorch, and Bagua's.
+
+- `Iter #0: 256.2 img/sec per GPU`: the rate of rank 0 over num_batches_per_iter steps (10 unless
+  told; the log does not say). Such a window becomes a row of steps: its time of a step is the
+  batch of a device over the rate.
+- `Img/sec per GPU: 254.0 +-2.1`: the arithmetic mean of those rates, and 1.96 times their
+  population standard deviation: not divided by sqrt(n), so it is no interval of the mean.
+- `Total img/sec on 4 GPU(s): 1016.0 +-8.4`: both, times the number of devices.
+- images_per_second has another meaning: items over time. The windows have equal numbers of steps,
+  so it is the harmonic mean of their rates times the devices, never above the printed total. Where
+  a log has the total alone, that is taken and the notes say so.
+- Bagua's `Iter #0: 1024.8 img/sec GPU`, without `per`, is the rate of rank 0 times the number of
+  devices; all other lines have the meaning of Horovod's.
+- The batch size in the header is that of a device. Warm-up steps are run, but not printed.
+
+Source: horovod/horovod, examples/*/*_synthetic_benchmark.py; BaguaSys/bagua,
+examples/benchmark/synthetic_benchmark.py.
+"""
+
+import re
+
+from dlbench.imports.importers import Imported
+from dlbench.imports.log_values import LeftOut
+
+FAMILY = "horovod_synthetic"
+WINDOW_STEPS = 10  # num_batches_per_iter, unless told
+# All rates are printed with one decimal: one that was cut short is not taken for a smaller one.
+_rate = r"(\d{1,15}\.\d|nan|inf)"
+_mean = rf"{_rate} \+-(\d{{1,15}}\.\d|nan|inf)\s*$"
+ITERATION = re.compile(rf"Iter #(\d{{1,9}}): {_rate} img/sec (per )?([GC])PU")
+MEAN = re.compile(rf"Img/sec per [GC]PU: {_mean}")
+TOTAL = re.compile(rf"Total img/sec on (\d{{1,7}}) ([GC])PU\(s\): {_mean}")
+MODEL = re.compile(r"(?:^|[>:]|\s)Model: (\S+)\s*$")
+BATCH = re.compile(r"Batch size: (\d{1,9})\s*$")
+DEVICES = re.compile(r"Number of ([GC])PUs: (\d{1,7})\s*$")
+
+
+def recognise(log):
+    text = log.head_text
+    header = all(re.search(p.pattern, text, re.MULTILINE) for p in (MODEL, BATCH, DEVICES))
+    return header or bool(ITERATION.search(text) or re.search(TOTAL.pattern, text, re.MULTILINE))
+
+
+def read(log):
+    run, number = _Run(1), 0
+    for number, line in log.lines():
+        if match := ITERATION.search(line):
+            if int(match[1]) == 0 and run.rates:
+                yield run.imported(log, number - 1)
+                run = _Run(number)
+            run.iteration(number, match)
+        elif match := TOTAL.search(line):
+            run.total, run.devices = float(match[3]), int(match[1])
+            run.device_kind = match[2]
+        elif match := MEAN.search(line):
+            run.mean, run.spread = float(match[1]), float(match[2])
+        elif match := MODEL.search(line):
+            if run.rates or run.total is not None:
+                yield run.imported(log, number - 1)
+                run = _Run(number)
+            run.model = match[1]
+        elif match := BATCH.search(line):
+            run.batch = int(match[1])
+        elif match := DEVICES.search(line):
+            run.device_kind, run.devices = match[1], int(match[2])
+    yield run.imported(log, number)
+
+
+class _Run:
+    def __init__(self, first_line):
+        self.first_line = first_line
+        self.model = self.batch = self.devices = self.device_kind = None
+        self.total = self.mean = self.spread = None
+        self.rates, self.iterations = [], []
+        self.together = False  # rates are of all devices
+        self.left_out = LeftOut()
+
+    def iteration(self, line, match):
+        iteration, rate = int(match[1]), float(match[2])
+        if self.iterations and iteration <= self.iterations[-1]:
+            self.left_out.add(line, "an iteration that was there before: the logs of two ranks?")
+        elif not 0 < rate < float("inf"):
+            self.left_out.add(line, f"a rate of {match[2]} img/sec has no time")
+        else:
+            self.iterations.append(iteration)
+            self.rates.append(rate)
+            self.together = not match[3]
+            self.device_kind = match[4]
+
+    def imported(self, log, last_line):
+        if not self.rates and not self.total:
+            raise log.error(last_line, "no iteration was printed: did it end during the warm-up?")
+        if not self.devices:
+            raise log.error(
+                self.first_line,
+                "neither 'Number of GPUs' nor the total is there: rates are per device, of how "
+                "many is not said",
+            )
+        if self.together:
+            self.rates = [rate / self.devices for rate in self.rates]
+        columns = {
+            "model": self.model,
+            "dataset": "synthetic",
+            "item_shape": "224x224x3",
+            "mode": "train",
+            "strategy": "bagua" if self.together else "horovod",
+            "devices": self.devices,
+            "device_kind": "cpu" if self.device_kind == "C" else "gpu",
+            "batch_per_device": self.batch or None,
+            "global_batch": self.batch * self.devices if self.batch else None,
+        }
+        run = Imported(
+            {name: value for name, value in columns.items() if value is not None},
+            lines=(self.first_line, last_line),
+        )
+        if not self.rates:
+            run.columns["images_per_second"] = self.total
+            run.notes.append("the arithmetic mean of rates: no less than items over time")
+        elif self.batch:
+            self._fill(run.steps)
+            run.notes.append(
+                f"an iteration is taken as {WINDOW_STEPS} steps: the program's default, the log "
+                "does not say; the warm-up is not in the log"
+            )
+        else:
+            harmonic = len(self.rates) / sum(1 / rate for rate in self.rates)
+            run.columns["images_per_second"] = harmonic * self.devices
+            run.notes.append("no batch size in the log: no times of steps")
+        self._compare(run)
+        run.notes += self.left_out.notes()
+        return run
+
+    def _fill(self, steps):
+        for iteration, rate in zip(self.iterations, self.rates, strict=True):
+            steps.step.append((iteration + 1) * WINDOW_STEPS)
+            steps.step_time_s.append(self.batch / rate)
+            steps.loss.append(float("nan"))
+            steps.window_steps.append(WINDOW_STEPS)
+            steps.warm_up.append(0)
+
+    def _compare(self, run):
+        """The printed mean with that of the iterations: they differ where some are lost."""
+        if self.total is None:
+            run.notes.append("no total: the log ends before its end")
+        if self.mean is None or not self.rates:
+            return
+        mean = sum(self.rates) / len(self.rates)
+        run.notes.append(
+            f"the log prints {self.mean} +-{self.spread} img/sec per device: the arithmetic mean "
+            f"of {len(self.rates)} iterations and 1.96 of their standard deviations; "
+            "images_per_second is items over time"
+        )
+        if abs(mean - self.mean) > 0.11:  # both rounded to a tenth
+            run.notes.append(
+                f"the mean of the iterations is {mean:.1f}, printed {self.mean}: are some missing?"
+            )

@@ -1,0 +1,89 @@
+"""What MXNet's Speedometer and Module.fit log.
+
+- `Speed` is items per second of one process over the batches since the line before it, their
+  number times the batch size over the time; throughput here is over all such windows: items over
+  time. The first batch of an epoch is in none of them. The first window of all is the warm-up.
+- MXNet computes asynchronously: the speed is that of the computation only where a metric is
+  updated in each batch, as Module.fit does.
+- The batch size is not in the log, so there are no times of steps.
+- `Train-...` are means over the batches since the line before; `Validation-...` are of held-out
+  items after an epoch, and become rows of evals.
+
+Source: mxnet/callback.py and module/base_module.py, MXNet 1.9.1.
+"""
+
+import re
+
+from dlbench.imports import log_values
+from dlbench.imports.importers import Imported
+from dlbench.imports.log_values import LeftOut
+
+FAMILY = "mxnet"
+SPEED = re.compile(
+    r"(?:Epoch|Iter)\[(\d+)\] Batch \[(?:\d+-)?(\d+)\]\s*Speed: (\S+) samples/sec(.*)"
+)
+METRIC = re.compile(r"\s(?:Train-)?([\w-]+)=(\S+)")
+VALIDATION = re.compile(r"Epoch\[(\d+)\] Validation-([\w-]+)=(\S+)")
+RATES = (1e-6, 1e12)  # items/s; others are no throughput
+SCORES = {"accuracy": "top1", "top_k_accuracy_5": "top5", "cross-entropy": "loss"}
+LOSSES = ("cross-entropy", "loss", "nll-loss")
+
+
+def recognise(log):
+    return bool(SPEED.search(log.head_text))
+
+
+def read(log):
+    windows, evals, left_out, final_loss = [], {}, LeftOut(), None
+    before, last, number = (-1, 0), 0, 0
+    for number, line in log.lines():
+        if match := SPEED.search(line):
+            epoch, batch = (log_values.count(match[n], 0) for n in (1, 2))
+            rate = log_values.real(match[3], *RATES)
+            if epoch is None or batch is None:
+                raise log.error(number, f"no such batch: {log_values.shown(match[0])}")
+            begin = before[1] if before[0] == epoch else 0
+            if (epoch, batch) <= before:
+                raise log.error(
+                    number, f"batch {batch} of epoch {epoch} after batch {before[1]} of epoch "
+                    f"{before[0]}: lines of several processes, or of two runs?"
+                )  # fmt: skip
+            before, last = (epoch, batch), number
+            if rate is None:
+                left_out.add(number, f"a speed of {log_values.shown(match[3])}")
+                continue
+            # Of the batches since the line before, also where it says [0-...] (no auto_reset).
+            windows.append((batch - begin, rate))
+            losses = dict(METRIC.findall(match[4]))
+            found = [log_values.loss(losses[name]) for name in LOSSES if name in losses]
+            final_loss = found[0] if found else final_loss
+        elif match := VALIDATION.search(line):
+            epoch, name = log_values.count(match[1], 0), SCORES.get(match[2])
+            value = log_values.real(match[3], 0)
+            if epoch is not None and name and value is not None:
+                evals.setdefault(epoch + 1, {})[name] = value
+            else:
+                left_out.add(number, f"validation {match[2]}")
+            last = number
+    if not windows:
+        raise log.error(number, "no speed could be read")
+    measured = windows[1:] or windows
+    notes = ["throughput from windows of the Speedometer, the first left out as warm-up"]
+    columns = {
+        "framework": "mxnet",
+        "mode": "train",
+        "images_per_second": sum(n for n, _ in measured) / sum(n / rate for n, rate in measured),
+        "steps_measured": sum(n for n, _ in measured),
+        "burn_in_steps": sum(n for n, _ in windows[: len(windows) - len(measured)]),
+    }
+    if final_loss is not None:
+        columns["final_loss"] = final_loss
+    for name in ("top1", "top5"):
+        if evals and name in evals[max(evals)]:
+            columns[name] = evals[max(evals)][name]
+    yield Imported(
+        columns,
+        evals=[{"split": "validation", "epoch": epoch, **row} for epoch, row in evals.items()],
+        notes=notes + left_out.notes(),
+        lines=(1, last),
+    )

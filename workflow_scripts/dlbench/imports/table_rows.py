@@ -1,0 +1,216 @@
+"""Rows of the tables for a run that logs tell of.
+
+- Throughput is of all devices, over all measured steps. What a log says more exactly than its
+  steps do comes first: a total by the clock, for instance.
+- Median, percentile and scatter of step times are known where every step has a row of its own.
+- What follows from two known numbers of devices, nodes and batches is filled in.
+"""
+
+import math
+import re
+
+import numpy as np
+import pyarrow as pa
+
+from dlbench import Error
+from dlbench.imports.merging import is_rounded
+from dlbench.records import step_times
+from dlbench.tables import parquet_files, table_columns
+
+SCORES = ("top1", "top5", "iou", "perplexity")
+
+
+def complete(run, fields, where):
+    """Give a Merged run what the user says of it and what follows, and have its logs complete it.
+
+    Args:
+        fields: columns by what gave them, as {"--fields": {"site": "far"}}; checked.
+        where: the run for error messages.
+
+    Raises:
+        Error: a field is said otherwise by the log, or by another of the fields.
+    """
+    said = {name: f"the log ({source.place})" for name, source in run.said_by.items()}
+    for origin, given in fields.items():
+        for name, value in given.items():
+            known = run.columns.get(name)
+            if known is None:
+                run.columns[name], said[name] = value, origin
+            elif not (is_rounded(known, value) or is_rounded(value, known)):
+                raise Error(f"{where}: {name} is {value} by {origin}, {known} by {said[name]}")
+    _fill_in(run.columns)
+    for source in run.sources:
+        if source.imported.complete:
+            source.imported.complete(run.columns)
+
+
+def _fill_in(columns):
+    for whole, part, count in (
+        ("devices", "devices_per_node", "nodes"),
+        ("global_batch", "batch_per_device", "devices"),
+    ):
+        known = [columns.get(name) for name in (whole, part, count)]
+        if known[0] is None and None not in known[1:]:
+            columns[whole] = known[1] * known[2]
+        for name, value, other in ((part, known[1], known[2]), (count, known[2], known[1])):
+            if value is None and known[0] and other and known[0] % other == 0:
+                columns[name] = known[0] // other
+    if columns.get("devices") == 1:
+        columns.setdefault("nodes", 1)
+        columns.setdefault("devices_per_node", 1)
+    began, ended = columns.get("started_at"), columns.get("ended_at")
+    if began and ended and columns.get("duration_s") is None and ended >= began:
+        columns["duration_s"] = (ended - began).total_seconds()
+
+
+def run_row(run, run_id, digest, name):
+    """The row of the runs table of a completed Merged run.
+
+    Args:
+        digest: SHA-256 of its logs.
+        name: what the import is called.
+    """
+    notes = run.notes
+    row = _from_steps(run) | _from_evals(run.evals) | run.columns
+    for rate in ("images_per_second", "step_time_mean_s"):
+        if row.get(rate) is not None and not (math.isfinite(row[rate]) and row[rate] > 0):
+            notes.append(f"{rate} is {row.pop(rate)} in the log: no throughput")
+    unknown = sorted(row.keys() - set(table_columns.RUNS.names))
+    if unknown:
+        raise ValueError(f"{run.kind}: no columns {', '.join(unknown)} of runs")
+    return {
+        **row,
+        "run_id": run_id,
+        "study": row.get("study", name),
+        "status": run.status,
+        "message": run.message,
+        "timing_source": run.kind,
+        "source": _places(run.sources),
+        "notes": "; ".join(notes) or None,
+        "log_sha256": digest,
+    }
+
+
+def _places(sources):
+    """Files with lines; the folder is said once."""
+    shown, folder = [], None
+    for source in sources:
+        here = source.path.rpartition("/")[0]
+        shown.append(source.short_place if here == folder else source.place)
+        folder = here
+    return " + ".join(shown)
+
+
+def run_words(run):
+    """Readable words of a run's id, such as resnet50-imagenet-b64-parameter_server-4-udocker-r1."""
+    columns, words = run.columns, []
+    for name, prefix in (
+        ("model", ""), ("dataset", ""), ("batch_per_device", "b"), ("mode", ""), ("strategy", ""),
+        ("devices", "x"), ("runtime", ""), ("repeat", "r"),
+    ):  # fmt: skip
+        value = columns.get(name)
+        if value is not None and (name, value) != ("mode", "train"):
+            words.append(f"{prefix}{value}")
+    text = "-".join(words) or run.sources[0].kind
+    return "".join(c if c.isalnum() or c in "-_." else "_" for c in text)[:120]
+
+
+def _from_steps(run):
+    """Columns that follow from the rows of steps."""
+    steps, found = run.steps, {}
+    if len(steps) == 0:
+        return found
+    burn_in, times, windows = 0, [], []
+    for time, window, warm_up in zip(
+        steps.step_time_s, steps.window_steps, steps.warm_up, strict=True
+    ):
+        if warm_up:
+            burn_in += window
+        elif window and math.isfinite(time):
+            times.append(time)
+            windows.append(window)
+    if burn_in:
+        found["burn_in_steps"] = burn_in
+    if math.isfinite(steps.loss[-1]):
+        found["final_loss"] = steps.loss[-1]
+    if not times:
+        return found
+    count = sum(windows)
+    found["steps_measured"] = count
+    if min(times) == max(times):  # without the rounding of sums
+        found["step_time_mean_s"] = times[0]
+    else:
+        total_s = math.fsum(time * window for time, window in zip(times, windows, strict=True))
+        found["step_time_mean_s"] = total_s / count
+    first = steps.step[0] - (steps.window_steps[0] or 1) + 1
+    if count == len(times) > 1 and count + burn_in == steps.step[-1] - first + 1:  # of every step
+        found |= step_times.summary(times)
+    if run.columns.get("global_batch"):
+        found["images_per_second"] = run.columns["global_batch"] / found["step_time_mean_s"]
+    return found
+
+
+def _from_evals(evals):
+    last = evals[-1] if evals else {}
+    return {
+        name: last[name]
+        for name in SCORES
+        if last.get(name) is not None and math.isfinite(last[name])
+    }
+
+
+def shape(words):
+    """The numbers of an `item_shape`; None where it is not known or no such text.
+
+    >>> shape("224x224x3"), shape(None)
+    ([224, 224, 3], None)
+    """
+    found = re.fullmatch(r"\d{1,9}(?:x\d{1,9})*", words or "")
+    return [int(number) for number in words.split("x")] if found else None
+
+
+def steps_table(run, run_id):
+    """The rows of the table of steps of a run."""
+    steps, size = run.steps, len(run.steps)
+    windows = np.asarray(steps.window_steps)
+    columns = {
+        "rank": pa.repeat(pa.scalar(0, pa.int32()), size),
+        "step": pa.array(np.asarray(steps.step)),
+        "step_time_s": _numbers(steps.step_time_s),
+        "loss": _numbers(steps.loss),
+        "warm_up": pa.array(np.asarray(steps.warm_up).astype(bool)),
+        "window_steps": pa.array(windows, mask=windows == 0),
+        **{name: _numbers(values) for name, values in steps.more.items()},
+    }
+    arrays = [
+        columns[field.name].cast(field.type)
+        if field.name in columns
+        else pa.nulls(size, field.type)
+        for field in table_columns.STEPS
+    ]
+    schema = parquet_files.table([], table_columns.STEPS).schema
+    return with_run_id(pa.Table.from_arrays(arrays, schema=schema), run_id)
+
+
+def evals_table(run, run_id):
+    return parquet_files.table(
+        [{"run_id": run_id, **row} for row in run.evals], table_columns.EVALS
+    )
+
+
+def samples_table(run, run_id):
+    rows = [{"run_id": run_id, "rank": 0, **row} for row in run.samples]
+    return parquet_files.table(rows, table_columns.SAMPLES)
+
+
+def with_run_id(table, run_id):
+    """A table of steps, evaluations or samples whose rows are all of that run."""
+    indices = pa.repeat(pa.scalar(0, pa.int32()), len(table))
+    column = pa.DictionaryArray.from_arrays(indices, pa.array([run_id]))
+    place = table.schema.get_field_index("run_id")
+    return table.set_column(place, table.schema.field(place), column)
+
+
+def _numbers(values):
+    """nan is absent."""
+    return pa.array(np.asarray(values), from_pandas=True)

@@ -1,0 +1,174 @@
+"""Another program trains a run: start it, keep what it prints, read it, write our event log.
+
+Beside the events of dlbench/log/event_log.py there are in such a log
+    machine     on what the program that starts it runs, gathered before it does
+    output      t_s, bytes: what it printed so far, now and then, as a sign of life
+    imported    kind, notes; numbers: columns of the runs table
+"""
+
+import dataclasses
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+import time
+
+from dlbench import Error
+from dlbench.common import terminal
+from dlbench.imports import import_logs, table_rows
+from dlbench.log import event_log
+from dlbench.machine import facts, redaction
+from dlbench.study import other_trainers
+from dlbench.study.runs import FIELDS
+
+POLL_S, SHOW_EVERY_S = 0.2, 5.0
+LAST_BYTES = 4096
+# What programs say when a device has no memory left: TensorFlow, PyTorch, MXNet, JAX.
+OUT_OF_MEMORY = (
+    *("OOM when allocating tensor", "CUDA out of memory", "cudaMalloc failed: out of memory"),
+    *("OutOfMemoryError", "RESOURCE_EXHAUSTED: Out of memory", "CUDA_ERROR_OUT_OF_MEMORY"),
+)
+
+
+def train(run, command, kind, log, image_id=None, gpus=()):
+    """Train a run to its end.
+
+    Args:
+        kind: name of an importer, or auto.
+        log: path of the event log; the program's own lies in external.FOLDER beside it.
+        image_id: that of the image that the program is to be in; None on bare metal.
+        gpus: selectors of the GPUs of this node that it will use.
+
+    Raises:
+        Error: the program failed for a reason that may pass.
+    """
+    folder = log.parent / other_trainers.FOLDER
+    _make_empty(folder)
+    events = event_log.EventLog(log)
+    found = facts.facts(gpus)
+    if image_id:
+        # We are outside of it, but for the kernel.
+        found["software"] |= {"os": None, "glibc": None}
+        found["unknown"] |= dict.fromkeys(("software.os", "software.glibc"), "those of the image")
+    events.write("machine", **found)
+    began, begun_at = time.perf_counter(), event_log.utc_now()
+    exit_code = _run(command, folder / other_trainers.PRINTED, events, began)
+    seconds = round(time.perf_counter() - began, 6)
+    end = {"t_utc": event_log.utc_now(), "t_s": seconds}
+    marker = _marker(folder) if image_id else None
+    events.write("begin", t_utc=begun_at, containment=marker)
+    if image_id and (marker or {}).get("image_id") != image_id:
+        found = (marker or {}).get("image_id", "no image")
+        message = f"expected the image {image_id}, was in {found}"
+        events.write("run_end", status="failed", message=message, **end)
+        return
+    last = _tail(folder / other_trainers.PRINTED)
+    if exit_code:
+        if any(words in last for words in OUT_OF_MEMORY):
+            events.write("run_end", status="oom", message=_last_line(last), **end)
+            return
+        sys.stderr.write(terminal.plain(last))
+        raise Error(f"{command[0]} ended with exit code {exit_code}: {_last_line(last)}")
+    try:
+        stated = {name: getattr(run, name) for name in other_trainers.STATED}
+        found = import_logs.read_run(folder, kind, stated)
+    except Error as error:
+        events.write("run_end", status="failed", message=f"its log: {error}", **end)
+        return
+    _write(run, found, events, begun_at)
+    events.write("run_end", status=found.status, message=found.message, **end)
+
+
+def _run(command, printed, events, began):
+    """Run a command until it ends. Returns its exit code."""
+    with open(printed, "ab") as output:
+        program = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        size, shown = 0, began
+        while program.poll() is None:
+            time.sleep(POLL_S)
+            now = time.perf_counter()
+            written = os.fstat(output.fileno()).st_size
+            if now - shown > SHOW_EVERY_S and written > size:
+                size, shown = written, now
+                events.write("output", t_s=round(now - began, 3), bytes=size)
+    return program.returncode
+
+
+def _write(run, found, events, begun_at):
+    """What was read, as events.
+
+    Args:
+        found: the Merged run (dlbench/imports/merging.py) of its logs.
+    """
+    row = table_rows.run_row(found, run.id, None, None)
+    numbers = {
+        name: value
+        for name, value in row.items()
+        if _is_number(value) and name not in (*FIELDS, "devices", "global_batch")
+    }
+    events.write(
+        "run_start",
+        log_version=event_log.LOG_VERSION,
+        t_utc=begun_at,
+        spec=dataclasses.asdict(run),
+        versions={run.framework: row.get("framework_version")},
+        device_model=row.get("device_model"),
+        item_shape=table_rows.shape(row.get("item_shape")),
+        host=row.get("host") or platform.node(),
+        total_steps=max(found.steps.step, default=None),
+    )
+    for kind, make in (
+        ("step", table_rows.steps_table),
+        ("eval", table_rows.evals_table),
+        ("sample", table_rows.samples_table),
+    ):
+        for line in make(found, run.id).to_pylist():
+            values = {name: value for name, value in line.items() if value is not None}
+            values.pop("run_id")
+            if kind == "step":
+                values = {"step_time_s": math.nan, "loss": math.nan, **values}
+            events.write(kind, **values)
+    # A model may have another name there; what must agree was seen to.
+    notes = [
+        *found.notes,
+        *(
+            f"its log says {name} {value!r}"
+            for name, value in found.columns.items()
+            if name in FIELDS and name not in other_trainers.STATED and value != getattr(run, name)
+        ),
+    ]
+    events.write("imported", kind=found.kind, numbers=numbers, notes=notes)
+
+
+def _is_number(value):
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _make_empty(folder):
+    """So that no earlier attempt's logs are read for this one's."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.iterdir():
+        if path.is_file():
+            path.unlink()
+
+
+def _marker(folder):
+    """What the program's surroundings said of their image, if they were one."""
+    try:
+        return json.loads((folder / other_trainers.PROOF).read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _tail(path):
+    with open(path, "rb") as file:
+        file.seek(0, os.SEEK_END)
+        file.seek(max(0, file.tell() - LAST_BYTES))
+        return file.read().decode("utf-8", "replace")
+
+
+def _last_line(text):
+    lines = terminal.plain(redaction.text(text)).splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "no message")

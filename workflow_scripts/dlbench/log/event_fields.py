@@ -1,0 +1,313 @@
+"""What every event of a training log must and may say: the one gate by which logs are read.
+
+- `parsed` takes one line, `Sequence` what must hold from line to line. What comes through needs no
+  further question: a missing or wrong field, a step that is not there or there twice is a LogError.
+- Fields that are not listed are free, but in events that become rows of tables (ROWS). So are
+  events that are not listed.
+- Programs of others (dlbench/study/other_trainers.py) do not print all that our trainer logs, nor
+  every step.
+
+Needs the standard library only.
+"""
+
+import json
+from datetime import datetime
+from typing import NamedTuple
+
+from dlbench import Error
+
+NOT_FINITE = ("nan", "inf", "-inf")  # JSON has no such numbers
+UTC_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
+STATUSES = ("ok", "oom", "timeout", "failed", "unstable", "skipped")
+ENDED_WELL = ("ok", "unstable")  # those with measured steps
+MOST = 10.0**30  # of a number; sums of squares of such ones are finite
+MOST_WHOLE, MOST_COUNT, MOST_INDEX = 2**53, 2**62, 2**31 - 1  # as the tables have them
+MOST_DEPTH = 20  # of facts, which are written and compared again
+OWN_TRAINER = "dlbench"
+
+
+class LogError(Error):
+    """A training log that cannot be used; the message has file, line and reason."""
+
+
+class Kind(NamedTuple):
+    """What a field is, in words, and a function that says whether a value is that."""
+
+    words: str
+    holds: object
+
+
+def _is_number(value):
+    if type(value) is float:
+        return -MOST <= value <= MOST
+    return type(value) is int and -MOST_WHOLE <= value <= MOST_WHOLE
+
+
+def _is_date(value):
+    try:
+        datetime.strptime(value, UTC_FORMAT)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _is_plain(value, depth=0):
+    """Whether facts are nested no deeper than they ever are."""
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list):
+        return True
+    return depth < MOST_DEPTH and all(_is_plain(part, depth + 1) for part in value)
+
+
+def _list_of(kind):
+    return Kind(
+        f"a list, each {kind.words}",
+        lambda value: type(value) is list and all(map(kind.holds, value)),
+    )
+
+
+def _entries(fields):
+    """A list of mappings with these fields and no others."""
+    checks = _compiled(fields)
+
+    def hold(value):
+        if type(value) is not list:
+            return False
+        return all(type(entry) is dict and not _wrong(entry, checks, ()) for entry in value)
+
+    return Kind(f"a list of entries with {', '.join(fields)}", hold)
+
+
+def _compiled(fields):
+    """(name, whether it must be there, kind) of each field."""
+    return [(name.removesuffix("?"), not name.endswith("?"), kind) for name, kind in fields.items()]
+
+
+TEXT = Kind("text", lambda value: type(value) is str)
+FLAG = Kind("true or false", lambda value: type(value) is bool)
+DATE = Kind("a date such as 2026-11-21T01:02:03.000004Z", _is_date)
+STATUS = Kind(f"one of {', '.join(STATUSES)}", lambda value: value in STATUSES)
+COUNT = Kind("a count", lambda value: type(value) is int and 0 <= value <= MOST_COUNT)
+INDEX = Kind("a small count", lambda value: type(value) is int and 0 <= value <= MOST_INDEX)
+STEP = Kind("a count from 1", lambda value: type(value) is int and 1 <= value <= MOST_COUNT)
+NUMBER = Kind("a number", _is_number)
+SECONDS = Kind("seconds, 0 or more", lambda value: _is_number(value) and value >= 0)
+# A loss may be anything that a float can be.
+SCORE = Kind("a number, nan or inf", lambda value: type(value) is float or _is_number(value))
+FACTS = Kind("a mapping", lambda value: type(value) is dict and _is_plain(value))
+PLAIN = Kind("plain facts", _is_plain)
+NUMBERS = Kind(
+    "a mapping to numbers",
+    lambda value: type(value) is dict and all(map(SCORE.holds, value.values())),
+)
+TEXTS, INDICES = _list_of(TEXT), _list_of(INDEX)
+GPU = Kind("a GPU's number or UUID", lambda value: TEXT.holds(value) or INDEX.holds(value))
+GPU_SAMPLE = {
+    "utilisation_percent?": NUMBER, "memory_used_bytes?": COUNT, "power_w?": NUMBER,
+    "temperature_c?": NUMBER, "clock_sm_mhz?": NUMBER, "clock_memory_mhz?": NUMBER,
+    "other_gpu_processes?": COUNT, "energy_j?": NUMBER,
+}  # fmt: skip
+
+# With a question mark: may be absent or null.
+EVENTS = {
+    "launch": {
+        "t_utc?": DATE, "made_from?": FACTS, "container?": FACTS, "limits?": FACTS, "job?": FACTS,
+        "site?": FACTS, "modules?": TEXTS, "command?": PLAIN, "git_commit?": TEXT,
+        "git_dirty?": PLAIN, "user_files?": PLAIN, "network?": PLAIN,
+        "session?": FACTS,
+    },
+    "begin": {"t_utc": DATE, "containment?": FACTS},
+    "run_start": {
+        "t_utc": DATE, "spec": FACTS, "log_version?": COUNT, "rank?": INDEX, "size?": INDEX,
+        "copy?": INDEX, "devices?": TEXTS, "cores?": INDICES, "total_steps?": COUNT,
+        "records?": COUNT, "parameters?": COUNT, "host?": TEXT, "device_model?": TEXT,
+        "platform?": TEXT, "versions?": FACTS, "strategy_settings?": FACTS, "load_average?": PLAIN,
+        "data_sha256?": PLAIN, "item_shape?": INDICES,
+    },
+    "machine": {
+        "hardware": FACTS, "software": FACTS, "limits": FACTS, "libraries?": PLAIN,
+        "variables": FACTS, "present": FACTS, "unknown": FACTS, "gathered_s?": SECONDS,
+    },
+    "compile": {"trace_s?": SECONDS},
+    "ready": {"t_s": SECONDS},
+    "met": {"t_s": SECONDS, "waited_s": SECONDS},
+    "step": {
+        "step": STEP, "t_s?": SECONDS, "step_time_s": SCORE, "loss?": SCORE,
+        "learning_rate?": SCORE, "warm_up": FLAG, "epoch?": INDEX, "window_steps?": STEP,
+        "rank?": INDEX,
+    },
+    "eval": {
+        "epoch?": INDEX, "step?": COUNT, "t_s?": SECONDS, "split?": TEXT, "loss?": SCORE,
+        "top1?": SCORE, "top5?": SCORE, "iou?": SCORE, "perplexity?": SCORE, "examples?": COUNT,
+    },
+    "sample": {
+        "t_s?": NUMBER, "rank?": INDEX, "cpu_percent?": NUMBER, "memory_bytes?": COUNT,
+        "node_cpu_percent?": NUMBER, "node_memory_available_bytes?": COUNT,
+        "load_average_1min?": NUMBER, "gpu?": GPU, "throttle_reasons?": TEXT, **GPU_SAMPLE,
+        "gpus?": _entries({"gpu": GPU, "throttle_reasons?": TEXTS, **GPU_SAMPLE}),
+    },
+    "checkpoint": {"step": COUNT, "t_s": SECONDS},
+    "resume": {
+        "step": COUNT, "t_s": SECONDS, "t_utc": DATE, "host?": TEXT, "devices?": TEXTS,
+        "device_model?": TEXT,
+    },
+    "output": {"t_s": SECONDS, "bytes": COUNT},
+    "imported": {"kind": TEXT, "notes": TEXTS, "numbers": NUMBERS},
+    "neighbours": {
+        "span_s": SECONDS, "host": TEXT, "others_cpu_cores?": NUMBER, "cores?": COUNT,
+        "node_others_cpu_cores?": NUMBER, "node_cores?": COUNT, "resolution_cpu_cores?": NUMBER,
+        "steal_cpu_cores?": NUMBER, "cpu_pressure_percent?": NUMBER,
+        "memory_pressure_percent?": NUMBER, "io_pressure_percent?": NUMBER,
+        "others_disk_bytes_per_s?": NUMBER, "own_disk_bytes_per_s?": NUMBER,
+        "own_disk_read_bytes_per_s?": NUMBER,
+        "cpu_clock_mhz?": NUMBER, "cpu_throttle_count?": NUMBER, "load_before_1min?": NUMBER,
+        "other_gpu_processes?": COUNT, "waited_for_quiet_s": SECONDS, "share?": NUMBER,
+        "device_cores?": COUNT, "unknown": FACTS,
+    },
+    "run_end": {
+        "status": STATUS, "message": TEXT, "t_utc": DATE, "t_s?": SECONDS,
+        "weights_sha256?": TEXTS, "energy_j?": NUMBER, "cpu_time_s?": SECONDS,
+        "peak_memory_bytes?": COUNT, "hung?": FLAG, "time_limit_s?": SECONDS,
+    },
+}  # fmt: skip
+ROWS = ("step", "eval", "sample")
+WITHOUT_NULL = ("step", "eval")
+# What our trainer always says.
+OWN = {
+    "step": ("t_s", "loss", "learning_rate", "epoch"),
+    "eval": ("epoch", "step", "t_s", "split", "loss"),
+    "sample": ("t_s",),
+}
+# What is taken from within facts.
+PARTS = {
+    "machine": {
+        "present": {"host": TEXT, "cpus": INDICES, "gpus": PLAIN},
+        "limits": {"group_cpus?": PLAIN, "cpu_time_cores?": PLAIN, "memory_bytes?": PLAIN},
+    },
+    "launch": {
+        "container": {"start?": TEXT, "digest?": TEXT},
+        "job": {"scheduler": TEXT, "id": TEXT},
+        "site": {},
+        "session": {"id": TEXT, "started_at?": DATE, "host?": TEXT},
+    },
+}
+_CHECKS = {kind: _compiled(fields) for kind, fields in EVENTS.items()}
+_PARTS = {
+    kind: {name: _compiled(fields) for name, fields in parts.items()}
+    for kind, parts in PARTS.items()
+}
+
+
+def parsed(line):
+    """The event on one line, bytes.
+
+    Losses and scores that are no numbers come back as float nan or inf.
+
+    Raises:
+        LogError: it is none, or a field is missing or wrong.
+    """
+    try:
+        event = json.loads(line)
+        kind = event["event"]
+        if type(kind) is not str:
+            raise TypeError(f"no event is called {kind!r}"[:80])
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise LogError(f"not an event of a training log: {error!r}") from error
+    checks = _CHECKS.get(kind)
+    if checks is None:
+        return event
+    rows = kind in ROWS
+    if rows:
+        for name, value in event.items():
+            if type(value) is str and value in NOT_FINITE:
+                event[name] = float(value)
+    wrong = _wrong(event, checks, ("event",) if rows else None)
+    if kind in WITHOUT_NULL and None in event.values():
+        wrong = f"expected no null, found {line[:200]!r}"
+    for name, inner in _PARTS.get(kind, {}).items():
+        if not wrong and event.get(name) is not None:
+            wrong = _wrong(event[name], inner)
+    if wrong:
+        raise LogError(f"{kind}: {wrong}; was the log changed or damaged?")
+    return event
+
+
+def _wrong(event, checks, others=None):
+    """What is missing or wrong in a mapping, "" where nothing is.
+
+    Args:
+        others: what else may be in it; None: anything.
+    """
+    known = 0
+    for name, needed, kind in checks:
+        if name not in event:
+            if needed:
+                return f"{name} is missing"
+            continue
+        value = event[name]
+        if not (kind.holds(value) or (value is None and not needed)):
+            return f"expected {name} to be {kind.words}, found {repr(value)[:80]}"
+        known += 1
+    if others is not None and known + len(others) < len(event):
+        unknown = event.keys() - {name for name, _, _ in checks} - {*others}
+        return f"there is no {', '.join(sorted(unknown))}"
+    return ""
+
+
+class Sequence:
+    """What must hold from line to line, of a log of our own trainer."""
+
+    def __init__(self):
+        self._start, self._own, self._imported, self._step, self._t_s = None, False, False, 0, -1.0
+
+    def see(self, event):
+        """Take the next event of a log.
+
+        Raises:
+            LogError: it cannot follow those before it.
+        """
+        kind = event["event"]
+        if kind == "run_start":
+            if self._start:
+                raise LogError("run_start: a second one: are these two logs in one?")
+            self._start = event
+            self._own = event["spec"].get("trainer", OWN_TRAINER) == OWN_TRAINER
+        self._imported = self._imported or kind == "imported"
+        well = kind == "run_end" and event["status"] in ENDED_WELL
+        if not self._start and (kind == "step" or well):
+            raise LogError(f"{kind}: there is no run_start before it")
+        if not self._own:
+            if well and not self._imported:
+                raise LogError("run_end: all is well, but nothing was imported")
+            return
+        for name in OWN.get(kind, ()):
+            if event.get(name) is None:
+                raise LogError(f"{kind}: {name} is missing; was the log changed or damaged?")
+        if kind == "step":
+            self._see_step(event)
+        elif well:
+            self._see_end(event)
+
+    def _see_step(self, event):
+        step, expected = event["step"], self._step + event.get("window_steps", 1)
+        if step != expected:
+            raise LogError(
+                f"step: expected step {expected}, found {step}: lines are missing or doubled, or "
+                "two processes wrote this log"
+            )
+        if not (event["t_s"] > self._t_s and 0 < event["step_time_s"] <= MOST):
+            raise LogError(
+                f"step: step {step} ends at {event['t_s']} s, the step before it at {self._t_s} s, "
+                f"and took {event['step_time_s']} s: time goes forward"
+            )
+        self._step, self._t_s = step, event["t_s"]
+
+    def _see_end(self, event):
+        if event.get("weights_sha256") is None:
+            raise LogError("run_end: weights_sha256 is missing; was the log changed or damaged?")
+        if self._step != self._start.get("total_steps"):
+            raise LogError(
+                f"run_end: all is well after step {self._step}, but run_start says that there are "
+                f"{self._start.get('total_steps')}: lines are missing"
+            )

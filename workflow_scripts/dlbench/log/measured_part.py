@@ -1,0 +1,107 @@
+"""Which part of a run was measured, and what its logs say of the nodes meanwhile.
+
+For neighbours.py, in the moment in which a run has ended: only what is needed is read of the logs,
+which nobody has looked at yet.
+
+Needs the standard library only.
+"""
+
+import json
+import statistics
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from dlbench.log import event_fields, event_log
+
+STEP, MEASURED = b'{"event": "step"', b'"warm_up": false'
+EVENTS = tuple(
+    f'{{"event": "{name}"'.encode() for name in ("run_start", "resume", "machine", "sample")
+)
+END = b'{"event": "run_end"'
+
+
+@dataclass
+class Part:
+    """What one rank or copy says. Dates in UTC, as eventlog.utc_now writes them, or None."""
+
+    host: str | None = None
+    began: str | None = None
+    ended: str | None = None
+    cpu_time_s: float | None = None
+    machine: dict = field(default_factory=dict)
+    samples: list = field(default_factory=list)  # those of the measured steps
+
+    @property
+    def gpus(self):
+        return [gpu for sample in self.samples for gpu in sample.get("gpus") or ()]
+
+
+def of(log):
+    """The Part of each rank or copy.
+
+    Args:
+        log: of rank 0; the others lie beside it.
+    """
+    return [_part(path) for path in event_log.rank_paths(log)]
+
+
+def _part(path):
+    part, zero, first, last, samples = Part(), None, None, None, []
+    with open(path, "rb") as file:
+        for line in file:
+            if line.startswith(STEP):
+                if MEASURED in line:
+                    first, last = first or line, line
+            elif line.startswith(EVENTS):
+                event = json.loads(line)
+                kind = event["event"]
+                if kind == "sample":
+                    samples.append(event)
+                elif kind == "machine":
+                    part.machine = event
+                else:
+                    # What was before a resume was measured by another supervisor.
+                    zero, first = (event["t_utc"], event.get("t_s", 0.0)), None
+                    part.host = event.get("host", part.host)
+            elif line.startswith(END):
+                part.cpu_time_s = json.loads(line).get("cpu_time_s")
+    if zero and first:
+        first, last = json.loads(first), json.loads(last)
+        began_s = first["t_s"] - first["step_time_s"] * first.get("window_steps", 1)
+        part.began, part.ended = _date(zero, began_s), _date(zero, last["t_s"])
+        part.samples = [s for s in samples if began_s <= s["t_s"] <= last["t_s"]]
+    return part
+
+
+def _date(zero, t_s):
+    date, then_s = zero
+    there = datetime.strptime(date, event_fields.UTC_FORMAT) + timedelta(seconds=t_s - then_s)
+    return there.strftime(event_fields.UTC_FORMAT)
+
+
+def other_gpu_processes(parts):
+    """The most processes of others that a GPU of the run had at once; None: not known."""
+    counts = [gpu.get("other_gpu_processes") for part in parts for gpu in part.gpus]
+    return max((count for count in counts if count is not None), default=None)
+
+
+def others_on(parts):
+    """(cores that others used, cores that there are) of a node, by what its ranks sampled.
+
+    Args:
+        parts: those of all ranks on it.
+
+    Raises:
+        ValueError: that cannot be known.
+    """
+    of_node = [s["node_cpu_percent"] for p in parts for s in p.samples if s.get("node_cpu_percent")]
+    machine = next((part.machine for part in parts if part.machine), {})
+    cores = ((machine.get("hardware") or {}).get("cpu") or {}).get("threads")
+    if not of_node or not cores:
+        raise ValueError("its ranks sampled no CPU while they were measured")
+    allowed = machine["limits"].get("group_cpus"), machine["limits"].get("cpu_time_cores")
+    if any(isinstance(most, int | float) and most < cores for most in allowed):
+        raise ValueError("its ranks may use a part of it only, and their samples are of all of it")
+    own = [[s["cpu_percent"] for s in p.samples if s.get("cpu_percent")] for p in parts]
+    own_cores = sum(statistics.fmean(values) for values in own if values) / 100
+    return max(0.0, statistics.fmean(of_node) / 100 * cores - own_cores), cores

@@ -1,0 +1,176 @@
+"""What the GPUs of a process are and how they are set and linked, as NVML tells it.
+
+- `kinds` are facts that equal GPUs share, each kind once: they do not change with the number of
+  GPUs of a run.
+- `devices` are the GPUs themselves: UUID, place on the bus, link and clocks of this moment.
+- `links` are those between all GPUs that NVML shows: the number of NVLinks is a fact of a kind,
+  here stands whether two are joined by them, else what is between them on the PCI bus.
+
+A MIG device has its own name and memory; the rest is that of its board.
+"""
+
+import contextlib
+import itertools
+
+from dlbench.machine.gpu_readings import find, text
+
+# What lies between two GPUs (nvmlGpuTopologyLevel_t), as nvidia-smi topo names it.
+LEVELS = {0: "same board", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
+COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
+NVLINK, P2P_OK = 2, 0  # of nvmlGpuP2PCapsIndex_t and nvmlGpuP2PStatus_t
+NONE = {"driver": None, "cuda_driver": None, "kinds": [], "devices": [], "links": []}
+
+
+def gpus(selectors, unknown):
+    """Facts of the GPUs of a process; no GPUs, no question: NVML takes its time to start.
+
+    Args:
+        selectors: as of gpu_sampling.visible_gpus.
+        unknown: dictionary that gets the reasons for what is None.
+    """
+    if not selectors:
+        return NONE
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except Exception as error:  # the package or the driver is missing
+        unknown["gpus"] = f"NVML does not start: {error}"
+        return NONE
+    try:
+        return _facts(_Asked(pynvml, unknown), selectors)
+    finally:
+        with contextlib.suppress(Exception):
+            pynvml.nvmlShutdown()
+
+
+class _Asked:
+    """NVML; what it, the driver or pynvml cannot say is None, with a reason in `unknown`."""
+
+    def __init__(self, nvml, unknown):
+        self.nvml, self.unknown = nvml, unknown
+
+    def __call__(self, name, *arguments, read=None):
+        try:
+            found = text(getattr(self.nvml, name)(*arguments))
+            return read(found) if read else found
+        except Exception as error:
+            self.unknown[f"gpus.{name}"] = f"{type(error).__name__}: {error}"
+            return None
+
+
+def _facts(ask, selectors):
+    kinds, devices = [], []
+    for selector in selectors:
+        try:
+            handle = find(ask.nvml, selector)
+        except Exception as error:
+            ask.unknown[f"gpus.{selector}"] = str(error)
+            continue
+        kind, device = _gpu(ask, handle)
+        devices.append({"selector": selector, **device})
+        if kind not in kinds:
+            kinds.append(kind)
+    return {
+        "driver": ask("nvmlSystemGetDriverVersion"),
+        "cuda_driver": ask("nvmlSystemGetCudaDriverVersion_v2", read=_cuda_version),
+        "kinds": sorted(kinds, key=str),
+        "devices": devices,
+        "links": _links(ask),
+    }
+
+
+def _gpu(ask, handle):
+    """(facts of its kind, its own)."""
+    nvml, board = ask.nvml, handle
+    if _quiet(nvml, "nvmlDeviceIsMigDeviceHandle", handle):
+        board = ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle) or handle
+    clocks = {"sm": nvml.NVML_CLOCK_SM, "memory": nvml.NVML_CLOCK_MEM}
+    kind = {
+        "name": ask("nvmlDeviceGetName", handle),
+        "memory_bytes": ask("nvmlDeviceGetMemoryInfo", handle, read=lambda m: m.total),
+        "compute_capability": ask("nvmlDeviceGetCudaComputeCapability", board, read=_dotted),
+        "vbios": ask("nvmlDeviceGetVbiosVersion", board),
+        "pcie_generation": ask("nvmlDeviceGetMaxPcieLinkGeneration", board),
+        "pcie_width": ask("nvmlDeviceGetMaxPcieLinkWidth", board),
+        "nvlinks": _nvlinks(nvml, board),
+        **{
+            f"clock_{name}_max_mhz": ask("nvmlDeviceGetMaxClockInfo", board, number)
+            for name, number in clocks.items()
+        },
+        **{
+            f"clock_{name}_application_mhz": ask("nvmlDeviceGetApplicationsClock", board, number)
+            for name, number in clocks.items()
+        },
+        "power_limit_w": ask("nvmlDeviceGetEnforcedPowerLimit", board, read=_watts),
+        "power_limit_default_w": ask(
+            "nvmlDeviceGetPowerManagementDefaultLimit", board, read=_watts
+        ),
+        "ecc": ask("nvmlDeviceGetEccMode", board, read=_current),
+        "persistence": ask("nvmlDeviceGetPersistenceMode", board, read=bool),
+        "mig": ask("nvmlDeviceGetMigMode", board, read=_current),
+        "compute_mode": ask("nvmlDeviceGetComputeMode", board, read=COMPUTE_MODES.get),
+    }
+    device = {
+        "uuid": ask("nvmlDeviceGetUUID", handle),
+        "pci": ask("nvmlDeviceGetPciInfo", board, read=lambda pci: text(pci.busId)),
+        # They fall when a GPU idles.
+        "pcie_generation": ask("nvmlDeviceGetCurrPcieLinkGeneration", board),
+        "pcie_width": ask("nvmlDeviceGetCurrPcieLinkWidth", board),
+        **{
+            f"clock_{name}_mhz": ask("nvmlDeviceGetClockInfo", board, number)
+            for name, number in clocks.items()
+        },
+    }
+    return kind, device
+
+
+def _links(ask):
+    """[first index, second index, NVLink or a level] of all pairs."""
+    count = ask("nvmlDeviceGetCount") or 0
+    handles = [ask("nvmlDeviceGetHandleByIndex", index) for index in range(count)]
+    return [
+        [a, b, _link(ask, handles[a], handles[b])]
+        for a, b in itertools.combinations(range(count), 2)
+        if None not in (handles[a], handles[b])
+    ]
+
+
+def _link(ask, one, other):
+    if _quiet(ask.nvml, "nvmlDeviceGetP2PStatus", one, other, NVLINK) == P2P_OK:
+        return "NVLink"
+    return ask("nvmlDeviceGetTopologyCommonAncestor", one, other, read=LEVELS.get)
+
+
+def _nvlinks(nvml, board):
+    """How many are up; a GPU without them has 0, for the driver knows no other answer."""
+    most = getattr(nvml, "NVML_NVLINK_MAX_LINKS", 18)
+    return sum(_quiet(nvml, "nvmlDeviceGetNvLinkState", board, n) == 1 for n in range(most))
+
+
+def _quiet(nvml, name, *arguments):
+    """Of questions to which an error is an answer: no."""
+    try:
+        return getattr(nvml, name)(*arguments)
+    except Exception:
+        return None
+
+
+def _watts(milliwatts):
+    return milliwatts / 1000
+
+
+def _current(modes):
+    return bool(modes[0])  # the other is pending, until the next boot
+
+
+def _dotted(numbers):
+    return ".".join(map(str, numbers))
+
+
+def _cuda_version(number):
+    """
+    >>> _cuda_version(12040)
+    '12.4'
+    """
+    return f"{number // 1000}.{number % 1000 // 10}"

@@ -1,0 +1,329 @@
+"""What the node is that a process runs on, as the kernel tells it in /proc and /sys.
+
+- No program is called, for images have none: everything is read from files.
+- `constant` facts are those that repeats on the same kind of node share; `present` ones are of
+  this node and this moment.
+- What cannot be read is None, and `unknown` says why; nothing is guessed.
+
+Needs the standard library only.
+"""
+
+import math
+import os
+import platform
+import re
+import statistics
+from pathlib import Path
+
+from dlbench.machine import host_name
+
+CPU, NODES = "sys/devices/system/cpu", "sys/devices/system/node"
+# Instructions that decide how fast numbers are multiplied, of x86 and Arm.
+FEATURES = re.compile(
+    r"ssse3|sse4\w*|avx\w*|fma|f16c|amx\w*|bmi\d|popcnt|asimd\w*|sve\w*|sme(?!p)\w*|bf16|i8mm|fphp"
+)
+# Of the x86-64 psABI (1.0, section 3.1.1); each level needs those before it.
+LEVELS = {
+    2: {"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"},
+    3: {"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"},
+    4: {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
+}
+ARM = ("CPU implementer", "CPU part", "CPU variant", "CPU revision")  # which has no model name
+
+
+class Files:
+    """The files below a root. What cannot be read is None, with its reason in `unknown`."""
+
+    def __init__(self, root="/"):
+        self.root = Path(root)
+        self.unknown = {}
+
+    def text(self, path):
+        """Raises: OSError, UnicodeError."""
+        return (self.root / path).read_text(encoding="utf-8").strip()
+
+    def list(self, pattern):
+        """Paths that match, in the order of their numbers."""
+        found = (str(path.relative_to(self.root)) for path in self.root.glob(pattern))
+        return sorted(found, key=_natural)
+
+    def ask(self, name, answer):
+        """What `answer()` returns, None where it cannot; no benchmark ends for its description."""
+        try:
+            return answer()
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            self.unknown[name] = f"{where}{error.strerror}"
+        except Exception as error:
+            self.unknown[name] = f"not understood: {error!r}"
+        return None
+
+    def read(self, name, path, kind=str):
+        return self.ask(name, lambda: kind(self.text(path)))
+
+
+def constant(files):
+    """Facts of the kind of node: processor, memory, network."""
+    return {
+        "system": _system(files),
+        "cpu": _cpu(files),
+        "memory": _memory(files),
+        "network": _network(files),
+        "infiniband": _infiniband(files),
+    }
+
+
+def present(files):
+    """Facts of this node and this moment."""
+    return {
+        "host": host_name.host(),
+        "memory_bytes": files.ask("memory_bytes", lambda: _memory_bytes(files, "MemTotal")),
+        "memory_available_bytes": files.ask(
+            "memory_available_bytes", lambda: _memory_bytes(files, "MemAvailable")
+        ),
+        # At once: the files of cpufreq take up to 20 ms for each CPU.
+        "cpu_mhz": files.ask("cpu_mhz", lambda: _frequencies(files.text("proc/cpuinfo"))),
+        "load_average": os.getloadavg(),
+    }
+
+
+def _system(files):
+    found = {name: f"sys/class/dmi/id/{name}" for name in ("sys_vendor", "product_name")}
+    return {name: files.read(f"system.{name}", path) for name, path in found.items()}
+
+
+def _cpu(files):
+    text = files.read("cpu", "proc/cpuinfo") or ""
+    first = _fields(text.split("\n\n")[0])
+    flags = set(first.get("flags", first.get("Features", "")).split())
+    model = first.get("model name")
+    if model is None and ARM[0] in first:
+        model = ", ".join(f"{key} {first[key]}" for key in ARM if key in first)
+    topology = _topology(files)
+    return {
+        "model": model,
+        "vendor": first.get("vendor_id"),
+        "family": first.get("cpu family"),
+        "model_number": first.get("model"),
+        "stepping": first.get("stepping"),
+        "microcode": first.get("microcode"),
+        "architecture": platform.machine(),
+        "x86_64_level": level(flags) if platform.machine() == "x86_64" else None,
+        "features": sorted(filter(FEATURES.fullmatch, flags)),
+        "virtual": "hypervisor" in flags,
+        **topology,
+        "caches": files.ask("cpu.caches", lambda: _caches(files)),
+        "numa": files.ask("cpu.numa", lambda: _numa(files)),
+        **_frequency_settings(files),
+    }
+
+
+def level(flags):
+    """The level of x86-64 that a processor with these flags reaches.
+
+    >>> level({"fma"}), level(LEVELS[2]), level(LEVELS[2] | LEVELS[3] | {"avx512f"})
+    (1, 2, 3)
+    """
+    reached = 1
+    for number, needed in LEVELS.items():
+        if not needed <= flags:
+            break
+        reached = number
+    return reached
+
+
+def _topology(files):
+    """Sockets, cores and threads of what is online; a core is its set of threads."""
+
+    def counted():
+        online = expand(files.text(f"{CPU}/online"))
+        places = [f"{CPU}/cpu{number}/topology" for number in online]
+        return {
+            "sockets": len({files.text(f"{place}/physical_package_id") for place in places}),
+            "cores": len({files.text(f"{place}/thread_siblings_list") for place in places}),
+            "threads": len(online),
+        }
+
+    found = files.ask("cpu.topology", counted)
+    if found is None:
+        return {"sockets": None, "cores": None, "threads": os.cpu_count(), "smt": None}
+    return found | {"smt": found["threads"] > found["cores"]}
+
+
+def _caches(files):
+    """Of CPU 0: level, kind, size, and how many CPUs share one."""
+    return [
+        {
+            "level": int(files.text(f"{place}/level")),
+            "type": files.text(f"{place}/type"),
+            "bytes": _size(files.text(f"{place}/size")),
+            "shared_by": len(expand(files.text(f"{place}/shared_cpu_list"))),
+        }
+        for place in files.list(f"{CPU}/cpu0/cache/index*")
+    ]
+
+
+def _numa(files):
+    """The nodes of memory."""
+    files.text(f"{NODES}/online")
+    return [
+        {
+            "cpus": files.text(f"{place}/cpulist"),
+            "gib": installed_gib(_kib(files.text(f"{place}/meminfo"), "MemTotal") * 1024),
+            "distances": files.text(f"{place}/distance"),
+        }
+        for place in files.list(f"{NODES}/node*")
+    ]
+
+
+def _frequency_settings(files):
+    """What sets the clocks. Policies are of one CPU or of many: the distinct values."""
+    policies = files.list(f"{CPU}/cpufreq/policy*")
+    if not policies:
+        files.unknown["cpu.frequencies"] = f"/{CPU}/cpufreq: no policies, as in virtual machines"
+        return {"governors": None, "frequency_driver": None, "frequency_mhz": None, "boost": None}
+
+    def distinct(name):
+        return sorted({files.text(f"{place}/{name}") for place in policies}, key=_natural)
+
+    def limits():
+        low, high = (map(int, distinct(f"scaling_{end}_freq")) for end in ("min", "max"))
+        return [min(low) / 1000, max(high) / 1000]
+
+    return {
+        "governors": files.ask("cpu.governors", lambda: distinct("scaling_governor")),
+        "frequency_driver": files.ask("cpu.frequency_driver", lambda: distinct("scaling_driver")),
+        "frequency_mhz": files.ask("cpu.frequency_mhz", limits),
+        "boost": files.ask("cpu.boost", lambda: _boost(files)),
+    }
+
+
+def _boost(files):
+    try:
+        return files.text(f"{CPU}/intel_pstate/no_turbo") == "0"
+    except FileNotFoundError:
+        return files.text(f"{CPU}/cpufreq/boost") == "1"
+
+
+def _memory(files):
+    pages = "sys/kernel/mm/transparent_hugepage/enabled"
+    return {
+        "gib": files.ask("memory", lambda: installed_gib(_memory_bytes(files, "MemTotal"))),
+        "swap_gib": files.ask("swap", lambda: round(_memory_bytes(files, "SwapTotal") / 2**30)),
+        "transparent_huge_pages": files.ask(
+            "memory.transparent_huge_pages",
+            lambda: (
+                re.search(r"\[(\w+)\]", files.text(pages))[1]
+                if "[" in files.text(pages)
+                else files.text(pages)
+            ),
+        ),
+    }
+
+
+def _network(files):
+    """Interfaces that are hardware and up; speed in Mbit/s."""
+    found = []
+    for place in files.list("sys/class/net/*"):
+        name = place.rsplit("/", 1)[1]
+        if not (files.root / place / "device").exists():
+            continue  # bridges, tunnels, the loopback
+        if files.ask(f"network.{name}", lambda p=place: files.text(f"{p}/operstate")) == "down":
+            continue
+        speed = files.read(f"network.{name}.speed", f"{place}/speed", int)
+        if speed is not None and speed <= 0:
+            files.unknown[f"network.{name}.speed"] = (
+                f"/{place}/speed: {speed}: the driver says none"
+            )
+            speed = None
+        driver = files.root / place / "device" / "driver"
+        found.append(
+            {
+                "name": name,
+                "speed_mbit_s": speed,
+                "mtu": files.read(f"network.{name}.mtu", f"{place}/mtu", int),
+                "driver": driver.resolve().name if driver.exists() else None,
+            }
+        )
+    return found
+
+
+def _infiniband(files):
+    """Ports of InfiniBand, RoCE and Omni-Path devices."""
+    return [
+        {
+            "device": place.split("/")[3],
+            "port": int(place.rsplit("/", 1)[1]),
+            "type": files.read(f"infiniband.{place}.type", f"{place}/../../hca_type"),
+            "firmware": files.read(f"infiniband.{place}.firmware", f"{place}/../../fw_ver"),
+            "link_layer": files.read(f"infiniband.{place}.link_layer", f"{place}/link_layer"),
+            "state": files.read(f"infiniband.{place}.state", f"{place}/state"),
+            "rate": files.read(f"infiniband.{place}.rate", f"{place}/rate"),
+        }
+        for place in files.list("sys/class/infiniband/*/ports/*")
+    ]
+
+
+def expand(text):
+    """The numbers of a list of the kernel's.
+
+    >>> expand("0-2,8")
+    [0, 1, 2, 8]
+    """
+    found = []
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def _frequencies(text):
+    found = [float(mhz) for mhz in re.findall(r"^cpu MHz\s*:\s*([\d.]+)", text, re.M)]
+    if not found:
+        raise ValueError("no line cpu MHz in /proc/cpuinfo")
+    return {"min": min(found), "median": statistics.median(found), "max": max(found)}
+
+
+def _fields(text):
+    lines = (line.partition(":") for line in text.splitlines())
+    return {name.strip(): value.strip() for name, _, value in lines}
+
+
+def installed_gib(total_bytes):
+    """The memory that was installed where the kernel has so much of it to give, in GiB.
+
+    The kernel keeps 1 to 5 % for itself, some pages more or less at each start. What was installed
+    is the next multiple of an eighth of a power of two, the largest that is not above.
+
+    >>> [installed_gib(gib * 2**30) for gib in (62.499, 62.501, 15.4, 377.6, 23.54, 3.66, 0)]
+    [64, 64, 16, 384, 24, 3.75, 0]
+    """
+    if not total_bytes:
+        return 0  # a node of processors alone
+    step = 2.0 ** (math.floor(math.log2(total_bytes)) - 3)
+    gib = math.ceil(total_bytes / step) * step / 2**30
+    return int(gib) if gib.is_integer() else gib
+
+
+def _memory_bytes(files, name):
+    return _kib(files.text("proc/meminfo"), name) * 1024
+
+
+def _kib(text, name):
+    match = re.search(rf"\b{name}:\s+(\d+) kB", text)
+    if not match:
+        raise ValueError(f"no {name}")
+    return int(match[1])
+
+
+def _size(text):
+    """
+    >>> _size("32K"), _size("1M")
+    (32768, 1048576)
+    """
+    return int(text[:-1]) * {"K": 2**10, "M": 2**20, "G": 2**30}[text[-1]]
+
+
+def _natural(text):
+    """Numbers in a text by their value; as text and number alternate, all can be compared."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", text)]

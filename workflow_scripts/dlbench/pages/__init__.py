@@ -1,0 +1,4 @@
+"""Pages of sections and tables, as text, Markdown or HTML.
+
+Imports analysis, study and common.
+"""

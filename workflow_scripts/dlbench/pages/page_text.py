@@ -1,0 +1,95 @@
+"""A page (dlbench/comparison/comparison_page.py) as text for the terminal and as Markdown."""
+
+import shutil
+import textwrap
+
+NARROWEST, WIDEST = 80, 120  # columns of a text
+LONGEST = 24  # characters of a word, up to which words are not broken where there is room
+FEWEST = 12  # characters that a column is not made narrower than
+BREAKING = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|#~"})
+
+
+def text(page, width=None):
+    """Text of 80 to 120 columns, as wide as the terminal is."""
+    width = width or shutil.get_terminal_size((100, 24)).columns
+    width = max(NARROWEST, min(width, WIDEST))
+    lines = [page.title, "=" * len(page.title), *textwrap.wrap(page.lead, width)]
+    for section in page.sections:
+        lines += ["", section.heading, "-" * len(section.heading)]
+        for words in section.words:
+            lines += textwrap.wrap(words, width)
+        if section.table:
+            lines += (
+                ["", *_grid(section.table, width)] if section.words else _grid(section.table, width)
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _grid(table, width):
+    rows = [list(table.headings), *([_words(cell) for cell in row] for row in table.rows)]
+    widths = _widths(rows, width)
+    for index, row in enumerate(rows):
+        cells = [
+            textwrap.wrap(cell, w, break_on_hyphens=False) or [""]
+            for cell, w in zip(row, widths, strict=True)
+        ]
+        for line in range(max(map(len, cells))):
+            parts = (cell[line] if line < len(cell) else "" for cell in cells)
+            yield "  ".join(
+                part.rjust(w) if column in table.right else part.ljust(w)
+                for column, (part, w) in enumerate(zip(parts, widths, strict=True))
+            ).rstrip()
+        if index == 0:
+            yield "  ".join("-" * w for w in widths)
+
+
+def _widths(rows, width):
+    """Of each column, the widest made narrower until all fit; words are broken last."""
+    columns = range(len(rows[0]))
+    widths = [max(len(row[column]) for row in rows) for column in columns]
+    words = [max(len(w) for row in rows for w in (row[c] or " ").split(" ")) for c in columns]
+    room = width - 2 * (len(widths) - 1)
+    for least in ([max(FEWEST, min(word, LONGEST)) for word in words], [FEWEST] * len(widths)):
+        while sum(widths) > room:
+            wider = [column for column in columns if widths[column] > least[column]]
+            if not wider:
+                break
+            widths[max(wider, key=lambda column: widths[column])] -= 1
+    return widths
+
+
+def markdown(page):
+    """GitHub's Markdown; what is in the results cannot become markup."""
+    lines = [f"## {_escaped(page.title)}", "", f"**{_escaped(page.lead)}**"]
+    for section in page.sections:
+        lines += ["", f"### {_escaped(section.heading)}", ""]
+        for words in section.words:
+            lines += [_escaped(words), ""]
+        if section.table:
+            lines += _pipes(section.table)
+    return "\n".join(lines) + "\n"
+
+
+def _pipes(table):
+    columns = range(len(table.headings))
+    yield _piped(table.headings)
+    yield "| " + " | ".join("---:" if c in table.right else "---" for c in columns) + " |"
+    for row in table.rows:
+        bold = (getattr(cell, "kind", "") in ("good", "bad") for cell in row)
+        yield _piped(map(_words, row), bold)
+
+
+def _piped(cells, bold=None):
+    marks = ("**" if strong else "" for strong in bold) if bold else ("" for _ in iter(int, 1))
+    parts = (f"{m}{_escaped(cell)}{m}" for cell, m in zip(cells, marks, strict=False))
+    return "| " + " | ".join(parts) + " |"
+
+
+def _escaped(words):
+    return " ".join(words.translate(BREAKING).split())
+
+
+def _words(cell):
+    if isinstance(cell, str):
+        return cell
+    return f"{cell.text}: {cell.note}" if cell.note else cell.text

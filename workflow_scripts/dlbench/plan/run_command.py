@@ -1,0 +1,104 @@
+"""Commands of the rules: start_run.py with its flags and the trainer, prepare_image.py with its."""
+
+import dataclasses
+import json
+
+from dlbench import Error
+from dlbench.images import trainer_image
+from dlbench.machine import fingerprints
+from dlbench.plan import user_files
+from dlbench.records import enough, run_record, sessions, staleness
+from dlbench.starting import start_command
+from dlbench.study import other_trainers, trainer_environments
+
+
+def words(plan, run, attempt=None):
+    """What follows start_run.py and its files, as a list of strings.
+
+    Args:
+        plan: the planning.Plan that the run is of.
+        attempt: which one this is; None where start_run.py is told otherwise.
+    """
+    flags = [
+        f"--spec={plan.spec(run.id)}",
+        f"--label={plan.labels[run.id]}",
+        f"--position={plan.position(run.id)}/{len(plan.runs)}",
+        f"--made-from={json.dumps(staleness.made_from(run, plan.recipes, plan.study.images))}",
+        f"--time-limit-s={plan.study.time_limit_s}",
+        f"--hang-limit-s={plan.study.hang_limit_s}",
+        f"--wait-for-quiet-s={plan.study.wait_for_quiet_s}",
+        *([f"--attempt={attempt}"] if attempt else []),
+        f"--attempts={plan.attempts}",
+        f"--device={plan.device_kind}",
+        f"--facts={json.dumps({**plan.facts, 'user_files': user_files.of(run)})}",
+        f"--network={plan.study.site['network']}",
+        *(f"--module={name}" for name in plan.study.site["modules"]),
+    ]
+    if session := sessions.current():
+        flags.append(f"--session={json.dumps(session)}")
+    if start_command.contained(run):
+        flags.append(f"--form={trainer_image.form_path(run)}")
+        flags += [f"--bind={bind}" for bind in plan.binds(run)]
+    if plan.study.others_share is not None:
+        flags.append(f"--others-share={plan.study.others_share}")
+    if plan.study.checkpoint_every_min:
+        flags.append(f"--checkpoint={_checkpoint(run)}")
+    if run.id in plan.study.targets:
+        target = dataclasses.asdict(plan.study.targets[run.id])
+        flags.append(f"--unless={json.dumps([enough.earlier(run), target])}")
+    if run.id in plan.skipped:
+        flags.append(f"--skip={plan.skipped[run.id]}")
+    if other_trainers.is_external(run):
+        flags.append(f"--external={other_trainers.trainer(run)['log']}")
+    return [*flags, "--", *_trainer(plan, run)]
+
+
+def preparing(plan, image, form):
+    """Flags of prepare_image.py for the runs that take an image in a form, as a list of strings.
+
+    Raises:
+        Error: none does.
+    """
+    taking = [
+        run
+        for run in plan.runs.values()
+        if start_command.contained(run)
+        and (run.environment, trainer_image.form_name(run)) == (image, form)
+    ]
+    if not taking:
+        raise Error(f"no run of this study takes an image in the form {form!r}")
+    chosen = json.dumps(trainer_image.options_of(taking[0]), sort_keys=True)
+    flags = [f"--runtime={taking[0].runtime}", f"--options={chosen}"]
+    python = trainer_image.settings(image, plan.study.images)["python"]
+    flags += [f"--python={python}", f"--device={plan.device_kind}"]
+    return flags + ["--any-packages"] * all(map(other_trainers.is_external, taking))
+
+
+def _trainer(plan, run):
+    """The command that trains a run; start_run.py puts its launcher and runtime before it."""
+    data = f"results/data/{run.dataset}" if staleness.has_data(run) else ""
+    if other_trainers.is_external(run):
+        image = trainer_image.settings(run.environment, plan.study.images)
+        bare = str(trainer_environments.trainer_python(run.environment))
+        python = image["python"] if start_command.contained(run) else bare
+        folder = str(run_record.folder(run.id) / other_trainers.FOLDER)
+        return other_trainers.command(run, python, data, folder)
+    trainer = [
+        str(trainer_environments.trainer_python(run.environment)),
+        "workflow_scripts/train.py",
+    ]
+    trainer += run.flags()
+    trainer += ["--log", f"results/runs/{run.id}/train.jsonl", "--device", plan.device_kind]
+    trainer += ["--sample-every-s", str(plan.study.sample_every_s)]
+    trainer += ["--packages", str(fingerprints.PACKAGES)]
+    if plan.study.checkpoint_every_min:
+        trainer += ["--checkpoint", _checkpoint(run)]
+        trainer += ["--checkpoint-every-min", str(plan.study.checkpoint_every_min)]
+    if plan.study.model_folder:
+        trainer += ["--model-folder", plan.study.model_folder]
+    return trainer + ["--data", data] * bool(data)
+
+
+def _checkpoint(run):
+    """Where a run's checkpoints lie."""
+    return str(run_record.folder(run.id) / "checkpoint")

@@ -1,0 +1,249 @@
+"""Sentinels: finished runs that a start repeats among those that it adds.
+
+What is added later is measured at another time than what it is compared with. A finished condition
+that is measured again beside it shows how the machine drifted in between
+(dlbench/analysis/drift.py).
+
+- `auto`: of the finished conditions that the new ones are compared with, one for each number of
+  nodes and devices: first bases of `compare`, then bases of speedups, then the shortest. As many
+  repeats as are finished of it, of all at most SHARE of the session's time.
+- Only conditions of which no run is to be trained: others are measured again anyway. And only for
+  conditions that are new: further repeats of one share a session with what it is compared with.
+- They are interleaved with the runs to be trained, and are runs of their own: none of the study's,
+  and never again of a later start.
+- In numbers they tell of drift; as repeats of their conditions they count where
+  `sentinels_are_repeats` says so, and only if they ended well.
+"""
+
+import sys
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from dlbench.records import costs, run_record, sentinel_runs, sessions, staleness
+from dlbench.study import config
+from dlbench.study.runs import CONDITION, Run, shuffled
+
+SHARE = 0.2  # of a session's time that those of `auto` may take
+FEWEST = 3  # repeats of a condition, without which drift is not judged (statistics.FEWEST_RUNS)
+UNRELATED = 4  # rank of conditions that nothing new is compared with
+_NONE_OF = {str: "the new conditions are compared with", list: "`sentinels` means"}
+PLANNED = "a sentinel: it repeats a finished run, to see how the machine drifted"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The sentinels of a session, and which they are and what they cost, or why none, in words."""
+
+    runs: tuple = ()
+    words: str = ""
+
+
+def choose(study, to_train, took_s):
+    """The sentinels of a session that is to begin.
+
+    Args:
+        study: the Study.
+        to_train: its runs that are to be trained.
+        took_s: {run id: seconds} of its runs that stand, ended well and could be done again here.
+    """
+    if study.sentinels == "none" or not to_train or not took_s:
+        return Chosen()
+    fewest = FEWEST if study.sentinels == "auto" else 1
+    finished, new = _conditions(study.runs, to_train, took_s, fewest)
+    ordered = _ordered(study, finished, new, took_s)
+    if study.sentinels == "auto":
+        if not new:
+            return _none("each condition to be trained has finished runs")
+        ordered = [one for one in _first_of_each_shape(ordered) if one.rank < UNRELATED]
+    elif isinstance(study.sentinels, int):
+        first = _first_of_each_shape(ordered)
+        ordered = [*first, *(one for one in ordered if one not in first)][: study.sentinels]
+    else:
+        ordered = [
+            one for one in ordered
+            if any(config.is_meant(entry, one.runs[0]) for entry in study.sentinels)
+        ]  # fmt: skip
+    if not ordered:
+        return _none(
+            f"{_NONE_OF.get(type(study.sentinels), 'there is')} no condition that has {fewest} "
+            f"finished repeat{'s' if fewest > 1 else ''} or more and none to be trained"
+        )
+    estimates = costs.Estimates(study.runs, lambda run: took_s.get(run.id))
+    new_s = _node_s(to_train, estimates)
+    chosen = [run for one in ordered for run in one.runs]
+    if study.sentinels == "auto":
+        chosen = _affordable(chosen, estimates, SHARE / (1 - SHARE) * new_s)
+    if not chosen:
+        least_s = _node_s(ordered[0].runs[:FEWEST], estimates)
+        return _none(
+            f"{FEWEST} repeats of {_called(ordered[0].runs[0], study)} would take "
+            f"{least_s / (least_s + new_s):.0%} of the session, more than {SHARE:.0%}; "
+            "`sentinels: 1` repeats it all the same"
+        )
+    number = 1 + max((int(m["sentinel"]) for m in sentinel_runs.ids_there()), default=0)
+    own_s = _node_s(chosen, estimates)
+    repeats = Counter(_called(run, study) for run in chosen)
+    return Chosen(
+        tuple(replace(run, sentinel=number) for run in chosen),
+        f"sentinels: {len(chosen)} runs repeat finished ones among the new, about "
+        f"{costs.node_hours(own_s / 3600)}, {own_s / (own_s + new_s):.0%} of the session: "
+        + "; ".join(f"{name} ({count} repeats)" for name, count in repeats.items()),
+    )
+
+
+def kept(study, to_train, took_s):
+    """Those of the session that was begun; arguments as `choose` has them, for its jobs."""
+    return Chosen(tuple(Run(**values) for values in sessions.sentinels()))
+
+
+def order(runs, to_train, sentinels, seed):
+    """All runs in the order of execution, sentinels evenly among those that are to be trained."""
+    blocks = sorted({run.repeat for run in to_train}) or [1]
+    of_condition = {}
+    for run in sentinels:
+        of_condition.setdefault(run.combination, []).append(run)
+    place = {
+        run.id: blocks[index * len(blocks) // len(repeats)]
+        for repeats in of_condition.values()
+        for index, run in enumerate(repeats)
+    }
+    return shuffled([*runs, *sentinels], seed, lambda run: place.get(run.id, run.repeat))
+
+
+def finished(study, recipes):
+    """Yield (Run, record) of each sentinel of a study that has a result which stands.
+
+    Others are left out: unfinished ones without a word, damaged and outdated ones with one.
+
+    Args:
+        recipes: digests of adopted datasets, as records.made_from takes them.
+    """
+    for _, run in sorted(sentinel_runs.sentinels_of(study.runs).items()):
+        place = run_record.folder(run.id)
+        if not (place / "run.json").exists():
+            continue
+        try:
+            record = _read(run, place)
+        except run_record.RecordError as error:
+            _left_out(run, str(error))
+            continue
+        if reason := staleness.outdated(run, record, False, recipes, study.images):
+            _left_out(run, reason)
+        else:
+            yield run, record
+
+
+def _read(run, place):
+    """The record of a sentinel, to the last byte; made again where it is of another parser."""
+    record = run_record.read(place / "run.json")
+    if record["run_id"] != run.id:
+        raise run_record.RecordError(f"{place}: the record is that of {record['run_id']}")
+    run_record.check_files(place, record, content=True)
+    if record["parser_version"] != run_record.PARSER_VERSION:
+        from dlbench.records import parse_run  # late: plans have no use for it
+
+        parse_run.parse(run, place / "train.jsonl", place / "run.json")
+        record = run_record.read(place / "run.json")
+    return record
+
+
+def _left_out(run, why):
+    print(f"{run.label()}: left out of the table sentinels: {why}", file=sys.stderr)
+
+
+def _none(why):
+    return Chosen(words=f"no sentinels: {why}")
+
+
+@dataclass(frozen=True)
+class _Condition:
+    """A finished condition: how near it is to the new ones (0: a base of theirs), and its runs."""
+
+    rank: int
+    seconds: float
+    runs: tuple
+
+    @property
+    def shape(self):
+        return self.runs[0].nodes, self.runs[0].devices_per_node
+
+
+def _conditions(runs, to_train, took_s, fewest):
+    """(finished conditions of which nothing is to be trained, conditions that are new).
+
+    The first as {combination: its finished runs}, the second as their combinations.
+    """
+    due = {run.combination for run in to_train}
+    finished = {}
+    for run in runs:
+        if run.id in took_s:
+            finished.setdefault(run.combination, []).append(run)
+    new = [combination for combination in due if combination not in finished]
+    return {c: own for c, own in finished.items() if c not in due and len(own) >= fewest}, new
+
+
+def _ordered(study, finished, new, took_s):
+    """The finished conditions, those that the new ones need most first."""
+    ranks = _ranks(study, finished, new)
+    found = [
+        _Condition(
+            ranks[combination],
+            sum(run.nodes * took_s[run.id] for run in runs) / len(runs),
+            tuple(sorted(runs, key=lambda run: run.repeat)),
+        )
+        for combination, runs in finished.items()
+    ]
+    return sorted(found, key=lambda one: (one.rank, one.seconds, one.runs[0].id))
+
+
+def _ranks(study, finished, new):
+    """How near each finished condition is to the new ones, 0 the nearest."""
+    tasks = {(c.model, c.dataset) for c in new}
+    fewest = {}
+    for c in finished:
+        task = c.model, c.dataset
+        fewest[task] = min(c.devices, fewest.get(task, c.devices))
+    ranks = dict.fromkeys(finished, UNRELATED)
+    # From the last to the first, which has the last word.
+    for field in ("model", "dataset"):
+        alike = {_key(c, (field,)) for c in new}
+        ranks |= {c: 3 for c in finished if _key(c, (field,)) in alike}
+    ranks |= {c: 2 for c in finished if (c.model, c.dataset) in tasks}
+    ranks |= {c: 1 for c in finished if ranks[c] == 2 and c.devices == fewest[c.model, c.dataset]}
+    for entry in study.compare:
+        field, base = entry["field"], entry["base"]
+        fields = (field, *config.COMPANIONS.get(field, ()))
+        compared = {_key(c, fields) for c in new if getattr(c, field) != base}
+        bases = (c for c in finished if getattr(c, field) == base)
+        ranks |= {c: 0 for c in bases if _key(c, fields) in compared}
+    return ranks
+
+
+def _key(run, left_out):
+    return tuple(getattr(run, name) for name in CONDITION if name not in left_out)
+
+
+def _first_of_each_shape(conditions):
+    firsts = {}
+    for one in conditions:
+        firsts.setdefault(one.shape, one)
+    return list(firsts.values())
+
+
+def _affordable(runs, estimates, limit_s):
+    """Those of some sentinels that take no longer than a limit; the last ones go first."""
+    kept = list(runs)
+    while kept and _node_s(kept, estimates) > limit_s:
+        last = kept.pop().combination
+        if sum(run.combination == last for run in kept) < FEWEST:
+            kept = [run for run in kept if run.combination != last]
+    return kept
+
+
+def _node_s(runs, estimates):
+    return sum(run.nodes * (estimates.of(run)[0] or 0.0) for run in runs)
+
+
+def _called(run, study):
+    """What a run's condition is called in its study."""
+    return study.labels[run.id].rpartition(", repeat ")[0]

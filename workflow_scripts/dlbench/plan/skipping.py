@@ -1,0 +1,75 @@
+"""The machine: what counts as a device, how many there are, and which runs it cannot do."""
+
+from dlbench.common import plugins, tools
+from dlbench.images import trainer_image
+from dlbench.records import enough
+from dlbench.study import other_trainers, trainer_environments
+from dlbench.trainer import copies
+
+
+def cannot_run(run, devices, image_settings=None):
+    """Why this machine cannot do a run, or None where it can.
+
+    The reason says what to do about it, where something can be done.
+
+    Args:
+        image_settings: the config's `images`.
+    """
+    strategy = plugins.load("strategies", run.strategy).Strategy
+    launcher = plugins.load("launchers", run.launcher)
+    return (
+        strategy.unsupported(run)
+        or launcher.unsupported(run)
+        or copies.unsupported(run, strategy)
+        or _no_such_numbers(run, devices)
+        or _too_few_devices(run, devices)
+        or other_trainers.unsupported(run)
+        or _missing_package(run, strategy, image_settings or {})
+    )
+
+
+def _no_such_numbers(run, devices):
+    if run.precision == "tf32" and devices.kind == "cpu":
+        return "precision tf32 is one of NVIDIA's GPUs; the devices of this site are CPUs"
+    return None
+
+
+def _too_few_devices(run, devices):
+    if run.nodes > devices.nodes:
+        return f"needs {run.nodes} nodes; this site has {devices.nodes} (site.nodes)"
+    wanted = run.copies_per_node * run.devices_per_node
+    packed = f"{run.copies_per_node} copies on " if run.copies_per_node > 1 else ""
+    if devices.per_node is not None and wanted > devices.per_node:
+        of = f" ({packed}{run.devices_per_node})" if packed else ""
+        return (
+            f"needs {wanted} {devices.kind} devices per node{of}; this site has {devices.per_node}"
+        )
+    cores = wanted * run.threads_per_device
+    if devices.kind == "cpu" and cores > devices.cores:
+        return (
+            f"needs {cores} cores ({packed}{run.devices_per_node} CPU devices of "
+            f"{run.threads_per_device}); a node of this site offers {devices.cores}"
+        )
+    return None
+
+
+def _missing_package(run, strategy, image_settings):
+    if plugins.load("runtimes", run.runtime).CONTAINED:
+        return trainer_image.unsupported(run, image_settings)
+    for package in () if other_trainers.is_external(run) else strategy.packages:
+        if not trainer_environments.has_package(package, run.environment):
+            return (
+                f"{package} is not installed in envs/{run.environment}; install it with: "
+                + tools.uv_command(
+                    f"sync --project envs/{run.environment} --frozen --extra {package}"
+                )
+            )
+    return None
+
+
+def skip_reason(run, devices, study):
+    """Why a run of a study is not done on this machine, or need not be done; None where it is."""
+    reason = cannot_run(run, devices, study.images)
+    if not reason and run.id in study.targets:
+        return enough.not_needed(enough.earlier(run), study.targets[run.id])
+    return reason

@@ -1,0 +1,202 @@
+"""How each run of a study stands, from its record, its logs and its scheduler's job.
+
+A run is, in the order in which this is decided,
+    ok, unstable, failed, oom, timeout, skipped    what its record says, where that stands
+    running       its log has no end and is being written, see is_written; or it has no result
+                  and the scheduler still has the job that it was in: it goes on or waits there
+    skipped       this machine cannot do it; the next start of the workflow records that
+    pending       not trained yet, forgotten, or to be tried again
+    unread        trained; its log is still to be read
+    interrupted   its log stops without an end
+    stale         trained, but of other code, data or environment, or its record or log is damaged
+
+Nothing is written, locked or started here. A run that starts or ends in the meantime is seen as it
+was when it was looked at.
+"""
+
+import dataclasses
+import functools
+import os
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlbench.data import stores
+from dlbench.log import event_fields, event_log
+from dlbench.plan import site_devices, skipping
+from dlbench.records import costs, judgement, progress, run_record
+from dlbench.records.judgement import State
+from dlbench.starting import fates, refusals
+from dlbench.study import learning_gates
+
+DONE = event_fields.ENDED_WELL
+FAILED = event_log.FAILED
+LEFT = ("running", "pending", "interrupted", "stale")
+STATES = (*DONE, "running", "pending", "interrupted", "stale", "unread", *FAILED, "skipped")
+FRESH_S = 10.0  # a running log is written at least once a second, by its samples
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A run now.
+
+    `duration_s` is that of its log and tells how long others will take where it `ended_well`,
+    in whatever state it is now; `used_s` and `aside_s` are those of all its attempts. `missed`
+    says by how much it missed its learning gate. `attempt` is its last one where there is no
+    result. `session` is that of its record.
+    """
+
+    run: object
+    state: str
+    message: str
+    duration_s: float
+    used_s: float
+    aside_s: float
+    ended_well: bool = False
+    going: progress.Progress | None = None
+    missed: str = ""
+    attempt: fates.Attempt | None = None
+    session: str | None = None
+
+
+def look(study):
+    """The Standing of each run, in the order of execution."""
+    devices = site_devices.devices(study.site)
+    recipes = {name: digest for name, (_, digest) in stores.found(study).items()}
+    return _with_fates([_standing(run, study, devices, recipes) for run in study.runs])
+
+
+def _standing(run, study, devices, recipes):
+    skip = skipping.skip_reason(run, devices, study)
+    state, reason = judgement.state(run, not skip, recipes, study.images, study.time_limit_s)
+    place = run_record.folder(run.id)
+    if state is State.MISSING:
+        return Standing(run, "skipped" if skip else "pending", skip or "", 0.0, 0.0, 0.0)
+    log, aside = place / "train.jsonl", costs.attempts(place)
+    try:
+        record = run_record.read(place / "run.json")
+    except run_record.RecordError:
+        record = None
+    if state is State.CURRENT and record is None:
+        state, reason = State.STALE, "its record went while it was looked at"
+    if state is State.CURRENT:
+        name, message = record["status"], record["message"]
+        whole = not record["summary"].get("resumes")
+        ended_well = name in DONE
+    else:
+        name, message = _unfinished(state, log, record, skip, study.hang_limit_s, reason)
+        message, whole = message.replace(f"{place}/", ""), False
+        ended_well = (event_log.ended(log) or {}).get("status") in DONE
+    duration_s = progress.duration_s(log) if whole else None
+    if duration_s is None:
+        own = costs.parts(log)
+        own = costs.until_now(own) if name == "running" else own
+        duration_s, used_s = sum(own.values()), sum(costs.longer(own, aside).values())
+    else:
+        used_s = duration_s + sum(aside.values())
+    return Standing(
+        run, name, message, duration_s, used_s, used_s - duration_s, ended_well,
+        going=progress.latest(log) if name == "running" else None,
+        missed=_missed(study.must_reach.get(run.id), name, record),
+        attempt=_attempt(name, place, log),
+        session=((record or {"provenance": {}})["provenance"].get("session") or {}).get("id"),
+    )  # fmt: skip
+
+
+def _missed(must_reach, name, record):
+    return (
+        learning_gates.missed(must_reach, record["summary"]) if must_reach and name in DONE else ""
+    )
+
+
+def _attempt(name, place, log):
+    if name == "interrupted":
+        return fates.going(log)
+    # What was refused since says more than how the last attempt ended.
+    return fates.kept_aside(place) if name == "pending" and not refusals.words(place) else None
+
+
+def _with_fates(standings):
+    """The same, with what ended those that have no result; running where their job lives."""
+    asked = {s.attempt.job for s in standings if s.attempt and s.attempt.job}
+    found = fates.of(asked)
+    return [
+        _with_fate(standing, found.get(standing.attempt.job)) if standing.attempt else standing
+        for standing in standings
+    ]
+
+
+def _with_fate(standing, fate):
+    message = fates.words(standing.attempt, fate)
+    if fate is None or fate.status != "running":
+        return dataclasses.replace(standing, message=message)
+    log = run_record.folder(standing.run.id) / "train.jsonl"
+    return dataclasses.replace(
+        standing, state="running", message=message, going=progress.latest(log)
+    )
+
+
+def _unfinished(state, log, record, skip, hang_limit_s, reason):
+    """(state, message) of a run that is not done, though it has a folder."""
+    there, ended = log.is_file(), event_log.finished(log)
+    recorded = record is not None or (log.parent / "run.json").exists()
+    if not ended and progress.head(log) and is_written(log, hang_limit_s):
+        return "running", ""
+    if state is State.UNREAD:
+        return "unread", reason
+    if skip:
+        return "skipped", skip
+    if not there and not recorded:
+        return "pending", refusals.words(log.parent)
+    if there and not ended and not recorded:
+        return "interrupted", ""
+    return "stale", reason
+
+
+def is_written(log, hang_limit_s):
+    """Whether somebody still writes a log that has no end.
+
+    Yes where it or another rank's was written just now, or where its supervisor is a process
+    here. No where it is not and the trainer ran here. Otherwise (on another machine, or before
+    the trainer's first words) as long as the supervisor would let it be quiet.
+    """
+    quiet_s = time.time() - max(map(_written_at, event_log.rank_paths(log)), default=0.0)
+    here = _supervised_here()
+    if quiet_s <= FRESH_S or (here and str(log.resolve()) in here):
+        return True
+    hosts = [event.get("host") for event in progress.head(log) if event["event"] == "run_start"]
+    if here is not None and hosts == [socket.gethostname()]:
+        return False
+    return quiet_s <= hang_limit_s
+
+
+def _written_at(path):
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _supervised_here():
+    """The logs of the runs that start_run.py supervises on this machine; None if it hides that."""
+    return _logs_of_processes(int(time.time()))
+
+
+@functools.lru_cache(maxsize=1)
+def _logs_of_processes(_second):
+    found = set()
+    try:
+        pids = [name for name in os.listdir("/proc") if name.isdecimal()]
+    except OSError:
+        return None
+    for pid in pids:
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if b"--log" not in words or not any(w.endswith(b"start_run.py") for w in words):
+                continue
+            log = words[words.index(b"--log") + 1].decode()
+            found.add(str(Path(os.readlink(f"/proc/{pid}/cwd"), log).resolve()))
+        except (OSError, IndexError, UnicodeDecodeError):
+            continue  # ended meanwhile, or not ours
+    return found

@@ -1,0 +1,27 @@
+"""Which files of the user's a run executes, their digest and, where they are in git, the commit."""
+
+import functools
+from pathlib import Path
+
+from dlbench.common import own_code, plugins
+from dlbench.common.files import sha256
+from dlbench.study import other_trainers
+
+
+def of(run):
+    """For a run's log; {} where all that it executes is ours."""
+    if other_trainers.is_external(run):
+        files = other_trainers.trainer(run).get("files", [])
+        found = {"sha256": other_trainers.digest(run.trainer)}
+        return {"trainer": found | {"files": {name: _commit(name) for name in files}}}
+    path = plugins.path("models", run.model)
+    if path.parent == plugins.LIBRARY / "models":
+        return {}
+    return {"model": {"file": str(path), "sha256": sha256(path), **_commit(str(path))}}
+
+
+@functools.cache
+def _commit(path):
+    """As of code.commit; a file that is not tracked is a change, too."""
+    folder = path if Path(path).is_dir() else Path(path).parent
+    return own_code.commit(folder, Path(path).name if folder != path else ".", untracked="all")

@@ -1,0 +1,114 @@
+"""Whether logs are believed to be those of a run.
+
+- They say so themselves: run_start has what was trained, and which rank or copy it was.
+- The run's record names their digests. A record that is damaged or made by another version of the
+  parser still does; logs that are read again must have them.
+
+What is neither is damage: it is named, put aside and trained again, and becomes no result.
+
+Needs the standard library only.
+"""
+
+import json
+import re
+
+from dlbench import Error
+from dlbench.common.files import sha256
+from dlbench.log import event_log
+from dlbench.study import other_trainers
+
+_NAMED = re.compile(
+    rb'"(train[^"/]*\.jsonl)":\s*\{\s*"bytes":\s*\d+,\s*"sha256":\s*"([0-9a-f]{64})"'
+)
+_FIRST = re.compile(rb'"log_sha256":\s*"([0-9a-f]{64})"')
+_WHOSE = re.compile(rb'"run_id":\s*("[^"]*")')
+
+
+def damage(run, log, whole=True):
+    """What is amiss with logs that have an end, or "".
+
+    A log that a kill or a full disk cut short would otherwise be read as a run that failed.
+
+    Args:
+        log: path of rank 0's; those of the others lie beside it.
+        whole: read all of them; False: only as far as they say whose they are.
+
+    Raises:
+        LogError: one is no event log.
+    """
+    well = event_log.finished(log)["status"] == "ok"
+    starts = {}
+    for path in event_log.rank_paths(log):
+        for event in event_log.read(path):
+            if event["event"] == "run_start":
+                starts[path] = event
+                if not whole:
+                    break
+        if well and not event_log.ended(path):
+            return f"{path.name} stops without an end"
+    devices = sum(len(start.get("devices") or ()) for start in starts.values())
+    wanted = run.devices * run.copies_per_node
+    if well and not other_trainers.is_external(run) and devices != wanted:
+        return f"logs of {wanted} devices expected, found those of {devices}"
+    return another_run(run, starts)
+
+
+def another_run(run, starts):
+    """Why logs are not those of a run by what they say, or "".
+
+    Args:
+        starts: the run_start of each log that has one, by its path.
+    """
+    sizes = set()
+    for path, start in starts.items():
+        number, copies = event_log.rank_of(path), run.copies_per_node > 1
+        try:
+            said = type(run).of_log(start["spec"])
+        except Error as error:
+            return f"{path.name}: {error}"
+        if said != run:
+            return f"{path.name} is the log of {said.id}"
+        expected = {"rank": 0 if copies else number, "copy": number if copies else 0}
+        for name, value in expected.items():
+            if start.get(name, value) != value:
+                return f"{path.name} is the log of {name} {start[name]}, expected {value}"
+        sizes.add(start.get("size"))
+    if len(sizes) > 1:
+        return f"its logs are of {' and of '.join(sorted(map(str, sizes)))} processes"
+    (size,) = sizes or {None}
+    if size is not None and size < (1 if run.copies_per_node > 1 else len(starts)):
+        return f"its logs are of {size} process(es), found {len(starts)}"
+    return ""
+
+
+def unlike_record(run, place):
+    """Which log in a run's folder has not the digest that the run's record names, or "".
+
+    Whatever else is wrong with the record.
+
+    Raises:
+        OSError: a log cannot be read.
+    """
+    for name, digests in _named(run, place / "run.json").items():
+        if not (place / name).is_file():
+            return f"{name} is missing, though the record names it"
+        if sha256(place / name) not in digests:
+            return f"{name} is not the log that the record was made from: its digest is another"
+    return ""
+
+
+def _named(run, path):
+    """{name: digests} of logs that a record names, be it damaged."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return {}
+    whose = _WHOSE.search(content)
+    if whose and whose[1] != json.dumps(run.id).encode():
+        return {}
+    found = {}
+    for digest in _FIRST.findall(content):
+        found.setdefault("train.jsonl", set()).add(digest.decode())
+    for name, digest in _NAMED.findall(content):
+        found.setdefault(name.decode(), set()).add(digest.decode())
+    return found

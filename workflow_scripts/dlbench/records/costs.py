@@ -1,0 +1,201 @@
+"""What runs took, and what others like them will take.
+
+- A part of a run is what follows one launch; a run that went on from a checkpoint has several
+  in its log, and so has the log of an attempt that was kept aside. Parts are told apart by the
+  date of their launch, so that none counts twice.
+- An estimate is the mean of what runs of the same combination took, or of the same model,
+  dataset and strategy, or of all, and says which of them. Only runs that ended well tell.
+"""
+
+import contextlib
+import functools
+import os
+import statistics
+from collections import Counter
+from datetime import datetime, timezone
+
+from dlbench.log import event_fields, event_log
+from dlbench.log.attempts import kept_aside
+from dlbench.records import progress, run_record
+
+BASES = ("same combination", "same model, dataset and strategy", "all runs")
+UNKNOWN = "unknown"
+KEPT = tuple(
+    f'{{"event": "{kind}"'.encode()
+    for kind in ("launch", "begin", "run_start", "resume", "run_end")
+)
+
+
+def parts(log):
+    """Seconds of each part of a log, by the date of its launch; up to its last word."""
+    found, lines = {}, []
+    with contextlib.suppress(OSError), open(log, "rb") as file:
+        for line in file:
+            if line.startswith(KEPT[0]):
+                _add(lines, found)
+                lines = []
+            # Of the others, the last one only: it says when the part ended.
+            if lines and not lines[-1].startswith(KEPT):
+                lines.pop()
+            if line.endswith(b"\n"):
+                lines.append(line)
+    _add(lines, found)
+    return found
+
+
+def _add(lines, found):
+    launched = ended = anchor = None
+    for line in lines:
+        # What is no event, or has no date, tells nothing.
+        with contextlib.suppress(event_fields.LogError, KeyError, TypeError, ArithmeticError):
+            event = event_fields.parsed(line)
+            if event["event"] == "launch":
+                launched = event["t_utc"]
+            elif "t_utc" in event:
+                ended = event_log.seconds_between(launched, event["t_utc"])
+                if event["event"] in ("run_start", "resume"):
+                    anchor = ended - event.get("t_s", 0)
+            elif anchor is not None:
+                ended = max(ended, anchor + event["t_s"])
+    if launched:
+        found[launched] = max(0.0, ended or 0.0)
+
+
+def attempts(place):
+    """The parts of all logs that were kept aside in a run's folder."""
+    found = {}
+    for _, path in kept_aside(place):
+        found = longer(found, parts(path))
+    return found
+
+
+def longer(some, others):
+    """All parts of both; of one that is in both, the longer: a checkpoint keeps it cut short."""
+    return {date: max(some.get(date, 0.0), others.get(date, 0.0)) for date in {*some, *others}}
+
+
+def until_now(found):
+    """The parts of a run that goes on, the last of which lasts until now."""
+    if not found:
+        return found
+    last = max(found)
+    now = datetime.now(timezone.utc).strftime(event_fields.UTC_FORMAT)
+    return {**found, last: max(found[last], event_log.seconds_between(last, now))}
+
+
+def whole_s(log):
+    """Seconds from launch to end of a run that ended well, interruptions apart; else None.
+
+    Of a run that went on from a checkpoint they are about those it takes in one piece. Only the
+    ends of the log are read.
+    """
+    end = event_log.ended(log) or {}
+    if end.get("status") not in event_fields.ENDED_WELL:
+        return None
+    dates = {event["event"]: event.get("t_utc") for event in progress.head(log)}
+    with contextlib.suppress(KeyError, TypeError, ValueError):
+        return event_log.seconds_between(dates["launch"], dates["run_start"]) + end["t_s"]
+    return sum(parts(log).values()) or None
+
+
+def recorded_s(record):
+    """Seconds that a run took by its record: starting, importing and training."""
+    parts = (record["summary"].get(name) for name in ("start_s", "import_s", "duration_s"))
+    return sum(filter(None, parts))
+
+
+def estimates(runs):
+    """The Estimates that the logs on this disk give. None is read before it is asked for."""
+
+    @functools.cache
+    def trained():
+        with contextlib.suppress(OSError):
+            return frozenset(os.listdir(run_record.RESULTS / "runs"))
+        return frozenset()
+
+    def seconds_of(run):
+        return whole_s(run_record.folder(run.id) / "train.jsonl") if run.id in trained() else None
+
+    return Estimates(runs, seconds_of)
+
+
+class Estimates:
+    """Seconds that runs will take, from those that others took.
+
+    Args:
+        runs: those that may tell.
+        seconds_of: run -> the seconds it took, or None; asked of those only that are needed.
+    """
+
+    def __init__(self, runs, seconds_of):
+        self._runs, self._seconds_of, self._known, self._means = runs, seconds_of, {}, {}
+
+    def of(self, run):
+        """(seconds, on what it rests); (None, "unknown") where nothing has finished."""
+        for basis, key in zip(BASES, self._keys(run), strict=True):
+            mean = self._mean(key)
+            if mean is not None:
+                return mean, basis
+        return None, UNKNOWN
+
+    def _mean(self, key):
+        if key not in self._means:
+            found = [self._seconds(run) for run in self._groups.get(key, ())]
+            known = [seconds for seconds in found if seconds is not None]
+            self._means[key] = statistics.fmean(known) if known else None
+        return self._means[key]
+
+    def _seconds(self, run):
+        if run.id not in self._known:
+            self._known[run.id] = self._seconds_of(run)
+        return self._known[run.id]
+
+    @functools.cached_property
+    def _groups(self):
+        groups = {}
+        for run in self._runs:
+            for key in self._keys(run):
+                groups.setdefault(key, []).append(run)
+        return groups
+
+    @staticmethod
+    def _keys(run):
+        return run.combination, (run.model, run.dataset, run.strategy), None
+
+
+def forecast(runs, estimates, time_limit_s):
+    """One line on what it costs to train some runs.
+
+    Args:
+        runs: those to be trained.
+        estimates: the Estimates of their study.
+        time_limit_s: after which a run is stopped.
+    """
+    runs = list(runs)
+    if not runs:
+        return "cost: no run to train"
+    most = node_hours(time_limit_s * sum(run.nodes for run in runs) / 3600)
+    said = f"cost: {len(runs)} run{'s' if len(runs) > 1 else ''} to train"
+    found = [estimates.of(run) for run in runs]
+    bases = Counter(basis for _, basis in found)
+    if UNKNOWN in bases:
+        return f"{said}, at most {most} by time_limit_s; an estimate follows from the first runs"
+    likely = sum(run.nodes * seconds for run, (seconds, _) in zip(runs, found, strict=True)) / 3600
+    resting_on = resting({basis: bases[basis] for basis in BASES})
+    return f"{said}, about {node_hours(likely)} ({resting_on}), at most {most} by time_limit_s"
+
+
+def node_hours(hours):
+    return f"{hours:.3g} node-hours"
+
+
+def resting(bases):
+    """On what some estimates rest, in words.
+
+    >>> resting({"same combination": 11, "all runs": 0})
+    'from same combination (11)'
+
+    Args:
+        bases: {basis: number of runs}.
+    """
+    return f"from {', '.join(f'{basis} ({number})' for basis, number in bases.items() if number)}"

@@ -1,0 +1,47 @@
+"""Whether others used more of a run's machine than they may."""
+
+import math
+
+NOT_TOLD = 0.2  # of a run's traffic: its journals, metadata and late writes count as others'
+LEAST_READ = 1e5  # bytes a second; a run whose items are in memory reads less, waits for no disk
+HOUSEKEEPING = 0.002  # of a core, that daemons and the kernel take of each on a node at rest
+
+
+def disturbance(values):
+    """What others used more of than they may, in words; "" for nothing.
+
+    Args:
+        values: of the event `neighbours`, {} where a log has none.
+    """
+    share = values.get("share")
+    if share is None:
+        return ""
+    words = []
+    others, cores = values.get("others_cpu_cores"), values.get("cores") or 0
+    limit = cores_for_others(share, values.get("device_cores") or 0, cores)
+    if others is not None and others - (values.get("resolution_cpu_cores") or 0) > limit:
+        words.append(f"others used {share_words(others, cores)}")
+    gpu_processes = values.get("other_gpu_processes")
+    if gpu_processes:
+        noun = "process" if gpu_processes == 1 else "processes"
+        words.append(f"others had {gpu_processes} {noun} on a GPU of the run")
+    memory, io = (values.get(f"{name}_pressure_percent") or 0 for name in ("memory", "io"))
+    if memory > 100 * share:
+        words.append(f"processes waited for memory {memory:.0f} % of the time")
+    disk, own = values.get("others_disk_bytes_per_s") or 0, values.get("own_disk_bytes_per_s") or 0
+    own_read = values.get("own_disk_read_bytes_per_s", math.inf) or 0  # earlier logs do not say it
+    if disk > NOT_TOLD * own and io > 100 * share and own_read >= LEAST_READ:
+        words.append(
+            f"others moved {disk / 1e6:.0f} MB/s to or from disks, for which processes waited "
+            f"{io:.0f} % of the time"
+        )
+    return "; ".join(words)
+
+
+def cores_for_others(share, device_cores, cores):
+    """Cores that others may use; a run of few devices must not pay for all of a large node."""
+    return share * device_cores + HOUSEKEEPING * cores
+
+
+def share_words(others, cores):
+    return f"{others:.2f} of {cores} cores"

@@ -1,0 +1,53 @@
+"""Whether a run needs no more repeats: how wide the interval is so far."""
+
+import dataclasses
+import math
+import statistics
+
+from dlbench.log.event_fields import ENDED_WELL
+from dlbench.records import run_record
+from dlbench.study import repeats
+
+
+def earlier(run):
+    """The ids of the repeats before this one."""
+    return [dataclasses.replace(run, repeat=number).id for number in range(1, run.repeat)]
+
+
+def not_needed(run_ids, target):
+    """Why no further repeat is needed after some, in words; None where one is, or may be.
+
+    Args:
+        run_ids: of the repeats so far, in their order.
+    """
+    values = []
+    for number, run_id in enumerate(run_ids, start=1):
+        try:
+            record = run_record.read(run_record.folder(run_id) / "run.json")
+        except run_record.RecordError:
+            return None  # still to be done
+        if record["status"] in ENDED_WELL:
+            values.append(record["summary"]["images_per_second"])
+        if number < target.fewest:
+            continue
+        if not values:
+            return f"not needed: none of the first {number} repeats ended well"
+        reached = half_width(values)
+        if reached is not None and reached <= target.interval:
+            return (
+                f"not needed: the throughput is known to {reached:.2%} after {number} repeats, "
+                f"target_interval is {target.interval:.2%}"
+            )
+    return None
+
+
+def half_width(values):
+    """Half of the 95 % interval of a geometric mean, relative to it; None for fewer than two.
+
+    >>> half_width([100.0, 100.0, 100.0])
+    0.0
+    """
+    if not 2 <= len(values) <= len(repeats.T_975) + 1:
+        return None
+    logs = [math.log(value) for value in values]
+    return math.expm1(repeats.T_975[len(logs) - 2] * statistics.stdev(logs) / math.sqrt(len(logs)))

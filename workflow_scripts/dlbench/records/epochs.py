@@ -1,0 +1,42 @@
+"""Throughput from epochs instead of steps: a check that neither step times nor batch enter.
+
+Needs the standard library only: it goes into a record, which is written where the run was trained.
+"""
+
+import math
+import statistics
+
+from dlbench.records import step_times
+
+
+def images_per_second(run, copies):
+    """Epochs times the items of the dataset, over the time that the logs' clocks say; or None.
+
+    Of the measured epochs of a run in one piece, evaluations between them left out; of several
+    ranks the one that took longest counts.
+
+    Args:
+        copies: the logs of each copy's ranks, a list for each.
+    """
+    rates = []
+    for logs in copies:
+        records = logs[0].start.get("records")
+        steps = [ranks for ranks in step_times.of_all_ranks(logs) if not ranks[0]["warm_up"]]
+        if not run.epochs or not records or any(log.resumes for log in logs):
+            return None
+        seconds = max((_seconds(own) for own in zip(*steps, strict=True)), default=0)
+        if seconds <= 0:
+            return None
+        epochs = {ranks[0]["epoch"] for ranks in steps}
+        rates.append(len(epochs) * records / seconds)
+    return statistics.fmean(rates)
+
+
+def _seconds(steps):
+    """From the beginning to the end of each epoch, by the clock of one rank."""
+    epochs = {}
+    for step in steps:
+        epochs.setdefault(step["epoch"], []).append(step)
+    return math.fsum(
+        own[-1]["t_s"] - (own[0]["t_s"] - own[0]["step_time_s"]) for own in epochs.values()
+    )

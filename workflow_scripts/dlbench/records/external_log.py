@@ -1,0 +1,28 @@
+"""What the record of a run says that another program trained (dlbench/study/other_trainers.py).
+
+Its numbers are those that dlbench/imports/train_external.py read from the program's own log.
+"""
+
+import math
+
+
+def summary(log):
+    """The numbers of a run's record.
+
+    Args:
+        log: a parsing.RankLog, with an `imported` event where the program's log was read.
+    """
+    numbers = log.imported["numbers"] if log.imported else {}
+    return {
+        "duration_s": log.end.get("t_s") if log.end else None,
+        "started_at": log.start.get("t_utc"),
+        "ended_at": log.end["t_utc"] if log.end else None,
+        "resumes": 0,
+        # JSON has no nan.
+        **{name: value for name, value in numbers.items() if math.isfinite(value)},
+    }
+
+
+def mismatch(run, logs, found):
+    """Status and message where nothing was measured."""
+    return None if found.get("images_per_second") else ("failed", "no throughput in its log")

@@ -1,0 +1,387 @@
+"""From the event logs of a run to its record.
+
+- Ranks are read one by one. All times of steps are those of one rank, the slowest over the
+  measured steps (dlbench/records/step_times.py); a step's loss is the mean over the ranks.
+- Throughput is items over time: all items of the measured steps over what that rank took
+  for them. The median step time stands beside it; where it tells another throughput by
+  more than 5 % the run is unstable: some steps stalled.
+- Compiling is the time of making the graph and what the first step took longer than
+  the median one.
+- Ranks whose weights differ at the end did not train one model: failed. So did those
+  that did not take all steps.
+- A run that ended well beside neighbours that used more than they may is unstable
+  (dlbench/starting/neighbours.py).
+- Copies of a run (copies_per_node) have logs as ranks do, but each trained a model of its
+  own: throughput is the mean over the copies, step times are those of all. Where they were
+  not measured at the same time, the run is unstable.
+
+Needs the standard library only: a record is written where the run was trained.
+"""
+
+import itertools
+import math
+import statistics
+
+from dlbench.common.files import sha256
+from dlbench.log import event_fields, event_log
+from dlbench.records import (
+    belief,
+    disturbances,
+    epochs,
+    external_log,
+    provenance,
+    run_record,
+    step_times,
+)
+from dlbench.records.step_times import images_per_second
+from dlbench.study import other_trainers
+
+UNSTABLE_SHARE = 0.05
+LEAST_OVERLAP = 0.9
+BESIDE = (
+    *("others_cpu_cores", "cores", "node_others_cpu_cores", "node_cores", "steal_cpu_cores"),
+    *("cpu_pressure_percent", "memory_pressure_percent", "io_pressure_percent"),
+    *("others_disk_bytes_per_s", "cpu_clock_mhz", "cpu_throttle_count", "load_before_1min"),
+    *("waited_for_quiet_s", "other_gpu_processes"),
+)
+
+
+def parse(run, log, output):
+    """Write the record of one run.
+
+    Args:
+        run: the Run that the log belongs to.
+        log: path of rank 0's log; those of the other ranks or copies lie beside it.
+        output: path of the record, run.json; it lies beside the log.
+
+    Raises:
+        LogError: a log is missing, is no event log, is that of another run, or has no run_end.
+    """
+    logs = rank_logs(log)
+    run_record.write(output, content(run, logs), [log.path for log in logs])
+
+
+def rank_logs(log):
+    """The RankLog of each rank or copy, given the path of the first one's."""
+    return [RankLog(path) for path in event_log.rank_paths(log)]
+
+
+def content(run, logs):
+    """What a record says of a run by its logs, but for the files beside it; see `parse`."""
+    starts = {log.path: log.start for log in logs if log.start}
+    if reason := belief.another_run(run, starts):
+        raise event_fields.LogError(f"{logs[0].path}: not that of {run.id}: {reason}")
+    theirs = other_trainers.is_external(run)
+    summary = external_log.summary(logs[0]) if theirs else _summary(run, logs)
+    status, message = _status(run, logs, summary)
+    summary |= _beside(logs[0].neighbours)
+    if status in event_fields.ENDED_WELL and summary.get("disturbed"):
+        status, message = "unstable", "; ".join(filter(None, (summary["disturbed"], message)))
+    return {
+        "run_id": run.id,
+        "spec": run.values(),
+        "status": status,
+        "message": message,
+        "made_from": logs[0].launch.get("made_from") or {},
+        "log_sha256": sha256(logs[0].path),
+        "summary": summary,
+        "provenance": provenance.of(logs),
+    }
+
+
+class RankLog:
+    """The events of one rank, sorted by kind."""
+
+    def __init__(self, path):
+        self.path = path
+        kinds = {
+            "launch": [],
+            "begin": [],
+            "machine": [],
+            "run_start": [],
+            "compile": [],
+            "met": [],
+            "step": [],
+            "eval": [],
+            "sample": [],
+            "resume": [],
+            "imported": [],
+            "neighbours": [],
+            "run_end": [],
+        }
+        try:
+            for event in event_log.read(path):
+                kinds.setdefault(event["event"], []).append(event)
+        except FileNotFoundError:
+            raise event_fields.LogError(f"{path}: there is no training log") from None
+        self.launch = next(iter(kinds["launch"]), {})
+        self.begin = next(iter(kinds["begin"]), {})
+        self.machines = kinds["machine"]  # another one where the run was resumed
+        self.start = next(iter(kinds["run_start"]), {})
+        self.trace_s = next((event.get("trace_s") for event in kinds["compile"]), None)
+        self.waited_s = sum(event["waited_s"] for event in kinds["met"])
+        self.steps, self.evals = kinds["step"], kinds["eval"]
+        self.samples, self.resumes = kinds["sample"], kinds["resume"]
+        self.imported = next(iter(kinds["imported"]), None)
+        self.neighbours = next(iter(kinds["neighbours"][-1:]), {})
+        self.end = kinds["run_end"][-1] if kinds["run_end"] else None
+
+
+def _by_copy(run, logs):
+    """The logs of each copy: a list for each, in which one rank or all ranks are."""
+    return [[log] for log in logs] if run.copies_per_node > 1 else [logs]
+
+
+def _measured_steps(logs):
+    """Steps after the warm-up that all ranks of one copy finished.
+
+    Returns:
+        Their times in seconds (of the slowest rank) and losses (mean over ranks), two lists.
+    """
+    steps = [ranks for ranks in step_times.of_all_ranks(logs) if not ranks[0]["warm_up"]]
+    # Other programs need not print one.
+    losses = [sum(event.get("loss", math.nan) for event in ranks) / len(ranks) for ranks in steps]
+    return step_times.slowest(steps), losses
+
+
+def _summary(run, logs):
+    copies = _by_copy(run, logs)
+    times_by_copy = [_measured_steps(copy)[0] for copy in copies]
+    times = list(itertools.chain(*times_by_copy))
+    first = logs[0]
+    ends = [log.end["t_s"] for log in logs if log.end and "t_s" in log.end]
+    summary = {
+        "steps_measured": len(times_by_copy[0]),
+        "burn_in_steps": sum(step["warm_up"] for step in first.steps),
+        "resumes": len(first.resumes),
+        "duration_s": max(ends, default=None),
+        "parameters": first.start.get("parameters"),
+        "started_at": first.start.get("t_utc", first.launch.get("t_utc")),
+        "ended_at": first.end["t_utc"] if first.end else None,
+    }
+    if all(times_by_copy):
+        median = statistics.median(times)
+        rates = [images_per_second(own, run.global_batch) for own in times_by_copy]
+        losses = _measured_steps(copies[0])[1]
+        summary |= {
+            "images_per_second": statistics.fmean(rates),
+            **step_times.summary(times),
+            # JSON has no nan.
+            "final_loss": losses[-1] if math.isfinite(losses[-1]) else None,
+            "compile_s": _compile_s(logs, median),
+            "first_epoch_images_per_second": _first_epoch(run, copies),
+            "epochs_images_per_second": epochs.images_per_second(run, copies),
+        }
+        if len(copies) > 1:
+            summary |= {
+                "copies_images_per_second": rates,
+                "copy_sd_images_per_second": statistics.stdev(rates),
+                "overlap": _overlap(logs),
+            }
+    if first.evals:
+        last = first.evals[-1]
+        # JSON has no nan.
+        summary |= {
+            key: last[key] if math.isfinite(last[key]) else None
+            for key in event_log.SCORES
+            if key in last
+        }
+    return summary | _beginning(logs) | _used(logs)
+
+
+def _beginning(logs):
+    """Seconds before the run is under way, the most over ranks; dates are those of their hosts.
+
+    The start of the container (or, on bare metal, of Python), imports, and the first step.
+    Snakemake's container directive has entered the container before the first of our dates.
+    """
+    launch = logs[0].launch
+    by_directive = (launch.get("container") or {}).get("start") == "directive"
+    launched = launch.get("t_utc")
+    begun = [log.begin.get("t_utc") for log in logs]
+    started = [log.start.get("t_utc") for log in logs]
+    if not launched or None in begun + started or any(log.resumes for log in logs):
+        return {}
+    between = event_log.seconds_between
+    if min(map(between, [launched] * len(begun) + begun, begun + started)) < 0:
+        return {}  # the clock was set meanwhile
+    return {
+        "start_s": None if by_directive else max(between(launched, begin) for begin in begun),
+        "import_s": max(map(between, begun, started)),
+        "first_batch_s": max(
+            # Waiting for other copies left out.
+            (log.steps[0]["t_s"] - log.waited_s for log in logs if log.steps),
+            default=None,
+        ),
+    }
+
+
+def _compile_s(logs, median):
+    """Seconds, the most over ranks, of making the graph and compiling it in the first step."""
+    spent = [
+        log.trace_s + max(0.0, log.steps[0]["step_time_s"] - median)
+        for log in logs
+        if log.trace_s is not None and log.steps
+    ]
+    return max(spent, default=None)
+
+
+def _first_epoch(run, copies):
+    """Throughput of the first of several epochs, in which files are read for the first time.
+
+    Without its first step, which compiles.
+    """
+    if not run.epochs or run.epochs < 2:
+        return None
+    rates = []
+    for logs in copies:
+        steps = [ranks for ranks in step_times.of_all_ranks(logs) if ranks[0]["epoch"] == 1]
+        if len(steps) > 1:
+            rates.append(images_per_second(step_times.slowest(steps[1:]), run.global_batch))
+    return statistics.fmean(rates) if len(rates) == len(copies) else None
+
+
+def _overlap(logs):
+    """Share of the copies' measured time during which all of them were measured.
+
+    Their clocks are that of their host: run_start has the date of their zero.
+    """
+    zero = logs[0].start["t_utc"]
+    spans = []
+    for log in logs:
+        began_s = event_log.seconds_between(zero, log.start["t_utc"])
+        measured = [step for step in log.steps if not step["warm_up"]]
+        first, last = measured[0], measured[-1]
+        spans.append((began_s + first["t_s"] - first["step_time_s"], began_s + last["t_s"]))
+    together = min(end for _, end in spans) - max(start for start, _ in spans)
+    return max(0.0, together) / statistics.fmean(end - start for start, end in spans)
+
+
+def _beside(values):
+    """What others used meanwhile, by the supervisor's word; {} where it said none."""
+    if not values:
+        return {}
+    return {
+        **{name: values.get(name) for name in BESIDE},
+        "neighbours_unknown": "; ".join(f"{k}: {why}" for k, why in values["unknown"].items()),
+        "disturbed": disturbances.disturbance(values) or None,
+    }
+
+
+def _used(logs):
+    """Energy and CPU time of all ranks together, the most memory of one."""
+    ends = [log.end or {} for log in logs]
+
+    def of_all(key, combine):
+        values = [end.get(key) for end in ends]
+        return combine(values) if values and None not in values else None
+
+    return {
+        "energy_j": of_all("energy_j", math.fsum),
+        "cpu_time_s": of_all("cpu_time_s", math.fsum),
+        "peak_memory_bytes": of_all("peak_memory_bytes", max),
+    }
+
+
+def _status(run, logs, summary):
+    """Status and message of the run from those of its ranks."""
+    if logs[0].end is None:
+        raise event_fields.LogError(
+            f"{logs[0].path}: no run_end: the run was cut short; train it again"
+        )
+    theirs = other_trainers.is_external(run)
+    differs = external_log.mismatch if theirs else _mismatch
+    failure = _failure(run, logs) or differs(run, logs, summary)
+    if failure:
+        return failure
+    if theirs and "step_time_median_s" not in summary:
+        return "ok", ""  # of windows nobody can say whether steps stalled
+    models = {event.get("device_model") for log in logs for event in (log.start, *log.resumes)}
+    if len(models) > 1:
+        return "unstable", f"trained on different devices: {', '.join(sorted(map(str, models)))}"
+    for number, copy in enumerate(_by_copy(run, logs)):
+        times, _ = _measured_steps(copy)
+        if theirs and not (times and all(0 < time < math.inf for time in times)):
+            continue
+        by_total = images_per_second(times, run.global_batch)
+        by_median = run.global_batch / statistics.median(times)
+        if abs(by_total / by_median - 1) > UNSTABLE_SHARE:
+            prefix = f"copy {number}: " if run.copies_per_node > 1 else ""
+            return "unstable", (
+                f"{prefix}{by_total:.4g} items/s over all measured steps, "
+                f"{by_median:.4g} by the median step: some steps stalled"
+            )
+    if summary.get("overlap", 1.0) < LEAST_OVERLAP:
+        return "unstable", (
+            f"all copies were measured at once in {summary['overlap']:.0%} of their time only: "
+            "take more steps, or see in the logs (ready, met, step) which of them is late or slow"
+        )
+    return "ok", ""
+
+
+def _failure(run, logs):
+    """Status and message where a rank or copy says that it failed, or says nothing."""
+    what = "copy" if run.copies_per_node > 1 else "rank"
+    ends = [log.end for log in logs]
+    silent = [rank for rank, end in enumerate(ends) if end is None]
+    for worst in ("oom", "timeout", "failed", "skipped"):
+        if worst == "failed" and silent and not (ends[0] or {}).get("hung"):
+            # The others fail, or are stopped, because this one is gone.
+            steps = logs[silent[0]].steps
+            after = f"after step {steps[-1]['step']}" if steps else "before its first step"
+            return "failed", f"{what} {silent[0]} ended without a word {after}"
+        for rank, end in _in_order_of_time(ends):
+            if end["status"] == worst:
+                # The supervisor speaks of all copies.
+                whole = what == "copy" and "hung" in end
+                prefix = f"{what} {rank}: " if len(logs) > 1 and not whole else ""
+                return worst, prefix + end["message"]
+    return None
+
+
+def _in_order_of_time(ends):
+    """(rank, run_end) of those that said something, the earliest first, those stopped last.
+
+    The first to fail is the cause; the others fail because it is gone.
+    """
+    said = [(rank, end) for rank, end in enumerate(ends) if end]
+    return sorted(
+        said,
+        key=lambda item: (
+            item[1]["message"] == event_log.STOPPED_BY_SIGNAL,
+            item[1].get("t_utc", ""),
+        ),
+    )
+
+
+def _mismatch(run, logs, summary):
+    """Status and message where what the ranks or copies did is not what the run is."""
+    copies = _by_copy(run, logs)
+    if len(copies) != run.copies_per_node:
+        return "failed", f"expected {run.copies_per_node} copies, found {len(copies)} logs"
+    for copy in copies:
+        digests = {digest for log in copy for digest in log.end["weights_sha256"]}
+        if len(digests) > 1:
+            return "failed", (
+                f"the weights differ over the devices at the end ({len(digests)} versions): "
+                "they did not train one model, so the times mean nothing"
+            )
+        devices = sum(len(log.start.get("devices", ())) for log in copy)
+        if devices != run.devices:
+            return "failed", (
+                f"expected {run.devices} devices, found {devices} in the logs of "
+                f"{len(copy)} rank(s)"
+            )
+    for (a, one), (b, other) in itertools.combinations(enumerate(copies), 2):
+        shared = set(one[0].start.get("cores") or ()) & set(other[0].start.get("cores") or ())
+        if shared:
+            return "failed", f"copies {a} and {b} shared the cores {sorted(shared)}"
+    wanted = logs[0].start.get("total_steps")
+    taken = [log.steps[-1]["step"] if log.steps else 0 for log in logs]
+    if set(taken) != {wanted}:
+        return "failed", f"expected {wanted} steps, found {' and '.join(map(str, taken))}"
+    if logs[0].evals and not math.isfinite(logs[0].evals[-1]["loss"]):
+        return "failed", "the loss on held-out items is not a number"
+    if "images_per_second" not in summary:
+        return "failed", "no step was measured after the warm-up"
+    return None

@@ -1,0 +1,94 @@
+"""How far a run is, from the first and the last events of its log.
+
+Only these are read, so that a log of any length may be asked while it is written.
+"""
+
+import contextlib
+import itertools
+import math
+import os
+from dataclasses import dataclass
+
+from dlbench import Error
+from dlbench.log import event_fields, event_log
+from dlbench.study.runs import Run
+
+TAIL_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Steps done of all; items per second and seconds per step of late, None in the warm-up."""
+
+    step: int
+    total_steps: int
+    loss: float
+    images_per_second: float | None
+    step_time_s: float | None
+
+
+def latest(log):
+    """The Progress of a run, or None before its first step, or where its log is damaged."""
+    start, steps = _start(log), _last_steps(log)
+    if not start or not steps:
+        return None
+    try:
+        run = Run.of_log(start["spec"])
+    except Error:
+        return None
+    last = steps[-1]
+    times = [step["step_time_s"] for step in steps if not step["warm_up"]]
+    seconds = sum(times)
+    return Progress(
+        step=last["step"],
+        total_steps=start.get("total_steps") or last["step"],
+        loss=float(last.get("loss", math.nan)),
+        images_per_second=run.global_batch * len(times) / seconds if seconds > 0 else None,
+        step_time_s=seconds / len(times) if seconds > 0 else None,
+    )
+
+
+def words(log):
+    """Steps done of all, loss, and items per second of late, as far as the log has them."""
+    found = latest(log)
+    if not found:
+        return "no step yet"
+    said = f"step {found.step}/{found.total_steps}, loss {found.loss:.4g}"
+    if found.images_per_second is not None:
+        said += f", {found.images_per_second:.4g} images/s"
+    return said
+
+
+def duration_s(log):
+    """Seconds from launch to run_end, None where the log has not both."""
+    launch, end = next(iter(head(log)), {}), event_log.ended(log) or {}
+    with contextlib.suppress(KeyError, TypeError):
+        return event_log.seconds_between(launch["t_utc"], end["t_utc"])
+    return None
+
+
+def head(log):
+    """The first events of a log: launch, begin and run_start, and machine where it is before."""
+    found = []
+    with contextlib.suppress(OSError, event_fields.LogError):
+        found.extend(itertools.islice(event_log.read(log), 4))
+    return found
+
+
+def _start(log):
+    return next((event for event in head(log) if event["event"] == "run_start"), None)
+
+
+def _last_steps(log):
+    """The step events in the end of a log."""
+    with contextlib.suppress(OSError, event_fields.LogError), open(log, "rb") as file:
+        file.seek(0, os.SEEK_END)
+        file.seek(max(0, file.tell() - TAIL_BYTES))
+        lines = file.read().splitlines(keepends=True)
+        steps = []
+        for line in lines:
+            if line.startswith(b'{"event": "step"') and line.endswith(b"\n"):
+                with contextlib.suppress(event_fields.LogError):  # no line of ours
+                    steps.append(event_fields.parsed(line))
+        return steps
+    return []

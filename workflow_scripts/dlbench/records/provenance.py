@@ -1,0 +1,46 @@
+"""What the logs of a run say of where, on what and by what it was trained.
+
+Needs the standard library only: a record is written where the run was trained.
+"""
+
+from dlbench.machine import fingerprints
+from dlbench.machine.limits import OF_GROUPS
+
+LAUNCHED = ("command", "container", "site", "job", "modules", "git_commit", "git_dirty",
+            "user_files", "network", "refused", "session")  # fmt: skip
+STARTED = ("device_model", "devices", "cores", "host", "platform", "versions",
+           "strategy_settings", "load_average", "parameters", "data_sha256",
+           "item_shape")  # fmt: skip
+RESUMED = ("step", "t_utc", "host", "device_model")
+
+
+def of(logs):
+    """The `provenance` of a record.
+
+    Args:
+        logs: the parsing.RankLog of each rank or copy.
+    """
+    start, launch, imported = logs[0].start, logs[0].launch, logs[0].imported
+    return {
+        **{key: launch.get(key) for key in LAUNCHED},
+        "time_limit_s": (logs[0].end or {}).get("time_limit_s"),  # that it was stopped at
+        "containment": [log.begin.get("containment") for log in logs],
+        "imported": imported and {key: imported[key] for key in ("kind", "notes")},
+        **{key: start.get(key) for key in STARTED},
+        "hosts": list(dict.fromkeys(log.start["host"] for log in logs if "host" in log.start)),
+        "resumed": [{key: event.get(key) for key in RESUMED} for event in logs[0].resumes],
+        **_machines(logs),
+    }
+
+
+def _machines(logs):
+    """The facts of all ranks; limits that a container hides are those of who started it."""
+    found = fingerprints.provenance([log.machines for log in logs])
+    outside = logs[0].launch.get("limits")
+    if found and outside:
+        own = found["limits"]
+        seen = {name: outside.get(name) for name in OF_GROUPS if own.get(name) is None}
+        unknown = [f"limits.{name}" for name, value in seen.items() if value is not None]
+        found["limits"] = own | seen
+        found["unknown"] = {k: v for k, v in found["unknown"].items() if k not in unknown}
+    return found

@@ -1,0 +1,55 @@
+"""Whether a record says what its logs do: they are read anew and compared.
+
+Needs the standard library only.
+"""
+
+import json
+import math
+
+from dlbench.records import parse_run, run_record
+from dlbench.study.runs import Run
+
+
+def differences(record, log):
+    """Where a record says otherwise than its logs; both are read by the same version of the parser.
+
+    Args:
+        record: as `records.read` gives it.
+        log: path of rank 0's log; those of the other ranks or copies lie beside it.
+
+    Returns:
+        [(name, what the record says, what the logs say)], none where they agree.
+
+    Raises:
+        Error: the record names no run, or a log cannot be read or is not that of the run.
+    """
+    logs = parse_run.rank_logs(log)
+    expected = parse_run.content(Run.of_log(record["spec"]), logs)
+    expected["files"] = run_record.files_of([log.path for log in logs])
+    said, expected = dict(_flat(record)), dict(_flat(json.loads(json.dumps(expected))))
+    # A record may be of before there was a fact of provenance.
+    names = [name for name in expected if name in said or not name.startswith("provenance")]
+    more = [name for name in said if name.startswith("summary.") and name not in expected]
+    return [
+        (name, said.get(name), expected.get(name))
+        for name in [*names, *more]
+        if not _same(said.get(name), expected.get(name))
+    ]
+
+
+def _flat(values):
+    """(name, value), of two parts each value of its own."""
+    for name, value in values.items():
+        if name in ("summary", "provenance"):
+            yield from ((f"{name}.{key}", part) for key, part in value.items())
+        else:
+            yield name, value
+
+
+def _same(one, other):
+    """Whether two values are equal, numbers but for the rounding of other versions of Python."""
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if type(one) is float and type(other) in (int, float):
+        return math.isclose(one, other, rel_tol=1e-9)
+    return one == other

@@ -1,0 +1,160 @@
+"""The record of a run, results/runs/{run_id}/run.json, and whether it is believed.
+
+A record says what the run was made from (digests of the training code, the
+data's recipe and the environment's lock file), what came out, and the size and
+digest of the files beside it; it ends with a digest of itself. A run whose
+record is missing, damaged or made from something else is trained again, and no
+other. Snakemake's own memory takes no part in that, so copies and fresh clones
+keep their runs.
+"""
+
+import contextlib
+import hashlib
+import json
+from pathlib import Path
+
+from dlbench import Error
+from dlbench.common.files import sha256, write_json
+from dlbench.log import event_log
+from dlbench.study.runs import is_sentinel
+
+RECORD_VERSION = 1
+PARSER_VERSION = 6  # of the meaning of a record's numbers; another one has all logs read again
+KEYS = (
+    "record_version", "parser_version", "run_id", "spec", "status", "message", "made_from",
+    "log_sha256", "summary", "provenance", "files",
+)  # fmt: skip
+KINDS = {
+    "record_version": int, "parser_version": int, "run_id": str, "spec": dict, "status": str,
+    "message": str, "made_from": dict, "log_sha256": str, "summary": dict, "provenance": dict,
+    "files": dict,
+}  # fmt: skip
+RESULTS = Path("results")
+MOST_FILES = 3  # that a reason names
+
+
+class RecordError(Error):
+    """A record that is not believed; the message says why."""
+
+
+class Damaged(RecordError):
+    """Files beside records that stood are not those that they name: `runs` maps ids to why."""
+
+    def __init__(self, runs):
+        super().__init__("\n".join(runs.values()))
+        self.runs = runs
+
+
+class NewerVersion(RecordError):
+    """A record that a newer dlbench made."""
+
+
+def folder(run_id):
+    return RESULTS / "runs" / run_id
+
+
+def write(path, content, files):
+    """Complete a record with the digests of the files beside it and its own, and write it."""
+    path = Path(path)
+    content = {
+        "record_version": RECORD_VERSION,
+        "parser_version": PARSER_VERSION,
+        **content,
+        "files": files_of(files),
+    }
+    write_json(path, {**content, "record_sha256": digest(content)})
+
+
+def files_of(paths):
+    """What a record says of the files beside it: size and digest by name."""
+    return {path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in paths}
+
+
+def read(path):
+    """The content of a record.
+
+    Raises:
+        RecordError: it is missing, damaged, or of a newer version.
+    """
+    try:
+        content = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise RecordError(f"{path}: there is no record") from None
+    return parsed(content, path)
+
+
+def parsed(content, path):
+    """The record in these bytes, of a file of that name. Raises as `read` does."""
+    try:
+        record = json.loads(content)
+        claimed = record.pop("record_sha256")
+        if missing := [key for key in KEYS if key not in record]:
+            raise KeyError(*missing)
+        for key, kind in KINDS.items():
+            if type(record[key]) is not kind:
+                raise TypeError(f"{key} is no {kind.__name__}")
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise RecordError(f"{path}: not a whole record ({error!r})") from error
+    if claimed != digest(record):
+        raise RecordError(f"{path}: changed after it was written")
+    if record["record_version"] > RECORD_VERSION:
+        raise NewerVersion(
+            f"{path}: version {record['record_version']}, made by a newer dlbench; "
+            f"this one reads up to {RECORD_VERSION}"
+        )
+    return record
+
+
+def check_files(place, record, content=False):
+    """Compare the files beside a record with what it says of them.
+
+    Args:
+        content: also compare their digests, which reads them whole.
+
+    Raises:
+        RecordError: one is missing or differs.
+    """
+    for name, expected in record["files"].items():
+        path = place / name
+        try:
+            found = path.stat().st_size
+        except FileNotFoundError:
+            raise RecordError(f"{path}: missing, though the run's record names it") from None
+        if found != expected["bytes"]:
+            raise RecordError(f"{path}: expected {expected['bytes']} bytes, found {found}")
+        if content and sha256(path) != expected["sha256"]:
+            raise RecordError(f"{path}: changed after its record was written")
+
+
+def with_status(statuses, text=""):
+    """The ids of all runs in the results whose record has one of these statuses.
+
+    Sentinels are left out: none is trained again.
+
+    Args:
+        text: that their message must have in it, in capitals or not.
+    """
+    found = []
+    for path in sorted((RESULTS / "runs").glob("*/run.json")):
+        if is_sentinel(path.parent.name):
+            continue
+        with contextlib.suppress(RecordError):  # without a record it is trained again anyway
+            record = read(path)
+            if record["status"] in statuses and text.lower() in record["message"].lower():
+                found.append(path.parent.name)
+    return found
+
+
+def forget(run_id):
+    """Remove the record of a run, so that it is trained again; its logs are kept aside."""
+    place = folder(run_id)
+    (place / "run.json").unlink(missing_ok=True)
+    log = place / "train.jsonl"
+    if log.is_file():
+        event_log.keep_aside(log)
+
+
+def digest(content):
+    """Digest of what a record says, which it ends with."""
+    plain = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(plain.encode()).hexdigest()

@@ -1,0 +1,40 @@
+"""The sentinels whose results are there: repeats of finished runs."""
+
+import contextlib
+import os
+from dataclasses import replace
+
+from dlbench.records import run_record
+from dlbench.study.runs import SENTINEL_ID
+
+
+def sentinels_of(runs, ids=None):
+    """{id: Run} of the sentinels that repeat some runs' combinations.
+
+    Args:
+        ids: among which they are; those in the results, if none are given.
+    """
+    there = list(ids_there() if ids is None else filter(None, map(SENTINEL_ID.fullmatch, ids)))
+    known = {}
+    for run in runs if there else ():
+        known.setdefault(_begin(run), {})[run.combination] = run
+    made = {}
+    for match in there:
+        numbers = {name: int(match[name]) for name in ("repeat", "sentinel")}
+        for run in known.get(match["begin"], {}).values():
+            sentinel = replace(run, **numbers)
+            if sentinel.id == match[0]:
+                made[sentinel.id] = sentinel
+    return made
+
+
+def ids_there():
+    """A match of SENTINEL_ID for each sentinel in the results, finished or not."""
+    with contextlib.suppress(OSError):
+        names = os.listdir(run_record.RESULTS / "runs")
+        yield from filter(None, map(SENTINEL_ID.fullmatch, names))
+
+
+def _begin(run):
+    """How the ids of a run's sentinels begin."""
+    return run.id.rsplit("-", 2)[0]

@@ -1,0 +1,116 @@
+"""Sessions: each start of the workflow that trains is one, and each run's log says which.
+
+The process that a user starts begins it; all its jobs, also those on other nodes, read which one it
+is from a file, so that their runs are of one session. What was measured in two sessions may differ
+by all that changed in between: the machine's other users, its temperature, its software. How much
+that is, dlbench/analysis/drift.py finds out.
+
+Needs the standard library only.
+"""
+
+import contextlib
+import json
+import os
+import platform
+import secrets
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+
+from dlbench import Error
+from dlbench.common.files import write_json
+from dlbench.log import event_fields, event_log
+
+FOLDER = Path("results/sessions")
+CURRENT = "current.json"
+KEYS = ("id", "started_at", "host")
+
+
+def begin(sentinels=()):
+    """Begin a session, keep what it is, and return it: `id`, `started_at` (UTC) and `host`.
+
+    Args:
+        sentinels: values of the runs that it repeats, which its jobs must know.
+
+    Raises:
+        Error: it cannot be kept.
+    """
+    now = event_log.utc_now()
+    date = datetime.strptime(now, event_fields.UTC_FORMAT)
+    session = {
+        "id": f"{date:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
+        "started_at": now,
+        "host": platform.node(),
+    }
+    try:
+        for name in (f"{session['id']}.json", CURRENT):
+            write_json(FOLDER / name, {**session, "sentinels": sentinels})
+    except OSError as error:
+        raise Error(f"{FOLDER}: nothing can be written: {error.strerror}") from error
+    return session
+
+
+def current():
+    """The session that was begun last in this folder; None where there is none that can be read."""
+    with contextlib.suppress(KeyError):
+        found = _read()
+        return {key: str(found[key]) for key in KEYS}
+    return None
+
+
+def restless(session):
+    """The file that is there while others keep this node busy; None without a session."""
+    return FOLDER / f"{session['id']}.busy.{platform.node()}" if session else None
+
+
+def sentinels():
+    """The values of the runs that the current session repeats, as `begin` was given them."""
+    return _read().get("sentinels", [])
+
+
+def _read():
+    with contextlib.suppress(OSError, ValueError):
+        # Listed first: a node's cache of a shared folder may have the file of an earlier session.
+        os.listdir(FOLDER)
+        found = json.loads((FOLDER / CURRENT).read_text(encoding="utf-8"))
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+def of(row):
+    """The session of a row of the runs table.
+
+    Runs whose session is not known are of one session, each study, site and kind of log of its own.
+    """
+    session = row.get("session")
+    if session and session == session:  # no nan, as pandas has it
+        return session
+    return (None, *(row.get(name) for name in ("study", "site", "timing_source")))
+
+
+def words(sessions, sentinels, verdicts):
+    """In how many sessions something was measured, and what is known of the drift between them.
+
+    >>> words(3, 4, ["none", "slower", "none"])
+    '3, with 4 sentinels; drift between sessions, by number of devices: none in 2, slower in 1'
+    >>> words(1, 0, [])
+    '1'
+
+    Args:
+        verdicts: of the table of drift, one a pair of sessions and device shape.
+    """
+    found = Counter(verdicts)
+    said = f"{sessions}, with {sentinels} sentinel{'' if sentinels == 1 else 's'}"
+    judged = ", ".join(f"{verdict} in {count}" for verdict, count in sorted(found.items()))
+    if sessions < 2 and not sentinels:
+        return str(sessions)
+    return f"{said}; drift between sessions, by number of devices: {judged or 'not known'}"
+
+
+def apart(a, b):
+    """Whether two sides were measured apart: no session has runs of both.
+
+    Args:
+        a, b: rows of the runs table; a side without any is apart from none.
+    """
+    return bool(a and b) and set(map(of, a)).isdisjoint(map(of, b))

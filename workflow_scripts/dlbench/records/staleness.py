@@ -1,0 +1,132 @@
+"""What a result is made from: code, data and environment, as digests."""
+
+import functools
+import itertools
+import json
+
+from dlbench.common import own_code, plugins
+from dlbench.common.files import sha256
+from dlbench.images import trainer_image
+from dlbench.records import run_record
+from dlbench.study import other_trainers, trainer_environments
+from dlbench.study.runs import PLUGIN_FOLDERS
+
+
+def training_code(run):
+    """The files of ours that training this run executes, relative to the workflow's folder."""
+    if other_trainers.is_external(run):
+        return []
+    return list(_training_code(*(getattr(run, key) for key in PLUGIN_FOLDERS)))
+
+
+def data_code(dataset):
+    """The files that fetching and converting a dataset executes."""
+    return own_code.files("convert_dataset.py", plugins.path("datasets", dataset))
+
+
+def made_from(run, adopted=None, image_settings=None):
+    """Digests of what a run's result depends on beside its own values.
+
+    Those of an image that is not there are None: `image`, what it is made from, where its source
+    is not on this machine, and `environment`, its digest, where it is not made yet.
+
+    Args:
+        adopted: digests of datasets that others converted, by name.
+        image_settings: the config's `images`.
+    """
+    if other_trainers.is_external(run):
+        code_digest = other_trainers.digest(run.trainer)
+    else:
+        code_digest = _code_digest(*(getattr(run, key) for key in PLUGIN_FOLDERS))
+    data = (adopted or {}).get(run.dataset, recipe(run.dataset)) if has_data(run) else ""
+    found = {"code": code_digest, "data": data}
+    if not plugins.load("runtimes", run.runtime).CONTAINED:
+        lock = _lock_digest(run.environment) if trainer_environments.has_environment(run) else ""
+        return {**found, "environment": lock}
+    settings = trainer_image.settings(run.environment, image_settings or {})
+    identity, digest = _image(run.environment, json.dumps(settings, sort_keys=True))
+    return {**found, "image": identity, "environment": digest}
+
+
+def has_data(run):
+    """Whether a run reads a dataset that we store; another program may have its own."""
+    ours = not other_trainers.is_external(run) or other_trainers.needs(run, "data")
+    return ours and bool(recipe(run.dataset))
+
+
+@functools.cache
+def recipe(dataset):
+    """Digest of what a dataset's shards are made from; "" where we store nothing."""
+    if dataset not in plugins.names("datasets"):
+        return ""  # another program's
+    if plugins.load("datasets", dataset).SYNTHETIC:
+        return ""
+    return own_code.digest(data_code(dataset))
+
+
+def outdated(run, record, can_run=True, adopted=None, image_settings=None, time_limit_s=None):
+    """Why a sound record does not stand; "" where it does. Arguments as in `state`."""
+    wanted = made_from(run, adopted, image_settings)
+    if difference := what_differs(run, wanted, record["made_from"]):
+        return difference
+    if record["status"] == "skipped" and can_run:
+        return "was skipped and can be trained now"
+    stopped_at = record["provenance"].get("time_limit_s")
+    if stopped_at and time_limit_s and stopped_at < time_limit_s:
+        return f"was stopped at {stopped_at:g} s; time_limit_s is {time_limit_s:g} now"
+    return ""
+
+
+def what_differs(run, wanted, found):
+    """What a result was made from that is another now, in words; not known here is the same."""
+    names = [key for key, value in wanted.items() if value is not None and found.get(key) != value]
+    if not names:
+        return ""
+    each = (_changed_files(run, name, found.get(name)) for name in names)
+    files = list(dict.fromkeys(itertools.chain(*each)))
+    more = (
+        f" and {len(files) - run_record.MOST_FILES} more"
+        if len(files) > run_record.MOST_FILES
+        else ""
+    )
+    which = f": {', '.join(files[: run_record.MOST_FILES])}{more}" if files else ""
+    return f"{' and '.join(names)} changed since it was trained{which}"
+
+
+def _changed_files(run, name, before):
+    """The files behind a part of `made_from` that is another now, as far as they are known."""
+    if name == "code" and other_trainers.is_external(run):
+        return [f"command or files of trainers.{run.trainer}"]
+    if name == "code":
+        return own_code.changed(before, training_code(run))
+    if name == "data" and recipe(run.dataset):
+        return own_code.changed(before, data_code(run.dataset))
+    if name == "environment" and not plugins.load("runtimes", run.runtime).CONTAINED:
+        return [f"{trainer_environments.ENVIRONMENTS}/{run.environment}/uv.lock"]
+    return []
+
+
+@functools.cache
+def _training_code(*names):
+    files = [
+        plugins.path(folder, name)
+        for folder, name in zip(PLUGIN_FOLDERS.values(), names, strict=True)
+    ]
+    files.append(plugins.path("tasks", plugins.constants("models", names[0])["TASK"]))
+    return tuple(own_code.files("train.py", *files))
+
+
+@functools.cache
+def _code_digest(*names):
+    return own_code.digest(_training_code(*names))
+
+
+@functools.cache
+def _image(name, settings):
+    """(what an image is made from, its digest), either None where it is not known here."""
+    return trainer_image.known(name, json.loads(settings))
+
+
+@functools.cache
+def _lock_digest(environment):
+    return sha256(trainer_environments.ENVIRONMENTS / environment / "uv.lock")

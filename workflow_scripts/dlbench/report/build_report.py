@@ -1,0 +1,325 @@
+"""What the report of a study says, in no format yet: plain values, made from results/tables.
+
+- The summary first: what was measured, on what, what the numbers carry (findings.py), what
+  failed and why, what is stale.
+- Then coverage, tables, figures, machine and software, method, caveats, how to make it again.
+
+The same tables, records and figures give the same report: nothing is of now.
+    dlbench/report/report_html.py
+makes a file of it.
+"""
+
+import contextlib
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from dlbench.common import phrases
+from dlbench.common.files import sha256
+from dlbench.records import run_record
+from dlbench.report import findings, report_figures, report_tables, sentences
+from dlbench.study import wording
+from dlbench.study.runs import CONDITION, is_sentinel
+from dlbench.tables import parquet_files, table_columns
+
+MOST_FINDINGS = 3
+MOST_GROUPS = 20  # of the coverage that is seen at once
+FAILED = ("failed", "oom", "timeout")
+ORDER = ("ok", "unstable", "stale", *FAILED, "skipped", "excluded", "imported")
+KNOWN = ("runs", "evals", "coverage", "comparisons", "speedups", "sentinels")
+# Tables that are shown as they are: what a row is, and the columns that come first.
+TABLES = {
+    "speedups": (
+        "One row a condition and number of devices; a row whose base differs says so.",
+        ("model", "dataset", "scaling", "strategy", "devices", "images_per_second", "speedup",
+         "efficiency", "base_mismatch", "runs"),
+    ),
+    "comparisons": (
+        "One row a condition compared with its base, as the config asks for it.",
+        ("condition", "base", "model", "dataset", "verdict", "ratio", "repeats_needed", "n_a",
+         "n_b", "base_flags"),
+    ),
+    "runs": (
+        "One row a run, whatever became of it.",
+        ("run_id", "status", "message", "images_per_second", "step_time_median_s",
+         "step_time_p95_s", "model", "dataset", "batch_per_device", "strategy", "devices"),
+    ),
+    "coverage": (
+        "Every combination: done, failed as what, skipped, excluded or stale, and why.",
+        ("combination", "status", "reason"),
+    ),
+}  # fmt: skip
+FURTHER = {
+    "drift": "How fast the machine was in a session, over an earlier one, by conditions of both.",
+    "published": "Numbers that others published, each with where it stands and how it was read.",
+}
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why runs have a status, how many, and one of them; reasons that differ in numbers are one."""
+
+    status: str
+    words: str
+    runs: int
+    example: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that is shown, in its order.
+
+    Attributes:
+        facts: (term, words) of what was measured, on what.
+        statuses: (status, runs) of all combinations, those that ended well first.
+        fastest: (name, Estimate) of the highest throughputs.
+        findings, further: what the numbers carry; the first three, and all others.
+        failures, left_out, stale: Reasons; left_out are skipped and excluded runs.
+        groups: (name, {status: runs}); `grouped_by` says what makes a group.
+        machine: (fact, [(value, runs), ...]).
+        made_from: (file, digest).
+    """
+
+    study: str
+    lead: str
+    facts: list
+    statuses: list
+    fastest: list
+    findings: list
+    further: list
+    failures: list
+    left_out: list
+    stale: list
+    groups: list
+    grouped_by: str
+    tables: list
+    figures: list
+    machine: list
+    method: list
+    caveats: list
+    made_from: list
+
+
+def read(folder, runs_folder, figures_folder, figures):
+    """The Report of the tables in a folder.
+
+    Args:
+        folder, runs_folder, figures_folder: as in results/.
+        figures: names of the figures that it has, in their order.
+
+    Raises:
+        TableError: a table is missing or cannot be read.
+        FileNotFoundError: a figure is missing.
+    """
+    folder = Path(folder)
+    found = {
+        name: parquet_files.read(folder / f"{name}.parquet", getattr(table_columns, name.upper()))
+        for name in KNOWN
+        if name != "evals"
+    }
+    rows = {name: table.to_pylist() for name, table in found.items()}
+    runs, coverage = rows["runs"], rows["coverage"]
+    everything = findings.findings(runs, rows["speedups"], rows["comparisons"], rows["sentinels"])
+    asked = [row for row in runs if not is_sentinel(row["run_id"])]
+    groups, grouped_by = _groups(asked, coverage)
+    return Report(
+        study=_study(rows) or "without runs",
+        lead=sentences.lead(runs, coverage),
+        facts=sentences.facts(
+            runs, report_tables.conditions(runs), rows["sentinels"], _drift(folder)
+        ),
+        statuses=_statuses(coverage),
+        fastest=report_tables.fastest(runs),
+        findings=everything[:MOST_FINDINGS],
+        further=everything[MOST_FINDINGS:],
+        failures=_reasons(coverage, FAILED),
+        left_out=_reasons(coverage, ("skipped", "excluded")),
+        stale=_reasons(coverage, ("stale",)),
+        groups=groups,
+        grouped_by=grouped_by,
+        tables=_tables(found, rows, folder),
+        figures=[report_figures.figure(name, Path(figures_folder)) for name in figures],
+        machine=_machine(runs, Path(runs_folder)),
+        method=sentences.METHOD,
+        caveats=sentences.caveats(runs, rows["speedups"], rows["comparisons"], coverage),
+        made_from=[
+            (f"{name}.parquet", sha256(folder / f"{name}.parquet"))
+            for name in (*found, *_others(folder))
+        ],
+    )  # fmt: skip
+
+
+def _drift(folder):
+    path = folder / "drift.parquet"
+    return parquet_files.read(path, table_columns.DRIFT).to_pylist() if path.is_file() else []
+
+
+def _study(rows):
+    """The name of the study; rows of imported runs have the names of their imports."""
+    tables_of_study = ("speedups", "comparisons", "published", "runs")
+    found = (row["study"] for name in tables_of_study for row in rows.get(name, ()))
+    return next(filter(None, found), "")
+
+
+def _statuses(coverage):
+    counts = Counter(row["status"] for row in coverage)
+    return sorted(counts.items(), key=lambda item: _place(item[0]))
+
+
+def _place(status):
+    return (ORDER.index(status) if status in ORDER else len(ORDER), status)
+
+
+def _reasons(coverage, statuses):
+    """Reasons of some statuses, the commonest first."""
+    found = {}
+    for row in coverage:
+        if row["status"] in statuses:
+            words = row["reason"] or ""
+            key = _place(row["status"]), phrases.skeleton(words)
+            found.setdefault(key, []).append((row["status"], words, row["combination"]))
+    made = [
+        Reason(
+            group[0][0],
+            phrases.together([words for _, words, _ in group]) or "no reason is known",
+            len(group),
+            _combination(group[0][2]),
+        )
+        for group in found.values()
+    ]
+    return sorted(made, key=lambda reason: (-reason.runs, reason.status, reason.words))
+
+
+def _combination(text):
+    """What was excluded is a JSON object in the table of coverage, others are words."""
+    try:
+        values = json.loads(text)
+    except ValueError:
+        return text
+    if not isinstance(values, dict):
+        return text
+    return ", ".join(filter(None, (wording.field(k, v) for k, v in values.items())))
+
+
+def _groups(runs, coverage):
+    """([(name, {status: runs}), ...], what makes a group): as fine as MOST_GROUPS allows."""
+    status = {row["run_id"]: row["status"] for row in coverage}
+    fields = [name for name in (*wording.NAMED, *CONDITION) if name != "seed"]
+    fields = [
+        name for name in dict.fromkeys(fields)
+        if name in wording.ALWAYS[:2] or len({str(row.get(name)) for row in runs}) > 1
+    ]  # fmt: skip
+    found = _grouped(runs, fields)
+    while len(found) > MOST_GROUPS and len(fields) > 1:
+        fields.pop()
+        found = _grouped(runs, fields)
+    named = [
+        (", ".join(filter(None, map(wording.field, fields, key))) or "all",
+         dict(sorted(Counter(status.get(row["run_id"], row["status"]) for row in group).items(),
+                     key=lambda item: _place(item[0]))))
+        for key, group in found.items()
+    ]  # fmt: skip
+    return named, ", ".join(map(report_tables.called, fields))
+
+
+def _grouped(rows, fields):
+    groups = {}
+    for row in sorted(rows, key=lambda row: [_sortable(row.get(name)) for name in fields]):
+        groups.setdefault(tuple(row.get(name) for name in fields), []).append(row)
+    return groups
+
+
+def _sortable(value):
+    return (value is not None, not isinstance(value, str), value if value is not None else 0)
+
+
+def _tables(found, rows, folder):
+    made = [report_tables.results(rows["runs"])]
+    for name, (words, first) in TABLES.items():
+        heading = name.capitalize()
+        made.append(report_tables.of_parquet(name, heading, words, found[name], ("study",), first))
+    for name in _others(folder):
+        heading = name.replace("_", " ").capitalize()
+        table = pq.read_table(folder / f"{name}.parquet")
+        made.append(report_tables.of_parquet(name, heading, FURTHER.get(name, ""), table))
+    return [table for table in made if table.rows]
+
+
+def _others(folder):
+    """Tables that were put beside those of the workflow, as of published numbers."""
+    return sorted(path.stem for path in folder.glob("*.parquet") if path.stem not in KNOWN)
+
+
+def _machine(runs, runs_folder):
+    """What runs were on: (fact, [(value, runs), ...]), the commonest value first."""
+    facts = {}
+    for row in runs:
+        for name, value in {**_of_row(row), **_of_record(runs_folder / row["run_id"])}.items():
+            if value not in (None, "", "none"):
+                facts.setdefault(name, Counter())[str(value)] += 1
+    order = {name: place for place, name in enumerate(sentences.FACTS)}
+    return [
+        (name, sorted(facts[name].items(), key=lambda item: (-item[1], item[0])))
+        for name in sorted(facts, key=lambda name: (order.get(name, len(order)), name))
+    ]
+
+
+def _of_row(row):
+    framework = f"{row.get('framework') or ''} {row.get('framework_version') or ''}".strip()
+    commit = (row.get("git_commit") or "")[: report_tables.SHORT]
+    dirty = ", with changes of its own" if row.get("git_dirty") else ""
+    return {
+        "site": row.get("site"),
+        "device": row.get("device_model"),
+        "kind of device": row.get("device_kind"),
+        "host": row.get("host"),
+        "framework": framework if row.get("framework_version") else None,
+        "environment": row.get("environment"),
+        "runtime": row.get("runtime"),
+        "image": row.get("image_digest"),
+        "timing source": row.get("timing_source"),
+        "source": row.get("source"),
+        "dlbench at commit": commit + dirty if commit else None,
+        "data": row.get("dataset"),
+    }
+
+
+def _of_record(place):
+    """Facts that only a run's record has; {} where there is none, as of imported runs."""
+    with contextlib.suppress(run_record.RecordError):
+        known = run_record.read(place / "run.json")["provenance"]
+        versions = dict(known.get("versions") or {})
+        site = known.get("site") or {}
+        return {
+            "platform": known.get("platform"),
+            **_of_machine(known),
+            "interconnect": site.get("interconnect"),
+            "storage": site.get("storage"),
+            "modules": ", ".join(known.get("modules") or []),
+            **{f"{name} version": version for name, version in versions.items()},
+        }
+    return {}
+
+
+def _of_machine(known):
+    """What the first of its nodes is; {} of runs of before."""
+    hardware = next(iter((known.get("hardware") or {}).values()), None)
+    if not hardware:
+        return {}
+    software = next(iter(known["software"].values()))
+    cpu, gpus = hardware["cpu"], hardware["gpus"]
+    counts = [f"{cpu[name]} {name}" for name in ("sockets", "cores", "threads") if cpu[name]]
+    governors = [f"governor {name}" for name in cpu["governors"] or ()]
+    ports = [f"{port['rate']} ({port['link_layer']})" for port in hardware["infiniband"]]
+    memory = hardware["memory"]["gib"]
+    return {
+        "processor": ", ".join([cpu["model"] or "not known", *counts, *governors]),
+        "memory": memory and f"{memory} GiB",
+        "GPU driver": gpus["driver"] and f"{gpus['driver']}, CUDA {gpus['cuda_driver']}",
+        "network": ", ".join(dict.fromkeys(ports)),
+        "operating system": software["os"],
+        "kernel": software["kernel"],
+    }

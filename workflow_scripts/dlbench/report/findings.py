@@ -1,0 +1,392 @@
+"""What the numbers of a study carry: findings, those with the best evidence first.
+
+- A finding is a sentence that its table could be asked for, with its interval, its runs, and the
+  table and figure it is from. Nothing is found by looking at pictures.
+- Of each topic there is one: comparisons that the config asked for, scaling, and what a batch
+  size, a strategy, a precision ... changes where all else is equal; learning gates.
+- `shown` is what a test or an interval over at least three runs of each side carries;
+  `indicated` has an interval of fewer, or something else differs too, or the sides were measured
+  apart; `open` has none, or is undecided. They are ranked in that order; then what was asked for,
+  scaling, the largest effects (by the end of the interval that is nearest to none), gates.
+- What nobody asked for is one family of tests, corrected (Holm) for how many there are.
+- Published numbers are references: there is no finding about them.
+"""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+from dlbench.analysis import base_flags, contrasts, estimates
+from dlbench.study import learning_gates, wording
+from dlbench.study.runs import CONDITION
+from dlbench.tables import timing_sources
+
+SHOWN, INDICATED, OPEN = "shown", "indicated", "open"
+MINUS, TIMES = "\u2212", "\u00d7"
+EVIDENCE = (SHOWN, INDICATED, OPEN)
+MARGIN = 0.01  # of equivalence, where no comparison of the study says another
+
+
+@dataclass(frozen=True)
+class StudyFinding:
+    """One sentence with its number.
+
+    Attributes:
+        number, interval: the number that carries it and its 95 % interval, as texts; "" for none.
+        kind: good, bad, same or open, which gives it a colour.
+        tables, figures: names of those it is from.
+        rank: what it is sorted by, the lowest first.
+    """
+
+    headline: str
+    text: str
+    number: str
+    interval: str
+    evidence: str
+    kind: str
+    tables: tuple
+    figures: tuple
+    rank: tuple
+
+
+def findings(runs, speedups, comparisons, sentinels=()):
+    """All StudyFindings of a study, the best first.
+
+    Args:
+        runs, speedups, comparisons, sentinels: rows of these tables, dictionaries.
+    """
+    own = [row for row in runs if row.get("timing_source") != timing_sources.PUBLISHED]
+    speedups = [row for row in speedups if row.get("timing_source") != timing_sources.PUBLISHED]
+    asked = {row["field"] for row in comparisons}
+    margin = next((row["margin"] for row in comparisons if row.get("margin")), MARGIN)
+    own, speedups, comparisons, sentinels = of_sites(own, speedups, comparisons, sentinels)
+    found = [*_compared(comparisons), *_scaling(speedups),
+             *_contrasts(own, asked, margin, sentinels), *_gates(own)]  # fmt: skip
+    return sorted(found, key=lambda finding: finding.rank)
+
+
+def of_sites(runs, *others):
+    """The same rows, with their sites only where runs are of several: a name says it there."""
+    several = len({row.get("site") for row in runs} - {None}) > 1
+    return [
+        rows if several else [{**row, "site": None} for row in rows] for rows in (runs, *others)
+    ]
+
+
+def named(rows, left_out=()):
+    """Names of rows, by their sites and what tells them apart among the fields of a run.
+
+    >>> same = {"model": "vgg16", "dataset": "digits", "batch_per_device": 8}
+    >>> named([same | {"precision": "float16"}, same | {"precision": "tf32"}])
+    ['vgg16, digits, batch 8, float16', 'vgg16, digits, batch 8, tf32']
+    """
+    fields = [name for name in CONDITION if name not in ("seed", *left_out)]
+    values = [{n: row.get(n) for n in fields} for row in rows]
+    values = [v | {"xla": "on" if v.get("xla") else None} for v in values]
+    names = wording.combinations(values)
+    sites = [f"{row['site']}: " if row.get("site") else "" for row in rows]
+    return [f"{site}{name}" for site, name in zip(sites, names, strict=True)]
+
+
+# Comparisons that the config asks for.
+
+
+def _compared(rows):
+    by_field = {}
+    for row in rows:
+        by_field.setdefault(row["field"], []).append(row)
+    for name, group in by_field.items():
+        judged = [row for row in group if row.get("ratio")]
+        if judged:
+            yield _of_comparisons(name, group, judged)
+
+
+def _of_comparisons(name, group, judged):
+    counts = _counted(row["verdict"] for row in group)
+    first = min(judged, key=_by_evidence)
+    evidence = _evidence_of(first)
+    words = f"{first['condition']}: {first['verdict']}"
+    if first["verdict"] not in (estimates.UNDECIDED, estimates.TOO_FEW_RUNS):
+        preposition = "to" if first["verdict"] == estimates.EQUIVALENT else "than"
+        words = f"{first['condition']} is {first['verdict']} {preposition} {first['base']}"
+    else:
+        words = f"{first['condition']} against {first['base']}: {first['verdict']}"
+    others = f"All of {_field(name)}: {counts}. " if len(group) > 1 else ""
+    place = named([first, *(row for row in judged if row is not first)], (name,))[0]
+    text = f"{place}, {_of_runs(first['n_a'], first['n_b'])}. {others}{_reservation(first)}"
+    number, interval = _ratio(first["ratio"], first.get("ci95_low"), first.get("ci95_high"))
+    return StudyFinding(
+        headline=words, text=text.strip(), number=number,
+        interval=interval, evidence=evidence,
+        kind=_kind(first["verdict"]), tables=("comparisons",), figures=("overhead",),
+        rank=(EVIDENCE.index(evidence), 0, -_effect(first)),
+    )  # fmt: skip
+
+
+def _reservation(row):
+    """What keeps a comparison from carrying more."""
+    words = []
+    if row["verdict"] in (estimates.UNDECIDED, estimates.TOO_FEW_RUNS):
+        words += _not_after_correction(row)
+        needed = row.get("repeats_needed") or 0
+        if needed > min(row["n_a"], row["n_b"]):
+            more = "at least " if needed >= estimates.MOST_REPEATS else "about "
+            words.append(f"It takes {more}{needed} repeats of each for a verdict.")
+    if row.get("base_flags"):
+        said = base_flags.words(row["base_flags"], "the two sides", "also differ in")
+        words.append(f"Flagged: {said}.")
+    return " ".join([*words, *_over_sessions(row)])
+
+
+def _over_sessions(row):
+    """What is to be said of two sides that were measured apart."""
+    low, high = row.get("drift_ci95_low"), row.get("drift_ci95_high")
+    if row.get("drift"):
+        number, interval = _ratio(row["drift"], low, high)
+        interval = f" ({interval})" if interval else ""
+        yield f"The ratio is corrected for the drift between their sessions, {number}{interval}."
+    if base_flags.APART in (row.get("base_flags") or ""):
+        yield base_flags.REMEDY
+
+
+def _not_after_correction(row):
+    """Why a comparison is undecided though its interval, of it alone, leaves out no difference."""
+    family = row.get("family") or 1
+    if row["verdict"] == estimates.UNDECIDED and family > 1 and _effect(row):
+        yield (
+            "The interval, of this comparison alone, excludes no difference; corrected for "
+            f"{_amount(family, 'comparison')} none is shown."
+        )
+
+
+def _by_evidence(row):
+    return EVIDENCE.index(_evidence_of(row)), -_effect(row)
+
+
+def _evidence_of(row):
+    if row["verdict"] in (estimates.UNDECIDED, estimates.TOO_FEW_RUNS):
+        return OPEN
+    return INDICATED if row.get("base_flags") else SHOWN
+
+
+def _effect(row):
+    """How far from none the nearest end of the interval is, on the logarithm; 0 without one."""
+    low, high = row.get("ci95_low"), row.get("ci95_high")
+    if not low or not high or low <= 1 <= high:
+        return 0.0
+    return min(abs(math.log(low)), abs(math.log(high)))
+
+
+# Scaling.
+
+
+def _scaling(rows):
+    """How much of a linear speedup is left of series that go farthest; other bases are flagged."""
+    ends = [
+        row for row in rows
+        if row.get("efficiency") and row["devices"] > row["base_devices"]
+    ]  # fmt: skip
+    if not ends:
+        return
+    sound = [row for row in ends if not row.get("base_mismatch")]
+    flagged = [row["base_mismatch"] for row in ends if row.get("base_mismatch")]
+    if not sound:
+        yield _no_sound_base(flagged)
+        return
+    widest = max(row["devices"] / row["base_devices"] for row in sound)
+    last = [row for row in sound if row["devices"] / row["base_devices"] == widest]
+    last.sort(key=_by_efficiency)
+    best, worst = last[0], last[-1]
+    names = named(last, ("nodes", "devices_per_node"))
+    low, high = best.get("efficiency_ci95_low"), best.get("efficiency_ci95_high")
+    runs = min(best["runs"], best["base_runs"])
+    undecided = low is not None and low * widest <= 1 <= high * widest
+    evidence = SHOWN if runs >= estimates.FEWEST_RUNS else INDICATED
+    evidence = OPEN if low is None or undecided else evidence
+    text = (
+        f"{names[0]}, {best['scaling']} scaling: {_number(best['speedup'])} times the base of "
+        f"{_devices(best, 'base_devices')} ({_number(best['base_images_per_second'])} items/s), "
+        f"{_of_runs(best['runs'], best['base_runs'])}."
+    )
+    if undecided:
+        text += " Undecided: not even that the more devices are faster is shown."
+    if len(last) > 1:
+        share = 100 * worst["efficiency"]
+        text += f" The best of {len(last)} series; the worst, {names[-1]}, keeps {share:.3g} %."
+    if flagged:
+        are = "is" if len(flagged) == 1 else "are"
+        text += f" {_amount(len(flagged), 'point')} {are} left out: {_of_points(flagged)}."
+    yield StudyFinding(
+        headline=f"{_devices(best)} keep {100 * best['efficiency']:.3g} % of linear scaling",
+        text=text, number=f"{100 * best['efficiency']:.3g} %", interval=_shares(low, high),
+        evidence=evidence, kind="open" if evidence == OPEN else "same", tables=("speedups",),
+        figures=("scaling",), rank=(EVIDENCE.index(evidence), 1, 0.0),
+    )  # fmt: skip
+
+
+def _no_sound_base(flagged):
+    return StudyFinding(
+        headline="No speedup of this study is one of like against like",
+        text=f"No point is comparable with its base: {_of_points(flagged)}. What devices add "
+        "cannot be told from what that changes.",
+        number="", interval="", evidence=OPEN, kind="bad", tables=("speedups",),
+        figures=("scaling",), rank=(EVIDENCE.index(OPEN), 1, 0.0),
+    )  # fmt: skip
+
+
+def _of_points(flagged):
+    """Why points are not like their bases, by the flags of each; how many, if not all alike."""
+    counts = Counter(flagged)
+    return "; ".join(
+        (f"of {count}, " if len(counts) > 1 else "") + base_flags.words(flags, "point and base")
+        for flags, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    )
+
+
+def _by_efficiency(row):
+    """Series with an interval before those of a single run, which chance may have favoured."""
+    return row.get("efficiency_ci95_low") is None, -row["efficiency"]
+
+
+def _devices(row, name="devices"):
+    kind = {"cpu": "CPU device", "gpu": "GPU"}.get(row.get("device_kind"), "device")
+    return f"{row[name]} {kind}{'' if row[name] == 1 else 's'}"
+
+
+# What changes where all else is equal, though nobody asked.
+
+
+def _contrasts(runs, asked, margin, sentinels):
+    found = contrasts.found(runs, asked, margin, sentinels)
+    return [_of_contrasts(name, pairs) for name, pairs in found.items()]
+
+
+def _of_contrasts(name, found):
+    a, b, first, sides = min(found, key=_clearness)
+    row, base = a[0], b[0]
+    tested = first.verdict != estimates.TOO_FEW_RUNS
+    carried = tested and first.verdict != estimates.UNDECIDED
+    has_interval = not math.isnan(first.ci95_low)
+    evidence = SHOWN if carried else INDICATED if has_interval and not tested else OPEN
+    flags = [*sides.flags, *[base_flags.NEIGHBOURS] * estimates.is_disturbed(*a, *b)]
+    evidence = INDICATED if carried and flags else evidence
+    what = _value(name, row), _value(name, base)
+    verdict = first.verdict if carried else "undecided" if tested else "too few runs for a verdict"
+    preposition = "equivalent to" if verdict == estimates.EQUIVALENT else f"{verdict} than"
+    headline = f"{what[0]} is {preposition} {what[1]}"
+    if not carried:
+        headline = f"{what[0]} against {what[1]}: {verdict}"
+    place = named([row, *(one[0][0] for one in found if one[0] is not a)], (name,))[0]
+    text = f"{place}, {_of_runs(first.n_a, first.n_b)}."
+    if len(found) > 1:
+        text += f" The clearest of {len(found)} pairs alike in all but {_field(name)}: "
+        text += f"{_counted(one[2].verdict for one in found)}."
+    if tested:
+        text += (
+            f" Not asked for in the config; corrected for {_amount(first.family, 'comparison')}."
+        )
+        text += "".join(
+            f" {words}" for words in _not_after_correction({**vars(first), "verdict": verdict})
+        )
+    flags = ", ".join(flags)
+    text += f" Flagged: {base_flags.words(flags, 'the two sides')}." if flags else ""
+    over = {**sides.columns, "base_flags": flags}
+    text += "".join(f" {words}" for words in _over_sessions(over))
+    number, interval = _ratio(first.ratio, first.ci95_low, first.ci95_high)
+    figure = contrasts.TOPICS[name]
+    return StudyFinding(
+        headline=headline, text=text, number=number,
+        interval=interval, evidence=evidence,
+        kind=_kind(first.verdict), tables=("results",), figures=(figure,),
+        rank=(EVIDENCE.index(evidence), 2, -_effect(vars(first))),
+    )  # fmt: skip
+
+
+def _clearness(one):
+    """What contrasts are sorted by: differences first, of them those measured together."""
+    _, _, compared, sides = one
+    rank = {estimates.FASTER: 0, estimates.SLOWER: 1}.get(compared.verdict, 2)
+    return rank == 2, bool(sides.flags), rank, -_effect(vars(compared))
+
+
+# Learning.
+
+
+def _gates(runs):
+    judged = [row for row in runs if row.get("learning_gate")]
+    missed = [row for row in judged if row["learning_gate"] != learning_gates.REACHED]
+    if not judged:
+        return
+    if missed:
+        name = named(missed)[0]
+        yield StudyFinding(
+            headline=f"{len(missed)} of {len(judged)} runs miss their learning gate",
+            text=f"{name}: {missed[0]['learning_gate']}.",
+            number=f"{len(missed)} of {len(judged)}", interval="", evidence=SHOWN, kind="bad",
+            tables=("runs",), figures=("loss", "accuracy"), rank=(0, 3, 0.0),
+        )  # fmt: skip
+        return
+    yield StudyFinding(
+        headline=f"All {len(judged)} runs with a learning gate reach it",
+        text="They are fast at training that works: the scores that the config asks for are there.",
+        number=f"{len(judged)} of {len(judged)}", interval="", evidence=SHOWN, kind="good",
+        tables=("runs",), figures=("loss", "accuracy"), rank=(0, 4, 0.0),
+    )  # fmt: skip
+
+
+# Words.
+
+
+def _value(name, row):
+    value = row[name]
+    if name == "xla":
+        return "XLA" if value else "no XLA"
+    return wording.field(name, value) or str(value)
+
+
+def _field(name):
+    return {"xla": "XLA"}.get(name, name.replace("_", " "))
+
+
+def _kind(verdict):
+    return {estimates.FASTER: "good", estimates.SLOWER: "bad",
+            estimates.EQUIVALENT: "same"}.get(verdict, "open")  # fmt: skip
+
+
+def _counted(verdicts):
+    counts = {}
+    for verdict in verdicts:
+        counts[verdict] = counts.get(verdict, 0) + 1
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+
+
+def _of_runs(a, b):
+    if a == b == 1:
+        return "one run each: no interval"
+    return f"{a} and {b} runs" if a != b else f"{a} runs each"
+
+
+def _amount(count, noun):
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _number(value):
+    return wording.number(value)
+
+
+def _ratio(ratio, low, high):
+    """(a ratio, its interval or ""): as differences, or as factors where any is large."""
+    known = low is not None and not math.isnan(low)
+    ends = (low, high) if known else ()
+    if any(value >= 2 or value <= 0.5 for value in (ratio, *ends)):
+        return f"{TIMES} {ratio:.3g}", f"{low:.3g} to {high:.3g}" if known else ""
+    number, *ends = (_signed(f"{100 * (value - 1):+.1f}") for value in (ratio, *ends))
+    return f"{number} %", f"{ends[0]} to {ends[1]} %" if known else ""
+
+
+def _signed(number):
+    return number.lstrip("+-") if float(number) == 0 else number.replace("-", MINUS)
+
+
+def _shares(low, high):
+    return "" if low is None else f"{100 * low:.3g} to {100 * high:.3g} %"

@@ -1,0 +1,81 @@
+"""Figures of the report, each as a data URI of its own: no file beside the page, no clash of ids.
+
+A figure is its SVG, less what is not seen; one that is large is a picture in 256 colours.
+"""
+
+import ast
+import base64
+import io
+import re
+import urllib.parse
+from dataclasses import dataclass
+
+from PIL import Image
+
+from dlbench import Error
+from dlbench.common import plugins
+
+MOST_SVG_BYTES = 200_000
+NOT_SEEN = re.compile(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->|<metadata>.*?</metadata>", re.DOTALL)
+PATH = re.compile(r'(?<= d=")[^"]*')
+DIGITS = re.compile(r"(\.\d\d)\d+")
+SIZE = re.compile(r'<svg[^>]*?\swidth="([\d.]+)pt"[^>]*?\sheight="([\d.]+)pt"')
+POINTS = 4 / 3  # pixels of a point
+# What need not be escaped in a data URI between double quotes.
+SAFE = " !$'()*+,-./:;<=>?@[]_|~{}"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure with what the report says of it; width and height in pixels."""
+
+    name: str
+    title: str
+    caption: str
+    uri: str
+    width: int
+    height: int
+
+
+def figure(name, folder):
+    """The figure of a name, from the files that draw_figure.py made.
+
+    Raises:
+        UnknownName: there is no such figure.
+        FileNotFoundError: it was not drawn.
+        Error: its SVG does not say how large it is.
+    """
+    known = plugins.constants("figures", name)
+    docstring = ast.get_docstring(plugins.parsed(plugins.path("figures", name))) or name
+    text = (folder / f"{name}.svg").read_text(encoding="utf-8")
+    size = SIZE.search(text)
+    if not size:
+        raise Error(f"{folder / name}.svg: expected an SVG with its size in points")
+    width, height = (round(POINTS * float(side)) for side in size.groups())
+    svg = _less(text)
+    return Figure(
+        name, docstring.splitlines()[0].rstrip("."), known["CAPTION"].strip(),
+        _svg_uri(svg) if len(svg) <= MOST_SVG_BYTES else _picture_uri(folder / f"{name}.png"),
+        width, height,
+    )  # fmt: skip
+
+
+def _less(svg):
+    """The same picture: no comments, and paths in hundredths of a point."""
+    svg = PATH.sub(lambda path: DIGITS.sub(r"\1", path[0]), NOT_SEEN.sub("", svg))
+    return re.sub(r">\s+<", "><", re.sub(r"\s*\n\s*", " ", svg)).strip()
+
+
+def _svg_uri(svg):
+    if "'" not in svg:
+        svg = svg.replace('"', "'")
+    return "data:image/svg+xml," + urllib.parse.quote(svg, safe=SAFE)
+
+
+def _picture_uri(path):
+    """The picture in 256 colours, as WebP without loss: two thirds of its PNG, or less."""
+    made = io.BytesIO()
+    with Image.open(path) as image:
+        few = image.convert("RGB").quantize(256, dither=Image.Dither.NONE).convert("RGB")
+        few.save(made, "WEBP", lossless=True, method=4)
+    return "data:image/webp;base64," + base64.b64encode(made.getvalue()).decode()

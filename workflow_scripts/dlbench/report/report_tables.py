@@ -1,0 +1,330 @@
+"""Tables of the report: plain columns with units and what they mean, from the schemas.
+
+- A column in which all rows agree is said in words, not shown; an empty one is left out.
+- A value and the ends of its 95 % interval become two columns: the value and the interval.
+- Numbers have six digits, bytes are MiB; all digits are in results/tables.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from dlbench.analysis import estimates
+from dlbench.log import event_fields
+from dlbench.report import findings
+from dlbench.study.runs import CONDITION
+from dlbench.tables import table_columns, timing_sources
+
+LOW, HIGH = "_ci95_low", "_ci95_high"
+WORDS = {"xla": "XLA", "top1": "top 1", "top5": "top 5", "iou": "IoU", "p_tost": "p TOST",
+         "usl_alpha": "USL alpha", "usl_beta": "USL beta"}  # fmt: skip
+# What makes a combination.
+SETTINGS = tuple(n for n in (*CONDITION, *estimates.FACTS) if n != "seed")
+MEBIBYTE = 2**20
+SHORT = 12  # hexadecimal digits of a digest that are shown
+# Columns that are seen though all rows agree in them.
+TELLING = ("status", "field", "condition", "base", "verdict", "images_per_second", "efficiency")
+DIGESTS = ("_sha256", "_digest", "_commit")
+# Columns that are there but not seen until they are asked for.
+OF_LITTLE_USE = (
+    *("study", "seed", "steps_measured", "burn_in_steps", "step_time_mad_s", "step_time_mean_s"),
+    *("copy_sd_images_per_second", "devices_per_node", "parser_version", "started_at", "ended_at"),
+    *("family", "scatter", "p_tost_raw", "p_difference_raw", "parameters", "git_dirty"),
+    *("ci90_low", "ci90_high", "ci95_low", "ci95_high", "cpu_time_s", "import_s", "start_s"),
+    *("first_batch_s", "compile_s", "peak_memory_bytes", "epochs_images_per_second", "base_nodes"),
+    *("first_epoch_images_per_second", "threads_per_device", "base_runs", "unstable_runs"),
+)
+SCORES = ("final_loss", "top1", "top5", "iou", "perplexity", "energy_per_image_j",
+          "time_to_accuracy_s")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Column:
+    """`values` are numbers, texts, booleans, (low, high) or None; `kind` says which.
+
+    `shown` is False for columns that are there for those who ask.
+    """
+
+    name: str
+    kind: str
+    values: list
+    unit: str = ""
+    note: str = ""
+    shown: bool = True
+
+
+@dataclass(frozen=True)
+class DataTable:
+    """`constant` are (name, value) of what all rows agree in; `file` has all digits."""
+
+    name: str
+    heading: str
+    words: str
+    columns: list
+    rows: int
+    file: str
+    constant: list = field(default_factory=list)
+
+
+def of_parquet(name, heading, words, table, known=(), first=()):
+    """A table of results/tables as it is.
+
+    Args:
+        known: columns that are left out.
+        first: columns that come before the others, in this order.
+    """
+    columns, constant = [], []
+    names = [name for name in first if name in table.schema.names]
+    table = table.select([*names, *(n for n in table.schema.names if n not in names)])
+    telling = {called(name, _metadata(table.schema.field(name))[0]) for name in TELLING
+               if name in table.schema.names}  # fmt: skip
+    for made in _columns(table, known):
+        values = made.values
+        distinct = set(values)
+        if distinct <= {None, ""}:
+            continue
+        if len(distinct) == 1 and len(values) > 1 and made.name not in telling:
+            constant.append((_with_unit(made), _shown(values[0])))
+        else:
+            columns.append(made)
+    return DataTable(name, heading, words, columns, table.num_rows, f"results/tables/{name}",
+                     constant)  # fmt: skip
+
+
+def _columns(table, known):
+    names = table.schema.names
+    for name in names:
+        is_end = name.endswith((LOW, HIGH)) and name[: name.rindex("_ci95")] in names
+        if is_end or name in known:
+            continue
+        yield _column(table, name)
+        if f"{name}{LOW}" in names:
+            yield _interval(table, name, f"{name}{LOW}", f"{name}{HIGH}")
+        if name == "ratio" and "ci95_low" in names:
+            yield _interval(table, name, "ci95_low", "ci95_high")
+
+
+def _column(table, name):
+    schema_field = table.schema.field(name)
+    unit, note = _metadata(schema_field)
+    values = table[name].to_pylist()
+    type_ = schema_field.type
+    kind = "text"
+    if pa.types.is_boolean(type_):
+        kind = "bool"
+    elif pa.types.is_integer(type_) or pa.types.is_floating(type_):
+        kind, unit, values = "number", *_numbers(values, unit)
+    elif pa.types.is_timestamp(type_):
+        kind, unit = "date", "UTC"
+        values = [None if v is None else v.strftime("%Y-%m-%d %H:%M:%S") for v in values]
+    elif not (pa.types.is_string(type_) or pa.types.is_dictionary(type_)):
+        values = [None if v is None else str(v) for v in values]
+    if name.endswith(DIGESTS):
+        values = [None if v is None else v.removeprefix("sha256:")[:SHORT] for v in values]
+    shown = name not in OF_LITTLE_USE and not name.endswith(DIGESTS)
+    return Column(called(name, unit), kind, values, unit, note, shown)
+
+
+def _interval(table, name, low, high):
+    unit, note = _metadata(table.schema.field(low))
+    ends = [_numbers(table[end].to_pylist(), unit)[1] for end in (low, high)]
+    values = [None if None in pair else pair for pair in zip(*ends, strict=True)]
+    return Column(f"{called(name, unit)}: 95 % interval", "interval", values,
+                  "" if unit == "1" else unit, note)  # fmt: skip
+
+
+def _metadata(schema_field):
+    known = schema_field.metadata or {}
+    return (known.get(b"unit", b"").decode(), known.get(b"description", b"").decode())
+
+
+def _numbers(values, unit):
+    """(unit, values) with six digits; what is not finite is a text."""
+    factor = 1 / MEBIBYTE if unit == "B" else 1
+    unit = "MiB" if unit == "B" else "" if unit == "1" else unit
+    return unit, [None if v is None else _rounded(v * factor) for v in values]
+
+
+def _rounded(value):
+    if not math.isfinite(value):
+        return str(value)
+    rounded = float(f"{value:.6g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
+
+
+def called(name, unit=""):
+    """The words of a column's name; its unit stands beside it.
+
+    >>> called("step_time_median_s", "s"), called("top1"), called("xla")
+    ('step time median', 'top 1', 'XLA')
+    """
+    for suffix, of in (("_s", "s"), ("_j", "J"), ("_bytes", "MiB")):
+        if unit == of:
+            name = name.removesuffix(suffix)
+    return WORDS.get(name, name.replace("_", " "))
+
+
+def _with_unit(column):
+    return f"{column.name} ({column.unit})" if column.unit else column.name
+
+
+def _shown(value):
+    if isinstance(value, tuple):
+        return f"{value[0]:.4g} to {value[1]:.4g}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+def conditions(rows):
+    """[(settings and facts, their runs), ...]: repeats of one combination together.
+
+    Args:
+        rows: rows of the runs table, dictionaries.
+    """
+    groups = {}
+    for row in rows:
+        groups.setdefault(tuple(row.get(name) for name in SETTINGS), []).append(row)
+    return [(dict(zip(SETTINGS, key, strict=True)), group) for key, group in groups.items()]
+
+
+def results(rows):
+    """The table of results: a row a combination, named; numbers before its settings."""
+    found = conditions(rows)
+    groups = [group for _, group in found]
+    names = _names(values for values, _ in found)
+    columns = [Column("combination", "text", names), *_measured(groups)]
+    constant = []
+    for name in ("devices", *SETTINGS):
+        values = [group[0].get(name) for group in groups]
+        if len({str(value) for value in values}) > 1:
+            columns.append(Column(called(name), _kind(values), values, *_of_schema(name)))
+        elif values and values[0] not in (None, ""):
+            constant.append((called(name), _shown(values[0])))
+    words = "One row a combination: geometric means over its runs, 95 % intervals over runs."
+    return DataTable(
+        "results", "Results", words, columns, len(groups), "results/tables/runs", constant
+    )
+
+
+def fastest(rows):
+    """[(name, Estimate), ...]: the highest throughput of each site, model and dataset.
+
+    That of training, where there is any. Those of most runs first; published numbers are left out.
+    """
+    best, runs = {}, {}
+    for values, group in conditions(
+        row for row in rows if row.get("timing_source") != timing_sources.PUBLISHED
+    ):
+        rate = _mean(
+            [r for r in group if r["status"] in event_fields.ENDED_WELL], "images_per_second"
+        )
+        key = tuple(values[name] for name in ("site", "model", "dataset"))
+        runs[key] = runs.get(key, 0) + len(group)
+        if rate:
+            best.setdefault(key, []).append((values, rate))
+    keys = sorted(best, key=lambda key: (-runs[key], str(key)))
+    found = [max(best[key], key=lambda v: (v[0]["mode"] == "train", v[1].value)) for key in keys]
+    names = _names(values for values, _ in found)
+    modes = (f", {v['mode']}" if v["mode"] not in ("train", None) else "" for v, _ in found)
+    return [
+        (name if name.endswith(mode) else f"{name}{mode}", rate)
+        for name, mode, (_, rate) in zip(names, modes, found, strict=True)
+    ]
+
+
+def _names(values):
+    (values,) = findings.of_sites(list(values))
+    return findings.named(values) if values else []
+
+
+def _measured(groups):
+    well = [[row for row in group if row["status"] in event_fields.ENDED_WELL] for group in groups]
+    rates = [_mean(group, "images_per_second") for group in well]
+    yield Column(
+        "images per second",
+        "number",
+        [r and _rounded(r.value) for r in rates],
+        "items/s",
+        "items of the measured steps over their time; geometric mean over runs",
+    )
+    known = [r is not None and not math.isnan(r.low) for r in rates]
+    ends = [(_rounded(r.low), _rounded(r.high)) if k else None
+            for r, k in zip(rates, known, strict=True)]  # fmt: skip
+    yield Column(
+        "95 % interval",
+        "interval",
+        ends,
+        "items/s",
+        "Student's t on the logarithm of the throughput; none for one run",
+    )
+    half = [_rounded(50 * (r.high - r.low) / r.value) if k else None
+            for r, k in zip(rates, known, strict=True)]  # fmt: skip
+    yield Column("half width", "number", half, "%", "of the interval, of the mean")
+    yield Column("runs", "number", [len(group) for group in well], "", "that ended well")
+    yield Column(
+        "others",
+        "text",
+        [_others(group) for group in groups],
+        "",
+        "runs that did not end well, by status, and unstable ones among those that did",
+    )
+    for name in ("step_time_median_s", "step_time_p95_s", *SCORES):
+        unit, note = _of_schema(name)
+        means = [_arithmetic(group, name) for group in well]
+        if any(value is not None for value in means):
+            note = "; ".join(filter(None, (note, "arithmetic mean over runs")))
+            unit = "" if unit == "1" else unit
+            yield Column(called(name, unit), "number", means, unit, note)
+
+
+def _of_schema(name):
+    """(unit, note) of a column of the runs table."""
+    if name not in table_columns.RUNS.names:
+        return "", ""
+    unit, note = _metadata(table_columns.RUNS.field(name))
+    return unit, note
+
+
+def _kind(values):
+    known = [value for value in values if value is not None]
+    if all(isinstance(value, bool) for value in known):
+        return "bool"
+    return "number" if all(isinstance(value, (int, float)) for value in known) else "text"
+
+
+def _mean(rows, name):
+    values = [row[name] for row in rows if row.get(name) and 0 < row[name] < math.inf]
+    return estimates.mean(values) if values else None
+
+
+def _arithmetic(rows, name):
+    values = [row[name] for row in rows if not estimates.is_absent(row.get(name))]
+    return _rounded(sum(values) / len(values)) if values else None
+
+
+def _others(rows):
+    counts = {}
+    for row in rows:
+        if row["status"] != "ok":
+            counts[row["status"]] = counts.get(row["status"], 0) + 1
+    return ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or None
+
+
+def plain(table):
+    """A DataTable as values of JSON: texts that recur are written once."""
+    return {"name": table.name, "rows": table.rows, "columns": list(map(_plain, table.columns))}
+
+
+def _plain(column):
+    made = {"name": column.name, "kind": column.kind}
+    unit = "" if column.unit == column.name else column.unit
+    made |= {k: v for k, v in (("unit", unit), ("note", column.note)) if v}
+    made |= {} if column.shown else {"hidden": True}
+    if column.kind != "text":
+        return made | {"values": column.values}
+    codes = {}
+    numbered = [None if v in (None, "") else codes.setdefault(v, len(codes))
+                for v in column.values]  # fmt: skip
+    return made | {"levels": list(codes), "codes": numbered}

@@ -1,0 +1,273 @@
+"""Sentences of the report: what was measured, on what, what numbers mean, what to beware of."""
+
+import re
+from collections import Counter
+
+from dlbench.analysis import base_flags, estimates
+from dlbench.log import event_fields
+from dlbench.records import sessions
+from dlbench.report import report_tables
+from dlbench.results import derived
+from dlbench.tables import timing_sources
+
+NUMBER = re.compile(r"\d[\d.,:-]*")
+MOST_NOTES = 8
+FEW = 3  # runs of a combination, below which there is no verdict
+# Facts of machine and software, in their order; further ones follow.
+FACTS = ("site", "kind of device", "device", "processor", "memory", "GPU driver", "host",
+         "operating system", "kernel", "platform", "interconnect", "network", "storage",
+         "framework", "python version", "tensorflow version", "keras version", "numpy version",
+         "environment", "runtime", "image", "modules", "data", "timing source", "source",
+         "dlbench at commit")  # fmt: skip
+METHOD = [
+    ("Run", "One training of one combination. The run is the unit of all statistics, never the "
+     "step."),
+    ("Device", "A GPU; on CPUs the cores to which the run is pinned."),
+    ("Images per second", "Items of all measured steps and devices over the time that they took "
+     "the slowest process; warm-up steps and compiling are left out, reading data is in it."),
+    ("Step time", "From the end of the step before to its own end, on the process that took "
+     "longest for all measured steps. Median and 95th percentile over these."),
+    ("Means and intervals", "Geometric means over runs; 95 % intervals are Student's t for a mean "
+     "and Welch's for a ratio, on the logarithm of the throughput."),
+    ("Speedup and efficiency", "Throughput over that of the named base; efficiency is the speedup "
+     "times the base's devices over these. Weak scaling fixes the batch per device, strong "
+     "scaling the global batch. In what the base differs stands beside it."),
+    ("Equivalent", "Two one-sided tests show that the difference is within the margin."),
+    ("Slower, faster", "Not so, and a two-sided test shows that there is a difference. All "
+     "verdicts hold on the 5 % level after Holm's correction."),
+    ("Undecided", "Neither is shown. It is no proof of equality."),
+    ("Measured apart", "No session (start of the workflow) has runs of both sides. What both "
+     "sessions measured, as sentinels, tells how the machine drifted in between: the ratio is "
+     "corrected for it, and its interval includes the drift's uncertainty. Unless the drift is "
+     "shown to be equivalent to none, the two sides are flagged, and no finding about them is "
+     "called shown."),
+    ("Unstable", "The run ended well, but its throughput over all measured steps is further "
+     "from that of the median step than 5 % of the latter: steps stalled. Or others on the "
+     "machine used more of the run's cores, GPUs, memory or disks than the config allows."),
+    ("Shown, indicated, open", "Of a finding: a test or at least three runs of each side carry "
+     "it; it has an interval of fewer runs, or the sides differ in more than one thing; "
+     "neither."),
+]  # fmt: skip
+
+
+def lead(runs, coverage):
+    """The sentence that says it all."""
+    if not coverage:
+        return "This study has no runs."
+    counts = Counter(row["status"] for row in coverage)
+    well = sum(counts[status] for status in event_fields.ENDED_WELL)
+    asked = len(coverage) - counts["excluded"] - counts["imported"]
+    words = f"{_amount(well, asked)} ended well" if asked else "Everything was excluded"
+    if counts["unstable"]:
+        words += (
+            f", {counts['unstable']} of them unstable (their steps stalled, or others disturbed "
+            "them)"
+        )
+    others = [f"{counts[s]} {w}" for s, w in (("failed", "failed"), ("oom", "ran out of memory"),
+              ("timeout", "exceeded the time limit"), ("skipped", "were skipped"),
+              ("stale", "are stale")) if counts[s]]  # fmt: skip
+    own = [row for row in runs if row.get("timing_source") in (None, timing_sources.MEASURED)]
+    machines = _listed(row.get("device_model") for row in own)
+    sites = _listed(row.get("site") for row in own)
+    place = f" on {sites}" if sites else ""
+    return words + (f"; {', '.join(others)}" if others else "") + (
+        f". Measured{place}{f' ({machines})' if machines else ''}." if well else "."
+    ) + _beside(runs)  # fmt: skip
+
+
+def _beside(runs):
+    """How many runs and numbers of others there are."""
+    published = sum(row.get("timing_source") == timing_sources.PUBLISHED for row in runs)
+    own = sum(row.get("timing_source") in (None, timing_sources.MEASURED) for row in runs)
+    imported = len(runs) - published - own
+    parts = [_number_of(imported, "imported run")] * bool(imported)
+    parts += [_number_of(published, "published point")] * bool(published)
+    return f" Beside them: {' and '.join(parts)}." if parts else ""
+
+
+def _amount(some, all_):
+    if some == all_:
+        return f"All {all_} runs" if all_ > 1 else "The one run"
+    return f"{some} of {all_} runs"
+
+
+def facts(runs, conditions, sentinels=(), drift=()):
+    """(term, words) of what was measured, on what; quiet about what is not known.
+
+    Args:
+        runs, sentinels, drift: rows of these tables.
+        conditions: of the runs, as report_tables has them.
+    """
+    own = [row for row in runs if row.get("timing_source") == timing_sources.MEASURED]
+    known = {sessions.of(row) for row in (*own, *sentinels)}
+    over = sessions.words(len(known), len(sentinels), [row["verdict"] for row in drift])
+    devices = sorted({row["devices"] for row in runs if row.get("devices")})
+    nodes = sorted({row["nodes"] for row in runs if row.get("nodes")})
+    kinds = {row.get("device_kind") for row in runs}
+    kind = {("cpu",): "CPU device", ("gpu",): "GPU"}.get(tuple(kinds), "device")
+    versions = (
+        f"{row['framework']} {row['framework_version']}"
+        for row in runs
+        if row.get("framework_version")
+    )
+    made = [
+        ("Combinations", f"{len(conditions)}, {_repeats(conditions)}"),
+        ("Models", _listed(row.get("model") for row in runs)),
+        ("Data", _listed(row.get("dataset") for row in runs)),
+        ("Site", _listed(row.get("site") for row in runs)),
+        ("Device", _listed(row.get("device_model") for row in runs)),
+        ("Scale", f"{_range(devices)} {kind}{_s(devices)} on {_range(nodes)} node{_s(nodes)}"
+         if devices else ""),
+        ("Software", _listed(versions)),
+        ("Runtimes", _listed(row.get("runtime") for row in runs)),
+        ("Dates", dates(runs)),
+        ("Sessions", over if len(known) > 1 else ""),
+    ]  # fmt: skip
+    return [(term, words) for term, words in made if words] if runs else []
+
+
+def _repeats(conditions):
+    counts = sorted({len(group) for _, group in conditions})
+    return f"{_range(counts)} run{_s(counts)} each"
+
+
+def _range(numbers):
+    if not numbers:
+        return "?"
+    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+
+
+def _s(numbers):
+    return "" if numbers and numbers[-1] == 1 else "s"
+
+
+def _listed(values, most=4):
+    """The distinct values, the commonest first."""
+    counts = Counter(value for value in values if value)
+    names = sorted(counts, key=lambda value: (-counts[value], value))
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def dates(runs):
+    """From the first start to the last end, days in UTC."""
+    starts = [row["started_at"] for row in runs if row.get("started_at")]
+    ends = [row["ended_at"] for row in runs if row.get("ended_at")]
+    if not starts:
+        return ""
+    first, last = (f"{d:%Y-%m-%d}" for d in (min(starts), max([*ends, *starts])))
+    return f"{first} (UTC)" if first == last else f"{first} to {last} (UTC)"
+
+
+def caveats(runs, speedups, comparisons, coverage):
+    """What keeps numbers of this study from carrying more, one sentence each."""
+    return list(filter(None, (
+        *_of_repeats(runs), *_of_sources(runs), *_of_bases(speedups, comparisons),
+        *_of_confounding(runs), *_of_checks(runs, coverage),
+    )))  # fmt: skip
+
+
+def _of_repeats(runs):
+    sizes = Counter(
+        min(len(well), FEW)
+        for _, group in report_tables.conditions(runs)
+        if (well := [row for row in group if row["status"] in event_fields.ENDED_WELL])
+    )
+    if sizes[1]:
+        yield (f"{_are(sizes[1], 'combination')} measured by a single run: their numbers have no "
+               "interval, and no verdict rests on them.")  # fmt: skip
+    if sizes[2]:
+        yield f"{_are(sizes[2], 'combination')} measured by two runs: the intervals are wide."
+    disturbed = [row for row in runs if estimates.is_disturbed(row)]
+    if disturbed:
+        one = len(disturbed) == 1
+        yield (f"{_number_of(len(disturbed), 'run')} {'was' if one else 'were'} disturbed by "
+               f"others on the machine ({'' if one else 'one of them: '}"
+               f"{disturbed[0]['disturbed']}). No finding that rests on such a run is called "
+               "shown.")  # fmt: skip
+    unstable = sum(row["status"] == "unstable" and not estimates.is_disturbed(row) for row in runs)
+    if unstable:
+        yield (f"{_are(unstable, 'run')} unstable: some steps stalled, so that the mean is not "
+               "what a usual step does.")  # fmt: skip
+
+
+def _of_sources(runs):
+    sources = {}
+    for row in runs:
+        if row.get("timing_source") not in (None, timing_sources.MEASURED):
+            sources.setdefault(row["timing_source"], []).append(row.get("source"))
+    for timing, found in sorted(sources.items()):
+        where = _listed(found, 2 if timing != timing_sources.PUBLISHED else 8)
+        where = f" ({where})" if where else ""
+        if timing == timing_sources.PUBLISHED:
+            yield (f"{_are(len(found), 'row')} not measured here but published{where}: references, "
+                   "on which no finding rests.")  # fmt: skip
+        else:
+            yield f"{_are(len(found), 'run')} imported from logs of {timing}{where}."
+    notes = {}  # those that differ in numbers only are one
+    for row in runs:
+        for note in (row.get("notes") or "").split("; "):
+            if note:
+                notes.setdefault(NUMBER.sub("0", note), []).append(note)
+    commonest = sorted(notes.values(), key=lambda group: (-len(group), group[0]))
+    for group in commonest[:MOST_NOTES]:
+        yield f"Note on {_number_of(len(group), 'run')}: {group[0]}"
+    if len(commonest) > MOST_NOTES:
+        yield f"{len(commonest) - MOST_NOTES} further kinds of notes are in the table of runs."
+
+
+def _of_bases(speedups, comparisons):
+    bases = Counter(row["base_mismatch"] for row in speedups if row.get("base_mismatch"))
+    for words, count in sorted(bases.items(), key=lambda item: (-item[1], item[0])):
+        said = base_flags.words(words, "point and base")
+        yield f"In {_number_of(count, 'speedup')} {said}: that is no measure of scaling alone."
+    flags = Counter(row["base_flags"] for row in comparisons if row.get("base_flags"))
+    for words, count in sorted(flags.items(), key=lambda item: (-item[1], item[0])):
+        said = base_flags.words(words, "the two sides", "also differ in")
+        yield f"In {_number_of(count, 'comparison')} {said}."
+
+
+def _of_confounding(runs):
+    own = [row for row in runs if row.get("timing_source") == timing_sources.MEASURED]
+    for name, words in (("device_model", "device models"), ("framework_version", "versions"),
+                        ("host", "hosts"), ("hardware_sha256", "fingerprints of hardware"),
+                        ("git_commit", "commits of dlbench")):  # fmt: skip
+        values = sorted({row[name] for row in own if row.get(name)})
+        if len(values) > 1:
+            short = report_tables.SHORT if name in ("git_commit", "hardware_sha256") else None
+            shown = ", ".join(value[:short] for value in values[:4])
+            more = f" and {len(values) - 4} more" if len(values) > 4 else ""
+            yield f"Runs are of {len(values)} {words}: {shown}{more}."
+    software = {}
+    for row in own:
+        place = tuple(row.get(name) for name in ("environment", "runtime", "image_digest"))
+        software.setdefault(place, set()).add(row.get("software_sha256"))
+    for place, found in software.items():
+        if len(found - {None}) > 1:
+            yield (f"Runs of environment {place[0]} ({place[1]}) are of {len(found - {None})} "
+                   "fingerprints of software: it changed between them.")  # fmt: skip
+    dirty = sum(bool(row.get("git_dirty")) for row in own)
+    if dirty:
+        yield (f"{_are(dirty, 'run')} of files that differ from their commit; the digest of the "
+               "code stands in each record.")  # fmt: skip
+
+
+def _of_checks(runs, coverage):
+    differs = [row for row in runs if derived.disagreement(row.get("epochs_check"))]
+    if differs:
+        yield (f"In {_number_of(len(differs), 'run')} the clock and the steps tell different "
+               f"throughputs; {derived.disagreement(differs[0]['epochs_check'])}.")  # fmt: skip
+    unlike = Counter(row["repeats_differ"] for row in runs if row.get("repeats_differ"))
+    for words, count in unlike.most_common(MOST_NOTES):
+        yield f"{_are(count, 'run')} unlike the first repeat of their combination: {words}."
+    stale = sum(row["status"] == "stale" for row in coverage)
+    if stale:
+        yield f"{_are(stale, 'run')} stale: made by other code, data or software than now."
+
+
+def _are(count, noun):
+    return f"{_number_of(count, noun)} {'is' if count == 1 else 'are'}"
+
+
+def _number_of(count, noun):
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,4 @@
+"""From records to tables, and tables in the formats of others.
+
+Imports plan, analysis, tables, records and below.
+"""

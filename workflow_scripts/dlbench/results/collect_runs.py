@@ -1,0 +1,174 @@
+"""From the records and logs of all runs to tables.
+
+- results/tables: runs, evaluations, coverage, comparisons of conditions, speedups, published
+  numbers, sentinels, drift. Beside our own runs there are those of others, imported and published.
+- steps.parquet, evals.parquet and samples.parquet in each run's folder, made from
+  its logs where they are missing or were made from another log.
+- The learning gate is judged here (dlbench/study/learning_gates.py), since it is no part of a run.
+  So is whether a run is stale: the code may have changed while the others were trained.
+- One run is looked at at a time.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from dlbench.analysis import comparisons, drift, speedups
+from dlbench.data import stores
+from dlbench.log import event_fields
+from dlbench.machine import fingerprints
+from dlbench.plan import sentinels
+from dlbench.records import run_record, staleness
+from dlbench.results import derived, published_beside_own, run_rows, run_tables
+from dlbench.study import learning_gates
+from dlbench.tables import parquet_files, table_columns
+
+EXCLUDED, STALE, IMPORTED = "excluded", "stale", "imported"
+IMPORTS = Path("results/imports")
+
+
+def collect(study, device_kind, output):
+    """Write the tables of a study, every record checked to the last byte.
+
+    Args:
+        study: the Study whose runs are collected.
+        device_kind: cpu or gpu, what a device of this site is.
+        output: folder of the tables.
+
+    Raises:
+        RecordError: a record is damaged.
+        Damaged: the files beside records are; all such runs are named.
+    """
+    output = Path(output)
+    recipes = {name: digest for name, (_, digest) in stores.found(study).items()}
+    rows, coverage, repeats, damaged = [], [], fingerprints.Repeats(), {}
+    with run_tables.appending(output / "evals.parquet", table_columns.EVALS) as append_evals:
+        for run in sorted(study.runs, key=lambda run: run.id):
+            place = run_record.folder(run.id)
+            record = run_record.read(place / "run.json")
+            try:
+                run_record.check_files(place, record, content=True)
+            except run_record.RecordError as error:
+                damaged[run.id] = str(error)
+                continue
+            rows.append(run_rows.row(run, record, study, device_kind))
+            run_tables.see_run_tables(run.id, record["log_sha256"])
+            append_evals(run_tables.evals_of(run.id, place / "train.jsonl"))
+            stale = staleness.outdated(run, record, False, recipes, study.images)
+            coverage.append(_covered(study.labels[run.id], rows[-1], stale))
+            if record["status"] in event_fields.ENDED_WELL:
+                repeats.add(run, record["provenance"])
+        if damaged:
+            raise run_record.Damaged(damaged)
+        own = len(rows)
+        _say_how_repeats_differ(rows, coverage, repeats.differences())
+        for entry in study.imports:
+            folder = IMPORTS / entry["name"]
+            # An archive may have imports of an earlier version.
+            others = parquet_files.read(
+                folder / "runs.parquet", table_columns.RUNS, earlier=True
+            ).to_pylist()
+            rows += others
+            coverage += _imported(others, entry["name"])
+            append_evals(
+                parquet_files.read(folder / "evals.parquet", table_columns.EVALS).to_pylist()
+            )
+        again = list(sentinels.finished(study, recipes))
+        repeated = [run_rows.row(run, record, study, device_kind) for run, record in again]
+        for one in repeated if study.sentinels_are_repeats else ():
+            if one["status"] in event_fields.ENDED_WELL:
+                run_tables.see_run_tables(one["run_id"], one["log_sha256"])
+                append_evals(
+                    run_tables.evals_of(
+                        one["run_id"], run_record.folder(one["run_id"]) / "train.jsonl"
+                    )
+                )
+                rows.append(one)
+    _say_how_many(coverage, own)
+    rows += published_beside_own.rows(study)
+    derived.add_item_shapes([*rows, *repeated])
+    derived.add_synthetic(rows)
+    told = [one | {"sentinel": run.sentinel} for one, (run, _) in zip(repeated, again, strict=True)]
+    for name, content, schema in (
+        ("runs", rows, table_columns.RUNS),
+        ("coverage", [*coverage, *excluded(study)], table_columns.COVERAGE),
+        ("comparisons", comparisons.rows(study, rows, repeated), table_columns.COMPARISONS),
+        ("speedups", speedups.rows(study, rows, repeated), table_columns.SPEEDUPS),
+        ("published", published_beside_own.numbers(study, rows), table_columns.PUBLISHED),
+        ("sentinels", told, table_columns.SENTINELS),
+        ("drift", drift.rows(study, rows, repeated), table_columns.DRIFT),
+    ):
+        parquet_files.write(output / f"{name}.parquet", content, schema)
+        parquet_files.write_csv(
+            output / f"{name}.csv", parquet_files.read(output / f"{name}.parquet", schema)
+        )
+
+
+def _imported(rows, name):
+    """Rows of the table of coverage of what an import brought."""
+    return [
+        {
+            "run_id": row["run_id"],
+            "combination": _called(row),
+            "status": IMPORTED,
+            "reason": "; ".join(
+                filter(None, (f"import {name}: {row['status']}", row.get("message")))
+            ),
+        }
+        for row in rows
+    ]
+
+
+def _called(row):
+    """What is known of an imported run, as a run is called."""
+    parts = [row.get("site") and f"{row['site']}:", row.get("model"), row.get("dataset")]
+    words = [" ".join(filter(None, parts))]
+    for field, form in (
+        ("batch_per_device", "batch {}"), ("strategy", "{}"), ("devices", "{} devices"),
+        ("precision", "{}"), ("runtime", "{}"), ("repeat", "repeat {}"),
+    ):  # fmt: skip
+        words += [form.format(row[field])] if row.get(field) else []
+    return ", ".join(words)
+
+
+def excluded(study):
+    """Rows of the table of coverage of what the config leaves out."""
+    return [
+        {
+            "combination": json.dumps(left_out.values),
+            "status": EXCLUDED,
+            "reason": f"{left_out.block}: {left_out.reason}",
+        }
+        for left_out in study.excluded
+    ]
+
+
+def _covered(label, row, stale):
+    """A run's row of the table of coverage; what is amiss though it ended well is also said."""
+    missed = row["learning_gate"] if row["learning_gate"] != learning_gates.REACHED else None
+    differs = derived.disagreement(row["epochs_check"])
+    for words in filter(None, (missed, differs)):
+        print(f"{label}: {words}", file=sys.stderr)
+    was = f"{stale}; it was {row['status']}" if stale else ""
+    return {
+        "run_id": row["run_id"],
+        "combination": label,
+        "status": STALE if stale else row["status"],
+        "reason": "; ".join(filter(None, (was, row["message"], missed, differs))),
+    }
+
+
+def _say_how_repeats_differ(rows, coverage, differences):
+    for row, covered in zip(rows, coverage, strict=True):
+        words = differences.get(row["run_id"])
+        if words:
+            row["repeats_differ"] = words
+            reason = f"unlike its first repeat: {words}"
+            print(f"{covered['combination']}: {reason}", file=sys.stderr)
+            covered["reason"] = "; ".join(filter(None, (covered["reason"], reason)))
+
+
+def _say_how_many(coverage, runs):
+    stale = sum(row["status"] == STALE for row in coverage)
+    if stale:
+        print(f"{stale} of {runs} runs are stale (see the table coverage)", file=sys.stderr)

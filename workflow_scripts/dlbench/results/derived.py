@@ -1,0 +1,141 @@
+"""Columns of the runs table that follow from several things: a run, its gate, other runs.
+
+- Energy per image, where the run was sampled in one piece.
+- Epochs x images / time, by the clock of the log, beside the throughput of the steps.
+- Time to accuracy: the first evaluation with all scores that the learning gate asks for.
+- Real beside synthetic data: the same combination on made-up items of the same shape.
+"""
+
+import numpy as np
+
+from dlbench.analysis import estimates, run_lengths
+from dlbench.common import plugins
+from dlbench.log.event_fields import ENDED_WELL
+from dlbench.study import learning_gates, runs
+
+AGREES = "agrees"
+CLOCK_SHARE = 0.05  # the clock and the steps may differ by so much, and by one batch
+
+
+def energy_per_image_j(run, summary):
+    """Joules an item; None where there is no energy, or only that of a part of the run."""
+    energy, steps = summary.get("energy_j"), _steps(summary)
+    if energy is None or not steps or summary.get("resumes"):
+        return None
+    return energy / (steps * run.global_batch * run.copies_per_node)
+
+
+def epochs_check(run, summary):
+    """Whether epochs x images / time and the steps tell the same; None where there is no such.
+
+    They may differ by CLOCK_SHARE, and by the one batch that goes across the end of an epoch.
+    """
+    clock, steps = summary.get("epochs_images_per_second"), summary.get("images_per_second")
+    if not clock or not steps:
+        return None
+    allowed = CLOCK_SHARE + 1 / summary["steps_measured"]
+    if abs(clock / steps - 1) <= allowed:
+        return AGREES
+    return (
+        f"{100 * (clock / steps - 1):+.1f} %: epochs x images / time is {clock:.4g} items/s, "
+        f"the steps say {steps:.4g}; expected at most {100 * allowed:.3g} % apart"
+    )
+
+
+def disagreement(checked):
+    """What to say of a check that failed; "" of others."""
+    if not checked or checked == AGREES:
+        return ""
+    return f"throughput by the clock differs by {checked}"
+
+
+def reached_at(must_reach, evals):
+    """The first evaluation with all scores that a gate asks for, or None.
+
+    Args:
+        must_reach: bounds by score; that of the training loss is none of an evaluation.
+        evals: rows of the evals table, in their order.
+    """
+    bounds = {k: v for k, v in (must_reach or {}).items() if k != "final_loss"}
+    if not bounds:
+        return None
+    return next((row for row in evals if not learning_gates.missed(bounds, row)), None)
+
+
+def training_time_s(ranks, steps, step_times_s, until):
+    """Seconds of the steps up to one of them, on the rank that took longest for them.
+
+    Args:
+        ranks, steps, step_times_s: columns of the steps table.
+        until: the last step that counts.
+
+    >>> ranks, steps = np.array([0, 0, 0, 1, 1, 1]), np.array([1, 2, 3, 1, 2, 3])
+    >>> training_time_s(ranks, steps, np.array([5.0, 1, 1, 4, 2, 9]), until=2)
+    6.0
+    """
+    wanted = steps <= until
+    by_rank = np.bincount(ranks[wanted], weights=step_times_s[wanted])
+    return float(by_rank.max(initial=0.0))
+
+
+def add_synthetic(rows):
+    """Put into rows of the runs table how fast they are beside the same on synthetic items.
+
+    The partner is equal in all of SAME, in the shape of its items (and in site and framework's
+    version); its throughput is the geometric mean of its repeats that ended well. Of several
+    lengths it is of the run's own (`of_length`).
+    """
+    synthetic = {}
+    for row in rows:
+        if _is_measured(row) and _is_synthetic(row["dataset"]) and row.get("item_shape"):
+            synthetic.setdefault(_same(row), []).append(row)
+    for row in rows:
+        found = synthetic.get(_same(row))
+        if found and _is_measured(row) and not _is_synthetic(row["dataset"]):
+            partners = run_lengths.of_length(row, found)
+            rates = [partner["images_per_second"] for partner in partners]
+            row["synthetic_ratio"] = row["images_per_second"] / estimates.mean(rates).value
+            row["synthetic_runs"] = len(partners)
+
+
+def _same(row):
+    names = (*runs.SAME_SPEED, "site", "framework_version", "device_model", "item_shape")
+    return tuple(row.get(name) for name in names)
+
+
+def shape_words(shape):
+    """The shape of an item as text; None where it is not known.
+
+    >>> shape_words([224, 224, 3]), shape_words(None)
+    ('224x224x3', None)
+    """
+    return "x".join(map(str, shape)) if shape else None
+
+
+def add_item_shapes(rows):
+    """Give runs that ended before they knew it the shape of others of their model and dataset."""
+    known = {}
+    for row in rows:
+        if row.get("item_shape"):
+            known.setdefault(_of_one_data(row), set()).add(row["item_shape"])
+    for row in rows:
+        shapes = known.get(_of_one_data(row), ())
+        if not row.get("item_shape") and len(shapes) == 1:
+            (row["item_shape"],) = shapes
+
+
+def _of_one_data(row):
+    return tuple(row.get(n) for n in ("model", "dataset", "trainer", "timing_source", "study"))
+
+
+def _is_measured(row):
+    return row["status"] in ENDED_WELL and (row.get("images_per_second") or 0) > 0
+
+
+def _is_synthetic(dataset):
+    # Another program's dataset has no file here.
+    return dataset in plugins.names("datasets") and plugins.load("datasets", dataset).SYNTHETIC
+
+
+def _steps(summary):
+    return (summary.get("burn_in_steps") or 0) + (summary.get("steps_measured") or 0)

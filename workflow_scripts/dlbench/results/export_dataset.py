@@ -1,0 +1,152 @@
+"""Everything that was measured, as one hive-partitioned Parquet dataset.
+
+    FOLDER/{runs,steps,evals,samples}/site=S/model=M/strategy=T/part-0.parquet
+
+- Rows are of runs whose records stand, those that failed included; run_id joins the tables.
+- Columns and units are those of dlbench/tables/table_columns.py; what names a folder is not in its
+  files.
+- One run is read at a time; small ones are gathered into row groups.
+- Values in the names of folders are percent-encoded. Readers guess their types unless told: a
+  site called 01 is text. `opened` tells pyarrow; DuckDB takes hive_types_autocast = false, and
+  polars hive_schema.
+"""
+
+import contextlib
+import itertools
+import os
+import shutil
+import sys
+from pathlib import Path
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.dataset
+
+from dlbench import Error
+from dlbench.common.files import write_json
+from dlbench.results import export_runs, run_tables
+from dlbench.tables import parquet_files, table_columns
+
+PARTITION = ("site", "model", "strategy")
+TABLES = {"runs": table_columns.RUNS, **run_tables.RUN_TABLES}
+ROW_GROUP = 100_000  # rows at which a row group is written, if no run has more
+MOST_WAITING = 500  # runs without so many rows
+MARK = "_dlbench.json"  # readers leave out names that begin so
+
+
+def export(study, output):
+    """Write the dataset of a study as far as it is there, whole or not at all.
+
+    Args:
+        study: the Study.
+        output: folder of the dataset; an earlier one is replaced.
+
+    Raises:
+        Error: there is something else.
+    """
+    output = Path(output)
+    if output.exists() and not (output / MARK).is_file():
+        raise Error(f"{output} is there and is no dataset that was exported; choose another folder")
+    part = output.with_name(f".{output.name}.{os.getpid()}.part")
+    try:
+        exported = _write(study, part)
+        write_json(part / MARK, {"study": study.name, "runs": exported, "partition": PARTITION})
+        _take_place(part, output)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    missing = len(study.runs) - exported
+    words = f", {missing} without a result that stands" if missing else ""
+    print(f"{output}: {exported} of {len(study.runs)} runs{words}", file=sys.stderr)
+
+
+def schema(name):
+    """The columns of a table's files: those of the table but for what names the folders."""
+    fields = [field for field in TABLES[name] if field.name not in PARTITION]
+    return pa.schema(fields, {"schema_version": str(parquet_files.SCHEMA_VERSION)})
+
+
+def opened(folder, name):
+    """A table of an exported dataset as a pyarrow Dataset, with the types and units it has.
+
+    Raises:
+        Error: there is no such dataset.
+    """
+    place = Path(folder) / name
+    if not place.is_dir():
+        raise Error(f"{place}: no table of an exported dataset")
+    keys = pa.schema([(key, pa.string()) for key in PARTITION])
+    return pyarrow.dataset.dataset(
+        place,
+        schema=pa.schema([*schema(name), *keys]),
+        format="parquet",
+        partitioning=pyarrow.dataset.partitioning(keys, flavor="hive"),
+    )
+
+
+def _write(study, part):
+    """Write all tables. Returns the number of runs."""
+    for name in TABLES:
+        (part / name).mkdir(parents=True)
+    rows = sorted(export_runs.rows(study), key=lambda row: (*_key(row), row["run_id"]))
+    for key, of_one in itertools.groupby(rows, _key):
+        of_one = list(of_one)
+        with _writer(part, "runs", key) as runs:
+            plain = [{k: v for k, v in row.items() if k not in PARTITION} for row in of_one]
+            runs.write_table(parquet_files.table(plain, schema("runs")))
+        _write_run_tables(part, key, of_one)
+    return len(rows)
+
+
+def _key(row):
+    return tuple(row[name] for name in PARTITION)
+
+
+def _write_run_tables(part, key, rows):
+    with contextlib.ExitStack() as stack:
+        writers = {
+            name: stack.enter_context(_gathering(part, name, key)) for name in run_tables.RUN_TABLES
+        }
+        for row in rows:
+            run_tables.see_run_tables(row["run_id"], row["log_sha256"])
+            for name, append in writers.items():
+                append(run_tables.run_table(row["run_id"], name))
+
+
+@contextlib.contextmanager
+def _gathering(part, name, key):
+    """Yield a function that appends a run's table; small ones share a row group."""
+    waiting = []
+
+    def append(table):
+        waiting.append(table)
+        if sum(table.num_rows for table in waiting) >= ROW_GROUP or len(waiting) >= MOST_WAITING:
+            flush()
+
+    def flush():
+        gathered = pa.concat_tables(waiting).unify_dictionaries().combine_chunks()
+        waiting.clear()
+        if gathered.num_rows:
+            writer.write_table(gathered.replace_schema_metadata(schema(name).metadata))
+
+    with _writer(part, name, key) as writer:
+        yield append
+        if waiting:
+            flush()
+
+
+def _writer(part, name, key):
+    folders = (
+        f"{field}={quote(value, safe='')}" for field, value in zip(PARTITION, key, strict=True)
+    )
+    place = part.joinpath(name, *folders)
+    place.mkdir(parents=True)
+    return parquet_files.writer(place / "part-0.parquet", schema(name))
+
+
+def _take_place(part, output):
+    """Put a folder where another one may be; for a moment there is neither."""
+    earlier = part.with_name(f"{part.name}.earlier")
+    if output.exists():
+        output.rename(earlier)
+    part.rename(output)
+    shutil.rmtree(earlier, ignore_errors=True)

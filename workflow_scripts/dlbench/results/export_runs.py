@@ -1,0 +1,126 @@
+"""The tables of runs and of coverage as they are now, while some runs are missing.
+
+- The columns are those of results/tables/ (dlbench/tables/table_columns.py).
+- Of runs, the rows are those whose records stand; of coverage, one is each combination of the
+  study, with what it waits for or why it is stale (dlbench/plan/standing.py).
+- Nothing is locked: a run that ends meanwhile is in it or is not.
+"""
+
+import math
+import sys
+from datetime import datetime
+from pathlib import Path
+
+from dlbench import Error
+from dlbench.common.files import write_json
+from dlbench.data import stores
+from dlbench.plan import site_devices, skipping, standing
+from dlbench.records import judgement, run_record
+from dlbench.records.judgement import State
+from dlbench.results import collect_runs, derived, run_rows
+from dlbench.tables import parquet_files, table_columns
+
+
+def export(study, output, statuses):
+    """Write the runs table of a study as far as it is there, whole or not at all.
+
+    Args:
+        study: the Study.
+        output: path that ends in .csv, .parquet or .json.
+        statuses: rows of runs that ended like this.
+
+    Raises:
+        Error: another kind of file is asked for.
+    """
+    output = _checked(output)
+    there = rows(study)
+    chosen = [row for row in there if row["status"] in statuses]
+    WRITERS[output.suffix](output, chosen, table_columns.RUNS)
+    print(
+        f"{output}: {len(chosen)} of {len(study.runs)} runs"
+        f"{_count(len(there) - len(chosen), 'with another status')}"
+        f"{_count(len(study.runs) - len(there), 'without a result that stands')}",
+        file=sys.stderr,
+    )
+
+
+def export_coverage(study, output):
+    """Write the table of coverage of a study as it stands, whole or not at all.
+
+    Raises:
+        Error: another kind of file is asked for.
+    """
+    output = _checked(output)
+    found = coverage(study)
+    WRITERS[output.suffix](output, found, table_columns.COVERAGE)
+    print(f"{output}: {len(found)} combinations", file=sys.stderr)
+
+
+def coverage(study):
+    """Rows of the table of coverage, in the order of the runs' ids; what is excluded at the end."""
+    standings = sorted(standing.look(study), key=lambda standing: standing.run.id)
+    return [
+        {
+            "run_id": found.run.id,
+            "combination": study.labels[found.run.id],
+            "status": found.state,
+            "reason": "; ".join(filter(None, (found.message, found.missed))),
+        }
+        for found in standings
+    ] + collect_runs.excluded(study)
+
+
+def _checked(output):
+    output = Path(output)
+    if output.suffix not in WRITERS:
+        raise Error(f"{output}: expected a name that ends in {', '.join(WRITERS)}")
+    return output
+
+
+def rows(study):
+    """Rows of the runs table, in the order of the runs' ids."""
+    found = list(_rows(study))
+    derived.add_item_shapes(found)
+    derived.add_synthetic(found)
+    return found
+
+
+def _rows(study):
+    devices = site_devices.devices(study.site)
+    recipes = {name: digest for name, (_, digest) in stores.found(study).items()}
+    for run in sorted(study.runs, key=lambda run: run.id):
+        can_run = not skipping.skip_reason(run, devices, study)
+        if judgement.state(run, can_run, recipes, study.images)[0] is not State.CURRENT:
+            continue
+        try:
+            record = run_record.read(run_record.folder(run.id) / "run.json")
+        except run_record.RecordError:
+            continue  # it went while it was looked at
+        yield run_rows.row(run, record, study, devices.kind)
+
+
+def _count(number, words):
+    return f", {number} {words}" if number else ""
+
+
+def _write_csv(output, rows, schema):
+    parquet_files.write_csv(output, parquet_files.table(rows, schema))
+
+
+def _write_parquet(output, rows, schema):
+    parquet_files.write(output, rows, schema)
+
+
+def _write_json(output, rows, schema):
+    plain = parquet_files.table(rows, schema).to_pylist()
+    write_json(output, [{name: _plain(value) for name, value in row.items()} for row in plain])
+
+
+def _plain(value):
+    if isinstance(value, datetime):
+        return value.isoformat()
+    # JSON has no nan.
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+WRITERS = {".csv": _write_csv, ".parquet": _write_parquet, ".json": _write_json}

@@ -1,0 +1,265 @@
+"""From the logs of runs to event files of TensorBoard.
+
+- Each run becomes one file, {output}/{run_id}/events.out.tfevents.dlbench.
+- train/*: as the record has it, times of steps are those of the rank that took longest for
+  all of them, losses the mean over the ranks, for the steps that all ranks finished.
+- validation/*: every number of the evaluations.
+- usage/*: what rank 0, its node and its GPUs used; usage/rank1/* and so on what others did.
+  A sample's step is the last one before it.
+- summary/images_per_second: the record's throughput, first metric of the HParams page.
+- run: the values and the status of the run, a text.
+- Dates are those of the run: its start plus the time on its clock, counted anew from
+  each resumption.
+
+Needs TensorFlow and TensorBoard.
+"""
+
+import bisect
+import csv
+import heapq
+import json
+import re
+import sys
+import tempfile
+from contextlib import closing
+from datetime import datetime, timezone
+from pathlib import Path
+
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.plugins.hparams import api as hparams
+from tensorboard.plugins.text.summary_v2 import text_pb
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+from dlbench import Error
+from dlbench.log import event_fields, event_log
+from dlbench.records import run_record, step_times
+from dlbench.records.parse_run import RankLog
+from dlbench.study.runs import FIELDS, Run
+
+LOG = "train.jsonl"
+ID = re.compile(r"[a-z0-9_-][a-z0-9_.-]*")  # of a run of ours: no path
+FILE = "events.out.tfevents.dlbench"  # always the same, so that a new export takes its place
+THROUGHPUT = "summary/images_per_second"
+HPARAMS = (
+    "model", "dataset", "batch_per_device", "global_batch", "precision", "xla", "strategy",
+    "devices", "repeat",
+)  # fmt: skip
+QUEUE = 1000  # events between this thread and the writer's
+NO_NUMBERS = ("event", "epoch", "step", "t_s", "split", "gpu", "gpus")
+
+
+def export(folders, output):
+    """Write the logs of some runs for TensorBoard, replacing earlier exports of them.
+
+    Runs that did not start, skipped ones for instance, are left out and named on stderr.
+
+    Args:
+        folders: results/runs/{run_id} of each.
+        output: where a folder for each run is made.
+
+    Raises:
+        Error: a folder is not that of a run, two have one name, or a log is damaged.
+            The runs before the damaged one are exported.
+    """
+    places = _places(folders)
+    output = Path(output)
+    output.mkdir(parents=True, exist_ok=True)
+    for run_id, place in places.items():
+        logs = [RankLog(path) for path in event_log.rank_paths(place / LOG)]
+        if logs[0].start:
+            _write_whole(output / run_id, _events(run_id, logs, _record(place)))
+        else:
+            status, message = _status(logs[0], None)
+            print(f"{place}: left out, it did not start ({status}: {message})", file=sys.stderr)
+
+
+def trained_here(table):
+    """The folders of the runs in runs.csv; imported and published ones have none."""
+    with open(table, newline="", encoding="utf-8") as file:
+        ids = [row["run_id"] for row in csv.DictReader(file)]
+    places = [run_record.folder(run_id) for run_id in ids if ID.fullmatch(run_id)]
+    return [place for place in places if (place / LOG).is_file()]
+
+
+def _places(folders):
+    """The folders by run id, each seen to have a log."""
+    places = {}
+    for place in map(Path, folders):
+        if not (place / LOG).is_file():
+            raise Error(
+                f"{place}: expected the folder of a run, found no {LOG} in it; "
+                "runs are the folders in results/runs"
+            )
+        run_id = place.resolve().name
+        if run_id in places:
+            raise Error(f"{places[run_id]} and {place}: two runs of one name, export them apart")
+        places[run_id] = place
+    return places
+
+
+def _record(place):
+    """The record of a run, None where there is none of these logs."""
+    try:
+        record = run_record.read(place / "run.json")
+        run_record.check_files(place, record)
+    except run_record.RecordError as error:
+        print(f"{error}; exported without its throughput", file=sys.stderr)
+        return None
+    return record
+
+
+def _write_whole(folder, events):
+    """Write one event file, whole or not at all."""
+    with tempfile.TemporaryDirectory(
+        dir=folder.parent, prefix=f".{folder.name}.", suffix=".part"
+    ) as part:
+        with closing(EventFileWriter(part, max_queue_size=QUEUE)) as writer:
+            for event in events:
+                writer.add_event(event)
+            writer.flush()  # raises what went wrong while writing; close() does not
+        (file,) = Path(part).iterdir()
+        folder.mkdir(exist_ok=True)
+        file.replace(folder / FILE)
+
+
+def _events(run_id, logs, record):
+    """Yield the events of one run in the order of their dates."""
+    first = logs[0]
+    run = _run(first)
+    clocks = [_Clock(log) for log in logs]
+    begun = clocks[0].date(0.0)
+    status = _status(first, record)
+    yield _event(begun, 0, text_pb("run", _description(run_id, first, status)))
+    yield _event(begun, 0, _hparams(run_id, run, status[0], begun))
+    yield from heapq.merge(
+        _steps(run, logs, clocks[0]),
+        _evals(first, clocks[0]),
+        *(_samples(rank, *pair) for rank, pair in enumerate(zip(logs, clocks, strict=True))),
+        key=lambda event: event.wall_time,
+    )
+    throughput = record and record["summary"].get("images_per_second")
+    if throughput is not None:
+        last = first.steps[-1] if first.steps else {}
+        t_s = last.get("t_s", (first.end or {}).get("t_s", 0.0))
+        yield _scalars(clocks[0].date(t_s), last.get("step", 0), {THROUGHPUT: throughput})
+
+
+class _Clock:
+    """Dates, in seconds since 1970, of the times in one log."""
+
+    def __init__(self, log):
+        parts = [(0.0, log.start["t_utc"])] if log.start else []
+        parts += [(event["t_s"], event["t_utc"]) for event in log.resumes]
+        self._starts_s = [t_s for t_s, _ in parts]
+        self._dates = [_seconds(t_utc) for _, t_utc in parts]
+
+    def date(self, t_s):
+        # What has the time of a checkpoint came before it.
+        part = max(0, bisect.bisect_left(self._starts_s, t_s) - 1)
+        return self._dates[part] + t_s - self._starts_s[part]
+
+
+def _seconds(t_utc):
+    date = datetime.strptime(t_utc, event_fields.UTC_FORMAT)
+    return date.replace(tzinfo=timezone.utc).timestamp()
+
+
+def _run(log):
+    spec = log.start.get("spec", {})
+    try:
+        return Run.from_json(json.dumps({key: spec[key] for key in spec if key in FIELDS}))
+    except Error as error:
+        raise event_fields.LogError(f"{log.path}: run_start names no run: {error}") from error
+
+
+def _status(log, record):
+    """Status and message: of the record, which knows all ranks, else of rank 0's end."""
+    if record:
+        return record["status"], record["message"]
+    if log.end:
+        return log.end["status"], log.end["message"]
+    return "unfinished", "the log has no end"
+
+
+def _description(run_id, log, status):
+    """A table in Markdown."""
+    words, message = status
+    rows = {
+        "run": run_id,
+        "status": f"{words}: {message}" if message else words,
+        **log.start["spec"],
+        **{key: log.start.get(key) for key in ("host", "device_model", "parameters")},
+        **log.start.get("versions", {}),
+    }
+    cells = {key: " ".join(str(value).split()).replace("|", "\\|") for key, value in rows.items()}
+    lines = [f"| {key} | {cell} |" for key, cell in cells.items()]
+    return "\n".join(["| | |", "| --- | --- |", *lines])
+
+
+def _hparams(run_id, run, status, begun):
+    """The row of a run on the HParams page, which finds its columns by itself."""
+    values = {name: getattr(run, name) for name in HPARAMS} | {"status": status}
+    return hparams.hparams_pb(values, trial_id=run_id, start_time_secs=begun)
+
+
+def _steps(run, logs, clock):
+    passed_s = 0.0
+    steps = step_times.of_all_ranks(logs)
+    for ranks, step_time_s in zip(steps, step_times.slowest(steps), strict=True):
+        passed_s += step_time_s * ranks[0].get("window_steps", 1)
+        values = {
+            "train/step_time_s": step_time_s,
+            "train/items_per_second": run.global_batch / step_time_s,
+        }
+        # What other programs print may lack these.
+        if all("loss" in step for step in ranks):
+            values["train/loss"] = sum(step["loss"] for step in ranks) / len(ranks)
+        if "learning_rate" in ranks[0]:
+            values["train/learning_rate"] = ranks[0]["learning_rate"]
+        yield _scalars(clock.date(ranks[0].get("t_s", passed_s)), ranks[0]["step"], values)
+
+
+def _evals(log, clock):
+    for event in log.evals:
+        values = _numbers(event, f"{event['split']}/")
+        yield _scalars(clock.date(event["t_s"]), event["step"], values)
+
+
+def _samples(rank, log, clock):
+    prefix = f"usage/rank{rank}/" if rank else "usage/"
+    ends = [step["t_s"] for step in log.steps if "t_s" in step]
+    for sample in log.samples:
+        values = _numbers(sample, prefix)
+        for gpu in sample.get("gpus", ()):
+            # A selector is an index or, as in GPU-8932f937, a UUID.
+            name = f"gpu{gpu['gpu']}" if isinstance(gpu["gpu"], int) else gpu["gpu"]
+            values |= _numbers(gpu, f"{prefix}{name}/")
+        taken = bisect.bisect_right(ends, sample["t_s"])
+        step = log.steps[taken - 1]["step"] if taken else 0
+        yield _scalars(clock.date(sample["t_s"]), step, values)
+
+
+def _numbers(event, prefix):
+    """The numbers of an event by their tags, less what says when and where; nan and inf too.
+
+    >>> _numbers({"event": "eval", "t_s": 1.0, "loss": 2.0, "perplexity": "inf"}, "validation/")
+    {'validation/loss': 2.0, 'validation/perplexity': inf}
+    """
+    return {
+        f"{prefix}{key}": float(value)
+        for key, value in event.items()
+        if key not in NO_NUMBERS
+        and (isinstance(value, int | float) or value in ("nan", "inf", "-inf"))
+    }
+
+
+def _scalars(date, step, values):
+    summary = Summary(
+        value=[Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
+    )
+    return _event(date, step, summary)
+
+
+def _event(date, step, summary):
+    return Event(wall_time=date, step=step, summary=summary)

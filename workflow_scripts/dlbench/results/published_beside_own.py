@@ -1,0 +1,221 @@
+"""Numbers that others published, and our own beside them.
+
+From the files of published numbers (published_numbers.py) that a study names are made
+
+- rows of the runs table, one for each point with a metric of runs: they enter every figure;
+- the table of published numbers: each with what it comes to by the published numbers themselves,
+  where it is relative to another point (speedup, efficiency, ...), with what differs between the
+  two, and with the same number from our own runs.
+"""
+
+import math
+from pathlib import Path
+
+import numpy as np
+from scipy import special
+
+from dlbench.analysis import estimates
+from dlbench.analysis.published_numbers import ABOUT, ALLOWED, OF_RUNS, RELATIVE, read
+from dlbench.log.event_fields import ENDED_WELL
+from dlbench.study.runs import CONDITION
+from dlbench.tables import table_columns
+
+PUBLISHED = "published"  # timing source, as figures know it
+# Where one's own runs are expected to differ from what was published.
+ELSEWHERE = ("site", "device_kind", "device_model", "framework_version")
+SCORES = ("top1", "top5", "iou")  # shares: their means are arithmetic, all others geometric
+
+
+def rows(study):
+    """Rows of the runs table, one for each point with a metric of runs.
+
+    Args:
+        study: a Study; its `references` are mappings with the `path` of a file.
+
+    Raises:
+        Error: a file is not as it must be.
+    """
+    return [
+        _row(study, entry["path"], point)
+        for entry in study.references
+        for point in read(entry["path"]).values()
+        if any(number.metric in OF_RUNS for number in point.numbers)
+    ]
+
+
+def _row(study, path, point):
+    numbers = [number for number in point.numbers if number.metric in OF_RUNS]
+    settings, devices, nodes = point.settings, *map(point.settings.get, ("devices", "nodes"))
+    made = dict.fromkeys(table_columns.RUNS.names) | settings
+    made |= {
+        "run_id": f"published-{_folder(path)}-{point.name}",
+        "study": study.name,
+        "status": "ok",
+        "timing_source": PUBLISHED,
+        "quality": max((number.quality for number in numbers), key=ALLOWED["quality"].index),
+        "devices_per_node": devices // nodes if devices and nodes else None,
+        "global_batch": _product(settings.get("batch_per_device"), devices),
+    }
+    return made | {number.metric: number.value for number in numbers}
+
+
+def _folder(path):
+    return Path(path).parent.name
+
+
+def _product(*factors):
+    return math.prod(factors) if all(factors) else None
+
+
+def numbers(study, runs):
+    """Rows of the table of published numbers, in the order of the files.
+
+    Args:
+        study: a Study; its `references` are mappings with the `path` of a file and the names of
+            settings in which own runs must `match` a point where it states them.
+        runs: rows of the runs table, dictionaries; those that were published are left out.
+    """
+    own = [r for r in runs if r["timing_source"] != PUBLISHED and r["status"] in ENDED_WELL]
+    made = []
+    for entry in study.references:
+        points = read(entry["path"])
+        for point in points.values():
+            for number in point.numbers:
+                base = points.get(number.base)
+                made.append(
+                    {
+                        "study": study.name,
+                        "reference": _folder(entry["path"]),
+                        "point": point.name,
+                        **point.settings,
+                        **_published(point, number, base),
+                        **_own(point, number, base, own, entry["match"]),
+                    }
+                )
+    return made
+
+
+def _published(point, number, base):
+    """A number as it was published, and as it follows from the numbers of its two points."""
+    row = {name: getattr(number, name) or None for name in (*ABOUT, "note")}
+    row |= {name: getattr(number, name) for name in ("value", "low", "high")}
+    if base is None:
+        return row
+    row["base_mismatch"] = ", ".join(_mismatch(point, number, base))
+    recomputed = _recomputed(point, number, base)
+    if recomputed is not None:
+        row["recomputed"] = recomputed
+        if number.value is not None:
+            row["agrees"] = rounds_to(recomputed, number.value, number.decimals)
+    return row
+
+
+def _mismatch(point, number, base):
+    """What should agree with the base and does not; a difference is one of a single setting."""
+    found = estimates.base_mismatch(point.row(), base.row())
+    return [] if number.metric == "difference_percent" and len(found) == 1 else found
+
+
+def rounds_to(value, printed, decimals):
+    """Whether a value is the printed one when rounded to its digits; halves go either way.
+
+    >>> rounds_to(1998 / 604, 3.3, 1)
+    True
+    """
+    return abs(value - printed) <= 0.5 * 10**-decimals * (1 + 1e-9)
+
+
+def _recomputed(point, number, base):
+    column = _compared(point)
+    values = [p.value(column) for p in (point, base)]
+    devices = [p.settings.get("devices") for p in (point, base)]
+    if not all(values) or (number.metric == "efficiency" and not all(devices)):
+        return None
+    ratio = values[1] / values[0] if column == "duration_s" else values[0] / values[1]
+    return _related(number.metric, ratio, devices)
+
+
+def _compared(point):
+    """What a relative number of a point is about: times where only those were published."""
+    timed = point.value("images_per_second") is None and point.value("duration_s") is not None
+    return "duration_s" if timed else "images_per_second"
+
+
+def _related(metric, ratio, devices):
+    """A relative metric from the ratio of two throughputs and the two numbers of devices."""
+    times = devices[0] / devices[1] if all(devices) else None
+    return RELATIVE[metric](ratio, times)
+
+
+def _own(point, number, base, runs, match):
+    """The same number from our own runs, or why there is none."""
+    sides = [_matching(p, runs, match) for p in (point, base) if p]
+    metric = number.metric
+    column = metric if base is None else _compared(point)
+    known = _is_score if column in SCORES else _is_positive
+    values = [[row[column] for row in side if known(row.get(column))] for side in sides]
+    if not all(values):
+        return {}
+    mixed = next((names for names in map(_mixed, sides) if names), None)
+    if mixed:
+        return {"own_note": f"several combinations match: they differ in {', '.join(mixed)}"}
+    if base is None:
+        estimate = (_mean_score if column in SCORES else estimates.mean)(values[0])
+    else:
+        if sides[0][0]["run_id"] == sides[1][0]["run_id"]:
+            return {"own_note": "the same runs match the point and its base"}
+        devices = [side[0]["devices"] for side in sides]
+        found = estimates.ratio(*(values[::-1] if column == "duration_s" else values))
+        value, *ends = (_related(metric, r, devices) for r in (found.value, found.low, found.high))
+        estimate = estimates.Estimate(value, min(ends), max(ends), found.runs)
+    row = {
+        "own": estimate.value,
+        "own_ci95_low": None if math.isnan(estimate.low) else estimate.low,
+        "own_ci95_high": None if math.isnan(estimate.high) else estimate.high,
+        "own_runs": estimate.runs,
+        "own_differs": ", ".join(_differing(point, sides[0])),
+    }
+    if number.value and metric != "difference_percent":
+        row["own_over_published"] = estimate.value / number.value
+    return row
+
+
+def _matching(point, runs, match):
+    wanted = {name: point.settings[name] for name in match if name in point.settings}
+    return [row for row in runs if all(row.get(name) == v for name, v in wanted.items())]
+
+
+def _is_positive(value):
+    return not estimates.is_absent(value) and 0 < value < math.inf
+
+
+def _is_score(value):
+    return not estimates.is_absent(value) and 0 <= value <= 1
+
+
+def _mean_score(values):
+    """Arithmetic mean with Student's t interval, which ends at 0 and 1."""
+    count, centre = len(values), float(np.mean(values))
+    if count < 2:
+        return estimates.Estimate(centre, math.nan, math.nan, count)
+    error = np.std(values, ddof=1) / np.sqrt(count)
+    half = special.stdtrit(count - 1, 0.5 + estimates.CONFIDENCE / 2) * error
+    return estimates.Estimate(
+        centre, float(max(0, centre - half)), float(min(1, centre + half)), count
+    )
+
+
+def _mixed(runs):
+    """In what runs differ beside their repeats: they are no single condition."""
+    names = [*CONDITION, "site", "timing_source"]
+    return [name for name in names if len({_plain(row.get(name)) for row in runs}) > 1]
+
+
+def _plain(value):
+    return None if estimates.is_absent(value) else value
+
+
+def _differing(point, runs):
+    """In which of its settings own runs are not as the point."""
+    stated = {name: v for name, v in point.settings.items() if name not in ELSEWHERE}
+    return [name for name, value in stated.items() if any(r.get(name) != value for r in runs)]

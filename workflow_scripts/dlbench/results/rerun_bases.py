@@ -1,0 +1,162 @@
+"""Which runs are to be measured again, so that what was measured apart shares a session.
+
+- Of each comparison that is flagged `measured apart`, both sides: the next start trains them in one
+  session.
+- What shares a session with one of them now, as a comparison that the config asks for or as a
+  point of a speedup, would be measured apart from it by that: it is measured again, too.
+- Comparisons that nobody asked for (dlbench/analysis/contrasts.py) are mended, but demand no more.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlbench import Error
+from dlbench.analysis import base_flags, comparisons, contrasts, speedups
+from dlbench.analysis.drift import Drift
+from dlbench.records import costs
+from dlbench.study.runs import is_sentinel
+from dlbench.tables import parquet_files, table_columns
+
+TABLES = Path("results/tables")
+SHOWN = 20  # comparisons that are named
+
+
+@dataclass(frozen=True)
+class Link:
+    """A condition and its base, as ids of their runs; `asked`: by the config, or a speedup."""
+
+    runs: frozenset
+    base: frozenset
+    apart: bool
+    asked: bool
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What is to be measured again: links that were measured apart, and ids of runs."""
+
+    links: list
+    run_ids: list
+    words: list
+
+
+def chosen(study, only=(), folder=TABLES):
+    """The Chosen of a study, from its tables.
+
+    Args:
+        only: comparisons with one of these texts in what they are called; all, if none is given.
+
+    Raises:
+        Error: the tables are not there, or nothing is called so.
+    """
+    rows, sentinels = (_rows(folder, name) for name in ("runs", "sentinels"))
+    by_id = {row["run_id"]: row for row in rows}
+    links = _links(study, rows, sentinels)
+    apart = [link for link in links if link.apart and _is_meant(study, link, only)]
+    if only and not apart:
+        raise Error(
+            f"no comparison that was measured apart has {' or '.join(only)} in its name; "
+            "without --only all of them are named"
+        )
+    again = _closed({run_id for link in apart for run_id in link.runs | link.base}, links)
+    run_ids = [run.id for run in study.runs if run.id in again]
+    return Chosen(apart, run_ids, list(_words(study, apart, run_ids, by_id)))
+
+
+def _rows(folder, name):
+    path = Path(folder) / f"{name}.parquet"
+    if not path.is_file():
+        raise Error(f"{path}: there is no such table; `snakemake tables` makes it")
+    return parquet_files.read(path, getattr(table_columns, name.upper())).to_pylist()
+
+
+def _links(study, rows, sentinels):
+    """All that is compared of a study's own runs, each pair of sides once."""
+    own = {run.id for run in study.runs}
+    margin = study.equivalence_margin
+    drift = Drift(rows, sentinels, margin)
+    asked = {entry["field"] for entry in study.compare}
+    sides = [(a, b, drift.compared(a, b), True)
+             for *_, a, b in comparisons.pairs(study, rows) if a and b]  # fmt: skip
+    sides += [
+        (point.runs, series.base.runs, point.sides, True)
+        for series in speedups.all_series(rows, sentinels, margin) if series.base
+        for point in series.points if point.runs is not series.base.runs
+    ]  # fmt: skip
+    sides += [
+        (a, b, found, False)
+        for pairs in contrasts.found(rows, asked, margin, sentinels).values()
+        for a, b, _, found in pairs
+    ]
+    made = {}
+    for a, b, found, is_asked in sides:
+        ids = [_of_study(side) for side in (a, b)]
+        if all(side and side <= own for side in ids):
+            made.setdefault(tuple(ids), Link(*ids, base_flags.APART in found.flags, is_asked))
+    return list(made.values())
+
+
+def _of_study(side):
+    """Ids of a side's runs; those of sentinels, which are never trained again, are left out."""
+    return frozenset(row["run_id"] for row in side if not is_sentinel(row["run_id"]))
+
+
+def _closed(again, links):
+    """Runs that are measured again, with all that would else be measured apart from them."""
+    links = [link for link in links if link.asked and not link.apart]
+    before = None
+    while before != len(again):
+        before = len(again)
+        for link in links:
+            if link.runs <= again or link.base <= again:
+                again = again | link.runs | link.base
+    return again
+
+
+def _is_meant(study, link, only):
+    name = _name(study, link).lower()
+    return not only or any(text.lower() in name for text in only)
+
+
+def _name(study, link):
+    return " over ".join(_called(study, min(side)) for side in (link.runs, link.base))
+
+
+def _called(study, run_id):
+    return study.labels[run_id].rpartition(", repeat ")[0]
+
+
+def _words(study, apart, run_ids, rows):
+    if not apart:
+        yield f"nothing of the study {study.name!r} was measured apart"
+        return
+    yield f"measured apart: {_count(len(apart), 'comparison')}"
+    yield from _shown([_name(study, link) for link in apart])
+    seconds = [_node_s(rows[run_id]) for run_id in run_ids]
+    repeats = {}
+    for run_id in run_ids:
+        repeats.setdefault(_called(study, run_id), []).append(run_id)
+    yield (
+        f"to be trained again, in one session: {_count(len(run_ids), 'finished run')} of "
+        f"{_count(len(repeats), 'condition')}, about {costs.node_hours(sum(seconds) / 3600)}"
+    )
+    bases = frozenset().union(*(link.base for link in apart))
+    yield from _shown(
+        [f"{name} ({_count(len(ids), 'run')}){', a base' if bases & {*ids} else ''}"
+         for name, ids in repeats.items()]
+    )  # fmt: skip
+
+
+def _shown(names):
+    yield from (f"  {name}" for name in names[:SHOWN])
+    if len(names) > SHOWN:
+        yield f"  and {len(names) - SHOWN} more"
+
+
+def _count(number, what):
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _node_s(row):
+    parts = (row.get(name) or 0.0 for name in ("start_s", "import_s", "duration_s"))
+    return row["nodes"] * sum(parts)

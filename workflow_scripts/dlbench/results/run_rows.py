@@ -1,0 +1,69 @@
+"""The row of a run in the table of runs."""
+
+from datetime import datetime
+
+from dlbench.log import event_fields
+from dlbench.machine import fingerprints
+from dlbench.results import derived, run_tables
+from dlbench.study import learning_gates
+from dlbench.study.runs import FIELDS
+from dlbench.tables import table_columns
+
+_KNOWN = tuple(name for name in FIELDS if name in table_columns.RUNS.names)
+
+
+def _time_to_accuracy(run, record, study):
+    """Columns of the runs table for runs with a learning gate that ended well and reached it."""
+    must_reach = study.must_reach.get(run.id)
+    if not must_reach or record["status"] not in event_fields.ENDED_WELL:
+        return {}
+    run_tables.see_run_tables(run.id, record["log_sha256"])
+    first = derived.reached_at(must_reach, run_tables.run_table(run.id, "evals").to_pylist())
+    if first is None:
+        return {}
+    steps = run_tables.run_table(run.id, "steps")
+    columns = (steps[name].to_numpy() for name in ("rank", "step", "step_time_s"))
+    return {
+        "time_to_accuracy_s": first["t_s"],
+        "training_time_to_accuracy_s": derived.training_time_s(*columns, first["step"]),
+    }
+
+
+def row(run, record, study, device_kind):
+    """One row of the runs table from a record; what takes other runs is still to be added."""
+    provenance, summary = record["provenance"], dict(record["summary"])
+    summary.pop("copies_images_per_second", None)  # a list, for which there is no column
+    for key in ("started_at", "ended_at"):
+        if summary.get(key):
+            summary[key] = datetime.fromisoformat(summary[key])
+    versions = provenance["versions"] or {}
+    return {name: getattr(run, name) for name in _KNOWN} | {
+        "run_id": run.id,
+        "study": study.name,
+        "site": study.site["name"],
+        "devices": run.devices,
+        "global_batch": run.global_batch,
+        "framework_version": versions.get(run.framework),
+        "device_kind": device_kind,
+        "device_model": provenance["device_model"],
+        "container_start": (provenance["container"] or {}).get("start"),
+        "image_digest": (provenance["container"] or {}).get("digest"),
+        "status": record["status"],
+        "message": record["message"],
+        "learning_gate": learning_gates.gate(study.must_reach.get(run.id), summary),
+        "timing_source": (provenance.get("imported") or {"kind": "dlbench"})["kind"],
+        "notes": "; ".join((provenance.get("imported") or {}).get("notes", [])) or None,
+        "host": provenance["host"],
+        "session": (provenance.get("session") or {}).get("id"),
+        "data_sha256": provenance["data_sha256"],
+        "item_shape": derived.shape_words(provenance.get("item_shape")),
+        **fingerprints.of(provenance),
+        "git_commit": provenance["git_commit"],
+        "git_dirty": provenance["git_dirty"],
+        "log_sha256": record["log_sha256"],
+        "parser_version": record["parser_version"],
+        "energy_per_image_j": derived.energy_per_image_j(run, summary),
+        "epochs_check": derived.epochs_check(run, summary),
+        **_time_to_accuracy(run, record, study),
+        **summary,
+    }

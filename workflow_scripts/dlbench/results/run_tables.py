@@ -1,0 +1,109 @@
+"""The tables of a single run: its steps, samples and evaluations."""
+
+import contextlib
+import mmap
+
+from dlbench.common.files import written_whole
+from dlbench.log import event_fields
+from dlbench.records import parse_run, run_record
+from dlbench.tables import parquet_files
+
+ROW_GROUP = 20_000  # rows that wait to be written
+RUN_TABLES = parquet_files.RUN_TABLES
+
+
+def see_run_tables(run_id, log_sha256):
+    """Make a run's tables (RUN_TABLES) from its logs, where one is missing or of another log."""
+    place = run_record.folder(run_id)
+    if not all(
+        parquet_files.made_from(f"{place}/{name}.parquet", log_sha256) for name in RUN_TABLES
+    ):
+        _make_run_tables(run_id, place, log_sha256)
+
+
+def run_table(run_id, name):
+    """One of a run's tables, which are there."""
+    return parquet_files.read(run_record.folder(run_id) / f"{name}.parquet", RUN_TABLES[name])
+
+
+def evals_of(run_id, log):
+    """Rows of the table of evaluations, from a log that was read just now.
+
+    Looking for the few lines that begin so takes a tenth of the time of opening a table.
+    """
+    with open(log, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        events = [event_fields.parsed(line) for line in _lines(content, b'{"event": "eval", ')]
+    for event in events:
+        yield {"run_id": run_id, **_values(event)}
+
+
+def _lines(content, beginning):
+    """The whole lines that begin so, but for the first of all."""
+    found = content.find(b"\n" + beginning)
+    while found >= 0:
+        end = content.find(b"\n", found + 1)
+        if end < 0:
+            return  # a write that a kill cut short
+        yield content[found + 1 : end]
+        found = content.find(b"\n" + beginning, end)
+
+
+def _make_run_tables(run_id, place, log_sha256):
+    logs = parse_run.rank_logs(place / "train.jsonl")
+    rows = {
+        "steps": [
+            {"run_id": run_id, "rank": rank, **_values(step)}
+            for rank, log in enumerate(logs)
+            for step in log.steps
+        ],
+        "evals": [{"run_id": run_id, **_values(event)} for event in logs[0].evals],
+        "samples": [
+            {"run_id": run_id, "rank": rank, **row}
+            for rank, log in enumerate(logs)
+            for sample in log.samples
+            for row in sample_rows(sample)
+        ],
+    }
+    for name, schema in RUN_TABLES.items():
+        path = place / f"{name}.parquet"
+        parquet_files.write(path, rows[name], schema, run_id=run_id, log_sha256=log_sha256)
+
+
+def sample_rows(sample):
+    """One row for the process and its node, and one for each of its GPUs."""
+    values = _values(sample)
+    gpus = values.pop("gpus", None) or []
+    yield values
+    for gpu in gpus:
+        reasons = gpu["throttle_reasons"]
+        yield {
+            **gpu,
+            "t_s": values["t_s"],
+            "gpu": str(gpu["gpu"]),
+            "throttle_reasons": None if reasons is None else "+".join(reasons),
+        }
+
+
+def _values(event):
+    return {key: value for key, value in event.items() if key != "event"}
+
+
+@contextlib.contextmanager
+def appending(output, schema):
+    """Yield a function that appends rows to a Parquet file, which is whole afterwards."""
+    rows = []
+    empty = parquet_files.table(rows, schema)
+
+    def append(more):
+        rows.extend(more)
+        if len(rows) >= ROW_GROUP:
+            flush()
+
+    def flush():
+        if rows:
+            parquet.write_table(parquet_files.table(rows, schema))
+            rows.clear()
+
+    with written_whole(output) as part, parquet_files.writer(part, empty.schema) as parquet:
+        yield append
+        flush()

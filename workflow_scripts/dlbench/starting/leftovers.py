@@ -1,0 +1,99 @@
+"""Processes of runs whose supervisor was killed before it could end them.
+
+Not all runtimes pass on that a parent is gone: udocker's proot does not, and the containers of an
+engine have another parent. What they leave would compute beside the next timed run. So each process
+of a run carries in its environment who supervises it, and who supervises the next run looks for
+those whose supervisor is no more. Linux only, and on this node only.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from dlbench import Error
+from dlbench.log import attempts
+
+VARIABLE = "DLBENCH_SUPERVISOR"
+PROC = Path("/proc")
+PATIENCE_S = 10.0
+# Of podman's user, not of one container: that of the user's other containers, too.
+SHARED = ("catatonit", "conmon", "podman", "fuse-overlayfs")
+
+
+def mark(log):
+    """The variable of the processes of a run whose log this process supervises."""
+    with contextlib.suppress(OSError):
+        words = [_kernel(), os.getpid(), _started(os.getpid()), log.absolute()]
+        return {VARIABLE: " ".join(map(str, words))}
+    return {}
+
+
+def end():
+    """End what attempts left behind that never came to an end.
+
+    Raises:
+        Error: something is there still.
+    """
+    if not (found := _leftovers()):
+        return
+    logs = ", ".join(sorted({log.parent.name for log in found.values()}))
+    print(f"{len(found)} processes of killed attempts are ended ({logs})", file=sys.stderr)
+    deadline = time.monotonic() + PATIENCE_S
+    while found and time.monotonic() < deadline:
+        for pid in found:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+        found = _leftovers()
+    if found:
+        raise Error(
+            f"processes {', '.join(map(str, found))} of a killed attempt ({logs}) cannot be ended; "
+            "beside them nothing can be timed"
+        )
+
+
+def _leftovers():
+    """{process: log of the attempt it is of} of this user's on this node."""
+    found = {}
+    for path in PROC.glob("[0-9]*"):
+        with contextlib.suppress(OSError, ValueError):  # ended meanwhile, or somebody else's
+            log = _orphaned(path) if path.stat().st_uid == os.geteuid() else None
+            if log and attempts.is_open(log) and (path / "comm").read_text().strip() not in SHARED:
+                found[int(path.name)] = log
+    return found
+
+
+def _orphaned(path):
+    """The log of a run that a process is of, where its supervisor is gone; else None."""
+    variables = (path / "environ").read_bytes().split(b"\0")
+    value = next((v for v in variables if v.startswith(f"{VARIABLE}=".encode())), None)
+    if value is None:
+        return None
+    kernel, pid, started, log = os.fsdecode(value).partition("=")[2].split(" ", 3)
+    if kernel != _kernel():
+        return None  # another node's, or one that this namespace cannot see
+    with contextlib.suppress(OSError):
+        if _started(pid) == started:
+            return None
+    return Path(log)
+
+
+def _kernel():
+    """Which boot of which machine this is, and which of its namespaces of processes."""
+    boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot}/{os.readlink(PROC / 'self/ns/pid')}"
+
+
+def _started(pid):
+    """When a process was started, in ticks since the boot; a number may be used again.
+
+    Raises:
+        OSError: it has ended.
+    """
+    state, *rest = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    if state in "ZX":
+        raise ProcessLookupError(pid)
+    return rest[18]  # field 22 of proc(5)

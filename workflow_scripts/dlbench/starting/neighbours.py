@@ -1,0 +1,363 @@
+"""What others used of a run's cores and of its node while it was measured.
+
+- Others are all but the processes of the run and of the workflow that started it: what was busy
+  on the CPUs that the run may use, less what these processes used.
+- `Watch` takes a reading a second, in the process that supervises the run; `values` is about the
+  readings around the measured steps. What cannot be known is None, with a reason in `unknown`.
+- `disturbance` says in words whether that is more than the config allows.
+
+Needs the standard library only; Linux only.
+"""
+
+import math
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlbench.log import event_log, measured_part
+from dlbench.machine import host_name, limits, node_use
+from dlbench.machine.hardware import Files
+from dlbench.records import disturbances
+
+EVERY_S = 1.0
+MOST_SHARE = 0.001  # of a core that watching may take, once it has used its allowance
+ALLOWANCE_S = 0.1
+MOST_READINGS = 7200  # then every second one is forgotten
+FIRST_LOOK_S, LOOK_S = 0.3, 1.0  # at others, before a run starts
+MOST_NAMES = 3
+LEAST_SEEN = 0.8  # of the CPU time that the ranks say they used
+BESIDE = "NVML lists not even the run's own processes"
+LXCFS = "/proc/stat is one that a container is given, without the node's CPUs"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Totals so far; None where they cannot be read."""
+
+    at_s: float
+    utc: str
+    ours: node_use.Cpus | None
+    node: node_use.Cpus | None
+    own_s: float | None
+    own_read_bytes: int | None
+    own_bytes: int | None
+    moved: int
+    pressure_s: tuple
+    disk_bytes: int | None
+    clock_mhz: float | None
+
+
+class Watch:
+    """Readings of this node from now on.
+
+    Args:
+        mark: of the run's processes, as in `leftovers.mark`.
+        share: what others may use, as a share of `device_cores`; None: never judged.
+        device_cores: those of the run's devices on a node; None: all that it may use.
+        root: the folder in which proc and sys are.
+    """
+
+    def __init__(self, mark=None, share=None, device_cores=None, root="/", pid=None, cpus=None):
+        self.unknown = {}
+        self.waited_s = 0.0
+        self._files, self._root = Files(root), Path(root)
+        self._proc = self._root / "proc"
+        self._share, self._device_cores = share, device_cores
+        self._cpus = frozenset(cpus or os.sched_getaffinity(0))
+        self._turn, self._spent_s = 0, 0.0
+        self._own = self._ask(
+            "others_cpu_cores",
+            lambda: node_use.Own(
+                self._proc, node_use.workflow_of(self._proc, pid or os.getpid()), mark or {}
+            ),
+        )
+        self._throttled = self._ask("cpu_throttle_count", self._throttle_count)
+        self._load = None
+        self._readings = [self._read()]
+
+    def of_run(self, mark, share, device_cores):
+        """What was not known yet when the watch began; as for `Watch`."""
+        self._share, self._device_cores = share, device_cores
+        if self._own:
+            self._own.mark = mark
+
+    def see(self):
+        """Take a reading where it is time for one."""
+        now = time.monotonic()
+        affordable = ALLOWANCE_S + MOST_SHARE * (now - self._readings[0].at_s)
+        if now - self._readings[-1].at_s >= EVERY_S and self._spent_s < affordable:
+            began = time.thread_time()
+            self._readings.append(self._read())
+            self._spent_s += time.thread_time() - began
+            if len(self._readings) > MOST_READINGS:
+                del self._readings[1:-1:2]
+
+    def wait_for_quiet(self, most_s, stopped, say):
+        """Wait until others use less than they may, or the time is over, or `stopped()`.
+
+        What passed since the watch began is looked at first.
+
+        Returns:
+            False where the time was over and others were still there.
+        """
+        began, quiet = time.monotonic(), None
+        if most_s and self._share is not None and self._own:
+            quiet = self._ask("others_cpu_cores", lambda: self._wait(began + most_s, stopped, say))
+        self.waited_s = time.monotonic() - began
+        self._load = self._ask(
+            "load_before_1min", lambda: float(self._files.text("proc/loadavg").split()[0])
+        )
+        self._readings = [self._read()]
+        return quiet is not False
+
+    def _wait(self, deadline, stopped, say):
+        first = self._readings[0]
+        _sleep(first.at_s + FIRST_LOOK_S - time.monotonic(), stopped)
+        use = _Use(first, self._read())
+        if use.others is None:
+            return True
+        limit = disturbances.cores_for_others(
+            self._share, self._device_cores or use.cores, use.cores
+        )
+        if use.others <= limit:
+            return True
+        # A look so short is not sure.
+        before = node_use.processes(self._proc)
+        said = None
+        while not stopped():
+            last = self._readings[-1] if said else use.last
+            _sleep(LOOK_S, stopped)
+            self._readings.append(self._read())
+            use = _Use(last, self._readings[-1])
+            if use.others - use.resolution <= limit:
+                if said:
+                    say(f"it is quiet after {time.monotonic() - said:.0f} s")
+                return True
+            over = time.monotonic() >= deadline
+            if not said and not over:
+                said = use.first.at_s
+                names = self._busiest(before)
+                words = f" ({', '.join(names)})" if names else ""
+                used = disturbances.share_words(use.others, use.cores)
+                say(f"waits for quiet: others use {used}{words}")
+            if over:
+                used = disturbances.share_words(use.others, use.cores)
+                say(f"starts beside others, which use {used}")
+                return False
+        return True
+
+    def _busiest(self, before):
+        """Names and numbers of others' processes that used most CPU since then."""
+        now = node_use.processes(self._proc)
+        used = {
+            pid: found.own - (before[pid].own if pid in before else 0)
+            for pid, found in now.items()
+            if pid not in self._own
+        }
+        most = sorted((pid for pid in used if used[pid] > 0), key=used.get, reverse=True)
+        return [f"{now[pid].name} {pid}" for pid in most[:MOST_NAMES]]
+
+    def values(self, log):
+        """Fields of the event `neighbours`.
+
+        Args:
+            log: of rank 0, complete; those of other ranks and copies lie beside it.
+        """
+        found = self._ask("neighbours", lambda: self._values(log)) or {"span_s": 0.0}
+        found |= {"host": host_name.host()} if "host" not in found else {}
+        return {
+            "waited_for_quiet_s": self.waited_s,
+            **{key: round(v, 6) if isinstance(v, float) else v for key, v in found.items()},
+            "unknown": {k: why for k, why in self.unknown.items() if found.get(k) is None},
+        }
+
+    def _values(self, log):
+        self._readings.append(self._read())
+        parts = self._ask("measured", lambda: measured_part.of(log)) or []
+        use = _Use(*self._around(parts))
+        first, last = use.first, use.last
+        throttled = self._ask("cpu_throttle_count", self._throttle_count)
+        found = {
+            "span_s": use.span_s,
+            "host": host_name.host(),
+            "others_cpu_cores": use.others,
+            "cores": use.cores,
+            "node_others_cpu_cores": use.node_others,
+            "node_cores": last.node and last.node.count,
+            "resolution_cpu_cores": use.resolution,
+            "steal_cpu_cores": use.rate(first.ours and first.ours.steal_s,
+                                        last.ours and last.ours.steal_s),
+            **{
+                f"{name}_pressure_percent": use.rate(before, after, 100)
+                for name, before, after in zip(
+                    node_use.RESOURCES, first.pressure_s, last.pressure_s, strict=True
+                )
+            },
+            "others_disk_bytes_per_s": use.others_disk,
+            "own_disk_read_bytes_per_s": use.rate(first.own_read_bytes, last.own_read_bytes),
+            "own_disk_bytes_per_s": use.rate(first.own_bytes, last.own_bytes),
+            "cpu_clock_mhz": _mean(
+                reading.clock_mhz for reading in self._readings
+                if first.at_s <= reading.at_s <= last.at_s
+            ),
+            "cpu_throttle_count": _less(throttled, self._throttled),
+            "load_before_1min": self._load,
+            "waited_for_quiet_s": self.waited_s,
+            "share": self._share,
+            "device_cores": self._device_cores or use.cores,
+            "other_gpu_processes": measured_part.other_gpu_processes(parts),
+        }  # fmt: skip
+        if any(part.gpus for part in parts) and found["other_gpu_processes"] is None:
+            self.unknown["other_gpu_processes"] = BESIDE
+        self._see_what_is_hidden(found, parts)
+        self._see_other_nodes(found, parts)
+        return found
+
+    def _around(self, parts):
+        """The last reading before the measured steps, and the first one after them."""
+        known = [part for part in parts if part.began and part.ended]
+        first, last = self._readings[0], self._readings[-1]
+        if known:
+            began = min(part.began for part in known)
+            ended = max(part.ended for part in known)
+            before = [reading for reading in self._readings if reading.utc <= began]
+            after = [reading for reading in self._readings if reading.utc >= ended]
+            first, last = (before or [first])[-1], (after or [last])[0]
+        # Where a clock was set meanwhile.
+        return (first, last) if first.at_s < last.at_s else (self._readings[0], self._readings[-1])
+
+    def _see_what_is_hidden(self, found, parts):
+        """Say nothing of others where a part of them may be us, or is not there to be seen."""
+        here = _here(parts, found["host"])
+        said_s = sum(part.cpu_time_s or 0 for part in here)
+        own_s = _less(self._readings[-1].own_s, self._readings[0].own_s) or 0
+        quota = limits.limits(Files(self._root))["cpu_time_cores"]
+        names = ("others_cpu_cores", "node_others_cpu_cores")
+        reason = ""
+        if not node_use.own_stat(self._root):
+            reason = LXCFS
+        elif own_s < LEAST_SEEN * said_s - 10 * node_use.TICK_S:
+            reason = (
+                f"the run's processes used {said_s:.1f} s of CPU, of which {own_s:.1f} s are seen "
+                "from here: they are in a namespace of their own, or started by a service"
+            )
+        elif isinstance(quota, float | int) and found["node_cores"] and quota < found["node_cores"]:
+            reason = f"a quota of {quota:g} of {found['node_cores']} cores: others may use the rest"
+            names = names[:1]
+        for name in names if reason else ():
+            found[name] = None
+            self.unknown[name] = reason
+
+    def _see_other_nodes(self, found, parts):
+        """Of several nodes the one counts whose others used most."""
+        here = _here(parts, found["host"])
+        for host in sorted({part.host for part in parts if part not in here}):
+            try:
+                others, cores = measured_part.others_on([p for p in parts if p.host == host])
+            except ValueError as error:
+                found["others_cpu_cores"] = None
+                self.unknown["others_cpu_cores"] = f"{host}: {error}"
+                return
+            if found["others_cpu_cores"] is not None and others > found["others_cpu_cores"]:
+                found |= {"host": host, "others_cpu_cores": others, "cores": cores}
+
+    def _read(self):
+        ours, node = self._ask(
+            "others_cpu_cores", lambda: node_use.cpus(self._proc, self._cpus)
+        ) or (None, None)  # fmt: skip
+        at_s, utc = time.monotonic(), event_log.utc_now()
+        own_s, disks, moved = (
+            self._own and self._ask("others_cpu_cores", self._own.look)
+        ) or (None, None, 0)  # fmt: skip
+        own_read_bytes, own_bytes = disks or (None, None)
+        return Reading(
+            at_s=at_s, utc=utc, ours=ours, node=node, own_s=own_s,
+            own_read_bytes=own_read_bytes, own_bytes=own_bytes, moved=moved,
+            pressure_s=tuple(
+                self._ask(
+                    f"{name}_pressure_percent",
+                    lambda name=name: node_use.pressure_s(self._proc, name),
+                )
+                for name in node_use.RESOURCES
+            ),
+            disk_bytes=self._ask(
+                "others_disk_bytes_per_s", lambda: node_use.disk_bytes(self._root)
+            ),
+            clock_mhz=self._ask("cpu_clock_mhz", self._clock_mhz),
+        )  # fmt: skip
+
+    def _clock_mhz(self):
+        """Of one CPU after the other: the driver may take 20 ms for each."""
+        if "cpu_clock_mhz" in self.unknown:
+            return None
+        self._turn += 1
+        return node_use.clock_mhz(self._root, sorted(self._cpus)[self._turn % len(self._cpus)])
+
+    def _throttle_count(self):
+        return node_use.throttle_count(self._root, self._cpus)
+
+    def _ask(self, name, answer):
+        """As Files.ask: what cannot be read is None, with the reason."""
+        found = self._files.ask(name, answer)
+        self.unknown |= self._files.unknown
+        return found
+
+
+class _Use:
+    """What was used between two readings, in cores; None where a reading lacks it."""
+
+    def __init__(self, first, last):
+        self.first, self.last = first, last
+        self.span_s = last.at_s - first.at_s
+        own = self.rate(first.own_s, last.own_s)
+        self.others = self._others(first.ours, last.ours, own)
+        self.node_others = self._others(first.node, last.node, own)
+        self.cores = last.ours and last.ours.count
+        disk = self.rate(first.disk_bytes, last.disk_bytes)
+        own_disk = self.rate(first.own_bytes, last.own_bytes)
+        self.others_disk = None if None in (disk, own_disk) else max(0.0, disk - own_disk)
+
+    @property
+    def resolution(self):
+        """Three standard deviations of what cutting off parts of a tick makes of a number.
+
+        Of each time, the error of a difference has the standard deviation tick / sqrt(6): one for
+        each CPU, and two (user and system) for each process that was at work.
+        """
+        if not self.last.ours:
+            return None
+        times = self.last.ours.count + 2 * max(self.first.moved, self.last.moved)
+        return 3 * node_use.TICK_S * math.sqrt(times / 6) / self.span_s
+
+    def rate(self, before, after, times=1):
+        return None if None in (before, after) else times * (after - before) / self.span_s
+
+    def _others(self, before, after, own):
+        """Where a machine's kernel counts stolen time as that of processes, it is taken as said."""
+        if None in (before, after, own):
+            return None
+        busy = after.count - (after.idle_s - before.idle_s) / self.span_s
+        return max(busy - own, (after.steal_s - before.steal_s) / self.span_s, 0.0)
+
+
+def _here(parts, host):
+    """The Parts of this node; all where all are of one, whatever another program calls it."""
+    hosts = {part.host for part in parts} - {None}
+    return [part for part in parts if len(hosts) < 2 or part.host in (None, host)]
+
+
+def _less(after, before):
+    return None if None in (before, after) else after - before
+
+
+def _mean(values):
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _sleep(seconds, stopped):
+    """Sleep so long, or until `stopped()`."""
+    end = time.monotonic() + seconds
+    while not stopped() and (left := end - time.monotonic()) > 0:
+        time.sleep(min(left, 0.1))

@@ -1,0 +1,262 @@
+"""The command that starts a run: its launcher outside, its runtime inside, the trainer innermost.
+
+    mpirun -np 2 ... apptainer exec ... IMAGE python workflow_scripts/train.py ...
+
+Where Snakemake's container directive has entered the image already, the launcher is inside too.
+For that case it needs the standard library and NumPy only.
+"""
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlbench import Error, schedulers
+from dlbench.common import options, plugins
+from dlbench.images import trainer_image
+from dlbench.images.runtimes import KEPT_OUT, Container
+from dlbench.launchers import mpirun as launchers_mpirun
+from dlbench.machine import host_name
+from dlbench.starting import copies, environment_modules, start_unreachable
+from dlbench.study import other_trainers, trainer_environments
+
+# Of what is known about an image, this goes into the log of each run.
+SAID = ("image", "digest", "image_id", "runtime_version", "options", "libc", "mpi", "packages")
+
+
+class NotEntered(Error):
+    """The container directive did not take effect: nothing about the run, all about the call."""
+
+
+class Nameless(Error):
+    """The machine's own name leads nowhere, where servers of the run would listen."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a run is started.
+
+    `command` starts it, `cleanup` (or None) ends what may be left; `container` is what a run in
+    a container says about it in its log, {} on bare metal.
+    """
+
+    command: tuple
+    cleanup: tuple | None
+    container: dict
+
+
+NOTHING = Start((), None, {})
+
+
+def start(run, trainer, form=None, device="cpu", binds=()):
+    """How to start a run.
+
+    Args:
+        trainer: the command that trains, of one process, with the Python of bare metal.
+        form: what `images.prepare` wrote about the image, for a run in a container.
+        device: cpu or gpu.
+        binds: what the container sees of this machine beside the workflow's folder, as in
+            /scratch, /data:/input or /data:/input:ro.
+
+    Raises:
+        Error: a folder to bind is not there, or no launcher fits the image's MPI.
+        images.Unusable: the image lacks a package that the run needs.
+        NotEntered: this is to be inside the image already, and is not.
+    """
+    runtime = plugins.load("runtimes", run.runtime)
+    if not runtime.CONTAINED:
+        if other_trainers.is_external(run):
+            ours = trainer_environments.trainer_python(run.environment).absolute().parents[1]
+            environment = _having(run.launcher, ours)
+        else:
+            environment = Path(trainer[0]).absolute().parents[1]
+        return Start(tuple(_launched(run, trainer, environment, device)), None, {})
+    trainer_image.see_packages(run, form)
+    if other_trainers.is_external(run):
+        inside = other_trainers.proving(run, trainer, trainer_image.MARKER)
+    else:
+        inside = [form["python"], *trainer[1:], "--image-id", form["image_id"]]
+    said = {key: form[key] for key in SAID}
+    if by_directive(run):
+        if not Path("/", trainer_image.MARKER).exists():
+            raise NotEntered(
+                f"Snakemake's container directive did not enter the image {form['image']}: call it "
+                "with --software-deployment-method apptainer, as profiles/default does, or give "
+                "the runs runtime_options: {start: command}"
+            )
+        said["start"] = "directive"
+        environment = _having(run.launcher, Path(form["python"]).parents[1])
+        return Start(tuple(_launched(run, inside, environment, device)), None, said)
+    container = Container(
+        image=form["prepared"],
+        folder=os.getcwd(),
+        binds=tuple(binds),
+        environment=form["environment"],
+        gpus=device == "gpu",
+        options=form["options"],
+        name=run.id,
+    )
+    for source, target, _ in container.mounts():
+        if set(source + target) & set(",:\n"):
+            raise Error(f"{source}: a path with , or : in it cannot be seen in a container")
+        if not os.path.exists(source):
+            raise Error(f"{source} is to be seen in the container but is not on this machine")
+    kept_out = (*KEPT_OUT, "LD_LIBRARY_PATH") if runtime.HANDS_ON_LIBRARIES else KEPT_OUT
+    absent = (name for name in kept_out if name not in container.environment)
+    hidden = [word for name in absent for word in ("-u", name)]
+    contained = runtime.command(container, ["env", *hidden, *inside])
+    launcher, version = _outer_tools(run, form)
+    said |= {"start": "command", "launcher_mpi": version}
+    cleanup = runtime.cleanup(container)
+    command = _launched(run, contained, launcher, device)
+    return Start(tuple(command), cleanup and tuple(cleanup), said)
+
+
+def surroundings(run, module_names):
+    """Variables to be set before a run is started: those of its modules and of its job.
+
+    Raises:
+        Error: a module cannot be loaded.
+    """
+    found = environment_modules.load([] if by_directive(run) else module_names)  # an image has none
+    job = schedulers.job(found)
+    scheduler = job and plugins.load("schedulers", job[0])
+    if hasattr(scheduler, "variables"):
+        found |= scheduler.variables(found)
+    return found
+
+
+def where(environ=os.environ):
+    """For a run's log: the scheduler's job this is, and its nodes; {"job": None} outside of one."""
+    job = schedulers.job(environ)
+    if not job:
+        return {"job": None}
+    name, job_id = job
+    hosts = plugins.load("schedulers", name).hosts(environ)
+    return {"job": {"scheduler": name, "id": job_id, "hosts": hosts}}
+
+
+def contained(run):
+    """Whether a run is trained inside an image."""
+    return plugins.load("runtimes", run.runtime).CONTAINED
+
+
+def by_directive(run):
+    """Whether Snakemake's container directive starts a run."""
+    runtime = plugins.load("runtimes", run.runtime)
+    if "start" not in runtime.OPTIONS or other_trainers.is_external(run):
+        return False
+    asked = options.parse("runtime", run.runtime, runtime.OPTIONS, run.runtime_options)["start"]
+    return asked == "directive" or (asked == "auto" and run.nodes == 1 and run.copies_per_node == 1)
+
+
+def may_be_unreachable(run, environ=os.environ):
+    """Whether all processes of a run may be in a network with nothing but loopback.
+
+    Not those in containers that the command line starts: an engine, or its privileged starter,
+    may be unable to work there. Not those of an mpirun in a scheduler's job: it looks for its own
+    host among the job's by its addresses.
+    """
+    launcher = plugins.load("launchers", run.launcher)
+    return (
+        getattr(launcher, "LOOPBACK_SUFFICES", False)
+        and run.nodes == 1
+        and not other_trainers.is_external(run)
+        and (not contained(run) or by_directive(run))
+        and not (launcher.TAKES_TASKS and schedulers.job(environ))
+    )
+
+
+def network(run, asked):
+    """The network of a run that starts: loopback, one of its own, or host, the machine's.
+
+    Raises:
+        Nameless: it would have to be the machine's, and the run cannot work there.
+    """
+    if asked == "auto" and may_be_unreachable(run) and start_unreachable.possible():
+        return "loopback"
+    launcher = plugins.load("launchers", run.launcher)
+    # What is in a container that the command line starts may know other names.
+    here = not contained(run) or by_directive(run)
+    if here and getattr(launcher, "LISTENS_BY_NAME", False) and not start_unreachable.own_address():
+        raise Nameless(
+            f"launcher {run.launcher} needs an address of this machine behind its name "
+            f"{host_name.host()} (hostname), and found none: have it put into /etc/hosts, or use "
+            "launcher mpirun"
+        )
+    return "host"
+
+
+def _launched(run, program, environment, device):
+    """The command that starts the processes of a run.
+
+    Args:
+        environment: folder with the bin/ that launchers are taken from; None: the path.
+    """
+    command = plugins.load("launchers", run.launcher).command(run, program, environment)
+    return (
+        copies.command(run, command, sys.executable, device) if run.copies_per_node > 1 else command
+    )
+
+
+def _outer_tools(run, form):
+    """(environment whose launcher starts containers, or None for the path; its MPI's version).
+
+    Of the mpirun on the path and that of our own environment, the first that may start the
+    image's processes: the same MPI, not older.
+    """
+    ours = trainer_environments.trainer_python(run.environment).absolute().parents[1]
+    if run.launcher != "mpirun":
+        return _having(run.launcher, ours), None
+    if not form["mpi"]:
+        raise Error(f"image {form['image']} has no mpirun: its processes cannot speak MPI")
+    tried = []
+    for environment in (None, ours):
+        mpirun = shutil.which("mpirun") if environment is None else ours / "bin" / "mpirun"
+        version = mpi_version(mpirun, environment) if mpirun else None
+        if version and fits(version, form["mpi"]):
+            return environment, version
+        tried += [f"{mpirun} ({version})"] if version else []
+    raise Error(
+        f"image {form['image']} has {form['mpi']}; to start its processes this machine needs the "
+        f"same MPI, as new or newer, and has: {', '.join(tried) or 'none'}"
+    )
+
+
+def _having(program, environment):
+    """The environment where it has a program, else None: it is that of the path."""
+    return environment if (environment / "bin" / program).exists() else None
+
+
+def fits(outside, inside):
+    """Whether an mpirun may start processes that use another MPI library.
+
+    >>> fits("Open MPI 4.1.8", "Open MPI 4.1.4"), fits("Open MPI 4.1.4", "Open MPI 5.0.3")
+    (True, False)
+    """
+    (kind, newer), (other, older) = (_split(text) for text in (outside, inside))
+    return kind == other and newer >= older
+
+
+def _split(text):
+    kind, _, version = text.rpartition(" ")
+    return kind, tuple(map(int, re.findall(r"\d+", version)))
+
+
+@functools.cache
+def mpi_version(mpirun, environment=None):
+    """As in `Open MPI 4.1.8`; None where it does not say."""
+    variables = {} if environment is None else launchers_mpirun.own_variables(environment)
+    try:
+        said = subprocess.run(
+            [mpirun, "--version"], capture_output=True, text=True, check=False,
+            env=os.environ | variables,
+        ).stdout  # fmt: skip
+    except OSError:
+        return None
+    match = re.search(r"(Open MPI|MPICH|Intel\(R\) MPI)\D*([\d.]*\d)", said)
+    return " ".join(match.groups()) if match else None

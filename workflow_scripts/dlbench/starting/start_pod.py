@@ -1,0 +1,340 @@
+"""The processes of one pod among the pods of an indexed Job of Kubernetes.
+
+- The pods meet at pod 0 over one TCP connection each. There they tell the ports on which their
+  tasks will listen, and learn those of all others; a pod of another job is turned away.
+- tf.distribute's tasks get a TF_CONFIG each. Horovod's ranks get its variables for gloo, whose
+  rendezvous server runs in pod 0: so neither MPI nor ssh is needed in the image.
+- The connections stay. When a process fails, all others in all pods are ended, and so they are
+  when a pod is gone: those that wait for it would wait for ever.
+"""
+
+import contextlib
+import json
+import os
+import select
+import socket
+import sys
+import time
+
+from dlbench import Error
+from dlbench.starting import start_processes
+
+POLL_S = 0.2
+HELLO_S = 5.0  # for one that connects to say who it is
+MOST_LINE_BYTES = 1 << 20  # who says more at once is no pod of ours
+FINDING = ("tf_config", "horovod", "nothing")
+
+
+def run(pod, jobs, finding, command):
+    """Start this pod's processes and wait for all of all pods.
+
+    Args:
+        pod: Pod.
+        jobs: processes of each kind in all pods together, as in {"chief": 1, "worker": 2}.
+        finding: one of FINDING, by what they find one another.
+        command: list of strings.
+
+    Returns:
+        Exit code of the first that failed, 0 where none did.
+
+    Raises:
+        Error: another pod did not come, or the processes cannot be spread over the pods.
+    """
+    tasks = layout(jobs, len(pod.hosts))
+    prepare = _rendezvous if finding == "horovod" else lambda *_: None
+    links, offers, port = pod.meet(
+        _free_ports(len(tasks[pod.index])), lambda: prepare(pod.hosts, len(tasks[0]))
+    )
+    if finding == "horovod":
+        own = horovod_variables(pod.index, len(tasks[0]), pod.hosts, port)
+    elif finding == "tf_config":
+        own = tf_configs(pod.index, tasks, pod.hosts, offers)
+    else:
+        own = [{} for _ in tasks[pod.index]]
+    how = {
+        task: {"env": os.environ | variables}
+        for task, variables in zip(tasks[pod.index], own, strict=True)
+    }
+    code = 1
+    try:
+        code = start_processes.supervise(
+            how, command, start_processes.LAST_S, lambda: _failed(links)
+        )
+        if code == 0 and pod.index == 0:
+            code = _wait_for_ends(links)
+    finally:
+        _say_end(links, code)
+    if code and pod.index:
+        # The Job ends all pods once one has failed: pod 0 writes down what happened before.
+        time.sleep(pod.linger_s)
+    return code
+
+
+def layout(jobs, nodes):
+    """Which tasks each pod starts, as (job, index): as many workers in each, the others in turn.
+
+    >>> layout({"chief": 1, "worker": 2, "ps": 1}, nodes=2)
+    [[('chief', 0), ('worker', 0)], [('ps', 0), ('worker', 1)]]
+    """
+    each, rest = divmod(jobs["worker"], nodes)
+    if rest:
+        raise Error(f"{jobs['worker']} workers cannot be spread evenly over {nodes} pods")
+    others = [(job, i) for job, count in jobs.items() if job != "worker" for i in range(count)]
+    return [
+        others[node::nodes] + [("worker", node * each + i) for i in range(each)]
+        for node in range(nodes)
+    ]
+
+
+def tf_configs(index, tasks, hosts, ports):
+    """The variables of each task of one pod.
+
+    Args:
+        tasks: of all pods, as from `layout`.
+        ports: of all pods' tasks, in their order.
+    """
+    addresses = {
+        task: f"{host}:{port}"
+        for host, some, theirs in zip(hosts, tasks, ports, strict=True)
+        for task, port in zip(some, theirs, strict=True)
+    }
+    cluster = {}
+    for job, number in sorted(addresses):
+        cluster.setdefault(job, []).append(addresses[job, number])
+    return [
+        {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": job, "index": number}})}
+        for job, number in tasks[index]
+    ]
+
+
+def horovod_variables(index, each, hosts, port):
+    """The variables of each rank of one pod, as horovodrun --gloo sets them.
+
+    Which network gloo takes is that of the pod's own host name, unless HOROVOD_GLOO_IFACE says
+    another.
+
+    Args:
+        each: ranks in a pod.
+        port: of the rendezvous server in pod 0.
+    """
+    return [
+        {
+            "HOROVOD_RANK": str(index * each + local),
+            "HOROVOD_SIZE": str(len(hosts) * each),
+            "HOROVOD_LOCAL_RANK": str(local),
+            "HOROVOD_LOCAL_SIZE": str(each),
+            "HOROVOD_CROSS_RANK": str(index),
+            "HOROVOD_CROSS_SIZE": str(len(hosts)),
+            "HOROVOD_HOSTNAME": _label(index),
+            "HOROVOD_GLOO_RENDEZVOUS_ADDR": socket.gethostbyname(hosts[0]),
+            "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
+            "HOROVOD_CONTROLLER": "gloo",
+            "HOROVOD_CPU_OPERATIONS": "gloo",
+        }
+        for local in range(each)
+    ]
+
+
+class Pod:
+    """Which of the pods this is, and how it meets the others.
+
+    Args:
+        index: its number, from 0.
+        hosts: the host names of all pods in order.
+        port: on which pod 0 listens.
+        wait_s: how long the others are waited for.
+        linger_s: how much later than its processes a pod ends that has failed, pod 0 apart.
+    """
+
+    def __init__(self, index, hosts, port, wait_s, linger_s=0.0):
+        if not 0 <= index < len(hosts):
+            raise Error(f"pod {index}: expected a number from 0 to {len(hosts) - 1}")
+        self.index, self.hosts, self.port = index, hosts, port
+        self.wait_s, self.linger_s = wait_s, linger_s
+
+    def meet(self, offer=None, prepare=lambda: None):
+        """Wait until all pods are there.
+
+        Args:
+            offer: what the others are told.
+            prepare: called in pod 0 only, once all are there.
+
+        Returns:
+            (links: {index: Link} to pod 0 or, there, to all others; the offers of all pods; what
+            `prepare` gave)
+
+        Raises:
+            Error: one did not come in time.
+        """
+        deadline = time.monotonic() + self.wait_s
+        if len(self.hosts) == 1:
+            return {}, [offer], prepare()
+        if self.index == 0:
+            return self._receive(offer, prepare, deadline)
+        return self._go(offer, deadline)
+
+    def _receive(self, offer, prepare, deadline):
+        """Pod 0: collect the others' offers, then tell all of them to all."""
+        links, offers = {}, {0: offer}
+        with socket.create_server(("", self.port), backlog=len(self.hosts)) as server:
+            while len(offers) < len(self.hosts):
+                left = deadline - time.monotonic()
+                if left <= 0 or not select.select([server], [], [], left)[0]:
+                    missing = [i for i in range(len(self.hosts)) if i not in offers]
+                    raise Error(
+                        f"pod 0 waited {self.wait_s:g} s for pod {', '.join(map(str, missing))}, "
+                        "in vain: is there room for all pods at once?"
+                    )
+                link = Link(server.accept()[0])
+                hello = link.wait(time.monotonic() + HELLO_S)
+                index = hello.get("index") if hello else None
+                ours = hello and hello.get("to") == self.hosts[0] and "offer" in hello
+                if ours and index in range(1, len(self.hosts)):
+                    links[index], offers[index] = link, hello["offer"]
+                else:
+                    link.close()
+        everything = [offers[index] for index in range(len(self.hosts))], prepare()
+        for link in links.values():
+            link.send({"all": everything})
+        return links, *everything
+
+    def _go(self, offer, deadline):
+        """Any other pod: find pod 0, say who this is, and hear of all others."""
+        problem = "no answer"
+        while time.monotonic() < deadline:
+            try:
+                address = self.hosts[0], self.port
+                link = Link(socket.create_connection(address, timeout=HELLO_S))
+            except OSError as error:  # also a name that does not resolve yet
+                problem = error
+                time.sleep(POLL_S)
+                continue
+            link.send({"to": self.hosts[0], "index": self.index, "offer": offer})
+            answer = link.wait(deadline)
+            if answer:
+                return {0: link}, *answer["all"]
+            link.close()
+            time.sleep(POLL_S)
+        raise Error(
+            f"pod {self.index} waited {self.wait_s:g} s for pod 0 at {self.hosts[0]} port "
+            f"{self.port}, in vain ({problem})"
+        )
+
+
+class Link:
+    """A connection over which objects travel as lines of JSON.
+
+    `gone` is whether the other side has closed it.
+    """
+
+    def __init__(self, connection):
+        self.gone, self.end = False, None
+        self._connection, self._buffer = connection, b""
+        connection.setblocking(True)
+        # A node that loses its power closes nothing.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4)):
+            if hasattr(socket, option):
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+    def send(self, content):
+        with contextlib.suppress(OSError):  # the reader sees that it is gone
+            self._connection.sendall(json.dumps(content).encode() + b"\n")
+
+    def wait(self, deadline):
+        """The next object; None where none comes in time."""
+        while not self.gone and time.monotonic() < deadline:
+            found = self.read(min(POLL_S, max(0.0, deadline - time.monotonic())))
+            if found is not None:
+                return found
+        return None
+
+    def read(self, patience_s=0.0):
+        """The next object if it is there; its exit code is kept as `end`."""
+        if not self.gone and select.select([self._connection], [], [], patience_s)[0]:
+            try:
+                received = self._connection.recv(1 << 16)
+            except OSError:
+                received = b""
+            self.gone = not received
+            self._buffer += received
+        line, newline, rest = self._buffer.partition(b"\n")
+        if not newline:
+            self.gone = self.gone or len(self._buffer) > MOST_LINE_BYTES
+            return None
+        self._buffer = rest
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            self.gone = True
+            return None
+        self.end = found.get("code", self.end)
+        return found
+
+    def close(self):
+        self.gone = True
+        self._connection.close()
+
+
+def _failed(links):
+    """(exit code, message) where another pod has failed or is gone, else None."""
+    for index, link in links.items():
+        link.read()
+        if link.end:
+            return link.end, f"pod {index} failed (exit code {link.end}); this one is ended"
+        if link.gone and link.end is None:
+            return 1, f"pod {index} is gone; this one is ended"
+    return None
+
+
+def _wait_for_ends(links):
+    """Exit code once all other pods have ended, as they soon should."""
+    deadline = time.monotonic() + start_processes.LAST_S
+    while any(link.end is None for link in links.values()):
+        failed = _failed(links)
+        if not failed and time.monotonic() > deadline:
+            left = [str(index) for index, link in links.items() if link.end is None]
+            failed = (
+                1,
+                f"still there {start_processes.LAST_S:g} s after this pod: {', '.join(left)}",
+            )
+        if failed:
+            print(failed[1], file=sys.stderr)
+            return failed[0]
+        time.sleep(POLL_S)
+    return next((link.end for link in links.values() if link.end), 0)
+
+
+def _say_end(links, code):
+    for index, link in links.items():
+        link.send({"code": code})
+        if index:  # pod 0 has ended; the others see whether it is there
+            link.close()
+
+
+def _rendezvous(hosts, each):
+    """Start Horovod's server where gloo's processes find one another. Returns its port."""
+    from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
+    from horovod.runner.http.http_server import RendezvousServer
+
+    slots = ",".join(f"{_label(index)}:{each}" for index in range(len(hosts)))
+    server = RendezvousServer()
+    port = server.start()
+    server.init(get_host_assignments(parse_hosts(slots), len(hosts) * each))
+    return port
+
+
+def _label(index):
+    """What Horovod tells hosts apart by: also pods that are on one machine, as in tests."""
+    return f"pod-{index}"
+
+
+def _free_ports(count):
+    """Ports that nobody listens on now."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("", 0))
+        return [one.getsockname()[1] for one in sockets]

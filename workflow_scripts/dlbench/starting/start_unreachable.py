@@ -1,0 +1,85 @@
+"""A network of a run's own, in which there is nothing but the loopback interface.
+
+The servers of TensorFlow, Horovod and Open MPI listen on all interfaces, without a password and
+without a setting for it; in such a network namespace nobody else can reach them. Gloo listens at
+the address behind the machine's own name, so in there the machine is called localhost. Linux only;
+needs the standard library only. See unshare(2), user_namespaces(7), uts_namespaces(7) and
+netdevice(7).
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import socket
+import struct
+import sys
+from pathlib import Path
+
+from dlbench.machine import host_name
+
+CLONE_NEWUTS, CLONE_NEWUSER, CLONE_NEWNET = 0x04000000, 0x10000000, 0x40000000  # linux/sched.h
+SIOCGIFFLAGS, SIOCSIFFLAGS = 0x8913, 0x8914  # of linux/sockios.h
+IFF_UP = 0x1  # of linux/if.h
+REQUEST = "16sh14x"  # struct ifreq: a name and flags
+
+PROGRAM = Path(__file__).parents[2] / "start_unreachable.py"
+
+
+def enter():
+    """Give this process, and all that it will start, a network of their own.
+
+    User and groups stay; an ordinary user does it within a user namespace. `host` goes on to say
+    the machine's name.
+
+    Raises:
+        OSError: the kernel does not let us.
+    """
+    user, group = os.geteuid(), os.getegid()
+    os.environ[host_name.HOST] = host_name.host()
+    libc, new = ctypes.CDLL(None, use_errno=True), CLONE_NEWNET | CLONE_NEWUTS
+    if libc.unshare(new):
+        if libc.unshare(CLONE_NEWUSER | new):
+            raise OSError(ctypes.get_errno(), "unshare(NEWUSER | NEWNET | NEWUTS)")
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
+        Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        request = fcntl.ioctl(one, SIOCGIFFLAGS, struct.pack(REQUEST, b"lo", 0))
+        name, flags = struct.unpack(REQUEST, request)
+        fcntl.ioctl(one, SIOCSIFFLAGS, struct.pack(REQUEST, name, flags | IFF_UP))
+    socket.sethostname("localhost")
+
+
+def possible():
+    """Whether `enter` would do it, and servers could listen in there: tried in another process."""
+    child = os.fork()
+    if not child:
+        try:
+            enter()
+            os._exit(not own_address())
+        except BaseException:  # whatever it is, our caller's code must not go on in here
+            os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def own_address():
+    """The first address behind this machine's own name that one can listen at, or None.
+
+    As Gloo looks for it (gloo/transport/tcp/device.cc, lookupAddrForHostname), which aborts where
+    there is none.
+    """
+    try:
+        found = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return None
+    for family, kind, protocol, _, address in found:
+        with contextlib.suppress(OSError), socket.socket(family, kind, protocol) as one:
+            one.bind(address)
+            return address[0]
+    return None
+
+
+def command(program):
+    """The command that starts another one in a network of its own."""
+    return [sys.executable, os.path.relpath(PROGRAM), "--", *program]

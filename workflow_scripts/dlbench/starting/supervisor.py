@@ -1,0 +1,427 @@
+"""Start the trainer of a run, watch it, and see that its log ends with a status.
+
+- Ends the trainer with all its processes at the time limit, when it or one of several
+  copies hangs (takes no step, evaluation or checkpoint for long), when a signal arrives,
+  and when the workflow that started us is gone.
+- Where the run is checkpointed, it is asked for a checkpoint first. The request is a
+  file: a signal would not reach ranks on other nodes or in containers.
+- A trainer that ended without a word (killed, crashed) gets its run_end here.
+- Shows one line at the start, one now and then, and one at the end.
+"""
+
+import contextlib
+import ctypes
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlbench import Error
+from dlbench.common import terminal
+from dlbench.log import attempts, event_log
+from dlbench.machine import redaction
+from dlbench.records import disturbances, progress
+from dlbench.starting import leftovers, neighbours, stopping
+from dlbench.trainer import checkpoints
+
+POLL_S = 0.2
+SHOW_EVERY_S = 10.0
+GRACE_S = 5.0  # between SIGTERM and SIGKILL
+CHECKPOINT_GRACE_S = 60.0  # for a last checkpoint
+TIME_LIMIT, HANG = "time limit", "hang"
+INTERRUPTED = "interrupted"  # no status of a result
+SAMPLE = b'{"event": "sample"'
+PR_SET_PDEATHSIG = 1  # of linux/prctl.h
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What the supervisor needs to know of a run."""
+
+    log: Path
+    messages: Path
+    command: tuple
+    label: str
+    position: str
+    launch: dict
+    time_limit_s: float
+    last_attempt: bool
+    hang_limit_s: float = float("inf")
+    checkpoint: Path | None = None
+    copies: int = 1
+    cleanup: tuple | None = None
+    watch: neighbours.Watch | None = None
+    wait_for_quiet_s: float = 0.0
+    restless: Path | None = None
+
+    @property
+    def logs(self):
+        """Those that show whether the run goes on: rank 0's, or each copy's."""
+        return [event_log.rank_path(self.log, copy) for copy in range(self.copies)]
+
+
+def supervise(run):
+    """Run the trainer to its end.
+
+    Returns:
+        True where the log now holds the run's result, be it a failure; False
+        where the attempt failed for a passing reason and should be repeated.
+    """
+    watch = run.watch or neighbours.Watch(leftovers.mark(run.log))
+    with stopping.signals() as received:
+        if stopped_by := _wait_for_quiet(run, watch, received):
+            _say(run, f"{INTERRUPTED} (stopped by {stopped_by}); {_next_start(run)}")
+            return False
+        _clear(run.log)
+        _say(run, _checkpoint_to_start_from(run))
+        log = event_log.EventLog(run.log)
+        command = redaction.words(run.command)
+        log.write("launch", t_utc=event_log.utc_now(), command=command, **run.launch)
+        attempts.keep(run.log)
+        started = time.monotonic()
+        kills_before = _kernel_kills()
+        try:
+            with open(run.messages, "ab") as messages:
+                trainer = subprocess.Popen(
+                    run.command, stdout=messages, stderr=messages, start_new_session=True,
+                    preexec_fn=_die_with_parent, env=os.environ | leftovers.mark(run.log),
+                )  # fmt: skip
+                stopped_by = _watch(trainer, run, started, received, watch)
+        finally:
+            if run.cleanup:
+                with open(run.messages, "ab") as messages:
+                    subprocess.run(run.cleanup, stdout=messages, stderr=messages, check=False)
+    beside = watch.values(run.log)
+    with contextlib.suppress(OSError):  # a full disk, which the end of the run tells
+        log.write("neighbours", **beside)
+    end = _end_of_ranks(run.log)
+    cut_short, no_result = stopped_by or end is None, ""
+    if cut_short:
+        killed = _kernel_kills() > kills_before
+        status, message, may_pass = _verdict(run, trainer.returncode, stopped_by, killed)
+        # Whoever interrupts a run wants no result of it, not even a failure.
+        if status == INTERRUPTED:
+            no_result = _next_start(run)
+        elif may_pass and not run.last_attempt:
+            no_result = "it is tried again"
+        end = {"status": status, "message": message, "hung": stopped_by == HANG}
+        end |= _limit(run, status)
+    disturbed = disturbances.disturbance(beside)
+    if end["status"] == "ok" and disturbed and not run.last_attempt:
+        no_result = f"{disturbed}; it is tried again"
+    if attempts.lacked_room(run.log, end):
+        no_result = f"no room on the disk of {run.log.parent}: make some, then start again"
+    if cut_short and not no_result:
+        log.write("run_end", t_utc=event_log.utc_now(), **end)
+    elif not no_result and end != event_log.ended(run.log):
+        log.write(
+            "run_end", t_utc=event_log.utc_now(), status=end["status"], message=end["message"]
+        )
+    log.close()
+    attempts.release(run.log)
+    _say(run, _summary(run, end, time.monotonic() - started, no_result))
+    if no_result:
+        # Aside: the workflow deletes what a failed job wrote.
+        event_log.keep_aside(run.log)
+    return not no_result
+
+
+def _wait_for_quiet(run, watch, received):
+    """Wait as long as the run may for others to end. Returns what ended that from outside, "".
+
+    A node on which one run of a session waited in vain is only looked at before the next one.
+    """
+    parent = os.getppid()
+    most_s = run.wait_for_quiet_s
+    if run.restless and run.restless.exists():
+        most_s = min(most_s, neighbours.LOOK_S)
+    quiet = watch.wait_for_quiet(
+        most_s, lambda: stopping.by(received, parent), lambda words: _say(run, words)
+    )
+    with contextlib.suppress(OSError):
+        if run.restless and quiet:
+            run.restless.unlink(missing_ok=True)
+        elif run.restless:
+            run.restless.touch()
+    return stopping.by(received, parent)
+
+
+def _end_of_ranks(log):
+    """The run_end that says how the ranks ended; None where none knows.
+
+    What ends one rank ends the others: they fail because it is gone, or their launcher
+    stops them. So the first failure is the one that counts, and none does beside a rank
+    that ended without a word, but for memory, which such an end may follow too.
+    """
+    ends = [event_log.ended(path) for path in event_log.rank_paths(log) if path.is_file()]
+    said = [end for end in ends if end and end["message"] != event_log.STOPPED_BY_SIGNAL]
+    failed = sorted((end for end in said if end["status"] != "ok"), key=_when)
+    for end in failed:
+        if end["status"] != "failed":
+            return end
+    if len(said) < len(ends):
+        stopped = [end for end in ends if end and end not in said]
+        return failed[0] if failed and len(said) + len(stopped) == len(ends) else None
+    return failed[0] if failed else next(iter(said), None)
+
+
+def _when(end):
+    return str(end.get("t_utc", ""))
+
+
+def refuse(run, status, reason):
+    """Write the log of a run that is not started: skipped, or failed before it began."""
+    _clear(run.log)
+    log = event_log.EventLog(run.log)
+    log.write("launch", t_utc=event_log.utc_now(), command=[], **run.launch)
+    end = {"status": status, "message": reason, **_limit(run, status)}
+    log.write("run_end", t_utc=event_log.utc_now(), **end)
+    log.close()
+    _say(run, f"{status}: {reason}")
+
+
+def _limit(run, status):
+    """At a higher limit, what ran out of time is tried again."""
+    limited = status == "timeout" and math.isfinite(run.time_limit_s)
+    return {"time_limit_s": run.time_limit_s} if limited else {}
+
+
+def _watch(trainer, run, started, received, watch):
+    """Wait for the trainer. Returns why it was stopped, "" where it ended by itself."""
+    parent = os.getppid()
+    activities = [_Activity(log, started) for log in run.logs]
+    shown = started
+    reason = ""
+    try:
+        while trainer.poll() is None:
+            time.sleep(POLL_S)
+            now = time.monotonic()
+            watch.see()
+            if reason := stopping.by(received, parent):
+                pass
+            elif now - started > run.time_limit_s:
+                reason = TIME_LIMIT
+            elif _hangs(activities, now, run.hang_limit_s):
+                reason = HANG
+            if reason:
+                break
+            if now - shown > SHOW_EVERY_S:
+                shown = now
+                _say(run, progress.words(run.log))
+        if reason and reason != HANG and run.checkpoint:
+            _ask_for_checkpoint(trainer, run)
+    finally:
+        _end(trainer, run.log)
+    return reason
+
+
+def _hangs(activities, now, limit_s):
+    """Whether one that has not ended is quiet, or all are."""
+    quiet = [activity for activity in activities if now - activity.last_s(now) > limit_s]
+    ended = [activity for activity in quiet if event_log.ended(activity.log)]
+    return len(quiet) == len(activities) or len(ended) < len(quiet)
+
+
+class _Activity:
+    """When a log was last written to, samples apart: a thread takes them, also in a hang."""
+
+    def __init__(self, log, started):
+        self.log, self._offset, self._last_s = log, 0, started
+
+    def last_s(self, now):
+        with contextlib.suppress(OSError), open(self.log, "rb") as file:
+            if os.fstat(file.fileno()).st_size < self._offset:
+                self._offset = 0  # begun anew from a checkpoint
+            file.seek(self._offset)
+            lines = file.read(1 << 20)
+            self._offset += len(lines)
+            if any(line and not line.startswith(SAMPLE) for line in lines.split(b"\n")):
+                self._last_s = now
+        return self._last_s
+
+
+def _ask_for_checkpoint(trainer, run):
+    """Have the trainer write a checkpoint and end, as long as that takes no longer than it may."""
+    _say(run, "is asked for a checkpoint")
+    stop_file = run.checkpoint / checkpoints.STOP_FILE
+    run.checkpoint.mkdir(parents=True, exist_ok=True)
+    stop_file.touch()
+    deadline = time.monotonic() + CHECKPOINT_GRACE_S
+    while trainer.poll() is None and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    stop_file.unlink(missing_ok=True)
+
+
+def _checkpoint_to_start_from(run):
+    """Remove a checkpoint that cannot be gone on from. Returns what the run does, in words."""
+    if not run.checkpoint:
+        return "starts"
+    with contextlib.suppress(FileNotFoundError):
+        (run.checkpoint / checkpoints.STOP_FILE).unlink()
+    try:
+        found = checkpoints.latest(run.checkpoint)
+        if found is None:
+            return "starts"
+        launch = json.loads(found.log(0).splitlines()[0])
+        if launch.get("made_from") == run.launch["made_from"]:
+            return f"goes on after step {found.step}"
+        reason = "is of other code, data or environment"
+    except (Error, OSError, ValueError, IndexError, AttributeError, RecursionError) as error:
+        reason = f"cannot be read ({error})"
+    checkpoints.remove(run.checkpoint)
+    return f"starts anew: its checkpoint {reason}"
+
+
+def _die_with_parent():
+    """Have the kernel end this process with its parent, also one that is killed by signal 9.
+
+    Some schedulers kill so, and the trainer is in a session of its own. Linux only.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _end(trainer, log):
+    """End the trainer and every process it started; none outlives the run.
+
+    mpirun gives each rank a process group of its own, horovodrun a session, and both may be gone
+    before their ranks are.
+    """
+    for number, patience_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)):
+        with contextlib.suppress(OSError):
+            os.killpg(trainer.pid, number)
+        if number == signal.SIGKILL or trainer.poll() is not None:  # nobody passes it on to them
+            for pid in _still_there(trainer, log):
+                with contextlib.suppress(OSError):
+                    os.kill(pid, number)
+        deadline = time.monotonic() + patience_s
+        while time.monotonic() < deadline:
+            if trainer.poll() is not None and not _still_there(trainer, log):
+                return
+            time.sleep(0.02)
+    trainer.wait()
+
+
+def _still_there(trainer, log):
+    """The processes of the trainer's session and those that train for its log; Linux only."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # ended meanwhile, or somebody else's
+            state, _, _, session = (path / "stat").read_text().rpartition(")")[2].split()[:4]
+            if state not in "ZX" and (int(session) == trainer.pid or _trains(path, log)):
+                found.append(int(path.name))
+    return found
+
+
+def _trains(path, log):
+    words = os.fsdecode((path / "cmdline").read_bytes()).split("\0")
+    programs = {word.rpartition("/")[2] for word in words}
+    # Those that supervise a trainer have its command among their words.
+    if not {"train.py", "--log"} <= programs or "start_run.py" in programs:
+        return False
+    return Path(os.readlink(path / "cwd"), words[words.index("--log") + 1]) == log.absolute()
+
+
+def _verdict(run, returncode, stopped_by, killed_by_kernel):
+    """(status, message, whether the reason may pass) of a run that did not end by itself."""
+    if stopped_by == TIME_LIMIT:
+        return "timeout", f"stopped at time_limit_s, {run.time_limit_s:g} s", False
+    if stopped_by == HANG:
+        return "failed", f"hung: no step for {run.hang_limit_s:g} s; {_progress_of_all(run)}", True
+    if stopped_by:
+        return INTERRUPTED, f"stopped by {stopped_by}", True
+    if returncode == checkpoints.STOPPED_EXIT_CODE:
+        return INTERRUPTED, event_log.STOPPED_BY_SIGNAL, True
+    # As a launcher puts it where it was one of its processes.
+    if returncode in (-signal.SIGKILL, 128 + signal.SIGKILL) and killed_by_kernel:
+        return "oom", "killed by the kernel: the host ran out of memory", False
+    last_words = _last_words(run.messages)
+    how = (
+        f"killed by {signal.Signals(-returncode).name}"
+        if returncode < 0
+        else f"exit code {returncode}"
+    )
+    return "failed", f"the trainer ended without a word ({how}): {last_words}", True
+
+
+def _kernel_kills():
+    """How often the kernel killed for memory in our control group; 0 where it does not say."""
+    try:
+        group = Path("/proc/self/cgroup").read_text().rsplit(":", 1)[1].strip()
+        events = Path(f"/sys/fs/cgroup{group}/memory.events").read_text().split()
+        return int(events[events.index("oom_kill") + 1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _clear(log):
+    """Start from an empty folder, but for the logs of earlier attempts."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    attempts.rescue(log)
+    for path in event_log.rank_paths(log):
+        path.unlink(missing_ok=True)
+
+
+def _say(run, words):
+    said = terminal.plain(f"run {run.position}  {run.label}: {words}")
+    print(said, file=sys.stderr, flush=True)
+
+
+def _progress_of_all(run):
+    if run.copies == 1:
+        return progress.words(run.log)
+    return "; ".join(f"copy {number}: {progress.words(log)}" for number, log in enumerate(run.logs))
+
+
+def _summary(run, end, seconds, no_result):
+    message = f" ({end['message']})" if end["message"] else ""
+    shown = f", {progress.words(run.log)}" if end["status"] == "ok" else ""
+    then = f"; {no_result}" if no_result else _left(run)
+    return f"{end['status']}{message}{shown}, {seconds:.0f} s{then}"
+
+
+def _next_start(run):
+    with contextlib.suppress(Error, OSError, ValueError):
+        if run.checkpoint and (found := checkpoints.latest(run.checkpoint)):
+            return f"the next start goes on after step {found.step}"
+    return "the next start trains it anew"
+
+
+def _left(run):
+    """How long the runs after this one will take, by the mean of the latest finished ones."""
+    number, _, total = run.position.partition("/")
+    if not total or number == total:
+        return ""
+    logs = sorted(run.log.parent.parent.glob(f"*/{run.log.name}"), key=_written_s)[-10:]
+    durations = [d for d in map(progress.duration_s, logs) if d is not None]
+    if not durations:
+        return ""
+    minutes = (int(total) - int(number)) * sum(durations) / len(durations) / 60
+    return f"; about {minutes:.0f} min left" if minutes >= 1 else "; less than a minute left"
+
+
+def _written_s(path):
+    """When a file was last written to; 0 where it is gone meanwhile."""
+    with contextlib.suppress(OSError):
+        return path.stat().st_mtime
+    return 0
+
+
+def _last_words(path):
+    """The last line in a file that says something, and what a known failure means."""
+    with contextlib.suppress(OSError):
+        lines = path.read_bytes().decode(errors="replace").splitlines()
+        said = [line.strip() for line in lines if set(line) - set("-=* ")]
+        if any("An error occurred in MPI_Init" in line for line in said[-60:]):
+            return (
+                "MPI could not start: the MPI of mpirun must be that of the trainer's environment "
+                "or image; the run's log has what it said"
+            )
+        if said:
+            return terminal.message(redaction.text(said[-1]), 300)
+    return "no message"

@@ -1,0 +1,293 @@
+"""The config: read it, check it, and expand it into the runs of a study.
+
+- Files are merged as Snakemake merges `--configfile` over `config.yaml`:
+  mappings key by key, everything else (the matrix too) as a whole.
+- What a schema (dlbench/study/config_schema.py) cannot say is checked here and, for the blocks of
+  the matrix, in dlbench/study/matrix.py; what a block excludes is kept with its reason.
+"""
+
+import functools
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlbench import Error
+from dlbench.common import phrases, plugins
+from dlbench.common.files import written_whole
+from dlbench.study import config_schema, matrix, other_trainers, repeats, yaml_files
+from dlbench.study.config_schema import ConfigError, named
+from dlbench.study.matrix import Excluded
+from dlbench.study.runs import CONDITION, Run, labels, shuffled
+from dlbench.trainer import copies
+
+KEPT = Path("results/logs/configs")
+# What goes with a field when its values are compared.
+COMPANIONS = {"runtime": ("runtime_options",), "strategy": ("strategy_options", "launcher")}
+
+# In what a run agrees with a published number, where that states it, to be compared with it.
+REFERENCE_MATCH = (
+    *("framework", "model", "dataset", "precision", "mode", "strategy", "runtime"),
+    *("nodes", "devices", "batch_per_device"),
+)
+
+
+@dataclass(frozen=True)
+class Study:
+    """A config, checked and expanded: `runs` in the order of their execution.
+
+    `must_reach` maps the ids of runs with a learning gate to the scores they must reach, `targets`
+    those of repeats that may not be needed to the repeating.Target that decides.
+    """
+
+    name: str
+    runs: tuple[Run, ...]
+    excluded: tuple[Excluded, ...]
+    site: dict
+    figures: tuple[str, ...]
+    data: dict
+    time_limit_s: float
+    hang_limit_s: float
+    wait_for_quiet_s: float
+    others_share: float | None
+    sample_every_s: float
+    checkpoint_every_min: float | None
+    model_folder: str | None
+    must_reach: dict
+    targets: dict
+    images: dict
+    compare: tuple
+    equivalence_margin: float
+    sentinels: str | int | list
+    sentinels_are_repeats: bool
+    imports: tuple
+    references: tuple
+
+    @functools.cached_property
+    def labels(self):
+        """{run id: label}, each another."""
+        return labels(self.runs)
+
+
+def read(*paths):
+    """The merged content of some config files, the last one winning.
+
+    Raises:
+        ConfigError: a file is missing, is not YAML or has a key twice.
+    """
+    merged = {}
+    for path in paths:
+        try:
+            content = yaml_files.read(path)
+        except Error as error:
+            raise ConfigError(str(error)) from error
+        merged = _merge(merged, content or {})
+    return merged
+
+
+def kept(text):
+    """The file that a merged config travels in, for which a command line may be too short."""
+    return KEPT / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+
+
+def keep(text):
+    """Write the file of a merged config where it is not there yet, and return its path."""
+    if not kept(text).exists():
+        with written_whole(kept(text)) as part:
+            part.write_text(text, encoding="utf-8")
+    return kept(text)
+
+
+def merged(file):
+    """The merged config in such a file; None where no file is given."""
+    return json.loads(Path(file).read_text(encoding="utf-8")) if file else None
+
+
+def study_of(files):
+    """The Study that the workflow computes with these config files, merged as in the Snakefile."""
+    return study(settings_of(files))
+
+
+def settings_of(files):
+    """The content of config.yaml with these config files over it, merged as in the Snakefile."""
+    absent = next((file for file in files if not Path(file).exists()), None)
+    if absent:
+        raise ConfigError(
+            f"--configfile {absent}: there is no such file. All words after --configfile are taken "
+            "for files: name runs and targets before it"
+        )
+    site = ["site.yaml"] if Path("site.yaml").exists() else []
+    return read("config.yaml", *site, *files)
+
+
+def study(config):
+    """Check a config (plain values, as from YAML) and expand it.
+
+    Raises:
+        ConfigError: with every mistake that was found, one a line.
+    """
+    config = config_schema.checked(config)
+    _use(config)
+    runs, excluded, must_reach, targets = {}, [], {}, {}
+    for index, block in enumerate(config["matrix"]):
+        where = f"matrix[{index}] ({block['name']})"
+        combinations, left_out = matrix.expand(block, where)
+        excluded += left_out
+        most, target = repeats.wanted(block.get("repeats", config["repeats"]))
+        if target and target.fewest > most:
+            raise ConfigError(f"{where}.repeats: min {target.fewest} is above max {most}")
+        for where, combination in combinations:
+            for repeat in range(1, most + 1):
+                run = matrix.run_of({**combination, "repeat": repeat}, where, config["images"])
+                if run.copies_per_node > 1 and config["checkpoint_every_min"]:
+                    raise ConfigError(f"{where}: {copies.NO_CHECKPOINTS}")
+                if run.id in runs:
+                    raise ConfigError(
+                        f"{where}: {run.label()} is already in {runs[run.id][1]}; "
+                        "exclude it from one of the two"
+                    )
+                runs[run.id] = run, where
+                if target and repeat > target.fewest:
+                    targets[run.id] = target
+                if "must_reach" in block:
+                    must_reach[run.id] = matrix.gate(block["must_reach"], run, where)
+    if not runs:
+        raise ConfigError(
+            f"the matrix is empty: all {len(excluded)} combinations are excluded; "
+            "check the exclude entries"
+        )
+    for key in ("terms_accepted", "tfrecords"):
+        for name in config["data"][key]:
+            named("datasets", name, f"data.{key}")
+    for name in config["figures"]:
+        named("figures", name, "figures")
+    _check_others(config)
+    _check_images(config["images"], [run for run, _ in runs.values()])
+    for index, entry in enumerate(config["compare"]):
+        _check_compare(
+            **entry, runs=[run for run, _ in runs.values()], imports=config["imports"],
+            where=f"compare[{index}]",
+        )  # fmt: skip
+    if isinstance(config["sentinels"], list):
+        _check_sentinels(config["sentinels"], [run for run, _ in runs.values()])
+    return Study(
+        name=config["study"],
+        runs=tuple(shuffled([run for run, _ in runs.values()], config["seed"])),
+        excluded=tuple(excluded),
+        site=config["site"],
+        figures=tuple(config["figures"]),
+        data=config["data"],
+        must_reach=must_reach,
+        targets=targets,
+        compare=tuple(config["compare"]),
+        imports=tuple(config["imports"]),
+        references=tuple({"match": REFERENCE_MATCH, **entry} for entry in config["references"]),
+        **{
+            key: config[key]
+            for key in (
+                "time_limit_s",
+                "hang_limit_s",
+                "wait_for_quiet_s",
+                "others_share",
+                "sample_every_s",
+                "checkpoint_every_min",
+                "model_folder",
+                "images",
+                "equivalence_margin",
+                "sentinels",
+                "sentinels_are_repeats",
+            )
+        },
+    )
+
+
+def _merge(base, over):
+    if not (isinstance(base, dict) and isinstance(over, dict)):
+        return over
+    return {**base, **{k: _merge(base[k], v) if k in base else v for k, v in over.items()}}
+
+
+def _check_others(config):
+    """See that what others measured is there."""
+    for key, what, there in (
+        ("imports", "file or folder", Path.exists),
+        ("references", "file", Path.is_file),
+    ):
+        for index, entry in enumerate(config[key]):
+            if not there(Path(entry["path"])):
+                raise ConfigError(f"{key}[{index}].path: there is no {what} {entry['path']}")
+    names = [entry["name"] for entry in config["imports"]]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise ConfigError(f"imports: expected names that differ, found {twice} twice")
+
+
+def _check_images(images, runs):
+    """See that an image that no run takes is not one of theirs, misspelt."""
+    contained = {run.environment for run in runs if plugins.load("runtimes", run.runtime).CONTAINED}
+    spare = sorted(contained - images.keys())
+    for name in images.keys() - contained - set(matrix.environments()):
+        if hint := phrases.nearest(name, spare):
+            raise ConfigError(f"images: no run takes {name!r}{hint}; they take: {', '.join(spare)}")
+
+
+def _check_compare(field, base, runs, imports, where):
+    """See that a field can be compared and that its base is one condition of some runs."""
+    if field not in CONDITION:
+        raise ConfigError(
+            f"{where}.field: a run has no field {field!r}{phrases.nearest(field, CONDITION)}; "
+            f"there are: {', '.join(CONDITION)}"
+        )
+    _check_kind(field, base, where)
+    there = sorted({getattr(run, field) for run in runs}, key=str)
+    if base not in there and not imports:  # what logs have is not known yet
+        raise ConfigError(
+            f"{where}.base: no run has the {field} {base!r}{phrases.nearest(base, there)}; "
+            f"there are: {', '.join(map(repr, there))}"
+        )
+    for companion in COMPANIONS.get(field, ()):
+        found = sorted({getattr(run, companion) for run in runs if getattr(run, field) == base})
+        if len(found) > 1:
+            raise ConfigError(
+                f"{where}.base: {field} {base} is no single condition, since its runs have the "
+                f"{companion} {', '.join(map(repr, found))}; compare {companion} instead, or "
+                "choose another base"
+            )
+
+
+def is_meant(entry, run):
+    """Whether a run has what an entry of `sentinels` says, one value of a field or several."""
+    return all(getattr(run, key) in matrix.listed(value) for key, value in entry.items())
+
+
+def _check_sentinels(entries, runs):
+    """See that each entry of `sentinels` means some runs."""
+    for index, entry in enumerate(entries):
+        if not any(is_meant(entry, run) for run in runs):
+            shown = "; ".join(f"{key} {value}" for key, value in entry.items())
+            raise ConfigError(f"sentinels[{index}]: no run of this study has {shown}")
+
+
+def _check_kind(field, base, where):
+    """See that a base is of the kind that a field has."""
+    kind = config_schema.schema()["$defs"]["axes"]["properties"][field]["type"][0]
+    kind = "string" if kind == "object" else kind  # options are compared as text
+    types = {"integer": int, "number": int | float, "string": str, "boolean": bool}
+    # 1 is true to Python, and must not be to a config.
+    if not isinstance(base, types[kind]) or isinstance(base, bool) != (kind == "boolean"):
+        raise ConfigError(
+            f"{where}.base: expected {config_schema.TYPES[kind]}, as every {field} is, found "
+            f"{base!r}{yaml_files.hint(base, kind)}"
+        )
+
+
+def _use(config):
+    """Make known what the user has of their own: models and trainers."""
+    try:
+        plugins.use_folder("models", config["model_folder"])
+    except Error as error:
+        raise ConfigError(f"model_folder: {error}") from None
+    try:
+        other_trainers.use(config["trainers"])
+    except Error as error:
+        raise ConfigError(str(error)) from None

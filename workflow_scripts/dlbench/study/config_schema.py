@@ -1,0 +1,234 @@
+"""The keys of a config: a JSON schema (config.schema.json) says which there are, what each means.
+
+Here a config is checked against it, and what is wrong is said in words: the key, the value found,
+what is allowed and the nearest valid name.
+"""
+
+import functools
+import json
+import math
+from pathlib import Path
+
+import jsonschema
+
+from dlbench import Error
+from dlbench.common import phrases, plugins
+from dlbench.study import yaml_files
+from dlbench.study.runs import PLUGIN_FOLDERS
+
+MOST_SHOWN = 200  # characters of a value
+SCHEMA_FILE = Path(__file__).with_name("config.schema.json")
+
+
+class ConfigError(Error):
+    """The config asks for something that cannot be; the message says what and where."""
+
+
+@functools.cache
+def schema():
+    """The JSON schema of the config (draft 2020-12)."""
+    return json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
+
+
+def checked(config):
+    """The config, seen to have the keys and kinds of values that it should have.
+
+    A whole number may be written with a point; it is one without it in what is returned.
+
+    Raises:
+        ConfigError: with every mistake, one a line.
+    """
+    try:
+        mistakes = list(_unusable(config, (), config)) or _breaches(config)
+    except RecursionError as error:
+        raise ConfigError("a list or mapping contains itself (by & and *)") from error
+    if mistakes:
+        raise ConfigError("\n".join(dict.fromkeys(mistakes)))
+    return _whole(config)
+
+
+def _breaches(config):
+    """A line for each breach of the schema."""
+    validator = jsonschema.Draft202012Validator(schema())
+    errors = sorted(
+        validator.iter_errors(config), key=lambda e: (list(map(str, e.path)), e.message)
+    )
+    return [line for error in errors for line in _described(error, config)]
+
+
+def named(folder, name, where):
+    """See that a folder of plugins has a name.
+
+    Raises:
+        ConfigError: it does not; with the nearest that it has.
+    """
+    try:
+        plugins.path(folder, name)
+    except plugins.UnknownName as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def _unusable(value, path, config):
+    """Yield a line for each key, text and number that nothing can be done with."""
+    where = _where(path, config)
+    if isinstance(value, dict):
+        for key, below in value.items():
+            if isinstance(key, str):
+                yield from _unusable(key, path, config)
+                yield from _unusable(below, (*path, key), config)
+            else:
+                prefix = f"{where}: " if where else ""
+                yield f"{prefix}expected a text as key, found {key!r}: put it in quotes"
+    elif isinstance(value, list):
+        for index, below in enumerate(value):
+            yield from _unusable(below, (*path, index), config)
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield f"{where}: expected a finite number, found {value}"
+    elif isinstance(value, str) and ("\0" in value or (not value.isascii() and _surrogates(value))):
+        yield f"{where}: expected text, found {value!r}: a zero byte or half a character is in it"
+
+
+def _surrogates(text):
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _whole(value):
+    """A copy of plain values in which a number without a fraction is an integer."""
+    if isinstance(value, dict):
+        return {key: _whole(below) for key, below in value.items()}
+    if isinstance(value, list):
+        return [_whole(below) for below in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _described(error, config):
+    """Lines for people from one error of jsonschema."""
+    rule, allowed, found = error.validator, error.validator_value, error.instance
+    if rule == "anyOf" and isinstance(found, dict | list):
+        # Of the alternatives the one that is a mapping, or a list, is meant.
+        kinds = ("type", "enum", "const")
+        meant = [e for e in error.context if e.validator not in kinds or e.instance is not found]
+        if meant:
+            return [line for one in meant for line in _described(one, config)]
+    where = _where(error.absolute_path, config)
+    prefix = f"{where}: " if where else ""
+    if rule in ("additionalProperties", "unevaluatedProperties"):
+        keys = _keys(error.schema)
+        return [
+            f"{prefix}unknown key {key!r}{phrases.nearest(key, keys)}; "
+            f"there are: {', '.join(sorted(keys))}"
+            for key in found
+            if key not in keys
+        ]
+    if rule == "required":
+        # A key that is misspelt is no second mistake.
+        unknown = [phrases.nearest(key, allowed) for key in found if key not in _keys(error.schema)]
+        missing = [
+            key for key in allowed if key not in found and not any(repr(key) in u for u in unknown)
+        ]
+        if not missing:
+            return []
+        return [f"{prefix}missing key{'s' if len(missing) > 1 else ''}: {', '.join(missing)}"]
+    if rule == "type" and "then" in error.schema:
+        rule, allowed = "enum", error.schema["then"]["enum"]
+    expected = EXPECTED.get(rule, lambda *_: error.message)(allowed, error)
+    shown = json.dumps(found, default=str)
+    shown = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]} ..."
+    return [f"{prefix}expected {expected}, found {shown}{_hint(error)}"]
+
+
+def _of_type(allowed, error):
+    kinds = allowed if isinstance(allowed, list) else [allowed]
+    return " or ".join(TYPES[kind] for kind in kinds)
+
+
+def _alternatives(allowed, error):
+    """One of several kinds: a number, or the words, mapping or list that may stand for it."""
+    number = next(one for one in allowed if one.get("type") == "integer")
+    words = [*(one["const"] for one in allowed if "const" in one)]
+    words += [", ".join(one["enum"]) for one in allowed if "enum" in one]
+    words += [f"a whole number from {number['minimum']} to {number['maximum']}"]
+    words += [", ".join(one["required"]) for one in allowed if one.get("type") == "object"]
+    if any(one.get("type") == "array" for one in allowed):
+        words.append("a list of mappings, one a condition")
+    return ", or ".join(words)
+
+
+# What each rule of a JSON schema expects, in words.
+EXPECTED = {
+    "enum": lambda allowed, error: (
+        f"one of {', '.join(map(str, allowed))}{phrases.nearest(error.instance, allowed)}"
+    ),
+    "type": _of_type,
+    "minimum": lambda allowed, error: f"at least {allowed}",
+    "exclusiveMinimum": lambda allowed, error: f"more than {allowed}",
+    "maximum": lambda allowed, error: f"at most {allowed}",
+    "exclusiveMaximum": lambda allowed, error: f"less than {allowed}",
+    "minItems": lambda allowed, error: "a list that is not empty",
+    "minLength": lambda allowed, error: "a text that is not empty",
+    "minProperties": lambda allowed, error: "at least one key",
+    "uniqueItems": lambda allowed, error: "a list without repetitions",
+    "pattern": lambda allowed, error: PATTERNS[allowed],
+    "anyOf": _alternatives,
+}
+TYPES = {
+    "array": "a list",
+    "object": "a mapping",
+    "string": "a text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "null": "null",
+}
+PATTERNS = {
+    "^[a-z0-9_]+$": "a name of small letters, digits and _",
+    "^[A-Za-z0-9_.-]+$": "a name of letters, digits, _, . and -",
+    "^(?!dlbench$)[a-z0-9_]+$": "a name of small letters, digits and _, other than dlbench",
+    "^[^/]+$": "a name that is not empty and has no /",
+    "^sha256:[0-9a-f]{64}$": "sha256: and 64 hexadecimal digits",
+    "^gpu(:[A-Za-z0-9_.]+)?$": "gpu, or with a type, as in gpu:a100",
+}
+
+
+def _hint(error):
+    """What is likely wrong with a value, where that can be said; else ""."""
+    rule, found, path = error.validator, error.instance, [*error.absolute_path]
+    if rule == "maximum":
+        if error.validator_value == 1:
+            return f"; it is a share: {found / 100:g} is {found:g} %" if found <= 100 else ""
+        return "; no machine or run has so much"
+    if rule == "pattern":
+        key = next((part for part in reversed(path) if isinstance(part, str)), None)
+        folder = PLUGIN_FOLDERS.get(key)
+        return phrases.nearest(found, plugins.names(folder)) if folder else ""
+    if rule == "type":
+        if (
+            path[:1] == ["images"]
+            and len(path) == 2
+            and path[1] in _keys(schema()["properties"]["images"]["additionalProperties"])
+        ):
+            return f"; an image has a name, as in images: {{train: {{{path[1]}: ...}}}}"
+        allowed = error.validator_value
+        return yaml_files.hint(found, allowed if isinstance(allowed, str) else allowed[0])
+    return ""
+
+
+def _where(path, config):
+    """The place of an error in words: `matrix[0] (scaling).batch_per_device`."""
+    words, value = "", config
+    for part in path:
+        value = value[part]
+        if isinstance(part, int):
+            words += f"[{part}]"
+            words += f" ({value['name']})" if isinstance(value, dict) and "name" in value else ""
+        else:
+            words += f".{part}" if words else str(part)
+    return words
+
+
+def _keys(part):
+    """All keys that a part of the schema allows, those it refers to included."""
+    keys = set(part.get("properties", {}))
+    if "$ref" in part:
+        keys |= _keys(schema()["$defs"][part["$ref"].rsplit("/", 1)[1]])
+    return keys

@@ -1,0 +1,242 @@
+"""The matrix of a config: its blocks expanded into combinations, and those into runs.
+
+What a schema cannot say of one run (names of files, impossible values together) is checked
+here. Every error names the block and the key, the value found, what is allowed and the nearest
+valid name.
+"""
+
+import functools
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlbench import Error, launchers
+from dlbench.common import options, phrases, plugins
+from dlbench.log import event_log
+from dlbench.study import other_trainers, trainer_environments
+from dlbench.study.config_schema import ConfigError, named
+from dlbench.study.runs import DEFAULTS, FIELDS, PLUGIN_FOLDERS, Run
+
+# Fields that say one thing in several ways.
+INSTEAD = ({"batch_per_device", "global_batch"}, {"steps", "epochs"})
+ENVIRONMENTS = Path(__file__).parents[3] / "envs"
+
+
+@dataclass(frozen=True)
+class Excluded:
+    """A combination that a block leaves out, and why."""
+
+    block: str
+    values: dict
+    reason: str
+
+
+def expand(block, where):
+    """The combinations of one block, and those it excludes.
+
+    Returns:
+        A list of (place in the config, mapping), and one of Excluded.
+
+    Raises:
+        ConfigError: a name is unknown, or an `exclude` entry matches nothing.
+    """
+    axes = _axes(block, where)
+    combinations = _products(axes)
+    rules = block.get("exclude", [])
+    for index, rule in enumerate(rules):
+        _see_it_matches(rule, combinations, f"{where}.exclude[{index}]")
+    kept, excluded = [], []
+    for combination in combinations:
+        rule = next((rule for rule in rules if _matches(rule, combination)), None)
+        if rule is None:
+            kept.append((where, combination))
+        else:
+            reason = rule.get("reason", "excluded in the config")
+            excluded.append(Excluded(block["name"], combination, reason))
+    single = {key: values[0] for key, values in axes.items() if len(values) == 1}
+    for index, entry in enumerate(block.get("include", [])):
+        place = f"{where}.include[{index}]"
+        # What an entry says takes the place of what the block says, also in other words.
+        said = [key for group in INSTEAD if group & entry.keys() for key in group]
+        inherited = {key: value for key, value in single.items() if key not in said}
+        kept += [(place, one) for one in _products(_axes({**inherited, **entry}, place))]
+    return kept, excluded
+
+
+def _products(axes):
+    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+
+
+def _see_it_matches(rule, combinations, where):
+    """See that an `exclude` entry leaves something out."""
+    wanted = {key: listed(value) for key, value in rule.items() if key != "reason"}
+    if not wanted:
+        raise ConfigError(f"{where}: expected fields of a run beside the reason, found none")
+    if any(_matches(rule, combination) for combination in combinations):
+        return
+    for key, values in wanted.items():
+        there = list(dict.fromkeys(_value(one, key) for one in combinations))
+        if not set(values) & set(there):
+            raise ConfigError(
+                f"{where}.{key}: no combination of this block has {_shown(values)}"
+                f"{phrases.nearest(values[0], there)}; there are: {_shown(there)}"
+            )
+    raise ConfigError(
+        f"{where}: no combination of this block has all of this together: "
+        + "; ".join(f"{key} {_shown(values)}" for key, values in wanted.items())
+    )
+
+
+def _shown(values):
+    return ", ".join(map(str, values))
+
+
+def _axes(block, where):
+    """The fields of a run that a block names, each as a list, its names checked."""
+    axes = {
+        key: listed(value) for key, value in block.items() if key in FIELDS or key == "global_batch"
+    }
+    ours = other_trainers.OWN in axes.get("trainer", [other_trainers.OWN])
+    for key, folder in PLUGIN_FOLDERS.items():
+        for name in axes.get(key, []) if ours or key not in other_trainers.WORDS else ():
+            named(folder, name, f"{where}.{key}")
+    return axes
+
+
+def listed(value):
+    """What a key takes, one value or several, as a list."""
+    return value if isinstance(value, list) else [value]
+
+
+def _matches(rule, combination):
+    return all(
+        _value(combination, key) in listed(value) for key, value in rule.items() if key != "reason"
+    )
+
+
+def _value(combination, key):
+    return combination.get(key, DEFAULTS.get(key))
+
+
+def run_of(values, where, images):
+    """The run of one combination, or a ConfigError that says why it cannot be."""
+    values = _with_batch_per_device(values, where)
+    missing = [key for key in ("model", "dataset") if key not in values]
+    if missing:
+        raise ConfigError(f"{where}: no {', '.join(missing)} given")
+    if ("steps" in values) == ("epochs" in values):
+        found = "both" if "steps" in values else "neither"
+        raise ConfigError(f"{where}: expected either steps or epochs, found {found}")
+    strategy = plugins.load("strategies", values.get("strategy", DEFAULTS["strategy"])).Strategy
+    runtime = values.get("runtime", DEFAULTS["runtime"])
+    for kind, owner, known in (
+        ("strategy", values.get("strategy", DEFAULTS["strategy"]), strategy.OPTIONS),
+        ("runtime", runtime, plugins.load("runtimes", runtime).OPTIONS),
+    ):
+        key = f"{kind}_options"
+        if key in values:
+            try:
+                values = {**values, key: options.text(kind, owner, known, values[key])}
+            except Error as error:
+                raise ConfigError(f"{where}.{key}: {error}") from None
+    run = Run(**{"launcher": strategy.launcher, **values})
+    if other_trainers.is_external(run):
+        _check_trainer(run, where)
+    else:
+        _check_task(run, where)
+        if reason := launchers.misfit(run):
+            raise ConfigError(f"{where}.launcher: {reason}")
+    if run.epochs and run.mode != "train":
+        raise ConfigError(f"{where}: mode {run.mode} takes steps, not epochs: it learns nothing")
+    if run.evaluate == "yes" and run.mode != "train":
+        raise ConfigError(f"{where}: mode {run.mode} learns nothing that could be evaluated")
+    if not trainer_environments.has_environment(run) and runtime == DEFAULTS["runtime"]:
+        return run
+    there, found = environments(), f"no folder envs/{run.environment}"
+    if plugins.load("runtimes", runtime).CONTAINED:
+        there, found = sorted({*there, *images}), f"{found} and no such image under images"
+    if run.environment not in there:
+        raise ConfigError(
+            f"{where}.environment: {found}"
+            f"{phrases.nearest(run.environment, there)}; there are: {', '.join(there)}"
+        )
+    return run
+
+
+def _with_batch_per_device(values, where):
+    """The values of a combination, with global_batch dealt out over its devices."""
+    if ("global_batch" in values) == ("batch_per_device" in values):
+        found = "both" if "global_batch" in values else "neither"
+        raise ConfigError(
+            f"{where}: expected either batch_per_device or global_batch, found {found}"
+        )
+    if "global_batch" not in values:
+        return values
+    values = dict(values)
+    total = values.pop("global_batch")
+    devices = values.get("nodes", 1) * values.get("devices_per_node", 1)
+    if total % devices:
+        raise ConfigError(
+            f"{where}: a global_batch of {total} cannot be shared evenly by {devices} devices; "
+            "exclude that combination or choose another global_batch"
+        )
+    return {**values, "batch_per_device": total // devices}
+
+
+def gate(must_reach, run, where):
+    """The scores a run must reach, seen to be scores that it will have."""
+    scores = event_log.SCORES
+    if not other_trainers.is_external(run):
+        task = plugins.constants("models", run.model)["TASK"]
+        scores = plugins.constants("tasks", task)["SCORES"]
+    for name in must_reach:
+        if name == "final_loss":
+            continue
+        if name not in scores:
+            raise ConfigError(
+                f"{where}.must_reach: {run.model} has no {name}; it has: {', '.join(scores)}"
+            )
+        evaluated = run.evaluate == "yes" or (run.evaluate == "auto" and run.epochs)
+        if run.mode != "train" or not evaluated:
+            raise ConfigError(
+                f'{where}.must_reach: {name} needs an evaluation; give epochs, or evaluate: "yes"'
+            )
+    return must_reach
+
+
+def _check_trainer(run, where):
+    """See that there is the other program that is to train a run."""
+    try:
+        other_trainers.trainer(run)
+    except Error as error:
+        raise ConfigError(f"{where}.trainer: {error}") from None
+    if other_trainers.needs(run, "data"):
+        named("datasets", run.dataset, f"{where}.dataset")
+
+
+def _check_task(run, where):
+    """See that a model can learn from a dataset."""
+    if run.framework != DEFAULTS["framework"]:
+        raise ConfigError(
+            f"{where}.framework: {run.framework} needs a trainer of its own (trainers); "
+            f"dlbench's is of {DEFAULTS['framework']}"
+        )
+    task = plugins.constants("models", run.model).get("TASK")
+    named("tasks", task, f"{where}: TASK of models/{run.model}.py")
+    dataset = plugins.load("datasets", run.dataset)
+    kind = plugins.constants("tasks", task)["KIND"]
+    if not dataset.SYNTHETIC and kind != dataset.KIND:
+        raise ConfigError(
+            f"{where}: model {run.model} learns {task} and needs data of the kind {kind}; "
+            f"{run.dataset} is of the kind {dataset.KIND}"
+        )
+    if dataset.SYNTHETIC and run.epochs:
+        raise ConfigError(f"{where}: dataset {run.dataset} has no epochs; give steps")
+    if dataset.SYNTHETIC and run.evaluate == "yes":
+        raise ConfigError(f"{where}: dataset {run.dataset} has no held-out items to evaluate")
+
+
+@functools.cache
+def environments():
+    """The folders in envs/."""
+    return sorted(path.parent.name for path in ENVIRONMENTS.glob("*/pyproject.toml"))

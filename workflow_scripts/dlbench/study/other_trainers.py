@@ -1,0 +1,159 @@
+"""Runs that another program trains: a command of the config's `trainers`, with the run filled in.
+
+    trainers:
+      tf_cnn:
+        command: [python3, tf_cnn_benchmarks.py, "--model={model}", "--num_gpus={devices}"]
+        log: tf_cnn_benchmarks
+        files: [tf_cnn_benchmarks.py]
+
+A block of the matrix asks for it by `trainer: tf_cnn`. Framework, model and dataset are words of
+that program then; the strategy is one of ours and says how many processes there are. The command is
+started as ours is (launcher, runtime, scheduler), with no shell in between; what it prints, and
+what it writes into {folder}, is read by the importer of its kind of log
+(dlbench/imports/importers).
+
+Runs inside images too, so it needs the standard library only.
+"""
+
+import functools
+import hashlib
+import json
+import shutil
+import string
+from pathlib import Path
+
+from dlbench import Error
+from dlbench.common import phrases, plugins
+from dlbench.study.runs import DEFAULTS, FIELDS
+
+OWN = "dlbench"
+# What a command may name beside the fields of a run.
+PLACES = {
+    "devices": "nodes x devices_per_node",
+    "global_batch": "batch_per_device x devices",
+    "python": "that of the run's environment",
+    "data": "folder of the converted dataset, where it is one of ours",
+    "folder": "where the program may write further logs",
+}
+WORDS = ("model", "dataset")  # the other program's own, not names of files here
+# What the program's log must not say otherwise than the run.
+STATED = ("global_batch", "batch_per_device", "devices", "nodes")
+FOLDER, PRINTED, PROOF = "output", "printed.log", "containment.json"  # in a run's folder
+_trainers = {}
+
+
+def use(trainers):
+    """Take these for the trainers there are: the config's `trainers`.
+
+    Raises:
+        Error: a command names what there is not, or a file is missing.
+    """
+    _trainers.clear()
+    digest.cache_clear()
+    for name, trainer in trainers.items():
+        for word in trainer["command"]:
+            for field in _fields(word, f"trainers.{name}.command"):
+                known = [*FIELDS, *PLACES]
+                if field not in known:
+                    raise Error(
+                        f"trainers.{name}.command: there is no {{{field}}}"
+                        f"{phrases.nearest(field, known)}; there are: {', '.join(known)}"
+                    )
+        missing = [file for file in trainer.get("files", []) if not Path(file).exists()]
+        if missing:
+            raise Error(f"trainers.{name}.files: not there: {', '.join(missing)}")
+        if trainer["log"] != "auto":
+            try:
+                plugins.path("importers", trainer["log"])
+            except plugins.UnknownName as error:
+                raise Error(f"trainers.{name}.log: {error}") from None
+        _trainers[name] = trainer
+
+
+def is_external(run):
+    return run.trainer != OWN
+
+
+def trainer(run):
+    """The config's entry of a run's trainer.
+
+    Raises:
+        Error: there is none.
+    """
+    try:
+        return _trainers[run.trainer]
+    except KeyError:
+        raise Error(
+            f"no trainer {run.trainer!r}{phrases.nearest(run.trainer, _trainers)}; "
+            f"there are: {', '.join([OWN, *_trainers])}"
+        ) from None
+
+
+def needs(run, place):
+    """Whether the command of a run's trainer names one of PLACES."""
+    where = f"trainers.{run.trainer}.command"
+    return any(place in _fields(word, where) for word in trainer(run)["command"])
+
+
+def command(run, python, data, folder):
+    """The command that trains a run, one process of it, as a list."""
+    values = {
+        **{name: getattr(run, name) for name in FIELDS},
+        "devices": run.devices,
+        "global_batch": run.global_batch,
+        "python": python,
+        "data": data,
+        "folder": folder,
+    }
+    return [word.format(**values) for word in trainer(run)["command"]]
+
+
+@functools.cache
+def digest(name):
+    """Digest of what makes a trainer's results: its command and the content of its files."""
+    entry = _trainers[name]
+    total = hashlib.sha256(json.dumps(entry["command"]).encode())
+    for path in map(Path, entry.get("files", [])):
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.is_file():
+                content = hashlib.sha256(file.read_bytes()).hexdigest()
+                # Not where they lie: a copy elsewhere is the same trainer.
+                name = file.relative_to(path.parent).as_posix()
+                total.update(f"\n{name} {content}".encode())
+    return total.hexdigest()
+
+
+def unsupported(run):
+    """Why another program cannot train a run, or None, also for runs that we train."""
+    if not is_external(run):
+        return None
+    if run.copies_per_node > 1:
+        return "copies_per_node is for the trainer dlbench only: others do not meet before a step"
+    if run.launcher == "kubernetes":
+        return "launcher kubernetes starts the trainer dlbench only"
+    program = trainer(run)["command"][0]
+    if run.runtime == DEFAULTS["runtime"] and "{" not in program and not shutil.which(program):
+        return f"trainer {run.trainer}: program {program} is not on this machine's path"
+    return None
+
+
+def proving(run, command, marker):
+    """A command that leaves the image's marker in the run's folder before it trains there."""
+    proof = f"results/runs/{run.id}/{FOLDER}/{PROOF}"
+    return ["sh", "-c", f'cat /{marker} > "$0" && exec "$@"', proof, *command]
+
+
+def _fields(word, where):
+    """The names between braces.
+
+    Raises:
+        Error: there is more than a name between them.
+    """
+    try:
+        parts = list(string.Formatter().parse(word))
+    except ValueError as error:
+        raise Error(f"{where}: {word!r}: {error}; for a brace itself write two") from error
+    for _, field, spec, conversion in parts:
+        if field is not None and (spec or conversion or not field.isidentifier()):
+            raise Error(f"{where}: {word!r}: expected a name between braces, as in {{model}}")
+    return [field for _, field, _, _ in parts if field is not None]

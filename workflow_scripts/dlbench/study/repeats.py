@@ -1,0 +1,38 @@
+"""Repeats until a combination's throughput is known well enough.
+
+    repeats: {target_interval: 0.01, min: 3, max: 10}
+
+All `max` repeats are runs of the study. One above `min` waits for those before it and is recorded
+as skipped where their interval is narrow enough already, or where none of them ended well. So no
+run is done twice, whatever is changed later: a narrower interval trains further repeats only.
+
+Intervals are those of dlbench/analysis/estimates.py: Student's t on the logarithm of the
+throughput, 95 %. Looking after each repeat and stopping at a narrow one makes them cover somewhat
+less than that (tests/unit/study/test_repeats.py measures by how much).
+
+Runs inside images too, so it needs the standard library only.
+"""
+
+from dataclasses import dataclass
+
+# Student's t, 97.5 % quantile, for 1 to 30 degrees of freedom; the tests compare them with SciPy's.
+T_975 = (
+    12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
+    2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860,
+    2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Target:
+    """When to stop repeating: at a half width of `interval`, relative; not before `fewest`."""
+
+    interval: float
+    fewest: int
+
+
+def wanted(repeats):
+    """(how many runs a combination has at most, its Target or None) from the config's `repeats`."""
+    if isinstance(repeats, int):
+        return repeats, None
+    return repeats["max"], Target(repeats["target_interval"], repeats["min"])

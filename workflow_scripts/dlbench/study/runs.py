@@ -1,0 +1,257 @@
+"""A run: one combination that is trained and measured, and the name it goes by.
+
+A run is an immutable value. Its id is readable words plus a hash of its plain
+values; values equal to their defaults are left out of the hash, so that a new
+field changes no existing id. Ids never change between releases.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import itertools
+import json
+import operator
+import random
+import re
+from dataclasses import dataclass
+
+from dlbench import Error
+
+MODES = ("train", "forward", "forward_backward")
+PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
+EVALUATIONS = ("auto", "yes", "no")
+LEARNING_RATE_SCALINGS = ("none", "linear", "sqrt")
+CACHES = ("auto", "memory", "none")
+OPTIMIZERS = ("sgd", "momentum", "rmsprop", "adam")
+# The fields that name a file, and the folder it lies in.
+PLUGIN_FOLDERS = {
+    "model": "models",
+    "dataset": "datasets",
+    "strategy": "strategies",
+    "launcher": "launchers",
+    "runtime": "runtimes",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One combination. The fields are the flags of `train.py` and the keys of a matrix block.
+
+    A run with a `sentinel` is none of a matrix: it repeats a finished run in a later session, the
+    how manieth that has such (dlbench/plan/sentinels.py).
+    """
+
+    model: str
+    dataset: str
+    batch_per_device: int
+    framework: str = "tensorflow"
+    precision: str = "float32"
+    xla: bool = False
+    deterministic: bool = False
+    mode: str = "train"
+    steps: int | None = None
+    warmup_steps: int = 10
+    epochs: int | None = None
+    evaluate: str = "auto"
+    optimizer: str = "sgd"
+    learning_rate: float = 0.01
+    learning_rate_scaling: str = "none"
+    learning_rate_batch: int = 256
+    learning_rate_warmup_steps: int = 0
+    augment: bool = True
+    cache: str = "auto"
+    seed: int = 1
+    nodes: int = 1
+    devices_per_node: int = 1
+    threads_per_device: int = 1
+    strategy: str = "single"
+    strategy_options: str = ""
+    launcher: str = "none"
+    runtime: str = "bare"
+    runtime_options: str = ""
+    copies_per_node: int = 1
+    environment: str = "train"
+    trainer: str = "dlbench"
+    repeat: int = 1
+    sentinel: int = 0
+
+    @classmethod
+    def from_json(cls, text):
+        """The run with the values that `values()` gives, as JSON.
+
+        Raises:
+            Error: it is no JSON object, or a field is unknown or missing.
+        """
+        try:
+            return cls(**json.loads(text))
+        except (ValueError, TypeError) as error:
+            raise Error(f"expected the fields of a run as JSON, found {text!r}: {error}") from error
+
+    @classmethod
+    def of_log(cls, spec):
+        """The run that a log says it is of, in the `spec` of its run_start.
+
+        Raises:
+            Error: it names no run: a field is unknown, missing, or of another type.
+        """
+        given = {name: value for name, value in spec.items() if value is not None}
+        wrong = [name for name, value in given.items() if not _fits(name, value)]
+        try:
+            if wrong:
+                raise TypeError(f"{', '.join(wrong)}: no field of a run, or of another type")
+            return cls(**given)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise Error(f"run_start names no run: {error}") from error
+
+    def __post_init__(self):
+        # 1 and 1.0 are one learning rate and must give one id.
+        object.__setattr__(self, "learning_rate", float(self.learning_rate))
+
+    @property
+    def devices(self):
+        return self.nodes * self.devices_per_node
+
+    @property
+    def global_batch(self):
+        """Items that one training step takes from the dataset, over all devices."""
+        return self.batch_per_device * self.devices
+
+    @property
+    def combination(self):
+        """The run without its repeat: runs of equal combination are repeats of one another.
+
+        Those of a later session, too: sentinels.
+        """
+        return dataclasses.replace(self, repeat=1, sentinel=0)
+
+    @functools.cached_property
+    def id(self):
+        words = [self.model, self.dataset, f"b{self.batch_per_device}"]
+        words += [
+            getattr(self, name)
+            for name in ("precision", "mode")
+            if getattr(self, name) != DEFAULTS[name]
+        ]
+        words += ["xla"] if self.xla else []
+        words += [self.strategy, f"{self.nodes}x{self.devices_per_node}"]
+        words += [f"x{self.copies_per_node}"] if self.copies_per_node > 1 else []
+        words += [self.runtime] if self.runtime != DEFAULTS["runtime"] else []
+        words += [f"s{self.sentinel}"] if self.sentinel else []
+        words += [f"r{self.repeat}", self.digest()]
+        return "-".join(words)
+
+    def digest(self):
+        """Ten hexadecimal digits over the values that differ from their defaults."""
+        plain = json.dumps(self.values(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(plain.encode()).hexdigest()[:10]
+
+    def values(self):
+        """The values that differ from their defaults, as plain Python values."""
+        return {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if getattr(self, field.name) != field.default
+        }
+
+    def flags(self):
+        """The command line of `train.py` that trains this run, less data folder and log."""
+        return list(
+            itertools.chain.from_iterable(
+                (f"--{name.replace('_', '-')}", str(value)) for name, value in self.values().items()
+            )
+        )
+
+    def label(self, also=()):
+        """One line for people, as in `lenet5 digits batch 64, mirrored on 2 devices, repeat 1`.
+
+        Args:
+            also: further fields to name, as in `seed 2`.
+        """
+        devices = f"{self.devices} device{'s' if self.devices > 1 else ''}"
+        extras = [
+            getattr(self, n)
+            for n in ("precision", "mode", "runtime")
+            if getattr(self, n) != DEFAULTS[n]
+        ]
+        extras += ["XLA"] if self.xla else []
+        extras += [text for text in (self.strategy_options, self.runtime_options) if text]
+        extras += [f"by {self.trainer}"] if self.trainer != DEFAULTS["trainer"] else []
+        extras += [f"{self.copies_per_node} copies at once"] if self.copies_per_node > 1 else []
+        extras += [f"sentinel {self.sentinel}"] if self.sentinel else []
+        known = ((name, getattr(self, name)) for name in also)
+        extras += [f"{name} {value}" for name, value in known if value not in (None, "")]
+        return ", ".join(
+            [
+                f"{self.model} {self.dataset} batch {self.batch_per_device}",
+                f"{self.strategy} on {devices}",
+                *extras,
+                f"repeat {self.repeat}",
+            ]
+        )
+
+
+def _fits(name, value):
+    """Whether a value is of the type that a field of a run has."""
+    if name not in FIELDS:
+        return False
+    wanted = FIELDS[name].type
+    if isinstance(value, bool) or wanted is bool:
+        return isinstance(value, bool) and wanted is bool
+    return isinstance(value, int | float if wanted is float else wanted)
+
+
+FIELDS = {field.name: field for field in dataclasses.fields(Run)}
+# What repeats agree in, also those of a later session.
+CONDITION = tuple(name for name in FIELDS if name not in ("repeat", "sentinel"))
+DEFAULTS = {
+    name: field.default
+    for name, field in FIELDS.items()
+    if field.default is not dataclasses.MISSING
+}
+
+
+SENTINEL_ID = re.compile(r"(?P<begin>.+)-s(?P<sentinel>\d+)-r(?P<repeat>\d+)-[0-9a-f]{10}")
+
+
+def is_sentinel(run_id):
+    """Whether an id is that of a sentinel."""
+    return bool(SENTINEL_ID.fullmatch(run_id))
+
+
+def labels(runs):
+    """{run id: label}, one that no other of these runs has: alike ones name what they differ in."""
+    alike = {}
+    for run in runs:
+        alike.setdefault(run.label(), []).append(run)
+    return {
+        run.id: run.label(name for name in FIELDS if len({getattr(r, name) for r in group}) > 1)
+        for group in alike.values()
+        for run in group
+    }
+
+
+def shuffled(runs, seed, block_of=operator.attrgetter("repeat")):
+    """All first repeats in random order, then all second ones, and so on.
+
+    Drift of the machine (heat, other users) then falls on all conditions alike
+    instead of on the last one. The order depends on the ids and the seed only.
+
+    Args:
+        block_of: run -> number of the block that it is in; its repeat, if not given.
+    """
+    blocks = {}
+    for run in sorted(runs, key=lambda run: run.id):
+        blocks.setdefault(block_of(run), []).append(run)
+    for number, block in blocks.items():
+        random.Random(f"{seed}/{number}").shuffle(block)
+    return [run for number in sorted(blocks) for run in blocks[number]]
+
+
+# Fields in which a run and the one on synthetic items may differ: how long they are, how real
+# items are read, and what changes numbers but not the work of a step.
+NOT_THE_SPEED = (
+    *("dataset", "repeat", "sentinel", "seed", "steps", "warmup_steps", "epochs", "evaluate"),
+    *("augment", "cache", "learning_rate", "learning_rate_scaling"),
+    *("learning_rate_batch", "learning_rate_warmup_steps"),
+)
+SAME_SPEED = tuple(name for name in FIELDS if name not in NOT_THE_SPEED)

@@ -1,0 +1,25 @@
+"""The environments of trainers: their folders, Pythons and packages."""
+
+import functools
+from pathlib import Path
+
+from dlbench.study import other_trainers
+
+ENVIRONMENTS = Path("envs")
+
+
+def has_environment(run):
+    """Whether a run on bare metal uses its environment; another program may do without."""
+    return not other_trainers.is_external(run) or other_trainers.needs(run, "python")
+
+
+def trainer_python(environment):
+    """The Python of a trainer's environment, relative to the workflow's folder."""
+    return ENVIRONMENTS / environment / ".venv" / "bin" / "python"
+
+
+@functools.cache
+def has_package(package, environment):
+    python = trainer_python(environment)
+    found = python.parents[1].glob(f"lib/python3*/site-packages/{package}/__init__.py")
+    return python.exists() and any(found)  # without its Python it is made anew, without extras

@@ -1,0 +1,64 @@
+"""What runs have in common and what they differ in, in words."""
+
+# How a field is named in a combination; others are `name value`.
+WORDS = {
+    "model": "{}",
+    "dataset": "{}",
+    "batch_per_device": "batch {}",
+    "strategy": "{}",
+    "strategy_options": "{}",
+    "launcher": "{}",
+    "runtime": "{}",
+    "runtime_options": "{}",
+    "mode": "{}",
+    "precision": "{}",
+    "nodes": "{} nodes",
+    "devices_per_node": "{} devices",
+    "copies_per_node": "{} at once",
+    "steps": "{} steps",
+    "epochs": "{} epochs",
+    "optimizer": "{}",
+    "xla": "XLA {}",
+}
+ALWAYS = ("model", "dataset", "batch_per_device")
+# In a name wherever combinations differ in them.
+NAMED = (*ALWAYS, "strategy", "runtime", "precision", "nodes", "devices_per_node")
+COUNTED = ("nodes", "devices_per_node", "steps", "epochs")
+
+
+def combinations(values):
+    """Names of combinations, no longer than it takes to tell them apart.
+
+    Args:
+        values: for each its fields, all the same ones.
+    """
+    varied = [name for name in values[0] if len({str(one[name]) for one in values}) > 1]
+    names = [name for name in NAMED if name in ALWAYS or name in varied]
+    made = [_name(one, names) for one in values]
+    for name in (*WORDS, *(name for name in varied if name not in WORDS)):
+        longer = [_name(one, [*names, name]) for one in values]
+        if name in varied and len(set(longer)) > len(set(made)):
+            names, made = [*names, name], longer
+    return made
+
+
+def _name(values, names):
+    return ", ".join(filter(None, (field(name, values.get(name)) for name in names)))
+
+
+def field(name, value):
+    """As in `batch 32`; nothing where there is no value."""
+    if value in (None, "") or (name, value) == ("launcher", "none"):
+        return ""
+    value = f"{value:g}" if isinstance(value, float) else str(value)
+    words = WORDS.get(name, f"{name.replace('_', ' ')} {{}}").format(value)
+    return words.removesuffix("s") if name in COUNTED and value == "1" else words
+
+
+def number(value):
+    """Four digits, or all of them before the point.
+
+    >>> [number(v) for v in (0.0123456, 12.3456, 13933.6)]
+    ['0.01235', '12.35', '13934']
+    """
+    return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"

@@ -1,0 +1,55 @@
+"""The numbers of a run by which campaigns are compared and checked, and what is good of each."""
+
+from dataclasses import dataclass
+
+from dlbench import Error
+from dlbench.common.phrases import nearest
+from dlbench.tables import table_columns
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number of a run that can be compared: its unit and in which direction it is better.
+
+    Attributes:
+        worse, better: what a side is called whose numbers are so.
+    """
+
+    name: str
+    unit: str
+    more_is_better: bool
+    worse: str
+    better: str
+
+    def word(self, ratio):
+        return self.better if (ratio > 1) == self.more_is_better else self.worse
+
+
+def _metrics():
+    speed, score = ("slower", "faster"), ("worse", "better")
+    kinds = {
+        (True, speed): ("images_per_second", "first_epoch_images_per_second",
+                        "epochs_images_per_second"),
+        (False, speed): ("step_time_mean_s", "step_time_median_s", "step_time_p95_s", "compile_s",
+                         "start_s", "import_s", "first_batch_s", "duration_s", "cpu_time_s",
+                         "time_to_accuracy_s", "training_time_to_accuracy_s"),
+        (True, score): ("top1", "top5", "iou"),
+        (False, score): ("final_loss", "perplexity", "energy_j", "energy_per_image_j",
+                         "peak_memory_bytes"),
+    }  # fmt: skip
+    for (more_is_better, words), names in kinds.items():
+        for name in set(names) & set(table_columns.RUNS.names):
+            unit = (table_columns.RUNS.field(name).metadata or {}).get(b"unit", b"1").decode()
+            yield Metric(name, unit, more_is_better, *words)
+
+
+METRICS = {metric.name: metric for metric in _metrics()}
+
+
+def known_metric(name):
+    """The Metric of that name, or an Error that names the nearest."""
+    if name not in METRICS:
+        raise Error(
+            f"no metric {name!r}{nearest(name, METRICS)}; there are: {', '.join(sorted(METRICS))}"
+        )
+    return METRICS[name]

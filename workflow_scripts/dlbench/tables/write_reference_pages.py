@@ -1,0 +1,221 @@
+"""The pages of docs/ that list everything: each key of a config, each column of each table.
+
+- config.md: from config.schema.json; defaults are those of config.yaml, and for fields of a run
+  those of dlbench/study/runs.py.
+- tables.md: from dlbench/tables/table_columns.py, with units; columns that say no more there than
+  their name are described in dlbench/tables/meanings.py, fields of a run as the schema of the
+  config does.
+"""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+
+from dlbench.common.files import written_whole
+from dlbench.study import config
+from dlbench.study.config_schema import schema
+from dlbench.study.runs import DEFAULTS
+from dlbench.tables import table_columns
+from dlbench.tables.meanings import MEANINGS, TABLES
+
+DEFAULT_STUDY = Path(__file__).parents[3] / "config.yaml"
+MADE_BY = "Made by `workflow_scripts/write_reference_pages.py` from"
+OWN_DEFAULTS = {
+    "framework": "tensorflow",
+    "launcher": "the strategy's own",
+    "repeats": "the study's",
+}
+CONFIG_HEAD = f"""# Config
+
+{MADE_BY} [config.schema.json](../workflow_scripts/dlbench/study/config.schema.json).
+
+Files are laid over one another, mappings key by key, everything else as a whole: `config.yaml`,
+then `site.yaml` where there is one, then those given with `--configfile`. Defaults are those of
+`config.yaml`. An unknown key or an impossible value is named before anything is trained.
+"""
+AXES_HEAD = """## Axes
+
+The fields of a run, in a block of `matrix` and in its `include` and `exclude`. Each takes one value
+or a list without repetitions; all combinations of the lists are trained. Required: `model`,
+`dataset`, one of `batch_per_device` and `global_batch`, one of `steps` and `epochs`.
+"""
+TABLES_HEAD = f"""# Tables
+
+{MADE_BY} [table_columns.py](../workflow_scripts/dlbench/tables/table_columns.py).
+[results.md](results.md) says how to read them.
+
+They lie in `results/tables/` as Parquet, all but `evals` as CSV as well. Dates are UTC. What a run
+has not is absent, never a stand-in. `1` is the unit of a share or ratio. `_ci95_low` and
+`_ci95_high` are the ends of a 95 % interval and are not listed apart; columns of settings mean in
+every table what they mean in `runs`.
+"""
+
+
+def write(folder):
+    """Write config.md and tables.md."""
+    for name, text in (("config.md", config_page()), ("tables.md", tables_page())):
+        with written_whole(folder / name) as part:
+            part.write_text(text, encoding="utf-8")
+
+
+def config_page():
+    """Every key of a config as Markdown."""
+    top, defaults = schema(), config.read(DEFAULT_STUDY)
+    plain = {name: part for name, part in top["properties"].items() if not _parts(part)}
+    sections = [CONFIG_HEAD, _section("Keys", "", plain, defaults)]
+    for name, part in top["properties"].items():
+        sections += _sections(name, part, defaults.get(name))
+    axes = top["$defs"]["axes"]["properties"]
+    sections.append(f"{AXES_HEAD}\n{_table(axes, DEFAULTS | OWN_DEFAULTS, of_axis=True)}\n")
+    return "\n".join(sections)
+
+
+def _sections(name, part, default):
+    """A section for a key that has keys of its own, and one for each such key in it."""
+    keys, inside = _parts(part), default if isinstance(default, dict) else {}
+    if not keys:
+        return
+    defaults = inside | (OWN_DEFAULTS if name == "matrix" else {})
+    yield _section(_title(name, part), part["description"], keys, defaults)
+    for key, further in keys.items():
+        if key not in schema()["properties"]:  # a block's repeats are described already
+            yield from _sections(f"{name}.{key}", further, inside.get(key))
+
+
+def _title(name, part):
+    """The heading of a key: its name, and what stands between it and the keys in the table."""
+    if part.get("type") == "array":
+        return f"{name}[]"
+    return f"{name}.NAME" if isinstance(part.get("additionalProperties"), dict) else name
+
+
+def _section(title, text, keys, defaults):
+    return f"## {title}\n\n{text and text + chr(10) * 2}{_table(keys, defaults)}\n"
+
+
+def _table(keys, defaults, of_axis=False):
+    lines = ["| Key | Value | Default | Meaning |", "| --- | --- | --- | --- |"]
+    for name, part in keys.items():
+        value = _value(part["items"] if of_axis and "items" in part else part)
+        default = _default("" if _parts(part) else defaults.get(name, ""), name in OWN_DEFAULTS)
+        lines.append(f"| `{name}` | {value} | {default} | {_cell(part['description'])} |")
+    return "\n".join(lines)
+
+
+def _default(value, in_words):
+    if value == "" or in_words:
+        return value
+    return "none" if value is None else f"`{_cell(json.dumps(value).strip(chr(34)))}`"
+
+
+def _parts(part):
+    """The keys below a key of the schema; {} where it has none."""
+    part = _resolved(part)
+    found = dict(part.get("properties", {}))
+    for below in (part.get("items"), part.get("additionalProperties"), *part.get("anyOf", ())):
+        if isinstance(below, dict):
+            found |= _parts(below)
+    return found
+
+
+def _resolved(part):
+    """A part of the schema without the axes that a block refers to; they are a section apart."""
+    reference = part.get("$ref", "")
+    if not reference or reference.endswith("/axes"):
+        return part
+    if reference.rsplit("/", 1)[1] == "combination":
+        return {"type": "object"}
+    return schema()["$defs"][reference.rsplit("/", 1)[1]]
+
+
+def _value(part):
+    """What a key takes, in words."""
+    if "anyOf" in part:
+        return " or ".join(_value(one) for one in part["anyOf"])
+    if "const" in part or "enum" in part:
+        return ", ".join(f"`{one}`" for one in part.get("enum", [part.get("const")]))
+    kinds = part.get("type", "object")
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    return " or ".join(_kind(kind, part) for kind in kinds if kind != "null") + (
+        " or `null`" if "null" in kinds else ""
+    )
+
+
+def _kind(kind, part):
+    if kind == "array":
+        below = _resolved(part.get("items", {}))
+        return "list of mappings" if below.get("type") == "object" else f"list: {_value(below)}"
+    if kind == "object":
+        further = part.get("additionalProperties")
+        return f"mapping: {_value(further)}" if _plain(further) else "mapping"
+    words = {"boolean": "`true`, `false`", "string": "text", "integer": "whole number"}
+    words = [words.get(kind, kind)]
+    words += [f"at least {part['minimum']}"] if part.get("minimum") is not None else []
+    words += [f"above {part['exclusiveMinimum']}"] if "exclusiveMinimum" in part else []
+    words += [f"at most {part['maximum']}"] if "maximum" in part else []
+    words += [f"below {part['exclusiveMaximum']}"] if "exclusiveMaximum" in part else []
+    return ", ".join(words)
+
+
+def _plain(part):
+    return isinstance(part, dict) and part.get("type") != "object"
+
+
+def tables_page():
+    """Every column of every table as Markdown."""
+    sections = [TABLES_HEAD]
+    for name, text in TABLES.items():
+        columns = getattr(table_columns, name.upper())
+        settings = [column for column in columns if _as_in_runs(name, column)]
+        lines = [f"## {name}", "", text]
+        if settings:
+            lines += ["", f"As in `runs`: {', '.join(f'`{column.name}`' for column in settings)}."]
+        lines += ["", "| Column | Kind | Unit | Meaning |", "| --- | --- | --- | --- |"]
+        lines += [_row(name, column) for column in columns if _listed(column, settings)]
+        sections.append("\n".join(lines) + "\n")
+    return "\n".join(sections)
+
+
+def _as_in_runs(table, column):
+    """Whether a column of another table is what it is in the table of runs, and no more is said."""
+    told = _noted(column, b"description") or f"{table}.{column.name}" in MEANINGS
+    return table != "runs" and column.name in table_columns.RUNS.names and not told
+
+
+def _listed(column, settings):
+    return column not in settings and not column.name.endswith(("_ci95_low", "_ci95_high"))
+
+
+def _row(table, column):
+    unit = _noted(column, b"unit")
+    return f"| `{column.name}` | {_type(column.type)} | {unit} | {_cell(meaning(table, column))} |"
+
+
+def meaning(table, column):
+    """What a column of a table means; "" where nothing says it."""
+    axes = schema()["$defs"]["axes"]["properties"]
+    return (
+        _noted(column, b"description")
+        or MEANINGS.get(f"{table}.{column.name}")
+        or MEANINGS.get(column.name)
+        or axes.get(column.name, {}).get("description", "")
+    )
+
+
+def _noted(column, key):
+    return (column.metadata or {}).get(key, b"").decode()
+
+
+def _type(type_):
+    if pa.types.is_boolean(type_):
+        return "true, false"
+    if pa.types.is_integer(type_):
+        return "whole number"
+    if pa.types.is_floating(type_):
+        return "number"
+    return "date" if pa.types.is_timestamp(type_) else "text"
+
+
+def _cell(text):
+    return text.replace("|", "\\|")

@@ -1,0 +1,256 @@
+"""Checkpoints: everything from which a run goes on as if it had never stopped.
+
+- A folder holds `latest.json`, which names the newest whole checkpoint, and a
+  folder for that one: `step-{n}/rank{r}.npz` with the variables and
+  `rank{r}.jsonl` with the log so far. The log lies here too because a workflow
+  deletes the outputs of a job that did not end.
+- Rank 0 keeps all variables; the other ranks keep those that differ over ranks
+  (counters of random numbers, moving statistics).
+- `latest.json` is replaced once all ranks have written, so a kill at any moment
+  leaves the checkpoint before. Ranks share the file system.
+- Arrays without pickle.
+"""
+
+import contextlib
+import json
+import shutil
+import time
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from dlbench import Error
+from dlbench.common.files import write_json, written_whole
+
+STOP_FILE = "stop"
+MEET_EVERY_S = 0.5
+STOPPED_EXIT_CODE = 75  # EX_TEMPFAIL of sysexits.h: of a trainer that is to be started again
+
+
+class Stopped(Exception):
+    """The run was asked to stop and has written a checkpoint; the message says where."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A whole checkpoint: after which step, when (seconds since run_start), of which run."""
+
+    folder: Path
+    step: int
+    t_s: float
+    run: dict
+
+    def arrays(self, rank):
+        """The arrays that a rank wrote, by name.
+
+        Raises:
+            Error: the file is damaged.
+        """
+        path = _arrays(self.folder, rank)
+        try:
+            with np.load(path, allow_pickle=False) as content:
+                return {name: content[name] for name in content.files}
+        except (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile) as error:
+            raise Error(
+                f"{path} cannot be read ({error}): delete {self.folder.parent} to begin anew"
+            ) from error
+
+    def log(self, rank):
+        """The bytes of a rank's log up to here.
+
+        Raises:
+            Error: it is missing.
+        """
+        path = _log(self.folder, rank)
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise Error(
+                f"{path} cannot be read ({error.strerror}): delete {self.folder.parent} to begin "
+                "anew"
+            ) from error
+
+
+class Keeper:
+    """Writes checkpoints of a run as it goes, and ends it when asked to.
+
+    Ranks must do both after the same step. So now and then all of them gather who
+    was asked to stop, and rank 0 says whether a checkpoint is due and after which step
+    they meet again.
+
+    Args:
+        folder: where the checkpoints lie; a file `stop` in it asks the run to stop.
+        every_s: seconds between two checkpoints.
+        strategy: the joined strategy of this process.
+        log: its EventLog.
+        run: plain values that say which run this is.
+        common: raw variables that are equal on all ranks, by name.
+        own: those that are not.
+        asked: function that gives the reason for which this process was asked to stop, or "".
+
+    Attributes:
+        meet_at: the step after which the ranks meet.
+    """
+
+    def __init__(self, folder, every_s, strategy, log, run, common, own, asked):
+        self._folder, self._every_s = Path(folder), every_s
+        self._strategy, self._log, self._run = strategy, log, run
+        self._common, self._own, self._asked = common, own, asked
+        self.meet_at = None
+        self._written = time.monotonic()
+        self._start = latest(folder, run)
+
+    def resume(self, **values):
+        """Load the newest checkpoint, if there is one, and go on with its log.
+
+        Args:
+            values: fields of the log's resume event.
+
+        Returns:
+            The step after which the run goes on, 0 where it begins.
+        """
+        if self._start is None:
+            self.meet_at = 1
+            return 0
+        common = self._start.arrays(0)
+        own = common if self._strategy.rank == 0 else self._start.arrays(self._strategy.rank)
+        for variables, arrays in ((self._common, common), (self._own, own)):
+            for name, variable in variables.items():
+                for number, copy in enumerate(self._strategy.copies(variable)):
+                    copy.assign(self._array(arrays, name, number, copy))
+        step = self._start.step
+        self._log.resume(self._start.log(self._strategy.rank), self._start.t_s, step=step, **values)
+        self.meet_at = step + 1
+        return step
+
+    def meet(self, step, step_time_s):
+        """Write a checkpoint where one is due. Returns why the run stops, "" where it goes on."""
+        asked = self._asked() or ("a file named stop" if self._stop_file().exists() else "")
+        due = time.monotonic() - self._written >= self._every_s
+        next_step = step + max(1, round(MEET_EVERY_S / max(step_time_s, 1e-6)))
+        rows = self._strategy.gather([bool(asked), due, next_step])
+        stops, due, self.meet_at = rows[:, 0].any(), rows[0, 1], int(rows[0, 2])
+        if due or stops:
+            self._write(step)
+        return (asked or "another rank was asked to") if stops else ""
+
+    def finish(self):
+        """Remove the checkpoints of a run that is done."""
+        if self._strategy.rank == 0:
+            remove(self._folder)
+
+    def _write(self, step):
+        began = self._log.now()
+        strategy = self._strategy
+        variables = self._own | (self._common if strategy.rank == 0 else {})
+        arrays = {
+            f"{name}:{number}": copy.numpy()
+            for name, variable in variables.items()
+            for number, copy in enumerate(strategy.copies(variable))
+        }
+        # Before the log is copied: the copy says that it belongs to this checkpoint.
+        self._log.write("checkpoint", step=step, t_s=round(began, 6))
+        write(self._folder, strategy.rank, step, arrays, self._log.content())
+        strategy.gather([0.0])  # all have written
+        if strategy.rank == 0:
+            complete(self._folder, step, began, self._run)
+        self._written = time.monotonic()
+
+    def _array(self, arrays, name, number, copy):
+        array = arrays.get(f"{name}:{number}")
+        if array is None or array.shape != tuple(copy.shape):
+            raise Error(
+                f"{self._folder}: the checkpoint has no variable {name} of shape "
+                f"{tuple(copy.shape)}: the model has changed; delete the folder to begin anew"
+            )
+        return array
+
+    def _stop_file(self):
+        return self._folder / STOP_FILE
+
+
+def write(folder, rank, step, arrays, log):
+    """Write one rank's part of a checkpoint."""
+    place = _place(folder, step)
+    with written_whole(_arrays(place, rank)) as part, open(part, "wb") as file:
+        np.savez(file, **arrays)
+    with written_whole(_log(place, rank)) as part:
+        part.write_bytes(log)
+
+
+def complete(folder, step, t_s, run):
+    """Make a checkpoint of which every rank has written its part the latest one.
+
+    Args:
+        run: plain values that say whose it is (see `latest`).
+    """
+    folder = Path(folder)
+    write_json(folder / "latest.json", {"step": step, "t_s": t_s, "run": run})
+    for other in folder.glob("step-*"):
+        if other != _place(folder, step):
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def latest(folder, run=None):
+    """The newest whole checkpoint, None where there is none.
+
+    Args:
+        run: as given to `complete`; the checkpoint must be of the same one.
+
+    Raises:
+        Error: it is of another run, or damaged.
+    """
+    path = Path(folder) / "latest.json"
+    try:
+        content = json.loads(path.read_bytes())
+        found = Checkpoint(
+            _place(folder, content["step"]), content["step"], content["t_s"], dict(content["run"])
+        )
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise Error(f"{path} is damaged ({error!r}): delete {folder} to begin anew") from error
+    if run is not None and found.run != run:
+        different = differences_of_runs(found.run, run)
+        words = "; ".join(f"{key}: {old!r} there, {new!r} here" for key, old, new in different)
+        raise Error(
+            f"{path} is a checkpoint of another run ({words}): name another folder, or delete it "
+            "to begin anew"
+        )
+    return found
+
+
+def remove(folder):
+    """Remove a folder of checkpoints, `latest.json` first."""
+    with contextlib.suppress(FileNotFoundError):
+        (Path(folder) / "latest.json").unlink()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def differences_of_runs(first, second):
+    """`differences` of two values that say which run it is, field by field."""
+    flat = ({**values, **values.get("spec", {})} for values in (first, second))
+    return differences(*flat, leave_out=("spec",))
+
+
+def differences(first, second, leave_out=()):
+    """(key, value in the first, value in the second) of what differs between two mappings."""
+    return [
+        (key, first.get(key), second.get(key))
+        for key in sorted(first.keys() | second.keys())
+        if first.get(key) != second.get(key) and key not in leave_out
+    ]
+
+
+def _place(folder, step):
+    return Path(folder) / f"step-{step}"
+
+
+def _arrays(place, rank):
+    return place / f"rank{rank}.npz"
+
+
+def _log(place, rank):
+    return place / f"rank{rank}.jsonl"

@@ -1,0 +1,117 @@
+"""The compiled step: what the devices compute, in which numbers, and how weights are updated.
+
+- With XLA the forward and the backward pass are one compiled cluster; the exchange
+  of gradients and the update are outside of it, under every strategy.
+"""
+
+import keras
+import tensorflow as tf
+
+from dlbench import Error
+from dlbench.trainer import learning_rate
+
+MOMENTUM = 0.9  # as in tf_cnn_benchmarks
+# The least compute capability of NVIDIA's devices that have these kinds of numbers.
+CAPABILITIES = {"tf32": (8, 0), "bfloat16": (8, 0), "float16": (5, 3)}
+
+
+def set_precision(spec, devices):
+    """What the layers compute in.
+
+    Raises:
+        Error: the device has no such numbers.
+    """
+    least = CAPABILITIES.get(spec.precision)
+    if least and "GPU" in devices[0]:
+        gpu = tf.config.list_physical_devices("GPU")[0]
+        details = tf.config.experimental.get_device_details(gpu)
+        found = details.get("compute_capability", least)
+        if found < least:
+            raise Error(
+                f"precision {spec.precision} needs compute capability {_version(least)}; "
+                f"{details.get('device_name', 'this GPU')} has {_version(found)}"
+            )
+    elif spec.precision == "tf32":
+        raise Error("precision tf32 is one of NVIDIA's GPUs; this device is a CPU")
+    # On by default where there is TF32: float32 would not mean float32.
+    tf.config.experimental.enable_tensor_float_32_execution(spec.precision == "tf32")
+    keras.mixed_precision.set_global_policy(
+        "float32" if spec.precision in ("float32", "tf32") else f"mixed_{spec.precision}"
+    )
+
+
+def make_optimizer(spec):
+    """The Keras optimizer of a run, which scales the loss for float16."""
+    optimizer = {
+        "sgd": lambda: keras.optimizers.SGD(spec.learning_rate),
+        "momentum": lambda: keras.optimizers.SGD(spec.learning_rate, momentum=MOMENTUM),
+        "rmsprop": lambda: keras.optimizers.RMSprop(spec.learning_rate),
+        "adam": lambda: keras.optimizers.Adam(spec.learning_rate),
+    }[spec.optimizer]()
+    if spec.precision == "float16":
+        return keras.optimizers.LossScaleOptimizer(optimizer)
+    return optimizer
+
+
+class Step:
+    """One step as a compiled function; calling it returns the mean loss as a float."""
+
+    def __init__(self, spec, strategy, task, model, optimizer, source, global_batch):
+        on_device = _device_step(spec, strategy, task, model, optimizer, source.scaled)
+
+        @tf.function
+        def step(*arguments):
+            return strategy.mean(strategy.run(on_device, source.next(*arguments)))
+
+        self._step, self._arguments = step, source.arguments
+        self._spec, self._strategy, self._global_batch = spec, strategy, global_batch
+        self._optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+        self.learning_rate = None
+
+    def trace(self):
+        self._call = self._strategy.stepper(self._step, self._arguments)
+
+    def __call__(self, index, until):
+        if self.learning_rate is None or index <= self._spec.learning_rate_warmup_steps:
+            rate = learning_rate.in_step(self._spec, self._global_batch, index)
+            self._optimizer.learning_rate = self.learning_rate = rate
+        return self._call(index, until)
+
+
+def _device_step(spec, strategy, task, model, optimizer, scaled):
+    """What one device does in a step: (inputs, targets) -> its mean loss."""
+    scale = strategy.loss_scale()
+    weights = [variable.value for variable in model.trainable_variables]
+
+    def forward(inputs, targets):
+        return task.loss(targets, model(scaled(inputs), training=False))
+
+    def gradients_of(inputs, targets):
+        with tf.GradientTape() as tape:
+            loss = task.loss(targets, model(scaled(inputs), training=True))
+            minimised = optimizer.scale_loss(loss) * scale
+        return loss, tape.gradient(minimised, weights)
+
+    if spec.xla:
+        forward, gradients_of = (
+            tf.function(part, jit_compile=True) for part in (forward, gradients_of)
+        )
+
+    def forward_backward(inputs, targets):
+        loss, gradients = gradients_of(inputs, targets)
+        # Without this the compiler drops the gradients, which nothing else uses.
+        with tf.control_dependencies(gradients):
+            return tf.identity(loss)
+
+    def train_step(inputs, targets):
+        loss, gradients = gradients_of(inputs, targets)
+        strategy.apply(optimizer, gradients, model.trainable_variables)
+        return loss
+
+    return {"forward": forward, "forward_backward": forward_backward, "train": train_step}[
+        spec.mode
+    ]
+
+
+def _version(numbers):
+    return ".".join(map(str, numbers))

@@ -1,0 +1,131 @@
+"""Horovod: one process per device, gradients averaged by all-reduce, over MPI or gloo.
+
+- Keras 3 with Horovod's own DistributedOptimizer raises nothing and does not
+  synchronise: the ranks drift apart. So gradients are averaged here, on the raw
+  TensorFlow variables, and every run ends with a digest of each rank's weights.
+- All gradients travel as one tensor and the cycle is 5 ms. Two CPU processes of one
+  thread scale best so on ResNet-56 with batch 32, less well with the tensors in one
+  group, and worst with Horovod's defaults (no groups, 1 ms); docs/training.md has how well.
+  GPUs may gain from groups, whose exchange begins before the backward pass has ended.
+- Gradients of embeddings are sent whole, not as the rows that changed.
+
+Options, Horovod's own names in brackets:
+    cycle_time_ms         between two looks for gradients that are ready
+                          [HOROVOD_CYCLE_TIME, 1]
+    fusion_threshold_mib  of the buffer in which small gradients travel together
+                          [HOROVOD_FUSION_THRESHOLD, 128]
+    gradient_groups       groups that are sent whole; 0: each gradient once it is
+                          ready [num_groups, 0]
+    packed                a group is one tensor; false: Horovod packs it in its buffer
+    compression           fp16: gradients travel as float16 [hvd.Compression]
+    timeline              keep Horovod's trace in timeline.json beside the log;
+                          it costs time [HOROVOD_TIMELINE]
+"""
+
+import os
+
+from dlbench import Error
+from dlbench.trainer.tensorflow.strategies import Base
+
+
+class Strategy(Base):
+    packages = ("horovod",)
+    launcher = "horovodrun"
+    OPTIONS = {
+        "cycle_time_ms": 5.0,
+        "fusion_threshold_mib": 128,
+        "gradient_groups": 1,
+        "packed": True,
+        "compression": ("none", "fp16"),
+        "timeline": False,
+    }
+
+    @staticmethod
+    def processes_per_node(run):
+        return run.devices_per_node
+
+    def join(self, spec):
+        if spec.launcher == "none":  # MPI would abort without an exception
+            raise Error(
+                "strategy horovod needs a launcher (horovodrun, mpirun or srun), found none"
+            )
+        os.environ["HOROVOD_CYCLE_TIME"] = str(self.options["cycle_time_ms"])
+        os.environ["HOROVOD_FUSION_THRESHOLD"] = str(self.options["fusion_threshold_mib"] << 20)
+        if self.options["timeline"]:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            os.environ["HOROVOD_TIMELINE"] = str(self.folder / "timeline.json")
+        import horovod.tensorflow as hvd
+
+        self._hvd = hvd
+        hvd.init()
+        self.rank, self.size, self.local_rank = hvd.rank(), hvd.size(), hvd.local_rank()
+        if hvd.local_size() != spec.devices_per_node:
+            started = os.environ.get("OMPI_COMM_WORLD_SIZE", os.environ.get("PMI_SIZE"))
+            raise Error(
+                f"expected {spec.devices_per_node} Horovod processes on this node, found "
+                f"{hvd.local_size()} (rank {self.rank} of {self.size}): "
+                + (
+                    f"mpirun started {started}, but the MPI library here does not find them; it "
+                    "must be the same MPI and, in an image, not newer than that mpirun"
+                    if started and int(started) != self.size
+                    else "was the trainer started by horovodrun or mpirun?"
+                )
+            )
+        if self.size != spec.nodes * spec.devices_per_node:
+            raise Error(
+                f"expected {spec.nodes} nodes with {spec.devices_per_node} processes each, "
+                f"found {self.size} processes in all"
+            )
+
+    def settings(self):
+        return {
+            "controller": "mpi" if self._hvd.mpi_enabled() else "gloo",
+            **self.options,
+        }
+
+    def broadcast(self, variables):
+        self._hvd.broadcast_variables(variables, root_rank=0)
+
+    def gather(self, values):
+        import tensorflow as tf
+
+        return self._hvd.allgather(tf.constant([values], tf.float64), name="gather").numpy()
+
+    def apply(self, optimizer, gradients, variables):
+        optimizer.apply(self._averaged(gradients), variables)
+
+    def _averaged(self, gradients):
+        import tensorflow as tf
+
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        hvd = self._hvd
+        how = {
+            "op": hvd.Average,
+            "compression": getattr(hvd.Compression, self.options["compression"]),
+        }
+        groups = min(self.options["gradient_groups"], len(gradients))
+        if not groups:
+            return [hvd.allreduce(gradient, **how) for gradient in gradients]
+        averaged = []
+        for number in range(groups):
+            first, last = (len(gradients) * n // groups for n in (number, number + 1))
+            group = gradients[first:last]
+            if self.options["packed"]:
+                averaged += _unpacked(hvd.allreduce(_packed(group), **how), group)
+            else:
+                averaged += hvd.grouped_allreduce(group, **how)
+        return averaged
+
+
+def _packed(tensors):
+    import tensorflow as tf
+
+    return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], axis=0)
+
+
+def _unpacked(flat, tensors):
+    """The parts of a packed tensor, with the shapes they had."""
+    import tensorflow as tf
+
+    parts = tf.split(flat, [tensor.shape.num_elements() for tensor in tensors])
+    return [tf.reshape(part, tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]

@@ -1,0 +1,69 @@
+"""tf.distribute.MirroredStrategy: all devices of one node in one process, synchronous.
+
+Each device holds a copy of the weights; Keras's optimizer sums the gradients
+over the devices, so a device's loss is divided by their number.
+"""
+
+from dlbench.trainer.tensorflow.strategies import Base
+
+
+class Strategy(Base):
+    @staticmethod
+    def unsupported(run):
+        if run.nodes > 1:
+            return f"strategy mirrored stays on one node; {run.nodes} need horovod or multiworker"
+        return None
+
+    def join(self, spec):
+        self.devices_per_process = spec.devices_per_node
+
+    def __init__(self, spec, device, folder="."):
+        import tensorflow as tf
+
+        super().__init__(spec, device, folder)
+        self._mirrored = tf.distribute.MirroredStrategy(self.devices)
+
+    def scope(self):
+        return self._mirrored.scope()
+
+    def settings(self):
+        ops = self._mirrored.extended._cross_device_ops
+        return {"cross_device_ops": type(ops).__name__}
+
+    def loss_scale(self):
+        return 1.0 / self.devices_per_process
+
+    def run(self, function, arguments):
+        return self._mirrored.run(function, args=arguments)
+
+    def mean(self, value):
+        return self._mirrored.reduce("MEAN", value, axis=None)
+
+    def iterator(self, make):
+        import tensorflow as tf
+
+        options = tf.data.Options()
+        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+        batches = make(self.rank, self.size).with_options(options)
+        return iter(self._mirrored.experimental_distribute_dataset(batches))
+
+    def constants(self, make):
+        parts = zip(*(self._on_each_device(make)), strict=True)
+        return tuple(
+            self._mirrored.experimental_distribute_values_from_function(
+                lambda context, part=part: part[context.replica_id_in_sync_group]
+            )
+            for part in parts
+        )
+
+    def copies(self, variable):
+        return list(self._mirrored.experimental_local_results(variable))
+
+    def _on_each_device(self, make):
+        import tensorflow as tf
+
+        made = []
+        for device in self.devices:
+            with tf.device(device):
+                made.append(make())
+        return made

@@ -1,0 +1,75 @@
+"""tf.distribute.MultiWorkerMirroredStrategy: one process per device, on any number of nodes.
+
+- Synchronous: Keras's optimizer sums the gradients over all processes, so a
+  process's loss is divided by their number.
+- Who takes part stands in TF_CONFIG, or follows from Slurm's variables
+  (dlbench/trainer/tensorflow/tf_cluster.py).
+- One process per device, as with Horovod, and not one per node with all its
+  devices: so the two are compared in the same layout.
+
+Options:
+    communication  of collectives: ring (gRPC) or nccl; auto is TensorFlow's choice
+    pack_mib       gradients are packed into pieces of this size; 0: all in one
+"""
+
+import numpy as np
+
+from dlbench import Error
+from dlbench.trainer.tensorflow import tf_cluster
+from dlbench.trainer.tensorflow.strategies import Base
+
+
+class Strategy(Base):
+    launcher = "local"
+    OPTIONS = {"communication": ("auto", "ring", "nccl"), "pack_mib": 0}
+
+    @staticmethod
+    def processes_per_node(run):
+        return run.devices_per_node
+
+    def join(self, spec):
+        self._cluster = tf_cluster.find(spec, self.jobs(spec))
+        self.rank, self.size = self._cluster.task, len(self._cluster.addresses["worker"])
+        self.local_rank = self._cluster.local_rank
+
+    def _connected(self, device):
+        import tensorflow as tf
+
+        communication = tf.distribute.experimental.CommunicationImplementation[
+            self.options["communication"].upper()
+        ]
+        self._packed = tf.distribute.experimental.CommunicationOptions(
+            bytes_per_pack=self.options["pack_mib"] << 20, implementation=communication
+        )
+        self._workers = tf.distribute.MultiWorkerMirroredStrategy(
+            self._cluster.resolver(), communication_options=self._packed
+        )
+        found = self._workers.num_replicas_in_sync
+        if found != self.size:
+            raise Error(f"expected one device in each of {self.size} processes, found {found}")
+        return list(self._workers.extended.worker_devices)
+
+    def scope(self):
+        return self._workers.scope()
+
+    def loss_scale(self):
+        return 1.0 / self.size
+
+    def run(self, function, arguments):
+        return self._workers.run(function, args=arguments)
+
+    def gather(self, values):
+        import tensorflow as tf
+
+        mine = tf.constant(np.asarray([values], np.float64))
+
+        @tf.function
+        def everywhere():
+            return self._workers.run(
+                lambda: tf.distribute.get_replica_context().all_gather(mine, axis=0)
+            )
+
+        return np.asarray(everywhere())
+
+    def copies(self, variable):
+        return list(self._workers.experimental_local_results(variable))

@@ -1,0 +1,217 @@
+"""tf.distribute.ParameterServerStrategy: weights on servers, workers compute gradients.
+
+Processes: a chief, which deals out the steps and writes the log; one worker a
+device; the servers. A step of the log is as many worker steps as there are
+workers, so it has as many items as with the other strategies; its loss is their mean.
+
+Options:
+    update   asynchronous: each worker applies its gradient when it has it, two steps
+               of each are under way, and a step of the log ends when as many more
+               worker steps have ended, in the order in which they were dealt out.
+             barrier: as tf_cnn_benchmarks' synchronous variable_update=parameter_server
+               over several workers: each applies its own gradient, and none begins the
+               next step before all have. Nothing is averaged: n updates a step.
+             averaged: gradients are summed on the servers and applied once a step; equal
+               to one process with the global batch.
+    servers  number of parameter servers; weights go round them in turn
+
+- tf_cnn_benchmarks' workers fetch the next step from a queue; here the chief deals it out,
+  which costs a message to each worker a step.
+- On CPUs each worker has its own cores, as any device has; chief and servers share all of
+  the node, so with short steps they take time from the workers: LeNet-5 with batch 64 took
+  12.8 ms a step with two workers on two cores, 4.0 ms in one process on one core.
+- Unlike averaged ones, asynchronous updates and the moving statistics of batch
+  normalisation in each mode can overwrite one another.
+- What GPUs use is not sampled: they belong to the workers, the log to the chief.
+"""
+
+import collections
+import os
+import time
+
+from dlbench import Error
+from dlbench.trainer.tensorflow import tf_cluster
+from dlbench.trainer.tensorflow.strategies import Base
+
+STEPS_UNDER_WAY = 2  # of each worker
+POLL_S = 0.2
+
+
+class Strategy(Base):
+    launcher = "local"
+    OPTIONS = {"update": ("asynchronous", "barrier", "averaged"), "servers": 1}
+
+    @staticmethod
+    def unsupported(run):
+        if not Strategy.parsed(run)["servers"]:
+            return "strategy parameter_server needs at least one of servers, found 0"
+        if run.deterministic:
+            return "strategy parameter_server cannot be deterministic: its workers race"
+        return None
+
+    @staticmethod
+    def processes_per_node(run):
+        return run.devices_per_node
+
+    @classmethod
+    def jobs(cls, run):
+        servers = cls.parsed(run)["servers"]
+        return {"chief": 1, "worker": run.nodes * run.devices_per_node, "ps": servers}
+
+    def join(self, spec):
+        self._cluster = tf_cluster.find(spec, self.jobs(spec))
+        self.local_rank = self._cluster.local_rank
+        self._workers = len(self._cluster.addresses["worker"])
+        self._tf32 = spec.precision == "tf32"
+        self._sums = None
+
+    def serve(self, finished):
+        if self._cluster.job == "chief":
+            return False
+        while not finished():
+            time.sleep(POLL_S)
+        return True
+
+    def scope(self):
+        return self._servers.scope()
+
+    def iterator(self, make):
+        index = _tf().distribute.coordinator.experimental_get_current_worker_index
+        return iter(
+            self._coordinator.create_per_worker_dataset(lambda: make(index(), self._workers))
+        )
+
+    def constants(self, make):
+        # A dataset stays with its worker; a tensor would be sent in each step.
+        items = make()
+        return self.iterator(
+            lambda rank, size: _tf().data.Dataset.from_tensors(items).cache().repeat()
+        )
+
+    def gpus(self):
+        return ()
+
+    def run(self, function, arguments):
+        return self._servers.run(function, args=arguments)
+
+    def apply(self, optimizer, gradients, variables):
+        tf = _tf()
+        if self.options["update"] == "averaged":
+            if self._sums is None:
+                self._optimizer, self._variables = optimizer, variables
+                with tf.init_scope():
+                    self._sums = [
+                        optimizer.add_variable_from_reference(v, name="sum").value
+                        for v in variables
+                    ]
+            for total, gradient in zip(self._sums, gradients, strict=True):
+                total.assign_add(tf.convert_to_tensor(gradient) / self._workers)
+            return
+        _apply_when_there(optimizer, gradients, variables)
+
+    def stepper(self, step, arguments):
+        return {
+            "asynchronous": self._asynchronous,
+            "barrier": self._barrier,
+            "averaged": self._barrier,
+        }[self.options["update"]](step, arguments)
+
+    def _asynchronous(self, step, arguments):
+        under_way, dealt = collections.deque(), 0
+
+        def one(index, until):
+            nonlocal dealt
+            dealt = max(dealt, (index - 1) * self._workers)
+            losses = []
+            while len(losses) < self._workers:
+                ahead = (index - 1 + STEPS_UNDER_WAY) * self._workers + len(losses)
+                while dealt < min(ahead, until * self._workers):
+                    under_way.append(self._coordinator.schedule(step, args=arguments))
+                    dealt += 1
+                losses.append(float(under_way.popleft().fetch()))
+            return sum(losses) / len(losses)
+
+        return one
+
+    def _barrier(self, step, arguments):
+        tf = _tf()
+
+        @tf.function
+        def apply_sums():
+            # Keras can apply in a replica context only.
+            self._servers.run(self._apply_sums)
+
+        def one(index, until):
+            dealt = [self._coordinator.schedule(step, args=arguments) for _ in range(self._workers)]
+            self._coordinator.join()
+            if self._sums is not None:
+                with self._servers.scope():
+                    apply_sums()
+            losses = [float(loss.fetch()) for loss in dealt]
+            return sum(losses) / len(losses)
+
+        return one
+
+    def _apply_sums(self):
+        sums = [total.read_value() for total in self._sums]
+        _apply_when_there(self._optimizer, sums, self._variables)
+        for total in self._sums:
+            total.assign(_tf().zeros_like(total))
+
+    def _pin(self, threads_per_device):
+        if self._cluster.job == "worker":
+            return super()._pin(threads_per_device)
+        return sorted(os.sched_getaffinity(0))
+
+    def _configure(self, device, threads_per_device):
+        tf = _tf()
+        tf.config.experimental.enable_tensor_float_32_execution(self._tf32)
+        job = self._cluster.job
+        if job != "worker":
+            tf.config.set_visible_devices([], "GPU")
+        if job == "chief":
+            return self._connected(device)
+        threads = tf.compat.v1.ConfigProto(
+            intra_op_parallelism_threads=threads_per_device,
+            # With one, a worker hangs in its first step.
+            inter_op_parallelism_threads=2,
+        )
+        if job == "worker" and device == "gpu":
+            gpus = tf.config.list_physical_devices("GPU")
+            if self.local_rank >= len(gpus):
+                raise Error(
+                    f"worker {self._cluster.task} needs GPU number {self.local_rank}; TensorFlow "
+                    f"sees {len(gpus)}"
+                )
+            threads.gpu_options.visible_device_list = str(self.local_rank)
+            threads.gpu_options.allow_growth = True
+        self._server = tf.distribute.Server(
+            tf.train.ClusterSpec(self._cluster.addresses), job, self._cluster.task, "grpc", threads
+        )
+        return []
+
+    def _connected(self, device):
+        tf = _tf()
+        self._servers = tf.distribute.ParameterServerStrategy(self._cluster.resolver())
+        self._coordinator = tf.distribute.coordinator.ClusterCoordinator(self._servers)
+        return [
+            f"/job:worker/replica:0/task:{task}/device:{device.upper()}:0"
+            for task in range(self._workers)
+        ]
+
+
+def _apply_when_there(optimizer, gradients, variables):
+    """Update once all gradients are there.
+
+    Without the fence a server reads its momenta when the step begins, and writes back what
+    it makes of them: with two workers half of the updates got lost.
+    """
+    tf = _tf()
+    with tf.control_dependencies(tf.nest.flatten(gradients, expand_composites=True)):
+        optimizer.apply(gradients, variables)
+
+
+def _tf():
+    import tensorflow as tf
+
+    return tf

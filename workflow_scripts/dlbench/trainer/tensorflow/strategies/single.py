@@ -1,0 +1,11 @@
+"""One process on one device, nothing to synchronise."""
+
+from dlbench.trainer.tensorflow.strategies import Base
+
+
+class Strategy(Base):
+    @staticmethod
+    def unsupported(run):
+        if run.devices > 1:
+            return f"strategy single drives one device; {run.devices} need mirrored or horovod"
+        return None

@@ -1,0 +1,149 @@
+"""Which processes make up a tf.distribute cluster, and which of them this one is.
+
+- TF_CONFIG says it where a launcher has set it (dlbench/launchers/local.py, or a
+  site's own scheduler).
+- Else Slurm's variables do: the first tasks on each node are its workers, the
+  others what else there is. The ports follow from the job's number, so that two
+  jobs on one node do not meet.
+"""
+
+import itertools
+import json
+import os
+import re
+from dataclasses import dataclass
+
+from dlbench import Error
+from dlbench.common import host_lists
+
+PORTS = range(20_000, 60_000)
+PORTS_PER_JOB = 64
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Addresses (`host:port`) of all tasks by their kind of job, and which task this one is."""
+
+    addresses: dict
+    job: str
+    task: int
+
+    @property
+    def local_rank(self):
+        """How many tasks of this kind on this host come before this one."""
+        addresses = self.addresses[self.job]
+        hosts = [address.rpartition(":")[0] for address in addresses]
+        return hosts[: self.task].count(hosts[self.task])
+
+    def resolver(self):
+        """As TensorFlow wants it."""
+        import tensorflow as tf
+
+        return tf.distribute.cluster_resolver.SimpleClusterResolver(
+            tf.train.ClusterSpec(self.addresses),
+            task_type=self.job,
+            task_id=self.task,
+            rpc_layer="grpc",
+        )
+
+
+def find(spec, wanted, environ=os.environ):
+    """The cluster of this process.
+
+    Args:
+        spec: the run's fields as attributes.
+        wanted: how many tasks of each kind of job the run needs, as in {"worker": 2}.
+
+    Raises:
+        Error: neither TF_CONFIG nor Slurm says, or what they say does not fit.
+    """
+    if "TF_CONFIG" in environ:
+        found = _from_tf_config(environ["TF_CONFIG"])
+    elif "SLURM_PROCID" in environ:
+        found = from_slurm(wanted, spec.nodes, environ)
+    else:
+        raise Error(
+            f"strategy {spec.strategy} needs to know its other processes, but neither TF_CONFIG "
+            "nor Slurm's variables are set: start it with --launcher local or srun"
+        )
+    counts = {job: len(addresses) for job, addresses in found.addresses.items()}
+    if counts != wanted:
+        raise Error(f"the run needs the processes {_words(wanted)}, found {_words(counts)}")
+    return found
+
+
+def _from_tf_config(text):
+    try:
+        config = json.loads(text)
+        addresses = {job: list(tasks) for job, tasks in config["cluster"].items()}
+        task = config["task"]
+        found = Cluster(addresses, task["type"], int(task["index"]))
+        addresses[found.job][found.task]
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        raise Error(
+            'TF_CONFIG: expected {"cluster": {"worker": ["host:port", ...]}, "task": {"type": '
+            f'"worker", "index": 0}}}}, found {text!r} ({error!r})'
+        ) from error
+    return found
+
+
+def from_slurm(wanted, nodes, environ=os.environ):
+    """The cluster of the tasks of a Slurm step, as many workers on each node.
+
+    Raises:
+        Error: a variable is missing, or there are too few tasks.
+    """
+    try:
+        here = int(environ["SLURM_NODEID"]), int(environ["SLURM_LOCALID"])
+        hosts = host_lists.expand_hosts(
+            environ.get("SLURM_STEP_NODELIST") or environ["SLURM_JOB_NODELIST"]
+        )
+        counts = expand_tasks(
+            environ.get("SLURM_STEP_TASKS_PER_NODE") or environ["SLURM_TASKS_PER_NODE"]
+        )
+        job_id, step = int(environ["SLURM_JOB_ID"]), environ.get("SLURM_STEP_ID", "0")
+    except KeyError as error:
+        raise Error(f"{error.args[0]} is not set: was the trainer started by srun?") from None
+    except ValueError as error:
+        raise Error(f"Slurm's variables are not as expected: {error}") from None
+    if len(hosts) != len(counts):
+        raise Error(f"Slurm's variables name {len(hosts)} nodes, and tasks for {len(counts)}")
+    number = job_id * 7 + (int(step) if step.isdigit() else 0)
+    base = PORTS[number * PORTS_PER_JOB % len(PORTS)]
+    places = [(node, task) for node, count in enumerate(counts) for task in range(count)]
+    per_node = wanted["worker"] // nodes
+    workers = [place for place in places if place[1] < per_node]
+    others = iter(place for place in places if place[1] >= per_node)
+    dealt = {
+        job: workers if job == "worker" else list(itertools.islice(others, count))
+        for job, count in wanted.items()
+    }
+    # Numbered over all nodes, so that nodes which are one machine (as in tests) do not meet either.
+    port = {place: base + number % PORTS_PER_JOB for number, place in enumerate(places)}
+    addresses = {job: [f"{hosts[place[0]]}:{port[place]}" for place in dealt[job]] for job in dealt}
+    for job, mine in dealt.items():
+        if here in mine:
+            return Cluster(addresses, job, mine.index(here))
+    raise Error(
+        f"the run needs the processes {_words(wanted)} on {nodes} node(s), found the Slurm tasks "
+        f"{' + '.join(map(str, counts))}"
+    )
+
+
+def expand_tasks(text):
+    """Tasks on each node from Slurm's short form.
+
+    >>> expand_tasks("4(x2),1")
+    [4, 4, 1]
+    """
+    counts = []
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part)
+        if not match:
+            raise Error(f"expected tasks per node as in 4(x2),1, found {text!r}")
+        counts += [int(match[1])] * int(match[2] or 1)
+    return counts
+
+
+def _words(counts):
+    return ", ".join(f"{count} {job}" for job, count in counts.items()) or "none"
