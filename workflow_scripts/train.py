@@ -233,7 +233,7 @@ def _check_containment(runtime, image_id):
         marker = found = None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Error(f"{IMAGE_MARKER} is not the marker of an image of ours: {error!r}") from error
-    if not plugins.load("runtimes", runtime).CONTAINED:
+    if not plugins.constants("runtimes", runtime)["CONTAINED"]:
         if marker:
             raise Error(
                 f"runtime {runtime} was asked for, but this is inside the image {found}: "

@@ -44,7 +44,9 @@ def draw(tables, stem):
 
 def _synthetic(dataset):
     """Datasets that are not ours are real."""
-    return dataset in plugins.names("datasets") and plugins.load("datasets", dataset).SYNTHETIC
+    return (
+        dataset in plugins.names("datasets") and plugins.constants("datasets", dataset)["SYNTHETIC"]
+    )
 
 
 def _row(axes, row, synthetic, known):

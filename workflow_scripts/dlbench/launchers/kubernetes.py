@@ -17,7 +17,7 @@ FINDING = {"none": "nothing", "local": "tf_config", "horovodrun": "horovod"}
 
 
 def unsupported(run):
-    if plugins.load("runtimes", run.runtime).CONTAINED:
+    if plugins.constants("runtimes", run.runtime)["CONTAINED"]:
         return (
             f"launcher kubernetes needs runtime bare, as a pod is a container; found {run.runtime}"
         )

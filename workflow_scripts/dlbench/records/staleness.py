@@ -40,7 +40,7 @@ def made_from(run, adopted=None, image_settings=None):
         code_digest = _code_digest(*(getattr(run, key) for key in PLUGIN_FOLDERS))
     data = (adopted or {}).get(run.dataset, recipe(run.dataset)) if has_data(run) else ""
     found = {"code": code_digest, "data": data}
-    if not plugins.load("runtimes", run.runtime).CONTAINED:
+    if not plugins.constants("runtimes", run.runtime)["CONTAINED"]:
         lock = _lock_digest(run.environment) if trainer_environments.has_environment(run) else ""
         return {**found, "environment": lock}
     settings = trainer_image.settings(run.environment, image_settings or {})
@@ -59,7 +59,7 @@ def recipe(dataset):
     """Digest of what a dataset's shards are made from; "" where we store nothing."""
     if dataset not in plugins.names("datasets"):
         return ""  # another program's
-    if plugins.load("datasets", dataset).SYNTHETIC:
+    if plugins.constants("datasets", dataset)["SYNTHETIC"]:
         return ""
     return own_code.digest(data_code(dataset))
 
@@ -101,7 +101,7 @@ def _changed_files(run, name, before):
         return own_code.changed(before, training_code(run))
     if name == "data" and recipe(run.dataset):
         return own_code.changed(before, data_code(run.dataset))
-    if name == "environment" and not plugins.load("runtimes", run.runtime).CONTAINED:
+    if name == "environment" and not plugins.constants("runtimes", run.runtime)["CONTAINED"]:
         return [f"{trainer_environments.ENVIRONMENTS}/{run.environment}/uv.lock"]
     return []
 

@@ -224,7 +224,9 @@ def _check_others(config):
 
 def _check_images(images, runs):
     """See that an image that no run takes is not one of theirs, misspelt."""
-    contained = {run.environment for run in runs if plugins.load("runtimes", run.runtime).CONTAINED}
+    contained = {
+        run.environment for run in runs if plugins.constants("runtimes", run.runtime)["CONTAINED"]
+    }
     spare = sorted(contained - images.keys())
     for name in images.keys() - contained - set(matrix.environments()):
         if hint := phrases.nearest(name, spare):

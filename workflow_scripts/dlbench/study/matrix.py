@@ -131,7 +131,7 @@ def run_of(values, where, images):
     runtime = values.get("runtime", DEFAULTS["runtime"])
     for kind, owner, known in (
         ("strategy", values.get("strategy", DEFAULTS["strategy"]), strategy.OPTIONS),
-        ("runtime", runtime, plugins.load("runtimes", runtime).OPTIONS),
+        ("runtime", runtime, plugins.constants("runtimes", runtime)["OPTIONS"]),
     ):
         key = f"{kind}_options"
         if key in values:
@@ -153,7 +153,7 @@ def run_of(values, where, images):
     if not trainer_environments.has_environment(run) and runtime == DEFAULTS["runtime"]:
         return run
     there, found = environments(), f"no folder envs/{run.environment}"
-    if plugins.load("runtimes", runtime).CONTAINED:
+    if plugins.constants("runtimes", runtime)["CONTAINED"]:
         there, found = sorted({*there, *images}), f"{found} and no such image under images"
     if run.environment not in there:
         raise ConfigError(
@@ -223,16 +223,16 @@ def _check_task(run, where):
         )
     task = plugins.constants("models", run.model).get("TASK")
     named("tasks", task, f"{where}: TASK of models/{run.model}.py")
-    dataset = plugins.load("datasets", run.dataset)
+    dataset = plugins.constants("datasets", run.dataset)
     kind = plugins.constants("tasks", task)["KIND"]
-    if not dataset.SYNTHETIC and kind != dataset.KIND:
+    if not dataset["SYNTHETIC"] and kind != dataset["KIND"]:
         raise ConfigError(
             f"{where}: model {run.model} learns {task} and needs data of the kind {kind}; "
-            f"{run.dataset} is of the kind {dataset.KIND}"
+            f"{run.dataset} is of the kind {dataset['KIND']}"
         )
-    if dataset.SYNTHETIC and run.epochs:
+    if dataset["SYNTHETIC"] and run.epochs:
         raise ConfigError(f"{where}: dataset {run.dataset} has no epochs; give steps")
-    if dataset.SYNTHETIC and run.evaluate == "yes":
+    if dataset["SYNTHETIC"] and run.evaluate == "yes":
         raise ConfigError(f"{where}: dataset {run.dataset} has no held-out items to evaluate")
 
 

@@ -22,7 +22,7 @@ def find(spec, strategy, native, task, data_folder, seed):
     Raises:
         Error: there is no data, or it is of another kind than the model learns.
     """
-    if plugins.load("datasets", spec.dataset).SYNTHETIC:
+    if plugins.constants("datasets", spec.dataset)["SYNTHETIC"]:
         return Synthetic(spec, strategy, native, task, seed)
     if data_folder is None:
         raise Error(f"dataset {spec.dataset} is not synthetic: --data must name its folder")
