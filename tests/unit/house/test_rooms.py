@@ -1,0 +1,121 @@
+"""The rooms of the library: what import-linter, which holds their floors, cannot see."""
+
+import ast
+import functools
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from paths import REPOSITORY
+
+from dlbench.common import plugins
+
+LIBRARY = plugins.LIBRARY
+FILES = sorted(path.relative_to(LIBRARY).as_posix() for path in LIBRARY.rglob("*.py"))
+ROOMS = sorted({file.split("/")[0] for file in FILES} - {"__init__.py"})
+MOST_FILES = 20
+# Rooms and files that a Python which has the standard library and NumPy alone must import.
+ALONE = (
+    *("common", "log", "machine", "launchers", "schedulers", "starting", "records"),
+    *("study/runs.py", "study/other_trainers.py", "study/repeats.py", "images"),
+    "study/trainer_environments.py",
+)
+
+
+def room(file):
+    return file.split("/")[0]
+
+
+@functools.cache
+def tree(file):
+    return ast.parse((LIBRARY / file).read_bytes())
+
+
+@functools.cache
+def floors():
+    """The floor of each room, as the contract in pyproject.toml says it; 0 is the lowest."""
+    contracts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["importlinter"]
+    (layers,) = [c["layers"] for c in contracts["contracts"] if c["type"] == "layers"]
+    return {
+        name.strip(): number
+        for number, layer in enumerate(reversed(layers))
+        for name in layer.split("|")
+    }
+
+
+def imported(file, top_only=False):
+    """Dotted names that a file imports: `a.b.c` for `from a.b import c` too."""
+    nodes = tree(file).body if top_only else ast.walk(tree(file))
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_every_room_has_a_floor_and_the_library_holds_nothing_beside_rooms():
+    assert sorted(floors()) == ROOMS
+    assert [path.name for path in LIBRARY.iterdir() if path.is_file()] == ["__init__.py"]
+
+
+def test_no_folder_has_more_files_than_one_overlooks():
+    for folder in {path.parent for path in LIBRARY.rglob("*.py")}:
+        files = [path for path in folder.iterdir() if path.is_file()]
+        assert len(files) <= MOST_FILES, folder
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_what_is_loaded_by_name_is_of_a_lower_room(file):
+    for node in ast.walk(tree(file)):
+        if (
+            isinstance(node, ast.Call)
+            and ast.unparse(node.func) == "plugins.load"
+            and isinstance(node.args[0], ast.Constant)
+        ):
+            theirs = plugins.ours(node.args[0].value).relative_to(LIBRARY).parts[0]
+            lower = floors()[theirs] < floors()[room(file)]
+            assert theirs == room(file) or lower, f"line {node.lineno} loads {node.args[0].value}"
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_private_file_is_imported_in_its_own_room_only(file):
+    for name in imported(file):
+        parts = name.split(".")
+        if parts[0] != "dlbench" or not any(p.startswith("_") for p in parts[1:]):
+            continue
+        private = next(i for i, p in enumerate(parts) if i and p.startswith("_"))
+        if LIBRARY.joinpath(*parts[1 : private + 1]).with_suffix(".py").is_file():
+            assert parts[1] == room(file), name
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_a_room_says_what_it_is_for_and_hands_on_nothing(name):
+    module = tree(f"{name}/__init__.py")
+    assert ast.get_docstring(module)
+    # A folder of things found by name says in code what each of them is to have.
+    things = {plugins.ours(kind) for kind in ("figures", "launchers", "schedulers")}
+    if LIBRARY / name not in things:
+        assert len(module.body) == 1, f"{name}/__init__.py holds more than its docstring"
+
+
+def stands_alone(file):
+    return any(file == part or file.startswith(f"{part}/") for part in ALONE)
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if stands_alone(file)])
+def test_what_may_run_inside_an_image_needs_numpy_at_most(file):
+    packages = {name.split(".")[0] for name in imported(file, top_only=True)}
+    assert packages - sys.stdlib_module_names <= {"dlbench", "numpy"}
+
+
+def test_only_its_own_room_imports_a_framework():
+    for file in FILES:
+        packages = {name.split(".")[0] for name in imported(file)}
+        if not file.startswith("trainer/tensorflow/"):
+            assert not packages & {"tensorflow", "keras"}, file
+
+
+def test_the_path_of_a_room_is_the_one_that_is_tested():
+    tested = {path.name for path in Path(__file__).parents[1].iterdir() if path.is_dir()}
+    assert tested - {"house", "__pycache__"} <= set(ROOMS)
