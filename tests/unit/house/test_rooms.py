@@ -3,10 +3,10 @@
 import ast
 import functools
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
+import tomllib
 from paths import REPOSITORY
 
 from dlbench.common import plugins

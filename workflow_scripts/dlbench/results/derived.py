@@ -134,7 +134,9 @@ def _is_measured(row):
 
 def _is_synthetic(dataset):
     # Another program's dataset has no file here.
-    return dataset in plugins.names("datasets") and plugins.constants("datasets", dataset)["SYNTHETIC"]
+    return (
+        dataset in plugins.names("datasets") and plugins.constants("datasets", dataset)["SYNTHETIC"]
+    )
 
 
 def _steps(summary):
