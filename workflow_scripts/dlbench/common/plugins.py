@@ -108,9 +108,15 @@ def constants(kind, name):
 
     So the workflow asks a figure for its caption without loading Matplotlib.
     """
-    found = {}
+    values = {}
     for node in parsed(path(kind, name)).body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+        if isinstance(node, ast.Assign):
+            target = node.targets[0]
+        elif isinstance(node, ast.AnnAssign) and node.value:
+            target = node.target
+        else:
+            continue
+        if isinstance(target, ast.Name):
             with contextlib.suppress(ValueError):  # not a constant
-                found[node.targets[0].id] = ast.literal_eval(node.value)
-    return found
+                values[target.id] = ast.literal_eval(node.value)
+    return values

@@ -15,6 +15,7 @@ import hashlib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dlbench import Error
 from dlbench.common import files as common_files
@@ -26,7 +27,7 @@ from dlbench.study import other_trainers
 
 IMAGES = Path("results/images")
 RECIPES = Path("envs")
-DEFAULTS = {
+DEFAULTS: dict[str, Any] = {
     "source": None,
     "digest": None,
     "base": None,

@@ -11,8 +11,9 @@ Needs the standard library only.
 """
 
 import json
+from collections.abc import Callable
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dlbench import Error
 
@@ -34,7 +35,7 @@ class Kind(NamedTuple):
     """What a field is, in words, and a function that says whether a value is that."""
 
     words: str
-    holds: object
+    holds: Callable[[Any], bool]
 
 
 def _is_number(value):

@@ -11,6 +11,7 @@ A MIG device has its own name and memory; the rest is that of its board.
 
 import contextlib
 import itertools
+from typing import Any
 
 from dlbench.machine.gpu_readings import find, text
 
@@ -18,7 +19,13 @@ from dlbench.machine.gpu_readings import find, text
 LEVELS = {0: "same board", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
 NVLINK, P2P_OK = 2, 0  # of nvmlGpuP2PCapsIndex_t and nvmlGpuP2PStatus_t
-NONE = {"driver": None, "cuda_driver": None, "kinds": [], "devices": [], "links": []}
+NONE: dict[str, Any] = {
+    "driver": None,
+    "cuda_driver": None,
+    "kinds": [],
+    "devices": [],
+    "links": [],
+}
 
 
 def gpus(selectors, unknown):

@@ -114,7 +114,8 @@ def _column(table, name):
     if pa.types.is_boolean(type_):
         kind = "bool"
     elif pa.types.is_integer(type_) or pa.types.is_floating(type_):
-        kind, unit, values = "number", *_numbers(values, unit)
+        kind = "number"
+        unit, values = _numbers(values, unit)
     elif pa.types.is_timestamp(type_):
         kind, unit = "date", "UTC"
         values = [None if v is None else v.strftime("%Y-%m-%d %H:%M:%S") for v in values]

@@ -45,7 +45,8 @@ def rows(study):
 
 def _row(study, path, point):
     numbers = [number for number in point.numbers if number.metric in OF_RUNS]
-    settings, devices, nodes = point.settings, *map(point.settings.get, ("devices", "nodes"))
+    settings = point.settings
+    devices, nodes = settings.get("devices"), settings.get("nodes")
     made = dict.fromkeys(table_columns.RUNS.names) | settings
     made |= {
         "run_id": f"published-{_folder(path)}-{point.name}",

@@ -154,6 +154,14 @@ def _alternatives(allowed, error):
     return ", or ".join(words)
 
 
+PATTERNS = {
+    "^[a-z0-9_]+$": "a name of small letters, digits and _",
+    "^[A-Za-z0-9_.-]+$": "a name of letters, digits, _, . and -",
+    "^(?!dlbench$)[a-z0-9_]+$": "a name of small letters, digits and _, other than dlbench",
+    "^[^/]+$": "a name that is not empty and has no /",
+    "^sha256:[0-9a-f]{64}$": "sha256: and 64 hexadecimal digits",
+    "^gpu(:[A-Za-z0-9_.]+)?$": "gpu, or with a type, as in gpu:a100",
+}
 # What each rule of a JSON schema expects, in words.
 EXPECTED = {
     "enum": lambda allowed, error: (
@@ -179,14 +187,6 @@ TYPES = {
     "number": "a number",
     "boolean": "true or false",
     "null": "null",
-}
-PATTERNS = {
-    "^[a-z0-9_]+$": "a name of small letters, digits and _",
-    "^[A-Za-z0-9_.-]+$": "a name of letters, digits, _, . and -",
-    "^(?!dlbench$)[a-z0-9_]+$": "a name of small letters, digits and _, other than dlbench",
-    "^[^/]+$": "a name that is not empty and has no /",
-    "^sha256:[0-9a-f]{64}$": "sha256: and 64 hexadecimal digits",
-    "^gpu(:[A-Za-z0-9_.]+)?$": "gpu, or with a type, as in gpu:a100",
 }
 
 

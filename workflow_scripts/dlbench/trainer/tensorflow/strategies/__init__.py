@@ -20,7 +20,7 @@ from dlbench.machine import gpu_readings
 class Base:
     """One process on one device: what the other strategies change."""
 
-    packages = ()  # needed beside TensorFlow in the trainer's environment
+    packages: tuple[str, ...] = ()  # needed beside TensorFlow in the trainer's environment
     launcher = "none"  # the one that runs without a `launcher` get
     OPTIONS = {}  # of `strategy_options`: see dlbench/common/options.py
 
