@@ -15,7 +15,7 @@ def of(run):
         found = {"sha256": other_trainers.digest(run.trainer)}
         return {"trainer": found | {"files": {name: _commit(name) for name in files}}}
     path = plugins.path("models", run.model)
-    if path.parent == plugins.LIBRARY / "models":
+    if path.parent == plugins.ours("models"):
         return {}
     return {"model": {"file": str(path), "sha256": sha256(path), **_commit(str(path))}}
 
