@@ -1,3 +1,5 @@
 """HTTPS: as HTTP."""
 
+from dlbench.data.transports.http import open
+
 __all__ = ["open"]
