@@ -136,14 +136,14 @@ def test_tfrecords_of_others_stand_for_the_same_data_in_the_archive(tmp_path, mo
     settings = made_runs.SETTINGS | {"matrix": [made_archives.BLOCK | {"dataset": "digits"}]}
     settings["data"] = settings["data"] | {"tfrecords": {"digits": str(shards)}}
     study = config.study(settings)
-    _, before = stores.found(study)["digits"]
+    _, before = stores.adopted(study)["digits"]
     changed, files = write_archive.portable(settings, study)
     inside = tmp_path / "inside"
     (inside / "adopted" / "digits").mkdir(parents=True)
     (inside / "adopted/digits/manifest.json").write_bytes(files["adopted/digits/manifest.json"])
     monkeypatch.chdir(inside)
     after = dataclasses.replace(study, data=changed["data"])
-    assert stores.found(after)["digits"][1] == before
+    assert stores.adopted(after)["digits"][1] == before
 
 
 def copied(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """adoption: shards that are there already, used where they lie."""
 
+import hashlib
 import io
 import json
 
@@ -129,7 +130,7 @@ def test_a_label_out_of_range_is_found_anywhere_when_all_is_read(tmp_path):
 def test_missing_shards_and_wrong_folders_are_named(tmp_path):
     folder = shards(tmp_path / "there", MODELS, "image/class/label", count=3)
     (folder / "train-00001-of-00003").unlink()
-    with pytest.raises(AdoptionError, match="3 shards announced in the names, 2 there; missing: 0"):
+    with pytest.raises(AdoptionError, match=r"expected 3 shards .* found 2; missing: 00001"):
         adopt_dataset.adopt("imagenet", folder, tmp_path / "manifest.json")
     with pytest.raises(AdoptionError, match="no such folder"):
         adopt_dataset.adopt("imagenet", tmp_path / "absent", tmp_path / "manifest.json")
@@ -169,13 +170,20 @@ def test_a_damaged_store_is_refused(store, tmp_path):
 
 
 def test_the_config_says_what_is_there_already(store, tmp_path):
-    def found(**data):
-        return stores.found(config.study(STUDY | {"data": STUDY["data"] | data}))
+    def adopted(**data):
+        return stores.adopted(config.study(STUDY | {"data": STUDY["data"] | data}))
 
-    assert found() == {}
-    (name,) = adopted = found(store=str(store))
-    assert name == "digits"
-    assert adopted["digits"][0] == store / "digits"
-    other = shards(tmp_path / "shards", MODELS, "image/class/label")
-    assert found(tfrecords={"digits": str(other)})["digits"][0] == other
-    assert found(tfrecords={"digits": str(other)})["digits"][1] != adopted["digits"][1]
+    assert adopted() == {}
+    of_ours = adopted(store=str(store))
+    assert {name: used.folder for name, used in of_ours.items()} == {"digits": store / "digits"}
+    folder = shards(tmp_path / "shards", MODELS, "image/class/label")
+    of_others = adopted(tfrecords={"digits": str(folder)})
+    assert of_others["digits"].folder == folder
+    assert of_others["digits"].digest != of_ours["digits"].digest
+
+
+def test_the_recipe_of_an_adopted_dataset_is_the_digest_of_its_store(store):
+    code = json.loads((store / "digits" / "manifest.json").read_text())["code_sha256"]
+    study = config.study(STUDY | {"data": STUDY["data"] | {"store": str(store)}})
+    recipe = code or hashlib.sha256((store / "digits" / "manifest.json").read_bytes()).hexdigest()
+    assert stores.recipes(stores.adopted(study)) == {"digits": recipe}

@@ -10,6 +10,7 @@ from image_files import Blobs, tar
 from planned_runs import STUDY, finish
 
 from dlbench import Error
+from dlbench.data import stores
 from dlbench.images import make_image, trainer_image
 from dlbench.plan import planning
 from dlbench.records import parse_run, staleness
@@ -136,7 +137,7 @@ def test_what_lies_elsewhere_is_seen_in_the_container(contained, tmp_path_factor
     plan = dataclasses.replace(
         plan,
         study=dataclasses.replace(plan.study, model_folder=str(models)),
-        adopted={"synthetic": (elsewhere / "data", "digest")},
+        adopted={"synthetic": stores.Store(elsewhere / "data", "digest")},
     )
     (run,) = plan.study.runs
     words = shlex.split(plan.command(run.id, attempt=1))

@@ -90,7 +90,7 @@ def write(settings, output, with_images=False):
 
 def _trained(study):
     """The runs of a study, and the sentinels that are in its tables."""
-    recipes = {name: digest for name, (_, digest) in stores.found(study).items()}
+    recipes = stores.recipes(stores.adopted(study))
     return [*study.runs, *(run for run, _ in sentinels.finished(study, recipes))]
 
 
@@ -131,7 +131,7 @@ def portable(settings, study):
         path = Path(entry["path"])
         known = path == Path(inside["path"])  # of an archive that was unpacked
         files[inside["path"]] = path if known else _plain(_listed(path))
-    adopted = stores.found(study)
+    adopted = stores.adopted(study)
     for name in sorted({run.dataset for run in study.runs if staleness.has_data(run)}):
         manifest = Path("results/data", name, "manifest.json")
         if name in adopted:

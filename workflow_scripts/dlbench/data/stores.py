@@ -1,9 +1,11 @@
-"""Stores of converted datasets that somebody else made."""
+"""Stores: folders of TFRecords that somebody else converted, and which of them a study uses."""
 
 import hashlib
 import json
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 from dlbench import Error
 from dlbench.common.files import sha256
@@ -12,59 +14,86 @@ SPLIT_NAMES = {"train": ("train",), "validation": ("validation", "test")}
 
 
 class AdoptionError(Error):
-    """A folder of TFRecords cannot be used; the message says what is there and what is not."""
+    """A folder of TFRecords cannot be used; the message says what it has and what is missing."""
 
 
-def found(study):
-    """The datasets of a study that are there already: name to (folder, digest).
+class UsesDatasets(Protocol):
+    """What is needed of a study (dlbench/study/config.py)."""
 
-    The digest stands for the content: that of the code which converted a store, as for our
-    own conversions, or that of the names and sizes of other shards.
+    @property
+    def runs(self) -> Sequence[Any]: ...
+
+    @property
+    def data(self) -> Mapping[str, Any]: ...
+
+
+class Store(NamedTuple):
+    """A folder of TFRecords that somebody else converted.
+
+    Attributes:
+        digest: stands for the content: the digest of the code that converted it, as for our own
+            conversions, or one of the names and sizes of other tools' shards.
+    """
+
+    folder: Path
+    digest: str
+
+
+def adopted(study: UsesDatasets) -> dict[str, Store]:
+    """The stores that a study uses instead of converting the dataset, by the dataset's name.
 
     Raises:
         AdoptionError: a folder that the config names has no shards.
     """
-    names = {run.dataset for run in study.runs}
-    adopted = {}
-    for name in sorted(names):
-        store = Path(study.data["store"] or "/nonexistent", name)
+    stores = {}
+    for name in sorted({run.dataset for run in study.runs}):
+        folder = Path(study.data["store"] or "/nonexistent", name)
         if name in study.data["tfrecords"]:
             folder = Path(study.data["tfrecords"][name]).resolve()
             paths = [path for split in SPLIT_NAMES for path in shards(folder, split)]
             listing = "\n".join(f"{path.name} {path.stat().st_size}" for path in paths)
-            adopted[name] = folder, hashlib.sha256(listing.encode()).hexdigest()
-        elif (store / "manifest.json").is_file():
-            manifest = json.loads((store / "manifest.json").read_text(encoding="utf-8"))
-            digest = manifest["code_sha256"] or sha256(store / "manifest.json")
-            adopted[name] = store.resolve(), digest
-    return adopted
+            stores[name] = Store(folder, hashlib.sha256(listing.encode()).hexdigest())
+        elif (folder / "manifest.json").is_file():
+            manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+            digest = manifest["code_sha256"] or sha256(folder / "manifest.json")
+            stores[name] = Store(folder.resolve(), digest)
+    return stores
 
 
-def shards(folder, split):
-    """The shards of a split, flat or in a folder of their own, under the usual names."""
+def recipes(adopted: Mapping[str, Store]) -> dict[str, str]:
+    """The digests of adopted stores by the dataset's name, as a run's record is compared with."""
+    return {name: store.digest for name, store in adopted.items()}
+
+
+def shards(folder: Path, split: str) -> list[Path]:
+    """The shards of a split, in `folder` itself or in a folder of the split, in their order.
+
+    Raises:
+        AdoptionError: there are none, or some of the number that their names state are missing.
+    """
     if not folder.is_dir():
         raise AdoptionError(f"{folder}: no such folder, or no permission to read it")
     for name in SPLIT_NAMES[split]:
         pattern = re.compile(rf"(.*-)?{name}(\.tfrecords?)?-\d{{5}}-of-\d{{5}}(\.tfrecords?)?")
         for place in (folder, folder / name):
             if place.is_dir():
-                found = sorted(p for p in place.iterdir() if pattern.fullmatch(p.name))
-                if found:
-                    return _all_there(found)
-    there = sorted(path.name for path in folder.iterdir())
+                paths = sorted(p for p in place.iterdir() if pattern.fullmatch(p.name))
+                if paths:
+                    _see_complete(paths)
+                    return paths
+    entries = sorted(path.name for path in folder.iterdir())
     raise AdoptionError(
         f"{folder}: no shards of the split {split} (as in {split}-00000-of-00128), neither flat "
-        f"nor in {split}/; there are {len(there)} entries: {', '.join(there[:5])}"
+        f"nor in {split}/; there are {len(entries)} entries: {', '.join(entries[:5])}"
     )
 
 
-def _all_there(paths):
+def _see_complete(paths):
     count = int(re.search(r"-of-(\d{5})", paths[0].name)[1])
     if len(paths) != count:
         numbers = {int(re.search(r"-(\d{5})-of-", path.name)[1]) for path in paths}
         missing = sorted(set(range(count)) - numbers)
         raise AdoptionError(
-            f"{paths[0].parent}: {count} shards announced in the names, {len(paths)} there; "
+            f"{paths[0].parent}: expected {count} shards by their names, found {len(paths)}; "
             f"missing: {', '.join(f'{number:05d}' for number in missing[:5])}"
         )
-    return paths

@@ -45,7 +45,7 @@ class Plan:
     """A study on this machine.
 
     `runs` are those of the study and the session's sentinels. `pending` maps the ids of runs to be
-    done to (State, why); `adopted` maps the datasets that are there already to (folder, digest).
+    done to (State, why); `adopted` maps the datasets that others converted to their Store.
     """
 
     study: config.Study
@@ -55,7 +55,7 @@ class Plan:
     device_kind: str
     config_json: str
     forced: frozenset
-    adopted: dict
+    adopted: dict[str, stores.Store]
     sentinels: sentinels.Chosen
     attempts: int = ATTEMPTS
 
@@ -185,7 +185,7 @@ class Plan:
         return "|".join(self.adopted) or "(?!)"
 
     def adopted_folder(self, dataset):
-        return str(self.adopted[dataset][0])
+        return str(self.adopted[dataset].folder)
 
     def fetching(self, dataset):
         """Flags of fetch_dataset.py that say where files may come from, quoted for the shell."""
@@ -276,10 +276,10 @@ class Plan:
 
     def binds(self, run):
         """What a run's container must see of this machine beside the workflow's folder."""
-        adopted, _ = self.adopted.get(run.dataset, (None, None))
+        store = self.adopted[run.dataset].folder if run.dataset in self.adopted else None
         here = Path.cwd()
         # The results may be a link to a larger disk.
-        needed = [here / path for path in (self.study.model_folder, adopted, "results") if path]
+        needed = [here / path for path in (self.study.model_folder, store, "results") if path]
         outside = [
             str(path)
             for place in needed
@@ -312,7 +312,7 @@ class Plan:
     @functools.cached_property
     def recipes(self):
         """Digests of the adopted datasets' recipes, by dataset."""
-        return {name: digest for name, (_, digest) in self.adopted.items()}
+        return stores.recipes(self.adopted)
 
     @functools.cached_property
     def _positions(self):
@@ -380,8 +380,8 @@ def _plan(settings, chosen):
         )
     _see_places(study)
     _see_references(study)
-    adopted = stores.found(study)
-    recipes = {name: digest for name, (_, digest) in adopted.items()}
+    adopted = stores.adopted(study)
+    recipes = stores.recipes(adopted)
     pending, took_s = {}, {}
     for run in study.runs:
         staleness.training_code(run)  # a file with a syntax error is named here, before any work

@@ -63,7 +63,7 @@ class Standing:
 def look(study):
     """The Standing of each run, in the order of execution."""
     devices = site_devices.devices(study.site)
-    recipes = {name: digest for name, (_, digest) in stores.found(study).items()}
+    recipes = stores.recipes(stores.adopted(study))
     return _with_fates([_standing(run, study, devices, recipes) for run in study.runs])
 
 

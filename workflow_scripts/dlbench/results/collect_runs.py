@@ -40,7 +40,7 @@ def collect(study, device_kind, output):
         Damaged: the files beside records are; all such runs are named.
     """
     output = Path(output)
-    recipes = {name: digest for name, (_, digest) in stores.found(study).items()}
+    recipes = stores.recipes(stores.adopted(study))
     rows, coverage, repeats, damaged = [], [], fingerprints.Repeats(), {}
     with run_tables.appending(output / "evals.parquet", table_columns.EVALS) as append_evals:
         for run in sorted(study.runs, key=lambda run: run.id):

@@ -87,7 +87,7 @@ def rows(study):
 
 def _rows(study):
     devices = site_devices.devices(study.site)
-    recipes = {name: digest for name, (_, digest) in stores.found(study).items()}
+    recipes = stores.recipes(stores.adopted(study))
     for run in sorted(study.runs, key=lambda run: run.id):
         can_run = not skipping.skip_reason(run, devices, study)
         if judgement.state(run, can_run, recipes, study.images)[0] is not State.CURRENT:
