@@ -1,4 +1,4 @@
-"""Write docs/config.md and docs/tables.md: all keys of a config, all columns of the tables."""
+"""Write the pages that are made from the code: all config keys, all columns, the map of rooms."""
 
 import argparse
 from pathlib import Path
@@ -9,7 +9,7 @@ from dlbench.tables import write_reference_pages
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, default=Path("docs"), help="folder of the pages")
+    parser.add_argument("--output", type=Path, default=Path(), help="the checkout to write into")
     args = parser.parse_args()
     write_reference_pages.write(args.output)
 

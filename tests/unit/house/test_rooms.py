@@ -6,10 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import tomllib
-from paths import REPOSITORY
 
 from dlbench.common import plugins
+from dlbench.tables import house_map
 
 LIBRARY = plugins.LIBRARY
 FILES = sorted(path.relative_to(LIBRARY).as_posix() for path in LIBRARY.rglob("*.py"))
@@ -34,13 +33,9 @@ def tree(file):
 
 @functools.cache
 def floors():
-    """The floor of each room, as the contract in pyproject.toml says it; 0 is the lowest."""
-    contracts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["importlinter"]
-    (layers,) = [c["layers"] for c in contracts["contracts"] if c["type"] == "layers"]
+    """The floor of each room; 0 is the lowest."""
     return {
-        name.strip(): number
-        for number, layer in enumerate(reversed(layers))
-        for name in layer.split("|")
+        name: number for number, rooms in enumerate(reversed(house_map.floors())) for name in rooms
     }
 
 

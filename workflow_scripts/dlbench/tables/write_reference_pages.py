@@ -5,6 +5,7 @@
 - tables.md: from dlbench/tables/table_columns.py, with units; columns that say no more there than
   their name are described in dlbench/tables/meanings.py, fields of a run as the schema of the
   config does.
+- workflow_scripts/README.md: the map, from dlbench/tables/house_map.py.
 """
 
 import json
@@ -16,7 +17,7 @@ from dlbench.common.files import written_whole
 from dlbench.study import config
 from dlbench.study.config_schema import schema
 from dlbench.study.runs import DEFAULTS
-from dlbench.tables import table_columns
+from dlbench.tables import house_map, table_columns
 from dlbench.tables.meanings import MEANINGS, TABLES
 
 DEFAULT_STUDY = Path(__file__).parents[3] / "config.yaml"
@@ -52,11 +53,20 @@ every table what they mean in `runs`.
 """
 
 
-def write(folder):
-    """Write config.md and tables.md."""
-    for name, text in (("config.md", config_page()), ("tables.md", tables_page())):
+def write(folder: Path) -> None:
+    """Write the pages into a checkout of dlbench."""
+    for name, text in pages().items():
         with written_whole(folder / name) as part:
             part.write_text(text, encoding="utf-8")
+
+
+def pages() -> dict[str, str]:
+    """Texts of the pages by their paths in a checkout."""
+    return {
+        "docs/config.md": config_page(),
+        "docs/tables.md": tables_page(),
+        "workflow_scripts/README.md": house_map.map_page(),
+    }
 
 
 def config_page():
