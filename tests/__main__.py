@@ -18,8 +18,12 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[1]
 TRAINER = REPOSITORY / "envs" / "train"
 # The fast ones first; beside each other those that leave a core or wait much of their time.
-SUITES = (("unit",), ("trainer", "models"), ("workflow",), ("containers", "cluster"))
-MODELS = "tests/trainer/test_models.py"
+SUITES = (("unit",), ("processes", "trainer"), ("workflow",), ("containers", "cluster"))
+# Files of tests/trainer that start many processes, each of which waits for the others.
+PROCESSES = [
+    f"tests/trainer/test_{name}.py"
+    for name in ("checkpoints", "copies", "parallel_training", "supervised_training")
+]
 # Their tests need neither all cores nor what there is once on a machine.
 SIDE_BY_SIDE = {"unit": ["-n2", "--dist=loadfile"], "workflow": ["-n2"]}
 
@@ -68,9 +72,10 @@ def run_suites(together, options):
 
 
 def command(suite, options):
-    tensorflow = suite in ("trainer", "models")
+    tensorflow = suite in ("trainer", "processes")
     python = TRAINER / ".venv" / "bin" / "python" if tensorflow else sys.executable
-    tests = {"trainer": ["tests/trainer", f"--ignore={MODELS}"], "models": [MODELS]}
+    others = [f"--ignore={path}" for path in PROCESSES]
+    tests = {"trainer": ["tests/trainer", *others], "processes": PROCESSES}
     tests = [*tests.get(suite, [f"tests/{suite}"]), *SIDE_BY_SIDE.get(suite, ())]
     return [python, "-m", "pytest", *tests, "--durations=10", *options]
 
