@@ -37,7 +37,7 @@ def main():
     # Bytecode now: where Python may not write it, each rank's start would take 3 s more.
     options = ["--project", args.project, "--frozen", "--inexact", "--compile-bytecode"]
     finished = subprocess.run(
-        [tools.uv(), "sync", *options, *extras, *groups],
+        [tools.find_uv(), "sync", *options, *extras, *groups],
         env=environment,
         check=False,
     )

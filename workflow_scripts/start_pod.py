@@ -15,7 +15,7 @@ import os
 import sys
 
 from dlbench import Error
-from dlbench.common.command_line import job_counts, run_program
+from dlbench.common.command_line import parse_job_counts, run_program
 from dlbench.starting import start_pod
 
 
@@ -25,7 +25,7 @@ def main():
     )
     parser.add_argument("--meet", action="store_true", help="only wait until all pods are there")
     parser.add_argument(
-        "--jobs", type=job_counts, help="processes in all pods, as in chief=1,worker=2"
+        "--jobs", type=parse_job_counts, help="processes in all pods, as in chief=1,worker=2"
     )
     parser.add_argument(
         "--finding", choices=start_pod.FINDING, default="nothing", help="how they find one another"

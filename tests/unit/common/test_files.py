@@ -24,3 +24,9 @@ def test_other_errors_are_left_as_they_are(tmp_path):
     with reset as caught, files.written_whole(tmp_path / "table.json"):
         raise OSError(errno.ECONNRESET, "reset by peer")
     assert caught.value.filename is None
+
+
+def test_equal_values_have_one_canonical_json_and_one_digest():
+    assert files.canonical_json({"b": 1.5, "a": "\u00e9"}) == b'{"a":"\\u00e9","b":1.5}'
+    assert files.json_digest({"b": [], "a": 1}) == files.json_digest({"a": 1, "b": []})
+    assert files.json_digest({"a": 1}) != files.json_digest({"a": "1"})

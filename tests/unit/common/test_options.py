@@ -12,7 +12,7 @@ KNOWN = {name: plugins.load("runtimes", name).OPTIONS for name in NAMES}
 
 
 def text(name, given):
-    return options.text("runtime", name, KNOWN[name], given)
+    return options.canonical_text("runtime", name, KNOWN[name], given)
 
 
 def parse(name, given):

@@ -16,5 +16,5 @@ from dlbench.common import phrases
     ],
 )
 def test_numbers_become_the_least_and_the_greatest(many, one):
-    assert len({phrases.skeleton(words) for words in many}) == 1
-    assert phrases.together(many) == one
+    assert len({phrases.without_numbers(words) for words in many}) == 1
+    assert phrases.merge(many) == one

@@ -70,7 +70,7 @@ def test_constants_are_read_without_importing():
 
 
 def test_a_program_executes_what_it_imports_and_the_named_things_only():
-    files = own_code.files("train.py", plugins.path("models", "lenet5"))
+    files = own_code.executed_files("train.py", plugins.path("models", "lenet5"))
     names = {file.removeprefix("workflow_scripts/") for file in files}
     engine = "dlbench/trainer/tensorflow"
     assert {"train.py", "dlbench/__init__.py", f"{engine}/loop.py", "dlbench/log/event_log.py",
@@ -92,4 +92,4 @@ def test_a_file_that_is_not_python_is_named(tmp_path):
     path = tmp_path / "broken.py"
     path.write_text("x = 1\ndef (\n")
     with pytest.raises(Error, match=r"broken\.py, line 2: not valid Python"):
-        own_code.files("train.py", path)
+        own_code.executed_files("train.py", path)

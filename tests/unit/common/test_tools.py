@@ -78,19 +78,19 @@ def test_the_uv_that_runs_us_is_taken_before_others(monkeypatch):
     executable("there/uv")
     executable("bin/uv")
     monkeypatch.setenv("UV", str(Path("there/uv").absolute()))
-    assert tools.uv() == str(Path("there/uv").absolute())
+    assert tools.find_uv() == str(Path("there/uv").absolute())
     monkeypatch.setenv("UV", "/no/longer/there")
-    assert tools.uv() == str(Path("bin/uv").absolute())
+    assert tools.find_uv() == str(Path("bin/uv").absolute())
 
 
 def test_without_one_on_the_path_it_is_that_of_the_readme(monkeypatch):
     monkeypatch.delenv("UV", raising=False)
     monkeypatch.setattr(tools, "OUR_UV", Path(".uv/bin/uv").absolute())
     with pytest.raises(Error, match="uv is not found: the first command"):
-        tools.uv()
+        tools.find_uv()
     assert tools.uv_command("sync") == "uv sync"
     executable(".uv/bin/uv")
-    assert tools.uv() == str(Path(".uv/bin/uv").absolute())
+    assert tools.find_uv() == str(Path(".uv/bin/uv").absolute())
 
 
 def test_people_are_told_the_command_that_works_where_they_are(monkeypatch, tmp_path):

@@ -52,14 +52,14 @@ def test_what_only_the_workflow_executes_is_no_part_of_training():
 
 
 def test_imports_are_followed_into_functions_and_packages():
-    files = short(own_code.files("convert_dataset.py", plugins.path("datasets", "digits")))
+    files = short(own_code.executed_files("convert_dataset.py", plugins.path("datasets", "digits")))
     assert "dlbench/data/arrays.py" in files  # imported in a function of digits
     assert "dlbench/__init__.py" in files
     assert "dlbench/data/tfrecord.py" in files  # imported by conversion, not by the program
 
 
 def test_the_files_are_named_as_the_workflow_sees_them_and_exist():
-    files = own_code.files("train.py")
+    files = own_code.executed_files("train.py")
     assert files == sorted(set(files))
     for file in files:
         assert (REPOSITORY / file).is_file(), file
@@ -78,7 +78,7 @@ def test_what_enters_an_image_imports_the_framework_and_the_standard_library_onl
     # Launchers run outside; only the workflow loads them.
     kinds = ("models", "datasets", "strategies", "runtimes", "tasks")
     named = [plugins.path(kind, name) for kind in kinds for name in plugins.names(kind)]
-    for file in own_code.files("train.py", *named):
+    for file in own_code.executed_files("train.py", *named):
         if file.endswith("dlbench/data/archives.py"):
             continue  # of the workflow's side of datasets
         found = set(at_import(ast.parse((REPOSITORY / file).read_bytes())))
@@ -143,4 +143,4 @@ def test_a_renamed_file_is_another_one(tmp_path):
 
 def test_a_program_that_is_not_there_is_named():
     with pytest.raises(FileNotFoundError, match=r"no_such_program\.py"):
-        own_code.files("no_such_program.py")
+        own_code.executed_files("no_such_program.py")

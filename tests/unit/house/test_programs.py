@@ -94,9 +94,9 @@ def test_environments_are_made_to_be_moved_and_copied(tmp_path, whose):
     (tmp_path / "pyproject.toml").write_text(
         "\n".join(['[project]\nname = "empty"\nversion = "0"\n[tool.uv]', *settings])
     )
-    subprocess.run([tools.uv(), "lock", "--quiet", "--offline"], cwd=tmp_path, check=True)
+    subprocess.run([tools.find_uv(), "lock", "--quiet", "--offline"], cwd=tmp_path, check=True)
     if whose == "workflow":
-        subprocess.run([tools.uv(), "sync", "--offline"], cwd=tmp_path, check=True)
+        subprocess.run([tools.find_uv(), "sync", "--offline"], cwd=tmp_path, check=True)
     else:
         finished = start("make_environment.py", tmp_path)
         assert finished.returncode == 0, finished.stderr

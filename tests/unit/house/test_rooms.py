@@ -68,7 +68,7 @@ def test_what_is_loaded_by_name_is_of_a_lower_room(file):
             and ast.unparse(node.func) == "plugins.load"
             and isinstance(node.args[0], ast.Constant)
         ):
-            theirs = plugins.ours(node.args[0].value).relative_to(LIBRARY).parts[0]
+            theirs = plugins.folder_of(node.args[0].value).relative_to(LIBRARY).parts[0]
             lower = floors()[theirs] < floors()[room(file)]
             assert theirs == room(file) or lower, f"line {node.lineno} loads {node.args[0].value}"
 
@@ -89,7 +89,7 @@ def test_a_room_says_what_it_is_for_and_hands_on_nothing(name):
     module = tree(f"{name}/__init__.py")
     assert ast.get_docstring(module)
     # A folder of things found by name says in code what each of them is to have.
-    things = {plugins.ours(kind) for kind in ("figures", "launchers", "schedulers")}
+    things = {plugins.folder_of(kind) for kind in ("figures", "launchers", "schedulers")}
     if LIBRARY / name not in things:
         assert len(module.body) == 1, f"{name}/__init__.py holds more than its docstring"
 

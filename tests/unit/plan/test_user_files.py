@@ -96,4 +96,4 @@ def test_the_workflows_own_commit_leaves_out_what_git_does_not_track():
     )  # fmt: skip
     if tracked.returncode:
         pytest.skip("this copy of the workflow is no git repository")
-    assert own_code.commit()["git_dirty"] is bool(tracked.stdout.strip())
+    assert own_code.git_state()["git_dirty"] is bool(tracked.stdout.strip())

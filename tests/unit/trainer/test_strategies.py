@@ -109,7 +109,7 @@ def test_no_framework_is_imported_by_the_file_itself(name):
 
 
 def text_of(strategy, given):
-    return options.text("strategy", name_of(strategy), strategy.OPTIONS, given)
+    return options.canonical_text("strategy", name_of(strategy), strategy.OPTIONS, given)
 
 
 def parsed_from(strategy, text):

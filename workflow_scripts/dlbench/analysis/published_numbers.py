@@ -161,7 +161,7 @@ def _check_allowed(name, text, where):
     if name in ALLOWED and text not in ALLOWED[name]:
         raise Error(
             f"{where}, {name}: expected one of {', '.join(ALLOWED[name])}, found {text!r}"
-            f"{phrases.nearest(text, ALLOWED[name])}"
+            f"{phrases.did_you_mean(text, ALLOWED[name])}"
         )
 
 
@@ -182,7 +182,7 @@ def _numbers(row, line, where):
     if row["metric"] not in metrics:
         raise Error(
             f"{where}, metric: expected {', '.join(RELATIVE)} or a number of the runs table, "
-            f"found {row['metric']!r}{phrases.nearest(row['metric'], metrics)}"
+            f"found {row['metric']!r}{phrases.did_you_mean(row['metric'], metrics)}"
         )
     relative = row["metric"] in RELATIVE
     if relative != bool(row["base"]):
@@ -225,7 +225,7 @@ def _check_together(points, path):
             if number.base and number.base not in points:
                 raise Error(
                     f"{where}, base: expected the name of a point of this file, found "
-                    f"{number.base!r}{phrases.nearest(number.base, points)}"
+                    f"{number.base!r}{phrases.did_you_mean(number.base, points)}"
                 )
             # Several numbers of one kind are told apart by their notes; a run has one of each.
             telling = "" if number.metric in OF_RUNS else number.note

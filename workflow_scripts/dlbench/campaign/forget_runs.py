@@ -47,7 +47,8 @@ def chosen(args, study=None):
     for run_id in args.run_id:
         if ours is not None and run_id not in ours:
             raise Error(
-                f"no run {run_id!r} in the study {study.name!r}{phrases.nearest(run_id, ours)}; "
+                f"no run {run_id!r} in the study {study.name!r}"
+                f"{phrases.did_you_mean(run_id, ours)}; "
                 "of which study is it? Name that with --configfile"
             )
         if not run_record.folder(run_id).is_dir():

@@ -133,10 +133,10 @@ def _left(standing, estimates):
 def _grouped(found):
     groups = {}
     for state, message in found:
-        groups.setdefault((state, phrases.skeleton(message)), []).append(message)
+        groups.setdefault((state, phrases.without_numbers(message)), []).append(message)
     ordered = sorted(groups.items(), key=lambda item: (item[0][0] in INTENDED, -len(item[1])))
     return [
-        {"state": state, "message": phrases.together(messages), "runs": len(messages)}
+        {"state": state, "message": phrases.merge(messages), "runs": len(messages)}
         for (state, _), messages in ordered
     ]
 

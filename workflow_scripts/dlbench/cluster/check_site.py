@@ -138,7 +138,7 @@ def _account(module, profile):
     given = profile.asked("train", "slurm_account")
     if given and known and given not in known:
         yield note(
-            f"account {given!r} is not among yours{phrases.nearest(given, known)}: "
+            f"account {given!r} is not among yours{phrases.did_you_mean(given, known)}: "
             f"{', '.join(known)}"
         )
     elif known:

@@ -182,7 +182,8 @@ def check(asked, queues, wanted, unfit=None):
         return None
     if name not in queues:
         raise Error(
-            f"the scheduler has no partition or queue {name!r}{phrases.nearest(name, queues)}; "
+            f"the scheduler has no partition or queue {name!r}"
+            f"{phrases.did_you_mean(name, queues)}; "
             f"there are: {', '.join(sorted(queues))}. It is named in the profile's config.yaml"
         )
     queue = queues[name]

@@ -66,8 +66,9 @@ def read(name):
             return Profile(file, _content(file), hidden)
     ours = sorted(folder.name for folder in OURS.glob("*") if _file(folder))
     raise Error(
-        f"no profile {name!r}{phrases.nearest(name, ours)}: expected a folder with a config.yaml "
-        f"here, in {_user_folder()} or in {OURS}, which has: {', '.join(ours) or 'none'}"
+        f"no profile {name!r}{phrases.did_you_mean(name, ours)}: "
+        "expected a folder with a config.yaml here, "
+        f"in {_user_folder()} or in {OURS}, which has: {', '.join(ours) or 'none'}"
     )
 
 

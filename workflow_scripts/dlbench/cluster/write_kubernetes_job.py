@@ -148,7 +148,7 @@ _Dumper.add_representer(str, _represent)
 
 def _run(plan, run_id):
     if run_id not in plan.runs:
-        raise Error(f"no run {run_id!r} in this study{phrases.nearest(run_id, plan.runs)}")
+        raise Error(f"no run {run_id!r} in this study{phrases.did_you_mean(run_id, plan.runs)}")
     return plan.runs[run_id]
 
 

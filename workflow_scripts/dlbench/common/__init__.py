@@ -1,4 +1,5 @@
-"""What every room may use: files, options, things found by their name, words.
+"""What every room may use: files, options, things found by their name, programs of the machine.
 
-Standard library only: its files may enter every image.
+All its files may be imported from every room. It imports the standard library and dlbench.Error
+only, for its files may enter every image.
 """

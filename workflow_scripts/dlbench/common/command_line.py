@@ -1,17 +1,17 @@
-"""What our programs share at their outer edge."""
+"""What all our programs share: the way they end on an error, and common options."""
 
 import argparse
 import sys
+from collections.abc import Callable
 
 from dlbench import Error
 from dlbench.common import terminal
 
 
-def run_program(main):
-    """Call `main`; an error for people ends the program with one clear line, not a traceback.
+def run_program(main: Callable[[], object]) -> None:
+    """Call `main`; an Error or OSError ends the program with one line instead of a traceback.
 
-    Those are our own Error and OSErrors (files); anything else is a bug and
-    keeps its traceback.
+    Any other exception is a bug and keeps its traceback.
     """
     try:
         main()
@@ -21,19 +21,19 @@ def run_program(main):
         sys.exit("interrupted")
 
 
-def add_configfile(parser):
-    """The option that says which study a program is about."""
+def add_configfile(parser: argparse.ArgumentParser) -> None:
+    """Add --configfile, the option that names the study."""
     parser.add_argument(
         "--configfile", nargs="+", default=[], help="laid over config.yaml, as by the workflow"
     )
 
 
-def job_counts(text):
-    """How many processes of each kind a command line asks for: {"chief": 1, "worker": 2}."""
+def parse_job_counts(text: str) -> dict[str, int]:
+    """The number of processes of each kind, from a flag such as `chief=1,worker=2`."""
     try:
-        jobs = {name: int(count) for name, count in (word.split("=") for word in text.split(","))}
-        if min(jobs.values()) < 1:
+        counts = {kind: int(count) for kind, count in (word.split("=") for word in text.split(","))}
+        if min(counts.values()) < 1:
             raise ValueError
-        return jobs
+        return counts
     except ValueError:
         raise argparse.ArgumentTypeError(f"expected chief=1,worker=2, found {text!r}") from None

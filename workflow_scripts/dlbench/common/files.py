@@ -1,4 +1,4 @@
-"""Files that are either whole or absent, and their checksums."""
+"""Files that are either whole or absent, and digests of files and of plain values."""
 
 import contextlib
 import errno
@@ -7,27 +7,30 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
-LACKING_ROOM = (errno.ENOSPC, errno.EDQUOT)
+LACKING_ROOM = (errno.ENOSPC, errno.EDQUOT)  # of an OSError: the disk or the quota is full
 
 
-def name_file(error, path):
-    """Have the OSError of a full disk name the file that was written; the system's does not."""
+def name_file(error: OSError, path: str | PathLike[str]) -> None:
+    """Add the path of the file to the OSError of a full disk, which the system leaves out."""
     if error.errno in LACKING_ROOM and error.filename is None:
         error.filename = str(path)
 
 
 @contextlib.contextmanager
-def written_whole(path, force=True):
-    """Yield a temporary path beside `path`; it takes its place when the block succeeds.
+def written_whole(path: str | PathLike[str], force: bool = True) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; it replaces `path` when the block succeeds.
 
-    Whoever reads `path` sees the old content or the new, never a part, also
+    Readers of `path` see the old content or the new, never a part of it, also
     after a kill or a full disk.
 
     Args:
-        force: have it on the disk before it takes its place, so that a power cut leaves the
-            old content or the new too.
+        force: flush the new content to the disk before it replaces the old, so that a power cut
+            leaves one of the two as well.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -45,35 +48,50 @@ def written_whole(path, force=True):
         part.unlink(missing_ok=True)
 
 
-def write_json(path, content):
+def write_json(path: str | PathLike[str], content: Any) -> None:
     """Write plain values as JSON, whole or not at all."""
     with written_whole(path) as part:
         part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-def sha256(path):
+def sha256(path: str | PathLike[str]) -> str:
     """SHA-256 of a file's content, as 64 hexadecimal digits."""
-    total = hashlib.sha256()
+    digest = hashlib.sha256()
     with open(path, "rb") as file:
         while block := file.read(1 << 20):
-            total.update(block)
-    return total.hexdigest()
+            digest.update(block)
+    return digest.hexdigest()
 
 
-def fresh_folder(folder):
-    """An empty folder, whatever was there; images have folders that refuse their owner."""
+def canonical_json(value: Any) -> bytes:
+    """Plain values as JSON whose bytes are the same for equal values: sorted keys, no spaces.
+
+    >>> canonical_json({"b": [1, 2], "a": None})
+    b'{"a":null,"b":[1,2]}'
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def json_digest(value: Any) -> str:
+    """SHA-256 of the canonical JSON of plain values, as 64 hexadecimal digits."""
+    return hashlib.sha256(canonical_json(value)).hexdigest()
+
+
+def make_empty_folder(folder: str | PathLike[str]) -> Path:
+    """Make a folder; one that exists is removed with its content first."""
     folder = Path(folder)
     if folder.exists():
+        # An unpacked image has folders that its owner may not write.
         subprocess.run(["chmod", "--recursive", "u+rwX", folder], check=True)
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     return folder
 
 
-def read_json(path):
-    """The JSON object in a file; None where there is none."""
+def read_json(path: str | PathLike[str]) -> dict[str, Any] | None:
+    """The JSON object in a file; None if the file is absent or holds anything else."""
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return content if isinstance(content, dict) else None

@@ -1,17 +1,17 @@
 """Numbers on command lines: finite ones, within bounds.
 
-For `type=` of an argparse option. Programs inside images use it too, so it needs the standard
-library only.
+For `type=` of an argparse option, also of programs that run inside images.
 """
 
 import argparse
 import math
+from collections.abc import Callable
 
 
-def whole(least):
-    """What reads a whole number of at least `least`."""
+def whole(least: int) -> Callable[[str], int]:
+    """A function that reads a whole number of at least `least`."""
 
-    def number(text):
+    def number(text: str) -> int:
         if not text.isdecimal() or not text.isascii() or len(text) > 18 or int(text) < least:
             raise argparse.ArgumentTypeError(
                 f"expected a whole number of at least {least}, found {text!r}"
@@ -21,10 +21,10 @@ def whole(least):
     return number
 
 
-def real(least=None, above=None):
-    """What reads a finite number, of at least `least` or above `above`."""
+def real(least: float | None = None, above: float | None = None) -> Callable[[str], float]:
+    """A function that reads a finite number, of at least `least` or above `above`."""
 
-    def number(text):
+    def number(text: str) -> float:
         try:
             value = float(text)
         except ValueError:

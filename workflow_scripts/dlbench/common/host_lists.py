@@ -5,8 +5,11 @@ import re
 from dlbench import Error
 
 
-def expand_hosts(text):
-    """The names in Slurm's list of nodes, as `scontrol show hostnames` gives them.
+def expand_hosts(text: str) -> list[str]:
+    """The names in Slurm's list of nodes, as `scontrol show hostnames` prints them.
+
+    Raises:
+        Error: the list is not written as Slurm writes it.
 
     >>> expand_hosts("gpu[01-03,7],login")
     ['gpu01', 'gpu02', 'gpu03', 'gpu7', 'login']
@@ -18,7 +21,7 @@ def expand_hosts(text):
 
 
 def _expanded(part):
-    """One element of a list of nodes; each of its brackets multiplies the names."""
+    """The names in one element of a list of nodes, which may have several brackets."""
     before, bracket, rest = part.partition("[")
     if not bracket:
         return [part]

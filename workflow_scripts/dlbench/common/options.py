@@ -1,53 +1,56 @@
-"""Options of one strategy or runtime: what a config says about them, as text with one meaning.
+"""Options of a strategy or runtime: their text in a config, read and written canonically.
 
-What there is comes from the file of the strategy or runtime, its OPTIONS: names
-with their defaults. Where the default is a tuple it lists the choices, the
-default first. Every function here takes them with the words for messages:
+The file of the strategy or runtime declares them as OPTIONS: names with their
+defaults. A tuple as default lists the choices, the default first. Every function
+here takes the declaration, and two words for messages:
 
-    kind: what has the options, as in "strategy".
-    owner: its name, as in "horovod".
+    kind: what has the options, e.g. "strategy".
+    owner: its name, e.g. "horovod".
     known: its OPTIONS.
 """
 
 import contextlib
+from collections.abc import Mapping
+from typing import Any
 
 from dlbench import Error
-from dlbench.common.phrases import nearest
+from dlbench.common.phrases import did_you_mean
 
-LARGEST = 1e15  # of a value
+LARGEST = 1e15  # that a numeric value may be
 
 
-def parse(kind, owner, known, text):
+def parse(kind: str, owner: str, known: Mapping[str, Any], text: str) -> dict[str, Any]:
     """All options with their values, from text such as `a=1,b=x`.
 
     Raises:
-        Error: an option or a value that there is not.
+        Error: an option is unknown or a value is not allowed.
     """
-    words = dict(
-        word.split("=", 1) if "=" in word else (word, "") for word in text.split(",") if word
-    )
-    given = {}
-    for name, word in words.items():
+    values = {}
+    for name, _, word in (part.partition("=") for part in text.split(",") if part):
         _check_name(kind, owner, known, name)
-        given[name] = _plain(known[name], word)
-    return _checked(kind, owner, known, given)
+        values[name] = _value(known[name], word)
+    return _checked(kind, owner, known, values)
 
 
-def text(kind, owner, known, given):
-    """The text of some options, those equal to their defaults left out: one text a meaning.
+def canonical_text(
+    kind: str, owner: str, known: Mapping[str, Any], options: Mapping[str, Any]
+) -> str:
+    """The text of options: sorted, without those that have their default.
+
+    Options that mean the same have the same text.
 
     Raises:
-        Error: an option or a value that there is not.
+        Error: an option is unknown or a value is not allowed.
     """
-    values, defaults = (_checked(kind, owner, known, some) for some in (given, {}))
+    values, defaults = (_checked(kind, owner, known, chosen) for chosen in (options, {}))
     return ",".join(
         f"{name}={values[name]}" for name in sorted(values) if values[name] != defaults[name]
     )
 
 
-def _checked(kind, owner, known, given):
-    """Defaults updated with some options, each of the kind of its default."""
-    for name, value in given.items():
+def _checked(kind, owner, known, options):
+    """The defaults updated with `options`; each value has the type of its default."""
+    for name, value in options.items():
         _check_name(kind, owner, known, name)
         allowed = known[name]
         if isinstance(allowed, tuple):
@@ -65,8 +68,8 @@ def _checked(kind, owner, known, given):
         if not valid:
             raise Error(f"{kind} option {name}: expected {expected}, found {value!r}")
     defaults = {n: v[0] if isinstance(v, tuple) else v for n, v in known.items()}
-    values = {name: type(default)(given.get(name, default)) for name, default in defaults.items()}
-    # -0.0 is 0.0: one meaning has one text.
+    values = {name: type(default)(options.get(name, default)) for name, default in defaults.items()}
+    # -0.0 + 0.0 is 0.0, so both zeros have the same text.
     return {
         name: value + 0.0 if isinstance(value, float) else value for name, value in values.items()
     }
@@ -75,13 +78,13 @@ def _checked(kind, owner, known, given):
 def _check_name(kind, owner, known, name):
     if name not in known:
         raise Error(
-            f"{kind} {owner} has no option {name!r}{nearest(name, known)}; "
+            f"{kind} {owner} has no option {name!r}{did_you_mean(name, known)}; "
             f"there are: {', '.join(sorted(known)) or 'none'}"
         )
 
 
-def _plain(default, word):
-    """A value from its text, as the kind of the default says."""
+def _value(default, word):
+    """The value that a text means, of the type of the default."""
     if isinstance(default, tuple):
         return word
     if isinstance(default, bool):

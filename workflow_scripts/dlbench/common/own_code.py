@@ -1,73 +1,76 @@
-"""Which of our files a program executes, and the digest of their content.
+"""The files of this project that a program executes, and the digest of their content.
 
 Rules list these files as inputs and records carry the digest, so that a
 changed file redoes what executes it and nothing else. Imports are followed by
-reading the source; things found by name (a run's model, say) are given.
+reading the source. The caller names the files that the program finds by name,
+e.g. the model of a run.
 """
 
 import ast
 import functools
 import hashlib
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from dlbench.common import plugins
 from dlbench.common.files import written_whole
 
 PROGRAMS = Path(__file__).parents[2]
-KEPT = Path("results/code")  # lists of files, each named by the digest of all
+KEPT = Path("results/code")  # one list of files for each digest
 
 
-def files(program, *named):
-    """The program and every file of the library that it or a named thing imports.
+def executed_files(program: str, *named: str | Path) -> list[str]:
+    """A program, and every file of the library that it or a file named here imports.
 
     Args:
         program: name of a program in workflow_scripts/, with its suffix.
         named: paths of files that the program finds by name.
 
     Returns:
-        Paths relative to the folder of the Snakefile, those of files elsewhere absolute, sorted.
+        Sorted paths: relative to the folder of the Snakefile, or absolute for files elsewhere.
 
     Raises:
         Error: a file is not valid Python.
     """
-    return list(_files((PROGRAMS / program, *map(Path, named))))
+    return list(_executed((PROGRAMS / program, *map(Path, named))))
 
 
-def digest(paths):
-    """SHA-256 over names and contents of files, as 64 hexadecimal digits."""
-    return _of_all(_listed(paths))
+def digest(paths: Iterable[str]) -> str:
+    """SHA-256 of the names and contents of files, as 64 hexadecimal digits."""
+    return _digest_of_list(_names_and_digests(paths))
 
 
-def keep(paths):
-    """Keep a list of files with their digests, as sha256sum writes it, for `changed` to read."""
-    listed = _listed(paths)
-    path = KEPT / f"{_of_all(listed)}.txt"
+def keep_digests(paths: Iterable[str]) -> None:
+    """Write the digest of each file, in sha256sum's format, for `changed_files` to read."""
+    listed = _names_and_digests(paths)
+    path = KEPT / f"{_digest_of_list(listed)}.txt"
     if not path.exists():
         with written_whole(path) as part:
-            part.write_text("".join(f"{found}  {name}\n" for name, found in listed))
+            part.write_text("".join(f"{sha256}  {name}\n" for name, sha256 in listed))
 
 
-def changed(before, paths):
-    """Names of the files that differ from those of a digest, new and lost ones among them.
+def changed_files(before: str, paths: Iterable[str]) -> list[str]:
+    """Names of the files that were changed, added or removed since `before`, a digest.
 
-    None of them where no list of that digest was kept.
+    The list is empty if no list of files was kept for that digest.
     """
     try:
         lines = (KEPT / f"{before}.txt").read_text().splitlines()
     except OSError:
         return []
     was = {tuple(reversed(line.split("  ", 1))) for line in lines}
-    return sorted({name for name, _ in was ^ set(_listed(paths))})
+    return sorted({name for name, _ in was ^ set(_names_and_digests(paths))})
 
 
-def _listed(paths):
-    """(name, digest) of files; one of the user's, which may be moved, goes by its last name."""
+def _names_and_digests(paths):
+    """(name, digest) of files; the name of a user's file, which may be moved, has no folder."""
     return [(Path(p).name if Path(p).is_absolute() else p, _digest(p)) for p in paths]
 
 
-def _of_all(listed):
-    lines = (f"{name}\0{found}\n" for name, found in listed)
+def _digest_of_list(listed):
+    lines = (f"{name}\0{sha256}\n" for name, sha256 in listed)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
@@ -77,14 +80,14 @@ def _digest(path):
 
 
 @functools.cache
-def _files(start):
-    found, todo = set(), list(start)
+def _executed(start):
+    seen, todo = set(), list(start)
     while todo:
         path = todo.pop()
-        if path not in found:
-            found.add(path)
+        if path not in seen:
+            seen.add(path)
             todo += _imports(path)
-    return tuple(sorted(map(_relative, found)))
+    return tuple(sorted(map(_relative, seen)))
 
 
 def _relative(path):
@@ -94,9 +97,9 @@ def _relative(path):
 
 @functools.cache
 def _imports(path):
-    """The files of the library that one file imports, packages' __init__ included."""
+    """The files of the library that one file imports, with the __init__ of each package."""
     modules = []
-    for node in ast.walk(plugins.parsed(path)):
+    for node in ast.walk(plugins.parse_file(path)):
         if isinstance(node, ast.Import):
             modules += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -110,21 +113,23 @@ def _imports(path):
     return tuple(dict.fromkeys(paths))
 
 
-def commit(folder=PROGRAMS, path=".", untracked="no"):
-    """Commit of a folder's repository and whether files differ from it; unknown without git.
+def git_state(
+    folder: str | Path = PROGRAMS, path: str = ".", untracked: str = "no"
+) -> dict[str, Any]:
+    """The commit of a folder's repository, and whether files differ from it.
+
+    Both are None without git or a repository.
 
     Args:
-        folder: the workflow's own, with its whole repository, or another.
-        path: what to look at for changes in another folder.
-        untracked: whether files that git does not track are changes: no or all.
+        folder: in the repository. Of the workflow's own the whole repository is compared.
+        path: the file or folder that is compared in another folder.
+        untracked: "all" if files that git does not track count as changes, else "no".
     """
 
     def git(*words):
         try:
-            answer = subprocess.run(
-                ["git", "--no-optional-locks", "-C", folder, *words],
-                capture_output=True, text=True, check=False,
-            )  # fmt: skip
+            command = ["git", "--no-optional-locks", "-C", folder, *words]
+            answer = subprocess.run(command, capture_output=True, text=True, check=False)
         except FileNotFoundError:
             return None
         return answer.stdout.strip() if answer.returncode == 0 else None

@@ -1,25 +1,26 @@
-"""Reasons in words, of many runs: those that differ in numbers only are one."""
+"""Reasons and hints in words: reasons that differ in numbers only are shown as one."""
 
 import difflib
 import re
+from collections.abc import Iterable, Sequence
 
 NUMBER = re.compile(r"\d[\d.]*(?:e[+-]?\d+)?")
 
 
-def skeleton(words):
-    """What reasons that are one have in common."""
-    return NUMBER.sub("0", words)
+def without_numbers(reason: str) -> str:
+    """A reason with each number as 0: equal for reasons that `merge` can show as one."""
+    return NUMBER.sub("0", reason)
 
 
-def together(many):
-    """Reasons of one skeleton as one, with the least and the greatest of each number.
+def merge(reasons: Sequence[str]) -> str:
+    """Reasons that differ in numbers only as one, with the range of each number.
 
-    >>> together(["16.5 items/s in 3 steps", "20 items/s in 3 steps"])
+    >>> merge(["16.5 items/s in 3 steps", "20 items/s in 3 steps"])
     '16.5 to 20 items/s in 3 steps'
     """
-    columns = zip(*(NUMBER.findall(words) for words in many), strict=True)
+    columns = zip(*(NUMBER.findall(reason) for reason in reasons), strict=True)
     ranges = [_range(list(dict.fromkeys(column))) for column in columns]
-    return NUMBER.sub(lambda _: ranges.pop(0), many[0])
+    return NUMBER.sub(lambda _: ranges.pop(0), reasons[0])
 
 
 def _range(numbers):
@@ -27,14 +28,14 @@ def _range(numbers):
         return numbers[0]
     try:
         return f"{min(numbers, key=float)} to {max(numbers, key=float)}"
-    except ValueError:  # as in an address
+    except ValueError:  # parts of an address, e.g. 10.0.0.1
         return "\u2026"
 
 
-def nearest(name, valid):
-    """A hint for error messages: `" (did you mean 'x'?)"`, or `""` where nothing is near.
+def did_you_mean(name: object, valid: Iterable[object]) -> str:
+    """A hint for error messages: `" (did you mean 'x'?)"`, or `""` if no valid name is similar.
 
-    >>> nearest("CIFAR-10", ["cifar10", "digits"])
+    >>> did_you_mean("CIFAR-10", ["cifar10", "digits"])
     " (did you mean 'cifar10'?)"
     """
     plain = {str(value).lower(): str(value) for value in valid}

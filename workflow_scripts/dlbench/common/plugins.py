@@ -1,7 +1,7 @@
 """Things found by their name: one file each in `models/`, `datasets/` and so on.
 
-Adding a file adds the thing; there is no list to edit. The file names are the
-names used in configs and on command lines.
+Adding a file adds the thing; there is no list to edit. Configs and command
+lines use the names of the files. A kind is the name of such a folder.
 """
 
 import ast
@@ -10,25 +10,27 @@ import functools
 import importlib
 import importlib.util
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from dlbench import Error
 from dlbench.common import phrases
 
 LIBRARY = Path(__file__).parents[1]
-_own = {}  # folders of the user, by kind
+_user_folders: dict[str, Path] = {}  # by kind
 
 
 class UnknownName(Error):
-    """A name for which there is no file."""
+    """No file has this name."""
 
 
-def use_folder(kind, folder=None):
-    """Find things of one kind in a folder of the user's too, or no longer where it is None.
+def use_folder(kind: str, folder: str | Path | None = None) -> None:
+    """Find things of a kind in a folder of the user, too; None: in the library only.
 
     Raises:
-        Error: there is no such folder, or it has a name that is one of ours.
+        Error: the folder does not exist, or a file in it has a name that the library uses.
     """
-    _own.pop(kind, None)
+    _user_folders.pop(kind, None)
     for cached in (names, load, constants):
         cached.cache_clear()
     if folder is None:
@@ -36,65 +38,67 @@ def use_folder(kind, folder=None):
     folder = Path(folder)
     if not folder.is_dir():
         raise Error(f"{folder}: expected a folder with {kind} of your own, found none")
-    taken = {p.stem for p in _files(ours(kind))}
+    taken = {p.stem for p in _files(folder_of(kind))}
     for file in _files(folder):
         if file.stem in taken:
             raise Error(f"{file}: there is a file {kind}/{file.name} of ours; choose another name")
-    _own[kind] = folder
+    _user_folders[kind] = folder
 
 
 @functools.cache
-def ours(kind):
-    """The folder of the library with things of one kind, in whichever room it lies."""
+def folder_of(kind: str) -> Path:
+    """The folder of the library with things of a kind, in whichever room it lies."""
     return next(LIBRARY.glob(f"**/{kind}/__init__.py")).parent
 
 
 @functools.cache
-def names(kind):
-    """All names of one kind, e.g. `names("models")`, in alphabetical order."""
+def names(kind: str) -> list[str]:
+    """All names of a kind, e.g. `names("models")`, in alphabetical order."""
     return sorted(p.stem for folder in _folders(kind) for p in _files(folder))
 
 
-def path(kind, name):
+def path(kind: str, name: str) -> Path:
     """The file that defines `name`.
 
     Raises:
-        UnknownName: there is none; the message has the nearest valid name.
+        UnknownName: no file does; the message has the most similar valid name.
     """
     if name not in names(kind):
         raise UnknownName(
             f"no file {kind}/{name}.py"
-            f"{phrases.nearest(name, names(kind))}; there are: {', '.join(names(kind))}"
+            f"{phrases.did_you_mean(name, names(kind))}; there are: {', '.join(names(kind))}"
         )
     return next(p for folder in _folders(kind) if (p := folder / f"{name}.py").is_file())
 
 
 @functools.cache
-def load(kind, name):
+def load(kind: str, name: str) -> ModuleType:
     """Import and return the module that defines `name`."""
     file = path(kind, name)
-    if file.parent == ours(kind):
+    if file.parent == folder_of(kind):
         parts = file.relative_to(LIBRARY).with_suffix("").parts
         return importlib.import_module(".".join(("dlbench", *parts)))
     spec = importlib.util.spec_from_file_location(f"dlbench.{kind}.{name}", file)
+    if not spec or not spec.loader:  # only if its name did not end in .py
+        raise UnknownName(f"{file} is no file of Python")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 def _folders(kind):
-    return [ours(kind), *([_own[kind]] if kind in _own else [])]
+    return [folder_of(kind), *([_user_folders[kind]] if kind in _user_folders else [])]
 
 
 def _files(folder):
     return [p for p in folder.glob("*.py") if not p.stem.startswith("_")]
 
 
-def parsed(file):
-    """The syntax tree of one of our files, which a user may have added.
+def parse_file(file: Path) -> ast.Module:
+    """The syntax tree of a file of the library or of the user.
 
     Raises:
-        Error: it is not valid Python.
+        Error: the file is not valid Python.
     """
     try:
         return ast.parse(file.read_bytes(), filename=str(file))
@@ -103,20 +107,17 @@ def parsed(file):
 
 
 @functools.cache
-def constants(kind, name):
+def constants(kind: str, name: str) -> dict[str, Any]:
     """The plain constants that the file of `name` defines, read without importing it.
 
-    So the workflow asks a figure for its caption without loading Matplotlib.
+    So the workflow reads the caption of a figure without loading Matplotlib.
     """
     values = {}
-    for node in parsed(path(kind, name)).body:
-        if isinstance(node, ast.Assign):
-            target = node.targets[0]
-        elif isinstance(node, ast.AnnAssign) and node.value:
-            target = node.target
-        else:
+    for node in parse_file(path(kind, name)).body:
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or not node.value:
             continue
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
         if isinstance(target, ast.Name):
-            with contextlib.suppress(ValueError):  # not a constant
+            with contextlib.suppress(ValueError):  # the value is computed
                 values[target.id] = ast.literal_eval(node.value)
     return values

@@ -1,8 +1,9 @@
-"""A member of a tar archive, and what its headers may be."""
+"""Members of tar archives from strangers: which headers are refused."""
 
 import tarfile
+from typing import Any
 
-MOST_HEADER_BYTES = 1 << 20  # of a long name or the like, which tarfile holds in memory
+MOST_HEADER_BYTES = 1 << 20  # of e.g. a long name; tarfile holds it in memory
 _HEADERS = (
     tarfile.XHDTYPE,
     tarfile.XGLTYPE,
@@ -13,13 +14,13 @@ _HEADERS = (
 
 
 class Member(tarfile.TarInfo):
-    """For tarfile.open: a member whose header is larger than any honest one is an error."""
+    """A tar member; an oversized header or a sparse file is a ReadError. For tarfile.open."""
 
     @classmethod
-    def frombuf(cls, buf, encoding, errors):
-        made = super().frombuf(buf, encoding, errors)
-        if made.type in _HEADERS and made.size > MOST_HEADER_BYTES:
-            raise tarfile.ReadError(f"a header of {made.size} bytes")
-        if made.type == tarfile.GNUTYPE_SPARSE:
-            raise tarfile.ReadError(f"{made.name} is a sparse file")
-        return made
+    def frombuf(cls, buf: Any, encoding: str, errors: str) -> "Member":
+        member = super().frombuf(buf, encoding, errors)
+        if member.type in _HEADERS and member.size > MOST_HEADER_BYTES:
+            raise tarfile.ReadError(f"a header of {member.size} bytes")
+        if member.type == tarfile.GNUTYPE_SPARSE:
+            raise tarfile.ReadError(f"{member.name} is a sparse file")
+        return member

@@ -1,4 +1,4 @@
-"""Programs of the machine that we call: whether they are there, and their errors in words."""
+"""Programs of the machine that we call: which are installed, and their errors in words."""
 
 import contextlib
 import os
@@ -7,6 +7,8 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable, Sequence
+from os import PathLike
 from pathlib import Path
 
 from dlbench import Error
@@ -16,7 +18,7 @@ NOT_WRITABLE = (
     "a folder may not be there or not be writable: APPTAINER_TMPDIR, APPTAINER_CACHEDIR, TMPDIR, "
     "the engine's storage or the results"
 )
-HINTS = {  # by what a program says
+HINTS = {  # by words in the output of a program
     "no space left": "a disk is full; APPTAINER_TMPDIR, APPTAINER_CACHEDIR, TMPDIR and the "
     "engine's storage may be put elsewhere",
     "permission denied": NOT_WRITABLE,
@@ -26,7 +28,7 @@ HINTS = {  # by what a program says
     "exec format error": "the image is for another kind of processor",
     "unauthorized": "the registry wants a login, or the name is misspelt",
 }
-# Of an error's line in what a program says; what comes after it is mostly a consequence.
+# Words by which a line of output is about an error; later errors are mostly its consequences.
 WRONG = re.compile(
     r"error|fatal|fail|cannot|can't|could not|unable|denied|not permitted|not found|no such|invalid"
     r"|refused|unauthorized|no space left",
@@ -35,11 +37,11 @@ WRONG = re.compile(
 HARMLESS = re.compile(r"^\W*(debug|info|verbose|warn(ing)?)\b|\bwarning:|level=warn", re.IGNORECASE)
 
 
-def missing(programs):
-    """What this machine lacks, in words; None where all is there.
+def missing(programs: Iterable[str | Sequence[str]]) -> str | None:
+    """The first program that this machine lacks, in words; None if it has all.
 
     Args:
-        programs: names; of a tuple of names one is enough.
+        programs: names; of a tuple of names one program is enough.
     """
     for names in programs:
         names = (names,) if isinstance(names, str) else names
@@ -48,71 +50,76 @@ def missing(programs):
     return None
 
 
-def first(names):
-    """The first of some programs, by name or path, that this machine has, or None."""
+def first_installed(names: Iterable[str]) -> str | None:
+    """The first program, by name or path, that this machine has, or None."""
     return next(filter(shutil.which, names), None)
 
 
-def uv():
-    """The uv that runs us, else the one on the path, else that of the README's commands.
+def find_uv() -> str:
+    """The path of uv: the one that runs us, else the one on PATH, else that in .uv.
 
     Raises:
-        Error: there is none.
+        Error: uv is not installed.
     """
-    # uv sets UV for what it runs; it may be an older start's, and gone.
-    found = first([os.environ.get("UV", ""), "uv", str(OUR_UV)])
-    if not found:
-        raise Error("uv is not found: the first command of README.md installs it into .uv")
-    return shutil.which(found)
+    # uv sets UV for its children; it may be that of an earlier start, since removed.
+    for name in (os.environ.get("UV", ""), "uv", str(OUR_UV)):
+        if path := shutil.which(name):
+            return path
+    raise Error("uv is not found: the first command of README.md installs it into .uv")
 
 
-def uv_command(arguments):
-    """A command of uv for people to type here: with a folder where uv is not on the path."""
-    name = "uv"
-    if not shutil.which(name):
+def uv_command(arguments: str) -> str:
+    """A command of uv for people to type in this folder, with uv's path if it is not on PATH."""
+    path = Path("uv")
+    if not shutil.which("uv"):
         with contextlib.suppress(Error):
-            name = uv()
-    if Path(name).is_relative_to(Path.cwd()):
-        name = Path(name).relative_to(Path.cwd())
-    return f"{shlex.quote(str(name))} {arguments}"
+            path = Path(find_uv())
+    if path.is_relative_to(Path.cwd()):
+        path = path.relative_to(Path.cwd())
+    return f"{shlex.quote(str(path))} {arguments}"
 
 
-def run(command, folder=None):
-    """Run one command, its output to the terminal and, where it fails, into the error.
+def run(command: Sequence[str | PathLike[str]], folder: str | PathLike[str] | None = None) -> str:
+    """Run a command, show its output on the terminal and return it.
 
     Raises:
-        Error: it fails or is not there.
+        Error: the command fails or does not exist; the message has the line about the error.
     """
     print("+", " ".join(map(str, command)), file=sys.stderr, flush=True)
-    said = []
+    lines = []
     try:
         with subprocess.Popen(
-            command, cwd=folder, text=True, errors="replace",
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        ) as process:  # fmt: skip
-            for line in process.stdout:
+            command,
+            cwd=folder,
+            text=True,
+            errors="replace",
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        ) as process:
+            for line in process.stdout or ():
                 print(line, end="", file=sys.stderr, flush=True)
-                said.append(line)
+                lines.append(line)
     except FileNotFoundError:
         raise Error(f"{command[0]} is not on the path of this machine") from None
     if process.returncode:
-        text = "".join(said)
-        near = {hint: None for word, hint in HINTS.items() if word in text.lower()}
+        output = "".join(lines)
+        hints = {hint: None for word, hint in HINTS.items() if word in output.lower()}
         raise Error(
-            f"{Path(command[0]).name} failed (exit code {process.returncode}): {reason(text)}"
-            + "".join(f"; {hint}" for hint in near)
+            f"{Path(command[0]).name} failed (exit code {process.returncode}): "
+            + failure_reason(output)
+            + "".join(f"; {hint}" for hint in hints)
         )
-    return "".join(said).strip()
+    return "".join(lines).strip()
 
 
-def reason(said):
-    """Why a program failed, from all that it said: its first line about an error.
+def failure_reason(output: str) -> str:
+    """Why a program failed, from its output: the first line about an error.
 
-    Where no line is about one, its last four lines; "nothing" where it said nothing.
+    If no line is about an error, the last four lines; "nothing" if there is no output.
 
-    >>> reason("INFO: no fail-safe\\nchown: not permitted\\nFATAL: unpacking failed\\n0 fifos\\n")
+    >>> failure_reason("INFO: no fail-safe\\nchown: not permitted\\nFATAL: failed\\n0 fifos\\n")
     'chown: not permitted'
     """
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     wrong = (line for line in lines if WRONG.search(line) and not HARMLESS.search(line))
     return next(wrong, " | ".join(lines[-4:]) or "nothing")

@@ -21,7 +21,7 @@ import yaml
 from dlbench import Error
 from dlbench.analysis import estimates
 from dlbench.common.files import written_whole
-from dlbench.common.phrases import nearest
+from dlbench.common.phrases import did_you_mean
 from dlbench.comparison.campaigns import FACTS, JOINABLE, positive
 from dlbench.comparison.compare_runs import grouped
 from dlbench.comparison.comparison_page import runs_of
@@ -118,7 +118,7 @@ def _entry(entry, where):
     for name in entry["match"]:
         if name not in MATCHED:
             raise Error(
-                f"{where}.match: no field {name!r}{nearest(name, MATCHED)}; "
+                f"{where}.match: no field {name!r}{did_you_mean(name, MATCHED)}; "
                 f"there are: {', '.join(MATCHED)}"
             )
     metrics = {name: value for name, value in entry.items() if name != "match"}

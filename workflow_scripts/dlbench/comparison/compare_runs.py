@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from dlbench import Error
 from dlbench.analysis import estimates
-from dlbench.common.phrases import nearest
+from dlbench.common.phrases import did_you_mean
 from dlbench.comparison.campaigns import FACTS, JOINABLE, REPEATED, Campaign, positive
 from dlbench.records import sessions
 from dlbench.tables.metrics import Metric, known_metric
@@ -206,7 +206,7 @@ def _wanted(on, ignore):
             raise Error(f"{name}: repeats differ in it, so it is never joined on")
         if name not in JOINABLE:
             raise Error(
-                f"a run has no field {name!r}{nearest(name, JOINABLE)}; "
+                f"a run has no field {name!r}{did_you_mean(name, JOINABLE)}; "
                 f"there are: {', '.join(JOINABLE)}"
             )
     return [name for name in JOINABLE if (not on or name in on) and name not in ignore]

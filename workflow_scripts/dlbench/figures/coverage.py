@@ -145,8 +145,8 @@ def _reasons(cells):
     Reasons that differ in numbers only are one.
     """
     said = cells[cells["reason"].fillna("") != ""]
-    alike = said["reason"].map(phrases.skeleton)
-    one = said.groupby(["status", alike])["reason"].transform(lambda g: phrases.together(list(g)))
+    alike = said["reason"].map(phrases.without_numbers)
+    one = said.groupby(["status", alike])["reason"].transform(lambda g: phrases.merge(list(g)))
     said = said.assign(reason=one)
     counts = said.groupby(["status", "reason"]).size().sort_values(ascending=False, kind="stable")
     words = []

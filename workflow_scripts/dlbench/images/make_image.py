@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dlbench import Error
 from dlbench.common import files, tools
-from dlbench.common.files import fresh_folder, sha256, write_json
+from dlbench.common.files import make_empty_folder, sha256, write_json
 from dlbench.images import digests, oci, trainer_image
 from dlbench.images.runtimes import APPTAINER
 from dlbench.images.trainer_image import MARKER, RECIPES, REGISTRY
@@ -76,7 +76,7 @@ def _pull(name, settings, place):
     reference = settings["source"].removeprefix(REGISTRY)
     if settings["digest"] and "@" not in reference:
         reference = f"{_untagged(reference)}@{settings['digest']}"
-    layout = fresh_folder(place / "oci")
+    layout = make_empty_folder(place / "oci")
     pinned = reference.partition("@")[2] or None
     if shutil.which("skopeo"):
         if not pinned:
@@ -84,7 +84,7 @@ def _pull(name, settings, place):
             pinned = tools.run(inspect).splitlines()[-1]
             reference = f"{_untagged(reference)}@{pinned}"
         tools.run(["skopeo", "copy", REGISTRY + reference, f"oci:{layout}:{oci.TAG}"])
-    elif engine := tools.first(ENGINES):
+    elif engine := tools.first_installed(ENGINES):
         tools.run([engine, "pull", reference])
         _push(engine, reference, layout, place)
     else:
@@ -95,7 +95,7 @@ def _pull(name, settings, place):
 
 def _pull_as_sif(settings, reference, place):
     """Without a tool for OCI images: as a SIF, which Apptainer makes itself."""
-    tool = tools.first(APPTAINER)
+    tool = tools.first_installed(APPTAINER)
     if not tool:
         raise Error(
             f"{settings['source']} cannot be pulled: none of skopeo, {', '.join(ENGINES)} and "
@@ -112,9 +112,9 @@ def _build(name, settings, place):
     folder, start = Path(settings["source"]), trainer_image.base(settings)
     image_id = f"build-{uuid.uuid4()}"
     arguments = {"ENVIRONMENT": name, "IMAGE_ID": image_id}
-    engine = tools.first(ENGINES)
+    engine = tools.first_installed(ENGINES)
     if engine:
-        layout = fresh_folder(place / "oci")
+        layout = make_empty_folder(place / "oci")
         local = f"localhost/dlbench/build-{name.lower()}"
         reference = f"oci-archive:{Path(start).absolute()}" if Path(start).is_file() else start
         arguments["BASE"] = reference
@@ -126,7 +126,7 @@ def _build(name, settings, place):
         tools.run([engine, "rmi", local])
         digest = oci.manifest(layout)[0]
         return {"kind": "oci", "path": str(layout), "digest": digest, "image_id": image_id}
-    tool = tools.first(APPTAINER)
+    tool = tools.first_installed(APPTAINER)
     if not tool:
         raise Error(
             f"image {name} cannot be built: none of {', '.join(ENGINES)} and "
@@ -148,7 +148,7 @@ def _build(name, settings, place):
 
 
 def _unpack(name, settings, place):
-    layout = fresh_folder(place / "oci")
+    layout = make_empty_folder(place / "oci")
     oci.unpack(settings["source"], layout)
     return {"kind": "oci", "path": str(layout), "digest": oci.manifest(layout)[0]}
 
@@ -173,7 +173,7 @@ def _image_id_in(path, kind):
         if any((path / part).is_symlink() for part in (MARKER, *Path(MARKER).parents[:-1])):
             return None
         return (files.read_json(path / MARKER) or {}).get("image_id")
-    if not tools.first(APPTAINER):
+    if not tools.first_installed(APPTAINER):
         raise Error(f"{path} is a SIF file; {' or '.join(APPTAINER)} is not on the path")
     shown = _said_in(path, "sh", "-c", f"[ -L /{MARKER} ] || [ ! -e /{MARKER} ] || cat /{MARKER}")
     with contextlib.suppress(ValueError, KeyError, TypeError):
@@ -184,7 +184,7 @@ def _environment_in(path, kind):
     """Those of VARIABLES that an image sets."""
     if kind == "oci":
         lines = oci.manifest(path)[2].get("config", {}).get("Env") or []
-    elif not tools.first(APPTAINER):
+    elif not tools.first_installed(APPTAINER):
         return {}  # a folder, for a runtime that knows nothing else of it either
     else:
         lines = _said_in(path, "env").splitlines()
@@ -198,12 +198,12 @@ def _said_in(path, *command):
     Raises:
         Error: it cannot be run there.
     """
-    enter = [tools.first(APPTAINER), "--silent", "exec", "--cleanenv", path]
+    enter = [tools.first_installed(APPTAINER), "--silent", "exec", "--cleanenv", path]
     shown = subprocess.run([*enter, *command], capture_output=True, text=True, check=False)
     if shown.returncode:
         raise Error(
             f"{path}: {enter[0]} cannot run {command[0]} in it (exit code {shown.returncode}): "
-            f"{tools.reason(shown.stderr + shown.stdout)}"
+            f"{tools.failure_reason(shown.stderr + shown.stdout)}"
         )
     return shown.stdout
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dlbench import Error
 from dlbench.common import options, plugins, tools
-from dlbench.common.files import fresh_folder, write_json
+from dlbench.common.files import make_empty_folder, write_json
 from dlbench.images.runtimes import KEPT_OUT, Container
 from dlbench.images.trainer_image import MARKER
 
@@ -40,7 +40,7 @@ def prepare(image, runtime, chosen, python, gpus, output, any_packages=False):
     missing = tools.missing(module.PROGRAMS)
     if missing:
         raise Error(f"{where}: {missing}")
-    fresh_folder(place)
+    make_empty_folder(place)
     try:
         for command in module.prepare(image, place, chosen, gpus):
             tools.run(command)
@@ -83,7 +83,7 @@ def _describe(command, where):
     with contextlib.suppress(IndexError, ValueError):
         if finished.returncode == 0:
             return json.loads(finished.stdout.strip().splitlines()[-1])
-    said = tools.reason(finished.stdout + finished.stderr)
+    said = tools.failure_reason(finished.stdout + finished.stderr)
     python = "is there a python3 in it? (images: python names another)"
     raise Error(
         f"{where}: Python could not be started inside "

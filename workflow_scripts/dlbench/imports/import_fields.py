@@ -79,7 +79,9 @@ def _group(name):
 
 def _column(name):
     if name not in NAMES:
-        raise Error(f"there is no column {name} that could be given{phrases.nearest(name, NAMES)}")
+        raise Error(
+            f"there is no column {name} that could be given{phrases.did_you_mean(name, NAMES)}"
+        )
     return table_columns.RUNS.field(name)
 
 

@@ -79,7 +79,7 @@ def import_paths(
     """
     if kind and kind not in plugins.names(finding.KIND):
         names = plugins.names(finding.KIND)
-        raise Error(f"there is no importer {kind}{phrases.nearest(kind, names)}")
+        raise Error(f"there is no importer {kind}{phrases.did_you_mean(kind, names)}")
     outputs = dict(outputs or {})
     runs_output = outputs.pop("runs", None)
     with contextlib.ExitStack() as stack:

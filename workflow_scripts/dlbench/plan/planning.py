@@ -93,7 +93,7 @@ class Plan:
         executed = [staleness.training_code(run) for run in self.to_train]
         executed += [staleness.data_code(dataset) for dataset in self.datasets]
         for files in set(map(tuple, executed)):
-            own_code.keep(files)
+            own_code.keep_digests(files)
 
     @property
     def why(self):
@@ -202,14 +202,14 @@ class Plan:
         }
 
     def code(self, program):
-        return own_code.files(program)
+        return own_code.executed_files(program)
 
     def figure(self, name):
         """The constants of a figure's file: CATEGORY and CAPTION."""
         return plugins.constants("figures", name)
 
     def figure_code(self, name):
-        return own_code.files("draw_figure.py", plugins.path("figures", name))
+        return own_code.executed_files("draw_figure.py", plugins.path("figures", name))
 
     @property
     def export_environment(self):
@@ -307,7 +307,7 @@ class Plan:
     def facts(self):
         """What the log of each run says of the workflow and of the site."""
         facts = {key: self.study.site[key] for key in ("name", "interconnect", "storage")}
-        return {**own_code.commit(), "site": facts}
+        return {**own_code.git_state(), "site": facts}
 
     @functools.cached_property
     def recipes(self):
@@ -335,7 +335,7 @@ class Plan:
             return self.runs[run_id]
         except KeyError:
             raise Error(
-                f"no run {run_id!r} in this study{phrases.nearest(run_id, self.runs)}"
+                f"no run {run_id!r} in this study{phrases.did_you_mean(run_id, self.runs)}"
             ) from None
 
 

@@ -15,7 +15,7 @@ def of(run):
         found = {"sha256": other_trainers.digest(run.trainer)}
         return {"trainer": found | {"files": {name: _commit(name) for name in files}}}
     path = plugins.path("models", run.model)
-    if path.parent == plugins.ours("models"):
+    if path.parent == plugins.folder_of("models"):
         return {}
     return {"model": {"file": str(path), "sha256": sha256(path), **_commit(str(path))}}
 
@@ -24,4 +24,4 @@ def of(run):
 def _commit(path):
     """As of code.commit; a file that is not tracked is a change, too."""
     folder = path if Path(path).is_dir() else Path(path).parent
-    return own_code.commit(folder, Path(path).name if folder != path else ".", untracked="all")
+    return own_code.git_state(folder, Path(path).name if folder != path else ".", untracked="all")

@@ -21,7 +21,7 @@ def training_code(run):
 
 def data_code(dataset):
     """The files that fetching and converting a dataset executes."""
-    return own_code.files("convert_dataset.py", plugins.path("datasets", dataset))
+    return own_code.executed_files("convert_dataset.py", plugins.path("datasets", dataset))
 
 
 def made_from(run, adopted=None, image_settings=None):
@@ -98,9 +98,9 @@ def _changed_files(run, name, before):
     if name == "code" and other_trainers.is_external(run):
         return [f"command or files of trainers.{run.trainer}"]
     if name == "code":
-        return own_code.changed(before, training_code(run))
+        return own_code.changed_files(before, training_code(run))
     if name == "data" and recipe(run.dataset):
-        return own_code.changed(before, data_code(run.dataset))
+        return own_code.changed_files(before, data_code(run.dataset))
     if name == "environment" and not plugins.constants("runtimes", run.runtime)["CONTAINED"]:
         return [f"{trainer_environments.ENVIRONMENTS}/{run.environment}/uv.lock"]
     return []
@@ -113,7 +113,7 @@ def _training_code(*names):
         for folder, name in zip(PLUGIN_FOLDERS.values(), names, strict=True)
     ]
     files.append(plugins.path("tasks", plugins.constants("models", names[0])["TASK"]))
-    return tuple(own_code.files("train.py", *files))
+    return tuple(own_code.executed_files("train.py", *files))
 
 
 @functools.cache

@@ -179,12 +179,12 @@ def _reasons(coverage, statuses):
     for row in coverage:
         if row["status"] in statuses:
             words = row["reason"] or ""
-            key = _place(row["status"]), phrases.skeleton(words)
+            key = _place(row["status"]), phrases.without_numbers(words)
             found.setdefault(key, []).append((row["status"], words, row["combination"]))
     made = [
         Reason(
             group[0][0],
-            phrases.together([words for _, words, _ in group]) or "no reason is known",
+            phrases.merge([words for _, words, _ in group]) or "no reason is known",
             len(group),
             _combination(group[0][2]),
         )

@@ -46,7 +46,7 @@ def figure(name, folder):
         Error: its SVG does not say how large it is.
     """
     known = plugins.constants("figures", name)
-    docstring = ast.get_docstring(plugins.parsed(plugins.path("figures", name))) or name
+    docstring = ast.get_docstring(plugins.parse_file(plugins.path("figures", name))) or name
     text = (folder / f"{name}.svg").read_text(encoding="utf-8")
     size = SIZE.search(text)
     if not size:

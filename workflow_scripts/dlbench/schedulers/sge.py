@@ -154,7 +154,7 @@ def _counted(name, counting, where):
     if name not in counting:
         raise Error(
             f"asks for {name}, and Grid Engine has no complex of that name (qconf -sc)"
-            f"{phrases.nearest(name, counting)}: correct {where}"
+            f"{phrases.did_you_mean(name, counting)}: correct {where}"
         )
     return counting[name]
 

@@ -229,7 +229,7 @@ def _check_images(images, runs):
     }
     spare = sorted(contained - images.keys())
     for name in images.keys() - contained - set(matrix.environments()):
-        if hint := phrases.nearest(name, spare):
+        if hint := phrases.did_you_mean(name, spare):
             raise ConfigError(f"images: no run takes {name!r}{hint}; they take: {', '.join(spare)}")
 
 
@@ -237,14 +237,14 @@ def _check_compare(field, base, runs, imports, where):
     """See that a field can be compared and that its base is one condition of some runs."""
     if field not in CONDITION:
         raise ConfigError(
-            f"{where}.field: a run has no field {field!r}{phrases.nearest(field, CONDITION)}; "
+            f"{where}.field: a run has no field {field!r}{phrases.did_you_mean(field, CONDITION)}; "
             f"there are: {', '.join(CONDITION)}"
         )
     _check_kind(field, base, where)
     there = sorted({getattr(run, field) for run in runs}, key=str)
     if base not in there and not imports:  # what logs have is not known yet
         raise ConfigError(
-            f"{where}.base: no run has the {field} {base!r}{phrases.nearest(base, there)}; "
+            f"{where}.base: no run has the {field} {base!r}{phrases.did_you_mean(base, there)}; "
             f"there are: {', '.join(map(repr, there))}"
         )
     for companion in COMPANIONS.get(field, ()):

@@ -115,14 +115,16 @@ def _described(error, config):
     if rule in ("additionalProperties", "unevaluatedProperties"):
         keys = _keys(error.schema)
         return [
-            f"{prefix}unknown key {key!r}{phrases.nearest(key, keys)}; "
+            f"{prefix}unknown key {key!r}{phrases.did_you_mean(key, keys)}; "
             f"there are: {', '.join(sorted(keys))}"
             for key in found
             if key not in keys
         ]
     if rule == "required":
         # A key that is misspelt is no second mistake.
-        unknown = [phrases.nearest(key, allowed) for key in found if key not in _keys(error.schema)]
+        unknown = [
+            phrases.did_you_mean(key, allowed) for key in found if key not in _keys(error.schema)
+        ]
         missing = [
             key for key in allowed if key not in found and not any(repr(key) in u for u in unknown)
         ]
@@ -165,7 +167,7 @@ PATTERNS = {
 # What each rule of a JSON schema expects, in words.
 EXPECTED = {
     "enum": lambda allowed, error: (
-        f"one of {', '.join(map(str, allowed))}{phrases.nearest(error.instance, allowed)}"
+        f"one of {', '.join(map(str, allowed))}{phrases.did_you_mean(error.instance, allowed)}"
     ),
     "type": _of_type,
     "minimum": lambda allowed, error: f"at least {allowed}",
@@ -200,7 +202,7 @@ def _hint(error):
     if rule == "pattern":
         key = next((part for part in reversed(path) if isinstance(part, str)), None)
         folder = PLUGIN_FOLDERS.get(key)
-        return phrases.nearest(found, plugins.names(folder)) if folder else ""
+        return phrases.did_you_mean(found, plugins.names(folder)) if folder else ""
     if rule == "type":
         if (
             path[:1] == ["images"]

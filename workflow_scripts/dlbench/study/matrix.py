@@ -79,7 +79,7 @@ def _see_it_matches(rule, combinations, where):
         if not set(values) & set(there):
             raise ConfigError(
                 f"{where}.{key}: no combination of this block has {_shown(values)}"
-                f"{phrases.nearest(values[0], there)}; there are: {_shown(there)}"
+                f"{phrases.did_you_mean(values[0], there)}; there are: {_shown(there)}"
             )
     raise ConfigError(
         f"{where}: no combination of this block has all of this together: "
@@ -136,7 +136,7 @@ def run_of(values, where, images):
         key = f"{kind}_options"
         if key in values:
             try:
-                values = {**values, key: options.text(kind, owner, known, values[key])}
+                values = {**values, key: options.canonical_text(kind, owner, known, values[key])}
             except Error as error:
                 raise ConfigError(f"{where}.{key}: {error}") from None
     run = Run(**{"launcher": strategy.launcher, **values})
@@ -158,7 +158,7 @@ def run_of(values, where, images):
     if run.environment not in there:
         raise ConfigError(
             f"{where}.environment: {found}"
-            f"{phrases.nearest(run.environment, there)}; there are: {', '.join(there)}"
+            f"{phrases.did_you_mean(run.environment, there)}; there are: {', '.join(there)}"
         )
     return run
 

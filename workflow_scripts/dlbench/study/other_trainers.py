@@ -57,7 +57,7 @@ def use(trainers):
                 if field not in known:
                     raise Error(
                         f"trainers.{name}.command: there is no {{{field}}}"
-                        f"{phrases.nearest(field, known)}; there are: {', '.join(known)}"
+                        f"{phrases.did_you_mean(field, known)}; there are: {', '.join(known)}"
                     )
         missing = [file for file in trainer.get("files", []) if not Path(file).exists()]
         if missing:
@@ -84,7 +84,7 @@ def trainer(run):
         return _trainers[run.trainer]
     except KeyError:
         raise Error(
-            f"no trainer {run.trainer!r}{phrases.nearest(run.trainer, _trainers)}; "
+            f"no trainer {run.trainer!r}{phrases.did_you_mean(run.trainer, _trainers)}; "
             f"there are: {', '.join([OWN, *_trainers])}"
         ) from None
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from dlbench import Error
-from dlbench.common.phrases import nearest
+from dlbench.common.phrases import did_you_mean
 from dlbench.tables import table_columns
 
 
@@ -50,6 +50,7 @@ def known_metric(name):
     """The Metric of that name, or an Error that names the nearest."""
     if name not in METRICS:
         raise Error(
-            f"no metric {name!r}{nearest(name, METRICS)}; there are: {', '.join(sorted(METRICS))}"
+            f"no metric {name!r}{did_you_mean(name, METRICS)}; "
+            f"there are: {', '.join(sorted(METRICS))}"
         )
     return METRICS[name]

@@ -93,7 +93,7 @@ def unpacked(image, root):
     if image.kind == "folder":
         script = f'mkdir "$2" && {READ} --create . | tar --directory="$2" --extract'
         return [["sh", "-c", script, "sh", str(image.path), root]]
-    apptainer = tools.first(APPTAINER)
+    apptainer = tools.first_installed(APPTAINER)
     if apptainer or image.kind == "sif":
         source = f"oci:{image.path}" if image.kind == "oci" else str(image.path)
         return [[apptainer or APPTAINER[0], "build", "--force", "--sandbox", root, source]]

@@ -111,4 +111,4 @@ def _processor():
 
 
 def _name():
-    return tools.first(APPTAINER) or APPTAINER[0]
+    return tools.first_installed(APPTAINER) or APPTAINER[0]
