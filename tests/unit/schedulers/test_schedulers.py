@@ -1,5 +1,7 @@
 """What schedulers say, read from what their programs print."""
 
+import inspect
+
 import pytest
 
 from dlbench import Error, schedulers
@@ -70,3 +72,9 @@ def test_every_scheduler_defines_what_is_asked_of_it(name):
 def test_the_job_around_this_process_is_known_by_its_variable():
     assert schedulers.job({"SLURM_JOB_ID": "17"}) == ("slurm", "17")
     assert schedulers.job({}) is None
+
+
+@pytest.mark.parametrize("name", ["slurm", "lsf"])
+def test_a_scheduler_whose_plugin_lacks_something_says_how_to_change_it(name):
+    signature = inspect.signature(plugins.load("schedulers", name).mend)
+    assert list(signature.parameters) == ["plugin", "every_s", "settings"]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dlbench import Error
 from dlbench.schedulers import Fate, Queue, ask
+from dlbench.schedulers._lsf_plugin import mend as mend
 
 JOB_ID = "LSB_JOBID"
 PROGRAMS = ("bsub", "bjobs", "bkill", "bhist", "badmin", "lsclusters")

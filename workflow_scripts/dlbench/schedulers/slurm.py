@@ -10,6 +10,7 @@ from pathlib import Path
 from dlbench import Error
 from dlbench.common import host_lists
 from dlbench.schedulers import Fate, Nodes, Queue, alike, ask
+from dlbench.schedulers._slurm_plugin import mend as mend
 
 JOB_ID = "SLURM_JOB_ID"
 PROGRAMS = ("sbatch", "squeue", "scancel", "sinfo")
