@@ -167,7 +167,7 @@ def main():
         wait_for_quiet_s=args.wait_for_quiet_s,
         restless=sessions.restless(args.session),
     )
-    with attempts.alone(args.log):
+    with attempts.lock(args.log):
         if refused:
             supervisor.refuse(watched, *refused)
         elif not supervisor.supervise(watched):

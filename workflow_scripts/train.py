@@ -148,8 +148,8 @@ def main():
         strategy = plugins.load("strategies", spec.strategy).Strategy(
             spec, where.device, Path(where.log).parent
         )
-        before = event_log.ended(where.log)  # of an earlier part of the run
-        if strategy.serve(lambda: event_log.ended(where.log) not in (None, before)):
+        before = event_log.last_run_end(where.log)  # of an earlier part of the run
+        if strategy.serve(lambda: event_log.last_run_end(where.log) not in (None, before)):
             return
         resumes = where.checkpoint and checkpoints.latest(where.checkpoint)
         log = _open(_own_log(where.log, strategy, copy), resumes)

@@ -34,5 +34,5 @@ def watched(folder, python, **changes):
 
 def ends(log):
     """The ends in a log, whatever else a child wrote or did not write."""
-    events = map(event_fields.parsed, log.read_bytes().splitlines())
+    events = map(event_fields.parse_event, log.read_bytes().splitlines())
     return [event for event in events if event["event"] == "run_end"]

@@ -191,7 +191,7 @@ def test_the_log_of_an_attempt_that_ended_well_is_rescued(place):
 
 
 def test_a_second_name_of_a_log_is_taken_away(place):
-    attempts.keep(place / "train.jsonl")
+    attempts.link_open_log(place / "train.jsonl")
     assert "a second name" in only().what
     mended()
     assert judgement.state(ONE)[0] is State.CURRENT

@@ -19,7 +19,6 @@ NOT_YET = {
     "images",
     "imports",
     "launchers",
-    "log",
     "machine",
     "pages",
     "plan",

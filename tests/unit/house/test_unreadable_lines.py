@@ -86,7 +86,7 @@ def test_a_run_whose_log_has_such_a_line_is_watched_to_its_end(tmp_path, monkeyp
     writes = f"open({str(log)!r}, 'ab').write({starts!r})\ntime.sleep(0.2)\n"
     run = watched(tmp_path, writes + END)
     assert supervisor.supervise(run)
-    assert event_log.ended(run.log)["status"] == "ok"
+    assert event_log.last_run_end(run.log)["status"] == "ok"
 
 
 def test_no_number_of_a_step_makes_its_line_no_json(tmp_path):

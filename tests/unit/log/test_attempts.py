@@ -23,7 +23,7 @@ def log(tmp_path, monkeypatch):
     (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
     monkeypatch.chdir(tmp_path)
     path = write(RUN, job={"scheduler": "slurm", "id": "17"})
-    attempts.keep(path)
+    attempts.link_open_log(path)
     return path
 
 
@@ -47,7 +47,7 @@ def test_the_log_of_a_killed_run_that_is_still_there_is_moved_aside_once(log):
 def test_a_log_that_came_to_its_end_stays_where_it_is(log):
     written = event_log.EventLog(log)
     written.write("run_end", t_utc=event_log.utc_now(), status="ok", message="")
-    attempts.release(log)
+    attempts.unlink_open_log(log)
     attempts.rescue(log)
     assert [path.name for path in log.parent.iterdir()] == [log.name]
 
@@ -77,9 +77,9 @@ def test_a_file_system_without_hard_links_keeps_no_second_name(log, monkeypatch)
     def refuse(*_):
         raise PermissionError("no links here")
 
-    attempts.release(log)
+    attempts.unlink_open_log(log)
     monkeypatch.setattr(attempts.os, "link", refuse)
-    attempts.keep(log)
+    attempts.link_open_log(log)
     attempts.rescue(log)
     assert aside(log).is_file()
 
@@ -87,7 +87,7 @@ def test_a_file_system_without_hard_links_keeps_no_second_name(log, monkeypatch)
 def test_a_run_that_another_process_trains_is_left_to_it(tmp_path):
     log = tmp_path / "runs/run/train.jsonl"
     holds = "import sys; from pathlib import Path; from dlbench.log import attempts\n"
-    holds += "with attempts.alone(Path(sys.argv[1])): print('held', flush=True); input()"
+    holds += "with attempts.lock(Path(sys.argv[1])): print('held', flush=True); input()"
     command = [sys.executable, "-c", holds, log]
     where = {"PYTHONPATH": str(Path(attempts.__file__).parents[2])}
     with subprocess.Popen(
@@ -95,8 +95,8 @@ def test_a_run_that_another_process_trains_is_left_to_it(tmp_path):
     ) as other:
         assert other.stdout.readline() == b"held\n"
         refused = pytest.raises(Error, match="run is being trained by another process")
-        with refused, attempts.alone(log):
+        with refused, attempts.lock(log):
             pass
         other.kill()
-    with attempts.alone(log):  # a lock ends with its owner, however that ended
+    with attempts.lock(log):  # a lock ends with its owner, however that ended
         assert list(log.parent.iterdir()) == []

@@ -33,7 +33,7 @@ def test_events_come_back_as_they_were_written(path):
         "learning_rate": 0.01, "warm_up": True, "epoch": 1,
     }  # fmt: skip
     assert math.isnan(second["loss"])
-    assert end["status"] == event_log.ended(path)["status"] == "failed"
+    assert end["status"] == event_log.last_run_end(path)["status"] == "failed"
 
 
 def test_every_line_is_json_for_anyone(path):
@@ -78,8 +78,8 @@ def test_any_other_damage_is_named_with_its_line(path, line):
 def test_a_log_without_an_end_has_none(path):
     log = EventLog(path)
     log.start()
-    assert event_log.ended(path) is None
-    assert event_log.ended(path.with_name("absent.jsonl")) is None
+    assert event_log.last_run_end(path) is None
+    assert event_log.last_run_end(path.with_name("absent.jsonl")) is None
 
 
 def test_ranks_have_files_of_their_own(path):
@@ -176,7 +176,7 @@ def test_who_has_the_log_open_sees_it_and_may_write_on(path):
         assert reader.read() == other.content() == path.read_bytes()
     other.write("run_end", t_utc=event_log.utc_now(), status="failed", message="")
     assert kinds(path)[-2:] == ["resume", "run_end"]
-    assert event_log.ended(path)["status"] == "failed"
+    assert event_log.last_run_end(path)["status"] == "failed"
 
 
 def test_the_clock_goes_on_from_the_checkpoint(path):
@@ -205,7 +205,7 @@ def test_an_end_by_a_signal_is_no_result(tmp_path):
     log = event_log.EventLog(tmp_path / "train.jsonl")
     date = event_log.utc_now()
     log.write("run_end", t_utc=date, status="failed", message=event_log.STOPPED_BY_SIGNAL)
-    assert event_log.ended(tmp_path / "train.jsonl")
-    assert event_log.finished(tmp_path / "train.jsonl") is None
+    assert event_log.last_run_end(tmp_path / "train.jsonl")
+    assert event_log.final_run_end(tmp_path / "train.jsonl") is None
     log.write("run_end", t_utc=date, status="ok", message="")
-    assert event_log.finished(tmp_path / "train.jsonl")["status"] == "ok"
+    assert event_log.final_run_end(tmp_path / "train.jsonl")["status"] == "ok"

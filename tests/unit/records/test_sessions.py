@@ -57,6 +57,6 @@ def test_it_travels_by_the_command_of_a_run_to_its_log_and_its_record(here):
 @pytest.mark.parametrize("session", ['"x"', "{}", '{"id": 1}', '{"id": "x", "started_at": "now"}'])
 def test_a_log_with_another_kind_of_session_is_refused(session):
     with pytest.raises(event_fields.LogError, match="launch: "):
-        event_fields.parsed(f'{{"event": "launch", "session": {session}}}'.encode())
+        event_fields.parse_event(f'{{"event": "launch", "session": {session}}}'.encode())
     good = {"event": "launch", "session": {"id": "x", "host": None}}
-    assert event_fields.parsed(json.dumps(good).encode()) == good
+    assert event_fields.parse_event(json.dumps(good).encode()) == good

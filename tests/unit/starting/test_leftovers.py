@@ -88,10 +88,10 @@ def test_the_trainer_of_a_killed_supervisor_is_ended_and_no_other(start, capfd):
 def test_what_an_attempt_leaves_that_came_to_its_end_is_let_be(start):
     supervisor, trainer, log = start("ended")  # as a service that others use by now
     kill(supervisor)
-    attempts.release(log)
+    attempts.unlink_open_log(log)
     leftovers.end()
     assert trainer_of(log) == trainer
-    attempts.keep(log)
+    attempts.link_open_log(log)
     leftovers.end()
     assert trainer_of(log) is None
 

@@ -141,7 +141,7 @@ def test_a_run_whose_last_attempt_is_disturbed_is_unstable_with_the_words(tmp_pa
     assert record["status"] == "unstable", record["message"]
     assert record["message"].startswith(record["summary"]["disturbed"])
     assert record["message"].startswith(f"others used {record['summary']['others_cpu_cores']:.2f}")
-    assert event_log.ended(tmp_path / "train.jsonl")["status"] == "ok"
+    assert event_log.last_run_end(tmp_path / "train.jsonl")["status"] == "ok"
 
 
 def test_threads_children_and_what_they_started_are_the_runs_own():

@@ -39,7 +39,7 @@ def wait_for(path):
 def test_a_run_that_ends_well_has_one_end_that_of_the_trainer(tmp_path):
     run = watched(tmp_path, END)
     assert supervisor.supervise(run)
-    launch, end = next(event_log.read(run.log)), event_log.ended(run.log)
+    launch, end = next(event_log.read(run.log)), event_log.last_run_end(run.log)
     assert len(ends(run.log)) == 1
     assert (launch["event"], launch["command"]) == ("launch", list(run.command))
     assert (end["status"], end["weights_sha256"]) == ("ok", ["0"])
@@ -61,7 +61,7 @@ def test_a_trainer_that_hangs_after_its_end_is_a_timeout(tmp_path):
     run = watched(tmp_path, END + "time.sleep(60)", time_limit_s=0.5)
     assert supervisor.supervise(run)
     assert [end["status"] for end in ends(run.log)] == ["ok", "timeout"]
-    assert event_log.ended(run.log)["status"] == "timeout"
+    assert event_log.last_run_end(run.log)["status"] == "timeout"
 
 
 def test_what_the_trainer_started_does_not_outlive_it(tmp_path):
@@ -136,7 +136,7 @@ def test_a_rank_that_its_launcher_left_behind_is_ended(tmp_path, apart, deaf, la
 def test_a_timeout_is_a_result_at_the_first_attempt(tmp_path):
     run = watched(tmp_path, "time.sleep(60)", time_limit_s=0.3, last_attempt=False)
     assert supervisor.supervise(run)
-    assert event_log.ended(run.log)["status"] == "timeout"
+    assert event_log.last_run_end(run.log)["status"] == "timeout"
 
 
 def test_signals_mean_afterwards_what_they_meant_before(tmp_path):
@@ -185,7 +185,7 @@ def test_the_last_run_of_all_leaves_nothing(tmp_path, capsys):
 def test_a_skipped_run_has_a_log_with_its_reason_and_no_command(tmp_path):
     run = watched(tmp_path, END)
     supervisor.refuse(run, "skipped", "needs 4 cores")
-    launch, end = next(event_log.read(run.log)), event_log.ended(run.log)
+    launch, end = next(event_log.read(run.log)), event_log.last_run_end(run.log)
     assert len(ends(run.log)) == 1
     assert launch["command"] == []
     assert (end["status"], end["message"]) == ("skipped", "needs 4 cores")
@@ -257,7 +257,7 @@ LAST_WORDS = "worker 1 failed (exit code 9); the others are ended"
 def test_a_rank_that_its_launcher_stopped_is_described_by_what_the_launcher_says(tmp_path):
     run = watched(tmp_path, SIGNALLED + f"print({LAST_WORDS!r}, file=sys.stderr)\nsys.exit(9)")
     assert supervisor.supervise(run)
-    assert event_log.ended(run.log)["message"] == (
+    assert event_log.last_run_end(run.log)["message"] == (
         f"the trainer ended without a word (exit code 9): {LAST_WORDS}"
     )
 
@@ -323,7 +323,7 @@ def test_a_failure_that_another_rank_explains_is_a_result_at_the_first_attempt(t
     )
     run = watched(tmp_path, other, last_attempt=False)
     assert supervisor.supervise(run)
-    assert event_log.ended(run.log)["message"] == "the loss is not a number"
+    assert event_log.last_run_end(run.log)["message"] == "the loss is not a number"
 
 
 def test_a_run_that_failed_on_a_full_disk_has_no_result(tmp_path, capsys):

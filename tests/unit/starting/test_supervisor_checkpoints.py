@@ -109,7 +109,7 @@ def test_a_trainer_that_hangs_is_asked_for_nothing(tmp_path, capsys):
     run = keeping(tmp_path, "time.sleep(60)", hang_limit_s=0.3)
     assert supervisor.supervise(run)
     assert "asked for a checkpoint" not in capsys.readouterr().err
-    assert event_log.ended(run.log)["hung"]
+    assert event_log.last_run_end(run.log)["hung"]
 
 
 def test_a_trainer_that_was_stopped_after_a_checkpoint_has_no_result_at_the_last_attempt(tmp_path):

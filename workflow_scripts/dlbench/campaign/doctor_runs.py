@@ -48,7 +48,7 @@ def findings(study=None, content=False, unknown=False):
 
 def _findings(place, hang_limit_s, content):
     log, path = place / "train.jsonl", place / "run.json"
-    unfinished = not path.exists() and not event_log.finished(log) and progress.head(log)
+    unfinished = not path.exists() and not event_log.final_run_end(log) and progress.head(log)
     if unfinished and standing.is_written(log, hang_limit_s):
         return  # it is being trained
     spare = log.with_name(attempts.OPEN)
@@ -150,7 +150,7 @@ def _log_state(place, log):
                     start = event
             if start.get("log_version", 0) > event_log.LOG_VERSION:
                 return "newer", f"version {start['log_version']}, made by a newer dlbench"
-            if not event_log.finished(path) and path == log:
+            if not event_log.final_run_end(path) and path == log:
                 return "open", "it stops without an end"
     except (event_fields.LogError, OSError, TypeError) as error:
         return "damaged", _why(error, log)
@@ -188,7 +188,7 @@ def _reading(place):
 
 def _open_attempt(place, log, spare):
     """An attempt that was killed with its supervisor, before or after its end."""
-    if not log.exists() and event_log.finished(spare):
+    if not log.exists() and event_log.final_run_end(spare):
         return Finding("interrupted", str(spare), "the log of an attempt that came to its end",
                        "its result is not taken: its supervisor was killed before that",
                        "--repair gives the log its name again", lambda: spare.rename(log)
@@ -272,7 +272,7 @@ def _dated(log, content):
     with contextlib.suppress(OSError, event_fields.LogError):
         for event in event_log.read(log):
             if not content and event["event"] in ("compile", "step"):
-                events.append(event_log.ended(log) or {})
+                events.append(event_log.last_run_end(log) or {})
                 break
             events.append(event)
     for event in events:

@@ -1,4 +1,5 @@
-"""The training log: its events, how they are read and what they must say.
+"""The training log: its events, how they are written and read, and which fields they must have.
 
-Imports common. Standard library only: its files may enter every image.
+All its files may be imported from other rooms. It imports common and the standard library only,
+for its files may enter every image.
 """

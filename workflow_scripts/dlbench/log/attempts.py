@@ -1,14 +1,17 @@
-"""Attempts of a run: one at a time, and the logs of those that ended without a result.
+"""Attempts of a run: one at a time; the logs of those that ended without a result are kept.
 
-A job may be killed with everything in it, its supervisor too, and Snakemake removes what a failed
-job wrote. So a second name (a hard link) keeps the log of a run that goes on; the next attempt
-moves it aside, to train.attempt1.jsonl and so on, where those of stopped attempts lie too.
+A job may be killed together with its supervisor, and Snakemake removes the outputs of a failed
+job. So a running attempt's log has a second name, a hard link. The next attempt moves such a log
+aside, to train.attempt1.jsonl and so on, beside those of attempts that were stopped.
 """
 
 import contextlib
 import fcntl
 import os
 import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 from dlbench import Error
 from dlbench.common.files import LACKING_ROOM
@@ -18,49 +21,50 @@ OPEN = "train.open.jsonl"
 KEPT_ASIDE = re.compile(r"train\.(?:attempt(\d+)|open)\.jsonl")  # of rank 0
 
 
-def keep(log):
-    """Give a log that is being written its second name, where the file system has such names."""
+def link_open_log(log: Path) -> None:
+    """Give the log of a running attempt its second name, if the file system has hard links."""
     with contextlib.suppress(OSError):
         os.link(log, log.with_name(OPEN))
 
 
-def release(log):
-    """Remove the second name of a log that has come to its end."""
+def unlink_open_log(log: Path) -> None:
+    """Remove the second name of the log of an attempt that has ended."""
     log.with_name(OPEN).unlink(missing_ok=True)
 
 
-def is_open(log):
-    """Whether an attempt has written to a log and not come to its end."""
+def is_open(log: Path) -> bool:
+    """Whether an attempt has begun a log and has not ended it."""
     return log.with_name(OPEN).exists()
 
 
-def rescue(log):
-    """Move aside what an attempt left that was killed with its supervisor."""
-    spare = log.with_name(OPEN)
-    unfinished = spare.exists()
+def rescue(log: Path) -> None:
+    """Move aside the log of an attempt that was killed together with its supervisor."""
+    second_name = log.with_name(OPEN)
+    unfinished = second_name.exists()
     if unfinished and not log.exists():
-        spare.rename(log)
-    release(log)
-    if log.is_file() and (unfinished or not event_log.finished(log)):
+        second_name.rename(log)
+    unlink_open_log(log)
+    if log.is_file() and (unfinished or not event_log.final_run_end(log)):
         event_log.keep_aside(log)
 
 
-def kept_aside(place):
-    """[(number, path)] of the logs that were kept aside in a run's folder, the last one last."""
+def kept_logs(folder: Path) -> list[tuple[int, Path]]:
+    """(number, path) of the logs that were kept aside in a run's folder, the latest last."""
     with contextlib.suppress(OSError):
-        matches = (KEPT_ASIDE.fullmatch(path.name) for path in place.iterdir())
+        matches = (KEPT_ASIDE.fullmatch(path.name) for path in folder.iterdir())
         numbers = {match[0]: match[1] and int(match[1]) for match in matches if match}
-        following = max(filter(None, numbers.values()), default=0) + 1
-        return sorted((number or following, place / name) for name, number in numbers.items())
+        open_number = max(filter(None, numbers.values()), default=0) + 1
+        return sorted((number or open_number, folder / name) for name, number in numbers.items())
     return []
 
 
 @contextlib.contextmanager
-def alone(log):
-    """Hold a run for this process: two workflows in one folder must not write one log.
+def lock(log: Path) -> Iterator[None]:
+    """Lock a run for this process: two workflows in one folder must not write one log.
 
     Raises:
-        Error: another process here, or on the same file system where that has such locks, has it.
+        Error: another process holds the lock, on this node or, if the file system has such
+            locks, on another one.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     folder = os.open(log.parent, os.O_RDONLY)
@@ -72,7 +76,7 @@ def alone(log):
             f"{log.parent.name} is being trained by another process: are two workflows at work "
             "in this folder?"
         ) from None
-    except OSError:  # a file system without such locks
+    except OSError:  # the file system has no such locks
         pass
     try:
         yield
@@ -80,9 +84,15 @@ def alone(log):
         os.close(folder)
 
 
-def lacked_room(log, end):
-    """Whether a run failed on a full disk: nothing about the run, all about the disk."""
+def failed_on_full_disk(log: Path, end: dict[str, Any]) -> bool:
+    """Whether a run failed because the disk was full, so that it may be tried again.
+
+    Args:
+        end: its run_end.
+    """
     if end["status"] in event_fields.ENDED_WELL:
         return False
-    words = map(os.strerror, LACKING_ROOM)
-    return any(map(end["message"].__contains__, words)) or not os.statvfs(log.parent).f_bavail
+    reasons = map(os.strerror, LACKING_ROOM)
+    return (
+        any(reason in end["message"] for reason in reasons) or not os.statvfs(log.parent).f_bavail
+    )

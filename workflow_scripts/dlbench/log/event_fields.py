@@ -1,13 +1,11 @@
-"""What every event of a training log must and may say: the one gate by which logs are read.
+"""The fields of each event of a training log, and the checks that every log passes when it is read.
 
-- `parsed` takes one line, `Sequence` what must hold from line to line. What comes through needs no
-  further question: a missing or wrong field, a step that is not there or there twice is a LogError.
-- Fields that are not listed are free, but in events that become rows of tables (ROWS). So are
-  events that are not listed.
-- Programs of others (dlbench/study/other_trainers.py) do not print all that our trainer logs, nor
+- `parse_event` checks one line, `Sequence` the order of lines. Readers of checked events need no
+  further checks: a missing or wrong field, a missing or doubled step is a LogError.
+- Fields that are not listed may have any value, except in events that become rows of tables
+  (ROWS), which have no other fields. Events that are not listed may have any fields.
+- Programs of others (dlbench/study/other_trainers.py) log neither all fields of our trainer nor
   every step.
-
-Needs the standard library only.
 """
 
 import json
@@ -21,18 +19,19 @@ NOT_FINITE = ("nan", "inf", "-inf")  # JSON has no such numbers
 UTC_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 STATUSES = ("ok", "oom", "timeout", "failed", "unstable", "skipped")
 ENDED_WELL = ("ok", "unstable")  # those with measured steps
-MOST = 10.0**30  # of a number; sums of squares of such ones are finite
-MOST_WHOLE, MOST_COUNT, MOST_INDEX = 2**53, 2**62, 2**31 - 1  # as the tables have them
-MOST_DEPTH = 20  # of facts, which are written and compared again
+MOST = 10.0**30  # of a number, so that sums of squares are finite
+MOST_WHOLE, MOST_COUNT, MOST_INDEX = 2**53, 2**62, 2**31 - 1  # the tables' types hold them
+MOST_DEPTH = 20  # to which facts may be nested
 OWN_TRAINER = "dlbench"
+Event = dict[str, Any]  # as parsed from one line
 
 
 class LogError(Error):
-    """A training log that cannot be used; the message has file, line and reason."""
+    """A training log is damaged or incomplete; the message has file, line and reason."""
 
 
 class Kind(NamedTuple):
-    """What a field is, in words, and a function that says whether a value is that."""
+    """The kind of a field: its name for messages, and whether a value is of this kind."""
 
     words: str
     holds: Callable[[Any], bool]
@@ -53,7 +52,7 @@ def _is_date(value):
 
 
 def _is_plain(value, depth=0):
-    """Whether facts are nested no deeper than they ever are."""
+    """Whether facts are nested at most MOST_DEPTH deep."""
     if isinstance(value, dict):
         value = value.values()
     elif not isinstance(value, list):
@@ -81,7 +80,7 @@ def _entries(fields):
 
 
 def _compiled(fields):
-    """(name, whether it must be there, kind) of each field."""
+    """(name, whether it is required, kind) of each field."""
     return [(name.removesuffix("?"), not name.endswith("?"), kind) for name, kind in fields.items()]
 
 
@@ -174,13 +173,13 @@ EVENTS = {
 }  # fmt: skip
 ROWS = ("step", "eval", "sample")
 WITHOUT_NULL = ("step", "eval")
-# What our trainer always says.
-OWN = {
+# Fields that our trainer always writes.
+REQUIRED_OF_OWN_TRAINER = {
     "step": ("t_s", "loss", "learning_rate", "epoch"),
     "eval": ("epoch", "step", "t_s", "split", "loss"),
     "sample": ("t_s",),
 }
-# What is taken from within facts.
+# Fields within facts that are read.
 PARTS = {
     "machine": {
         "present": {"host": TEXT, "cpus": INDICES, "gpus": PLAIN},
@@ -200,13 +199,13 @@ _PARTS = {
 }
 
 
-def parsed(line):
-    """The event on one line, bytes.
+def parse_event(line: bytes) -> Event:
+    """The event on one line of a log.
 
-    Losses and scores that are no numbers come back as float nan or inf.
+    Losses and scores that are not finite come back as float nan or inf.
 
     Raises:
-        LogError: it is none, or a field is missing or wrong.
+        LogError: the line is not an event, or a field is missing or wrong.
     """
     try:
         event = json.loads(line)
@@ -235,10 +234,10 @@ def parsed(line):
 
 
 def _wrong(event, checks, others=None):
-    """What is missing or wrong in a mapping, "" where nothing is.
+    """The first field that is missing or wrong in a mapping, in words; "" if all are right.
 
     Args:
-        others: what else may be in it; None: anything.
+        others: further fields that it may have; None: any.
     """
     known = 0
     for name, needed, kind in checks:
@@ -257,16 +256,18 @@ def _wrong(event, checks, others=None):
 
 
 class Sequence:
-    """What must hold from line to line, of a log of our own trainer."""
+    """Checks the order of a log's events; of our own trainer's also that no step is missing."""
 
-    def __init__(self):
-        self._start, self._own, self._imported, self._step, self._t_s = None, False, False, 0, -1.0
+    def __init__(self) -> None:
+        self._start: Event | None = None
+        self._own = self._imported = False
+        self._step, self._t_s = 0, -1.0
 
-    def see(self, event):
-        """Take the next event of a log.
+    def check(self, event: Event) -> None:
+        """Check the next event of the log.
 
         Raises:
-            LogError: it cannot follow those before it.
+            LogError: it cannot follow the events before it.
         """
         kind = event["event"]
         if kind == "run_start":
@@ -282,15 +283,15 @@ class Sequence:
             if well and not self._imported:
                 raise LogError("run_end: all is well, but nothing was imported")
             return
-        for name in OWN.get(kind, ()):
+        for name in REQUIRED_OF_OWN_TRAINER.get(kind, ()):
             if event.get(name) is None:
                 raise LogError(f"{kind}: {name} is missing; was the log changed or damaged?")
         if kind == "step":
-            self._see_step(event)
+            self._check_step(event)
         elif well:
-            self._see_end(event)
+            self._check_end(event, self._start)
 
-    def _see_step(self, event):
+    def _check_step(self, event):
         step, expected = event["step"], self._step + event.get("window_steps", 1)
         if step != expected:
             raise LogError(
@@ -304,11 +305,11 @@ class Sequence:
             )
         self._step, self._t_s = step, event["t_s"]
 
-    def _see_end(self, event):
+    def _check_end(self, event, start):
         if event.get("weights_sha256") is None:
             raise LogError("run_end: weights_sha256 is missing; was the log changed or damaged?")
-        if self._step != self._start.get("total_steps"):
+        if self._step != start.get("total_steps"):
             raise LogError(
                 f"run_end: all is well after step {self._step}, but run_start says that there are "
-                f"{self._start.get('total_steps')}: lines are missing"
+                f"{start.get('total_steps')}: lines are missing"
             )

@@ -1,15 +1,15 @@
-"""Which part of a run was measured, and what its logs say of the nodes meanwhile.
+"""The measured part of a run, read from its logs: when it was, and use of the nodes meanwhile.
 
-For neighbours.py, in the moment in which a run has ended: only what is needed is read of the logs,
-which nobody has looked at yet.
-
-Needs the standard library only.
+The supervisor reads it right after a run, before the logs are checked, so only the lines that it
+needs are parsed.
 """
 
 import json
 import statistics
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 from dlbench.log import event_fields, event_log
 
@@ -22,22 +22,23 @@ END = b'{"event": "run_end"'
 
 @dataclass
 class Part:
-    """What one rank or copy says. Dates in UTC, as eventlog.utc_now writes them, or None."""
+    """The measured part of one rank or copy. Dates are as event_log.utc_now writes them."""
 
     host: str | None = None
     began: str | None = None
     ended: str | None = None
     cpu_time_s: float | None = None
-    machine: dict = field(default_factory=dict)
-    samples: list = field(default_factory=list)  # those of the measured steps
+    machine: dict[str, Any] = field(default_factory=dict)
+    samples: list[dict[str, Any]] = field(default_factory=list)  # during the measured steps
 
     @property
-    def gpus(self):
+    def gpus(self) -> list[dict[str, Any]]:
+        """The readings of GPUs in all samples."""
         return [gpu for sample in self.samples for gpu in sample.get("gpus") or ()]
 
 
-def of(log):
-    """The Part of each rank or copy.
+def read_parts(log: Path) -> list[Part]:
+    """The measured part of each rank or copy.
 
     Args:
         log: of rank 0; the others lie beside it.
@@ -60,7 +61,7 @@ def _part(path):
                 elif kind == "machine":
                     part.machine = event
                 else:
-                    # What was before a resume was measured by another supervisor.
+                    # Another supervisor measured the steps before a resume.
                     zero, first = (event["t_utc"], event.get("t_s", 0.0)), None
                     part.host = event.get("host", part.host)
             elif line.startswith(END):
@@ -79,20 +80,20 @@ def _date(zero, t_s):
     return there.strftime(event_fields.UTC_FORMAT)
 
 
-def other_gpu_processes(parts):
-    """The most processes of others that a GPU of the run had at once; None: not known."""
+def other_gpu_processes(parts: list[Part]) -> int | None:
+    """The most processes of others that a GPU of the run had at once; None if not known."""
     counts = [gpu.get("other_gpu_processes") for part in parts for gpu in part.gpus]
     return max((count for count in counts if count is not None), default=None)
 
 
-def others_on(parts):
-    """(cores that others used, cores that there are) of a node, by what its ranks sampled.
+def cores_of_others(parts: list[Part]) -> tuple[float, int]:
+    """(cores that other processes used, all cores) of a node, by the samples of its ranks.
 
     Args:
-        parts: those of all ranks on it.
+        parts: of all ranks on the node.
 
     Raises:
-        ValueError: that cannot be known.
+        ValueError: the samples do not tell.
     """
     of_node = [s["node_cpu_percent"] for p in parts for s in p.samples if s.get("node_cpu_percent")]
     machine = next((part.machine for part in parts if part.machine), {})

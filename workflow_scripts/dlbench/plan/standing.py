@@ -87,7 +87,7 @@ def _standing(run, study, devices, recipes):
     else:
         name, message = _unfinished(state, log, record, skip, study.hang_limit_s, reason)
         message, whole = message.replace(f"{place}/", ""), False
-        ended_well = (event_log.ended(log) or {}).get("status") in DONE
+        ended_well = (event_log.last_run_end(log) or {}).get("status") in DONE
     duration_s = progress.duration_s(log) if whole else None
     if duration_s is None:
         own = costs.parts(log)
@@ -139,7 +139,7 @@ def _with_fate(standing, fate):
 
 def _unfinished(state, log, record, skip, hang_limit_s, reason):
     """(state, message) of a run that is not done, though it has a folder."""
-    there, ended = log.is_file(), event_log.finished(log)
+    there, ended = log.is_file(), event_log.final_run_end(log)
     recorded = record is not None or (log.parent / "run.json").exists()
     if not ended and progress.head(log) and is_written(log, hang_limit_s):
         return "running", ""

@@ -36,7 +36,7 @@ def damage(run, log, whole=True):
     Raises:
         LogError: one is no event log.
     """
-    well = event_log.finished(log)["status"] == "ok"
+    well = event_log.final_run_end(log)["status"] == "ok"
     starts = {}
     for path in event_log.rank_paths(log):
         for event in event_log.read(path):
@@ -44,7 +44,7 @@ def damage(run, log, whole=True):
                 starts[path] = event
                 if not whole:
                     break
-        if well and not event_log.ended(path):
+        if well and not event_log.last_run_end(path):
             return f"{path.name} stops without an end"
     devices = sum(len(start.get("devices") or ()) for start in starts.values())
     wanted = run.devices * run.copies_per_node

@@ -15,7 +15,7 @@ from collections import Counter
 from datetime import datetime, timezone
 
 from dlbench.log import event_fields, event_log
-from dlbench.log.attempts import kept_aside
+from dlbench.log.attempts import kept_logs
 from dlbench.records import progress, run_record
 
 BASES = ("same combination", "same model, dataset and strategy", "all runs")
@@ -48,7 +48,7 @@ def _add(lines, found):
     for line in lines:
         # What is no event, or has no date, tells nothing.
         with contextlib.suppress(event_fields.LogError, KeyError, TypeError, ArithmeticError):
-            event = event_fields.parsed(line)
+            event = event_fields.parse_event(line)
             if event["event"] == "launch":
                 launched = event["t_utc"]
             elif "t_utc" in event:
@@ -64,7 +64,7 @@ def _add(lines, found):
 def attempts(place):
     """The parts of all logs that were kept aside in a run's folder."""
     found = {}
-    for _, path in kept_aside(place):
+    for _, path in kept_logs(place):
         found = longer(found, parts(path))
     return found
 
@@ -89,7 +89,7 @@ def whole_s(log):
     Of a run that went on from a checkpoint they are about those it takes in one piece. Only the
     ends of the log are read.
     """
-    end = event_log.ended(log) or {}
+    end = event_log.last_run_end(log) or {}
     if end.get("status") not in event_fields.ENDED_WELL:
         return None
     dates = {event["event"]: event.get("t_utc") for event in progress.head(log)}

@@ -69,7 +69,7 @@ def _state_by_log(run, place, wanted, reason, sound=False):
     try:
         first = next(event_log.read(log), {})
         made = first.get("made_from") if first.get("event") == "launch" else None
-        if not isinstance(made, dict) or not event_log.finished(log):
+        if not isinstance(made, dict) or not event_log.final_run_end(log):
             return State.STALE, reason
         # What takes reading whole logs comes last: where the code changed none of it matters.
         if damage := belief.damage(run, log, whole=False):

@@ -61,7 +61,7 @@ def words(log):
 
 def duration_s(log):
     """Seconds from launch to run_end, None where the log has not both."""
-    launch, end = next(iter(head(log)), {}), event_log.ended(log) or {}
+    launch, end = next(iter(head(log)), {}), event_log.last_run_end(log) or {}
     with contextlib.suppress(KeyError, TypeError):
         return event_log.seconds_between(launch["t_utc"], end["t_utc"])
     return None
@@ -89,6 +89,6 @@ def _last_steps(log):
         for line in lines:
             if line.startswith(b'{"event": "step"') and line.endswith(b"\n"):
                 with contextlib.suppress(event_fields.LogError):  # no line of ours
-                    steps.append(event_fields.parsed(line))
+                    steps.append(event_fields.parse_event(line))
         return steps
     return []

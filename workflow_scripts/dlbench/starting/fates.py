@@ -33,11 +33,11 @@ def going(log):
 
 def kept_aside(place):
     """The last Attempt whose log was kept aside in a run's folder, or None."""
-    logs = attempts.kept_aside(place)
+    logs = attempts.kept_logs(place)
     if not logs:
         return None
     number, log = logs[-1]
-    end = event_log.finished(log)
+    end = event_log.final_run_end(log)
     if end is None:
         return Attempt(number, job(log), "")
     return Attempt(number, None, ": ".join(filter(None, (end["status"], end["message"]))))
@@ -50,7 +50,7 @@ def job(log):
         for line in file:
             # A run that went on from a checkpoint was launched several times.
             if line.startswith(LAUNCH):
-                given = event_fields.parsed(line).get("job")
+                given = event_fields.parse_event(line).get("job")
                 found = (given["scheduler"], given["id"]) if given else None
     return found
 

@@ -174,7 +174,7 @@ class Watch:
 
     def _values(self, log):
         self._readings.append(self._read())
-        parts = self._ask("measured", lambda: measured_part.of(log)) or []
+        parts = self._ask("measured", lambda: measured_part.read_parts(log)) or []
         use = _Use(*self._around(parts))
         first, last = use.first, use.last
         throttled = self._ask("cpu_throttle_count", self._throttle_count)
@@ -254,7 +254,7 @@ class Watch:
         here = _here(parts, found["host"])
         for host in sorted({part.host for part in parts if part not in here}):
             try:
-                others, cores = measured_part.others_on([p for p in parts if p.host == host])
+                others, cores = measured_part.cores_of_others([p for p in parts if p.host == host])
             except ValueError as error:
                 found["others_cpu_cores"] = None
                 self.unknown["others_cpu_cores"] = f"{host}: {error}"

@@ -82,7 +82,7 @@ def supervise(run):
         log = event_log.EventLog(run.log)
         command = redaction.words(run.command)
         log.write("launch", t_utc=event_log.utc_now(), command=command, **run.launch)
-        attempts.keep(run.log)
+        attempts.link_open_log(run.log)
         started = time.monotonic()
         kills_before = _kernel_kills()
         try:
@@ -114,16 +114,16 @@ def supervise(run):
     disturbed = disturbances.disturbance(beside)
     if end["status"] == "ok" and disturbed and not run.last_attempt:
         no_result = f"{disturbed}; it is tried again"
-    if attempts.lacked_room(run.log, end):
+    if attempts.failed_on_full_disk(run.log, end):
         no_result = f"no room on the disk of {run.log.parent}: make some, then start again"
     if cut_short and not no_result:
         log.write("run_end", t_utc=event_log.utc_now(), **end)
-    elif not no_result and end != event_log.ended(run.log):
+    elif not no_result and end != event_log.last_run_end(run.log):
         log.write(
             "run_end", t_utc=event_log.utc_now(), status=end["status"], message=end["message"]
         )
     log.close()
-    attempts.release(run.log)
+    attempts.unlink_open_log(run.log)
     _say(run, _summary(run, end, time.monotonic() - started, no_result))
     if no_result:
         # Aside: the workflow deletes what a failed job wrote.
@@ -158,7 +158,7 @@ def _end_of_ranks(log):
     stops them. So the first failure is the one that counts, and none does beside a rank
     that ended without a word, but for memory, which such an end may follow too.
     """
-    ends = [event_log.ended(path) for path in event_log.rank_paths(log) if path.is_file()]
+    ends = [event_log.last_run_end(path) for path in event_log.rank_paths(log) if path.is_file()]
     said = [end for end in ends if end and end["message"] != event_log.STOPPED_BY_SIGNAL]
     failed = sorted((end for end in said if end["status"] != "ok"), key=_when)
     for end in failed:
@@ -223,7 +223,7 @@ def _watch(trainer, run, started, received, watch):
 def _hangs(activities, now, limit_s):
     """Whether one that has not ended is quiet, or all are."""
     quiet = [activity for activity in activities if now - activity.last_s(now) > limit_s]
-    ended = [activity for activity in quiet if event_log.ended(activity.log)]
+    ended = [activity for activity in quiet if event_log.last_run_end(activity.log)]
     return len(quiet) == len(activities) or len(ended) < len(quiet)
 
 
