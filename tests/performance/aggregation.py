@@ -35,7 +35,7 @@ from dlbench.log import event_log  # noqa: E402
 from dlbench.records import parse_run, run_record, staleness  # noqa: E402
 from dlbench.results import run_tables  # noqa: E402
 from dlbench.study import config  # noqa: E402
-from dlbench.tables import parquet_files  # noqa: E402
+from dlbench.tables import parquet_files, run_columns  # noqa: E402
 
 REPEATS, DEVICES = 5, (1, 2, 4, 8)
 BARE = """
@@ -87,7 +87,7 @@ def programs(first, runs):
     measured("export_dataset.py", export)
     if first:
         for run in runs:
-            for name in run_tables.RUN_TABLES:
+            for name in run_columns.RUN_TABLES:
                 (run_record.folder(run.id) / f"{name}.parquet").unlink()
         measured("collect_runs.py that makes the runs' tables", collect)
 
@@ -126,9 +126,9 @@ def make(runs, steps):
     write_log(log, first, steps)
     parse_run.parse(first, log, log.with_name("run.json"))
     record = run_record.read(log.with_name("run.json"))
-    run_tables.see_run_tables(first.id, record["log_sha256"])
+    run_tables.ensure_run_tables(first.id, record["log_sha256"])
     lines = log.read_text().splitlines(keepends=True)
-    content = {name: run_tables.run_table(first.id, name) for name in run_tables.RUN_TABLES}
+    content = {name: run_tables.run_table(first.id, name) for name in run_columns.RUN_TABLES}
     for run in runs[1:]:
         times = np.round(random.normal(0.1, 0.002, steps), 7)
         make_like(run, record, lines, content, times)

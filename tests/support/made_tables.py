@@ -18,7 +18,7 @@ from dlbench.analysis.frames import Tables
 from dlbench.common import plugins
 from dlbench.report import build_report, report_html
 from dlbench.results import published_beside_own
-from dlbench.tables import parquet_files, table_columns
+from dlbench.tables import parquet_files, run_columns, table_columns
 
 ROW = {
     "study": "made", "site": "here", "framework": "tensorflow", "framework_version": "2.21.0",
@@ -213,7 +213,7 @@ def write(folder, rows, steps_each=100):
     evals = [event for row in rows for event in _evals(row)] if steps_each else []
     for name, content, schema in (
         ("runs", rows, table_columns.RUNS),
-        ("evals", evals, table_columns.EVALS),
+        ("evals", evals, run_columns.EVALS),
         ("comparisons", _comparisons(rows), table_columns.COMPARISONS),
         ("coverage", _coverage(rows), table_columns.COVERAGE),
         ("speedups", speedups.rows(MADE, complete, repeated), table_columns.SPEEDUPS),
@@ -225,8 +225,8 @@ def write(folder, rows, steps_each=100):
         parquet_files.write(folder / f"{name}.parquet", content, schema)
     for row in rows if steps_each else ():
         place = folder / "runs" / row["run_id"]
-        parquet_files.write(place / "steps.parquet", steps(row, steps_each), table_columns.STEPS)
-        parquet_files.write(place / "samples.parquet", samples(row), table_columns.SAMPLES)
+        parquet_files.write(place / "steps.parquet", steps(row, steps_each), run_columns.STEPS)
+        parquet_files.write(place / "samples.parquet", samples(row), run_columns.SAMPLES)
     return Tables(folder, folder / "runs")
 
 

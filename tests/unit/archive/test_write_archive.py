@@ -20,7 +20,7 @@ from dlbench.data import stores
 from dlbench.images import trainer_image
 from dlbench.records import judgement, run_record
 from dlbench.study import config
-from dlbench.tables import parquet_files, table_columns
+from dlbench.tables import parquet_files, run_columns, table_names
 
 
 def names():
@@ -63,7 +63,7 @@ def test_the_same_content_is_the_same_bytes_whenever_and_by_whomever_it_is_writt
 def test_tables_written_twice_are_the_same_bytes(tmp_path):
     rows = [{"run_id": "a", "step": n, "step_time_s": 0.1 * n, "loss": None} for n in range(999)]
     for name in ("one", "two"):
-        parquet_files.write(tmp_path / name, rows, table_columns.STEPS, log_sha256="0")
+        parquet_files.write(tmp_path / name, rows, run_columns.STEPS, log_sha256="0")
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
@@ -83,7 +83,7 @@ def test_all_that_was_measured_and_made_is_in_it(project):
         kept = ("run.json", "train.jsonl", "steps.parquet", "output/printed.log")
         assert {f"{place}/{name}" for name in kept} < there
         assert f"results/logs/train/{run.id}.log" in there
-    assert {f"results/tables/{name}.parquet" for name in write_archive.TABLES} < there
+    assert {f"results/tables/{name}.parquet" for name in table_names.OF_STUDY} < there
     assert {"results/tables/runs.csv", "results/report.html", "results/packages/0123.txt",
             "results/imports/others/runs.parquet", "results/code/4567.txt",
             "manifests/digits.json"} < there  # fmt: skip

@@ -22,7 +22,7 @@ from dlbench.records.judgement import State
 from dlbench.results import run_tables
 from dlbench.study import trainer_environments
 from dlbench.study.runs import Run
-from dlbench.tables import parquet_files, table_columns
+from dlbench.tables import parquet_files, run_columns
 
 PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "doctor.py"
 
@@ -34,7 +34,7 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for run in (ONE, TWO):
         place = finish(run)
-        run_tables.see_run_tables(run.id, sha256(place / "train.jsonl"))
+        run_tables.ensure_run_tables(run.id, sha256(place / "train.jsonl"))
     return tmp_path
 
 
@@ -198,9 +198,9 @@ def test_a_second_name_of_a_log_is_taken_away(place):
 
 
 def test_tables_of_another_log_are_moved_aside(place):
-    table = parquet_files.read(place / "steps.parquet", table_columns.STEPS)
+    table = parquet_files.read(place / "steps.parquet", run_columns.STEPS)
     parquet_files.write(
-        place / "steps.parquet", table.to_pylist(), table_columns.STEPS, log_sha256="0" * 64
+        place / "steps.parquet", table.to_pylist(), run_columns.STEPS, log_sha256="0" * 64
     )
     (place / "evals.parquet").write_bytes(b"PAR1")
     assert [f.what for f in doctor.examine()] == ["made from another log", "no table of ours"]

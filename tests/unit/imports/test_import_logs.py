@@ -14,7 +14,7 @@ from paths import REPOSITORY
 from dlbench import Error
 from dlbench.common import plugins
 from dlbench.imports import finding, import_logs
-from dlbench.tables import parquet_files, table_columns
+from dlbench.tables import parquet_files, run_columns, table_columns
 
 LOG = tf_cnn_benchmarks(0.125, 20)
 
@@ -202,10 +202,10 @@ def test_tables_have_a_row_group_for_each_run_and_our_schemas(tmp_path):
         "far"
     }
     assert pq.ParquetFile(outputs["steps"]).num_row_groups == 2
-    steps = parquet_files.read(outputs["steps"], table_columns.STEPS, ids[1])
+    steps = parquet_files.read(outputs["steps"], run_columns.STEPS, ids[1])
     assert steps["step"].to_pylist() == list(range(1, 21))
     assert sum(steps["window_steps"].drop_null().to_pylist()) == 20
-    assert len(parquet_files.read(outputs["samples"], table_columns.SAMPLES)) == 0
+    assert len(parquet_files.read(outputs["samples"], run_columns.SAMPLES)) == 0
 
 
 def test_nothing_is_written_where_a_file_is_refused(tmp_path):

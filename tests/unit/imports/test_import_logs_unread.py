@@ -11,7 +11,7 @@ from paths import REPOSITORY
 from dlbench import Error
 from dlbench.common import plugins
 from dlbench.imports import finding, import_logs
-from dlbench.tables import parquet_files, table_columns
+from dlbench.tables import parquet_files, run_columns, table_columns
 
 MIXED = mxnet(0.125, 20) + KINDS["mlperf"](0.25, 20)  # as MLPerf's submissions with MXNet print
 OUTPUT = "x" * 60 + "\n"
@@ -119,7 +119,7 @@ def test_what_keras_writes_into_train_and_validation_is_one_run(tmp_path):
     assert "train/events" in row["source"] and "validation/events" in row["source"]
     assert "is taken" not in row["notes"]
     run = import_logs.import_paths([tmp_path / "logs"], outputs={"evals": tmp_path / "evals"})
-    evals = parquet_files.read(tmp_path / "evals", table_columns.EVALS).to_pylist()
+    evals = parquet_files.read(tmp_path / "evals", run_columns.EVALS).to_pylist()
     assert [(e["epoch"], e["loss"]) for e in evals] == [(1, 2.5), (2, 1.5)]
     assert run.left_out == []
 

@@ -15,7 +15,7 @@ from dlbench.log import event_log
 from dlbench.log.event_log import EventLog
 from dlbench.records import parse_run, run_record
 from dlbench.study.runs import Run
-from dlbench.tables import parquet_files, table_columns
+from dlbench.tables import parquet_files, run_columns
 
 SUMMED_UP = (
     "images_per_second", "steps_measured", "burn_in_steps", "step_time_mean_s", "step_time_sd_s",
@@ -95,7 +95,7 @@ def test_a_results_folder_passes_through_with_its_steps(study, tmp_path):
         parquet_files.write(
             run_record.folder(run.id) / "steps.parquet",
             [{"run_id": run.id, "step": 1, "step_time_s": 0.5, "warm_up": False}],
-            table_columns.STEPS,
+            run_columns.STEPS,
             log_sha256=run_record.read(run_record.folder(run.id) / "run.json")["log_sha256"],
         )
     broken = run_record.folder(study.runs[2].id) / "run.json"

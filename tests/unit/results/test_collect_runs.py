@@ -16,7 +16,7 @@ from dlbench.records import parse_run, run_record, staleness
 from dlbench.records.run_record import RecordError
 from dlbench.results import collect_runs, run_tables
 from dlbench.study import config, trainer_environments
-from dlbench.tables import parquet_files, table_columns
+from dlbench.tables import parquet_files, run_columns, table_columns
 
 SETTINGS = config.read(trainer_environments.ENVIRONMENTS.resolve().parent / "config.yaml") | {
     "study": "test",
@@ -198,11 +198,11 @@ def test_why_a_run_failed_comes_before_what_it_missed():
 def samples_of(made):
     collect_runs.collect(made, "cpu", "tables")
     place = run_record.folder(made.runs[0].id)
-    return parquet_files.read(place / "samples.parquet", table_columns.SAMPLES).to_pylist()
+    return parquet_files.read(place / "samples.parquet", run_columns.SAMPLES).to_pylist()
 
 
 def filled(**values):
-    return dict.fromkeys(table_columns.SAMPLES.names) | values
+    return dict.fromkeys(run_columns.SAMPLES.names) | values
 
 
 def test_a_sample_of_a_process_is_one_row():
@@ -291,7 +291,7 @@ def test_the_tables_of_a_study_have_all_runs_and_what_was_left_out():
     assert [row["status"] for row in rows] == ["ok", "ok", "excluded"]
     assert [row["run_id"] for row in rows] == [*sorted(run.id for run in made.runs), None]
     assert rows[-1]["reason"] == "plain: too big"
-    (evaluation,) = parquet_files.read("tables/evals.parquet", table_columns.EVALS).to_pylist()
+    (evaluation,) = parquet_files.read("tables/evals.parquet", run_columns.EVALS).to_pylist()
     assert (evaluation["top1"], evaluation["split"], evaluation["iou"]) == (0.95, "test", None)
     (row, _) = parquet_files.read("tables/runs.parquet", table_columns.RUNS).to_pylist()
     assert (row["study"], row["site"], row["device_kind"]) == ("test", "here", "cpu")
@@ -337,7 +337,7 @@ def test_the_table_of_evaluations_is_that_of_the_runs(monkeypatch):
     for run in made.runs:
         finished(run, top1=0.5 + 0.1 * run.repeat)
     collect_runs.collect(made, "cpu", "tables")
-    evals = parquet_files.read("tables/evals.parquet", table_columns.EVALS).to_pylist()
+    evals = parquet_files.read("tables/evals.parquet", run_columns.EVALS).to_pylist()
     own = [
         row
         for run in sorted(made.runs, key=lambda run: run.id)
@@ -350,7 +350,7 @@ def test_the_table_of_evaluations_is_that_of_the_runs(monkeypatch):
 def test_scores_that_are_no_numbers_stay_so_in_the_table_of_evaluations():
     made = study(LEARNS)
     finished(made.runs[0], top1=float("nan"), status="failed", message="no")
-    (row,) = collected(made, "evals", table_columns.EVALS)
+    (row,) = collected(made, "evals", run_columns.EVALS)
     assert row["top1"] != row["top1"]
 
 
@@ -362,7 +362,7 @@ def test_copies_are_one_row_with_the_spread_between_them():
     assert row["copy_sd_images_per_second"] == 0.0
     assert 0.9 < row["overlap"] <= 1.0
     place = run_record.folder(made.runs[0].id)
-    steps = parquet_files.read(place / "steps.parquet", table_columns.STEPS).to_pylist()
+    steps = parquet_files.read(place / "steps.parquet", run_columns.STEPS).to_pylist()
     assert [(step["rank"], step["step"]) for step in steps] == [(0, 1), (0, 2), (1, 1), (1, 2)]
 
 

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import pandas as pd
+
 from dlbench.analysis.drift import Drift
 from dlbench.analysis.speedups import MARGIN
-from dlbench.tables import parquet_files, table_columns
+from dlbench.tables import parquet_files, run_columns, table_columns
 
 
 class Tables:
@@ -14,46 +16,36 @@ class Tables:
         self._folder, self._runs_folder = Path(folder), Path(runs_folder)
 
     @property
-    def runs(self):
-        return parquet_files.read(self._folder / "runs.parquet", table_columns.RUNS).to_pandas()
+    def runs(self) -> pd.DataFrame:
+        return self._of_study("runs")
 
     @property
-    def evals(self):
-        return parquet_files.read(self._folder / "evals.parquet", table_columns.EVALS).to_pandas()
+    def evals(self) -> pd.DataFrame:
+        return self._of_study("evals")
 
     @property
-    def coverage(self):
-        return parquet_files.read(
-            self._folder / "coverage.parquet", table_columns.COVERAGE
-        ).to_pandas()
+    def coverage(self) -> pd.DataFrame:
+        return self._of_study("coverage")
 
     @property
-    def comparisons(self):
-        return parquet_files.read(
-            self._folder / "comparisons.parquet", table_columns.COMPARISONS
-        ).to_pandas()
+    def comparisons(self) -> pd.DataFrame:
+        return self._of_study("comparisons")
 
     @property
-    def speedups(self):
-        return parquet_files.read(
-            self._folder / "speedups.parquet", table_columns.SPEEDUPS
-        ).to_pandas()
+    def speedups(self) -> pd.DataFrame:
+        return self._of_study("speedups")
 
     @property
-    def published(self):
-        return parquet_files.read(
-            self._folder / "published.parquet", table_columns.PUBLISHED
-        ).to_pandas()
+    def published(self) -> pd.DataFrame:
+        return self._of_study("published")
 
     @property
-    def sentinels(self):
-        return parquet_files.read(
-            self._folder / "sentinels.parquet", table_columns.SENTINELS
-        ).to_pandas()
+    def sentinels(self) -> pd.DataFrame:
+        return self._of_study("sentinels")
 
     @property
-    def drift(self):
-        return parquet_files.read(self._folder / "drift.parquet", table_columns.DRIFT).to_pandas()
+    def drift(self) -> pd.DataFrame:
+        return self._of_study("drift")
 
     @property
     def margin(self):
@@ -68,11 +60,15 @@ class Tables:
 
     def steps(self, run_id):
         """All steps of one run, ranks one after the other; none where they are not known."""
-        return self._of_run(run_id, "steps", table_columns.STEPS)
+        return self._of_run(run_id, "steps", run_columns.STEPS)
 
     def samples(self, run_id):
         """What was sampled once a second during a run, of its processes and its GPUs."""
-        return self._of_run(run_id, "samples", table_columns.SAMPLES)
+        return self._of_run(run_id, "samples", run_columns.SAMPLES)
+
+    def _of_study(self, name):
+        schema = table_columns.STUDY_TABLES[name]
+        return parquet_files.read(self._folder / f"{name}.parquet", schema).to_pandas()
 
     def _of_run(self, run_id, name, schema):
         own = self._runs_folder / run_id / f"{name}.parquet"

@@ -27,9 +27,10 @@ from dlbench.common import tools
 from dlbench.common.files import sha256
 from dlbench.log.event_fields import ENDED_WELL
 from dlbench.study.runs import Run, labels
+from dlbench.tables import table_names
 
 ABOUT, REPORT = "archive.json", "results/report.html"
-RUN_TABLES = ("steps.parquet", "evals.parquet", "samples.parquet")
+RUN_TABLES = {f"{name}.parquet" for name in table_names.OF_RUN}
 PROGRAMS = Path("workflow_scripts")
 LAST_LINES = 15
 # What a config of an earlier version does not say, as it was before it could be said.

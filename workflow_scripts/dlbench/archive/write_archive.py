@@ -25,19 +25,18 @@ from dlbench.common import files as common_files
 from dlbench.common import plugins
 from dlbench.common.files import sha256
 from dlbench.data import stores
+from dlbench.figures.drawing.formats import FORMATS
 from dlbench.images import trainer_image
 from dlbench.plan import sentinels, site_devices
 from dlbench.records import run_record, staleness
 from dlbench.results.collect_runs import IMPORTS
 from dlbench.study import config
+from dlbench.tables import table_names
 
 ABOUT = "archive.json"
-TABLES = ("runs", "evals", "coverage", "comparisons", "speedups", "published", "sentinels",
-          "drift")  # fmt: skip
 # What tables and figures are made with; another version may give other bytes.
 MAKERS = ("python", "numpy", "pandas", "pyarrow", "matplotlib", "scipy", "pillow")
 CHECKPOINT = "checkpoint"
-FORMATS = ("svg", "png", "pdf")  # of each figure
 ORDER = ("results/runs/", "results/imports/", "results/tables/", "results/figures/", "results/rep")
 HEADER = "# The merged config of the study, as it was computed. Paths are those of this archive.\n"
 
@@ -72,8 +71,15 @@ def write(settings, output, with_images=False):
     # Sorted: as Snakemake hands the config over, and as it was written, are then the same bytes.
     files["config.yaml"] = (HEADER + yaml.safe_dump(settings)).encode()
     files |= {f"as_given/{n}": Path(n) for n in ("config.yaml", "site.yaml") if Path(n).is_file()}
-    files[ABOUT] = _plain({"study": study.name, "dlbench": __version__, "tables": TABLES,
-                           "figures": study.figures, "made_with": versions()})  # fmt: skip
+    files[ABOUT] = _plain(
+        {
+            "study": study.name,
+            "dlbench": __version__,
+            "tables": table_names.OF_STUDY,
+            "figures": study.figures,
+            "made_with": versions(),
+        }
+    )
     files[crate.METADATA] = crate.metadata(
         study.name, *_cited(), metadata.version("snakemake"), [*files], runs
     )
@@ -189,7 +195,7 @@ def _results(study, trained):
     results = run_record.RESULTS
     files = [results / "report.html"]
     files += [results / f"figures/{name}.{end}" for name in study.figures for end in FORMATS]
-    files += [results / f"tables/{name}.parquet" for name in TABLES]
+    files += [results / f"tables/{name}.parquet" for name in table_names.OF_STUDY]
     files += [p for end in ("parquet", "csv") for p in (results / "tables").glob(f"*.{end}")]
     files += [p for name in ("packages", "code") for p in (results / name).glob("*.txt")]
     for entry in study.imports:

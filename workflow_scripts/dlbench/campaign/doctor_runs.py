@@ -6,16 +6,13 @@ import itertools
 import subprocess
 from datetime import datetime
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from dlbench import Error
 from dlbench.campaign.doctor_problem import Finding, put_aside
 from dlbench.log import attempts, event_fields, event_log
 from dlbench.plan import standing
 from dlbench.records import belief, parse_run, progress, rereading, run_record, sentinel_runs
 from dlbench.study.runs import Run, is_sentinel
-from dlbench.tables import parquet_files
+from dlbench.tables import parquet_files, run_columns
 
 TRAINED_AGAIN = "the next start trains it again"
 SHOWN = 3  # runs that are named where there are many
@@ -227,9 +224,11 @@ def _differs_from_log(place, record):
 
 
 def _tables(place, record):
-    for name in parquet_files.RUN_TABLES:
+    for name in run_columns.RUN_TABLES:
         path = place / f"{name}.parquet"
-        log_sha256 = _made_from(path) if path.exists() else record["log_sha256"]
+        if not path.exists():
+            continue
+        log_sha256 = parquet_files.notes_of(path).get("log_sha256")
         if log_sha256 != record["log_sha256"]:
             what = "made from another log" if log_sha256 else "no table of ours"
             yield Finding(
@@ -237,14 +236,6 @@ def _tables(place, record):
                 "the next start makes it anew; --repair moves it aside",
                 functools.partial(put_aside, path),
             )  # fmt: skip
-
-
-def _made_from(path):
-    """The digest of the log that a table was made from, None where it is no table of ours."""
-    try:
-        return (pq.read_schema(path).metadata or {})[b"log_sha256"].decode()
-    except (OSError, pa.ArrowInvalid, KeyError, UnicodeDecodeError):
-        return None
 
 
 def _dates(log, content):

@@ -17,7 +17,7 @@ from dlbench.common import plugins
 from dlbench.log import event_log
 from dlbench.plan import site_devices
 from dlbench.records import run_record, sentinel_runs
-from dlbench.results import collect_runs, export_runs
+from dlbench.results import collect_runs, export_runs, run_tables
 
 TABLES = ("steps.parquet", "evals.parquet", "samples.parquet")
 ATTEMPTS = 3  # for runs of which the record goes while it is looked at
@@ -93,6 +93,6 @@ def _view(runs, output):
 
 
 def _copy_tables(origin, place):
-    for name in TABLES:
+    for name in run_tables.FILES:
         if (origin / name).is_file() and not (place / name).is_file():
             shutil.copy2(origin / name, place)

@@ -25,7 +25,7 @@ from dlbench.imports import finding, own_results, table_rows
 from dlbench.imports.import_fields import PathPattern, checked
 from dlbench.imports.log_file import LogError
 from dlbench.imports.merging import Source, merged
-from dlbench.tables import parquet_files, table_columns
+from dlbench.tables import parquet_files, run_columns, table_columns
 
 BY_FIELDS, BY_PATH = "--fields", "--path-fields"
 # Numbers of what was done, not of what was asked for.
@@ -131,7 +131,7 @@ def read_run(folder, kind="auto", fields=None):
 @contextlib.contextmanager
 def _written(kind, output):
     """Yield a function that appends tables to a file, which is whole afterwards."""
-    schema = parquet_files.table([], parquet_files.RUN_TABLES[kind]).schema
+    schema = parquet_files.table([], run_columns.RUN_TABLES[kind]).schema
     with written_whole(output) as part, parquet_files.writer(part, schema) as parquet:
         yield lambda table: parquet.write_table(table.cast(schema)) if len(table) else None
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from dlbench import Error
 from dlbench.records import run_record
 from dlbench.study.runs import Run, is_sentinel
-from dlbench.tables import parquet_files, runs_table
+from dlbench.tables import parquet_files, run_columns, runs_table
 
 SUFFIXES = (".parquet", ".csv", ".json")
 
@@ -57,7 +57,7 @@ def row(record):
 
 def _tables(place, log_sha256):
     found = {}
-    for name, schema in parquet_files.RUN_TABLES.items():
+    for name, schema in run_columns.RUN_TABLES.items():
         path = place / f"{name}.parquet"
         if parquet_files.made_from(path, log_sha256):
             found[name] = parquet_files.read(path, schema)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from dlbench import Error
 from dlbench.imports.merging import is_rounded
 from dlbench.records import step_times
-from dlbench.tables import parquet_files, table_columns
+from dlbench.tables import parquet_files, run_columns, table_columns
 
 SCORES = ("top1", "top5", "iou", "perplexity")
 
@@ -186,21 +186,19 @@ def steps_table(run, run_id):
         columns[field.name].cast(field.type)
         if field.name in columns
         else pa.nulls(size, field.type)
-        for field in table_columns.STEPS
+        for field in run_columns.STEPS
     ]
-    schema = parquet_files.table([], table_columns.STEPS).schema
+    schema = parquet_files.table([], run_columns.STEPS).schema
     return with_run_id(pa.Table.from_arrays(arrays, schema=schema), run_id)
 
 
 def evals_table(run, run_id):
-    return parquet_files.table(
-        [{"run_id": run_id, **row} for row in run.evals], table_columns.EVALS
-    )
+    return parquet_files.table([{"run_id": run_id, **row} for row in run.evals], run_columns.EVALS)
 
 
 def samples_table(run, run_id):
     rows = [{"run_id": run_id, "rank": 0, **row} for row in run.samples]
-    return parquet_files.table(rows, table_columns.SAMPLES)
+    return parquet_files.table(rows, run_columns.SAMPLES)
 
 
 def with_run_id(table, run_id):

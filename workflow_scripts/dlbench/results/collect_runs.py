@@ -21,7 +21,7 @@ from dlbench.plan import sentinels
 from dlbench.records import run_record, staleness
 from dlbench.results import derived, published_beside_own, run_rows, run_tables
 from dlbench.study import learning_gates
-from dlbench.tables import parquet_files, table_columns
+from dlbench.tables import parquet_files, run_columns, table_columns
 
 EXCLUDED, STALE, IMPORTED = "excluded", "stale", "imported"
 IMPORTS = Path("results/imports")
@@ -42,7 +42,7 @@ def collect(study, device_kind, output):
     output = Path(output)
     recipes = stores.recipes(stores.adopted(study))
     rows, coverage, repeats, damaged = [], [], fingerprints.Repeats(), {}
-    with run_tables.appending(output / "evals.parquet", table_columns.EVALS) as append_evals:
+    with run_tables.appending(output / "evals.parquet", run_columns.EVALS) as append_evals:
         for run in sorted(study.runs, key=lambda run: run.id):
             place = run_record.folder(run.id)
             record = run_record.read(place / "run.json")
@@ -52,7 +52,7 @@ def collect(study, device_kind, output):
                 damaged[run.id] = str(error)
                 continue
             rows.append(run_rows.row(run, record, study, device_kind))
-            run_tables.see_run_tables(run.id, record["log_sha256"])
+            run_tables.ensure_run_tables(run.id, record["log_sha256"])
             append_evals(run_tables.evals_of(run.id, place / "train.jsonl"))
             stale = staleness.outdated(run, record, False, recipes, study.images)
             coverage.append(_covered(study.labels[run.id], rows[-1], stale))
@@ -71,13 +71,13 @@ def collect(study, device_kind, output):
             rows += others
             coverage += _imported(others, entry["name"])
             append_evals(
-                parquet_files.read(folder / "evals.parquet", table_columns.EVALS).to_pylist()
+                parquet_files.read(folder / "evals.parquet", run_columns.EVALS).to_pylist()
             )
         again = list(sentinels.finished(study, recipes))
         repeated = [run_rows.row(run, record, study, device_kind) for run, record in again]
         for one in repeated if study.sentinels_are_repeats else ():
             if one["status"] in event_fields.ENDED_WELL:
-                run_tables.see_run_tables(one["run_id"], one["log_sha256"])
+                run_tables.ensure_run_tables(one["run_id"], one["log_sha256"])
                 append_evals(
                     run_tables.evals_of(
                         one["run_id"], run_record.folder(one["run_id"]) / "train.jsonl"

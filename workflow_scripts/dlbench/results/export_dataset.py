@@ -25,10 +25,10 @@ import pyarrow.dataset
 from dlbench import Error
 from dlbench.common.files import write_json
 from dlbench.results import export_runs, run_tables
-from dlbench.tables import parquet_files, table_columns
+from dlbench.tables import parquet_files, run_columns, table_columns
 
 PARTITION = ("site", "model", "strategy")
-TABLES = {"runs": table_columns.RUNS, **run_tables.RUN_TABLES}
+TABLES = {"runs": table_columns.RUNS, **run_columns.RUN_TABLES}
 ROW_GROUP = 100_000  # rows at which a row group is written, if no run has more
 MOST_WAITING = 500  # runs without so many rows
 MARK = "_dlbench.json"  # readers leave out names that begin so
@@ -104,10 +104,11 @@ def _key(row):
 def _write_run_tables(part, key, rows):
     with contextlib.ExitStack() as stack:
         writers = {
-            name: stack.enter_context(_gathering(part, name, key)) for name in run_tables.RUN_TABLES
+            name: stack.enter_context(_gathering(part, name, key))
+            for name in run_columns.RUN_TABLES
         }
         for row in rows:
-            run_tables.see_run_tables(row["run_id"], row["log_sha256"])
+            run_tables.ensure_run_tables(row["run_id"], row["log_sha256"])
             for name, append in writers.items():
                 append(run_tables.run_table(row["run_id"], name))
 

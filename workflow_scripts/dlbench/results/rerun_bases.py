@@ -67,7 +67,7 @@ def _rows(folder, name):
     path = Path(folder) / f"{name}.parquet"
     if not path.is_file():
         raise Error(f"{path}: there is no such table; `snakemake tables` makes it")
-    return parquet_files.read(path, getattr(table_columns, name.upper())).to_pylist()
+    return parquet_files.read(path, table_columns.STUDY_TABLES[name]).to_pylist()
 
 
 def _links(study, rows, sentinels):

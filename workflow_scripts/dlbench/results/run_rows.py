@@ -17,7 +17,7 @@ def _time_to_accuracy(run, record, study):
     must_reach = study.must_reach.get(run.id)
     if not must_reach or record["status"] not in event_fields.ENDED_WELL:
         return {}
-    run_tables.see_run_tables(run.id, record["log_sha256"])
+    run_tables.ensure_run_tables(run.id, record["log_sha256"])
     first = derived.reached_at(must_reach, run_tables.run_table(run.id, "evals").to_pylist())
     if first is None:
         return {}

@@ -5,22 +5,17 @@
 - Read with the schema of this version; a file of a newer one is refused.
 """
 
-import os
-
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dlbench import Error
 from dlbench.common.files import written_whole
-from dlbench.tables.table_columns import EVALS, SAMPLES, STEPS
 
 SCHEMA_VERSION = 2
-LIKELY_FOOTER_BYTES = 8192
 # How texts begin that spreadsheets run as formulas, also such as were made harmless before.
 FORMULA = r"'*[=+\-@\t\r]"
 NUMBER = r"^[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?$"
-RUN_TABLES = {"steps": STEPS, "evals": EVALS, "samples": SAMPLES}  # of a run's folder
 
 
 class TableError(Error):
@@ -65,41 +60,19 @@ def table(rows, schema, **notes):
     return pa.Table.from_pylist(rows, schema=schema.with_metadata(metadata))
 
 
+def notes_of(path):
+    """The metadata of a Parquet file as text by key; {} if it cannot be read or has none."""
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+        return {key.decode(): value.decode() for key, value in metadata.items()}
+    except (OSError, pa.ArrowInvalid, UnicodeDecodeError):
+        return {}
+
+
 def made_from(path, log_sha256):
     """Whether a table of this version was made from the log with that digest."""
-    wanted = {"log_sha256": log_sha256, "schema_version": str(SCHEMA_VERSION)}
-    try:
-        footer = _footer(path)
-        # Read as bytes first: it takes a tenth of the time.
-        if all(_entry(*item) in footer for item in wanted.items()):
-            return True
-        metadata = pq.read_schema(path).metadata or {}
-    except (OSError, pa.ArrowInvalid):
-        return False
-    return {k.encode(): v.encode() for k, v in wanted.items()}.items() <= metadata.items()
-
-
-def _footer(path):
-    """The bytes of a Parquet file's metadata; b"" where it does not end as such files do."""
-    with open(path, "rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - LIKELY_FOOTER_BYTES))
-        tail = file.read()
-        if tail[-4:] != b"PAR1":
-            return b""
-        length = int.from_bytes(tail[-8:-4], "little")
-        if length > size - 12:
-            return b""
-        if length > len(tail) - 8:
-            file.seek(size - 8 - length)
-            tail = file.read()
-        return tail[-8 - length : -8]
-
-
-def _entry(key, value):
-    """A pair of the file's metadata as Parquet has it: a Thrift structure, compact protocol."""
-    parts = (bytes([0x18, len(text)]) + text.encode() for text in (key, value))
-    return b"".join(parts) + b"\0"
+    notes = {"log_sha256": log_sha256, "schema_version": str(SCHEMA_VERSION)}
+    return notes.items() <= notes_of(path).items()
 
 
 def read(path, schema, run_id=None, earlier=False):

@@ -2,9 +2,9 @@
 
 - config.md: from config.schema.json; defaults are those of config.yaml, and for fields of a run
   those of dlbench/study/runs.py.
-- tables.md: from dlbench/tables/table_columns.py, with units; columns that say no more there than
-  their name are described in dlbench/tables/meanings.py, fields of a run as the schema of the
-  config does.
+- tables.md: from dlbench/tables/table_columns.py and run_columns.py, with units; columns that say
+  no more there than their name are described in dlbench/tables/meanings.py, fields of a run as the
+  schema of the config does.
 - workflow_scripts/README.md: the map, from dlbench/tables/house_map.py.
 """
 
@@ -17,7 +17,7 @@ from dlbench.common.files import written_whole
 from dlbench.study import config
 from dlbench.study.config_schema import schema
 from dlbench.study.runs import DEFAULTS
-from dlbench.tables import house_map, table_columns
+from dlbench.tables import house_map, run_columns, table_columns
 from dlbench.tables.meanings import MEANINGS, TABLES
 
 DEFAULT_STUDY = Path(__file__).parents[3] / "config.yaml"
@@ -174,9 +174,10 @@ def _plain(part):
 
 def tables_page():
     """Every column of every table as Markdown."""
+    schemas = table_columns.STUDY_TABLES | run_columns.RUN_TABLES
     sections = [TABLES_HEAD]
     for name, text in TABLES.items():
-        columns = getattr(table_columns, name.upper())
+        columns = schemas[name]
         settings = [column for column in columns if _as_in_runs(name, column)]
         lines = [f"## {name}", "", text]
         if settings:

@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, Locator, MaxNLocator, NullFormatter, NullLocator
 
 from dlbench.common.files import written_whole
+from dlbench.figures.drawing.formats import FORMATS
 
 # Okabe and Ito's colours, legible for the colour-blind; text needs the darker orange.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7")
@@ -21,7 +22,6 @@ TEXT_COLOURS = {"#E69F00": "#B37700", "#56B4E9": "#2E86B5"}
 MARKERS = ("o", "s", "^", "D", "v", ">")
 LINES = ("-", "--")
 GREY, LIGHT = "#5f5f5f", "#e2e2e2"
-FORMATS = ("svg", "png", "pdf")
 MOST_DIRECT_LABELS = 6
 MOST_ABOVE = 1.1  # of the axes' height: above it a name would be among those of the next panel
 MOST_APART = 0.35  # share of the axis between ends of lines that are named there

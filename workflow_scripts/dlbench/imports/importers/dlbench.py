@@ -17,7 +17,7 @@ from dlbench.imports.log_file import LogError, LogFile
 from dlbench.log import event_fields, event_log
 from dlbench.records import parse_run, run_record
 from dlbench.study.runs import Run
-from dlbench.tables import parquet_files, table_columns
+from dlbench.tables import parquet_files, run_columns, table_columns
 
 FAMILY = "dlbench"
 BESIDE = re.compile(r"(.+)\.(?:rank|attempt)\d+(?:\.rank\d+)?(\.[^.]+)")
@@ -99,8 +99,8 @@ def _imported(path):
         for row in run_tables.sample_rows(sample)
     ]
     evals = [{k: v for k, v in event.items() if k != "event"} for event in logs[0].evals]
-    parquet_files.table(evals, table_columns.EVALS)
-    parquet_files.table(samples, table_columns.SAMPLES)
+    parquet_files.table(evals, run_columns.EVALS)
+    parquet_files.table(samples, run_columns.SAMPLES)
     with open(path, "rb") as file:
         lines = sum(1 for _ in file)
     return Imported(

@@ -29,7 +29,7 @@ from dlbench.imports.importers._event_files import EventFile, is_event_file
 from dlbench.imports.importers.keras_csvlogger import ACCURACIES, TOP5
 from dlbench.imports.log_file import LogError
 from dlbench.imports.log_values import MOST_TIME_S, count, real
-from dlbench.tables import table_columns
+from dlbench.tables import run_columns, table_columns
 
 FAMILY = "tensorboard"
 STEP_TAGS = {
@@ -135,7 +135,7 @@ class _Run:
 
     def _sample(self, samples, match, tag, value):
         rank, index, uuid, name = match.groups()
-        if name not in table_columns.SAMPLES.names or not math.isfinite(value):
+        if name not in run_columns.SAMPLES.names or not math.isfinite(value):
             self.unused[tag] += 1
             return
         place = {"rank": int(rank or 0)}

@@ -1,0 +1,85 @@
+"""run_tables: a run's own tables are made where one is missing, or of another log or version."""
+
+import shutil
+
+import pytest
+from made_runs import finish
+
+from dlbench.common.files import sha256
+from dlbench.records import run_record
+from dlbench.results import run_tables
+from dlbench.tables import parquet_files, table_names
+
+
+class Tables:
+    """The tables of a run that ended, and whether they were made again."""
+
+    def __init__(self, run):
+        self.run, self.place = run, run_record.folder(run.id)
+        self.ensure()
+
+    def ensure(self):
+        run_tables.ensure_run_tables(self.run.id, sha256(self.place / "train.jsonl"))
+
+    def are_made_again(self):
+        before = self._inodes()
+        self.ensure()
+        return self._inodes() != before
+
+    def _inodes(self):
+        paths = (self.place / f"{name}.parquet" for name in table_names.OF_RUN)
+        return [path.stat().st_ino for path in paths if path.exists()]
+
+
+@pytest.fixture
+def tables(study):
+    finish(study.runs[0], 60)
+    return Tables(study.runs[0])
+
+
+def test_tables_that_are_whole_and_of_the_log_stay_as_they_are(tables):
+    assert not tables.are_made_again()
+
+
+@pytest.mark.parametrize("name", table_names.OF_RUN)
+def test_a_table_that_is_missing_cut_short_or_of_another_log_is_made_again(tables, name):
+    path = tables.place / f"{name}.parquet"
+    content = path.read_bytes()
+    path.unlink()
+    assert tables.are_made_again()
+    path.write_bytes(content[:-1])
+    assert tables.are_made_again()
+    path.write_bytes(content + b"of another log")
+    assert tables.are_made_again()
+    assert path.read_bytes() == content
+    assert not tables.are_made_again()
+
+
+def test_tables_of_a_log_that_was_trained_anew_are_made_again(tables):
+    (tables.place / "train.jsonl").unlink()
+    finish(tables.run, 90)
+    assert tables.are_made_again()
+
+
+def test_tables_of_an_earlier_version_are_made_again(tables, monkeypatch):
+    monkeypatch.setattr(parquet_files, "SCHEMA_VERSION", parquet_files.SCHEMA_VERSION + 1)
+    assert tables.are_made_again()
+    assert not tables.are_made_again()
+
+
+@pytest.mark.parametrize("stamp", ["", "[]", "{}", '{"log_sha256": "a"}'])
+def test_tables_without_a_whole_stamp_are_made_again(tables, stamp):
+    (tables.place / run_tables.STAMP).write_text(stamp)
+    assert tables.are_made_again()
+    (tables.place / run_tables.STAMP).unlink()
+    assert tables.are_made_again()
+
+
+def test_tables_that_are_copied_with_their_stamp_are_believed(tables, tmp_path):
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    for name in run_tables.FILES:
+        shutil.move(tables.place / name, copies)
+    for name in run_tables.FILES:
+        shutil.copy(copies / name, tables.place)
+    assert not tables.are_made_again()

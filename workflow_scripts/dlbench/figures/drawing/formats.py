@@ -1,0 +1,3 @@
+"""The files of each figure."""
+
+FORMATS = ("svg", "png", "pdf")

@@ -1,0 +1,14 @@
+"""The names of the tables, for those who need not load what reads them."""
+
+# Of a study, in results/tables; each has its columns in tables/table_columns.py.
+OF_STUDY = (
+    "runs",
+    "evals",
+    "coverage",
+    "comparisons",
+    "speedups",
+    "published",
+    "sentinels",
+    "drift",
+)
+OF_RUN = ("steps", "evals", "samples")  # in the folder of each run
