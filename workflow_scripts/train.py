@@ -22,7 +22,7 @@ from dlbench import Error
 from dlbench.common import flag_types, plugins, terminal
 from dlbench.log import event_log
 from dlbench.machine import redaction
-from dlbench.trainer import checkpoints, copies
+from dlbench.trainer import checkpoints, copies, engine, loop
 
 IMAGE_MARKER = Path("/etc/dlbench-image.json")
 
@@ -33,7 +33,7 @@ def parser():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     run = made.add_argument_group("the run")
-    run.add_argument("--framework", default="tensorflow", choices=["tensorflow"])
+    run.add_argument("--framework", default="tensorflow", choices=engine.names())
     run.add_argument("--model", required=True, metavar="M", help=", ".join(plugins.names("models")))
     run.add_argument("--dataset", required=True, choices=plugins.names("datasets"))
     run.add_argument("--batch-per-device", type=flag_types.whole(1), required=True, metavar="N")
@@ -154,24 +154,22 @@ def main():
         resumes = where.checkpoint and checkpoints.latest(where.checkpoint)
         log = _open(_own_log(where.log, strategy, copy), resumes)
         log.write("begin", t_utc=begun, containment=containment)
-        # Imported late: it imports TensorFlow, which must see the strategy's set-up first.
-        from dlbench.trainer.tensorflow import loop
-
         checkpointing = None
         if where.checkpoint:
             every_s = 60 * where.checkpoint_every_min
             checkpointing = {"folder": where.checkpoint, "every_s": every_s, "asked": asked}
+        # Loaded late: it imports the framework, which must see the strategy's set-up first.
+        trained = plugins.load(spec.framework, "engine").Engine(spec, strategy, where.data)
         end = loop.train(
-            spec, strategy, copy, log, where.data, checkpointing, where.sample_every_s,
-            where.packages,
-        )  # fmt: skip
+            spec, trained, copy, log, checkpointing, where.sample_every_s, where.packages
+        )
     except checkpoints.Stopped as stopped:
         # No end: started again with the same words, the run goes on.
         print(stopped, file=sys.stderr)
         sys.exit(checkpoints.STOPPED_EXIT_CODE)
     except BaseException as error:
         # TensorFlow may make another exception of it.
-        status, message = _outcome(_Signal() if asked.ended else error)
+        status, message = _outcome(_Signal() if asked.ended else error, spec.framework)
         path = _own_log(where.log, strategy, copy)
         if log is None and not _holds_run(path):
             log = event_log.EventLog(path)
@@ -254,9 +252,10 @@ def _check_containment(runtime, image_id):
     return marker
 
 
-def _outcome(error):
+def _outcome(error, framework):
     """Status and message of run_end for what ended the run early."""
-    if isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError":
+    out_of_memory = plugins.constants(framework, "engine")["OUT_OF_MEMORY"]
+    if isinstance(error, MemoryError) or type(error).__name__ in out_of_memory:
         return "oom", f"out of memory: {_said(error)}"
     if isinstance(error, (KeyboardInterrupt, _Signal)):
         return "failed", event_log.STOPPED_BY_SIGNAL

@@ -25,6 +25,7 @@ sys.path.insert(0, str(REPOSITORY / "workflow_scripts"))
 
 from dlbench.common import plugins  # noqa: E402
 from dlbench.log import event_log  # noqa: E402
+from dlbench.trainer import copies  # noqa: E402
 
 # Model, batch, steps in one half of a pair: some two seconds each on one core.
 CASES = (("lenet5", 64, 500), ("resnet56", 32, 10))
@@ -76,31 +77,27 @@ class Ours:
     """The trainer's own loop, its event log included, on synthetic items."""
 
     def __init__(self, model, batch, steps, log):
-        from dlbench.trainer.tensorflow import items, loop, step
+        from dlbench.trainer import loop
+        from dlbench.trainer.schedule import Schedule
+        from dlbench.trainer.tensorflow.engine import Engine
 
         words = f"--model {model} --dataset synthetic --batch-per-device {batch} --steps {steps}"
-        self.spec = _parse([*words.split(), "--warmup-steps", "0", "--log", str(log)])
-        self.strategy = _single()
-        native = plugins.load("models", model)
-        task = plugins.load("tasks", native.TASK)
-        self.source = items.Synthetic(self.spec, self.strategy, native, task, seed=1)
-        self.source.begin(0)
+        spec = _parse([*words.split(), "--warmup-steps", "0", "--log", str(log)])
+        engine = Engine(spec, _single(), None)
+        engine.build()
+        engine.begin(0)
+        engine.trace()
+        self.source = engine._source
         self.images, self.labels = self.source.next()
+        native = plugins.load("models", model)
         self.build = lambda: native.build(self.source.item_shape, self.source.classes)
-        network = self.build()
-        optimizer = step.make_optimizer(self.spec)
-        optimizer.build(network.trainable_variables)
-        self.step = step.Step(
-            self.spec, self.strategy, task, network, optimizer, self.source, batch
-        )
-        self.step.trace()
-        self.log, self.loop = event_log.EventLog(log), loop._loop
+        own_log = event_log.EventLog(log)
+        only = copies.Copy(0, 1, log)
+        schedule = Schedule(spec, engine.records)
+        self.train = lambda: loop._do_steps(schedule, engine, only, own_log, 0, None)
 
     def __call__(self):
-        self.loop(
-            self.spec, self.strategy, self.log, self.step, self.source, None,
-            self.spec.steps, self.spec.batch_per_device,
-        )  # fmt: skip
+        self.train()
 
 
 @functools.cache

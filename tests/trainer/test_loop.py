@@ -9,7 +9,7 @@ from training_runs import events, train
 
 from dlbench import Error
 from dlbench.common import plugins
-from dlbench.trainer.tensorflow import loop
+from dlbench.trainer.tensorflow import engine
 
 
 def test_the_same_seed_gives_the_same_run_and_another_repeat_another(digits, tmp_path):
@@ -237,6 +237,6 @@ def test_a_model_refuses_data_of_another_kind(digits, tmp_path):
 
 
 def test_an_older_keras_is_named_before_anything_is_built(monkeypatch):
-    monkeypatch.setattr(loop.keras, "__version__", "2.15.0")
+    monkeypatch.setattr(engine.keras, "__version__", "2.15.0")
     with pytest.raises(Error, match=r"needs Keras 3 or newer, found 2\.15\.0"):
-        loop.train(None, None, None, None, None)
+        engine.Engine(None, None, None)

@@ -238,7 +238,7 @@ def test_editing_a_figure_draws_it_alone(campaign):
         ("dlbench/trainer/tensorflow/models/cnn12.py", ["cnn12-synthetic"]),
         ("dlbench/data/datasets/digits.py", ["lenet5-digits"]),
         (
-            "dlbench/trainer/tensorflow/loop.py",
+            "dlbench/trainer/loop.py",
             ["cnn12-synthetic", "lenet5-digits", "lenet5-synthetic"],
         ),
         ("dlbench/trainer/tensorflow/strategies/mirrored.py", []),

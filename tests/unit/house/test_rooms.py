@@ -9,11 +9,13 @@ import pytest
 
 from dlbench.common import plugins
 from dlbench.tables import house_map
+from dlbench.trainer import engine
 
 LIBRARY = plugins.LIBRARY
 FILES = sorted(path.relative_to(LIBRARY).as_posix() for path in LIBRARY.rglob("*.py"))
 ROOMS = sorted({file.split("/")[0] for file in FILES} - {"__init__.py"})
 MOST_FILES = 20
+FRAMEWORKS = {"tensorflow", "keras", "jax", "torch"}
 # Rooms and files that a Python which has the standard library and NumPy alone must import.
 ALONE = (
     *("common", "log", "machine", "launchers", "schedulers", "starting", "records"),
@@ -104,11 +106,20 @@ def test_what_may_run_inside_an_image_needs_numpy_at_most(file):
     assert packages - sys.stdlib_module_names <= {"dlbench", "numpy"}
 
 
-def test_only_its_own_room_imports_a_framework():
+def test_only_its_own_folder_imports_a_framework():
+    own = tuple(f"trainer/{name}/" for name in engine.names())
     for file in FILES:
         packages = {name.split(".")[0] for name in imported(file)}
+        if not file.startswith(own):
+            assert not packages & FRAMEWORKS, file
+
+
+def test_what_all_frameworks_share_imports_the_folder_of_none():
+    for file in FILES:
         if not file.startswith("trainer/tensorflow/"):
-            assert not packages & {"tensorflow", "keras"}, file
+            assert not [n for n in imported(file) if n.startswith("dlbench.trainer.tensorflow")], (
+                file
+            )
 
 
 def test_the_path_of_a_room_is_the_one_that_is_tested():

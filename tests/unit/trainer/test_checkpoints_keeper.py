@@ -45,9 +45,9 @@ class Ranks:
         self._barrier = threading.Barrier(size, timeout=10)
         self._rows = [None] * size
 
-    def strategy(self, rank, copies=lambda variable: [variable]):
+    def strategy(self, rank):
         return types.SimpleNamespace(
-            rank=rank, size=self.size, gather=lambda v: self._gather(rank, v), copies=copies
+            rank=rank, size=self.size, gather=lambda v: self._gather(rank, v)
         )
 
     def _gather(self, rank, values):
@@ -82,14 +82,14 @@ class Ranks:
 class Rank:
     """One rank of a run that keeps checkpoints."""
 
-    def __init__(self, folder, rank=0, ranks=None, every_s=1e9, run=RUN, asked="", **strategy):
+    def __init__(self, folder, rank=0, ranks=None, every_s=1e9, run=RUN, asked="", more=()):
         self.asked = asked
         self.weights, self.seeds = Variable(1, 2), Variable(rank)
         self.path = event_log.rank_path(folder.parent / "train.jsonl", rank)
         self.log = EventLog(self.path)
         self.keeper = Keeper(
-            folder, every_s, (ranks or Ranks(1)).strategy(rank, **strategy), self.log, run,
-            {"weights": self.weights}, {"seeds": self.seeds}, lambda: self.asked,
+            folder, every_s, (ranks or Ranks(1)).strategy(rank), self.log, run,
+            {"weights": [self.weights]}, {"seeds": [self.seeds, *more]}, lambda: self.asked,
         )  # fmt: skip
 
 
@@ -208,17 +208,12 @@ def test_each_rank_goes_on_with_its_own_values_and_the_common_ones(folder):
 
 
 def test_every_copy_of_a_variable_is_kept(folder):
-    copies = {}
-
-    def two(variable):
-        return copies.setdefault(id(variable), [Variable(*variable.value) for _ in range(2)])
-
-    one = Rank(folder, every_s=0, copies=two)
-    two(one.seeds)[1].assign(np.array([9], np.float32))
+    one = Rank(folder, every_s=0, more=[Variable(9)])
     one.keeper.meet(1, 0.1)
-    again = Rank(folder, copies=two)
+    second = Variable(0)
+    again = Rank(folder, more=[second])
     assert again.keeper.resume() == 1
-    assert [copy.value.tolist() for copy in two(again.seeds)] == [[0], [9]]
+    assert [copy.value.tolist() for copy in (again.seeds, second)] == [[0], [9]]
 
 
 @pytest.mark.parametrize("change", ["shape", "name"])

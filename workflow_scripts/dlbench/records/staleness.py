@@ -16,7 +16,7 @@ def training_code(run):
     """The files of ours that training this run executes, relative to the workflow's folder."""
     if other_trainers.is_external(run):
         return []
-    return list(_training_code(*(getattr(run, key) for key in PLUGIN_FOLDERS)))
+    return list(_training_code(run.framework, *(getattr(run, key) for key in PLUGIN_FOLDERS)))
 
 
 def data_code(dataset):
@@ -37,7 +37,7 @@ def made_from(run, adopted=None, image_settings=None):
     if other_trainers.is_external(run):
         code_digest = other_trainers.digest(run.trainer)
     else:
-        code_digest = _code_digest(*(getattr(run, key) for key in PLUGIN_FOLDERS))
+        code_digest = _code_digest(run.framework, *(getattr(run, key) for key in PLUGIN_FOLDERS))
     data = (adopted or {}).get(run.dataset, recipe(run.dataset)) if has_data(run) else ""
     found = {"code": code_digest, "data": data}
     if not plugins.constants("runtimes", run.runtime)["CONTAINED"]:
@@ -107,10 +107,13 @@ def _changed_files(run, name, before):
 
 
 @functools.cache
-def _training_code(*names):
+def _training_code(framework, *names):
     files = [
-        plugins.path(folder, name)
-        for folder, name in zip(PLUGIN_FOLDERS.values(), names, strict=True)
+        plugins.path(framework, "engine"),
+        *(
+            plugins.path(folder, name)
+            for folder, name in zip(PLUGIN_FOLDERS.values(), names, strict=True)
+        ),
     ]
     files.append(plugins.path("tasks", plugins.constants("models", names[0])["TASK"]))
     return tuple(own_code.executed_files("train.py", *files))

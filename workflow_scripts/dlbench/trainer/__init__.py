@@ -1,5 +1,7 @@
 """What trains one run: train.py and all that it executes.
 
-What knows a framework lies in a folder of its own, today tensorflow/. Imports log, machine and
-common, and nothing that only the workflow's environment has.
+What knows a framework lies in one folder for each, today tensorflow/, behind the interface in
+engine.py. Its engine is found by the run's `framework`, so another framework is one folder more.
+Other rooms import checkpoints (the exit code, the folder), copies and engine (names of
+frameworks); the room imports log, machine and common, and no package beside NumPy.
 """

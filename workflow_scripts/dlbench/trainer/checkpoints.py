@@ -86,7 +86,8 @@ class Keeper:
         strategy: the joined strategy of this process.
         log: its EventLog.
         run: plain values that say which run this is.
-        common: raw variables that are equal on all ranks, by name.
+        common: variables that are equal on all ranks, by name: their copies on the devices of
+            this process (engine.Variable).
         own: those that are not.
         asked: function that gives the reason for which this process was asked to stop, or "".
 
@@ -117,8 +118,8 @@ class Keeper:
         common = self._start.arrays(0)
         own = common if self._strategy.rank == 0 else self._start.arrays(self._strategy.rank)
         for variables, arrays in ((self._common, common), (self._own, own)):
-            for name, variable in variables.items():
-                for number, copy in enumerate(self._strategy.copies(variable)):
+            for name, copies in variables.items():
+                for number, copy in enumerate(copies):
                     copy.assign(self._array(arrays, name, number, copy))
         step = self._start.step
         self._log.resume(self._start.log(self._strategy.rank), self._start.t_s, step=step, **values)
@@ -147,8 +148,8 @@ class Keeper:
         variables = self._own | (self._common if strategy.rank == 0 else {})
         arrays = {
             f"{name}:{number}": copy.numpy()
-            for name, variable in variables.items()
-            for number, copy in enumerate(strategy.copies(variable))
+            for name, copies in variables.items()
+            for number, copy in enumerate(copies)
         }
         # Before the log is copied: the copy says that it belongs to this checkpoint.
         self._log.write("checkpoint", step=step, t_s=round(began, 6))

@@ -1,4 +1,5 @@
-"""Training with TensorFlow and Keras: nothing outside this folder imports them.
+"""Training with TensorFlow and Keras 3: nothing outside this folder imports them.
 
-Models, layers, tasks and strategies are files found by their name.
+engine.py is what the trainer uses of it. Models, tasks and strategies are files found by name;
+layers are what models share.
 """

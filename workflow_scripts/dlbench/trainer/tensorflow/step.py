@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from dlbench import Error
-from dlbench.trainer import learning_rate
+from dlbench.trainer import learning_rate, schedule
 
 MOMENTUM = 0.9  # as in tf_cnn_benchmarks
 # The least compute capability of NVIDIA's devices that have these kinds of numbers.
@@ -56,7 +56,7 @@ def make_optimizer(spec):
 class Step:
     """One step as a compiled function; calling it returns the mean loss as a float."""
 
-    def __init__(self, spec, strategy, task, model, optimizer, source, global_batch):
+    def __init__(self, spec, strategy, task, model, optimizer, source):
         on_device = _device_step(spec, strategy, task, model, optimizer, source.scaled)
 
         @tf.function
@@ -64,7 +64,8 @@ class Step:
             return strategy.mean(strategy.run(on_device, source.next(*arguments)))
 
         self._step, self._arguments = step, source.arguments
-        self._spec, self._strategy, self._global_batch = spec, strategy, global_batch
+        self._spec, self._strategy = spec, strategy
+        self._global_batch = schedule.global_batch(spec)
         self._optimizer = getattr(optimizer, "inner_optimizer", optimizer)
         self.learning_rate = None
 

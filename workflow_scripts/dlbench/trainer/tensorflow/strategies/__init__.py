@@ -8,85 +8,20 @@ instances live in the trainer. So TensorFlow is imported inside the methods.
 import contextlib
 import hashlib
 import os
-from pathlib import Path
-
-import numpy as np
 
 from dlbench import Error
-from dlbench.common import options
-from dlbench.machine import gpu_readings
+from dlbench.trainer.strategy import BaseStrategy
 
 
-class Base:
+class Base(BaseStrategy):
     """One process on one device: what the other strategies change."""
-
-    packages: tuple[str, ...] = ()  # needed beside TensorFlow in the trainer's environment
-    launcher = "none"  # the one that runs without a `launcher` get
-    OPTIONS = {}  # of `strategy_options`: see dlbench/common/options.py
-
-    rank, size = 0, 1  # of this process among all processes
-    local_rank = 0  # of this process among those of its node
-    devices_per_process = 1
-
-    @staticmethod
-    def unsupported(run):
-        """Why this strategy cannot do a run, or None."""
-        return None
-
-    @staticmethod
-    def processes_per_node(run):
-        return 1
-
-    @classmethod
-    def jobs(cls, run):
-        """How many processes of each kind a run has, in the order of their ranks."""
-        return {"worker": run.nodes * cls.processes_per_node(run)}
-
-    @classmethod
-    def parsed(cls, run):
-        """The options of a run with their values."""
-        return options.parse("strategy", run.strategy, cls.OPTIONS, run.strategy_options)
-
-    def __init__(self, spec, device, folder="."):
-        """Join the other processes and set up the devices of this one.
-
-        Args:
-            spec: the run's fields as attributes.
-            device: "cpu" or "gpu".
-            folder: where the run's log lies, for further files.
-        """
-        self.options = self.parsed(spec)
-        self.folder = Path(folder)
-        self.join(spec)
-        self.cores = None
-        if device == "cpu":
-            self.cores = self._pin(spec.threads_per_device)
-        self.devices = self._configure(device, spec.threads_per_device)
-
-    def join(self, spec):
-        """Set rank, size, local_rank and devices_per_process."""
-
-    def serve(self, finished):
-        """Where this process only serves others, do so until `finished()`. Returns if it did."""
-        return False
 
     def scope(self):
         """The context in which model and optimizer are made."""
         return contextlib.nullcontext()
 
-    def settings(self):
-        """What sets this strategy's speed, for the log."""
-        return dict(self.options)
-
     def broadcast(self, variables):
         """Give all processes the values that rank 0 has (raw TensorFlow variables)."""
-
-    def gather(self, values):
-        """The numbers of all processes: from (n,) on each to (size, n) on each, float64.
-
-        No process returns before all have called.
-        """
-        return np.asarray([values], np.float64)
 
     def apply(self, optimizer, gradients, variables):
         """Average gradients over all devices and update; called in the compiled step."""
@@ -140,13 +75,6 @@ class Base:
 
         return one
 
-    def gpus(self):
-        """NVML's selectors of the GPUs of this process, which are sampled."""
-        if "GPU" not in self.devices[0]:
-            return ()
-        first = self.local_rank * self.devices_per_process
-        return gpu_readings.visible_gpus(first, self.devices_per_process)
-
     def copies(self, variable):
         """A variable's copies on the devices of this process, raw TensorFlow variables."""
         return [variable]
@@ -155,23 +83,6 @@ class Base:
         """One digest of all weights for each device of this process."""
         copies = zip(*map(self.copies, variables), strict=True)
         return [_digest(variable.numpy() for variable in copy) for copy in copies]
-
-    def _pin(self, threads_per_device):
-        """Keep this process to the cores that make up its CPU devices.
-
-        So a device is the same thing under every strategy, and a one-device run
-        has no second core for its input pipeline.
-        """
-        cores = sorted(os.sched_getaffinity(0))
-        wanted = threads_per_device * self.devices_per_process
-        mine = cores[self.local_rank * wanted : (self.local_rank + 1) * wanted]
-        if len(mine) < wanted:
-            raise Error(
-                f"rank {self.rank} needs {wanted} cores; {len(cores)} are left to all processes "
-                "of this node: fewer devices or threads_per_device, or a wider CPU mask"
-            )
-        os.sched_setaffinity(0, mine)
-        return mine
 
     def _configure(self, device, threads_per_device):
         """Make TensorFlow see exactly the devices of this process, and return their names."""

@@ -1,22 +1,22 @@
 """On what a run is trained: devices, host, versions; and all that machine/facts.py gathers."""
 
-import json
 import os
 import platform
 from importlib import metadata
+from typing import Any
 
-import keras
 import numpy as np
-import tensorflow as tf
 
 from dlbench.machine import facts, host_name
+from dlbench.trainer.engine import Engine
 
 
-def describe(strategy):
-    """Plain values for run_start, and for resume where a part goes on elsewhere."""
+def describe(engine: Engine) -> dict[str, Any]:
+    """Plain values for run_start, and for resume if a part goes on elsewhere."""
+    strategy = engine.strategy
     return {
         "devices": strategy.devices,
-        "device_model": _device_model(strategy.devices),
+        "device_model": engine.gpu_name() if engine.gpus_seen else _cpu_name(),
         "cores": strategy.cores,
         "host": host_name.host(),
         "pid": os.getpid(),
@@ -24,36 +24,31 @@ def describe(strategy):
         "platform": platform.platform(),
         "versions": {
             "python": platform.python_version(),
-            "tensorflow": tf.__version__,
-            "keras": keras.__version__,
+            **engine.versions(),
             "numpy": np.__version__,
             **{name: metadata.version(name) for name in strategy.packages},
         },
     }
 
 
-def gather(strategy, packages=None):
+def gather(engine: Engine, packages: str | None = None) -> dict[str, Any]:
     """Fields of the event `machine`.
 
     Args:
         packages: folder where the list of installed packages is kept; None: nowhere.
     """
-    # The strategy has no part in it: its packages are in the list, as everybody else's.
-    framework = {
+    # Packages of the strategy are in the list of installed packages, as all others are.
+    software = {
         "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "tensorflow": tf.__version__,
-        "keras": keras.__version__,
+        **engine.versions(),
         "numpy": np.__version__,
-        "tensorflow_build": json.loads(json.dumps(tf.sysconfig.get_build_info(), default=str)),
+        **engine.build_facts(),
     }
-    return facts.facts(strategy.gpus(), framework, packages)
+    return facts.facts(engine.strategy.gpus(), software, packages)
 
 
-def _device_model(devices):
-    """What the devices are called by their maker: the GPU's name or the CPU's."""
-    if "GPU" in devices[0]:
-        gpu = tf.config.list_physical_devices("GPU")[0]
-        return tf.config.experimental.get_device_details(gpu).get("device_name", "unknown GPU")
+def _cpu_name() -> str:
+    """What the CPU is called by its maker."""
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
     return names[0] if names else platform.processor() or "unknown CPU"

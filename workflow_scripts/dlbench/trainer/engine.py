@@ -1,0 +1,102 @@
+"""The interface of a framework: what its engine does for the loop, the log and checkpoints.
+
+A framework is a folder beside this file whose `engine.py` defines
+    Engine(spec, strategy, data_folder): trains one run in one process, as described below
+    OUT_OF_MEMORY: names of the exceptions by which the framework says that memory is full
+and whose folders `models`, `tasks` and `strategies` have the framework's own.
+"""
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from dlbench.trainer.strategy import BaseStrategy
+
+Spec = Any  # the fields of a run as attributes: a Run, or the flags of train.py
+
+
+class Variable(Protocol):
+    """An array of the framework's that a checkpoint keeps."""
+
+    @property
+    def shape(self) -> Any: ...
+
+    def numpy(self) -> np.ndarray: ...
+
+    def assign(self, value: np.ndarray) -> Any: ...
+
+
+class Engine(Protocol):
+    """One process of a run: its items, its model, and the step that trains it.
+
+    The constructor sets the precision and the seeds and opens the data; build, begin and trace
+    follow in this order, then the steps.
+
+    Attributes:
+        strategy: the joined strategy of this process.
+        records: of the training split; None if the items are synthetic and have no end.
+        data_sha256: digest of the data; None if the items are synthetic.
+        item_shape: shape of one input.
+        gpus_seen: how many GPUs the framework sees; 0 if the devices are CPUs.
+    """
+
+    strategy: BaseStrategy
+    records: int | None
+    data_sha256: str | None
+    item_shape: tuple[int, ...]
+    gpus_seen: int
+
+    def build(self) -> None:
+        """Build model and optimizer; all processes get the values that rank 0 has.
+
+        Raises:
+            Error: the model does not fit the items or its task.
+        """
+
+    def begin(self, first: int) -> None:
+        """Open the stream of the items that follow `first` steps."""
+
+    def trace(self) -> None:
+        """Make the step ready, as far as the framework can before it is called."""
+
+    def step(self, index: int, until: int) -> float:
+        """Do one step and wait for its mean loss over the devices of this process.
+
+        Args:
+            index: number of the step, from 1.
+            until: number of the next step after which something else is done.
+        """
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate of the last step."""
+
+    def evaluate(self) -> dict[str, float]:
+        """The scores over all held-out items, and how many these are (`examples`)."""
+
+    def parameters(self) -> int:
+        """How many numbers the model has, those that are not trained among them."""
+
+    def kept(self) -> dict[str, dict[str, list[Variable]]]:
+        """What a checkpoint holds, by name: each variable's copies on the devices of this process.
+
+        `common` has the variables that are equal on all ranks, `own` those that are not.
+        """
+
+    def weights_sha256(self) -> list[str]:
+        """One digest of all weights for each device of this process."""
+
+    def gpu_name(self) -> str:
+        """What the first GPU is called by its maker."""
+
+    def versions(self) -> dict[str, str]:
+        """Versions of the framework and of what it needs beside Python and NumPy."""
+
+    def build_facts(self) -> dict[str, Any]:
+        """How the framework was compiled, as plain values: `FRAMEWORK_build`."""
+
+
+def names() -> list[str]:
+    """The frameworks, each the name of a folder that has an engine."""
+    return sorted(path.parent.name for path in Path(__file__).parent.glob("*/engine.py"))

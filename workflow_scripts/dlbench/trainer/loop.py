@@ -1,0 +1,226 @@
+"""The training loop: each step timed exactly, logged as it goes.
+
+- A step's time runs from the end of the step before it to its own end, waiting
+  for data and writing the log included; evaluations, and what all ranks do together
+  for a checkpoint, are left out. So the times of a rank's measured steps add up to
+  the time they took.
+- The step ends when its loss has arrived on the host; there is no other
+  synchronisation.
+- The step is traced, and that is timed, before the first step, which compiles it.
+  Warm-up steps are logged and marked; so are as many after a run was resumed.
+"""
+
+import contextlib
+import json
+import math
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from dlbench import Error
+from dlbench.log.event_log import EventLog
+from dlbench.trainer import checkpoints, description, sampling
+from dlbench.trainer.copies import Copy
+from dlbench.trainer.engine import Engine, Spec
+from dlbench.trainer.schedule import Schedule
+
+PROGRESS_INTERVAL_S = 1.0
+SPEC_BYTES = 4096  # of a run's fields as text, when ranks compare them
+
+
+def train(
+    spec: Spec,
+    engine: Engine,
+    copy: Copy,
+    log: EventLog,
+    checkpointing: dict[str, Any] | None = None,
+    sample_every_s: float = 1.0,
+    packages: str | None = None,
+) -> dict[str, Any]:
+    """Train one run and log it, from run_start to the last step.
+
+    Args:
+        spec: the run's fields as attributes (see runs.Run).
+        engine: that of this process; nothing of it is built yet.
+        copy: which Copy of the run this process is.
+        log: an EventLog, not yet started.
+        checkpointing: {"folder", "every_s", "asked"} as for checkpoints.Keeper, or None.
+        sample_every_s: seconds between two samples of what the machine does; 0: none.
+        packages: folder where the list of installed packages is kept; None: nowhere.
+
+    Returns:
+        The fields of run_end: status, message, when the work was done (t_s), digests of the
+        weights, energy and so on.
+
+    Raises:
+        Error: the combination cannot be trained; the message says why.
+        checkpoints.Stopped: a checkpoint was written because the run was asked to stop.
+    """
+    if engine.gpus_seen:
+        copy.check_gpus(engine.gpus_seen, spec.devices_per_node)
+    identity = _agreed(spec, engine)
+    engine.build()
+    keeper = None
+    if checkpointing:
+        keeper = checkpoints.Keeper(
+            strategy=engine.strategy, log=log, run=identity, **engine.kept(), **checkpointing
+        )
+    schedule = Schedule(spec, engine.records)
+    machine = description.gather(engine, packages)  # before the clock starts
+    first = keeper.resume(**description.describe(engine)) if keeper else 0
+    if not first:
+        log.start(**_run_start(spec, engine, copy, schedule))
+    log.write("machine", **machine)
+    engine.begin(first)
+    with _sampled(log, engine, copy, sample_every_s) as usage:
+        before = log.now()
+        engine.trace()
+        log.write("compile", trace_s=round(log.now() - before, 6))
+        finite = _do_steps(schedule, engine, copy, log, first, keeper)
+        done_s = log.now()  # what is left open is closed later, which may take seconds
+    if keeper:
+        keeper.finish()
+    return {
+        "status": "ok" if finite else "failed",
+        "message": "" if finite else "the loss is not a number",
+        "t_s": round(done_s, 6),
+        "weights_sha256": engine.weights_sha256(),
+        **usage,
+    }
+
+
+def _do_steps(
+    schedule: Schedule,
+    engine: Engine,
+    copy: Copy,
+    log: EventLog,
+    first: int,
+    keeper: checkpoints.Keeper | None,
+) -> bool:
+    """Do all steps after `first`. Returns False as soon as a loss is not finite."""
+    total, rank = schedule.total, engine.strategy.rank
+    progress = _Progress(total, schedule.global_batch)
+    # Before training too: there the loss curve begins, and there the evaluation compiles.
+    if schedule.evaluates and not first:
+        _evaluate(engine, log, epoch=0, step=0)
+    copy.meet(log)
+    last = log.now()
+    epoch, until = schedule.epoch_after(first), first
+    for index in range(first + 1, total + 1):
+        if index > until:
+            epoch_end = schedule.epoch_end(epoch)
+            until = min(total, epoch_end, keeper.meet_at if keeper else total)
+        loss = engine.step(index, until)
+        now = log.now()
+        warm_up = schedule.is_warm_up(index, epoch, first)
+        log.step(index, now, now - last, loss, engine.learning_rate, warm_up, epoch)
+        if not math.isfinite(loss):
+            return False
+        step_time_s, last = now - last, now
+        if rank == 0:
+            progress.show(index, now, loss)
+        if index < until:
+            continue
+        if schedule.evaluates and index in (epoch_end, total):
+            last = _evaluate(engine, log, epoch, index)
+        epoch += index == epoch_end
+        if keeper and index == keeper.meet_at:
+            reason = keeper.meet(index, step_time_s)
+            if reason and index < total:
+                raise checkpoints.Stopped(
+                    f"stopped by {reason} with a checkpoint after step {index}"
+                )
+            last = log.now()
+    return True
+
+
+def _evaluate(engine: Engine, log: EventLog, epoch: int, step: int) -> float:
+    """Rank 0 evaluates, the others wait. Returns when training goes on."""
+    if engine.strategy.rank == 0:
+        scores = engine.evaluate()
+        t_s = round(log.now(), 6)
+        log.write("eval", epoch=epoch, step=step, t_s=t_s, split="validation", **scores)
+    engine.strategy.gather([0.0])
+    return log.now()
+
+
+def _agreed(spec: Spec, engine: Engine) -> dict[str, Any]:
+    """What says which run this is, seen to be the same on all ranks.
+
+    Raises:
+        Error: ranks were started for different runs, or see different data.
+    """
+    identity = {
+        "spec": _plain(spec),
+        "size": engine.strategy.size,
+        "data_sha256": engine.data_sha256,
+    }
+    text = json.dumps(identity, sort_keys=True).encode().ljust(SPEC_BYTES)
+    rows = engine.strategy.gather(np.frombuffer(text, np.uint8).astype(np.float64))
+    others = [json.loads(bytes(row.astype(np.uint8))) for row in rows]
+    for rank, other in enumerate(others):
+        if other != others[0]:
+            different = checkpoints.differences_of_runs(others[0], other)
+            raise Error(
+                f"ranks 0 and {rank} were not started for the same run on the same data: "
+                + "; ".join(f"{key}: {first!r} and {second!r}" for key, first, second in different)
+            )
+    return identity
+
+
+def _plain(spec: Spec) -> dict[str, Any]:
+    return {key: value for key, value in vars(spec).items() if value is not None}
+
+
+@contextlib.contextmanager
+def _sampled(log: EventLog, engine: Engine, copy: Copy, every_s: float) -> Iterator[dict[str, Any]]:
+    """Sample what this process uses; yields a dictionary that has the totals afterwards."""
+    totals: dict[str, Any] = {}
+    if not every_s:
+        yield totals
+        return
+    first_of_node = engine.strategy.local_rank == 0 and copy.number == 0
+    sampler = sampling.Sampler(log, every_s, engine.strategy.gpus(), node=first_of_node)
+    log.write("sampling", **sampler.start())
+    try:
+        yield totals
+    finally:
+        totals.update(sampler.stop())
+
+
+class _Progress:
+    """A line on stderr now and then, for those who watch."""
+
+    def __init__(self, total: int, global_batch: int):
+        self._total, self._global_batch = total, global_batch
+        self._shown_s, self._shown_index = 0.0, 0
+
+    def show(self, index: int, now: float, loss: float) -> None:
+        if now - self._shown_s < PROGRESS_INTERVAL_S and index < self._total:
+            return
+        rate = (index - self._shown_index) * self._global_batch / (now - self._shown_s)
+        self._shown_s, self._shown_index = now, index
+        print(
+            f"step {index}/{self._total}  {rate:.1f} images/s  loss {loss:.4f}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def _run_start(spec: Spec, engine: Engine, copy: Copy, schedule: Schedule) -> dict[str, Any]:
+    """What run_start says beside the time."""
+    return {
+        "spec": _plain(spec),
+        "rank": engine.strategy.rank,
+        "size": engine.strategy.size,
+        "copy": copy.number,
+        "strategy_settings": engine.strategy.settings(),
+        "parameters": engine.parameters(),
+        "records": engine.records,
+        "total_steps": schedule.total,
+        "data_sha256": engine.data_sha256,
+        "item_shape": list(engine.item_shape),
+        **description.describe(engine),
+    }

@@ -1,0 +1,120 @@
+"""What every framework's strategies have: the processes of a run, and the cores of each.
+
+A framework's own base class adds how its devices are set up and how a step is spread over them.
+The workflow reads what a class says about itself; instances live in the trainer.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dlbench import Error
+from dlbench.common import options
+from dlbench.machine import gpu_readings
+
+
+class BaseStrategy:
+    """One process on one device: what strategies change.
+
+    Attributes:
+        devices: names of the devices of this process.
+        cores: numbers of the cores to which it is pinned; None if its devices are GPUs.
+    """
+
+    packages: tuple[str, ...] = ()  # needed beside the framework in the trainer's environment
+    launcher = "none"  # the launcher of runs that name none
+    OPTIONS: dict[str, Any] = {}  # of `strategy_options`: see dlbench/common/options.py
+
+    rank, size = 0, 1  # of this process among all processes
+    local_rank = 0  # of this process among those of its node
+    devices_per_process = 1
+
+    @staticmethod
+    def unsupported(run: Any) -> str | None:
+        """Why this strategy cannot do a run, or None."""
+        return None
+
+    @staticmethod
+    def processes_per_node(run: Any) -> int:
+        """How many processes that compute a run has on each node."""
+        return 1
+
+    @classmethod
+    def jobs(cls, run: Any) -> dict[str, int]:
+        """How many processes of each kind a run has, in the order of their ranks."""
+        return {"worker": run.nodes * cls.processes_per_node(run)}
+
+    @classmethod
+    def parsed(cls, run: Any) -> dict[str, Any]:
+        """The options of a run with their values."""
+        return options.parse("strategy", run.strategy, cls.OPTIONS, run.strategy_options)
+
+    def __init__(self, spec: Any, device: str, folder: str | Path = "."):
+        """Join the other processes and set up the devices of this one.
+
+        Args:
+            spec: the run's fields as attributes.
+            device: "cpu" or "gpu".
+            folder: where the run's log lies, for further files.
+        """
+        self.options = self.parsed(spec)
+        self.folder = Path(folder)
+        self.on_gpus = device == "gpu"
+        self.join(spec)
+        self.cores: list[int] | None = None
+        if device == "cpu":
+            self.cores = self._pin(spec.threads_per_device)
+        self.devices: list[str] = self._configure(device, spec.threads_per_device)
+
+    def join(self, spec: Any) -> None:
+        """Set rank, size, local_rank and devices_per_process."""
+
+    def serve(self, finished: Callable[[], bool]) -> bool:
+        """Serve other processes until `finished()`, if this one has no other task.
+
+        Returns:
+            Whether it served.
+        """
+        return False
+
+    def settings(self) -> dict[str, Any]:
+        """What sets this strategy's speed, for the log."""
+        return dict(self.options)
+
+    def gather(self, values: Any) -> np.ndarray:
+        """The numbers of all processes: from (n,) on each to (size, n) on each, float64.
+
+        No process returns before all have called.
+        """
+        return np.asarray([values], np.float64)
+
+    def gpus(self) -> tuple[str, ...]:
+        """NVML's selectors of the GPUs of this process, which are sampled."""
+        if not self.on_gpus:
+            return ()
+        first = self.local_rank * self.devices_per_process
+        return gpu_readings.visible_gpus(first, self.devices_per_process)
+
+    def _pin(self, threads_per_device: int) -> list[int]:
+        """Keep this process to the cores that make up its CPU devices.
+
+        So a device is the same thing under every strategy, and a one-device run
+        has no second core for its input pipeline.
+        """
+        cores = sorted(os.sched_getaffinity(0))
+        wanted = threads_per_device * self.devices_per_process
+        own = cores[self.local_rank * wanted : (self.local_rank + 1) * wanted]
+        if len(own) < wanted:
+            raise Error(
+                f"rank {self.rank} needs {wanted} cores; {len(cores)} are left to all processes "
+                "of this node: fewer devices or threads_per_device, or a wider CPU mask"
+            )
+        os.sched_setaffinity(0, own)
+        return own
+
+    def _configure(self, device: str, threads_per_device: int) -> list[str]:
+        """Make the framework see exactly the devices of this process, and return their names."""
+        raise NotImplementedError

@@ -1,0 +1,124 @@
+"""The engine of TensorFlow with Keras 3: what trains one run in one process."""
+
+import collections
+import functools
+import json
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from dlbench import Error
+from dlbench.common import plugins
+from dlbench.trainer.engine import Spec
+from dlbench.trainer.tensorflow import building, items
+from dlbench.trainer.tensorflow.step import Step, make_optimizer, set_precision
+from dlbench.trainer.tensorflow.strategies import Base
+
+OUT_OF_MEMORY = ("ResourceExhaustedError",)
+KERAS_AT_LEAST = 3
+EVALUATION_BATCH = 256
+
+
+class Engine:
+    """See dlbench/trainer/engine.py, which says what each part is for."""
+
+    def __init__(self, spec: Spec, strategy: Base, data_folder: str | None):
+        if int(keras.__version__.partition(".")[0]) < KERAS_AT_LEAST:
+            raise Error(f"needs Keras {KERAS_AT_LEAST} or newer, found {keras.__version__}")
+        seed = spec.seed + spec.repeat - 1
+        # Weights and dropout differ by rank, so that the broadcast is seen to matter;
+        # TensorFlow's own seed does not, for it orders the data.
+        keras.utils.set_random_seed(seed + 1000 * strategy.rank)
+        tf.random.set_seed(seed)
+        set_precision(spec, strategy.devices)
+        if spec.deterministic:
+            tf.config.experimental.enable_op_determinism()
+        self.strategy, self._spec = strategy, spec
+        self.gpus_seen = len(tf.config.list_physical_devices("GPU")) if strategy.on_gpus else 0
+        self._native = plugins.load("models", spec.model)
+        self._task = plugins.load("tasks", self._native.TASK)
+        with strategy.scope():
+            self._source = items.find(spec, strategy, self._native, self._task, data_folder, seed)
+        self.records = self._source.records
+        self.data_sha256 = self._source.content_sha256
+        self.item_shape = self._source.item_shape
+
+    def build(self) -> None:
+        with self.strategy.scope():
+            self._model = building.built(self._spec, self._native, self._task, self._source)
+            self._optimizer = make_optimizer(self._spec)
+            self._optimizer.build(self._model.trainable_variables)
+        self.strategy.broadcast([v.value for v in _state(self._model)])
+        self.strategy.broadcast([v.value for v in self._optimizer.variables])
+
+    def begin(self, first: int) -> None:
+        self._source.begin(first)
+        self._step = Step(
+            self._spec, self.strategy, self._task, self._model, self._optimizer, self._source
+        )
+
+    def trace(self) -> None:
+        self._step.trace()
+
+    def step(self, index: int, until: int) -> float:
+        return self._step(index, until)
+
+    @property
+    def learning_rate(self) -> float:
+        return self._step.learning_rate
+
+    def evaluate(self) -> dict[str, float]:
+        totals: collections.Counter[str] = collections.Counter()
+        for inputs, targets in self._held_out:
+            totals.update({name: float(part) for name, part in self._sums(inputs, targets).items()})
+        examples = self._source.data.records("validation")
+        return {**self._task.scores(totals), "examples": examples}
+
+    def parameters(self) -> int:
+        return self._model.count_params()
+
+    def kept(self) -> dict[str, dict[str, list[tf.Variable]]]:
+        trained = {v.path: v for v in self._model.trainable_variables}
+        optimized = {f"optimizer/{v.path}": v for v in self._optimizer.variables}
+        own = {v.path: v for v in self._model.variables if v.path not in trained}
+        if len(trained) + len(own) != len(self._model.variables):
+            raise Error("two variables of the model have one name: it cannot be checkpointed")
+        return {"common": self._copies(trained | optimized), "own": self._copies(own)}
+
+    def weights_sha256(self) -> list[str]:
+        return self.strategy.weights_sha256([v.value for v in self._model.trainable_variables])
+
+    def gpu_name(self) -> str:
+        gpu = tf.config.list_physical_devices("GPU")[0]
+        return tf.config.experimental.get_device_details(gpu).get("device_name", "unknown GPU")
+
+    def versions(self) -> dict[str, str]:
+        return {"tensorflow": tf.__version__, "keras": keras.__version__}
+
+    def build_facts(self) -> dict[str, Any]:
+        facts = json.dumps(tf.sysconfig.get_build_info(), default=str)
+        return {"tensorflow_build": json.loads(facts)}
+
+    def _copies(self, variables: dict[str, Any]) -> dict[str, list[tf.Variable]]:
+        return {name: self.strategy.copies(v.value) for name, v in variables.items()}
+
+    @functools.cached_property
+    def _held_out(self) -> Any:
+        return self._source.data.validation_batches(EVALUATION_BATCH)
+
+    @functools.cached_property
+    def _sums(self) -> Any:
+        """The compiled function that gives the task's sums over a batch, on one device."""
+
+        @tf.function(reduce_retracing=True)
+        def sums(inputs, targets):
+            logits = self._model(self._task.scaled(inputs), training=False)
+            return self._task.sums(targets, logits)
+
+        return sums
+
+
+def _state(model: keras.Model) -> list[Any]:
+    """The model's variables less the counters of its random layers, which differ by rank."""
+    return [v for v in model.variables if "seed_generator" not in v.path]
