@@ -74,8 +74,14 @@ def test_a_program_executes_what_it_imports_and_the_named_things_only():
     files = own_code.executed_files("train.py", *named)
     names = {file.removeprefix("workflow_scripts/") for file in files}
     engine = "dlbench/trainer/tensorflow"
-    assert {"train.py", "dlbench/__init__.py", "dlbench/trainer/loop.py", "dlbench/log/event_log.py",
-            f"{engine}/pipelines.py", f"{engine}/models/lenet5.py"} <= names  # fmt: skip
+    assert {
+        "train.py",
+        "dlbench/__init__.py",
+        "dlbench/trainer/loop.py",
+        "dlbench/log/event_log.py",
+        f"{engine}/pipelines.py",
+        f"{engine}/models/lenet5.py",
+    } <= names
     assert "dlbench/trainer/tensorflow/models/cnn12.py" not in names
     assert not any("figure" in name or "config" in name for name in names)
 
