@@ -97,7 +97,8 @@ def test_a_trainer_that_is_killed_is_tried_again_before_it_counts_as_failed(fres
 def test_each_kind_of_thing_is_added_by_one_file(campaign):
     library = campaign.folder / "workflow_scripts/dlbench"
     for kind, like in PLUGINS.items():
-        shutil.copyfile(library / kind / f"{like}.py", library / kind / "mine.py")
+        (file,) = library.glob(f"**/{kind}/{like}.py")
+        shutil.copyfile(file, file.with_name("mine.py"))
     added = dict.fromkeys(("model", "dataset", "strategy", "launcher", "runtime"), "mine")
     campaign.configure(
         matrix=[QUICK | added | {"name": "mine", "steps": 2}], figures=["loss", "mine"]
