@@ -34,8 +34,8 @@ PREPARATION = len(RUNS) + 1
 
 
 @functools.cache
-def let_records_decide():
-    """Have records (dlbench/records/run_record.py) say what is trained again.
+def let_digests_decide():
+    """Have records and manifests say what is made again, by digests of what it was made from.
 
     Snakemake's memory of earlier inputs and code does not travel with a copy of the results.
     """
@@ -45,6 +45,12 @@ def let_records_decide():
         for trigger in workflow.dag_settings.rerun_triggers
         if trigger.name in ("MTIME", "PARAMS")
     }
+
+
+@functools.cache
+def let_records_decide():
+    """Have records (dlbench/records/run_record.py) say what is trained again, and begin that."""
+    let_digests_decide()
     if any(Path(".snakemake/incomplete").glob("*")):
         # A job that outlived its workflow has finished what Snakemake took for begun.
         for path in PLAN.standing_files:
@@ -91,6 +97,12 @@ def training_inputs(wildcards):
     let_records_decide()
     meet_cluster()
     return PLAN.training_inputs(wildcards)
+
+
+def conversion_source(wildcards):
+    """What says that the source files of a dataset are there."""
+    let_digests_decide()
+    return f"results/data/{wildcards.dataset}/source.json"
 
 
 def environments_and_images(wildcards):

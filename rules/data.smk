@@ -33,9 +33,9 @@ rule fetch_dataset:
 
 
 rule convert_dataset:
-    """Write the shards and, last, the manifest."""
+    """Write the shards and, last, the manifest, which knows the digest of the code."""
     input:
-        unpack(PLAN.conversion_inputs),
+        source=conversion_source,
     output:
         "results/data/{dataset}/manifest.json",
     log:

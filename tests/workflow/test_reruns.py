@@ -241,6 +241,14 @@ def test_editing_a_figure_draws_it_alone(campaign):
             "dlbench/trainer/loop.py",
             ["cnn12-synthetic", "lenet5-digits", "lenet5-synthetic"],
         ),
+        (
+            "dlbench/trainer/tensorflow/step.py",
+            ["cnn12-synthetic", "lenet5-digits", "lenet5-synthetic"],
+        ),
+        (
+            "dlbench/trainer/tensorflow/strategies/single.py",
+            ["cnn12-synthetic", "lenet5-digits", "lenet5-synthetic"],
+        ),
         ("dlbench/trainer/tensorflow/strategies/mirrored.py", []),
         ("dlbench/records/parse_run.py", []),
     ],
@@ -252,6 +260,36 @@ def test_editing_code_trains_exactly_the_runs_that_execute_it(campaign, edited, 
     assert sorted("-".join(run.split("-")[:2]) for run in runs) == trains
     why = f"changed since it was trained: workflow_scripts/{edited}\n"
     assert (why in campaign.said) == bool(trains), campaign.said
+
+
+def test_a_change_of_what_is_only_described_trains_and_converts_nothing_again(campaign):
+    library = campaign.folder / "workflow_scripts/dlbench"
+    digits = library / "data/datasets/digits.py"
+    text = digits.read_text()
+    for before, after in (
+        ("package:sklearn", "https://example.org/sklearn"),
+        ("Optical recognition", "Recognition"),
+    ):
+        assert before in text
+        text = text.replace(before, after)
+    digits.write_text(text)
+    for name in ("machine/hardware.py", "machine/facts.py", "images/oci.py"):
+        with open(library / name, "a") as file:
+            file.write("\n# changed\n")
+    assert set(campaign.scheduled()) <= AFTER_RUNS
+    assert "no run to train" in campaign.said
+    # A run more needs the data, which stands.
+    campaign.configure(repeats=2)
+    jobs = campaign.scheduled()
+    assert len(trained_runs(jobs)) == 3 and all("-r2-" in run for run in jobs["train"])
+    assert not {"fetch_dataset", "convert_dataset"} & set(jobs)
+    # What can change a number still does: here how records are read.
+    digits.write_text(text.replace('"first_label": 0', '"first_label": 1'))
+    jobs = campaign.scheduled()
+    (again,) = (run for run in jobs["train"] if "-r2-" not in run)
+    assert again.startswith("lenet5-digits") and jobs["convert_dataset"] == ["digits"]
+    shutil.rmtree(campaign.folder / ".snakemake")  # as in a copy
+    assert campaign.scheduled()["convert_dataset"] == ["digits"]
 
 
 def test_site_facts_and_comments_train_nothing(campaign):

@@ -11,7 +11,7 @@ import pytest
 
 from dlbench.common import own_code, plugins
 from dlbench.records import staleness
-from dlbench.study.runs import PLUGIN_FOLDERS, Run
+from dlbench.study.runs import Run
 
 REPOSITORY = Path(__file__).parents[3]
 PROGRAMS = REPOSITORY / "workflow_scripts"
@@ -22,22 +22,101 @@ import json
 from dlbench.common import own_code
 from dlbench.records import staleness
 from dlbench.study.runs import Run
-runs = {
-    model: Run(model=model, dataset="synthetic", batch_per_device=8, steps=5)
-    for model in ("lenet5", "cnn12")
-}
-code = {model: staleness.training_code(run) for model, run in runs.items()}
-print(json.dumps({model: own_code.digest(files) for model, files in code.items()}))
+def run(model="lenet5", dataset="synthetic", **fields):
+    return Run(model=model, dataset=dataset, batch_per_device=8, steps=5, **fields)
+
+runs = {"lenet5": run(), "cnn12": run("cnn12"), "digits": run(dataset="digits"),
+        "udocker": run(runtime="udocker", environment="own")}
+digests = {name: own_code.digest(staleness.training_code(run)) for name, run in runs.items()}
+for dataset in ("digits", "mnist", "ptb", "ramp_astro"):
+    digests["data of " + dataset] = staleness.recipe(dataset)
+print(json.dumps(digests))
 """
+# The files behind LENET: what can change its numbers.
+BEHIND_LENET = {
+    "train.py",
+    "dlbench/__init__.py",
+    "dlbench/common/files.py",
+    "dlbench/common/flag_types.py",
+    "dlbench/common/options.py",
+    "dlbench/common/plugins.py",
+    "dlbench/images/runtimes/bare.py",
+    "dlbench/launchers/none.py",
+    "dlbench/log/event_fields.py",
+    "dlbench/log/event_log.py",
+    "dlbench/machine/gpu_readings.py",
+    "dlbench/trainer/checkpoints.py",
+    "dlbench/trainer/copies.py",
+    "dlbench/trainer/engine.py",
+    "dlbench/trainer/learning_rate.py",
+    "dlbench/trainer/loop.py",
+    "dlbench/trainer/sampling.py",
+    "dlbench/trainer/schedule.py",
+    "dlbench/trainer/strategy.py",
+    "dlbench/trainer/tensorflow/building.py",
+    "dlbench/trainer/tensorflow/engine.py",
+    "dlbench/trainer/tensorflow/items.py",
+    "dlbench/trainer/tensorflow/models/lenet5.py",
+    "dlbench/trainer/tensorflow/pipelines.py",
+    "dlbench/trainer/tensorflow/step.py",
+    "dlbench/trainer/tensorflow/strategies/__init__.py",
+    "dlbench/trainer/tensorflow/strategies/single.py",
+    "dlbench/trainer/tensorflow/tasks/classification.py",
+}
+DIGITS, MNIST = "dlbench/data/datasets/digits.py", "dlbench/data/datasets/mnist.py"
+COMMENT = ("", "\n# changed\n")  # after the end of a file
+# (file, what is replaced, by what)
+DESCRIBED = {
+    "a title": (DIGITS, "Optical recognition", "Recognition"),
+    "a citation of another length": (DIGITS, "Optical Recognition of Handwritten Digits. ", ""),
+    "a licence": (DIGITS, "CC BY 4.0", "CC0"),
+    "terms": (DIGITS, 'TERMS = ""', 'TERMS = "https://example.org/terms"'),
+    "a file's address": (DIGITS, "package:sklearn", "https://example.org/sklearn"),
+    "one more mirror": (MNIST, "MIRRORS = (\n", 'MIRRORS = (\n    "https://example.org/",\n'),
+    "another mirror": ("dlbench/data/datasets/ptb.py", "githubusercontent", "example"),
+    "the processor": ("dlbench/machine/hardware.py", *COMMENT),
+    "what a log says of the machine": ("dlbench/trainer/description.py", *COMMENT),
+    "what is hidden": ("dlbench/machine/redaction.py", *COMMENT),
+    "GPUs": ("dlbench/machine/gpu_facts.py", *COMMENT),
+    "words of mistakes": ("dlbench/common/phrases.py", *COMMENT),
+    "a room": ("dlbench/trainer/__init__.py", '"""', '"""Here: '),
+    "image layouts": ("dlbench/images/oci.py", *COMMENT),
+    "a figure": ("dlbench/figures/loss.py", *COMMENT),
+}
+ALL = {"lenet5", "cnn12", "digits", "udocker"}
+# ... and whose digests change.
+CHANGING = {
+    "the model": ("dlbench/trainer/tensorflow/models/cnn12.py", *COMMENT, {"cnn12"}),
+    "the loop": ("dlbench/trainer/loop.py", *COMMENT, ALL),
+    "the step": ("dlbench/trainer/tensorflow/step.py", *COMMENT, ALL),
+    "the strategy": ("dlbench/trainer/tensorflow/strategies/single.py", *COMMENT, ALL),
+    "what reads a log": ("dlbench/log/event_log.py", *COMMENT, ALL),
+    "what GPUs do": ("dlbench/machine/gpu_readings.py", *COMMENT, ALL),
+    "the runtime": ("dlbench/images/runtimes/udocker.py", *COMMENT, {"udocker"}),
+    "a reader": (DIGITS, '"first_label": 0', '"first_label": 1', {"data of digits"}),
+    "what a file is": (DIGITS, "09f66e", "09f66f", {"data of digits"}),
+    "an address that nothing vouches for": (
+        "dlbench/data/datasets/ramp_astro.py",
+        "storage.ramp",
+        "example.ramp",
+        {"data of ramp_astro"},
+    ),
+}
 
 
 def short(files):
     return {file.removeprefix("workflow_scripts/") for file in files}
 
 
+def test_the_files_behind_a_run_are_these_and_at_most_thirty():
+    files = short(staleness.training_code(LENET))
+    assert files == BEHIND_LENET
+    assert len(files) <= 30
+
+
 def test_a_run_executes_its_own_plugins_and_no_others():
     files = short(staleness.training_code(LENET))
-    for key, folder in PLUGIN_FOLDERS.items():
+    for key, folder in staleness.EXECUTED.items():
         executed = {Path(file).stem for file in files if Path(file).parent.name == folder}
         assert executed - {"__init__"} == {getattr(LENET, key)}, folder
     assert "dlbench/trainer/tensorflow/tasks/classification.py" in files
@@ -76,11 +155,9 @@ def at_import(tree):
 
 def test_what_enters_an_image_imports_the_framework_and_the_standard_library_only():
     # Launchers run outside; only the workflow loads them.
-    kinds = ("models", "datasets", "strategies", "runtimes", "tasks")
+    kinds = ("models", "strategies", "runtimes", "tasks")
     named = [plugins.path(kind, name) for kind in kinds for name in plugins.names(kind)]
     for file in own_code.executed_files("train.py", *named):
-        if file.endswith("dlbench/data/archives.py"):
-            continue  # of the workflow's side of datasets
         found = set(at_import(ast.parse((REPOSITORY / file).read_bytes())))
         assert found <= IN_AN_IMAGE | sys.stdlib_module_names, file
 
@@ -95,14 +172,17 @@ def test_no_file_of_the_library_imports_snakemake():
 
 @pytest.fixture
 def copied(tmp_path):
-    """Digests of the training code of two models, after some files of a copy were changed."""
+    """Digests of the code of runs and of datasets, after files of a copy were changed."""
     folder = tmp_path / "workflow_scripts"
     shutil.copytree(PROGRAMS, folder, ignore=shutil.ignore_patterns("__pycache__"))
 
-    def digests(*changed):
+    def digests(*changed, edit=COMMENT):
+        before, after = edit
         for name in changed:
-            with open(folder / name, "a") as file:
-                file.write("\n# changed\n")
+            text = (folder / name).read_text()
+            assert before in text
+            edited = text.replace(before, after, 1) if before else text + after
+            (folder / name).write_text(edited)
         answer = subprocess.run(
             [sys.executable, "-B", "-c", DIGESTS],
             cwd=folder, env={"PYTHONPATH": str(folder)}, capture_output=True, check=True,
@@ -112,22 +192,29 @@ def copied(tmp_path):
     return digests
 
 
+def test_a_change_of_what_is_only_described_trains_nothing_again(copied):
+    before = copied()
+    assert len(set(before.values())) == len(before) - 1  # lenet5 on synthetic data and on digits
+    for what, (file, *edit) in DESCRIBED.items():
+        assert copied(file, edit=edit) == before, what
+    others = ("study/config.py", "tables/parquet_files.py", "data/convert_dataset.py")
+    after = copied(*(f"dlbench/{other}" for other in others), "parse_run.py")
+    assert {name: after[name] for name in ALL} == {name: before[name] for name in ALL}
+
+
 def test_a_changed_file_changes_what_executes_it_and_nothing_else(copied):
     before = copied()
-    assert before["lenet5"] != before["cnn12"]
-    others = (
-        "dlbench/figures/loss.py",
-        "dlbench/study/config.py",
-        "dlbench/tables/parquet_files.py",
-        "parse_run.py",
-    )
-    assert copied(*others) == before
-    model = copied("dlbench/trainer/tensorflow/models/cnn12.py")
-    assert model["lenet5"] == before["lenet5"]
-    assert model["cnn12"] != before["cnn12"]
-    shared = copied("dlbench/log/event_log.py")
-    assert shared["lenet5"] != model["lenet5"]
-    assert shared["cnn12"] != model["cnn12"]
+    for what, (file, *edit, changed) in CHANGING.items():
+        after = copied(file, edit=edit)
+        assert {name for name in after if after[name] != before[name]} == changed, what
+        before = after
+
+
+def test_addresses_that_are_not_in_a_datasets_own_entries_are_beside_digests_of_their_files():
+    for name in plugins.names("datasets"):
+        dataset = plugins.load("datasets", name)
+        if hasattr(dataset, "MIRRORS"):
+            assert all(known["sha256"] for known in dataset.FILES.values()), name
 
 
 def test_the_digest_does_not_depend_on_where_the_workflow_lies(copied):

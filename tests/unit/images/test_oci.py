@@ -13,7 +13,7 @@ import pytest
 from image_files import INDEX, LAYER, MINE, OTHER, SECOND, Blobs, digest, image_of, link, tar
 
 from dlbench import Error
-from dlbench.images import oci
+from dlbench.images import oci, runtimes
 
 MARKER = b'{"image_id": "x"}\n'
 
@@ -332,7 +332,7 @@ def needs(program):
 @needs("skopeo")
 def test_skopeo_reads_what_was_written_and_copies_it(layout, tmp_path):
     after = oci.add_file(layout, "etc/marker", MARKER)
-    source = f"oci:{layout}:{oci.TAG}"
+    source = f"oci:{layout}:{runtimes.TAG}"
     command = ["skopeo", "inspect", "--format={{.Digest}}", source]
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     assert said.stdout.strip() == after, said.stderr

@@ -4,11 +4,16 @@ Rules list these files as inputs and records carry the digest, so that a
 changed file redoes what executes it and nothing else. Imports are followed by
 reading the source. The caller names the files that the program finds by name,
 e.g. the model of a run.
+
+- A file that holds nothing but a docstring executes nothing: it is left out.
+- In the file of a dataset the values that only describe it do not count: DESCRIPTIONS, and the
+  `urls` of a file whose SHA-256 is given, since every address then brings the same bytes.
 """
 
 import ast
 import functools
 import hashlib
+import itertools
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,14 +24,27 @@ from dlbench.common.files import written_whole
 
 PROGRAMS = Path(__file__).parents[2]
 KEPT = Path("results/code")  # one list of files for each digest
+DESCRIPTIONS = (
+    "TITLE",
+    "AUTHOR",
+    "DESCRIPTION",
+    "LICENCE",
+    "CITATION",
+    "HOMEPAGE",
+    "TERMS",
+    "MIRRORS",
+)
 
 
-def executed_files(program: str, *named: str | Path) -> list[str]:
+def executed_files(
+    program: str, *named: str | Path, without: Iterable[Path] = frozenset()
+) -> list[str]:
     """A program, and every file of the library that it or a file named here imports.
 
     Args:
         program: name of a program in workflow_scripts/, with its suffix.
         named: paths of files that the program finds by name.
+        without: paths of files that are left out, with what only they import.
 
     Returns:
         Sorted paths: relative to the folder of the Snakefile, or absolute for files elsewhere.
@@ -34,7 +52,7 @@ def executed_files(program: str, *named: str | Path) -> list[str]:
     Raises:
         Error: a file is not valid Python.
     """
-    return list(_executed((PROGRAMS / program, *map(Path, named))))
+    return list(_executed((PROGRAMS / program, *map(Path, named)), frozenset(without)))
 
 
 def digest(paths: Iterable[str]) -> str:
@@ -43,7 +61,10 @@ def digest(paths: Iterable[str]) -> str:
 
 
 def keep_digests(paths: Iterable[str]) -> None:
-    """Write the digest of each file, in sha256sum's format, for `changed_files` to read."""
+    """Write the digest of each file, in sha256sum's format, for `changed_files` to read.
+
+    The digest of a dataset's file is that of its `content`.
+    """
     listed = _names_and_digests(paths)
     path = KEPT / f"{_digest_of_list(listed)}.txt"
     if not path.exists():
@@ -76,18 +97,58 @@ def _digest_of_list(listed):
 
 @functools.cache
 def _digest(path):
-    return hashlib.sha256((PROGRAMS.parent / path).read_bytes()).hexdigest()
+    return hashlib.sha256(content(PROGRAMS.parent / path)).hexdigest()
+
+
+def content(path: Path) -> bytes:
+    """The bytes of a file that count for a result: a dataset's without what only describes it."""
+    if path.parent != plugins.folder_of("datasets"):
+        return path.read_bytes()
+    lines = path.read_bytes().splitlines(keepends=True)
+    starts = [0, *itertools.accumulate(map(len, lines))]
+    source, end = b"".join(lines), 0
+    kept = []
+    for (first_line, first), (last_line, last) in sorted(_described(plugins.parse_file(path))):
+        kept.append(source[end : starts[first_line - 1] + first])
+        end = starts[last_line - 1] + last
+    return b"".join([*kept, source[end:]])
+
+
+def _described(tree):
+    """Where the values of a dataset's file are that only describe: (start, end), (line, byte)."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in DESCRIPTIONS:
+            yield _end(node.targets[0]), _end(node)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Dict):
+            continue
+        keys = [getattr(key, "value", None) for key in node.keys]
+        sha256 = dict(zip(keys, node.values, strict=True)).get("sha256")
+        if "urls" in keys and sha256 and getattr(sha256, "value", sha256) is not None:
+            number = keys.index("urls")
+            yield _end(node.keys[number]), _end(node.values[number])
+
+
+def _end(node):
+    return node.end_lineno, node.end_col_offset
 
 
 @functools.cache
-def _executed(start):
+def _executed(start, without):
     seen, todo = set(), list(start)
     while todo:
         path = todo.pop()
-        if path not in seen:
+        if path not in seen and path not in without:
             seen.add(path)
             todo += _imports(path)
-    return tuple(sorted(map(_relative, seen)))
+    return tuple(sorted(_relative(path) for path in seen if not _only_documents(path)))
+
+
+@functools.cache
+def _only_documents(path):
+    """Whether a file is a docstring and nothing else, as the __init__ of most folders is."""
+    tree = plugins.parse_file(path)
+    return len(tree.body) == (ast.get_docstring(tree) is not None)
 
 
 def _relative(path):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from dlbench import Error
+from dlbench.common import own_code, plugins
 from dlbench.common.files import sha256
 
 SPLIT_NAMES = {"train": ("train",), "validation": ("validation", "test")}
@@ -32,7 +33,8 @@ class Store(NamedTuple):
 
     Attributes:
         digest: stands for the content: the digest of the code that converted it, as for our own
-            conversions, or one of the names and sizes of other tools' shards.
+            conversions, or one of the names and sizes of other tools' shards and of the dataset's
+            file, which says how they are read.
     """
 
     folder: Path
@@ -51,8 +53,10 @@ def adopted(study: UsesDatasets) -> dict[str, Store]:
         if name in study.data["tfrecords"]:
             folder = Path(study.data["tfrecords"][name]).resolve()
             paths = [path for split in SPLIT_NAMES for path in shards(folder, split)]
-            listing = "\n".join(f"{path.name} {path.stat().st_size}" for path in paths)
-            stores[name] = Store(folder, hashlib.sha256(listing.encode()).hexdigest())
+            listing = [f"{path.name} {path.stat().st_size}" for path in paths]
+            listing.append(own_code.digest([str(plugins.path("datasets", name))]))
+            digest = hashlib.sha256("\n".join(listing).encode()).hexdigest()
+            stores[name] = Store(folder, digest)
         elif (folder / "manifest.json").is_file():
             manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
             digest = manifest["code_sha256"] or sha256(folder / "manifest.json")

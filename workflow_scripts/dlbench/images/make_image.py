@@ -11,7 +11,7 @@ from dlbench import Error
 from dlbench.common import files, tools
 from dlbench.common.files import make_empty_folder, sha256, write_json
 from dlbench.images import digests, oci, trainer_image
-from dlbench.images.runtimes import APPTAINER
+from dlbench.images.runtimes import APPTAINER, TAG
 from dlbench.images.trainer_image import MARKER, RECIPES, REGISTRY
 
 ENGINES = ("buildah", "podman", "docker")
@@ -83,7 +83,7 @@ def _pull(name, settings, place):
             inspect = ["skopeo", "inspect", "--format={{.Digest}}", REGISTRY + reference]
             pinned = tools.run(inspect).splitlines()[-1]
             reference = f"{_untagged(reference)}@{pinned}"
-        tools.run(["skopeo", "copy", REGISTRY + reference, f"oci:{layout}:{oci.TAG}"])
+        tools.run(["skopeo", "copy", REGISTRY + reference, f"oci:{layout}:{TAG}"])
     elif engine := tools.first_installed(ENGINES):
         tools.run([engine, "pull", reference])
         _push(engine, reference, layout, place)
@@ -216,7 +216,7 @@ def _push(engine, reference, layout, place):
         oci.unpack(archive, layout)
         archive.unlink()
     else:
-        tools.run([engine, "push", reference, f"oci:{layout}:{oci.TAG}"])
+        tools.run([engine, "push", reference, f"oci:{layout}:{TAG}"])
 
 
 def _untagged(reference):

@@ -21,9 +21,8 @@ from pathlib import Path
 from dlbench import Error
 from dlbench.common.files import sha256, write_json
 from dlbench.common.tar_members import Member
+from dlbench.images.runtimes import BEFORE, TAG
 
-TAG = "image"  # of the one image in a layout
-BEFORE = "before.json"
 INDEX_TYPES = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",

@@ -195,12 +195,6 @@ class Plan:
         flags += ["--terms-accepted"] if dataset in data["terms_accepted"] else []
         return shlex.join(flags)
 
-    def conversion_inputs(self, wildcards):
-        return {
-            "source": f"results/data/{wildcards.dataset}/source.json",
-            "code": staleness.data_code(wildcards.dataset),
-        }
-
     def code(self, program):
         return own_code.executed_files(program)
 
@@ -409,7 +403,7 @@ def _plan(settings, chosen):
         pending=pending,
         device_kind=devices.kind,
         config_json=json.dumps(settings, sort_keys=True),
-        forced=frozenset(_forced(runs, pending, study.images)),
+        forced=frozenset({*_forced(runs, pending, study.images), *_outdated_data(runs, adopted)}),
         adopted=adopted,
         sentinels=repeated,
     )
@@ -462,6 +456,19 @@ def _environment(run):
         if trainer_environments.has_environment(run)
         else None
     )
+
+
+def _outdated_data(runs, adopted):
+    """Manifests of datasets that were converted from other files, or by other code."""
+    names = {run.dataset for run in runs.values() if staleness.has_data(run)}
+    for name in sorted(names - adopted.keys()):
+        path = Path(f"results/data/{name}/manifest.json")
+        try:
+            manifest = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if manifest.get("code_sha256") != staleness.recipe(name):
+            yield str(path)
 
 
 def _forced(runs, pending, image_settings):

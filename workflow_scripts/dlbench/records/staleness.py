@@ -1,4 +1,9 @@
-"""What a result is made from: code, data and environment, as digests."""
+"""What a result is made from: code, data and environment, as digests.
+
+Code and data are what can change a result's numbers. What only describes the machine or words
+messages is left out: a run that failed in it is tried again by retry_runs.py. A run's dataset is
+in the digest of its data, not in that of its code.
+"""
 
 import functools
 import itertools
@@ -11,17 +16,29 @@ from dlbench.records import run_record
 from dlbench.study import other_trainers, trainer_environments
 from dlbench.study.runs import PLUGIN_FOLDERS
 
+EXECUTED = {key: folder for key, folder in PLUGIN_FOLDERS.items() if key != "dataset"}
+# Which GPUs a process uses and what they are doing is measured; all else there is told of.
+MEASURING = ("gpu_readings.py",)
+ONLY_SAYING = frozenset(
+    [path for path in (plugins.LIBRARY / "machine").glob("*.py") if path.name not in MEASURING]
+    + [
+        plugins.LIBRARY / name
+        for name in ("common/phrases.py", "common/terminal.py", "trainer/description.py")
+    ]
+)
+
 
 def training_code(run):
     """The files of ours that training this run executes, relative to the workflow's folder."""
     if other_trainers.is_external(run):
         return []
-    return list(_training_code(run.framework, *(getattr(run, key) for key in PLUGIN_FOLDERS)))
+    return list(_training_code(run.framework, *(getattr(run, key) for key in EXECUTED)))
 
 
 def data_code(dataset):
-    """The files that fetching and converting a dataset executes."""
-    return own_code.executed_files("convert_dataset.py", plugins.path("datasets", dataset))
+    """The files that converting a dataset executes."""
+    path = plugins.path("datasets", dataset)
+    return own_code.executed_files("convert_dataset.py", path, without=ONLY_SAYING)
 
 
 def made_from(run, adopted=None, image_settings=None):
@@ -37,7 +54,7 @@ def made_from(run, adopted=None, image_settings=None):
     if other_trainers.is_external(run):
         code_digest = other_trainers.digest(run.trainer)
     else:
-        code_digest = _code_digest(run.framework, *(getattr(run, key) for key in PLUGIN_FOLDERS))
+        code_digest = _code_digest(run.framework, *(getattr(run, key) for key in EXECUTED))
     data = (adopted or {}).get(run.dataset, recipe(run.dataset)) if has_data(run) else ""
     found = {"code": code_digest, "data": data}
     if not plugins.constants("runtimes", run.runtime)["CONTAINED"]:
@@ -112,11 +129,11 @@ def _training_code(framework, *names):
         plugins.path(framework, "engine"),
         *(
             plugins.path(folder, name)
-            for folder, name in zip(PLUGIN_FOLDERS.values(), names, strict=True)
+            for folder, name in zip(EXECUTED.values(), names, strict=True)
         ),
     ]
     files.append(plugins.path("tasks", plugins.constants("models", names[0])["TASK"]))
-    return tuple(own_code.executed_files("train.py", *files))
+    return tuple(own_code.executed_files("train.py", *files, without=ONLY_SAYING))
 
 
 @functools.cache

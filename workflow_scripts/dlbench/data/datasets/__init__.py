@@ -6,6 +6,7 @@ A dataset file defines, for people and for what is published:
 and, where SYNTHETIC is False:
     FILES: maps each source file to its `bytes`, `sha256`, `md5` and `urls` (mirrors in
         order); None where it is not published: what arrives first is then pinned.
+    MIRRORS (optional): beginnings of `urls`, where every file has its `sha256`.
     OTHERS (optional): MD5 of files that are mistaken for these, by name.
     TERMS: what must be accepted before use; "" where nothing must.
     SPLITS: records in `train` and `validation`.
@@ -16,6 +17,8 @@ and, where SYNTHETIC is False:
         `features(split, index)`, the features of one record, in any order and from any
         process; index runs from 0 in the source's own order; and `place(split, index)`,
         where it lies, for messages.
+Who edits TITLE, AUTHOR, DESCRIPTION, LICENCE, CITATION, HOMEPAGE, TERMS, MIRRORS or the `urls` of
+a file with a `sha256` has nothing converted or trained again; any other edit does.
 The file is read outside and inside the trainer's environment: whatever is not
 in the standard library is imported inside the functions.
 """

