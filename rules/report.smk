@@ -3,6 +3,13 @@
 Needs results/tables/ and results/figures/. Makes results/report.html. No part of `all`.
 """
 
+LOOKS = [
+    str(path)
+    for room in ("pages", "report")
+    for path in sorted(Path("workflow_scripts/dlbench", room).rglob("*.*"))
+    if path.suffix in (".css", ".jinja", ".js")
+]
+
 
 rule report:
     """The report of the study, one HTML file that loads nothing."""
@@ -16,10 +23,7 @@ rule build_report:
         rules.collect_runs.output,
         rules.figures.input,
         code=PLAN.code("build_report.py"),
-        looks=expand(
-            "workflow_scripts/dlbench/{name}",
-            name=["pages/page.css", "report/report.css", "report/report.js"],
-        ),
+        looks=LOOKS,
     output:
         "results/report.html",
     log:

@@ -1,10 +1,19 @@
-"""Reasons and hints in words: reasons that differ in numbers only are shown as one."""
+"""Numbers, reasons and hints in words."""
 
 import difflib
 import re
 from collections.abc import Iterable, Sequence
 
 NUMBER = re.compile(r"\d[\d.]*(?:e[+-]?\d+)?")
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things, their noun in the plural where it must be.
+
+    >>> counted(1, "run"), counted(3, "run")
+    ('1 run', '3 runs')
+    """
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def without_numbers(reason: str) -> str:

@@ -5,40 +5,45 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cell:
-    """A short text, with what else is to be said of it.
+    """A short text with a colour, a note or a drawn interval.
 
     Attributes:
         kind: good, bad, same or open, which gives it a colour.
-        drawn: (ratio, low, high, margin), low and high nan where there is no interval.
+        drawn: (ratio, low, high, margin); low and high are nan where there is no interval.
     """
 
     text: str
     kind: str = ""
     note: str = ""
-    drawn: tuple | None = None
+    drawn: tuple[float, float, float, float] | None = None
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of texts and Cells under headings; those in `right` are aligned there."""
+    """Rows of texts and Cells under headings; columns whose index is in `right` align right."""
 
-    headings: tuple
-    rows: list
-    right: tuple = ()
+    headings: tuple[str, ...]
+    rows: list[list[str | Cell]]
+    right: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Section:
+    """A heading, paragraphs, and a table below them."""
+
     heading: str
-    words: tuple = ()
+    words: tuple[str, ...] = ()
     table: Table | None = None
 
 
 @dataclass(frozen=True)
 class Page:
-    """`kind` is good or bad where the page is the outcome of a check, else nothing."""
+    """A title, one sentence that says it all, and sections.
+
+    `kind` is good or bad where the page is the outcome of a check, else "".
+    """
 
     title: str
     lead: str
-    sections: tuple
+    sections: tuple[Section, ...]
     kind: str = ""

@@ -28,7 +28,7 @@ MARGIN = 0.01  # of equivalence, where no comparison of the study says another
 
 
 @dataclass(frozen=True)
-class StudyFinding:
+class Finding:
     """One sentence with its number.
 
     Attributes:
@@ -50,7 +50,7 @@ class StudyFinding:
 
 
 def findings(runs, speedups, comparisons, sentinels=()):
-    """All StudyFindings of a study, the best first.
+    """All Findings of a study, the best first.
 
     Args:
         runs, speedups, comparisons, sentinels: rows of these tables, dictionaries.
@@ -115,7 +115,7 @@ def _of_comparisons(name, group, judged):
     place = named([first, *(row for row in judged if row is not first)], (name,))[0]
     text = f"{place}, {_of_runs(first['n_a'], first['n_b'])}. {others}{_reservation(first)}"
     number, interval = _ratio(first["ratio"], first.get("ci95_low"), first.get("ci95_high"))
-    return StudyFinding(
+    return Finding(
         headline=words, text=text.strip(), number=number,
         interval=interval, evidence=evidence,
         kind=_kind(first["verdict"]), tables=("comparisons",), figures=("overhead",),
@@ -216,7 +216,7 @@ def _scaling(rows):
     if flagged:
         are = "is" if len(flagged) == 1 else "are"
         text += f" {_amount(len(flagged), 'point')} {are} left out: {_of_points(flagged)}."
-    yield StudyFinding(
+    yield Finding(
         headline=f"{_devices(best)} keep {100 * best['efficiency']:.3g} % of linear scaling",
         text=text, number=f"{100 * best['efficiency']:.3g} %", interval=_shares(low, high),
         evidence=evidence, kind="open" if evidence == OPEN else "same", tables=("speedups",),
@@ -225,7 +225,7 @@ def _scaling(rows):
 
 
 def _no_sound_base(flagged):
-    return StudyFinding(
+    return Finding(
         headline="No speedup of this study is one of like against like",
         text=f"No point is comparable with its base: {_of_points(flagged)}. What devices add "
         "cannot be told from what that changes.",
@@ -294,7 +294,7 @@ def _of_contrasts(name, found):
     text += "".join(f" {words}" for words in _over_sessions(over))
     number, interval = _ratio(first.ratio, first.ci95_low, first.ci95_high)
     figure = contrasts.TOPICS[name]
-    return StudyFinding(
+    return Finding(
         headline=headline, text=text, number=number,
         interval=interval, evidence=evidence,
         kind=_kind(first.verdict), tables=("results",), figures=(figure,),
@@ -319,14 +319,14 @@ def _gates(runs):
         return
     if missed:
         name = named(missed)[0]
-        yield StudyFinding(
+        yield Finding(
             headline=f"{len(missed)} of {len(judged)} runs miss their learning gate",
             text=f"{name}: {missed[0]['learning_gate']}.",
             number=f"{len(missed)} of {len(judged)}", interval="", evidence=SHOWN, kind="bad",
             tables=("runs",), figures=("loss", "accuracy"), rank=(0, 3, 0.0),
         )  # fmt: skip
         return
-    yield StudyFinding(
+    yield Finding(
         headline=f"All {len(judged)} runs with a learning gate reach it",
         text="They are fast at training that works: the scores that the config asks for are there.",
         number=f"{len(judged)} of {len(judged)}", interval="", evidence=SHOWN, kind="good",

@@ -1,0 +1,37 @@
+"""Templates: what they insert is escaped; a value that they lack is an error."""
+
+import jinja2
+import pytest
+from markupsafe import Markup
+
+from dlbench.pages import templates
+from dlbench.pages.page import Cell, Page, Section, Table
+from dlbench.pages.page_html import html_page
+
+EVIL = "</style><script>alert(1)</script>\"' &"
+PAGES = ("pages/page.html.jinja", "report/report.html.jinja")
+
+
+@pytest.mark.parametrize("place", ["title", "lead", "kind", "heading", "words", "cell", "note"])
+def test_a_text_never_becomes_markup_wherever_it_stands(place):
+    texts = dict.fromkeys(("title", "lead", "kind", "heading", "words", "cell", "note"), "plain")
+    texts[place] = EVIL
+    cells = [texts["cell"], Cell(texts["cell"], texts["kind"], texts["note"])]
+    table = Table((texts["heading"], "drawn"), [cells])
+    sections = (Section(texts["heading"], (texts["words"],), table),)
+    made = html_page(Page(texts["title"], texts["lead"], sections, texts["kind"]))
+    assert "<script" not in made and str(Markup.escape(EVIL)) in made
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_template_without_its_values_is_an_error(name):
+    with pytest.raises(jinja2.UndefinedError):
+        templates.render(name)
+
+
+def test_a_page_without_an_interval_draws_none():
+    nan = float("nan")
+    rows = [["one run", Cell("1.2", drawn=(1.2, nan, nan, 0.01))]]
+    rows.append(["more", Cell("1.1", drawn=(1.1, 1.05, 1.15, 0.01))])
+    made = html_page(Page("t", "l", (Section("s", (), Table(("a", "b"), rows)),)))
+    assert made.count("<svg") == 2 and made.count('class="ci') == 1

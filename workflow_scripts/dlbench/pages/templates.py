@@ -1,0 +1,41 @@
+"""Jinja2 templates and style sheets that lie beside the library's Python.
+
+Whatever a template inserts is escaped, unless Python marks it as safe (markupsafe.Markup); a name
+that it does not have is an error.
+"""
+
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from dlbench.common import plugins
+
+_ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(plugins.LIBRARY),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+_ENVIRONMENT.policies["json.dumps_kwargs"] = {
+    "separators": (",", ":"),
+    "ensure_ascii": False,
+    "allow_nan": False,
+}
+
+
+def render(name: str, **values: Any) -> str:
+    """The text that a template makes of values.
+
+    Args:
+        name: path of the template in the library, as in `pages/page.html.jinja`.
+    """
+    return _ENVIRONMENT.get_template(name).render(values)
+
+
+def source(*names: str) -> Markup:
+    """Style sheets or scripts of the library, joined, to be inserted as they are."""
+    texts = ((plugins.LIBRARY / name).read_text(encoding="utf-8") for name in names)
+    return Markup("".join(texts))
