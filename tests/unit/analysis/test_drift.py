@@ -1,6 +1,5 @@
 """drift: what is known of the machine between two sessions, and ratios across them."""
 
-import doctest
 import math
 from datetime import datetime, timezone
 from types import SimpleNamespace
@@ -203,7 +202,3 @@ def test_runs_beside_busy_neighbours_tell_nothing_of_drift():
     base, again = runs("base", "A", [0.0, 0.01, 0.02]), runs("base", "B", [0.0, 0.01, 0.02], **late)
     sides = Drift(base, again).compared(runs("new", "B", [0.1, 0.11, 0.12]), base)
     assert (sides.drift, sides.flags) == (None, (base_flags.APART,))
-
-
-def test_flags_are_said_in_words():
-    assert doctest.testmod(base_flags).failed == 0

@@ -1,6 +1,5 @@
 """terminal: nothing that a program or a log says is obeyed by the terminal that shows it."""
 
-import doctest
 import subprocess
 import sys
 
@@ -17,10 +16,6 @@ from dlbench.plan import standing
 from dlbench.starting import supervisor
 
 CLEARS = "\x1b[2J\x1b[31mred\x1b[0m \x1b]0;title\x07\x1b]8;;http://x\x1b\\link\x9b5m\x08\rover\x7f"
-
-
-def test_examples_in_the_code_are_right():
-    assert doctest.testmod(terminal).failed == 0
 
 
 def test_escape_sequences_go_and_words_stay():

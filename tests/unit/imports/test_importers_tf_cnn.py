@@ -1,13 +1,12 @@
 """What tf_cnn_benchmarks' logs say, as it comes out of their importers."""
 
-import doctest
 import json
 import math
 
 import pytest
 from log_samples import date, tf_cnn_banner, tf_cnn_benchmark_log, tf_cnn_benchmarks
 
-from dlbench.imports import import_logs, table_rows
+from dlbench.imports import import_logs
 from dlbench.imports.importers import Steps, _tf_cnn, tf_cnn_metric_log
 from dlbench.imports.importers import tf_cnn_benchmarks as importers_tf_cnn_benchmarks
 from dlbench.imports.log_file import LogError, LogFile
@@ -261,8 +260,3 @@ def test_a_table_whose_tabs_became_spaces_is_read(tmp_path, spaces):
     copied = row(tmp_path, content.replace("\t", spaces))
     for name in ("images_per_second", "step_time_mean_s", "final_loss", "steps_measured"):
         assert copied[name] == whole[name]
-
-
-def test_the_examples_in_the_docstrings_hold():
-    for module in (_tf_cnn, table_rows):
-        assert doctest.testmod(module).failed == 0

@@ -1,6 +1,5 @@
 """Importers of what lies beside a run: nvidia-smi, Snakemake's benchmarks, Horovod's timeline."""
 
-import doctest
 import gzip
 import json
 
@@ -8,7 +7,6 @@ import pytest
 from log_samples import horovod_timeline
 from reading_logs import read
 
-from dlbench.imports.importers import nvidia_smi
 from dlbench.imports.log_file import LogError
 
 
@@ -314,7 +312,3 @@ def test_the_power_of_an_instant_alone_is_read(log):
     header = HEADER.replace("power.draw [W]", "power.draw.instant [W]")
     (run,) = read("nvidia_smi", log, header + line(5.177) + line(6.177))
     assert run.samples[1]["energy_j"] == pytest.approx(300.0)
-
-
-def test_the_examples_in_the_docstrings_of_the_importer_hold():
-    assert doctest.testmod(nvidia_smi).failed == 0

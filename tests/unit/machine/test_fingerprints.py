@@ -1,7 +1,6 @@
 """fingerprints: what they depend on, and where runs of different ones are flagged."""
 
 import copy
-import doctest
 import json
 
 import pytest
@@ -80,10 +79,6 @@ def collected(made, name="runs"):
     return parquet_files.read(
         f"tables/{name}.parquet", getattr(table_columns, name.upper())
     ).to_pylist()
-
-
-def test_examples_in_the_code_are_right():
-    assert doctest.testmod(fingerprints).failed == 0
 
 
 def test_a_fingerprint_changes_with_the_driver_and_not_with_process_host_or_moment():

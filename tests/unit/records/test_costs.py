@@ -1,7 +1,6 @@
 """costs: what runs took, what others like them will take, and that of a dry run in words."""
 
 import dataclasses
-import doctest
 import shutil
 import time
 from datetime import datetime, timedelta, timezone
@@ -17,10 +16,6 @@ from dlbench.records import costs, run_record
 def alike(study):
     """Two repeats of one combination, then those of another."""
     return sorted(study.runs, key=lambda run: (run.batch_per_device, run.repeat))
-
-
-def test_the_examples_in_the_docstrings_hold():
-    assert doctest.testmod(costs).failed == 0
 
 
 def test_before_the_first_run_has_ended_only_the_limit_is_known(study):

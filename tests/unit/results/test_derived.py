@@ -1,6 +1,5 @@
 """derived: energy per image, time to accuracy, the clock and the steps, real and synthetic."""
 
-import doctest
 import math
 
 import numpy as np
@@ -11,10 +10,6 @@ from dlbench.study.runs import FIELDS, Run
 
 RUN = Run(model="lenet5", dataset="digits", batch_per_device=8, devices_per_node=2, epochs=3)
 SUMMARY = {"burn_in_steps": 10, "steps_measured": 90, "images_per_second": 100.0, "resumes": 0}
-
-
-def test_the_examples_in_the_docstrings_hold():
-    assert doctest.testmod(derived).failed == 0
 
 
 def test_energy_per_image_is_over_all_items_of_all_steps():

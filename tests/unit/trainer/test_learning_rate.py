@@ -1,6 +1,5 @@
 """learning_rate: what must hold of it, whatever the numbers."""
 
-import doctest
 import itertools
 from types import SimpleNamespace
 
@@ -25,10 +24,6 @@ def spec(rate=0.1, scaling="linear", batch=256, warmup=0):
 
 
 specs = st.builds(spec, rates, st.sampled_from(SCALINGS), batches, st.integers(1, 1000))
-
-
-def test_the_examples_in_the_docstrings_hold():
-    assert doctest.testmod(learning_rate).failed == 0
 
 
 @given(rates, st.sampled_from(SCALINGS), batches, batches, st.integers(1, 10**6))
