@@ -72,7 +72,7 @@ def test_splits_may_lie_in_folders_of_their_own(tmp_path):
     [
         ("image/class/label", 0, "has label 0, expected 1 .. 1000"),
         ("label", 1000, "has label 1000, expected 0 .. 999"),
-        ("class", 0, "of no layout that is known: expected the keys"),
+        ("class", 0, "unknown layout: expected the keys"),
     ],
 )
 def test_shards_of_another_kind_are_refused(tmp_path, label, first, message):

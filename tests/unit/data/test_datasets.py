@@ -229,8 +229,9 @@ def imagenet_files(tmp_path, monkeypatch):
     (tmp_path / "ILSVRC2012_img_val.tar").write_bytes(tar(held_out))
     # The kit's own order is not the alphabet's; a group of classes has children.
     order = [SYNSETS[2], SYNSETS[0], SYNSETS[1], "n00001740"]
-    rows = np.zeros(4, dtype=[(k, object) for k in ("ILSVRC2012_ID", "WNID", "words",
-                                                    "num_children")])  # fmt: skip
+    rows = np.zeros(
+        4, dtype=[(k, object) for k in ("ILSVRC2012_ID", "WNID", "words", "num_children")]
+    )
     for number, synset in enumerate(order):
         rows[number] = (number + 1, synset, f"words of {synset}", 2 * (number == 3))
     meta = io.BytesIO()

@@ -8,7 +8,8 @@ import pytest
 from downloads import CONTENT, MD5, SHA256, Server, interrupt, left
 
 from dlbench.data import download
-from dlbench.data.download import DownloadError, check_file, fetch_file
+from dlbench.data.checksums import WrongFile, check_file
+from dlbench.data.download import DownloadError, fetch_file
 
 pytestmark = pytest.mark.usefixtures("short_waits")
 
@@ -68,7 +69,7 @@ def test_progress_is_shown_with_rate_and_time_left(server, path, monkeypatch):
     monkeypatch.setattr(download, "SHOW_EVERY_S", 0.05)
     server.pause_s = 0.005
     lines = []
-    fetch_file([server.url()], path, len(CONTENT), say=lines.append)
+    fetch_file([server.url()], path, len(CONTENT), show=lines.append)
     assert 2 <= len(lines) <= 20
     pattern = r"data\.bin: [01] of 1 MB, \d+\.\d MB/s, \d+ s left"
     assert all(re.fullmatch(pattern, line) for line in lines)
@@ -258,7 +259,7 @@ def test_a_page_that_is_wanted_arrives(server, tmp_path):
 )
 def test_a_file_put_there_by_hand_is_checked_and_its_mistake_named(tmp_path, name, content, cause):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(DownloadError, match=cause):
+    with pytest.raises(WrongFile, match=cause):
         check_file(tmp_path / name, size_bytes=len(CONTENT), sha256="0" * 64)
     assert (tmp_path / name).read_bytes() == content
 

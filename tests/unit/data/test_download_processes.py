@@ -28,8 +28,10 @@ def start(url, path):
     )
     return subprocess.Popen(
         [sys.executable, "-c", command, url, path],
-        env=os.environ | {"PYTHONPATH": str(LIBRARY)}, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        env=os.environ | {"PYTHONPATH": str(LIBRARY)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
 
 
 def wait_until(condition):

@@ -110,7 +110,8 @@ def test_pixels_that_do_not_decode_are_found_by_decoding_alone():
         (BAD["bomb"][0], "found 50000 x 50000"),
         (
             # The same in the header of a PNG, which Pillow reads: an exception of its own.
-            encoded(kind="PNG")[:16] + struct.pack(">II", 50_000, 50_000)
+            encoded(kind="PNG")[:16]
+            + struct.pack(">II", 50_000, 50_000)
             + encoded(kind="PNG")[24:],
             "x",
         ),
@@ -118,7 +119,7 @@ def test_pixels_that_do_not_decode_are_found_by_decoding_alone():
         (b"", "found nothing"),
         (encoded(kind="GIF"), "found a GIF"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_encoded_anew_is_one_kind_of_error(content, message):
     with pytest.raises(PictureError, match=message):
         pictures.as_jpeg(content, "cat.JPEG")

@@ -142,10 +142,10 @@ def test_our_reader_gives_what_the_other_one_gives(contents):
 def test_records_are_counted_without_reading_them(tmp_path):
     path = tmp_path / "shard"
     path.write_bytes(b"".join(map(record, [b"", b"abc", b"x" * 1000])))
-    assert tfrecord.records_in(path) == 3
+    assert tfrecord.count_records(path) == 3
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(tfrecord.RecordError, match="record at byte 35 is cut off"):
-        tfrecord.records_in(path)
+        tfrecord.count_records(path)
 
 
 def test_records_have_the_bytes_that_the_format_says():

@@ -14,7 +14,6 @@ NOT_YET = {
     "campaign",
     "cluster",
     "comparison",
-    "data",
     "figures",
     "images",
     "imports",

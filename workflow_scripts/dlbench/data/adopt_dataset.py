@@ -1,9 +1,8 @@
-"""Use TFRecords that are there already: another user's store, or shards of other tools.
+"""Adopt TFRecords that others made: another user's store, or shards of other tools.
 
-- A folder with our manifest is a store: it is verified once and used where it
-  lies, never copied.
-- Other shards are recognised by the keys of their records: tensorflow/models
-  (image/encoded, image/class/label) and TensorFlow Datasets (image, label).
+- A folder with our manifest is a store. It is verified once and used where it lies, never copied.
+- Other shards are recognised by the keys of their records: those of tensorflow/models
+  (image/encoded, image/class/label) and of TensorFlow Datasets (image, label).
 """
 
 import json
@@ -13,7 +12,7 @@ from dlbench.common import plugins
 from dlbench.common.files import write_json
 from dlbench.data import convert_dataset, pictures, stores, verify_dataset
 from dlbench.data.stores import AdoptionError
-from dlbench.data.tfrecord import parse_example, payloads, records_in
+from dlbench.data.tfrecord import count_records, parse_example, payloads
 
 LAYOUTS = {
     "tensorflow/models": ("image/encoded", "image/class/label"),
@@ -22,28 +21,30 @@ LAYOUTS = {
 MAGIC = {b"\xff\xd8": "jpeg", b"\x89PNG": "png"}
 
 
-def adopt(name, folder, output, check="header"):
+def adopt(name: str, folder: Path | str, output: Path | str, check: str = "header") -> None:
     """Write a manifest for the shards of dataset `name` in `folder`.
 
     Args:
         output: path of the manifest.
-        check: `header` (the records are counted, the first of each shard is parsed, its image's
-            header read) or `decode` (every record is read, its label compared with the classes,
-            its image decoded).
+        check: `header` (the records are counted, and the first of each shard is parsed and its
+            image's header read) or `decode` (every record is parsed and its image decoded).
 
     Raises:
-        AdoptionError: no shards, of no known layout, or labels out of range.
+        AdoptionError: the folder has no shards, their layout is unknown, or a label is out of
+            range.
         RecordError: a shard is damaged.
+        PictureError: an image cannot be read.
     """
     folder = Path(folder).resolve()
     if (folder / "manifest.json").is_file():
-        manifest = _stored(name, folder)
+        manifest = _store_manifest(name, folder)
     else:
-        manifest = _recognised(name, folder, check)
+        manifest = _made_manifest(name, folder, check)
     write_json(output, {**manifest, "folder": str(folder)})
 
 
-def _stored(name, folder):
+def _store_manifest(name, folder):
+    """The manifest of a store, whose shards are as it says."""
     if problems := verify_dataset.verify(folder):
         raise AdoptionError("\n".join([f"the store {folder} is damaged:", *problems]))
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
@@ -52,57 +53,57 @@ def _stored(name, folder):
     return manifest
 
 
-def _recognised(name, folder, check):
+def _made_manifest(name, folder, check):
+    """A manifest of other tools' shards."""
     dataset = plugins.load("datasets", name)
     splits = {split: stores.shards(folder, split) for split in stores.SPLIT_NAMES}
     layout, first_label = _layout(splits["train"][0], dataset.READER["encoding"])
     reader = {**dataset.READER, "layout": layout, "first_label": first_label}
     labels = range(first_label, first_label + reader["classes"])
-    described = {}
+    entries = {}
     for split, paths in splits.items():
         shards = [
-            _described(path, folder, layout, labels, reader["encoding"], check) for path in paths
+            _checked_shard(path, folder, layout, labels, reader["encoding"], check)
+            for path in paths
         ]
-        described[split] = {"records": sum(s["records"] for s in shards), "shards": shards}
+        entries[split] = {"records": sum(s["records"] for s in shards), "shards": shards}
     return {
-        "manifest_version": convert_dataset.MANIFEST_VERSION,
-        "dataset": name,
-        "title": dataset.TITLE,
-        "licence": dataset.LICENCE,
-        "citation": dataset.CITATION,
-        "kind": dataset.KIND,
+        **convert_dataset.described(name, dataset),
         "reader": reader,
         "check": check,
-        "splits": described,
+        "splits": entries,
     }
 
 
 def _layout(path, encoding):
-    """(layout, first label) by the keys of the first record, its image of the right kind."""
+    """(layout, first label) of a shard, by the keys and the image of its first record.
+
+    Raises:
+        AdoptionError: the layout is unknown, or the image has another encoding than `encoding`.
+    """
     with open(path, "rb") as file:
         _, payload = next(payloads(file, path), (0, None))
     if payload is None:
         raise AdoptionError(f"{path}: empty")
     features = parse_example(payload, f"{path}: record at byte 0")
-    keys = set(features)
-    for layout, wanted in LAYOUTS.items():
-        if keys.issuperset(wanted):
-            image = _one(features, wanted[0], bytes, f"{path}: record at byte 0")
-            found = next((kind for start, kind in MAGIC.items() if image.startswith(start)), "raw")
-            if found != encoding:
+    for layout, keys in LAYOUTS.items():
+        if features.keys() >= set(keys):
+            image = _single_value(features, keys[0], bytes, f"{path}: record at byte 0")
+            kind = next((kind for start, kind in MAGIC.items() if image.startswith(start)), "raw")
+            if kind != encoding:
                 raise AdoptionError(
-                    f"{path}: its images are {found}, and those of this dataset are read as "
+                    f"{path}: its images are {kind}, and those of this dataset are read as "
                     f"{encoding}; let the workflow fetch and convert the dataset itself"
                 )
             return layout, 1 if layout == "tensorflow/models" else 0
-    known = " or ".join(", ".join(wanted) for wanted in LAYOUTS.values())
+    known = " or ".join(", ".join(keys) for keys in LAYOUTS.values())
     raise AdoptionError(
-        f"{path}: of no layout that is known: expected the keys {known}; found "
-        f"{', '.join(sorted(keys)) or 'none'}"
+        f"{path}: unknown layout: expected the keys {known}; found "
+        f"{', '.join(sorted(features)) or 'none'}"
     )
 
 
-def _one(features, key, kind, where):
+def _single_value(features, key, kind, where):
     """The single value of a feature."""
     values = features.get(key)
     if values is None:
@@ -115,25 +116,26 @@ def _one(features, key, kind, where):
     return values[0]
 
 
-def _described(path, folder, layout, labels, encoding, check):
-    encoded, label = LAYOUTS[layout]
+def _checked_shard(path, folder, layout, labels, encoding, check):
+    """The manifest's entry of a shard, whose records are as the dataset's reader expects."""
+    image_key, label_key = LAYOUTS[layout]
     count = 0
     with open(path, "rb") as file:
         for offset, payload in payloads(file, path):
             count += 1
             where = f"{path}: record at byte {offset}"
             features = parse_example(payload, where)
-            found = _one(features, label, int, where)
-            if found not in labels:
+            label = _single_value(features, label_key, int, where)
+            if label not in labels:
                 raise AdoptionError(
-                    f"{where} has label {found}, expected {labels[0]} .. {labels[-1]}; is this "
+                    f"{where} has label {label}, expected {labels[0]} .. {labels[-1]}; is this "
                     "another dataset or layout?"
                 )
-            image = _one(features, encoded, bytes, where)
+            image = _single_value(features, image_key, bytes, where)
             if encoding == "jpeg":
                 pictures.check(image, check, where)
             if check != "decode":
-                count = records_in(path)
+                count = count_records(path)
                 break
     return {
         "file": str(path.relative_to(folder)),

@@ -1,4 +1,7 @@
-"""Sources that hold all their records as arrays: what small datasets open to."""
+"""A source whose records are all in arrays, as those of small datasets are."""
+
+from collections.abc import Mapping
+from typing import Any
 
 
 class ArraySource:
@@ -6,19 +9,19 @@ class ArraySource:
 
     Args:
         splits: maps `train` and `validation` to (images, targets), arrays whose first axis
-            counts records; targets are integers of shape (n,) or images.
+            counts records; targets are labels of shape (n,) or masks of shape (n, ...).
     """
 
-    def __init__(self, splits):
+    def __init__(self, splits: Mapping[str, tuple[Any, Any]]) -> None:
         self._splits = splits
 
-    def count(self, split):
+    def count(self, split: str) -> int:
         return len(self._splits[split][0])
 
-    def place(self, split, index):
+    def place(self, split: str, index: int) -> str:
         return f"{split} record {index}"
 
-    def features(self, split, index):
+    def features(self, split: str, index: int) -> dict[str, Any]:
         images, targets = self._splits[split]
         image, target = images[index], targets[index]
         height, width, channels = image.shape

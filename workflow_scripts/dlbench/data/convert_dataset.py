@@ -1,10 +1,9 @@
-"""From a dataset's source files to TFRecord shards, their manifest, and its verification.
+"""Convert a dataset's source files to TFRecord shards and write their manifest.
 
-- Records are shuffled with a fixed seed and cut into shards of equal length, so
-  that any process can write any shard: the bytes are the same whatever the
-  number of workers.
-- A shard takes its name when it is whole; what is known of it is kept beside it
-  until the manifest is written. A conversion that was killed goes on from there.
+- Records are shuffled with a fixed seed and cut into shards of equal length, so that any process
+  can write any shard. The bytes do not depend on the number of workers.
+- A shard takes its name when it is whole. A note beside it keeps its size and digest until the
+  manifest is written, so that a conversion that was killed continues after its last whole shard.
 - Source files are read in place (dlbench/data/archives.py).
 """
 
@@ -20,12 +19,15 @@ from array import array
 from hashlib import sha256 as new_sha256
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
 
 from dlbench import Error
 from dlbench.common import plugins
 from dlbench.common.files import sha256, write_json, written_whole
 from dlbench.data import pictures
 from dlbench.data.archives import ArchiveError
+from dlbench.data.datasets import Source
 from dlbench.data.tfrecord import framed_example
 
 MANIFEST_VERSION = 2
@@ -34,10 +36,18 @@ SHOW_EVERY_S = 5.0
 
 
 class DataError(Error):
-    """Data is not what it should be; the message has file, expected and found."""
+    """The records are not those that the dataset's file declares; the message says where."""
 
 
-def convert(name, source, output, *, code_sha256="", workers=None, check="header"):
+def convert(
+    name: str,
+    source: Path | str,
+    output: Path | str,
+    *,
+    code_sha256: str = "",
+    workers: int | None = None,
+    check: str = "header",
+) -> None:
     """Write the TFRecord shards of dataset `name` and their manifest.
 
     Args:
@@ -45,51 +55,34 @@ def convert(name, source, output, *, code_sha256="", workers=None, check="header
         output: folder for `train-00000-of-00004` and so on.
         code_sha256: digest of the converting code, kept in the manifest.
         workers: processes that write shards; by default one for each core.
-        check: `none`, `header` (an encoded image is seen to be one, whole and of a size; others
-            to have their size; labels to be in range) or `decode` (every encoded image is
+        check: `none`; `header` (an encoded image is a whole JPEG and has a size, a raw one has
+            its number of bytes, a label is in range); or `decode` (every encoded image is
             decoded, too).
 
     Raises:
-        DataError: a split has not the number of records it should have, or one is not as it
-            must be.
-        PictureError: an image is none, or does not decode.
+        DataError: a split has another number of records than declared, or a record fails its
+            check.
+        PictureError: an image is not a JPEG or PNG, or does not decode.
         ArchiveError: a source file is damaged.
     """
     dataset = plugins.load("datasets", name)
     output = Path(output)
     output.mkdir(parents=True, exist_ok=True)
-    for left_over in output.glob(".*.part"):  # of a conversion that was killed
-        left_over.unlink()
-    opened = dataset.open(Path(source))
+    for part in output.glob(".*.part"):  # of a conversion that was killed
+        part.unlink()
+    opened: Source = dataset.open(Path(source))
     recipe = {
         "code_sha256": code_sha256,
         "seed": SEED,
         "check": check,
         "source": _source_digests(dataset, Path(source)),
     }
-    tasks, wanted = [], _wanted(dataset.READER)
-    for split, expected in dataset.SPLITS.items():
-        found = opened.count(split)
-        if found != expected:
-            raise DataError(f"{name}: expected {expected} {split} records, found {found}")
-        order = array("Q", range(found))
-        random.Random(f"{SEED}/{split}").shuffle(order)
-        count = dataset.SHARDS[split]
-        for index in range(count):
-            part = order[found * index // count : found * (index + 1) // count]
-            path = output / f"{split}-{index:05d}-of-{count:05d}"
-            tasks.append(_Task(opened, split, part, path, recipe, dataset.READER, wanted))
+    tasks = _shard_tasks(name, dataset, opened, output, recipe)
     shards = _write_all(name, tasks, workers or len(os.sched_getaffinity(0)))
-    features = sorted(opened.features("train", 0))
     manifest = {
-        "manifest_version": MANIFEST_VERSION,
-        "dataset": name,
-        "title": dataset.TITLE,
-        "licence": dataset.LICENCE,
-        "citation": dataset.CITATION,
-        "kind": dataset.KIND,
+        **described(name, dataset),
         "reader": dataset.READER,
-        "features": features,
+        "features": sorted(opened.features("train", 0)),
         **recipe,
         "versions": _versions(),
         "splits": {
@@ -105,53 +98,90 @@ def convert(name, source, output, *, code_sha256="", workers=None, check="header
         task.note.unlink(missing_ok=True)
 
 
-class _Task:
-    """One shard to be written."""
+def described(name: str, dataset: ModuleType) -> dict[str, Any]:
+    """The beginning of a manifest: which dataset it is of."""
+    return {
+        "manifest_version": MANIFEST_VERSION,
+        "dataset": name,
+        "title": dataset.TITLE,
+        "licence": dataset.LICENCE,
+        "citation": dataset.CITATION,
+        "kind": dataset.KIND,
+    }
 
-    def __init__(self, opened, split, part, path, recipe, reader, wanted):
-        self.opened, self.split, self.part = opened, split, part
+
+class _ShardTask:
+    """One shard to be written.
+
+    Args:
+        indices: the source's records that the shard has, in its order.
+        recipe: of the conversion: a shard of another recipe is written again.
+        expected: what each record must have, as `_expected` returns it.
+    """
+
+    def __init__(self, opened, split, indices, path, recipe, reader, expected):
+        self.opened, self.split, self.indices = opened, split, indices
         self.path, self.recipe, self.check = path, recipe, recipe["check"]
-        self.reader, self.wanted = reader, wanted
+        self.reader, self.expected = reader, expected
         self.note = path.with_name(f".{path.name}.json")
 
     def finished(self):
-        """What an earlier conversion noted of this shard, where it stands, else None."""
+        """The manifest's entry if an earlier conversion wrote this shard, else None."""
         try:
             noted = json.loads(self.note.read_text(encoding="utf-8"))
-            stands = noted["recipe"] == json.loads(json.dumps(self.recipe))
-            if stands and self.path.stat().st_size == noted["shard"]["bytes"]:
+            same_recipe = noted["recipe"] == json.loads(json.dumps(self.recipe))
+            if same_recipe and self.path.stat().st_size == noted["shard"]["bytes"]:
                 return noted["shard"]
         except (OSError, ValueError, KeyError):
             pass
         return None
 
     def write(self):
-        total, size_bytes = new_sha256(), 0
+        """Write the shard and its note. Returns the manifest's entry."""
+        digest, size_bytes = new_sha256(), 0
         # Not forced to disk: after a power cut the manifest's digests tell.
         with written_whole(self.path, force=False) as part, open(part, "wb") as file:
-            for index in self.part:
+            for index in self.indices:
                 features = self.opened.features(self.split, index)
                 where = self.opened.place(self.split, index)
-                _check(features, self.reader, self.wanted, self.check, where)
+                _check(features, self.reader, self.expected, self.check, where)
                 for piece in framed_example(features):
                     file.write(piece)
-                    total.update(piece)
+                    digest.update(piece)
                     size_bytes += len(piece)
         shard = {
             "file": self.path.name,
-            "records": len(self.part),
+            "records": len(self.indices),
             "bytes": size_bytes,
-            "sha256": total.hexdigest(),
+            "sha256": digest.hexdigest(),
         }
         write_json(self.note, {"recipe": self.recipe, "shard": shard})
         return shard
 
 
+def _shard_tasks(name, dataset, opened, output, recipe):
+    """The shards of all splits, with the records that each is to have."""
+    tasks, expected = [], _expected(dataset.READER)
+    for split, records in dataset.SPLITS.items():
+        if opened.count(split) != records:
+            raise DataError(
+                f"{name}: expected {records} {split} records, found {opened.count(split)}"
+            )
+        order = array("Q", range(records))
+        random.Random(f"{SEED}/{split}").shuffle(order)
+        count = dataset.SHARDS[split]
+        for number in range(count):
+            indices = order[records * number // count : records * (number + 1) // count]
+            path = output / f"{split}-{number:05d}-of-{count:05d}"
+            tasks.append(_ShardTask(opened, split, indices, path, recipe, dataset.READER, expected))
+    return tasks
+
+
 def _write_all(name, tasks, workers):
-    """Write the shards that are not there yet. Returns what is known of each, by its path."""
+    """Write the shards that no earlier conversion wrote. Returns the manifest's entries by path."""
     shards = {task.path: shard for task in tasks if (shard := task.finished())}
     todo = [task for task in tasks if task.path not in shards]
-    progress = _Progress(name, sum(len(task.part) for task in todo))
+    progress = _Progress(name, sum(len(task.indices) for task in todo))
     if workers == 1 or len(todo) < 2:
         for task in todo:
             shards[task.path] = task.write()
@@ -162,11 +192,13 @@ def _write_all(name, tasks, workers):
     global _todo
     _todo = todo
     with concurrent.futures.ProcessPoolExecutor(min(workers, len(todo)), context) as pool:
-        writing = {pool.submit(_write_number, number): todo[number] for number in range(len(todo))}
+        tasks_by_future = {
+            pool.submit(_write_number, number): task for number, task in enumerate(todo)
+        }
         try:
-            for done in concurrent.futures.as_completed(writing):
-                task = writing[done]
-                shards[task.path] = done.result()
+            for future in concurrent.futures.as_completed(tasks_by_future):
+                task = tasks_by_future[future]
+                shards[task.path] = future.result()
                 progress.add(task)
         except BaseException:
             pool.shutdown(cancel_futures=True)
@@ -174,7 +206,7 @@ def _write_all(name, tasks, workers):
     return shards
 
 
-_todo = []  # of this conversion; workers find it by fork
+_todo: list[_ShardTask] = []  # of this conversion; a forked worker inherits it
 
 
 def _write_number(number):
@@ -182,14 +214,14 @@ def _write_number(number):
 
 
 class _Progress:
-    """A line on stderr now and then: records done, rate, time left."""
+    """A line on stderr every few seconds: records done, rate, time left."""
 
     def __init__(self, name, total):
         self._name, self._total, self._done = name, total, 0
         self._started_s = self._shown_s = time.monotonic()
 
     def add(self, task):
-        self._done += len(task.part)
+        self._done += len(task.indices)
         now = time.monotonic()
         if now - self._shown_s < SHOW_EVERY_S and self._done < self._total:
             return
@@ -203,8 +235,15 @@ class _Progress:
         )
 
 
-def _wanted(reader):
-    """What each record of a dataset must have, by what reads it: (bytes by feature, labels)."""
+class _Expected(NamedTuple):
+    """What each record must have: features of some size, and a label in range, if any."""
+
+    size_bytes: dict[str, int]
+    labels: range | None
+
+
+def _expected(reader):
+    """What each record must have so that the trainer can read it as the dataset's READER says."""
     import numpy as np
 
     size_bytes = {}
@@ -214,19 +253,20 @@ def _wanted(reader):
     if "mask" in reader:
         size_bytes["image/mask"] = math.prod(reader["mask"])
     first = reader.get("first_label")
-    return size_bytes, None if first is None else range(first, first + reader["classes"])
+    labels = None if first is None else range(first, first + reader["classes"])
+    return _Expected(size_bytes, labels)
 
 
-def _check(features, reader, wanted, check, where):
-    """See that a record is what the trainer will read.
+def _check(features, reader, expected, check, where):
+    """Check that the trainer can read a record.
 
     Raises:
-        DataError, PictureError: it is not.
+        DataError, PictureError: it cannot.
     """
     if check == "none":
         return
     where = f"{features['image/filename']} ({where})" if "image/filename" in features else where
-    size_bytes, labels = wanted
+    size_bytes, labels = expected
     encoded = {"image/encoded"} if reader["encoding"] == "jpeg" else set()
     label = set() if labels is None else {"image/class/label"}
     if missing := (size_bytes.keys() | encoded | label) - features.keys():
@@ -238,10 +278,10 @@ def _check(features, reader, wanted, check, where):
                 f"{where}: expected {kind.__name__} as {name}, found "
                 f"{type(features[name]).__name__}"
             )
-    for name, expected in size_bytes.items():
-        if len(features[name]) != expected:
+    for name, size in size_bytes.items():
+        if len(features[name]) != size:
             raise DataError(
-                f"{where}: expected {expected} bytes of {name}, found {len(features[name])}"
+                f"{where}: expected {size} bytes of {name}, found {len(features[name])}"
             )
     if label and features["image/class/label"] not in labels:
         raise DataError(
@@ -253,19 +293,19 @@ def _check(features, reader, wanted, check, where):
 
 
 def _source_digests(dataset, folder):
-    """Bytes and SHA-256 of the source files: published, or as found where they are not."""
+    """Size and SHA-256 of the source files; the digest is computed if none is published."""
     digests = {}
-    for name, expected in dataset.FILES.items():
+    for name, published in dataset.FILES.items():
         path = folder / name
         if not path.is_file():
             raise ArchiveError(f"{path}: missing; fetch_dataset.py brings it")
         digests[name] = {
             "bytes": path.stat().st_size,
-            "sha256": expected["sha256"] or sha256(path),
+            "sha256": published["sha256"] or sha256(path),
         }
     return digests
 
 
 def _versions():
-    """Of what encodes images anew."""
+    """Versions of the packages that encode images anew."""
     return {"pillow": metadata.version("pillow")}

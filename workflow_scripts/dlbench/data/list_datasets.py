@@ -1,16 +1,28 @@
-"""The catalogue of datasets: what each is, whose, how large, under which licence, from where."""
+"""The catalogue of datasets: what each is, its authors, size, licence and addresses."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from dlbench.common import plugins
 from dlbench.common.files import write_json, written_whole
 
 
-def entries():
-    """One dictionary a dataset, of plain values."""
-    found = []
+def write(folder: Path) -> None:
+    """Write datasets.json and datasets.md."""
+    datasets = entries()
+    write_json(folder / "datasets.json", datasets)
+    with written_whole(folder / "datasets.md") as part:
+        part.write_text(markdown(datasets), encoding="utf-8")
+
+
+def entries() -> list[dict[str, Any]]:
+    """One dictionary of plain values for each dataset."""
+    datasets = []
     for name in plugins.names("datasets"):
         dataset = plugins.load("datasets", name)
         stored = not dataset.SYNTHETIC
-        found.append(
+        datasets.append(
             {
                 "name": name,
                 "title": dataset.TITLE,
@@ -27,18 +39,11 @@ def entries():
                 "files": dataset.FILES if stored else {},
             }
         )
-    return found
+    return datasets
 
 
-def write(folder):
-    """Write datasets.json and datasets.md."""
-    found = entries()
-    write_json(folder / "datasets.json", found)
-    with written_whole(folder / "datasets.md") as part:
-        part.write_text(markdown(found), encoding="utf-8")
-
-
-def markdown(found):
+def markdown(datasets: Sequence[dict[str, Any]]) -> str:
+    """The page of the catalogue."""
     lines = [
         "# Datasets",
         "",
@@ -48,30 +53,30 @@ def markdown(found):
         "| Name | What it is | Type | Records (train + validation) | Bytes to fetch |",
         "| --- | --- | --- | --- | --- |",
     ]
-    for entry in found:
+    for entry in datasets:
         records = " + ".join(_grouped(count) for count in entry["records"].values()) or "any"
         name = entry["name"]
         lines.append(
             f"| [{name}](#{name}) | {entry['title']} | {entry['type']} | {records} "
             f"| {_bytes(entry)} |"
         )
-    for entry in found:
+    for entry in datasets:
         lines += ["", f"## {entry['name']}", "", f"{entry['title']}: {entry['description']}.", ""]
         for key in ("author", "licence", "terms", "citation", "homepage"):
             if entry[key]:
                 lines.append(f"- {key}: {entry[key]}")
-        for name, known in entry["files"].items():
-            lines.append(f"- `{name}`: {_size(known['bytes'])}{_digests(known)}")
-            lines += [f"  - {url}" for url in known["urls"]]
+        for name, published in entry["files"].items():
+            lines.append(f"- `{name}`: {_size(published['bytes'])}{_digests(published)}")
+            lines += [f"  - {url}" for url in published["urls"]]
     return "\n".join(lines) + "\n"
 
 
 def _bytes(entry):
-    sizes = [known["bytes"] for known in entry["files"].values()]
-    known = sum(size for size in sizes if size)
+    sizes = [published["bytes"] for published in entry["files"].values()]
+    total = sum(size for size in sizes if size)
     if None in sizes:
-        return f"{_grouped(known)} and more" if known else "not published"
-    return _grouped(known) if known else "none"
+        return f"{_grouped(total)} and more" if total else "not published"
+    return _grouped(total) if total else "none"
 
 
 def _size(size_bytes):
@@ -82,6 +87,6 @@ def _grouped(count):
     return f"{count:,}".replace(",", " ")
 
 
-def _digests(known):
-    named = [f"{name} `{known[name]}`" for name in ("sha256", "md5") if known[name]]
-    return ", " + ", ".join(named) if named else ", no checksum published: pinned at first use"
+def _digests(published):
+    digests = [f"{name} `{published[name]}`" for name in ("sha256", "md5") if published[name]]
+    return ", " + ", ".join(digests) if digests else ", no checksum published: pinned at first use"

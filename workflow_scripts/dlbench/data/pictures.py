@@ -1,16 +1,20 @@
-"""Encoded images: whether they are what a trainer can read, seen when a dataset is converted.
+"""Encoded images: a conversion checks that trainers can read them.
 
-The trainers read JPEG; what is none of it, cut short or not an image at all is named here with its
-file, and not by a trainer that dies hours later and names none.
+Trainers read JPEG. A file that is another format, cut short or no image is named here; a trainer
+would end on it hours later and name no file.
 """
 
 import io
 import re
+from typing import TYPE_CHECKING
 
 from dlbench import Error
 
+if TYPE_CHECKING:
+    import PIL.Image
+
 CHECKS = ("none", "header", "decode")
-MOST_PIXELS = 178_956_970  # twice Pillow's bound: a larger one is taken for an attack there
+MOST_PIXELS = 178_956_970  # twice Pillow's limit, beyond which it suspects an attack
 START, END = b"\xff\xd8", b"\xff\xd9"
 SOS = 0xDA  # start of scan
 # Baseline, extended and progressive; TensorFlow decodes no lossless or arithmetic coding.
@@ -32,29 +36,29 @@ class PictureError(Error):
     """An image that no trainer can read; the message says which and why."""
 
 
-def check(content, how, where):
-    """See that an encoded image can be read.
+def check(content: bytes, level: str, where: str) -> None:
+    """Check that trainers can read an encoded image.
 
     Args:
-        how: `none`; `header`: it begins, goes on and ends as a JPEG does, and its size is read;
-            `decode`: it is decoded, too.
-        where: of which image messages speak.
+        level: `none`; `header` (it begins, continues and ends as a JPEG does, and has a size); or
+            `decode` (it is decoded, too).
+        where: the image in messages.
 
     Raises:
-        PictureError: it cannot.
+        PictureError: they cannot.
     """
-    if how == "none":
+    if level == "none":
         return
     jpeg_header(content, where)
-    if how == "decode":
-        decoded(content, where)
+    if level == "decode":
+        decode(content, where)
 
 
-def as_jpeg(content, where):
-    """(the image as a JPEG in grey or RGB, height, width): a PNG or CMYK is encoded anew.
+def as_jpeg(content: bytes, where: str) -> tuple[bytes, int, int]:
+    """(the image as a JPEG in grey or RGB, height, width); a PNG or a CMYK JPEG is encoded anew.
 
     Raises:
-        PictureError: it is neither, or cannot be decoded.
+        PictureError: the image is neither JPEG nor PNG, or does not decode.
     """
     if content.startswith(b"\x89PNG"):
         content = _encoded_again(content, where)
@@ -64,8 +68,8 @@ def as_jpeg(content, where):
     return content, height, width
 
 
-def decoded(content, where):
-    """An encoded image as Pillow's, decoded to its last byte.
+def decode(content: bytes, where: str) -> "PIL.Image.Image":
+    """Decode an encoded image to its last byte.
 
     Raises:
         PictureError: it does not decode.
@@ -82,22 +86,21 @@ def decoded(content, where):
     except Exception as error:  # each of Pillow's decoders has exceptions of its own
         if isinstance(error, Error | MemoryError):
             raise
-        raise PictureError(
-            f"{where} does not decode: {error}; it is damaged: fetch it again"
-        ) from (error)
+        message = f"{where} does not decode: {error}; it is damaged: fetch it again"
+        raise PictureError(message) from error
     return image
 
 
-def jpeg_header(content, where):
+def jpeg_header(content: bytes, where: str) -> tuple[int, int, int]:
     """(height, width, components) from a JPEG's start-of-frame segment.
 
     Source: ITU-T T.81, B.1 and B.2.2.
 
     Raises:
-        PictureError: it is no whole JPEG of a kind that TensorFlow decodes.
+        PictureError: the image is not a whole JPEG of a kind that TensorFlow decodes.
     """
     if not content.startswith(START):
-        raise PictureError(f"{where}: expected a JPEG, found {_what(content)}")
+        raise PictureError(f"{where}: expected a JPEG, found {_format(content)}")
     frame, position = None, len(START)
     while position + 4 <= len(content) and content[position] == 0xFF:
         marker = content[position + 1]
@@ -106,7 +109,7 @@ def jpeg_header(content, where):
         elif marker == 0x01 or 0xD0 <= marker <= 0xD7:  # without a length
             position += 2
         elif marker == SOS and frame:
-            # What is between are coded pixels, in which no such marker can be.
+            # Between them are coded pixels, which cannot contain this marker.
             if content.rfind(END, position) < 0:
                 raise PictureError(f"{where}: this JPEG has no end: it is cut off")
             return frame
@@ -114,12 +117,12 @@ def jpeg_header(content, where):
             if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
                 frame = _frame(marker, content[position + 4 : position + 10], where)
             position += 2 + int.from_bytes(content[position + 2 : position + 4], "big")
-    what = "pixels" if frame else "frame"
-    raise PictureError(f"{where}: no {what} in this JPEG: it is cut off or damaged")
+    missing = "pixels" if frame else "frame"
+    raise PictureError(f"{where}: no {missing} in this JPEG: it is cut off or damaged")
 
 
 def _frame(marker, fields, where):
-    """(height, width, components) from what follows the length of a start of frame."""
+    """(height, width, components) from the fields after a start-of-frame segment's length."""
     if len(fields) < 6:
         raise PictureError(f"{where}: no frame in this JPEG: it is cut off or damaged")
     bits, components = fields[0], fields[5]
@@ -141,8 +144,8 @@ def _see_size(height, width, where):
         )
 
 
-def _what(content):
-    """What something is that is no JPEG, in words."""
+def _format(content):
+    """In words, the format of content that is no JPEG."""
     if not content:
         return "nothing: it is empty"
     if PAGE.match(content):
@@ -154,7 +157,7 @@ def _what(content):
 
 
 def _encoded_again(content, where):
-    image = decoded(content, where)
+    image = decode(content, where)
     if image.mode.startswith("I"):  # 16 bits of grey, which Pillow would cut off at 255
         image = image.point(lambda value: value / 256).convert("L")
     encoded = io.BytesIO()

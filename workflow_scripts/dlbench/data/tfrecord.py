@@ -12,6 +12,9 @@ tensorflow/core/example/{example,feature}.proto.
 import functools
 import os
 import struct
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
 
 import google_crc32c
 
@@ -19,26 +22,32 @@ from dlbench import Error
 
 
 class RecordError(Error):
-    """A TFRecord file is damaged; the message has file, place, found and expected."""
+    """A TFRecord file is damaged; the message has file, place, expected and found."""
 
 
 class CutOffError(RecordError):
-    """The last record of a file is not there to its end: its writer was killed, or still writes."""
+    """The last record of a file is not whole: its writer was killed, or still writes."""
+
+
+class Readable(Protocol):
+    """What is needed of an open file."""
+
+    def read(self, size: int, /) -> bytes: ...
 
 
 _BYTES_LIST, _INT64_LIST = 1, 3
 _LENGTH_DELIMITED = 2
 _ONE_BYTE = [bytes([value]) for value in range(0x80)]
 SMALL_BYTES = 4096
-MOST_BYTES = 2**28  # a larger record is none of ours, nor of TensorBoard's
+MOST_BYTES = 2**28  # of a record; neither we nor TensorBoard write a larger one
 
 
-def record(payload):
+def record(payload: bytes) -> bytes:
     """One framed record: 16 bytes more than its payload."""
     return b"".join(_framed([payload]))
 
 
-def example(features):
+def example(features: Mapping[str, Any]) -> bytes:
     """A serialised tf.train.Example.
 
     Args:
@@ -50,13 +59,13 @@ def example(features):
     return b"".join(_pieces(features))
 
 
-def framed_example(features):
-    """`record(example(features))` as a list of its pieces: images in it are not copied."""
+def framed_example(features: Mapping[str, Any]) -> list[bytes]:
+    """`record(example(features))` as a list of pieces, so that images are not copied."""
     return _framed(_joined(_pieces(features)))
 
 
 def _joined(pieces):
-    """The same bytes in fewer pieces: small neighbours are joined, large ones not copied."""
+    """The same bytes in fewer pieces: small neighbours are joined, large pieces stay."""
     joined, small = [], []
     for piece in pieces:
         if len(piece) < SMALL_BYTES:
@@ -83,10 +92,10 @@ def _pieces(features):
             entries.append(_small_entry(name, value))
         else:
             entries += _entry(name, value)
-    return [_start(1, entries), *entries]
+    return [_head(1, entries), *entries]
 
 
-@functools.lru_cache(maxsize=1 << 14)  # classes, sizes and formats come again and again
+@functools.lru_cache(maxsize=1 << 14)  # few classes, sizes and formats, in many records
 def _small_entry(name, value):
     return b"".join(_entry(name, value))
 
@@ -94,15 +103,15 @@ def _small_entry(name, value):
 def _entry(name, value):
     key = _field(1, name.encode())
     feature = _feature(name, value)
-    wrapped = [_start(2, feature), *feature]
-    return [_start(1, [key, *wrapped]), key, *wrapped]
+    wrapped = [_head(2, feature), *feature]
+    return [_head(1, [key, *wrapped]), key, *wrapped]
 
 
 def _feature(name, value):
     if isinstance(value, str):
         value = value.encode()
     if isinstance(value, bytes):
-        kind, start = _BYTES_LIST, _start(1, [value])
+        kind, head = _BYTES_LIST, _head(1, [value])
     else:
         values = value if isinstance(value, list) else [value]
         if not all(type(number) is int for number in values):
@@ -110,28 +119,28 @@ def _feature(name, value):
                 f"feature {name!r}: expected bytes, str, int or a list of ints, found {value!r}"
             )
         kind, value = _INT64_LIST, b"".join(_varint(number & (2**64 - 1)) for number in values)
-        start = _start(1, [value])
-    return [_start(kind, [start, value]), start, value]
+        head = _head(1, [value])
+    return [_head(kind, [head, value]), head, value]
 
 
 def _field(number, content):
-    return _start(number, [content]) + content
+    return _head(number, [content]) + content
 
 
-def _start(number, pieces):
-    """What stands before a field of that number with that content: its key and its length."""
+def _head(number, pieces):
+    """The key and the length that precede the content of a field."""
     return _varint(number << 3 | _LENGTH_DELIMITED) + _varint(sum(map(len, pieces)))
 
 
 def _varint(value):
     if value <= 0x7F:
         return _ONE_BYTE[value]
-    out = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    out.append(value)
-    return bytes(out)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def _masked_crc(data):
@@ -142,15 +151,15 @@ def _masked(crc):
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
-def payloads(file, where):
-    """Yield (offset, payload) of each record of an open file, its checksums compared.
+def payloads(file: Readable, where: Path | str) -> Iterator[tuple[int, bytes]]:
+    """Yield (offset, payload) of each record of an open file, and compare its checksums.
 
     Args:
-        where: name of the file for messages.
+        where: the file's name in messages.
 
     Raises:
         CutOffError: the last record is not whole.
-        RecordError: a checksum differs; both with the record's place.
+        RecordError: a checksum differs. Both messages have the record's place.
     """
     offset = 0
     while header := file.read(12):
@@ -160,14 +169,14 @@ def payloads(file, where):
         if header[8:] != _masked_crc(header[:8]):
             raise RecordError(
                 f"{place}: the checksum of its length is {header[8:].hex()}, expected "
-                f"{_masked_crc(header[:8]).hex()}{_what_else(header) if offset == 0 else ''}"
+                f"{_masked_crc(header[:8]).hex()}{_other_format(header) if offset == 0 else ''}"
             )
         (length,) = struct.unpack("<Q", header[:8])
         if length > MOST_BYTES:
-            raise RecordError(f"{place}: {length} bytes announced, more than any record has")
+            raise RecordError(f"{place}: its length is {length} bytes, more than any record has")
         payload, crc = file.read(length), file.read(4)
         if len(payload) < length or len(crc) < 4:
-            raise CutOffError(f"{place}: {length} bytes announced, {len(payload)} there: cut off")
+            raise CutOffError(f"{place}: expected {length} bytes, found {len(payload)}: cut off")
         if crc != _masked_crc(payload):
             raise RecordError(
                 f"{place}: the checksum of its content is {crc.hex()}, expected "
@@ -177,11 +186,11 @@ def payloads(file, where):
         offset += 16 + length
 
 
-def records_in(path):
+def count_records(path: Path | str) -> int:
     """How many records a file has, by their lengths alone; their content is not read.
 
     Raises:
-        RecordError: the last one is cut off.
+        RecordError: the last record is cut off.
     """
     size_bytes, count, offset = os.path.getsize(path), 0, 0
     with open(path, "rb", buffering=0) as file:
@@ -194,14 +203,14 @@ def records_in(path):
     return count
 
 
-def parse_example(payload, where="record"):
-    """The features of a serialised tf.train.Example: names mapped to lists of bytes or ints.
+def parse_example(payload: bytes, where: str = "record") -> dict[str, list[Any]]:
+    """The features of a serialised tf.train.Example: lists of bytes or ints, by name.
 
     Args:
-        where: what it is, for messages.
+        where: names the payload in messages.
 
     Raises:
-        RecordError: it is none.
+        RecordError: the payload is not a tf.train.Example.
     """
     try:
         features = {}
@@ -218,7 +227,7 @@ def parse_example(payload, where="record"):
 
 def _values(kind, content):
     if kind not in (_BYTES_LIST, _INT64_LIST):
-        return  # floats: none of ours
+        return  # floats, which no dataset here has
     for _, value in _fields(content):
         if kind == _BYTES_LIST:
             yield value
@@ -232,19 +241,19 @@ def _values(kind, content):
 
 
 def _fields(message):
-    """(number, content) of each field: bytes where it is length-delimited, else an int."""
+    """(number, content) of each field: bytes if it is length-delimited, else an int."""
     position = 0
     while position < len(message):
         key, position = read_varint(message, position)
         value, position = read_varint(message, position)
         if key & 7 == _LENGTH_DELIMITED:
             if position + value > len(message):
-                raise ValueError(f"{value} bytes announced, {len(message) - position} there")
+                raise ValueError(f"expected {value} bytes, found {len(message) - position}")
             value, position = message[position : position + value], position + value
         yield key >> 3, value
 
 
-def read_varint(data, position):
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
     """(number, position after it) of a protobuf varint."""
     value = shift = 0
     while True:
@@ -257,8 +266,8 @@ def read_varint(data, position):
             raise ValueError("a number of more than 64 bits")
 
 
-def _what_else(start):
-    """What a file that begins like this is, where it is no TFRecord file."""
+def _other_format(start):
+    """What a file that begins like this is instead of TFRecords, if that is known."""
     if start.startswith(b"\x1f\x8b"):
         return "; this is a gzip file"
     if start.lstrip().lower().startswith((b"<!doctype", b"<html")):

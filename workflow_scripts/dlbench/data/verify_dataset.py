@@ -1,4 +1,4 @@
-"""Whether a converted dataset is still what was written."""
+"""Compare the shards of a converted dataset with its manifest."""
 
 import json
 from pathlib import Path
@@ -7,14 +7,14 @@ from dlbench.common.files import sha256
 from dlbench.data.tfrecord import RecordError, payloads
 
 
-def verify(folder, content=True):
+def verify(folder: Path | str, content: bool = True) -> list[str]:
     """Compare the shards in `folder` with its manifest.
 
     Args:
-        content: also read every record; else sizes only.
+        content: read every record and compare digests too, not the sizes alone.
 
     Returns:
-        One line for each thing that is wrong; none where all is well.
+        The problems, one line each.
     """
     folder = Path(folder)
     try:
@@ -23,28 +23,29 @@ def verify(folder, content=True):
         return [f"{folder}: no manifest.json; is this the folder of a converted dataset?"]
     except ValueError as error:
         return [f"{folder}/manifest.json is not JSON ({error}); convert the dataset again"]
-    place = Path(manifest.get("folder", folder))
+    shard_folder = Path(manifest.get("folder", folder))  # an adopted dataset's is elsewhere
     shards = [shard for split in manifest["splits"].values() for shard in split["shards"]]
-    return [problem for shard in shards if (problem := _problem(place, shard, content))]
+    return [problem for shard in shards if (problem := _problem(shard_folder, shard, content))]
 
 
 def _problem(folder, shard, content):
+    """What is wrong with a shard; None if nothing is."""
     path = folder / shard["file"]
     if not path.is_file():
         return f"{path}: missing"
     size_bytes = path.stat().st_size
-    sized = f"expected {shard['bytes']} bytes, found {size_bytes}"
+    sizes = f"expected {shard['bytes']} bytes, found {size_bytes}"
     if not content:
-        return f"{path}: {sized}" if size_bytes != shard["bytes"] else None
-    found = 0
+        return f"{path}: {sizes}" if size_bytes != shard["bytes"] else None
+    records = 0
     try:
         with open(path, "rb") as file:
             for _ in payloads(file, path):
-                found += 1
+                records += 1
     except RecordError as error:
-        return f"{error} ({found} of {shard['records']} records are whole; {sized})"
-    if found != shard["records"]:
-        return f"{path}: {found} of {shard['records']} records (manifest); {sized}"
+        return f"{error} ({records} of {shard['records']} records are whole; {sizes})"
+    if records != shard["records"]:
+        return f"{path}: expected {shard['records']} records, found {records}; {sizes}"
     digest = sha256(path)
     if shard["sha256"] not in (None, digest):
         return f"{path}: expected sha256 {shard['sha256']}, found {digest}"

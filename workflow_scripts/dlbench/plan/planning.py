@@ -439,7 +439,7 @@ def _see_terms_accepted(datasets, study):
     """See that the user may use the datasets that are yet to be fetched."""
     for name in sorted(datasets - set(study.data["terms_accepted"])):
         if not Path(f"results/data/{name}/source.json").exists():
-            fetch_dataset.see_terms_accepted(name)
+            fetch_dataset.refuse_terms(name)
 
 
 def _starts_elsewhere(run):

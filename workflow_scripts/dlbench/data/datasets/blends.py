@@ -2,9 +2,19 @@
 
 - Each galaxy is an elliptical exponential disc (a Sersic profile with n = 1) of
   random size, shape, place and brightness, on Gaussian noise.
-- A pixel belongs to a galaxy where its light exceeds twice the noise.
-- Image number i is made from the seed and i alone, so any process makes the same.
+- A pixel belongs to a galaxy if its light exceeds twice the noise.
+- Image number i depends on the seed and i alone, so that any process makes the same one.
 """
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dlbench.data.datasets import Source
+
+if TYPE_CHECKING:
+    import numpy as np
 
 TITLE = "Generated galaxy blends"
 AUTHOR = "dlbench"
@@ -23,15 +33,19 @@ SEED = 2020
 NOISE = 0.1
 
 
-def open(folder):
+def open(folder: Path) -> Source:
     from dlbench.data.arrays import ArraySource
 
-    parts = {"train": _Blends(0, SPLITS["train"])}
-    parts["validation"] = _Blends(SPLITS["train"], SPLITS["validation"])
+    parts = {
+        "train": _Blends(0, SPLITS["train"]),
+        "validation": _Blends(SPLITS["train"], SPLITS["validation"]),
+    }
     return ArraySource({split: (blends, blends.masks) for split, blends in parts.items()})
 
 
 class _Blends:
+    """The images or the masks from number `first` on, made when they are indexed."""
+
     def __init__(self, first, count, mask=False):
         self._first, self._count, self._mask = first, count, mask
 
@@ -47,7 +61,7 @@ class _Blends:
         return mask if self._mask else image
 
 
-def blend(number):
+def blend(number: int) -> tuple[np.ndarray, np.ndarray]:
     """One image (float32) and its mask (uint8), both of shape (128, 128, 1)."""
     import numpy as np
 
@@ -64,7 +78,8 @@ def _disc(random, centre):
     import numpy as np
 
     y, x = np.mgrid[:128, :128] - centre[:, None, None]
-    angle, flat, scale = random.uniform(0, np.pi), random.uniform(0.4, 1), random.uniform(3, 9)
+    angle, flattening = random.uniform(0, np.pi), random.uniform(0.4, 1)
+    scale = random.uniform(3, 9)
     along = x * np.cos(angle) + y * np.sin(angle)
-    across = (y * np.cos(angle) - x * np.sin(angle)) / flat
+    across = (y * np.cos(angle) - x * np.sin(angle)) / flattening
     return random.uniform(1, 5) * np.exp(-np.hypot(along, across) / scale)

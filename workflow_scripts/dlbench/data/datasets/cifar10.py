@@ -1,5 +1,9 @@
 """CIFAR-10: small colour images in ten classes, from the binary version of the archive."""
 
+from pathlib import Path
+
+from dlbench.data.datasets import Source
+
 TITLE = "CIFAR-10"
 AUTHOR = "A. Krizhevsky, V. Nair, G. Hinton"
 DESCRIPTION = "60 000 colour images, 32x32 pixels, ten classes"
@@ -35,7 +39,7 @@ MEMBERS = {
 }
 
 
-def open(folder):
+def open(folder: Path) -> Source:
     from dlbench.data.datasets import _cifar
 
     return _cifar.source(folder / "cifar-10-binary.tar.gz", MEMBERS, label_bytes=1, classes=10)

@@ -3,6 +3,10 @@
 The fine labels are used; the twenty coarse ones are left out.
 """
 
+from pathlib import Path
+
+from dlbench.data.datasets import Source
+
 TITLE = "CIFAR-100"
 AUTHOR = "A. Krizhevsky, V. Nair, G. Hinton"
 DESCRIPTION = "60 000 colour images, 32x32 pixels, a hundred classes"
@@ -38,7 +42,7 @@ MEMBERS = {
 }
 
 
-def open(folder):
+def open(folder: Path) -> Source:
     from dlbench.data.datasets import _cifar
 
     return _cifar.source(folder / "cifar-100-binary.tar.gz", MEMBERS, label_bytes=2, classes=100)

@@ -1,12 +1,16 @@
-"""Handwritten digits that need no network: they come with scikit-learn.
+"""Handwritten digits that come with scikit-learn and need no network.
 
 - 1797 images of 8x8 pixels in 17 grey levels, ten classes.
 - Each pixel counts the ink in a 4x4 block of a 32x32 scan, so every image is
   enlarged fourfold here, back to the size of the scan and of LeNet-5's input.
-- scikit-learn ships the test part of the UCI set only. The held-out split is a
-  fifth of it, drawn with a fixed seed, so writers occur in both parts: fit to
-  show that training learns, not to compare with published accuracies.
+- scikit-learn ships the test part of the UCI set only. The held-out split is a fifth of it, drawn
+  with a fixed seed, so that writers occur in both splits. It shows that training learns; its
+  accuracies cannot be compared with published ones.
 """
+
+from pathlib import Path
+
+from dlbench.data.datasets import Source
 
 TITLE = "Optical recognition of handwritten digits"
 AUTHOR = "E. Alpaydin, C. Kaynak"
@@ -33,7 +37,7 @@ FILES = {
 }
 
 
-def open(folder):
+def open(folder: Path) -> Source:
     import gzip
     import random
 

@@ -3,22 +3,24 @@
 - O. Russakovsky et al. (2015). ImageNet large scale visual recognition
   challenge. IJCV 115(3).
 - The archives need a login and accepted terms: they are staged by hand.
-- The training archive is a tar of a thousand tars, one a class; it is indexed
-  by its headers and read in place.
-- Labels are 1 .. 1000 in the alphabetical order of the synsets, as in
-  tensorflow/models; 0 is unused. The development kit counts otherwise: its
-  ground truth is mapped by its own table.
-- JPEG bytes are kept, but for one PNG and 22 CMYK images: these are encoded
-  anew as RGB JPEG, found by content.
+- The training archive is a tar of a thousand tars, one a class. It is indexed by its headers and
+  read in place.
+- Labels are 1 .. 1000 in the alphabetical order of the synsets, as in tensorflow/models; 0 is
+  unused. The development kit numbers them in another order; its table maps its ground truth.
+- JPEG bytes are kept. One PNG and 22 CMYK images, found by their content, are encoded anew as RGB
+  JPEG.
 """
 
 import functools
 import io
 import os
 from array import array
+from pathlib import Path
+from typing import Any
 
 from dlbench.data import archives, pictures
 from dlbench.data.archives import BLOCK, ArchiveError
+from dlbench.data.datasets import Source
 
 TITLE = "ImageNet ILSVRC 2012"
 AUTHOR = "O. Russakovsky, J. Deng, H. Su et al."
@@ -56,13 +58,13 @@ FILES = {
     },
     "ILSVRC2012_devkit_t12.tar.gz": {
         "bytes": None,
-        # As torchvision has it (prototype/datasets/_builtin/imagenet.py), with those of the others.
+        # The three SHA-256 as in torchvision (prototype/datasets/_builtin/imagenet.py).
         "sha256": "b59243268c0d266621fd587d2018f69e906fb22875aca0e295b48cafaa927953",
         "md5": "fa75699e90414af021442c21a62c3abf",
         "urls": [],
     },
 }
-# Archives that are mistaken for these: public pages swap some sums.
+# Archives that are mistaken for these; some public pages swap their MD5.
 OTHERS = {
     "ILSVRC2012_img_train_t3.tar": "ccaf1013018ac1037801578038d370da",
     "ILSVRC2012_img_test.tar": "fe64ceb247e473635708aed23ab6d839",
@@ -72,14 +74,14 @@ KIT = "ILSVRC2012_devkit_t12/data/"
 KIT_LIMIT_BYTES = 16 << 20
 
 
-def open(folder):
+def open(folder: Path) -> Source:
     return ImageNet(folder)
 
 
 class ImageNet:
-    """The two archives, indexed: eight bytes an image, whatever the archives' size."""
+    """The two archives and an index of them, which has eight bytes for each image."""
 
-    def __init__(self, folder):
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._synsets, self._texts, validation_synsets = _development_kit(
             folder / "ILSVRC2012_devkit_t12.tar.gz"
@@ -92,13 +94,13 @@ class ImageNet:
         }
         self._headers = {"train": self._index_train(), "validation": self._index_validation()}
 
-    def count(self, split):
+    def count(self, split: str) -> int:
         return len(self._headers[split])
 
-    def place(self, split, index):
+    def place(self, split: str, index: int) -> str:
         return f"{self._paths[split]}, header at byte {self._headers[split][index]}"
 
-    def features(self, split, index):
+    def features(self, split: str, index: int) -> dict[str, Any]:
         name, content = self._read(split, self._headers[split][index])
         if split == "train":
             synset = name.partition("_")[0]
@@ -119,6 +121,7 @@ class ImageNet:
         }
 
     def _index_train(self):
+        """Byte offsets of the headers of the training images."""
         path, headers, seen = self._paths["train"], array("Q"), set()
         for name, offset, size in archives.tar_index(path):
             synset = name.removesuffix(".tar")
@@ -141,14 +144,15 @@ class ImageNet:
         return headers
 
     def _index_validation(self):
+        """Byte offsets of the headers of the held-out images, in the order of their names."""
         path = self._paths["validation"]
-        found = sorted((name, offset) for name, offset, _ in archives.tar_index(path))
-        if len(found) != len(self._validation_synsets):
+        images = sorted((name, offset) for name, offset, _ in archives.tar_index(path))
+        if len(images) != len(self._validation_synsets):
             raise ArchiveError(
                 f"{path}: expected {len(self._validation_synsets)} images, as the development "
-                f"kit has labels, found {len(found)}"
+                f"kit has labels, found {len(images)}"
             )
-        return array("Q", (offset - BLOCK for _, offset in found))
+        return array("Q", (offset - BLOCK for _, offset in images))
 
     def _read(self, split, header):
         file = _descriptor(self._paths[split])
@@ -158,7 +162,7 @@ class ImageNet:
 
 @functools.lru_cache(maxsize=4)
 def _descriptor(path):
-    """An open file; processes that were forked may share it, since pread has no position."""
+    """An open file. Forked processes can share it, since pread has no position."""
     return os.open(path, os.O_RDONLY)
 
 
@@ -178,7 +182,7 @@ def _development_kit(path):
     rows = scipy.io.loadmat(io.BytesIO(meta), squeeze_me=True, variable_names=["synsets"])
     by_id, texts = {}, {}
     for row in rows["synsets"]:
-        if row["num_children"] == 0:  # the others are groups of classes
+        if row["num_children"] == 0:  # rows with children are groups of classes
             by_id[int(row["ILSVRC2012_ID"])] = str(row["WNID"])
             texts[str(row["WNID"])] = str(row["words"])
     return sorted(texts), texts, [by_id[int(number)] for number in truth.split()]

@@ -6,6 +6,10 @@
   big-endian u32, then bytes.
 """
 
+from pathlib import Path
+
+from dlbench.data.datasets import Source
+
 TITLE = "MNIST"
 AUTHOR = "Y. LeCun, C. Cortes, C. J. C. Burges"
 DESCRIPTION = "70 000 handwritten digits, 28x28 pixels, ten classes"
@@ -61,7 +65,7 @@ FILES = {
 PREFIX = {"train": "train", "validation": "t10k"}
 
 
-def open(folder):
+def open(folder: Path) -> Source:
     from dlbench.data.arrays import ArraySource
 
     return ArraySource(
@@ -76,7 +80,7 @@ def open(folder):
 
 
 def _idx(path, shape):
-    """The array of one IDX file; `shape` is what it must have, a last axis of 1 aside."""
+    """The array of one IDX file, which must have this shape without its last axis of 1."""
     import struct
 
     import numpy as np

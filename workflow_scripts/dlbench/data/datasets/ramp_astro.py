@@ -2,11 +2,15 @@
 
 - A. Boucaud et al. (2020). Photometry of high-redshift blended galaxies using
   deep learning. MNRAS 491(2).
-- Of the published training part the first 12 000 images train and the last
-  4 000 are held out; the published test part is not used.
-- Neither size nor digest is published: what arrives first is taken, and its SHA-256 is pinned
-  (source.json, the manifest). Compare it with that of others.
+- The first 12 000 images of the published training part train, the last 4 000 are held out. The
+  published test part is not used.
+- Neither size nor digest is published. The first download is trusted, and its SHA-256 is pinned
+  (source.json, the manifest): compare it with that of others.
 """
+
+from pathlib import Path
+
+from dlbench.data.datasets import Source
 
 TITLE = "RAMP Astro: galaxy deblending"
 AUTHOR = "A. Boucaud et al."
@@ -34,12 +38,12 @@ FILES = {
 }
 
 
-def open(folder):
+def open(folder: Path) -> Source:
     import numpy as np
 
     from dlbench.data.arrays import ArraySource
 
-    # Mapped, not read; and without pickles, which could run code.
+    # Mapped, not read into memory; without pickles, which could run code.
     images, masks = (np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in FILES)
     total = sum(SPLITS.values())
     for name, array in zip(FILES, (images, masks), strict=True):
@@ -62,7 +66,7 @@ def open(folder):
 
 
 class _Images:
-    """A part of a mapped array, image by image in one type, with one channel."""
+    """A split of a mapped array, whose images are read one by one, in one type, one channel."""
 
     def __init__(self, array, first, dtype):
         self._array, self._first, self._dtype = array, first, dtype

@@ -1,6 +1,6 @@
 """Random items and labels in the model's native shape, made once on the device.
 
-Nothing is read while training: the throughput is the model's alone.
+Training reads no data, so that the throughput is the model's alone.
 """
 
 TITLE = "Synthetic items"

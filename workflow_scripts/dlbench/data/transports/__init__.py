@@ -1,9 +1,9 @@
 """Transports, one file for each URL scheme: how bytes are read from somewhere else.
 
 A transport file defines:
-    open(url, offset, validator): an `Answer`, whose content begins at `offset` where the
-        file is still the one that `validator` names (None: whatever it is), else at 0.
-Raises TransportError; `passing` says whether it may be worth another try.
+    open(url, offset, validator): an `Answer`. Its content begins at `offset` if the file is still
+        the version that `validator` names (None: any version), else at 0.
+        Raises TransportError; its `passing` says whether another attempt may succeed.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ CHUNK_BYTES = 1 << 20
 class TransportError(Error):
     """The other side cannot or will not send; the message says why."""
 
-    def __init__(self, message, passing=False):
+    def __init__(self, message: str, passing: bool = False) -> None:
         super().__init__(message)
         self.passing = passing
 
@@ -27,9 +27,9 @@ class Answer:
     """What a transport sends: `chunks` of bytes from `offset` on.
 
     Attributes:
-        total_bytes: size of the whole file, None where it is not said.
-        validator: names this version of the file, None where nothing does.
-        content_type: such as "text/html", None where it is not said.
+        total_bytes: size of the whole file, None if unknown.
+        validator: names this version of the file, None if nothing does.
+        content_type: such as "text/html", None if unknown.
     """
 
     chunks: Iterable[bytes]

@@ -6,16 +6,16 @@ from urllib.parse import unquote, urlsplit
 from dlbench.data.transports import CHUNK_BYTES, Answer, TransportError
 
 
-def open(url, offset, validator):
+def open(url: str, offset: int, validator: str | None) -> Answer:
     path = Path(unquote(urlsplit(url).path))
     try:
         status = path.stat()
         file = path.open("rb")
     except OSError as error:
         raise TransportError(f"{path}: {error.strerror}") from error
-    found = f"{status.st_mtime_ns}-{status.st_size}"
-    first = offset if validator in (None, found) and offset <= status.st_size else 0
-    return Answer(_chunks(file, first), first, status.st_size, found)
+    version = f"{status.st_mtime_ns}-{status.st_size}"
+    first = offset if validator in (None, version) and offset <= status.st_size else 0
+    return Answer(_chunks(file, first), first, status.st_size, version)
 
 
 def _chunks(file, first):

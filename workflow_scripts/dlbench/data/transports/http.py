@@ -8,11 +8,11 @@ TIMEOUT_S = (10, 30)  # to connect, and between two packets
 PASSING = {408, 425, 429, 500, 502, 503, 504}
 
 
-def open(url, offset, validator):
+def open(url: str, offset: int, validator: str | None) -> Answer:
     import requests
     from requests.exceptions import ConnectionError, RequestException, SSLError, Timeout
 
-    # As it is stored: a compressed transfer has other bytes, and no ranges.
+    # Not compressed for the transfer, which has other bytes and no ranges.
     headers = {"Accept-Encoding": "identity"}
     if offset:
         headers["Range"] = f"bytes={offset}-"
@@ -33,12 +33,13 @@ def open(url, offset, validator):
         )
     first, total = 0, response.headers.get("Content-Length", "")
     if response.status_code == 206:
-        said = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
-        if not said:
+        header = response.headers.get("Content-Range", "")
+        content_range = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", header)
+        if not content_range:
             raise TransportError("answers 206 without saying which part it sends")
-        first, total = int(said[1]), said[2]
+        first, total = int(content_range[1]), content_range[2]
     etag = response.headers.get("ETag", "")
-    strong = etag and not etag.startswith("W/")  # weak ones do not promise equal bytes
+    strong = etag and not etag.startswith("W/")  # a weak ETag does not promise equal bytes
     return Answer(
         chunks=_chunks(response),
         offset=first,
@@ -53,7 +54,7 @@ def _chunks(response):
 
     try:
         with response:
-            # Whatever has arrived, so that a slow or broken connection loses nothing of it.
+            # read1 returns what has arrived, so that a broken connection loses nothing of it.
             while chunk := response.raw.read1(CHUNK_BYTES):
                 yield chunk
     except (urllib3.exceptions.HTTPError, OSError) as error:

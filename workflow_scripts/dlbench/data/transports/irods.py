@@ -1,8 +1,8 @@
 """iRODS: irods:///zone/collection/object.
 
 Host, user and password are taken from the iRODS environment file and .irodsA,
-as `iinit` writes them. Written after the client's documentation; never run
-against a server, since none was to be had.
+as `iinit` writes them. Written after the client's documentation and never run
+against a server.
 """
 
 import os
@@ -15,7 +15,7 @@ from dlbench.data.transports import CHUNK_BYTES, Answer, TransportError
 ENVIRONMENT_FILE = "~/.irods/irods_environment.json"
 
 
-def open(url, offset, validator):
+def open(url: str, offset: int, validator: str | None) -> Answer:
     try:
         from irods.exception import NetworkException, PycommandsException, iRODSException
         from irods.session import NonAnonymousLoginWithoutPassword, iRODSSession
@@ -30,10 +30,10 @@ def open(url, offset, validator):
     session = None
     try:
         session = iRODSSession(irods_env_file=str(file))
-        found = session.data_objects.get(path)
-        version = f"{found.modify_time}-{found.size}"
-        first = offset if validator in (None, version) and offset <= found.size else 0
-        return Answer(_chunks(session, found, first), first, found.size, version)
+        stored = session.data_objects.get(path)
+        version = f"{stored.modify_time}-{stored.size}"
+        first = offset if validator in (None, version) and offset <= stored.size else 0
+        return Answer(_chunks(session, stored, first), first, stored.size, version)
     except NonAnonymousLoginWithoutPassword as error:
         raise TransportError(f"no iRODS password ({error}): run iinit first") from error
     except (PycommandsException, iRODSException, OSError, ValueError) as error:
@@ -43,7 +43,7 @@ def open(url, offset, validator):
         raise TransportError(f"iRODS refuses {path}: {error!r}", passing) from error
 
 
-def object_path(url):
+def object_path(url: str) -> str:
     """The logical path of a data object.
 
     >>> object_path("irods:///zone/home/alice/two%20words.tar")
@@ -58,11 +58,11 @@ def object_path(url):
     return unquote(parts.path)
 
 
-def _chunks(session, found, first):
+def _chunks(session, stored, first):
     from irods.exception import NetworkException
 
     try:
-        with found.open("r") as file:
+        with stored.open("r") as file:
             file.seek(first)
             while chunk := file.read(CHUNK_BYTES):
                 yield chunk

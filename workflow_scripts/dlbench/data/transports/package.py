@@ -3,7 +3,7 @@
 from dlbench.data.transports import Answer, TransportError
 
 
-def open(url, offset, validator):
+def open(url: str, offset: int, validator: str | None) -> Answer:
     import importlib.resources
 
     package, _, name = url.partition(":")[2].partition("/")

@@ -1,8 +1,7 @@
 """S3: s3://bucket/key.
 
 Credentials, region and endpoint (AWS_ENDPOINT_URL) are taken from where the AWS
-tools take them; without credentials the request is not signed, as public
-buckets want it.
+tools take them. Without credentials the request is not signed, as for public buckets.
 """
 
 from urllib.parse import urlsplit
@@ -11,7 +10,7 @@ from dlbench.common import tools
 from dlbench.data.transports import CHUNK_BYTES, Answer, TransportError
 
 
-def open(url, offset, validator):
+def open(url: str, offset: int, validator: str | None) -> Answer:
     try:
         import boto3
         import botocore
@@ -25,12 +24,12 @@ def open(url, offset, validator):
     try:
         client = session.client("s3", config=botocore.config.Config(signature_version=signature))
         head = client.head_object(**request)
-        size_bytes, found = head["ContentLength"], head["ETag"]
-        first = offset if validator in (None, found) and offset <= size_bytes else 0
-        if first == size_bytes:  # an empty range is an error
-            return Answer([], first, size_bytes, found)
-        # IfMatch: a file that changes between the two requests is an error, not a mixture.
-        answer = client.get_object(**request, Range=f"bytes={first}-", IfMatch=found)
+        size_bytes, version = head["ContentLength"], head["ETag"]
+        first = offset if validator in (None, version) and offset <= size_bytes else 0
+        if first == size_bytes:  # S3 refuses an empty range
+            return Answer([], first, size_bytes, version)
+        # IfMatch: S3 refuses a file that changes between the two requests.
+        answer = client.get_object(**request, Range=f"bytes={first}-", IfMatch=version)
     except botocore.exceptions.ClientError as error:
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         passing = status >= 500 or status in (412, 429)
@@ -38,7 +37,7 @@ def open(url, offset, validator):
     except (botocore.exceptions.BotoCoreError, ValueError) as error:  # no region, bad endpoint
         passing = isinstance(error, botocore.exceptions.HTTPClientError)
         raise TransportError(f"S3 cannot be asked: {error}", passing) from error
-    return Answer(_chunks(answer["Body"]), first, size_bytes, found)
+    return Answer(_chunks(answer["Body"]), first, size_bytes, version)
 
 
 def _chunks(body):

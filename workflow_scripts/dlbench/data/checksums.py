@@ -1,0 +1,175 @@
+"""Whether a file is the published one: its digests, and the likely cause where they differ.
+
+What is published of a file are its `bytes`, `sha256` and `md5`, each None where it is not.
+"""
+
+import hashlib
+import queue
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+from dlbench import Error
+from dlbench.data.transports import CHUNK_BYTES
+
+QUEUED_CHUNKS = 8  # to be hashed
+PAGE = "an HTML page, not the file: a login or an error page?"
+
+
+class WrongFile(Error):
+    """A file is not the published one; the message has expected, found and the likely cause."""
+
+
+def published_as(
+    size_bytes: int | None = None, sha256: str | None = None, md5: str | None = None
+) -> dict[str, Any]:
+    """What is published of a file, as the functions here take it."""
+    return {"bytes": size_bytes, "sha256": sha256, "md5": md5}
+
+
+def check_file(
+    path: Path | str,
+    *,
+    size_bytes: int | None = None,
+    sha256: str | None = None,
+    md5: str | None = None,
+) -> dict[str, Any]:
+    """Compare a file with what is published of it. Returns its {"bytes", "sha256"}.
+
+    Raises:
+        WrongFile: it is another file; it stays where it is.
+    """
+    try:
+        return check_digests(Path(path), published_as(size_bytes, sha256, md5))
+    except WrongFile as error:
+        raise WrongFile(f"{error}; the file is {path}") from None
+
+
+def check_digests(
+    path: Path, published: dict[str, Any], digests: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Compare a file's size and digests with the published ones. Returns its {"bytes", "sha256"}.
+
+    Args:
+        digests: of the file, where they are computed already.
+
+    Raises:
+        WrongFile: they differ, or the file is a page or the like and no digest is published.
+    """
+    digests = digests or digests_of(path, published)
+    with open(path, "rb") as file:
+        impostor = what_instead_of_data(path, file.read(CHUNK_BYTES))
+    equal = all(published[name] in (None, value) for name, value in digests.items())
+    if equal and (published["sha256"] or published["md5"] or not impostor):
+        return {"bytes": digests["bytes"], "sha256": digests["sha256"]}
+    # Both digests, if both are published, may help to tell what the file is.
+    digests = digests_of(path, published | {"sha256": None})
+    comparable = {name: value for name, value in digests.items() if published[name] is not None}
+    cause = impostor or _likely_cause(path, digests, published)
+    raise WrongFile(f"expected {described(published)}, found {described(comparable)}: {cause}")
+
+
+def digests_of(path: Path, published: dict[str, Any]) -> dict[str, Any]:
+    """A file's size and the digests that can be compared with the published ones."""
+    with StreamDigests(published) as stream, open(path, "rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            stream.add(chunk)
+        return stream.result()
+
+
+def described(published: dict[str, Any]) -> str:
+    """
+    >>> described({"bytes": 4542, "sha256": None, "md5": "9fb6"})
+    'bytes 4542, md5 9fb6'
+    """
+    words = [f"{name} {value}" for name, value in published.items() if value is not None]
+    return ", ".join(words) or "of unknown size and digest"
+
+
+def is_page(path: Path) -> bool:
+    """Whether a file is meant to be an HTML page, by its name."""
+    return _published_name(path).endswith((".html", ".htm"))
+
+
+def what_instead_of_data(path: Path, start: bytes) -> str | None:
+    """What a file that begins with `start` is instead of data; None if it may be data."""
+    head = start[:256].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if head.startswith((b"<!doctype html", b"<html")) and not is_page(path):
+        return PAGE
+    if head.startswith(b"version https://git-lfs"):
+        return (
+            "a git-LFS pointer, not the file: `git lfs pull` or the repository's media URL has it"
+        )
+    return "an empty file" if not start else None
+
+
+class StreamDigests:
+    """Size and digests of a stream, computed beside it in a thread.
+
+    SHA-256 always; MD5, which is twice as slow, only if it is the only published digest.
+    """
+
+    def __init__(self, published: dict[str, Any]) -> None:
+        need_md5 = published["md5"] and not published["sha256"]
+        self._names = ("sha256", "md5") if need_md5 else ("sha256",)
+        self._chunks: queue.Queue[bytes | None] = queue.Queue(QUEUED_CHUNKS)
+        self._restart()
+
+    def __enter__(self) -> "StreamDigests":
+        threading.Thread(target=self._work, daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._chunks.put(None)
+
+    def add(self, chunk: bytes) -> None:
+        self._bytes += len(chunk)
+        self._chunks.put(chunk)
+
+    def catch_up(self, file: BinaryIO, offset: int) -> None:
+        """Digest the file's first `offset` bytes, unless that is done, and leave it at `offset`."""
+        if self._bytes != offset:
+            self._restart()
+            while chunk := file.read(CHUNK_BYTES):
+                self.add(chunk)
+        file.seek(offset)
+
+    def result(self) -> dict[str, Any]:
+        """The number of bytes, and the digests in hexadecimal."""
+        self._chunks.join()
+        return {"bytes": self._bytes, **{n: d.hexdigest() for n, d in self._digests.items()}}
+
+    def _restart(self) -> None:
+        self._chunks.join()
+        self._bytes = 0
+        self._digests = {n: hashlib.new(n, usedforsecurity=False) for n in self._names}
+
+    def _work(self) -> None:
+        while (chunk := self._chunks.get()) is not None:
+            for digest in self._digests.values():
+                digest.update(chunk)
+            self._chunks.task_done()
+
+
+def _likely_cause(path, digests, published):
+    """Why a length or digest differs."""
+    with open(path, "rb") as file:
+        gzipped = file.read(2) == b"\x1f\x8b"
+    if _published_name(path).endswith((".gz", ".tgz")) and not gzipped:
+        return "not compressed: was it unpacked on the way?"
+    if published["bytes"] is not None and digests["bytes"] < published["bytes"]:
+        return "cut short"
+    if published["bytes"] == digests["bytes"]:
+        return "as long as it should be: damaged, or another version"
+    return "another version of the file, or another file, or damaged"
+
+
+def _published_name(path):
+    """The name of a file that may still be a part of it."""
+    return path.name.removesuffix(".part")
