@@ -194,9 +194,9 @@ PEERS = {
 
 
 def _parse(words):
-    from train import parser
+    from dlbench.trainer import flags
 
-    return parser().parse_args(words)
+    return flags.parse(None, words)[0]
 
 
 if __name__ == "__main__":

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-import train
 from dlbench import Error
 from dlbench.log import event_log
+from dlbench.trainer import containment
 
-WORKFLOW_SCRIPTS = Path(train.__file__).parent
+WORKFLOW_SCRIPTS = Path(__file__).parents[2] / "workflow_scripts"
 MARKER = {"image_id": "build-1", "environment": "train"}
 
 
@@ -19,18 +19,18 @@ MARKER = {"image_id": "build-1", "environment": "train"}
 def marker(tmp_path, monkeypatch):
     """The place where an image has its marker; here there is none yet."""
     path = tmp_path / "dlbench-image.json"
-    monkeypatch.setattr(train, "IMAGE_MARKER", path)
+    monkeypatch.setattr(containment, "IMAGE_MARKER", path)
     return path
 
 
 def refused(runtime, image_id):
     with pytest.raises(Error) as error:
-        train._check_containment(runtime, image_id)
+        containment.check(runtime, image_id)
     return str(error.value)
 
 
 def test_on_bare_metal_there_is_nothing_to_prove(marker):
-    assert train._check_containment("bare", None) is None
+    assert containment.check("bare", None) is None
 
 
 def test_a_run_on_bare_metal_is_refused_inside_an_image(marker):
@@ -43,7 +43,7 @@ def test_a_run_on_bare_metal_is_refused_inside_an_image(marker):
 @pytest.mark.parametrize("runtime", ["apptainer", "podman", "docker", "charliecloud", "udocker"])
 def test_inside_its_image_a_run_has_the_marker_as_proof(marker, runtime):
     marker.write_text(json.dumps(MARKER))
-    assert train._check_containment(runtime, "build-1") == MARKER
+    assert containment.check(runtime, "build-1") == MARKER
 
 
 @pytest.mark.parametrize("runtime", ["apptainer", "udocker"])
@@ -80,14 +80,15 @@ def trained(tmp_path, *flags, content=None):
     marker = tmp_path / "marker.json"
     if content:
         marker.write_text(json.dumps(content))
-    program = f"import train, pathlib; train.IMAGE_MARKER = pathlib.Path({str(marker)!r});"
+    program = "import pathlib; from dlbench.trainer import containment, train;"
+    program += f"containment.IMAGE_MARKER = pathlib.Path({str(marker)!r});"
     log = tmp_path / "train.jsonl"
     words = [
         "--model=lenet5", "--dataset=synthetic", "--batch-per-device=4", "--steps=2",
         "--warmup-steps=0", "--sample-every-s=0", f"--log={log}", *flags,
     ]  # fmt: skip
     finished = subprocess.run(
-        [sys.executable, "-c", program + "train.main()", *words],
+        [sys.executable, "-c", program + "train.main(None)", *words],
         cwd=WORKFLOW_SCRIPTS, capture_output=True, text=True, check=False,
     )  # fmt: skip
     return finished, list(event_log.read(log))

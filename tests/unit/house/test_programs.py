@@ -1,7 +1,6 @@
 """The programs in workflow_scripts/, as a user starts them."""
 
 import dataclasses
-import importlib.util
 import re
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import yaml
 
 from dlbench.common import tools
 from dlbench.study import runs
+from dlbench.trainer import flags
 
 REPOSITORY = Path(__file__).parents[3]
 PROGRAMS = sorted((REPOSITORY / "workflow_scripts").glob("*.py"))
@@ -33,29 +33,22 @@ def test_every_program_says_what_it_does(program):
     assert len(finished.stdout.split("\n\n")[1]) > 20
 
 
-def train():
-    spec = importlib.util.spec_from_file_location("train", REPOSITORY / "workflow_scripts/train.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def trainer_flags():
-    return {action.dest: action for action in train().parser()._actions}
+    return {action.dest: action for action in flags.parser()._actions}
 
 
 def test_the_flags_of_the_trainer_are_the_fields_of_a_run():
-    flags = trainer_flags()
-    assert set(flags) - {"help"} - set(train().PLACES) == set(runs.FIELDS) - {"trainer"}
+    by_name = trainer_flags()
+    assert set(by_name) - {"help"} - set(flags.PLACES) == set(runs.FIELDS) - {"trainer"}
     for name, field in runs.FIELDS.items():
-        if name in flags and field.default is not dataclasses.MISSING:
-            assert flags[name].default == field.default, name
-    assert tuple(flags["mode"].choices) == runs.MODES
-    assert tuple(flags["precision"].choices) == runs.PRECISIONS
-    assert tuple(flags["optimizer"].choices) == runs.OPTIMIZERS
-    assert tuple(flags["cache"].choices) == runs.CACHES
-    assert tuple(flags["evaluate"].choices) == runs.EVALUATIONS
-    assert tuple(flags["learning_rate_scaling"].choices) == runs.LEARNING_RATE_SCALINGS
+        if name in by_name and field.default is not dataclasses.MISSING:
+            assert by_name[name].default == field.default, name
+    assert tuple(by_name["mode"].choices) == runs.MODES
+    assert tuple(by_name["precision"].choices) == runs.PRECISIONS
+    assert tuple(by_name["optimizer"].choices) == runs.OPTIMIZERS
+    assert tuple(by_name["cache"].choices) == runs.CACHES
+    assert tuple(by_name["evaluate"].choices) == runs.EVALUATIONS
+    assert tuple(by_name["learning_rate_scaling"].choices) == runs.LEARNING_RATE_SCALINGS
 
 
 @pytest.mark.parametrize(

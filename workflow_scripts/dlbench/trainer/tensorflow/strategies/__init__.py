@@ -16,6 +16,10 @@ from dlbench.trainer.strategy import BaseStrategy
 class Base(BaseStrategy):
     """One process on one device: what the other strategies change."""
 
+    def __init__(self, spec, device, folder="."):
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
+        super().__init__(spec, device, folder)
+
     def scope(self):
         """The context in which model and optimizer are made."""
         return contextlib.nullcontext()

@@ -18,9 +18,9 @@ class Strategy(Base):
         self.devices_per_process = spec.devices_per_node
 
     def __init__(self, spec, device, folder="."):
+        super().__init__(spec, device, folder)
         import tensorflow as tf
 
-        super().__init__(spec, device, folder)
         self._mirrored = tf.distribute.MirroredStrategy(self.devices)
 
     def scope(self):

@@ -1,0 +1,169 @@
+"""The flags of train.py: the fields of a run, then where it lies and how it is watched.
+
+A test compares them with the fields of study/runs.py, which the trainer does not import.
+"""
+
+import argparse
+
+from dlbench.common import flag_types, plugins
+from dlbench.trainer import engine
+
+PLACES = (
+    "log",
+    "data",
+    "device",
+    "image_id",
+    "model_folder",
+    "checkpoint",
+    "checkpoint_every_min",
+    "sample_every_s",
+    "packages",
+)
+
+
+def parse(
+    description: str | None, words: list[str] | None = None
+) -> tuple[argparse.Namespace, argparse.Namespace]:
+    """The fields of the run, and what no result depends on (PLACES).
+
+    Args:
+        description: of the program.
+        words: of the command line; None: those of this process.
+    """
+    spec = parser(description).parse_args(words)
+    return spec, argparse.Namespace(**{key: spec.__dict__.pop(key) for key in PLACES})
+
+
+def parser(description: str | None = None) -> argparse.ArgumentParser:
+    """The parser of both groups of flags."""
+    program = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    _add_run(program.add_argument_group("the run"))
+    _add_places(program.add_argument_group("where and how"))
+    return program
+
+
+def _add_run(run: argparse._ArgumentGroup) -> None:
+    run.add_argument("--framework", default="tensorflow", choices=engine.names())
+    run.add_argument("--model", required=True, metavar="M", help=", ".join(plugins.names("models")))
+    run.add_argument("--dataset", required=True, choices=plugins.names("datasets"))
+    run.add_argument("--batch-per-device", type=flag_types.whole(1), required=True, metavar="N")
+    run.add_argument(
+        "--precision", default="float32", choices=["float32", "tf32", "bfloat16", "float16"]
+    )
+    run.add_argument(
+        "--xla",
+        type=_boolean,
+        default=False,
+        metavar="True|False",
+        help="compile forward and backward pass with XLA",
+    )
+    run.add_argument(
+        "--deterministic",
+        type=_boolean,
+        default=False,
+        metavar="True|False",
+        help="only operations that give the same bits each time; slower",
+    )
+    run.add_argument("--mode", default="train", choices=["train", "forward", "forward_backward"])
+    length = run.add_mutually_exclusive_group(required=True)
+    length.add_argument("--steps", type=flag_types.whole(1), metavar="N", help="measured steps")
+    length.add_argument(
+        "--epochs", type=flag_types.whole(1), metavar="E", help="passes over the data"
+    )
+    run.add_argument("--warmup-steps", type=flag_types.whole(0), default=10, metavar="K")
+    run.add_argument(
+        "--evaluate",
+        default="auto",
+        choices=["auto", "yes", "no"],
+        help="score held-out items after each epoch; auto: with --epochs",
+    )
+    run.add_argument("--optimizer", default="sgd", choices=["sgd", "momentum", "rmsprop", "adam"])
+    run.add_argument("--learning-rate", type=flag_types.real(above=0), default=0.01)
+    run.add_argument(
+        "--learning-rate-scaling",
+        default="none",
+        choices=["none", "linear", "sqrt"],
+        help="with global batch / learning-rate-batch, or its root",
+    )
+    run.add_argument(
+        "--learning-rate-batch",
+        type=flag_types.whole(1),
+        default=256,
+        metavar="N",
+        help="global batch for which the learning rate is meant",
+    )
+    run.add_argument(
+        "--learning-rate-warmup-steps", type=flag_types.whole(0), default=0, metavar="K"
+    )
+    run.add_argument(
+        "--augment",
+        type=_boolean,
+        default=True,
+        metavar="True|False",
+        help="vary the training items, where the dataset has a way to",
+    )
+    run.add_argument(
+        "--cache",
+        default="auto",
+        choices=["auto", "memory", "none"],
+        help="keep the training items in memory; auto: up to 1 GiB",
+    )
+    run.add_argument("--seed", type=flag_types.whole(0), default=1)
+    run.add_argument("--nodes", type=flag_types.whole(1), default=1, metavar="N")
+    run.add_argument("--devices-per-node", type=flag_types.whole(1), default=1, metavar="N")
+    run.add_argument(
+        "--threads-per-device", type=flag_types.whole(1), default=1, help="cores of a CPU device"
+    )
+    run.add_argument("--strategy", default="single", choices=plugins.names("strategies"))
+    run.add_argument(
+        "--strategy-options", default="", metavar="A=1,B=x", help="see the file of the strategy"
+    )
+    run.add_argument("--launcher", default="none", choices=plugins.names("launchers"))
+    run.add_argument("--runtime", default="bare", choices=plugins.names("runtimes"))
+    run.add_argument("--runtime-options", default="", metavar="A=1,B=x", help="recorded only")
+    run.add_argument(
+        "--copies-per-node",
+        type=flag_types.whole(1),
+        default=1,
+        metavar="N",
+        help="trained at once; each is started by start_processes.py --copies N",
+    )
+    run.add_argument("--environment", default="train", help="recorded only")
+    run.add_argument(
+        "--repeat", type=flag_types.whole(1), default=1, help="is added to the seed, less 1"
+    )
+    run.add_argument("--sentinel", type=flag_types.whole(0), default=0, help="recorded only")
+
+
+def _add_places(where: argparse._ArgumentGroup) -> None:
+    where.add_argument("--log", required=True, help="event log; must not hold a run already")
+    where.add_argument("--data", help="folder of the converted dataset, unless it is synthetic")
+    where.add_argument("--device", default="cpu", choices=["cpu", "gpu"])
+    where.add_argument("--image-id", help="what the marker says of the image that this is in")
+    where.add_argument("--model-folder", help="folder with a file of your own for --model")
+    where.add_argument(
+        "--checkpoint",
+        metavar="FOLDER",
+        help="write checkpoints here, and go on from the newest one; also on SIGTERM and SIGUSR1",
+    )
+    where.add_argument(
+        "--checkpoint-every-min", type=flag_types.real(above=0), default=10.0, metavar="MINUTES"
+    )
+    where.add_argument(
+        "--sample-every-s",
+        type=flag_types.real(0),
+        default=1.0,
+        metavar="SECONDS",
+        help="sample CPU, memory and GPUs; 0: never",
+    )
+    where.add_argument(
+        "--packages", metavar="FOLDER", help="keep the list of installed packages here"
+    )
+
+
+def _boolean(text: str) -> bool:
+    if text not in ("True", "False"):
+        raise argparse.ArgumentTypeError(f"expected True or False, found {text}")
+    return text == "True"

@@ -1,0 +1,198 @@
+"""One process of a run, from its flags to the last event of its log."""
+
+import argparse
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from dlbench import Error
+from dlbench.common import plugins, terminal
+from dlbench.log import event_log
+from dlbench.machine import redaction
+from dlbench.trainer import checkpoints, containment, copies, flags, loop
+from dlbench.trainer.copies import Copy
+from dlbench.trainer.engine import Spec
+from dlbench.trainer.strategy import BaseStrategy
+
+
+def main(description: str | None) -> None:
+    """Train the run of the command line; the exit code says how it ended.
+
+    Args:
+        description: of the program.
+    """
+    begun = event_log.utc_now()  # what came before is the start of the container, or of Python
+    spec, where = flags.parse(description)
+    process = _Process(spec, where, _StopSignals(end_later=where.checkpoint is not None))
+    # CUDA's order of devices must be that of NVML, which samples them.
+    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    try:
+        end = process.train(begun)
+    except checkpoints.Stopped as stopped:
+        # No end: started again with the same words, the run goes on.
+        print(stopped, file=sys.stderr)
+        sys.exit(checkpoints.STOPPED_EXIT_CODE)
+    except BaseException as error:
+        expected = process.fail(error)
+        if expected:
+            sys.exit(1)
+        raise
+    if end is not None:
+        process.finish(end)
+
+
+class _Process:
+    """One process of a run: first alone, then joined with the others, then with a log."""
+
+    def __init__(self, spec: Spec, where: argparse.Namespace, signals: "_StopSignals"):
+        self._spec, self._where, self._signals = spec, where, signals
+        self._strategy: BaseStrategy | None = None
+        self._copy: Copy | None = None
+        self._log: event_log.EventLog | None = None
+
+    def train(self, begun: str) -> dict[str, Any] | None:
+        """Train, and log it but for the end.
+
+        Returns:
+            The fields of run_end; None if this process served others, which wrote the log.
+        """
+        spec, where = self._spec, self._where
+        if where.model_folder:
+            plugins.use_folder("models", where.model_folder)
+        plugins.path("models", spec.model)
+        proof = containment.check(spec.runtime, where.image_id)
+        strategy_class = plugins.load("strategies", spec.strategy).Strategy
+        self._copy = _copy(spec, where, strategy_class)
+        self._strategy = strategy_class(spec, where.device, Path(where.log).parent)
+        before = event_log.last_run_end(where.log)  # of an earlier part of the run
+        if self._strategy.serve(lambda: event_log.last_run_end(where.log) not in (None, before)):
+            return None
+        resumes = where.checkpoint and checkpoints.latest(where.checkpoint)
+        if not resumes and _holds_run(self._own_log()):
+            raise Error(
+                f"{self._own_log()} holds a run already; move it away or name another --log"
+            )
+        self._log = event_log.EventLog(self._own_log())
+        self._log.write("begin", t_utc=begun, containment=proof)
+        # Loaded late: it imports the framework, which must see the strategy's set-up first.
+        module = plugins.load(spec.framework, "engine")
+        return loop.train(
+            spec,
+            module.Engine(spec, self._strategy, where.data),
+            self._copy,
+            self._log,
+            self._checkpointing(),
+            where.sample_every_s,
+            where.packages,
+        )
+
+    def finish(self, end: dict[str, Any]) -> None:
+        """Write run_end; a run that failed by its own doing ends the program."""
+        self._end_log(**end)
+        if end["status"] != "ok":
+            sys.exit(f"{end['status']}: {end['message']}")
+
+    def fail(self, error: BaseException) -> bool:
+        """Say in the log and on stderr what ended the run early.
+
+        Returns:
+            Whether the message says all; otherwise the traceback is of use, too.
+        """
+        if self._signals.ended_run:  # of which the framework may have made another exception
+            error = _Signal()
+        status, message = _outcome(error, self._spec.framework)
+        if self._log is None and not _holds_run(self._own_log()):
+            self._log = event_log.EventLog(self._own_log())
+        self._end_log(status=status, message=message)
+        print(f"{status}: {message}", file=sys.stderr)
+        return isinstance(error, (Error, KeyboardInterrupt, _Signal))
+
+    def _end_log(self, **end: Any) -> None:
+        if self._log:
+            self._log.write("run_end", t_utc=event_log.utc_now(), **end)
+
+    def _own_log(self) -> Path:
+        """The log of this process: one that knows neither rank nor copy has the first one's."""
+        rank = self._strategy.rank if self._strategy else 0
+        return event_log.rank_path(
+            self._where.log, rank or (self._copy.number if self._copy else 0)
+        )
+
+    def _checkpointing(self) -> dict[str, Any] | None:
+        if not self._where.checkpoint:
+            return None
+        return {
+            "folder": self._where.checkpoint,
+            "every_s": 60 * self._where.checkpoint_every_min,
+            "asked": self._signals.name,
+        }
+
+
+def _copy(spec: Spec, where: argparse.Namespace, strategy_class: type[BaseStrategy]) -> Copy:
+    """Which of the run's copies this process is.
+
+    Raises:
+        Error: the run cannot have copies, or was not started as one.
+    """
+    reason = copies.unsupported(spec, strategy_class)
+    if not reason and where.checkpoint and spec.copies_per_node > 1:
+        reason = copies.NO_CHECKPOINTS
+    if reason:
+        raise Error(reason)
+    return copies.mine(spec, where.device, where.log)
+
+
+def _holds_run(path: Path) -> bool:
+    return path.is_file() and any(e["event"] == "run_start" for e in event_log.read(path))
+
+
+def _outcome(error: BaseException, framework: str) -> tuple[str, str]:
+    """Status and message of run_end for what ended the run early."""
+    out_of_memory = plugins.constants(framework, "engine")["OUT_OF_MEMORY"]
+    if isinstance(error, MemoryError) or type(error).__name__ in out_of_memory:
+        return "oom", f"out of memory: {_shortened(error)}"
+    if isinstance(error, (KeyboardInterrupt, _Signal)):
+        return "failed", event_log.STOPPED_BY_SIGNAL
+    if isinstance(error, Error):
+        return "failed", redaction.text(terminal.plain(str(error)))
+    return "failed", f"{type(error).__name__}: {_shortened(error)}"
+
+
+def _shortened(error: BaseException) -> str:
+    """What an exception says, without secrets, in one line: its beginning and its end."""
+    return terminal.message(redaction.text(str(error)))
+
+
+class _Signal(BaseException):
+    """SIGTERM or SIGUSR1 arrived."""
+
+
+class _StopSignals:
+    """SIGTERM and SIGUSR1, which ask the run to stop.
+
+    Args:
+        end_later: the first one waits for the run to ask after it, so that a checkpoint can be
+            written; otherwise, and at a second one, the run ends at once.
+
+    Attributes:
+        ended_run: a signal ended the run at once.
+    """
+
+    def __init__(self, end_later: bool):
+        self._name, self._end_later = "", end_later
+        self.ended_run = False
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, self._receive)
+
+    def name(self) -> str:
+        """The signal that asked the run to stop; "" as long as none did."""
+        return self._name
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if not self._end_later or self._name:
+            self.ended_run = True
+            raise _Signal
+        self._name = signal.Signals(number).name
