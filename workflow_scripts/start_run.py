@@ -151,7 +151,7 @@ def main():
             "made_from": made_from,
             "container": start.container,
             "network": network,
-            "limits": limits.limits(hardware.Files()),  # a container may not see its own
+            "limits": limits.read(hardware.Files()),  # a container may not see its own
             **start_command.where(),
             "refused": refusals.take(args.log.parent),
             "modules": args.module,

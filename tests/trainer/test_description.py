@@ -111,6 +111,6 @@ def test_two_devices_have_the_fingerprint_of_one(how, one, tmp_path):
     assert [rank["rank"] for rank in found["ranks"]] == list(range(len(logs)))
     assert {rank["host"] for rank in found["ranks"]} == {platform.node()}
     alone = fingerprints.provenance([events(one / "train.jsonl", "machine")])
-    assert fingerprints.of(found) == fingerprints.of(alone)
+    assert fingerprints.columns(found) == fingerprints.columns(alone)
     if how.get("launcher") == "mpirun":
         assert found["libraries"]["mpi"].startswith("Open MPI")

@@ -22,4 +22,4 @@ def test_runs_of_one_machine_have_one_fingerprint_and_one_list_of_packages(campa
         known = json.loads(record.read_text())["provenance"]
         (software,) = known["software"].values()
         assert software["packages_sha256"] == packages.stem
-        assert fingerprints.of(known)["hardware_sha256"] == row["hardware_sha256"]
+        assert fingerprints.columns(known)["hardware_sha256"] == row["hardware_sha256"]

@@ -18,7 +18,6 @@ NOT_YET = {
     "images",
     "imports",
     "launchers",
-    "machine",
     "pages",
     "plan",
     "records",

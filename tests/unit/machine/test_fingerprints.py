@@ -6,6 +6,7 @@ import json
 import pytest
 from made_runs import SETTINGS
 
+from dlbench.common.files import json_digest
 from dlbench.comparison import campaigns
 from dlbench.log import event_log
 from dlbench.machine import facts, fingerprints, limits, software
@@ -82,28 +83,28 @@ def collected(made, name="runs"):
 
 
 def test_a_fingerprint_changes_with_the_driver_and_not_with_process_host_or_moment():
-    here = fingerprints.of(known(MACHINE))
+    here = fingerprints.columns(known(MACHINE))
     elsewhere = changed(present={"host": "node2", "cpus": [5], "memory_available_bytes": 1})
-    assert fingerprints.of(known(elsewhere | {"gathered_s": 9})) == here
-    driver = fingerprints.of(known(changed(hardware_gpus={"driver": "560.35"})))
+    assert fingerprints.columns(known(elsewhere | {"gathered_s": 9})) == here
+    driver = fingerprints.columns(known(changed(hardware_gpus={"driver": "560.35"})))
     assert driver["hardware_sha256"] != here["hardware_sha256"]
     assert driver["software_sha256"] == here["software_sha256"]
-    kernel = fingerprints.of(known(changed(software={"kernel": "6.2"})))
+    kernel = fingerprints.columns(known(changed(software={"kernel": "6.2"})))
     assert kernel["software_sha256"] != here["software_sha256"]
 
 
 def test_this_machine_has_the_same_fingerprint_twice():
-    first, second = (fingerprints.of(known(facts.facts())) for _ in range(2))
+    first, second = (fingerprints.columns(known(facts.gather())) for _ in range(2))
     assert first == second and all(first.values())
 
 
 def test_equal_nodes_have_the_fingerprint_of_one_and_others_that_of_their_set():
     old = changed(hardware_gpus={"driver": "535"})
-    one = fingerprints.of(known(MACHINE))
-    assert fingerprints.of(known(MACHINE, changed(present={"host": "node2"}))) == one
-    both = fingerprints.of(known(MACHINE, old))
+    one = fingerprints.columns(known(MACHINE))
+    assert fingerprints.columns(known(MACHINE, changed(present={"host": "node2"}))) == one
+    both = fingerprints.columns(known(MACHINE, old))
     assert both["hardware_sha256"] not in (one["hardware_sha256"], None)
-    assert fingerprints.of(known(old, MACHINE)) == both
+    assert fingerprints.columns(known(old, MACHINE)) == both
     assert both["software_sha256"] == one["software_sha256"]
 
 
@@ -117,7 +118,7 @@ def test_a_record_keeps_equal_facts_once_and_each_ranks_host_and_digests():
 
 def test_records_of_before_have_no_fingerprint_and_differ_from_nothing(study):
     assert fingerprints.provenance([[], []]) == {}
-    assert fingerprints.of({}) == {"hardware_sha256": None, "software_sha256": None}
+    assert fingerprints.columns({}) == {"hardware_sha256": None, "software_sha256": None}
     made = study()
     first, second = made.runs
     finished(first)
@@ -132,7 +133,7 @@ def test_a_tables_fingerprint_is_that_of_the_record_and_of_the_campaign(study):
     made = study()
     for run in made.runs:
         finished(run, MACHINE)
-    expected = fingerprints.of(known(MACHINE))
+    expected = fingerprints.columns(known(MACHINE))
     for row in collected(made):
         assert {name: row[name] for name in fingerprints.COLUMNS} == expected
     for run in campaigns.read("results").runs:
@@ -165,20 +166,20 @@ def test_packages_that_differ_are_named_where_their_lists_are_kept(tmp_path, mon
     lists = ["keras==3.8", "numpy==2.0.1"], ["keras==3.8", "numpy==2.0.2", "ucx==1"]
     one, other = (
         fingerprints.comparable(known(changed(software={"packages_sha256": name})))
-        for name in [software.keep(lines, tmp_path) for lines in lists]
+        for name in [software.keep_list(lines, tmp_path) for lines in lists]
     )
-    said = fingerprints.differences(one, other, fingerprints.packages)
+    said = fingerprints.differences(one, other, fingerprints.read_packages)
     assert said == "package numpy 2.0.2, not 2.0.1; package ucx 1, not missing"
     for path in tmp_path.iterdir():
         path.write_text("numpy==9\n")  # not what its name says
-    said = fingerprints.differences(one, other, fingerprints.packages)
+    said = fingerprints.differences(one, other, fingerprints.read_packages)
     assert said == "software packages differ (a list of them is missing)"
 
 
 def test_facts_are_found_in_a_record_under_their_digests():
     found = known(MACHINE, changed(hardware_gpus={"driver": "535"}))
     for part in ("hardware", "software"):
-        assert all(fingerprints.digest(facts) == name for name, facts in found[part].items())
+        assert all(json_digest(facts) == name for name, facts in found[part].items())
 
 
 def test_many_differences_are_counted():

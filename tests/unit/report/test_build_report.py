@@ -180,7 +180,7 @@ def test_coverage_is_grouped_until_it_can_be_taken_in(tmp_path):
 
 def test_the_machine_is_shown_as_its_runs_tell_it(tmp_path):
     rows = [made_tables.run(repeat=repeat) for repeat in (1, 2)]
-    hardware = facts.facts()["hardware"] | {
+    hardware = facts.gather()["hardware"] | {
         "gpus": {"driver": "550.54", "cuda_driver": "12.4", "kinds": []},
         "infiniband": [{"rate": "200 Gb/sec (4X HDR)", "link_layer": "InfiniBand"}] * 2,
     }

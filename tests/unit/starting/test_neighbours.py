@@ -75,7 +75,7 @@ def test_what_a_hypervisor_takes_is_others(kernel):
 def test_the_time_of_a_process_that_ended_is_not_lost_and_not_counted_twice(kernel):
     kernel.process(CHILD, US, own_s=5.0)
     kernel.process(12, US, own_s=1.0)
-    own = node_use.Own(kernel.root / "proc", US, {})
+    own = node_use.ProcessTree(kernel.root / "proc", US, {})
     assert own.look()[0] == pytest.approx(6)
     kernel.end(CHILD)
     kernel.process(US, 1, children_s=5.5)  # which waited for it
@@ -87,7 +87,7 @@ def test_the_time_of_a_process_that_ended_is_not_lost_and_not_counted_twice(kern
 
 
 def test_processes_that_begin_are_ours_by_their_parent_or_by_their_mark(kernel):
-    own = node_use.Own(kernel.root / "proc", US, MARK)
+    own = node_use.ProcessTree(kernel.root / "proc", US, MARK)
     own.look()
     kernel.process(20, 1, own_s=1.0)  # somebody else's
     kernel.process(21, 1, own_s=2.0)  # ours, of which the program does not run yet
@@ -101,7 +101,7 @@ def test_processes_that_begin_are_ours_by_their_parent_or_by_their_mark(kernel):
 
 
 def test_other_runs_of_this_user_are_others(kernel):
-    own = node_use.Own(kernel.root / "proc", US, MARK)
+    own = node_use.ProcessTree(kernel.root / "proc", US, MARK)
     kernel.process(20, 1, own_s=1.0, environ="DLBENCH_SUPERVISOR=boot 99 1 /a log\0")
     own.look()
     assert own.look()[0] == 0
@@ -109,7 +109,7 @@ def test_other_runs_of_this_user_are_others(kernel):
 
 def test_a_number_that_is_used_again_is_another_process(kernel):
     kernel.process(CHILD, US, own_s=5.0)
-    own = node_use.Own(kernel.root / "proc", US, {})
+    own = node_use.ProcessTree(kernel.root / "proc", US, {})
     own.look()
     path = kernel.root / f"proc/{CHILD}/stat"
     path.write_text(path.read_text().replace(str(1000 + CHILD), "7777").replace(" 500 ", " 9 "))
@@ -117,7 +117,7 @@ def test_a_number_that_is_used_again_is_another_process(kernel):
 
 
 def test_where_numbers_are_not_told_all_processes_are_listed(kernel):
-    own = node_use.Own(kernel.root / "proc", US, {})
+    own = node_use.ProcessTree(kernel.root / "proc", US, {})
     kernel.process(20, US, own_s=1.0)
     kernel.write("proc/loadavg", "0 0 0 0/0 0\n")
     assert own.look()[0] == pytest.approx(1)

@@ -55,7 +55,7 @@ OWN_READ = "own_disk_read_bytes_per_s"
 
 
 def used_s(pid):
-    return node_use.process(Path("/proc"), pid).own * TICK_S
+    return node_use.read_process(Path("/proc"), pid).own * TICK_S
 
 
 def start_run(folder, seconds, *flags):
@@ -152,7 +152,7 @@ def test_threads_children_and_what_they_started_are_the_runs_own():
     )
     beside = subprocess.Popen([*PYTHON, SPINS])
     try:
-        own = node_use.Own(Path("/proc"), os.getpid(), {})
+        own = node_use.ProcessTree(Path("/proc"), os.getpid(), {})
         before = own.look()[0]
         # Another session, as launchers make one; it stays and is looked at while it is there.
         child = subprocess.Popen([*PYTHON, SPINS], start_new_session=True)
@@ -176,7 +176,7 @@ def test_a_neighbour_is_not_of_the_tree_though_it_is_of_the_same_user():
     sleeper = subprocess.Popen([*PYTHON, "import time; time.sleep(60)"])
     beside = subprocess.Popen([*PYTHON, SPINS])
     try:
-        own = node_use.Own(Path("/proc"), sleeper.pid, {})
+        own = node_use.ProcessTree(Path("/proc"), sleeper.pid, {})
         first, began = own.look()[0], used_s(beside.pid)
         while used_s(beside.pid) - began < 0.3:
             time.sleep(0.02)

@@ -10,7 +10,8 @@ import sys
 import pytest
 from sampling_stand_ins import NVML, Clock
 
-from dlbench.machine import facts, fingerprints, gpu_facts, hardware, limits, software
+from dlbench.common.files import json_digest
+from dlbench.machine import facts, gpu_facts, hardware, limits, software
 from dlbench.machine.hardware import Files
 
 CPU, NODES = "sys/devices/system/cpu", "sys/devices/system/node"
@@ -88,17 +89,19 @@ def policy(number, governor, low=800000, high=3500000):
     ],
 )
 def test_sockets_cores_and_threads_are_counted(tree, machine, counts):
-    cpu = hardware.constant(tree(processor(**machine)))["cpu"]
+    cpu = hardware.constant_facts(tree(processor(**machine)))["cpu"]
     assert tuple(cpu[name] for name in ("sockets", "cores", "threads", "smt")) == counts
 
 
 def test_cores_that_are_offline_do_not_count(tree):
-    cpu = hardware.constant(tree(processor(1, 4, smt=True) | {f"{CPU}/online": "0-2,4"}))["cpu"]
+    cpu = hardware.constant_facts(tree(processor(1, 4, smt=True) | {f"{CPU}/online": "0-2,4"}))[
+        "cpu"
+    ]
     assert (cpu["cores"], cpu["threads"], cpu["smt"]) == (3, 4, True)
 
 
 def test_model_caches_and_numa_nodes_are_told(tree):
-    cpu = hardware.constant(tree(processor()))["cpu"]
+    cpu = hardware.constant_facts(tree(processor()))["cpu"]
     assert (cpu["model"], cpu["microcode"], cpu["virtual"]) == (
         "Intel(R) Xeon(R) Platinum 8360Y CPU @ 2.40GHz", "0xd0003a5", False,
     )  # fmt: skip
@@ -122,9 +125,9 @@ def test_what_the_kernel_keeps_of_the_memory_makes_no_other_machine(tree, instal
         made |= {
             f"{NODES}/node{node}/meminfo": f"Node {node} MemTotal: {kib} kB" for node in (0, 1)
         }
-        facts = hardware.constant(tree(made))
+        facts = hardware.constant_facts(tree(made))
         assert [facts["memory"]["gib"], facts["cpu"]["numa"][1]["gib"]] == [installed] * 2
-        seen.add(fingerprints.digest(facts))
+        seen.add(json_digest(facts))
     assert len(seen) == 1
 
 
@@ -132,7 +135,9 @@ def test_governors_and_limits_of_all_policies_are_told(tree):
     made = (
         policy(0, "powersave") | policy(2, "performance") | policy(10, "performance", high=2000000)
     )
-    cpu = hardware.constant(tree(processor() | made | {f"{CPU}/intel_pstate/no_turbo": 1}))["cpu"]
+    cpu = hardware.constant_facts(tree(processor() | made | {f"{CPU}/intel_pstate/no_turbo": 1}))[
+        "cpu"
+    ]
     assert cpu["governors"] == ["performance", "powersave"]
     assert cpu["frequency_mhz"] == [800, 3500]
     assert cpu["boost"] is False
@@ -140,20 +145,20 @@ def test_governors_and_limits_of_all_policies_are_told(tree):
 
 def test_a_machine_without_cpufreq_says_so(tree):
     files = tree(processor())
-    assert hardware.constant(files)["cpu"]["governors"] is None
+    assert hardware.constant_facts(files)["cpu"]["governors"] is None
     assert "no policies, as in virtual machines" in files.unknown["cpu.frequencies"]
 
 
 def test_clocks_of_this_moment_are_no_constant_facts(tree):
     files = tree(processor())
-    assert hardware.present(files)["cpu_mhz"] == {"min": 800, "median": 801.5, "max": 803}
+    assert hardware.present_facts(files)["cpu_mhz"] == {"min": 800, "median": 801.5, "max": 803}
     faster = processor() | {"proc/cpuinfo": CPUINFO.format(number=0, mhz=3500)}
-    before = hardware.constant(files)
-    assert hardware.constant(tree(faster)) == before
+    before = hardware.constant_facts(files)
+    assert hardware.constant_facts(tree(faster)) == before
 
 
 def test_an_arm_processor_is_told_by_its_parts(tree):
-    cpu = hardware.constant(tree({"proc/cpuinfo": ARM}))["cpu"]
+    cpu = hardware.constant_facts(tree({"proc/cpuinfo": ARM}))["cpu"]
     assert cpu["model"] == "CPU implementer 0x41, CPU part 0xd40"
     assert cpu["features"] == ["asimd", "asimdhp", "bf16", "sve2"]
 
@@ -164,7 +169,7 @@ def test_an_arm_processor_is_told_by_its_parts(tree):
 )
 def test_what_is_not_there_or_not_understood_is_none_with_a_reason(tree, content):
     files = tree(content)
-    found = hardware.constant(files)
+    found = hardware.constant_facts(files)
     assert (found["cpu"]["sockets"], found["memory"]["gib"]) == (None, None)
     assert (found["network"], found["infiniband"]) == ([], [])
     assert {"cpu.topology", "cpu.numa", "memory"} <= files.unknown.keys()
@@ -185,7 +190,7 @@ def test_network_and_infiniband_are_those_of_devices_that_are_up(tree, tmp_path)
             "sys/class/infiniband/mlx5_0/ports/1/link_layer": "InfiniBand",
         }
     )  # fmt: skip
-    found = hardware.constant(files)
+    found = hardware.constant_facts(files)
     assert found["network"] == [
         {"name": "eno1", "speed_mbit_s": 25000, "mtu": 9000, "driver": None}
     ]
@@ -219,7 +224,7 @@ def test_the_strictest_limit_of_all_groups_around_holds(tree):
             f"{GROUPS}/slurm/job_7/step_0/cpuset.cpus.effective": "0-3,8",
         }
     )
-    found = limits.limits(files)
+    found = limits.read(files)
     assert (found["memory_bytes"], found["cpu_time_cores"], found["group_cpus"]) == (
         16 * 2**30, 2.5, 5,
     )  # fmt: skip
@@ -239,7 +244,7 @@ def test_limits_of_version_1_are_understood(tree):
             f"{GROUPS}/cpu,cpuacct/cpu.cfs_quota_us": -1,
         }
     )
-    found = limits.limits(files)
+    found = limits.read(files)
     assert (found["memory_bytes"], found["cpu_time_cores"], found["group_cpus"]) == (
         4 * 2**30, 1.5, 2,
     )  # fmt: skip
@@ -247,24 +252,24 @@ def test_limits_of_version_1_are_understood(tree):
 
 def test_no_limit_is_a_fact_and_no_group_is_not(tree):
     files = tree(V2 | {"proc/self/cgroup": "0::/", f"{GROUPS}/memory.max": "max"})
-    assert limits.limits(files)["memory_bytes"] == "unlimited"
+    assert limits.read(files)["memory_bytes"] == "unlimited"
     assert files.unknown == {}
 
 
 def test_without_control_groups_limits_are_unknown(tree):
     files = tree({})
-    assert limits.limits(files)["memory_bytes"] is None
+    assert limits.read(files)["memory_bytes"] is None
     assert "no control group" in files.unknown["limits.memory_bytes"]
 
 
 def test_a_container_sees_its_own_group_as_the_top(tree):
     files = tree(V2 | {"proc/self/cgroup": "0::/kubepods/pod1/c", f"{GROUPS}/memory.max": 2**30})
-    assert limits.limits(files)["memory_bytes"] == 2**30
+    assert limits.read(files)["memory_bytes"] == 2**30
 
 
 def test_a_limit_that_is_not_understood_is_unknown(tree):
     files = tree(V2 | {"proc/self/cgroup": "0::/", f"{GROUPS}/cpu.max": "lots"})
-    assert limits.limits(files)["cpu_time_cores"] is None
+    assert limits.read(files)["cpu_time_cores"] is None
     assert "limits.cpu_time_cores" in files.unknown
 
 
@@ -281,7 +286,7 @@ def nvml(monkeypatch):
 def test_equal_gpus_are_one_kind_and_each_is_named(nvml):
     nvml.broken = {"nvmlDeviceGetMigMode"}
     unknown = {}
-    found = gpu_facts.gpus((0, 1), unknown)
+    found = gpu_facts.gather((0, 1), unknown)
     (kind,) = found["kinds"]
     assert (found["driver"], found["cuda_driver"]) == ("550.54.15", "12.4")
     assert (kind["name"], kind["memory_bytes"], kind["nvlinks"]) == ("NVIDIA H100", 80 * 2**30, 12)
@@ -298,19 +303,19 @@ def test_equal_gpus_are_one_kind_and_each_is_named(nvml):
 
 def test_one_gpu_of_a_kind_has_the_facts_of_two(nvml):
     nvml.broken = {"nvmlDeviceGetMigMode"}
-    one, two = (gpu_facts.gpus(gpus, {})["kinds"] for gpus in ((1,), (0, 1)))
+    one, two = (gpu_facts.gather(gpus, {})["kinds"] for gpus in ((1,), (0, 1)))
     assert one == two
 
 
 def test_gpus_without_nvlink_say_what_is_between_them(nvml):
     nvml.NVLINKED = False
-    found = gpu_facts.gpus((0,), {})
+    found = gpu_facts.gather((0,), {})
     assert (found["kinds"][0]["nvlinks"], found["links"]) == (0, [[0, 1, "SYS"]])
 
 
 def test_a_mig_device_has_its_own_name_and_its_boards_limits(nvml):
     nvml.nvmlDeviceGetMemoryInfo = lambda handle: type("M", (), {"total": 10 * 2**30})
-    (kind,) = gpu_facts.gpus(("MIG-cccc3333-0000",), {})["kinds"]
+    (kind,) = gpu_facts.gather(("MIG-cccc3333-0000",), {})["kinds"]
     assert (kind["name"], kind["memory_bytes"]) == ("NVIDIA H100 MIG 1g.10gb", 10 * 2**30)
     assert kind["power_limit_w"] == 700
 
@@ -318,16 +323,16 @@ def test_a_mig_device_has_its_own_name_and_its_boards_limits(nvml):
 def test_no_driver_or_a_lost_gpu_is_said_and_harms_nothing(nvml):
     unknown = {}
     nvml.broken = {"driver"}
-    assert gpu_facts.gpus((0,), unknown) == gpu_facts.NONE
+    assert gpu_facts.gather((0,), unknown) == gpu_facts.NONE
     assert "NVML Shared Library Not Found" in unknown["gpus"]
     nvml.broken = {1}
-    found = gpu_facts.gpus((0, 1), unknown)
+    found = gpu_facts.gather((0, 1), unknown)
     assert len(found["devices"]) == 1 and unknown["gpus.1"] == "GPU is lost"
 
 
 def test_runs_without_gpus_do_not_start_nvml(nvml, monkeypatch):
     monkeypatch.setattr(NVML, "nvmlInit", lambda self: pytest.fail("NVML was started"))
-    assert facts.facts(())["hardware"]["gpus"]["kinds"] == []
+    assert facts.gather(())["hardware"]["gpus"]["kinds"] == []
 
 
 # Software and the whole event.
@@ -342,22 +347,22 @@ def test_packages_are_listed_once_each_the_imported_first(tmp_path):
         (place / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
     (tmp_path / "b" / "half-1.dist-info").mkdir()
     folders = [str(tmp_path / "a"), str(tmp_path / "b")]
-    assert software.packages(folders) == ["my-package==2.0", "other==3"]
+    assert software.installed_packages(folders) == ["my-package==2.0", "other==3"]
 
 
 def test_a_list_of_packages_is_kept_once_under_the_digest_of_its_file(tmp_path):
-    name = software.keep(["a==1", "b==2"], tmp_path)
+    name = software.keep_list(["a==1", "b==2"], tmp_path)
     (path,) = tmp_path.iterdir()
     assert path.read_text() == "a==1\nb==2\n" and path.name == f"{name}.txt"
     kept = path.stat().st_mtime_ns
-    assert software.keep(["a==1", "b==2"], tmp_path) == name
+    assert software.keep_list(["a==1", "b==2"], tmp_path) == name
     assert path.stat().st_mtime_ns == kept
-    assert software.keep(["a==1"], None) != name
+    assert software.keep_list(["a==1"], None) != name
 
 
 def test_a_folder_that_cannot_be_written_costs_the_list_and_not_the_run(tmp_path):
     (tmp_path / "file").write_text("")
-    found = facts.facts(framework={"python": "3"}, packages=tmp_path / "file" / "in")
+    found = facts.gather(framework={"python": "3"}, packages=tmp_path / "file" / "in")
     assert found["software"]["packages_sha256"] is None
     assert "software.packages_sha256" in found["unknown"]
 
@@ -371,23 +376,23 @@ def test_loaded_libraries_are_named_by_their_files():
         "7f06-7f07 r-xp 00000000 08:01 4 /usr/lib/libmpiany.so.1\n"
         "7ffc-7ffd rw-p 00000000 00:00 0 [stack]\n"
     )
-    found = software.loaded(maps)
+    found = software.loaded_libraries(maps)
     assert found["cufft"] == "libcufft.so.11.2.3"
     assert found["tcmalloc"] == "libtcmalloc_minimal.so.4"
     assert "libmpiany.so.1" not in found.values()
 
 
 def test_this_machine_is_told_as_python_knows_it():
-    found = facts.facts(framework={"python": platform.python_version()})
+    found = facts.gather(framework={"python": platform.python_version()})
     assert found["hardware"]["cpu"]["threads"] == os.cpu_count()
     assert found["limits"]["cpus"] == len(os.sched_getaffinity(0))
     assert found["present"]["host"] == platform.node()
     assert found["software"]["kernel"] == platform.release()
-    assert "pytest==" in "\n".join(software.packages())
+    assert "pytest==" in "\n".join(software.installed_packages())
 
 
 def test_a_machine_of_which_nothing_can_be_read_is_still_an_event(tmp_path):
-    found = facts.facts(root=tmp_path)
+    found = facts.gather(root=tmp_path)
     assert found["hardware"]["cpu"]["model"] is None
     assert found["software"]["os"] is None
     assert {"cpu", "memory", "software.os", "libraries"} <= found["unknown"].keys()

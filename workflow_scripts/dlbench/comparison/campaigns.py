@@ -145,7 +145,7 @@ def _of_record(record):
         "environment_sha256": made_from.get("environment"),
         "training_code": made_from.get("code"),
         "parser_version": record["parser_version"],
-        **fingerprints.of(provenance),
+        **fingerprints.columns(provenance),
     }
     return Measured(
         run_id=record["run_id"],

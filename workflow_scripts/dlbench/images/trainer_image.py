@@ -238,7 +238,7 @@ def failure_in(path, what=""):
     except (Error, OSError) as error:
         reason = f"{what}{error}"
         print(f"error: {reason}", file=sys.stderr)
-        write_json(path, {"failure": redaction.text(reason)})
+        write_json(path, {"failure": redaction.redact(reason)})
 
 
 def failure(path):

@@ -47,7 +47,7 @@ def train(run, command, kind, log, image_id=None, gpus=()):
     folder = log.parent / other_trainers.FOLDER
     _make_empty(folder)
     events = event_log.EventLog(log)
-    found = facts.facts(gpus)
+    found = facts.gather(gpus)
     if image_id:
         # We are outside of it, but for the kernel.
         found["software"] |= {"os": None, "glibc": None}
@@ -170,5 +170,5 @@ def _tail(path):
 
 
 def _last_line(text):
-    lines = terminal.plain(redaction.text(text)).splitlines()
+    lines = terminal.plain(redaction.redact(text)).splitlines()
     return next((line.strip() for line in reversed(lines) if line.strip()), "no message")

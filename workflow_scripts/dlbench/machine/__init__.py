@@ -1,4 +1,5 @@
-"""What a process runs on: host, CPUs, GPUs, limits, software, and what is kept secret.
+"""The machine that a process runs on: host, CPUs, GPUs, limits and software; secrets left out.
 
-Imports common. Standard library only: its files may enter every image.
+All its files may be imported from other rooms. It imports common and the standard library only
+(and nvidia-ml-py for GPUs, if installed), for its files may enter every image.
 """

@@ -1,57 +1,69 @@
-"""The event `machine` of a log: on what and with what a process runs, gathered once, at its start.
+"""The event `machine` of a log: hardware, software and limits of a process, read at its start.
 
     hardware    facts that equal nodes share: processor, memory, network, GPUs
     software    system, packages' digest, framework
     limits      how much of the node this process may use
-    libraries   versions of those that it has loaded
+    libraries   versions of those that the process has loaded
     variables   of the environment, by an allow-list (redaction.py)
-    present     this node and this moment: host, clocks, GPUs' UUIDs, which CPUs it may use
-    unknown     why something is not known
-    gathered_s  what this took
+    present     of this node and moment: host, clocks, GPUs' UUIDs, the CPUs it may use
+    unknown     the reasons for facts that are None
+    gathered_s  how long reading the facts took
 
-The first five are compared between repeats; fingerprints are of the first two (fingerprints.py).
-Needs the standard library only, and for GPUs nvidia-ml-py.
+The first five are compared between repeats; fingerprints.py has digests of the first two.
 """
 
 import os
 import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from dlbench.machine import gpu_facts, hardware, limits, redaction, software
 
 
-def facts(gpus=(), framework=None, packages=None, root="/"):
-    """What the event says.
+def gather(
+    gpus: Sequence[int | str] = (),
+    framework: dict[str, Any] | None = None,
+    packages: str | Path | None = None,
+    root: str | Path = "/",
+) -> dict[str, Any]:
+    """The fields of the event.
 
     Args:
-        gpus: selectors of the GPUs of this process (gpu_sampling.visible_gpus).
-        framework: facts of Python and the framework, plain values; None where another program
-            trains, whose Python is not this one.
-        packages: folder where the list of installed packages is kept; None: nowhere.
+        gpus: selectors of the GPUs of this process (gpu_readings.visible_gpus).
+        framework: facts of Python and the framework, plain values; None if another program
+            trains, with another Python.
+        packages: folder in which the list of installed packages is kept; None: nowhere.
+        root: of the file system whose /proc and /sys are read.
     """
     began = time.perf_counter()
     files = hardware.Files(root)
-    found = gpu_facts.gpus(gpus, files.unknown)
-    kinds = {name: found[name] for name in ("driver", "cuda_driver", "kinds")}
+    of_gpus = gpu_facts.gather(gpus, files.unknown)
+    kinds = {name: of_gpus[name] for name in ("driver", "cuda_driver", "kinds")}
     if framework is None:
-        listed, files.unknown["software.packages_sha256"] = None, "another program's"
+        sha256, files.unknown["software.packages_sha256"] = None, "another program's"
     else:
-        listed = files.ask("software.packages_sha256", lambda: _packages(packages))
+        sha256 = files.ask("software.packages_sha256", lambda: _packages(packages))
     return {
-        "hardware": hardware.constant(files) | {"gpus": kinds},
-        "software": software.system(files) | (framework or {}) | {"packages_sha256": listed},
-        "limits": limits.limits(files),
-        "libraries": files.ask("libraries", lambda: software.loaded(files.text("proc/self/maps"))),
-        "variables": redaction.variables(),
+        "hardware": hardware.constant_facts(files) | {"gpus": kinds},
+        "software": software.system(files) | (framework or {}) | {"packages_sha256": sha256},
+        "limits": limits.read(files),
+        "libraries": files.ask("libraries", lambda: _libraries(files)),
+        "variables": redaction.recorded_variables(),
         "present": {
-            **hardware.present(files),
+            **hardware.present_facts(files),
             "cpus": sorted(os.sched_getaffinity(0)),
-            "gpus": found["devices"],
-            "gpu_links": found["links"],
+            "gpus": of_gpus["devices"],
+            "gpu_links": of_gpus["links"],
         },
         "unknown": files.unknown,
         "gathered_s": round(time.perf_counter() - began, 6),
     }
 
 
+def _libraries(files):
+    return software.loaded_libraries(files.text("proc/self/maps"))
+
+
 def _packages(folder):
-    return software.keep(software.packages(), folder)
+    return software.keep_list(software.installed_packages(), folder)

@@ -1,153 +1,160 @@
 """Fingerprints of runs: digests of the hardware and of the software that repeats should share.
 
-They are made from the facts of a run's logs (facts.py) and name these facts in its record, whose
-own digest vouches for both. A run on several nodes has the fingerprint of its
-nodes where these are equal, else one of the set of them.
+They are digests of the facts in a run's logs (facts.py), and the keys of these facts in its
+record. If all nodes of a run have the same fingerprint, it is the run's; otherwise the run's is
+the digest of the sorted list of theirs.
 """
 
 import hashlib
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+from dlbench.common.files import json_digest
 from dlbench.machine import redaction
 
 COLUMNS = ("hardware_sha256", "software_sha256")
 COMPARED = ("hardware", "software", "limits", "libraries", "variables")
 MOST_DIFFERENCES = 4
-PACKAGES = Path("results/packages")  # lists of packages, each named by its digest
+PACKAGES = Path("results/packages")  # one list of packages for each digest
 
 
-def digest(facts):
-    """SHA-256 of plain values, the order of keys apart."""
-    plain = json.dumps(facts, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(plain.encode()).hexdigest()
-
-
-def provenance(machines):
-    """What a record keeps of the machine events of its ranks: equal facts once.
+def provenance(machines: Sequence[Sequence[dict[str, Any]]]) -> dict[str, Any]:
+    """The facts that a record keeps of the machine events of its ranks.
 
     Args:
-        machines: the events of each rank, a list for each; several where it was resumed.
+        machines: the events of each rank; a run that was resumed has several.
 
     Returns:
-        `hardware` and `software` by their digests; of each rank its host and digests, of rank 0
-        all it said. {} where nothing is known, as of runs of before.
+        `hardware` and `software` by their digests, equal facts once; `ranks`, with the host and
+        the digests of each rank; the other facts of rank 0. {} if there are no events.
     """
     if not any(machines):
         return {}
-    found = {"hardware": {}, "software": {}}
+    by_digest: dict[str, dict[str, Any]] = {"hardware": {}, "software": {}}
     ranks = []
     for rank, events in enumerate(machines):
         for event in events:
-            said = {"rank": rank, "host": event["present"]["host"]}
-            for part, kept in found.items():
-                said[f"{part}_sha256"] = name = digest(event[part])
-                kept[name] = event[part]
-            said["cpus"], said["gpus"] = event["present"]["cpus"], event["present"]["gpus"]
-            said["visible"] = event["variables"].get("CUDA_VISIBLE_DEVICES")
-            ranks.append(said)
+            present = event["present"]
+            entry = {"rank": rank, "host": present["host"]}
+            for part, facts in by_digest.items():
+                entry[f"{part}_sha256"] = sha256 = json_digest(event[part])
+                facts[sha256] = event[part]
+            entry["cpus"], entry["gpus"] = present["cpus"], present["gpus"]
+            entry["visible"] = event["variables"].get("CUDA_VISIBLE_DEVICES")
+            ranks.append(entry)
     first = next(events[0] for events in machines if events)
     rest = ("limits", "libraries", "variables", "present", "unknown", "gathered_s")
-    return found | {"ranks": ranks} | {name: first.get(name) for name in rest}
+    return by_digest | {"ranks": ranks} | {name: first.get(name) for name in rest}
 
 
-def of(known):
-    """The columns of the runs table, from a record's provenance; None of what is not known."""
+def columns(provenance: dict[str, Any]) -> dict[str, str | None]:
+    """The fingerprints of a run, as columns of the runs table; None if not known.
+
+    Args:
+        provenance: of its record.
+    """
     return {
-        f"{part}_sha256": _joined(sorted(known.get(part) or {}))
+        f"{part}_sha256": _joined(sorted(provenance.get(part) or {}))
         for part in ("hardware", "software")
     }
 
 
 def _joined(digests):
-    return digests[0] if len(digests) == 1 else digest(digests) if digests else None
+    return digests[0] if len(digests) == 1 else json_digest(digests) if digests else None
 
 
-def comparable(known):
-    """The facts that repeats should share, from a record's provenance; {} without any."""
-    if not known.get("hardware"):
+def comparable(provenance: dict[str, Any]) -> dict[str, Any]:
+    """The facts that repeats should share, from a record's provenance; {} if it has none."""
+    if not provenance.get("hardware"):
         return {}
-    facts = {name: known.get(name) for name in COMPARED}
+    facts: dict[str, Any] = {name: provenance.get(name) for name in COMPARED}
     for part in ("hardware", "software"):
         nodes = [facts[part][name] for name in sorted(facts[part])]
         facts[part] = nodes[0] if len(nodes) == 1 else nodes
-    return facts | {"variables": redaction.shared(facts["variables"])}
+    return facts | {"variables": redaction.shared_variables(facts["variables"])}
 
 
 class Repeats:
-    """Facts of runs, equal ones kept once; says in what repeats differ."""
+    """Facts of runs, equal ones kept once, and how those of repeats differ."""
 
-    def __init__(self):
-        self._facts, self._runs = {}, {}
+    def __init__(self) -> None:
+        self._facts: dict[str, dict[str, Any]] = {}  # by their digest
+        self._repeats: dict[Any, list[tuple[int, str, str]]] = {}  # by combination
 
-    def add(self, run, known):
-        """A run that ended well, with its record's provenance."""
-        facts = comparable(known)
+    def add(self, run: Any, provenance: dict[str, Any]) -> None:
+        """Add a Run that ended well, with the provenance of its record."""
+        facts = comparable(provenance)
         if facts:
-            # Digests stand for hardware and software: these are the long ones.
-            name = digest([of(known), *(facts[part] for part in COMPARED[2:])])
-            self._facts.setdefault(name, facts)
-            self._runs.setdefault(run.combination, []).append((run.repeat, run.id, name))
+            # Hardware and software are long; their digests stand for them.
+            key = json_digest([columns(provenance), *(facts[part] for part in COMPARED[2:])])
+            self._facts.setdefault(key, facts)
+            self._repeats.setdefault(run.combination, []).append((run.repeat, run.id, key))
 
-    def differences(self):
-        """{run id: in what it differs from the first repeat, in words} of those that differ."""
-        found = {}
-        for repeats in self._runs.values():
+    def differences(self) -> dict[str, str]:
+        """By run id, how a run differs from the first repeat, in words; equal runs are left out."""
+        words = {}
+        for repeats in self._repeats.values():
             (_, _, first), *others = sorted(repeats)
-            for _, run_id, name in others:
-                if name != first:
-                    facts = self._facts[first], self._facts[name]
-                    found[run_id] = differences(*facts, packages)
-        return found
+            for _, run_id, key in others:
+                if key != first:
+                    facts = self._facts[first], self._facts[key]
+                    words[run_id] = differences(*facts, read_packages)
+        return words
 
 
-def differences(one, other, packages=lambda digest: None):
-    """In what two `comparable` facts differ, in words; "" where in nothing.
+def differences(
+    one: dict[str, Any],
+    other: dict[str, Any],
+    packages: Callable[[Any], list[str] | None] = lambda digest: None,
+) -> str:
+    """How two `comparable` facts differ, in words; "" if they are equal.
 
     >>> old, new = ({"hardware": {"gpus": {"driver": d}}} for d in ("550.54", "560.35"))
     >>> differences(old, new)
     'hardware gpus driver 560.35, not 550.54'
 
     Args:
-        packages: gives the lines of a list of packages by its digest, None where it is gone.
+        packages: returns the lines of a list of packages by its digest; None if it is lost.
     """
-    was, is_ = dict(_flat(one)), dict(_flat(other))
-    found = []
-    for name in sorted(was.keys() | is_.keys()):
-        before, now = was.get(name), is_.get(name)
+    expected, actual = dict(_flat(one)), dict(_flat(other))
+    words = []
+    for name in sorted(expected.keys() | actual.keys()):
+        before, now = expected.get(name), actual.get(name)
         if before == now:
             continue
         if name.endswith("packages_sha256"):
-            found += _of_packages(packages(before), packages(now))
+            words += _package_differences(packages(before), packages(now))
         else:
-            found.append(f"{name} {_shown(now)}, not {_shown(before)}")
-    more = len(found) - MOST_DIFFERENCES
-    return "; ".join(found[:MOST_DIFFERENCES]) + (f" and {more} more" if more > 0 else "")
+            words.append(f"{name} {_shown(now)}, not {_shown(before)}")
+    more = len(words) - MOST_DIFFERENCES
+    return "; ".join(words[:MOST_DIFFERENCES]) + (f" and {more} more" if more > 0 else "")
 
 
-def packages(name):
-    """The lines of a kept list of packages, None where it is gone or was changed."""
+def read_packages(sha256: str) -> list[str] | None:
+    """The lines of a list of packages, by its digest; None if it is lost or was changed."""
     try:
-        content = (PACKAGES / f"{name}.txt").read_bytes()
+        content = (PACKAGES / f"{sha256}.txt").read_bytes()
     except OSError:
         return None
-    same = hashlib.sha256(content).hexdigest() == name
-    return content.decode().splitlines() if same else None
+    unchanged = hashlib.sha256(content).hexdigest() == sha256
+    return content.decode().splitlines() if unchanged else None
 
 
-def _of_packages(before, now):
+def _package_differences(before, now):
     if before is None or now is None:
         return ["software packages differ (a list of them is missing)"]
-    was, is_ = (dict(line.split("==", 1) for line in lines) for lines in (before, now))
+    old, new = (dict(line.split("==", 1) for line in lines) for lines in (before, now))
     return [
-        f"package {name} {is_.get(name, 'missing')}, not {was.get(name, 'missing')}"
-        for name in sorted(was.keys() | is_.keys())
-        if was.get(name) != is_.get(name)
+        f"package {name} {new.get(name, 'missing')}, not {old.get(name, 'missing')}"
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
     ]
 
 
 def _flat(facts, name=""):
-    """(words, value) of all that is no mapping."""
+    """(path of keys, value) of each value in nested mappings."""
     if isinstance(facts, dict):
         for key, value in facts.items():
             yield from _flat(value, f"{name} {key}".strip())

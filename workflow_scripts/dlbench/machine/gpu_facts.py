@@ -1,19 +1,20 @@
-"""What the GPUs of a process are and how they are set and linked, as NVML tells it.
+"""Facts of the GPUs of a process, their settings and links, read through NVML.
 
-- `kinds` are facts that equal GPUs share, each kind once: they do not change with the number of
-  GPUs of a run.
-- `devices` are the GPUs themselves: UUID, place on the bus, link and clocks of this moment.
-- `links` are those between all GPUs that NVML shows: the number of NVLinks is a fact of a kind,
-  here stands whether two are joined by them, else what is between them on the PCI bus.
+- `kinds` has the facts that equal GPUs share, each kind once, so that it does not change with the
+  number of GPUs of a run.
+- `devices` has the facts of each GPU: UUID, place on the bus, its present link and clocks.
+- `links` has a pair of GPUs each, of all GPUs that NVML shows: NVLink, else what is between the
+  two on the PCI bus. The number of NVLinks is a fact of a kind.
 
-A MIG device has its own name and memory; the rest is that of its board.
+A MIG device has its own name and memory; its other facts are those of its board.
 """
 
 import contextlib
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
-from dlbench.machine.gpu_readings import find, text
+from dlbench.machine.gpu_readings import decoded, find_gpu
 
 # What lies between two GPUs (nvmlGpuTopologyLevel_t), as nvidia-smi topo names it.
 LEVELS = {0: "same board", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
@@ -28,14 +29,14 @@ NONE: dict[str, Any] = {
 }
 
 
-def gpus(selectors, unknown):
-    """Facts of the GPUs of a process; no GPUs, no question: NVML takes its time to start.
+def gather(selectors: Sequence[int | str], unknown: dict[str, str]) -> dict[str, Any]:
+    """Facts of the GPUs of a process.
 
     Args:
-        selectors: as of gpu_sampling.visible_gpus.
-        unknown: dictionary that gets the reasons for what is None.
+        selectors: of gpu_readings.visible_gpus.
+        unknown: dictionary to which the reasons for facts that are None are added.
     """
-    if not selectors:
+    if not selectors:  # NVML takes long to start
         return NONE
     try:
         import pynvml
@@ -45,22 +46,22 @@ def gpus(selectors, unknown):
         unknown["gpus"] = f"NVML does not start: {error}"
         return NONE
     try:
-        return _facts(_Asked(pynvml, unknown), selectors)
+        return _facts(_Queries(pynvml, unknown), selectors)
     finally:
         with contextlib.suppress(Exception):
             pynvml.nvmlShutdown()
 
 
-class _Asked:
-    """NVML; what it, the driver or pynvml cannot say is None, with a reason in `unknown`."""
+class _Queries:
+    """Calls of NVML; a call that fails returns None and adds its reason to `unknown`."""
 
     def __init__(self, nvml, unknown):
         self.nvml, self.unknown = nvml, unknown
 
     def __call__(self, name, *arguments, read=None):
         try:
-            found = text(getattr(self.nvml, name)(*arguments))
-            return read(found) if read else found
+            answer = decoded(getattr(self.nvml, name)(*arguments))
+            return read(answer) if read else answer
         except Exception as error:
             self.unknown[f"gpus.{name}"] = f"{type(error).__name__}: {error}"
             return None
@@ -70,7 +71,7 @@ def _facts(ask, selectors):
     kinds, devices = [], []
     for selector in selectors:
         try:
-            handle = find(ask.nvml, selector)
+            handle = find_gpu(ask.nvml, selector)
         except Exception as error:
             ask.unknown[f"gpus.{selector}"] = str(error)
             continue
@@ -88,7 +89,7 @@ def _facts(ask, selectors):
 
 
 def _gpu(ask, handle):
-    """(facts of its kind, its own)."""
+    """(facts of its kind, facts of this device)."""
     nvml, board = ask.nvml, handle
     if _quiet(nvml, "nvmlDeviceIsMigDeviceHandle", handle):
         board = ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle) or handle
@@ -120,8 +121,8 @@ def _gpu(ask, handle):
     }
     device = {
         "uuid": ask("nvmlDeviceGetUUID", handle),
-        "pci": ask("nvmlDeviceGetPciInfo", board, read=lambda pci: text(pci.busId)),
-        # They fall when a GPU idles.
+        "pci": ask("nvmlDeviceGetPciInfo", board, read=lambda pci: decoded(pci.busId)),
+        # Both fall when a GPU idles.
         "pcie_generation": ask("nvmlDeviceGetCurrPcieLinkGeneration", board),
         "pcie_width": ask("nvmlDeviceGetCurrPcieLinkWidth", board),
         **{
@@ -133,7 +134,7 @@ def _gpu(ask, handle):
 
 
 def _links(ask):
-    """[first index, second index, NVLink or a level] of all pairs."""
+    """[first index, second index, "NVLink" or a level] of each pair."""
     count = ask("nvmlDeviceGetCount") or 0
     handles = [ask("nvmlDeviceGetHandleByIndex", index) for index in range(count)]
     return [
@@ -150,13 +151,13 @@ def _link(ask, one, other):
 
 
 def _nvlinks(nvml, board):
-    """How many are up; a GPU without them has 0, for the driver knows no other answer."""
+    """The number of NVLinks that are up; 0 for a GPU without them, where the call fails."""
     most = getattr(nvml, "NVML_NVLINK_MAX_LINKS", 18)
     return sum(_quiet(nvml, "nvmlDeviceGetNvLinkState", board, n) == 1 for n in range(most))
 
 
 def _quiet(nvml, name, *arguments):
-    """Of questions to which an error is an answer: no."""
+    """The result of a call whose failure means no: None."""
     try:
         return getattr(nvml, name)(*arguments)
     except Exception:

@@ -1,4 +1,4 @@
-"""Which GPUs a process uses, and what NVML reads of them.
+"""Which GPUs a process uses, and their readings through NVML.
 
 A sample of one GPU is:
     gpu                           its selector: NVML index or UUID
@@ -7,25 +7,28 @@ A sample of one GPU is:
     power_w                       of the board; mean of the last second since Ampere except GA100
     temperature_c                 of the chip
     clock_sm_mhz, clock_memory_mhz
-    other_gpu_processes           that compute on it and are of no rank or copy of this run; None
-                                  where this process does not see itself among those on it
-    throttle_reasons              what sets the clocks, [] = nothing; see REASONS
+    other_gpu_processes           processes computing on it that are no rank or copy of this run;
+                                  None if NVML does not list this process among them
+    throttle_reasons              what limits the clocks, [] = nothing; see REASONS
     energy_j                      since the first sample
 
-What cannot be read is None and read again at the next sample. NVML reports
-memory only of a MIG device: power and clocks are the whole board's.
+A value that cannot be read is None in this sample; the next sample tries again.
+Of a MIG device NVML reports its memory only; power and clocks are the whole board's.
 """
 
 import contextlib
 import os
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any
 
-SUPERVISOR = "DLBENCH_SUPERVISOR"  # in the environment of a run's processes: see leftovers.py
+SUPERVISOR = "DLBENCH_SUPERVISOR"  # variable of all processes of a run: see leftovers.py
 COUNTER = "counter"
 INTEGRATED = "integrated power"
 
-# Bits of NVML's clocks event reasons (once: clocks throttle reasons), as nvml.h numbers them;
-# older pynvml lack the last. All are kept, also those that slow nothing down:
-# gpu_idle shows a GPU that waits for data, applications_clocks_setting clocks that someone fixed.
+# Bits of NVML's clocks event reasons (formerly clocks throttle reasons), as nvml.h numbers them;
+# older pynvml lack the last ones. Reasons that slow nothing down are kept too: gpu_idle shows a GPU
+# that waits for data, applications_clocks_setting clocks that someone fixed.
 REASONS = {
     0x001: "gpu_idle",
     0x002: "applications_clocks_setting",
@@ -41,24 +44,27 @@ REASONS = {
 }
 
 
-def visible_gpus(first, count, environ=os.environ):
+def visible_gpus(
+    first: int, count: int, environ: Mapping[str, str] = os.environ
+) -> tuple[int | str, ...]:
     """NVML selectors of `count` GPUs from the `first` of those that CUDA shows this process.
 
     Reads CUDA_VISIBLE_DEVICES as CUDA does: indices or UUIDs (these may be cut short), and
-    the first entry that is neither (-1, an empty one) ends the list. Where it is unset, all GPUs
-    in order. Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or CUDA's indices are not NVML's. An index that
-    the machine lacks ends CUDA's list too; that is not checked, sampling finds it.
+    the first entry that is neither (-1, an empty one) ends the list. If it is unset, all GPUs
+    are visible, in order. Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or CUDA's indices are not NVML's. An
+    index that the machine lacks ends CUDA's list too; that is not checked here: the sample of
+    that GPU has an error.
 
     >>> visible_gpus(1, 2, {"CUDA_VISIBLE_DEVICES": "3,GPU-8932f937,0,-1,1"})
     ('GPU-8932f937', 0)
 
     Returns:
-        tuple: ints and texts; fewer than `count` where the list ends before.
+        Indices and UUIDs; fewer than `count` if the list ends before.
     """
     listed = environ.get("CUDA_VISIBLE_DEVICES")
     if listed is None:
         return tuple(range(first, first + count))
-    selectors = []
+    selectors: list[int | str] = []
     for entry in (entry.strip() for entry in listed.split(",")):
         if entry.isdecimal():
             selectors.append(int(entry))
@@ -69,7 +75,7 @@ def visible_gpus(first, count, environ=os.environ):
     return tuple(selectors[first : first + count])
 
 
-def throttle_reasons(mask):
+def throttle_reasons(mask: int) -> list[str]:
     """Names of the bits of NVML's clocks event reasons, the lowest bit first.
 
     >>> throttle_reasons(0x44), throttle_reasons(0), throttle_reasons(0x8001)
@@ -79,45 +85,56 @@ def throttle_reasons(mask):
     return [REASONS.get(bit, f"unknown_{bit:#x}") for bit in bits]
 
 
-def find(nvml, selector):
+def find_gpu(nvml: ModuleType, selector: int | str) -> Any:
     """NVML's handle of a GPU.
 
     Args:
-        selector: as of `visible_gpus`.
+        nvml: the module pynvml.
+        selector: of `visible_gpus`.
 
     Raises:
-        NVMLError: there is none.
+        NVMLError: no GPU, or several, have this selector.
     """
     if isinstance(selector, int):
         return nvml.nvmlDeviceGetHandleByIndex(selector)
     try:
         return nvml.nvmlDeviceGetHandleByUUID(selector)
     except nvml.NVMLError:
-        # CUDA knows a GPU by the beginning of its UUID too, NVML does not.
+        # CUDA accepts the beginning of a UUID, NVML does not.
         handles = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
-        found = [h for h in handles if text(nvml.nvmlDeviceGetUUID(h)).startswith(selector)]
-        if len(found) != 1:
+        matches = [h for h in handles if decoded(nvml.nvmlDeviceGetUUID(h)).startswith(selector)]
+        if len(matches) != 1:
             raise
-        return found[0]
+        return matches[0]
 
 
 class Gpu:
-    """One GPU through NVML. `error` says why the last sample of it is empty, None where not."""
+    """One GPU, sampled through NVML.
 
-    def __init__(self, nvml, selector, clock):
+    Args:
+        nvml: the module pynvml.
+        selector: of `visible_gpus`.
+        clock: returns the time in seconds.
+
+    Attributes:
+        error: why the last sample is empty, or None.
+    """
+
+    def __init__(self, nvml: ModuleType, selector: int | str, clock: Callable[[], float]) -> None:
         self.selector = selector
         self.energy = _Energy()
-        self.error = None
+        self.error: str | None = None
         self._nvml = nvml
         self._clock = clock
         self._handle = None
 
-    def sample(self):
+    def sample(self) -> dict[str, Any]:
+        """The readings of this moment, with the fields that the docstring of this file lists."""
         nvml = self._nvml
         try:
             self.error = None
             if self._handle is None:
-                self._handle = find(self._nvml, self.selector)
+                self._handle = find_gpu(nvml, self.selector)
         except Exception as error:
             self.error = str(error)
         utilisation = self._ask("nvmlDeviceGetUtilizationRates")
@@ -126,7 +143,7 @@ class Gpu:
         power_time_s = self._clock()
         millijoules = self._ask("nvmlDeviceGetTotalEnergyConsumption")
         sensor = nvml.NVML_TEMPERATURE_GPU
-        # Where two names are given, the first is new and the second about to go.
+        # The second name of two is deprecated; older drivers have no other.
         temperature = self._ask("nvmlDeviceGetTemperatureV", sensor)
         if temperature is None:
             temperature = self._ask("nvmlDeviceGetTemperature", sensor)
@@ -147,7 +164,7 @@ class Gpu:
         energy_j = self.energy.add(millijoules, power_w, power_time_s)
         if all(value is None for value in values.values()):
             self.error = self.error or "NVML reads nothing of it"
-            self._handle = None  # to be found anew
+            self._handle = None  # the next sample looks for the GPU again
         return {
             "gpu": self.selector,
             **values,
@@ -155,7 +172,7 @@ class Gpu:
         }
 
     def _ask(self, name, *arguments):
-        """What NVML says of this GPU; None where it, the driver or pynvml cannot."""
+        """The result of a call of NVML for this GPU; None if the driver or pynvml lacks it."""
         if self._handle is None:
             return None
         try:
@@ -165,10 +182,10 @@ class Gpu:
 
 
 def _others(processes):
-    """How many of a GPU's processes are not of this run.
+    """The number of a GPU's processes that are not of this run.
 
-    Until this process is among them, and in a container that hides its number from the driver, it
-    cannot be told which are.
+    None if this process is not among them: it has not begun to use the GPU, or a container hides
+    its number from the driver, so that processes of this run cannot be told from others.
     """
     pids = {process.pid for process in processes or ()}
     if os.getpid() not in pids:
@@ -177,21 +194,21 @@ def _others(processes):
 
 
 def _is_ours(pid):
-    ours = os.environ.get(SUPERVISOR)
-    if pid == os.getpid() or not ours:
+    supervisor = os.environ.get(SUPERVISOR)
+    if pid == os.getpid() or not supervisor:
         return pid == os.getpid()
     with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
-        return f"{SUPERVISOR}={ours}".encode() in file.read().split(b"\0")
+        return f"{SUPERVISOR}={supervisor}".encode() in file.read().split(b"\0")
     return False
 
 
 class _Energy:
     """Joules of one GPU since the first sample; None after a sample without a reading.
 
-    The first sample settles the source: the driver's counter (mJ since the driver
-    was loaded, Volta or later, renewed every 20 to 100 ms), else the trapezoid
-    rule over power, across samples without power too. A GPU without a first
-    reading has no energy: its start is unknown.
+    The first sample decides the source: the driver's counter (mJ since the driver
+    was loaded, Volta or later, renewed every 20 to 100 ms), else the integral of
+    power by the trapezoid rule, which spans samples without power. Without a
+    reading in the first sample there is no energy: its start is unknown.
     """
 
     def __init__(self):
@@ -222,9 +239,10 @@ class _Energy:
         last, last_s = self._last
         if self.source == INTEGRATED:
             return (now_s - last_s) * (last + reading) / 2
-        # A counter below its last value began anew at 0.
+        # A counter below its last value was reset to 0.
         return (reading - last if reading >= last else reading) / 1000
 
 
-def text(value):
-    return value.decode() if isinstance(value, bytes) else value  # bytes from old pynvml
+def decoded(value: Any) -> Any:
+    """A value of NVML; old versions of pynvml return text as bytes."""
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,11 +1,9 @@
-"""What the node is that a process runs on, as the kernel tells it in /proc and /sys.
+"""Facts of the node that a process runs on, as the kernel states them in /proc and /sys.
 
-- No program is called, for images have none: everything is read from files.
-- `constant` facts are those that repeats on the same kind of node share; `present` ones are of
-  this node and this moment.
-- What cannot be read is None, and `unknown` says why; nothing is guessed.
-
-Needs the standard library only.
+- Everything is read from files; no program is called, for images may have none.
+- `constant_facts` are equal for repeats on the same kind of node, `present_facts` are of this node
+  and this moment.
+- A fact that cannot be read is None, and `unknown` has the reason; nothing is guessed.
 """
 
 import math
@@ -13,12 +11,15 @@ import os
 import platform
 import re
 import statistics
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any, TypeVar
 
 from dlbench.machine import host_name
 
+Value = TypeVar("Value")
 CPU, NODES = "sys/devices/system/cpu", "sys/devices/system/node"
-# Instructions that decide how fast numbers are multiplied, of x86 and Arm.
+# Instruction sets of x86 and Arm that decide how fast numbers are multiplied.
 FEATURES = re.compile(
     r"ssse3|sse4\w*|avx\w*|fma|f16c|amx\w*|bmi\d|popcnt|asimd\w*|sve\w*|sme(?!p)\w*|bf16|i8mm|fphp"
 )
@@ -28,29 +29,36 @@ LEVELS = {
     3: {"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"},
     4: {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
 }
-ARM = ("CPU implementer", "CPU part", "CPU variant", "CPU revision")  # which has no model name
+ARM = ("CPU implementer", "CPU part", "CPU variant", "CPU revision")  # Arm has no model name
 
 
 class Files:
-    """The files below a root. What cannot be read is None, with its reason in `unknown`."""
+    """The files below a root.
 
-    def __init__(self, root="/"):
+    Attributes:
+        unknown: why a fact is None, by its name.
+    """
+
+    def __init__(self, root: str | Path = "/") -> None:
         self.root = Path(root)
-        self.unknown = {}
+        self.unknown: dict[str, str] = {}
 
-    def text(self, path):
-        """Raises: OSError, UnicodeError."""
+    def text(self, path: str) -> str:
+        """The stripped text of a file. Raises OSError, UnicodeError."""
         return (self.root / path).read_text(encoding="utf-8").strip()
 
-    def list(self, pattern):
-        """Paths that match, in the order of their numbers."""
-        found = (str(path.relative_to(self.root)) for path in self.root.glob(pattern))
-        return sorted(found, key=_natural)
+    def paths(self, pattern: str) -> list[str]:
+        """Relative paths that match a pattern, sorted by the numbers in them."""
+        paths = (str(path.relative_to(self.root)) for path in self.root.glob(pattern))
+        return sorted(paths, key=_natural)
 
-    def ask(self, name, answer):
-        """What `answer()` returns, None where it cannot; no benchmark ends for its description."""
+    def ask(self, name: str, read: Callable[[], Value]) -> Value | None:
+        """The fact that `read()` returns; None, with the reason in `unknown`, if it fails.
+
+        No benchmark fails because its description is incomplete.
+        """
         try:
-            return answer()
+            return read()
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             self.unknown[name] = f"{where}{error.strerror}"
@@ -58,11 +66,12 @@ class Files:
             self.unknown[name] = f"not understood: {error!r}"
         return None
 
-    def read(self, name, path, kind=str):
+    def read(self, name: str, path: str, kind: Callable[[str], Any] = str) -> Any:
+        """The text of a file as a value of a kind, as `ask` does."""
         return self.ask(name, lambda: kind(self.text(path)))
 
 
-def constant(files):
+def constant_facts(files: Files) -> dict[str, Any]:
     """Facts of the kind of node: processor, memory, network."""
     return {
         "system": _system(files),
@@ -73,7 +82,7 @@ def constant(files):
     }
 
 
-def present(files):
+def present_facts(files: Files) -> dict[str, Any]:
     """Facts of this node and this moment."""
     return {
         "host": host_name.host(),
@@ -81,15 +90,15 @@ def present(files):
         "memory_available_bytes": files.ask(
             "memory_available_bytes", lambda: _memory_bytes(files, "MemAvailable")
         ),
-        # At once: the files of cpufreq take up to 20 ms for each CPU.
+        # From one file: those of cpufreq take up to 20 ms for each CPU.
         "cpu_mhz": files.ask("cpu_mhz", lambda: _frequencies(files.text("proc/cpuinfo"))),
         "load_average": os.getloadavg(),
     }
 
 
 def _system(files):
-    found = {name: f"sys/class/dmi/id/{name}" for name in ("sys_vendor", "product_name")}
-    return {name: files.read(f"system.{name}", path) for name, path in found.items()}
+    names = ("sys_vendor", "product_name")
+    return {name: files.read(f"system.{name}", f"sys/class/dmi/id/{name}") for name in names}
 
 
 def _cpu(files):
@@ -99,7 +108,6 @@ def _cpu(files):
     model = first.get("model name")
     if model is None and ARM[0] in first:
         model = ", ".join(f"{key} {first[key]}" for key in ARM if key in first)
-    topology = _topology(files)
     return {
         "model": model,
         "vendor": first.get("vendor_id"),
@@ -111,14 +119,14 @@ def _cpu(files):
         "x86_64_level": level(flags) if platform.machine() == "x86_64" else None,
         "features": sorted(filter(FEATURES.fullmatch, flags)),
         "virtual": "hypervisor" in flags,
-        **topology,
+        **_topology(files),
         "caches": files.ask("cpu.caches", lambda: _caches(files)),
         "numa": files.ask("cpu.numa", lambda: _numa(files)),
         **_frequency_settings(files),
     }
 
 
-def level(flags):
+def level(flags: Iterable[str]) -> int:
     """The level of x86-64 that a processor with these flags reaches.
 
     >>> level({"fma"}), level(LEVELS[2]), level(LEVELS[2] | LEVELS[3] | {"avx512f"})
@@ -126,16 +134,16 @@ def level(flags):
     """
     reached = 1
     for number, needed in LEVELS.items():
-        if not needed <= flags:
+        if not needed.issubset(flags):
             break
         reached = number
     return reached
 
 
 def _topology(files):
-    """Sockets, cores and threads of what is online; a core is its set of threads."""
+    """Sockets, cores and threads of the CPUs online; a core is identified by its threads."""
 
-    def counted():
+    def count():
         online = expand(files.text(f"{CPU}/online"))
         places = [f"{CPU}/cpu{number}/topology" for number in online]
         return {
@@ -144,14 +152,14 @@ def _topology(files):
             "threads": len(online),
         }
 
-    found = files.ask("cpu.topology", counted)
-    if found is None:
+    counts = files.ask("cpu.topology", count)
+    if counts is None:
         return {"sockets": None, "cores": None, "threads": os.cpu_count(), "smt": None}
-    return found | {"smt": found["threads"] > found["cores"]}
+    return counts | {"smt": counts["threads"] > counts["cores"]}
 
 
 def _caches(files):
-    """Of CPU 0: level, kind, size, and how many CPUs share one."""
+    """The caches of CPU 0: level, kind, size, and how many CPUs share each."""
     return [
         {
             "level": int(files.text(f"{place}/level")),
@@ -159,26 +167,26 @@ def _caches(files):
             "bytes": _size(files.text(f"{place}/size")),
             "shared_by": len(expand(files.text(f"{place}/shared_cpu_list"))),
         }
-        for place in files.list(f"{CPU}/cpu0/cache/index*")
+        for place in files.paths(f"{CPU}/cpu0/cache/index*")
     ]
 
 
 def _numa(files):
-    """The nodes of memory."""
-    files.text(f"{NODES}/online")
+    """The NUMA nodes: CPUs, memory, distances."""
+    files.text(f"{NODES}/online")  # an OSError here is the reason that nothing is known
     return [
         {
             "cpus": files.text(f"{place}/cpulist"),
             "gib": installed_gib(_kib(files.text(f"{place}/meminfo"), "MemTotal") * 1024),
             "distances": files.text(f"{place}/distance"),
         }
-        for place in files.list(f"{NODES}/node*")
+        for place in files.paths(f"{NODES}/node*")
     ]
 
 
 def _frequency_settings(files):
-    """What sets the clocks. Policies are of one CPU or of many: the distinct values."""
-    policies = files.list(f"{CPU}/cpufreq/policy*")
+    """The settings of the clocks: the distinct values of all policies, each of some CPUs."""
+    policies = files.paths(f"{CPU}/cpufreq/policy*")
     if not policies:
         files.unknown["cpu.frequencies"] = f"/{CPU}/cpufreq: no policies, as in virtual machines"
         return {"governors": None, "frequency_driver": None, "frequency_mhz": None, "boost": None}
@@ -206,25 +214,26 @@ def _boost(files):
 
 
 def _memory(files):
-    pages = "sys/kernel/mm/transparent_hugepage/enabled"
     return {
         "gib": files.ask("memory", lambda: installed_gib(_memory_bytes(files, "MemTotal"))),
         "swap_gib": files.ask("swap", lambda: round(_memory_bytes(files, "SwapTotal") / 2**30)),
         "transparent_huge_pages": files.ask(
-            "memory.transparent_huge_pages",
-            lambda: (
-                re.search(r"\[(\w+)\]", files.text(pages))[1]
-                if "[" in files.text(pages)
-                else files.text(pages)
-            ),
+            "memory.transparent_huge_pages", lambda: _huge_pages(files)
         ),
     }
 
 
+def _huge_pages(files):
+    """The mode in brackets, as in `always [madvise] never`, or the whole text without any."""
+    text = files.text("sys/kernel/mm/transparent_hugepage/enabled")
+    chosen = re.search(r"\[(\w+)\]", text)
+    return chosen[1] if chosen else text
+
+
 def _network(files):
-    """Interfaces that are hardware and up; speed in Mbit/s."""
-    found = []
-    for place in files.list("sys/class/net/*"):
+    """Network interfaces that are hardware and up; speed in Mbit/s."""
+    interfaces = []
+    for place in files.paths("sys/class/net/*"):
         name = place.rsplit("/", 1)[1]
         if not (files.root / place / "device").exists():
             continue  # bridges, tunnels, the loopback
@@ -237,7 +246,7 @@ def _network(files):
             )
             speed = None
         driver = files.root / place / "device" / "driver"
-        found.append(
+        interfaces.append(
             {
                 "name": name,
                 "speed_mbit_s": speed,
@@ -245,7 +254,7 @@ def _network(files):
                 "driver": driver.resolve().name if driver.exists() else None,
             }
         )
-    return found
+    return interfaces
 
 
 def _infiniband(files):
@@ -260,28 +269,28 @@ def _infiniband(files):
             "state": files.read(f"infiniband.{place}.state", f"{place}/state"),
             "rate": files.read(f"infiniband.{place}.rate", f"{place}/rate"),
         }
-        for place in files.list("sys/class/infiniband/*/ports/*")
+        for place in files.paths("sys/class/infiniband/*/ports/*")
     ]
 
 
-def expand(text):
-    """The numbers of a list of the kernel's.
+def expand(text: str) -> list[int]:
+    """The numbers in one of the kernel's lists.
 
     >>> expand("0-2,8")
     [0, 1, 2, 8]
     """
-    found = []
+    numbers: list[int] = []
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers
 
 
 def _frequencies(text):
-    found = [float(mhz) for mhz in re.findall(r"^cpu MHz\s*:\s*([\d.]+)", text, re.M)]
-    if not found:
+    clocks = [float(mhz) for mhz in re.findall(r"^cpu MHz\s*:\s*([\d.]+)", text, re.M)]
+    if not clocks:
         raise ValueError("no line cpu MHz in /proc/cpuinfo")
-    return {"min": min(found), "median": statistics.median(found), "max": max(found)}
+    return {"min": min(clocks), "median": statistics.median(clocks), "max": max(clocks)}
 
 
 def _fields(text):
@@ -289,17 +298,17 @@ def _fields(text):
     return {name.strip(): value.strip() for name, _, value in lines}
 
 
-def installed_gib(total_bytes):
-    """The memory that was installed where the kernel has so much of it to give, in GiB.
+def installed_gib(total_bytes: int) -> float:
+    """The installed memory in GiB, from the total that the kernel offers to processes.
 
-    The kernel keeps 1 to 5 % for itself, some pages more or less at each start. What was installed
-    is the next multiple of an eighth of a power of two, the largest that is not above.
+    The kernel keeps 1 to 5 % for itself, some pages more or less at each start. So the total is
+    rounded up to a multiple of an eighth of the largest power of two that is not above it.
 
     >>> [installed_gib(gib * 2**30) for gib in (62.499, 62.501, 15.4, 377.6, 23.54, 3.66, 0)]
     [64, 64, 16, 384, 24, 3.75, 0]
     """
     if not total_bytes:
-        return 0  # a node of processors alone
+        return 0  # a NUMA node without memory
     step = 2.0 ** (math.floor(math.log2(total_bytes)) - 3)
     gib = math.ceil(total_bytes / step) * step / 2**30
     return int(gib) if gib.is_integer() else gib
@@ -317,7 +326,8 @@ def _kib(text, name):
 
 
 def _size(text):
-    """
+    """Bytes of a size as the kernel writes it.
+
     >>> _size("32K"), _size("1M")
     (32768, 1048576)
     """
@@ -325,5 +335,5 @@ def _size(text):
 
 
 def _natural(text):
-    """Numbers in a text by their value; as text and number alternate, all can be compared."""
+    """A key that sorts numbers in a text by their value; text and numbers alternate in it."""
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", text)]

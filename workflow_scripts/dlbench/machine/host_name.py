@@ -1,11 +1,11 @@
-"""The name of this machine, also in a network of a run's own."""
+"""The name of this machine, also inside the network of its own that a run may have."""
 
 import os
 import socket
 
-HOST = "DLBENCH_HOST"  # variable with the machine's name as it is outside
+HOST = "DLBENCH_HOST"  # variable with the name of the machine outside of that network
 
 
-def host():
-    """The name of this machine, also where `enter` has been."""
+def host() -> str:
+    """The name of this machine, also inside a network of dlbench.starting.start_unreachable."""
     return os.environ.get(HOST) or socket.gethostname()

@@ -1,26 +1,24 @@
 """How much of its node a process may use: CPUs, CPU time and memory.
 
-A scheduler or a container engine sets limits on control groups, of version 1 or 2; the strictest
-of a group and those around it holds. "unlimited" is a fact, None is unknown.
+Schedulers and container engines set limits on control groups, of version 1 or 2. The strictest
+limit of a group and of those that contain it holds. "unlimited" means that there is no limit, None
+that the limit is not known.
 """
 
 import os
 import resource
 from pathlib import PurePosixPath
+from typing import Any
 
-from dlbench.machine.hardware import expand
+from dlbench.machine.hardware import Files, expand
 
 UNLIMITED = "unlimited"
 OF_GROUPS = ("group_cpus", "cpu_time_cores", "memory_bytes")
-MOST_BYTES = 1 << 60  # version 1 says a number beyond all memory where there is no limit
+MOST_BYTES = 1 << 60  # version 1 has a larger number where there is no limit
 
 
-def limits(files, pid="self"):
-    """The limits of a process.
-
-    Args:
-        files: hardware.Files.
-    """
+def read(files: Files, pid: int | str = "self") -> dict[str, Any]:
+    """The limits of a process."""
     groups = files.ask("limits", lambda: _groups(files.text(f"proc/{pid}/cgroup"))) or {}
     mounts = files.ask("limits", lambda: _mounts(files.text(f"proc/{pid}/mountinfo"))) or {}
     locked, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
@@ -45,44 +43,44 @@ def _groups(text):
 
 def _mounts(text):
     """{controller: (where it is mounted, which group that is)}, "" for version 2."""
-    found = {}
+    mounts = {}
     for line in text.splitlines():
         before, _, after = line.partition(" - ")
         words, (kind, _, options) = before.split(), after.split(" ", 2)
         if kind in ("cgroup", "cgroup2"):
             names = options.split(",") if kind == "cgroup" else [""]
-            found |= dict.fromkeys(names, (words[4].lstrip("/"), words[3]))
-    return found
+            mounts |= dict.fromkeys(names, (words[4].lstrip("/"), words[3]))
+    return mounts
 
 
 def _least(files, name, groups, mounts, read):
-    """The strictest limit over both versions, of the group and those around it."""
-    found = []
+    """The strictest limit over both versions, of the group and of those that contain it."""
+    limits = []
     for controller in ("", {"group_cpus": "cpuset", "memory_bytes": "memory"}.get(name, "cpu")):
         if controller in groups and controller in mounts:
             mount, top = mounts[controller]
             for place in _upwards(files, mount, top, groups[controller]):
                 try:
-                    found.append(read(files, place, controller))
+                    limits.append(read(files, place, controller))
                 except FileNotFoundError:
-                    continue  # the controller is not enabled here
+                    continue  # the controller is not enabled for this group
                 except (OSError, ValueError, IndexError) as error:
                     files.unknown[f"limits.{name}"] = f"/{place}: {error}"
                     return None
     if not groups or not mounts:
         files.unknown[f"limits.{name}"] = "no control group is seen from here"
         return None
-    numbers = [value for value in found if value is not None]
+    numbers = [limit for limit in limits if limit is not None]
     return min(numbers, default=UNLIMITED)
 
 
 def _upwards(files, mount, top, group):
-    """Folders of a group and of those around it, as far as they are mounted here."""
+    """Folders of a group and of those that contain it, as far as they are mounted here."""
     inner = PurePosixPath(group)
     if top != "/" and inner.is_relative_to(top):
         inner = PurePosixPath("/") / inner.relative_to(top)
     if not (files.root / mount / str(inner).lstrip("/")).is_dir():
-        inner = PurePosixPath("/")  # as seen from inside a container: what is mounted is its own
+        inner = PurePosixPath("/")  # inside a container its own group is mounted as the top
     for place in (inner, *inner.parents):
         yield f"{mount}/{str(place).lstrip('/')}".rstrip("/")
 

@@ -1,22 +1,22 @@
-"""What a node and the processes of a run have used so far, as the kernel counts it.
+"""What a node and the processes of a run have used so far, by the kernel's counters. Linux only.
 
-- A CPU's busy time is the time that passed less what it was idle: the kernel measures that, while
-  its user and system times are samples of its clock ticks. Interrupts are nobody's and left out.
-- The time of a process that ended is with the one that waited for it, so that a tree of processes
-  loses nothing; where none of the tree waited, what it had used is remembered.
-- Processes that begin are found by their numbers, which only grow: all of them are looked at once.
-
-Needs the standard library only; Linux only.
+- The busy time of a CPU is the time that passed less its idle time, which the kernel measures; user
+  and system times are only sampled at clock ticks. Interrupts, of no process, are left out.
+- The kernel adds the time of a process that ended to the parent that waited for it, so that a tree
+  of processes loses nothing; if no process of the tree waited, its last known time is kept here.
+- New processes are found by their numbers, which only grow; each is looked at once.
 """
 
 import contextlib
 import os
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-TICK_S = 1 / os.sysconf("SC_CLK_TCK")  # of what /proc says
-SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk's are
-MOST_NEW = 500  # processes; where there are more, listing all is cheaper
-LOOKS = 10  # at a process before it is nobody of ours
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")  # the unit of times in /proc
+SECTOR_BYTES = 512  # the unit of /proc/diskstats, independent of the disk
+MOST_NEW = 500  # processes since the last look; listing all is cheaper than trying more numbers
+LOOKS = 10  # at a new process before it counts as a stranger for good
 RESOURCES = ("cpu", "memory", "io")
 
 
@@ -27,16 +27,21 @@ class Process:
     name: str
     parent: int
     own: int
-    children: int  # those it waited for
+    children: int  # that ended and that it waited for
     started: int
 
     @property
-    def ticks(self):
+    def ticks(self) -> int:
+        """Time of the process and of its children that ended."""
         return self.own + self.children
 
 
-def process(proc, pid):
-    """Raises: OSError, ValueError: there is none."""
+def read_process(proc: Path, pid: int | str) -> Process:
+    """A process by its number.
+
+    Raises:
+        OSError, ValueError: no process has this number.
+    """
     before, _, after = (proc / str(pid) / "stat").read_bytes().rpartition(b")")
     words = after.split()
     user, system, children_user, children_system = map(int, words[11:15])
@@ -49,28 +54,29 @@ def process(proc, pid):
     )
 
 
-def processes(proc):
-    """{pid: Process} of all that can be seen."""
-    found = {}
+def read_processes(proc: Path) -> dict[int, Process]:
+    """All visible processes, by their numbers."""
+    processes = {}
     for name in filter(str.isdecimal, os.listdir(proc)):
         with contextlib.suppress(OSError, ValueError):  # ended meanwhile
-            found[int(name)] = process(proc, name)
-    return found
+            processes[int(name)] = read_process(proc, name)
+    return processes
 
 
-def workflow_of(proc, pid):
-    """The outermost Snakemake that a process descends from; the process itself without one."""
-    found = pid
+def workflow_of(proc: Path, pid: int) -> int:
+    """The number of the outermost Snakemake that a process descends from, or else its own."""
+    outermost = pid
     with contextlib.suppress(OSError, ValueError):
         while pid > 1:
             words = (proc / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
-            found = pid if _is_snakemake(words) else found
-            pid = process(proc, pid).parent
-    return found
+            outermost = pid if _is_snakemake(words) else outermost
+            pid = read_process(proc, pid).parent
+    return outermost
 
 
 def _is_snakemake(words):
-    """
+    """Whether a command starts Snakemake.
+
     >>> _is_snakemake(["/x/python3", "-m", "snakemake", "-n"]), _is_snakemake(["vi", "snakemake"])
     (True, False)
     """
@@ -78,77 +84,87 @@ def _is_snakemake(words):
     return name == "snakemake" or (name.startswith("python") and "snakemake" in arguments)
 
 
-class Own:
-    """The processes below one, and those that carry a mark in their environment.
+class ProcessTree:
+    """A process and its descendants, with those that carry a mark in their environment.
 
     Args:
         proc: the folder /proc.
-        pid: of the process at the top, which is one of them.
-        mark: variable and its value, as in `leftovers.mark`.
+        pid: of the process at the top of the tree.
+        mark: variables with their values, as in `leftovers.mark`.
     """
 
-    def __init__(self, proc, pid, mark):
+    def __init__(self, proc: Path, pid: int, mark: Mapping[str, str]) -> None:
         self._proc = proc
         self.mark = mark
-        self._found = {pid: None}  # processes by number, as they were at the last look
-        self._bytes = {}  # that they read from disks and wrote, by number
-        self._gone, self._most_bytes = 0, (0, 0)
-        self._young = {}  # strangers by number: how often they will be looked at again
+        self._members: dict[int, Process | None] = {pid: None}  # as they were at the last look
+        self._bytes: dict[int, tuple[int, int]] = {}  # that each read, and read or wrote, on disks
+        self._ended_ticks, self._most_bytes = 0, (0, 0)
+        self._young: dict[int, int] = {}  # new strangers: how often they are looked at again
         self._last = self._last_begun()
-        there = processes(proc)
-        self._seen = set(there)
-        waiting = True
-        while waiting:
-            waiting = [p for p in there if p not in self._found and there[p].parent in self._found]
-            self._found |= dict.fromkeys(waiting)
+        visible = read_processes(proc)
+        self._listed = set(visible)
+        children = [pid]
+        while children:
+            children = [
+                number
+                for number, process in visible.items()
+                if number not in self._members and process.parent in self._members
+            ]
+            self._members |= dict.fromkeys(children)
 
-    def __contains__(self, pid):
-        return pid in self._found
+    def __contains__(self, pid: int) -> bool:
+        return pid in self._members
 
-    def look(self):
+    def look(self) -> tuple[float, tuple[int, int] | None, int]:
         """(CPU seconds so far, bytes of disks, how many processes used CPU since the last look).
 
-        Bytes are (those read, those written, too), or None where a process does not tell.
+        Bytes are (read, read or written), or None if a process may not be read.
         """
         self._adopt()
-        now = {}
-        for pid, before in self._found.items():
+        now: dict[int, Process] = {}
+        waited_for, active = 0, []
+        for pid, before in self._members.items():
             with contextlib.suppress(OSError, ValueError):
-                found = process(self._proc, pid)
-                if before is None or found.started == before.started:
-                    now[pid] = found
-        ended = [self._found[pid] for pid in self._found.keys() - now.keys()]
-        waited_for = sum(now[p].children - self._found[p].children for p in now if self._found[p])
-        self._gone += max(0, sum(p.ticks for p in ended if p) - waited_for)
-        moved = [p for p in now if not self._found[p] or now[p].ticks > self._found[p].ticks]
-        self._found = now
-        seconds = (self._gone + sum(p.ticks for p in now.values())) * TICK_S
-        return seconds, self._disks(moved), len(moved)
+                process = read_process(self._proc, pid)
+                if before is None:
+                    now[pid] = process
+                    active.append(pid)
+                elif process.started == before.started:
+                    now[pid] = process
+                    waited_for += process.children - before.children
+                    if process.ticks > before.ticks:
+                        active.append(pid)
+        ended = [self._members[pid] for pid in self._members.keys() - now.keys()]
+        self._ended_ticks += max(0, sum(p.ticks for p in ended if p) - waited_for)
+        self._members = dict(now)
+        seconds = (self._ended_ticks + sum(p.ticks for p in now.values())) * TICK_S
+        return seconds, self._disks(active), len(active)
 
-    def _disks(self, moved):
+    def _disks(self, active):
         try:
-            self._bytes |= {pid: _io(self._proc, pid) for pid in moved}
+            self._bytes |= {pid: _disk_bytes(self._proc, pid) for pid in active}
         except FileNotFoundError:
             pass  # ended meanwhile
         except (OSError, ValueError):
             return None
-        self._bytes = {pid: number for pid, number in self._bytes.items() if pid in self._found}
+        self._bytes = {pid: count for pid, count in self._bytes.items() if pid in self._members}
         sums = (sum(numbers) for numbers in zip((0, 0), *self._bytes.values(), strict=True))
         self._most_bytes = tuple(map(max, self._most_bytes, sums))
         return self._most_bytes
 
     def _adopt(self):
-        """Find those that began since the last look; others stay strangers after some looks.
+        """Add the new processes of the tree; a new process without its mark is looked at again.
 
         A process has its mark only once it runs its program, which in a container takes a while.
         """
         young = self._young | dict.fromkeys(self._began(), LOOKS)
         self._young = {}
-        for pid in sorted(young.keys() - self._found.keys()):
+        for pid in sorted(young.keys() - self._members.keys()):
             with contextlib.suppress(OSError, ValueError):
-                if process(self._proc, pid).parent in self._found or self._is_marked(pid):
-                    if self._is_no_thread(pid):
-                        self._found[pid] = None
+                parent = read_process(self._proc, pid).parent
+                if parent in self._members or self._is_marked(pid):
+                    if self._is_process(pid):
+                        self._members[pid] = None
                 elif young[pid] > 1:
                     self._young[pid] = young[pid] - 1
 
@@ -158,12 +174,12 @@ class Own:
         if before and before <= self._last <= before + MOST_NEW:
             began = set(range(before + 1, self._last + 1))
         else:
-            there = set(map(int, filter(str.isdecimal, os.listdir(self._proc))))
-            began, self._seen = there - self._seen, there
+            listed = set(map(int, filter(str.isdecimal, os.listdir(self._proc))))
+            began, self._listed = listed - self._listed, listed
         return began
 
     def _last_begun(self):
-        """The number of the process or thread that began last; 0 where that is not known."""
+        """The number of the process or thread that began last; 0 if it is not known."""
         try:
             return int((self._proc / "loadavg").read_bytes().split()[4])
         except (OSError, ValueError, IndexError):
@@ -175,12 +191,13 @@ class Own:
         variables = (self._proc / str(pid) / "environ").read_bytes().split(b"\0")
         return all(f"{name}={value}".encode() in variables for name, value in self.mark.items())
 
-    def _is_no_thread(self, pid):
-        """A thread has a folder as well, though none that is listed, with its process's times."""
+    def _is_process(self, pid):
+        """Whether a number is that of a process; a thread has a folder too, which is not listed."""
         return b"\nTgid:\t%d\n" % pid in (self._proc / str(pid) / "status").read_bytes()
 
 
-def _io(proc, pid):
+def _disk_bytes(proc, pid):
+    """(bytes that a process read, bytes that it read or wrote) on disks."""
     lines = (line.split(b": ") for line in (proc / str(pid) / "io").read_bytes().splitlines())
     values = {name: int(value) for name, value in lines}
     read, written = values[b"read_bytes"], values[b"write_bytes"] - values[b"cancelled_write_bytes"]
@@ -189,26 +206,26 @@ def _io(proc, pid):
 
 @dataclass(frozen=True)
 class Cpus:
-    """Of some CPUs together, in seconds: not busy for any process, and taken by a hypervisor."""
+    """Times of some CPUs together, in seconds: idle, and taken by a hypervisor."""
 
     count: int
     idle_s: float
     steal_s: float
 
 
-def cpus(proc, ours):
-    """(Cpus that we may use, all Cpus of the node). Raises: OSError, ValueError."""
+def cpu_times(proc: Path, allowed: Collection[int]) -> tuple[Cpus, Cpus]:
+    """(the CPUs that this process may use, all CPUs of the node). Raises OSError, ValueError."""
     lines = (line.split() for line in (proc / "stat").read_bytes().splitlines())
     # user nice system idle iowait irq softirq steal
-    found = {
+    times_by_cpu = {
         int(name[3:]): list(map(int, times[:8]))
         for name, *times in lines
         if name.startswith(b"cpu") and name != b"cpu"
     }
-    chosen = [times for number, times in found.items() if number in ours]
+    chosen = [times for number, times in times_by_cpu.items() if number in allowed]
     if not chosen:
         raise ValueError("/proc/stat has none of the CPUs that this process may use")
-    return _sum(chosen), _sum(found.values())
+    return _sum(chosen), _sum(times_by_cpu.values())
 
 
 def _sum(times):
@@ -219,14 +236,14 @@ def _sum(times):
     )
 
 
-def pressure_s(proc, resource):
-    """Seconds in which some process waited for cpu, memory or io. Raises: OSError, ValueError."""
+def pressure_s(proc: Path, resource: str) -> float:
+    """Seconds in which some process waited for cpu, memory or io. Raises OSError, ValueError."""
     some = (proc / "pressure" / resource).read_text().splitlines()[0].split()
     return int(dict(word.split("=") for word in some[1:])["total"]) / 1e6
 
 
-def disk_bytes(root):
-    """Bytes that all disks read and wrote. Raises: OSError, ValueError, IndexError."""
+def disk_bytes(root: Path) -> int:
+    """Bytes that all disks read and wrote. Raises OSError, ValueError, IndexError."""
     lines = map(str.split, (root / "proc/diskstats").read_text().splitlines())
     return SECTOR_BYTES * sum(
         int(line[5]) + int(line[9]) for line in lines if _is_disk(root, line[2])
@@ -234,27 +251,27 @@ def disk_bytes(root):
 
 
 def _is_disk(root, name):
-    """A whole one, and none that stands for others or for memory."""
+    """Whether a name is a whole disk: no partition, none on top of others, no memory."""
     place = root / "sys/block" / name.replace("/", "!")
     if name.startswith(("loop", "ram", "zram")) or not place.is_dir():
         return False
     return not any((place / "slaves").glob("*"))
 
 
-def clock_mhz(root, cpu):
-    """Of one CPU, as its driver says. Raises: OSError, ValueError."""
+def clock_mhz(root: Path, cpu: int) -> float:
+    """The clock of one CPU, as its driver reports it. Raises OSError, ValueError."""
     path = f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq"
     return int((root / path).read_text()) / 1000
 
 
-def throttle_count(root, ours):
-    """How often some CPUs were slowed down for heat. Raises: OSError, ValueError."""
-    places = (root / f"sys/devices/system/cpu/cpu{cpu}/thermal_throttle" for cpu in sorted(ours))
+def throttle_count(root: Path, cpus: Collection[int]) -> int:
+    """How often CPUs were slowed down for heat. Raises OSError, ValueError."""
+    places = (root / f"sys/devices/system/cpu/cpu{cpu}/thermal_throttle" for cpu in sorted(cpus))
     return sum(int((place / "core_throttle_count").read_text()) for place in places)
 
 
-def own_stat(root):
-    """Whether /proc/stat is the kernel's, and not one that a container is given (lxcfs)."""
+def has_kernels_stat(root: Path) -> bool:
+    """Whether /proc/stat is the kernel's, not one that lxcfs mounts into a container."""
     with contextlib.suppress(OSError):
         lines = (root / "proc/self/mountinfo").read_text().splitlines()
         return all(line.split()[4] != "/proc/stat" for line in lines)

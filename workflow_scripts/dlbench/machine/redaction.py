@@ -1,14 +1,15 @@
-"""What is recorded of commands and of the environment, without secrets.
+"""Commands and the environment as they are recorded: without secrets.
 
-- Variables are recorded by an allow-list: those that change how fast numbers are made.
-- A value whose name says that it is a secret is never recorded, nor is the user in a URL, nor
-  what has the shape of well-known keys; that holds inside values and commands too.
+- Variables are recorded by an allow-list of those that change the speed of training.
+- Never recorded, also inside values and commands: a value whose name says that it is a secret,
+  the user in a URL, and keys of well-known services.
 """
 
 import fnmatch
 import functools
 import os
 import re
+from collections.abc import Iterable, Mapping
 
 HIDDEN = "(hidden)"
 ALLOWED = (
@@ -18,12 +19,12 @@ ALLOWED = (
     *("MPICH_*", "I_MPI_*", "UCX_*", "FI_*", "PSM2_*", "MALLOC_*", "TCMALLOC_*"),
     *("LD_PRELOAD", "LD_LIBRARY_PATH", "DLBENCH_COPY"),
 )
-# Addresses of this one run's processes, and Open MPI's key of a job; what is Terraform's.
+# Addresses of the processes of one run, Open MPI's key of a job, and variables of Terraform.
 LEFT_OUT = (
     *("TF_CONFIG", "HOROVOD_GLOO_RENDEZVOUS_*", "OMPI_MCA_orte_*"),
     *("TF_CLI_*", "TF_VAR_*", "TF_DATA_DIR"),
 )
-# Of these each process has its own: recorded, but no difference between repeats.
+# Each process has its own: they are recorded but not compared between repeats.
 OWN = (
     *("*_VISIBLE_DEVICES", "HOROVOD_*RANK", "HOROVOD_*SIZE", "HOROVOD_HOSTNAME", "DLBENCH_COPY"),
     *("OMPI_MCA_*ess_*", "OMPI_MCA_pmix*", "OMPI_MCA_*uri", "OMPI_MCA_initial_wdir"),
@@ -34,7 +35,7 @@ _WORDS = (
     r"(?:^|(?<=[^a-z])|api|access|private|ssh|license)keys?(?![a-z])|(?-i:(?<=[a-z])Keys?(?![a-z]))"
 )
 SECRET_NAME = re.compile(_WORDS, re.IGNORECASE)
-# What precedes is looked at, so that a long word is begun once only: time stays linear.
+# The look-behind starts a match once in a long word only, so that time stays linear.
 _PAIR = re.compile(
     r"(?<![\w.\-])(?P<name>[\w.\-]+)(?P<is>[\"']?\s*(?:=|:(?!//))\s*)"
     r"(?P<value>(?:(?:bearer|basic)\s+)?(?:\"[^\"]*\"|'[^']*'|[^\s\"',;&]+))",
@@ -44,13 +45,13 @@ _FLAG = re.compile(r"(?P<flag>(?<!\S)--?(?P<name>[\w.\-]+))(?P<gap>\s+)(?P<value
 _USER = re.compile(
     r"(?<![a-z0-9+.\-])(?P<scheme>[a-z][a-z0-9+.\-]*:(?:\\?/){2})[^/\\\s]*@", re.IGNORECASE
 )
-# A password right behind its letter, as MySQL takes it; what launchers, schedulers and compilers
-# call so is none, nor is a number.
+# A password right after its letter, as MySQL takes it. Flags of launchers, schedulers and compilers
+# that begin so, and numbers, are no passwords.
 _SHORT = re.compile(
     r"(?<!\S)-p(?!(?:arallel|arsable|artition|ath|e|erhost|ernode|ersistent|g|id|ipe|mi|ort|pn|"
     r"refix|rint|riority|rofile|roject|rot|thread)(?![\w])|[\d:.]+(?!\S)|[=\s])\S+"
 )
-# Of curl, wget and others: name and password; two numbers are those of a user and a group.
+# Name and password, of curl, wget and others; two numbers are a user and a group.
 _NAMED = re.compile(
     r"(?P<flag>(?<!\S)(?:-u|--(?:proxy-)?user)(?:\s+|=))(?P<name>[^\s:]+):(?!\d+(?!\S))\S+"
 )
@@ -62,7 +63,7 @@ _KEYS = re.compile(
 )
 
 
-def is_secret(name):
+def is_secret(name: str) -> bool:
     """Whether a name says that its value is a secret.
 
     >>> [is_secret(n) for n in ("WANDB_API_KEY", "--db-password", "accessKey", "apikey", "KEY")]
@@ -73,62 +74,63 @@ def is_secret(name):
     return bool(SECRET_NAME.search(name))
 
 
-def text(value):
-    """A text without the secrets in it.
+def redact(text: str) -> str:
+    """A text with the secrets in it hidden.
 
-    >>> text("get https://me:pw@host/x?token=abc --api-key 1 'password: x' -n 2")
+    >>> redact("get https://me:pw@host/x?token=abc --api-key 1 'password: x' -n 2")
     "get https://(hidden)@host/x?token=(hidden) --api-key (hidden) 'password: (hidden)' -n 2"
     """
-    value = _USER.sub(rf"\g<scheme>{HIDDEN}@", value)
-    value = _NAMED.sub(rf"\g<flag>\g<name>:{HIDDEN}", value)
-    value = _SHORT.sub(f"-p{HIDDEN}", value)
-    value = _KEYS.sub(HIDDEN, value)
-    value = _PAIR.sub(lambda m: _hidden(m, m["name"] + m["is"]), value)
-    return _FLAG.sub(lambda m: _hidden(m, m["flag"] + m["gap"]), value)
+    text = _USER.sub(rf"\g<scheme>{HIDDEN}@", text)
+    text = _NAMED.sub(rf"\g<flag>\g<name>:{HIDDEN}", text)
+    text = _SHORT.sub(f"-p{HIDDEN}", text)
+    text = _KEYS.sub(HIDDEN, text)
+    text = _PAIR.sub(lambda m: _hidden(m, m["name"] + m["is"]), text)
+    return _FLAG.sub(lambda m: _hidden(m, m["flag"] + m["gap"]), text)
 
 
-def words(command):
-    """The words of a command, which may have spaces, without the secrets in them.
+def redact_command(command: Iterable[str]) -> list[str]:
+    """The words of a command, which may contain spaces, with the secrets in them hidden.
 
-    >>> words(["train", "--token", "a b", "--password=c d", "--steps=3", "A_SECRET=x y"])
+    >>> redact_command(["train", "--token", "a b", "--password=c d", "--steps=3", "A_SECRET=x y"])
     ['train', '--token', '(hidden)', '--password=(hidden)', '--steps=3', 'A_SECRET=(hidden)']
-    >>> words(["mysql", "-pabc", "-u", "me:abc"])
+    >>> redact_command(["mysql", "-pabc", "-u", "me:abc"])
     ['mysql', '-p(hidden)', '-u', 'me:(hidden)']
     """
-    found, hide, before = [], False, ""
+    words: list[str] = []
+    hide, before = False, ""
     for word in command:
         name, equals, _ = word.partition("=")
         plain = re.fullmatch(r"-*[\w.\-]+", name)
         if hide and not word.startswith("--"):
-            found.append(HIDDEN)
+            words.append(HIDDEN)
         elif plain and equals and is_secret(name):
-            found.append(f"{name}={HIDDEN}")
+            words.append(f"{name}={HIDDEN}")
         elif _NAMED.fullmatch(f"{before} {word}"):
-            found.append(f"{word.partition(':')[0]}:{HIDDEN}")
+            words.append(f"{word.partition(':')[0]}:{HIDDEN}")
         else:
-            found.append(text(word))
+            words.append(redact(word))
         before = word
-        asks = plain and not equals and word.startswith("-") and is_secret(name)
-        hide = bool(asks and not _SHORT.match(word))
-    return found
+        secret_flag = plain and not equals and word.startswith("-") and is_secret(name)
+        hide = bool(secret_flag and not _SHORT.match(word))
+    return words
 
 
-def variables(environ=os.environ):
-    """The recorded variables of an environment.
+def recorded_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables of an environment that are recorded.
 
-    >>> variables({"OMP_NUM_THREADS": "2", "HOME": "/home/me", "TF_API_TOKEN": "x"})
+    >>> recorded_variables({"OMP_NUM_THREADS": "2", "HOME": "/home/me", "TF_API_TOKEN": "x"})
     {'OMP_NUM_THREADS': '2'}
     """
     return {
-        name: text(environ[name])
+        name: redact(environ[name])
         for name in sorted(environ)
         if _matches(name, ALLOWED) and not _matches(name, LEFT_OUT) and not is_secret(name)
     }
 
 
-def shared(found):
-    """Of recorded variables those that repeats share."""
-    return {name: value for name, value in found.items() if not _matches(name, OWN)}
+def shared_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """The recorded variables that repeats should share."""
+    return {name: value for name, value in variables.items() if not _matches(name, OWN)}
 
 
 def _matches(name, patterns):

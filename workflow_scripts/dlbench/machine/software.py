@@ -1,31 +1,26 @@
-"""With what software a process runs: system, packages, and the libraries that it has loaded.
-
-Needs the standard library only.
-"""
+"""The software of a process: system, installed packages, and the libraries that it has loaded."""
 
 import ctypes
 import hashlib
 import platform
 import re
 import sys
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
 from dlbench.common.files import written_whole
+from dlbench.machine.hardware import Files
 
-# Libraries that set the speed, by their file names, and those that say their own version.
+# Libraries that decide the speed of training, by their file names.
 LIBRARIES = re.compile(
     r"lib(cudart|cublas|cublasLt|cudnn|nccl|rccl|cufft|mpi|ucp|fabric|mkl_rt|iomp5|gomp|"
     r"tcmalloc|jemalloc|mimalloc)(?:[.\-_][\w.\-]*)?\.so[\w.]*"
 )
 
 
-def system(files):
-    """The operating system; in an image the image's, but for the kernel.
-
-    Args:
-        files: hardware.Files.
-    """
+def system(files: Files) -> dict[str, str | None]:
+    """The operating system; in a container the image's, with the kernel of the node."""
     return {
         "os": files.ask("software.os", lambda: _os_name(files)),
         "kernel": platform.release(),
@@ -33,31 +28,32 @@ def system(files):
     }
 
 
-def packages(path=None):
-    """All installed packages as sorted lines `name==version`; of two the one that is imported.
+def installed_packages(path: list[str] | None = None) -> list[str]:
+    """The installed packages as sorted lines `name==version`.
+
+    Of a package that is installed twice the version is the one that Python imports.
 
     Args:
         path: folders to look in; None: those of this Python.
     """
     if path is None:
-        # What setuptools has within itself is there once somebody has imported it.
+        # setuptools adds its vendored packages to the path when it is imported.
         path = [folder for folder in sys.path if Path(folder).name != "_vendor"]
-    found = {}
+    versions: dict[str, str] = {}
     for distribution in metadata.distributions(path=path):
-        name = distribution.metadata["Name"]  # None where an installation was cut short
+        name = distribution.metadata["Name"]  # None if an installation was interrupted
         if name:
-            found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), distribution.version)
-    return [f"{name}=={version}" for name, version in sorted(found.items())]
+            versions.setdefault(re.sub(r"[-_.]+", "-", name).lower(), distribution.version)
+    return [f"{name}=={version}" for name, version in sorted(versions.items())]
 
 
-def listed(lines):
-    """The content of the file that a list of packages is kept in; its digest is the list's."""
-    return "".join(f"{line}\n" for line in lines).encode()
+def keep_list(lines: Iterable[str], folder: str | Path | None) -> str:
+    """Write a list of packages into a folder, under its SHA-256, unless it is there.
 
-
-def keep(lines, folder):
-    """Keep a list of packages in a folder, once, under its digest. Returns the digest."""
-    content = listed(lines)
+    Returns:
+        The digest of the list.
+    """
+    content = "".join(f"{line}\n" for line in lines).encode()
     digest = hashlib.sha256(content).hexdigest()
     path = folder and Path(folder) / f"{digest}.txt"
     if path and not path.exists():
@@ -66,18 +62,20 @@ def keep(lines, folder):
     return digest
 
 
-def loaded(maps):
-    """Versions of the libraries in a process's memory, by their own word or their file's name.
+def loaded_libraries(maps: str) -> dict[str, str]:
+    """Versions of the libraries in the memory of this process, which matter for its speed.
+
+    The version is what the library itself returns, or else its file name.
 
     Args:
         maps: the text of /proc/self/maps.
     """
-    found = {}
+    versions: dict[str, str] = {}
     for path in sorted(set(re.findall(r"\s(/\S+\.so\S*)$", maps, re.M))):
         match = LIBRARIES.fullmatch(Path(path).name)
-        if match and match[1] not in found:
-            found[match[1]] = _own_word(match[1], path) or _real_name(path)
-    return found
+        if match and match[1] not in versions:
+            versions[match[1]] = _own_version(match[1], path) or _real_name(path)
+    return versions
 
 
 def _os_name(files):
@@ -92,15 +90,15 @@ def _os_name(files):
 
 
 def _real_name(path):
-    """`libcudart.so.12.5.82` behind `libcudart.so.12`."""
+    """The name of the file that a link points to: `libcudart.so.12.5.82` of `libcudart.so.12`."""
     return Path(path).resolve().name
 
 
-def _own_word(name, path):
-    """What a library says of its version when asked, None for those that have no such function."""
-    asked = {"mpi": _mpi, "nccl": _nccl, "cudnn": _cudnn, "cudart": _cudart}.get(name)
+def _own_version(name, path):
+    """The version that a library's own function returns; None if it has no such function."""
+    ask = {"mpi": _mpi, "nccl": _nccl, "cudnn": _cudnn, "cudart": _cudart}.get(name)
     try:
-        return asked and asked(ctypes.CDLL(path))
+        return ask and ask(ctypes.CDLL(path))
     except (OSError, AttributeError):
         return None
 
@@ -129,8 +127,9 @@ def _cudart(library):
     return None if failed else f"{number.value // 1000}.{number.value % 1000 // 10}"
 
 
-def dotted(number, major):
-    """
+def dotted(number: int, major: int) -> str:
+    """A version from one number, in which `major` is the value of one major version.
+
     >>> dotted(22105, 10000), dotted(8907, 1000), dotted(90300, 10000)
     ('2.21.5', '8.9.7', '9.3.0')
     """

@@ -57,7 +57,7 @@ def row(run, record, study, device_kind):
         "session": (provenance.get("session") or {}).get("id"),
         "data_sha256": provenance["data_sha256"],
         "item_shape": derived.shape_words(provenance.get("item_shape")),
-        **fingerprints.of(provenance),
+        **fingerprints.columns(provenance),
         "git_commit": provenance["git_commit"],
         "git_dirty": provenance["git_dirty"],
         "log_sha256": record["log_sha256"],

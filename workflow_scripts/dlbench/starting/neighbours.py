@@ -68,7 +68,7 @@ class Watch:
         self._turn, self._spent_s = 0, 0.0
         self._own = self._ask(
             "others_cpu_cores",
-            lambda: node_use.Own(
+            lambda: node_use.ProcessTree(
                 self._proc, node_use.workflow_of(self._proc, pid or os.getpid()), mark or {}
             ),
         )
@@ -123,7 +123,7 @@ class Watch:
         if use.others <= limit:
             return True
         # A look so short is not sure.
-        before = node_use.processes(self._proc)
+        before = node_use.read_processes(self._proc)
         said = None
         while not stopped():
             last = self._readings[-1] if said else use.last
@@ -149,7 +149,7 @@ class Watch:
 
     def _busiest(self, before):
         """Names and numbers of others' processes that used most CPU since then."""
-        now = node_use.processes(self._proc)
+        now = node_use.read_processes(self._proc)
         used = {
             pid: found.own - (before[pid].own if pid in before else 0)
             for pid, found in now.items()
@@ -232,10 +232,10 @@ class Watch:
         here = _here(parts, found["host"])
         said_s = sum(part.cpu_time_s or 0 for part in here)
         own_s = _less(self._readings[-1].own_s, self._readings[0].own_s) or 0
-        quota = limits.limits(Files(self._root))["cpu_time_cores"]
+        quota = limits.read(Files(self._root))["cpu_time_cores"]
         names = ("others_cpu_cores", "node_others_cpu_cores")
         reason = ""
-        if not node_use.own_stat(self._root):
+        if not node_use.has_kernels_stat(self._root):
             reason = LXCFS
         elif own_s < LEAST_SEEN * said_s - 10 * node_use.TICK_S:
             reason = (
@@ -264,7 +264,7 @@ class Watch:
 
     def _read(self):
         ours, node = self._ask(
-            "others_cpu_cores", lambda: node_use.cpus(self._proc, self._cpus)
+            "others_cpu_cores", lambda: node_use.cpu_times(self._proc, self._cpus)
         ) or (None, None)  # fmt: skip
         at_s, utc = time.monotonic(), event_log.utc_now()
         own_s, disks, moved = (

@@ -80,7 +80,7 @@ def supervise(run):
         _clear(run.log)
         _say(run, _checkpoint_to_start_from(run))
         log = event_log.EventLog(run.log)
-        command = redaction.words(run.command)
+        command = redaction.redact_command(run.command)
         log.write("launch", t_utc=event_log.utc_now(), command=command, **run.launch)
         attempts.link_open_log(run.log)
         started = time.monotonic()
@@ -423,5 +423,5 @@ def _last_words(path):
                 "or image; the run's log has what it said"
             )
         if said:
-            return terminal.message(redaction.text(said[-1]), 300)
+            return terminal.message(redaction.redact(said[-1]), 300)
     return "no message"

@@ -44,7 +44,7 @@ def gather(engine: Engine, packages: str | None = None) -> dict[str, Any]:
         "numpy": np.__version__,
         **engine.build_facts(),
     }
-    return facts.facts(engine.strategy.gpus(), software, packages)
+    return facts.gather(engine.strategy.gpus(), software, packages)
 
 
 def _cpu_name() -> str:

@@ -91,7 +91,7 @@ class BaseStrategy:
         """
         return np.asarray([values], np.float64)
 
-    def gpus(self) -> tuple[str, ...]:
+    def gpus(self) -> tuple[int | str, ...]:
         """NVML's selectors of the GPUs of this process, which are sampled."""
         if not self.on_gpus:
             return ()

@@ -157,13 +157,13 @@ def _outcome(error: BaseException, framework: str) -> tuple[str, str]:
     if isinstance(error, (KeyboardInterrupt, _Signal)):
         return "failed", event_log.STOPPED_BY_SIGNAL
     if isinstance(error, Error):
-        return "failed", redaction.text(terminal.plain(str(error)))
+        return "failed", redaction.redact(terminal.plain(str(error)))
     return "failed", f"{type(error).__name__}: {_shortened(error)}"
 
 
 def _shortened(error: BaseException) -> str:
     """What an exception says, without secrets, in one line: its beginning and its end."""
-    return terminal.message(redaction.text(str(error)))
+    return terminal.message(redaction.redact(str(error)))
 
 
 class _Signal(BaseException):
