@@ -26,32 +26,31 @@ def main():
     parser.add_argument("--repair", action="store_true", help="repair what can be, then look again")
     parser.add_argument("--json", action="store_true", help="as JSON, for programs")
     args = parser.parse_args()
-    doctor.entered(args.folder)
+    doctor.enter(args.folder)
     study = config.study_of(args.configfile) if args.study or args.configfile else None
     look = functools.partial(doctor.examine, study, args.content, args.study)
-    found, tried = look(), []
-    if args.repair and found:
-        tried = doctor.mend(found)
-        found = look()
+    problems, tried = look(), []
+    if args.repair and problems:
+        tried = doctor.mend(problems)
+        problems = look()
     if args.json:
-        print(json.dumps(_plain(found, tried)))
+        print(json.dumps(_plain(problems, tried)))
     else:
-        for finding, problem in tried:
-            print(
-                f"{'not repaired' if problem else 'repaired'}: {finding.line()} {problem}".strip()
-            )
-        for finding in found:
-            print(finding.line())
-        print(f"{len(found)} finding(s)" if found else "healthy", file=sys.stderr)
-    sys.exit(1 if found else 0)
+        for problem, failure in tried:
+            outcome = "not repaired" if failure else "repaired"
+            print(f"{outcome}: {problem.line()} {failure}".strip())
+        for problem in problems:
+            print(problem.line())
+        print(f"{len(problems)} finding(s)" if problems else "healthy", file=sys.stderr)
+    sys.exit(1 if problems else 0)
 
 
-def _plain(found, tried):
+def _plain(problems, tried):
     return {
         "schema_version": doctor.SCHEMA_VERSION,
-        "findings": [finding.plain() for finding in found],
-        "repaired": [finding.plain() for finding, problem in tried if not problem],
-        "not_repaired": [finding.plain() | {"problem": p} for finding, p in tried if p],
+        "findings": [problem.plain() for problem in problems],
+        "repaired": [problem.plain() for problem, failure in tried if not failure],
+        "not_repaired": [problem.plain() | {"problem": f} for problem, f in tried if f],
     }
 
 

@@ -10,7 +10,7 @@ from paths import REPOSITORY
 from site_facts import CONFIG
 
 from dlbench.cluster import check_site, node_check, profiles, submitting
-from dlbench.cluster.remarks import Finding
+from dlbench.cluster.remarks import Remark
 from dlbench.common import tools
 
 BLOCK = {"name": "block", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8,
@@ -331,8 +331,8 @@ def test_an_image_that_is_not_made_is_noted_and_one_that_is_is_started(place, pr
     assert "does not start (exit code 1): no user namespaces" in only_fix(with_job=True)
 
 
-def test_a_finding_of_several_lines_stays_aligned():
-    assert str(Finding("fix", "one\ntwo")) == "fix   one\n      two"
+def test_a_remark_of_several_lines_stays_aligned():
+    assert str(Remark("fix", "one\ntwo")) == "fix   one\n      two"
 
 
 @pytest.mark.parametrize("name", ["slurm", "sge", "pbs", "lsf", "kubernetes"])

@@ -11,7 +11,7 @@ import pytest
 from paths import REPOSITORY
 
 from dlbench.cluster import cluster_job, node_check
-from dlbench.cluster.remarks import Finding
+from dlbench.cluster.remarks import Remark
 from dlbench.common import plugins
 
 ASKED = cluster_job.Asked(
@@ -66,7 +66,7 @@ def test_an_mpirun_that_does_not_know_the_scheduler_needs_a_remote_shell(shell, 
 
 def test_what_holds_for_several_nodes_is_said_once():
     found = list(node_check.findings([REPORT, REPORT | {"host": "n2", "cores": 2}], EXPECTED))
-    assert Finding("ok", "n1, n2: 9999 MiB are free for temporary files in /tmp") in found
+    assert Remark("ok", "n1, n2: 9999 MiB are free for temporary files in /tmp") in found
     assert [f.text.split(":")[0] for f in found if f.mark == "fix"] == ["n2"]
 
 

@@ -1,68 +1,78 @@
 """What is wrong with a results folder, why it matters, and how it is repaired.
 
-- Looking changes nothing, so it may be done at any time, also while runs are trained.
-- Repairing deletes nothing: what has to go is moved to results/aside, under the path that it had.
-- What only a person may decide (a process to be ended, a disk to be emptied) is said, not done.
+- Examining changes nothing: it may be done at any time, also while runs are trained.
+- Repairing deletes nothing: files that have to go are moved to results/aside, where they keep
+  their path.
+- What only a person may decide (ending a process, emptying a disk) is named, not done.
 
-dlbench/campaign/doctor_runs.py looks at the runs, dlbench/campaign/doctor_surroundings.py at all
-that is around them.
+doctor_runs.py examines the runs, doctor_surroundings.py everything around them.
 """
 
 import os
 from pathlib import Path
 
 from dlbench import Error
+from dlbench.campaign import doctor_runs, doctor_surroundings
+from dlbench.campaign.doctor_problem import Problem
 from dlbench.records import run_record
+from dlbench.study.config import Study
 
 SCHEMA_VERSION = 1
 
 
-def examine(study=None, content=False, unknown=False):
+def examine(
+    study: Study | None = None, content: bool = False, unknown: bool = False
+) -> list[Problem]:
     """Look at the results in the current folder.
 
     Args:
-        study: the Study whose runs are looked at; None: all that are there.
+        study: the Study whose runs are looked at; None: all runs in the results.
         content: also read shards, logs and records whole and compare their digests and numbers.
-        unknown: also say which runs the study does not know.
+        unknown: also name runs that are not the study's.
 
     Returns:
-        The Findings, those that concern everything first.
+        Problems around the runs first, then those of runs.
     """
-    from dlbench.campaign import doctor_runs, doctor_surroundings
+    return [
+        *doctor_surroundings.problems(content),
+        *doctor_runs.problems(study, content, unknown),
+    ]
 
-    return [*doctor_surroundings.findings(content), *doctor_runs.findings(study, content, unknown)]
 
+def mend(problems: list[Problem]) -> list[tuple[Problem, str]]:
+    """Repair what can be repaired.
 
-def mend(findings):
-    """Repair what can be. Returns [(Finding, why it could not be, or "")] of those that were tried.
+    Returns:
+        (Problem, why its repair failed, or "") of each Problem that can be repaired.
 
     Raises:
         Error: a workflow is at work here, whose files would be moved under it.
     """
-    from dlbench.campaign import doctor_surroundings
-
     if pids := doctor_surroundings.workflows():
         raise Error(
             f"a workflow is at work here (process {', '.join(map(str, pids))}): nothing is "
             "repaired under it; try again when it has ended"
         )
     tried = []
-    for finding in findings:
-        if finding.mend:
-            problem = ""
+    for problem in problems:
+        if problem.mend:
+            failure = ""
             try:
-                finding.mend()
+                problem.mend()
             except (Error, OSError) as error:
-                problem = str(error)
-            tried.append((finding, problem))
+                failure = str(error)
+            tried.append((problem, failure))
     return tried
 
 
-def entered(folder):
-    """The workflow's folder, given it or its results, made the current one.
+def enter(folder: str | Path) -> Path:
+    """Make the workflow's folder the current one and return it.
+
+    Args:
+        folder: of the workflow, or its results.
 
     Raises:
-        Error: there are no results of ours.
+        Error: the folder has no results of dlbench.
     """
     folder = Path(os.path.abspath(folder))
     for place in (folder, folder.parent):

@@ -1,4 +1,4 @@
-"""What the doctor finds wrong, and a file put aside."""
+"""A Problem that the doctor reports, and moving a file aside."""
 
 import contextlib
 import os
@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dlbench.records import run_record
 
@@ -15,11 +16,13 @@ STARTED = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One thing that is amiss.
+class Problem:
+    """One thing that is wrong.
 
-    `where` is relative to the folder of the workflow; `repair` says what to do, or what --repair
-    does where there is `mend`, a function without arguments.
+    Attributes:
+        where: a path relative to the folder of the workflow.
+        repair: what to do, or what --repair does if there is `mend`.
+        mend: repairs it; None if only a person can.
     """
 
     kind: str
@@ -27,20 +30,21 @@ class Finding:
     what: str
     why: str
     repair: str
-    mend: Callable | None = None
+    mend: Callable[[], object] | None = None
 
-    def line(self):
-        """For people, on one line: nothing that a file name or a log has in it breaks it."""
+    def line(self) -> str:
+        """One line for people; control characters of file names and logs are escaped."""
         words = f"{self.kind}: {self.where}: {self.what}; {self.why}; repair: {self.repair}"
         return "".join(c if c.isprintable() else repr(c)[1:-1] for c in words)
 
-    def plain(self):
+    def plain(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
         names = ("kind", "where", "what", "why", "repair")
         return {name: getattr(self, name) for name in names} | {"repairable": bool(self.mend)}
 
 
-def put_aside(path):
-    """Move a file or folder into results/aside, where it keeps its path. Returns where it is."""
+def put_aside(path: str | Path) -> Path:
+    """Move a file or folder into results/aside, where it keeps its path. Returns its new path."""
     path = Path(path)
     target = run_record.RESULTS / ASIDE / STARTED / str(path).lstrip("/").replace("..", "_")
     while os.path.lexists(target):

@@ -4,13 +4,15 @@ import contextlib
 import functools
 import itertools
 import subprocess
+from collections.abc import Iterator
 from datetime import datetime
 
 from dlbench import Error
-from dlbench.campaign.doctor_problem import Finding, put_aside
+from dlbench.campaign.doctor_problem import Problem, put_aside
 from dlbench.log import attempts, event_fields, event_log
 from dlbench.plan import standing
 from dlbench.records import belief, parse_run, progress, rereading, run_record, sentinel_runs
+from dlbench.study.config import Study
 from dlbench.study.runs import Run, is_sentinel
 from dlbench.tables import parquet_files, run_columns
 
@@ -20,8 +22,10 @@ TRAINED_LATER = "the next start finds it when it makes tables, the one after tra
 READ_AGAIN = "the next start reads its log again, --repair does so now"
 
 
-def findings(study=None, content=False, unknown=False):
-    """Yield what is wrong with each run; arguments as in `doctor.examine`."""
+def problems(
+    study: Study | None = None, content: bool = False, unknown: bool = False
+) -> Iterator[Problem]:
+    """Yield the Problems of each run; arguments as in `doctor.examine`."""
     places = sorted(p for p in (run_record.RESULTS / "runs").glob("*") if p.is_dir())
     known = {place.name for place in places}
     if study:
@@ -30,11 +34,11 @@ def findings(study=None, content=False, unknown=False):
         if place.name in known and is_sentinel(place.name):
             yield from _of_sentinel(place, content)
         elif place.name in known:
-            yield from _findings(place, study.hang_limit_s if study else 300.0, content)
+            yield from _problems(place, study.hang_limit_s if study else 300.0, content)
     others = [place.name for place in places if place.name not in known]
-    if unknown and others:
+    if study and unknown and others:
         more = f" and {len(others) - SHOWN} more" if len(others) > SHOWN else ""
-        yield Finding(
+        yield Problem(
             "unknown runs", str(run_record.RESULTS / "runs"),
             f"{len(others)} of no run of the study {study.name!r}: "
             f"{', '.join(others[:SHOWN])}{more}",
@@ -43,7 +47,7 @@ def findings(study=None, content=False, unknown=False):
         )  # fmt: skip
 
 
-def _findings(place, hang_limit_s, content):
+def _problems(place, hang_limit_s, content):
     log, path = place / "train.jsonl", place / "run.json"
     unfinished = not path.exists() and not event_log.final_run_end(log) and progress.head(log)
     if unfinished and standing.is_written(log, hang_limit_s):
@@ -55,7 +59,7 @@ def _findings(place, hang_limit_s, content):
         record = run_record.read(path)
         _see_its_place(place, record)
     except run_record.NewerVersion as error:
-        yield Finding("record", str(path), _why(error, path), "what it says cannot be known here",
+        yield Problem("record", str(path), _why(error, path), "what it says cannot be known here",
                       "update dlbench to at least its version")  # fmt: skip
         return
     except run_record.RecordError as error:
@@ -71,7 +75,7 @@ def _findings(place, hang_limit_s, content):
             return
     ours = record["parser_version"] == run_record.PARSER_VERSION  # else it is read again anyway
     if content and ours and (differs := _differs_from_log(place, record)):
-        yield Finding(
+        yield Problem(
             "record", str(path), f"its {differs} is not what its log says",
             "somebody edited it, and the next start would believe it",
             "--repair reads its log again", _reading(place),
@@ -90,7 +94,7 @@ def _of_sentinel(place, content):
         _see_its_place(place, record)
         run_record.check_files(place, record, content)
     except (run_record.RecordError, OSError) as error:
-        yield Finding("sentinel", str(place), _why(error, path),
+        yield Problem("sentinel", str(place), _why(error, path),
                       "it is left out of the table sentinels, and of the drift",
                       "no start trains it again; --repair moves the folder aside",
                       functools.partial(put_aside, place))  # fmt: skip
@@ -111,26 +115,26 @@ def _without_record(place, log, path, why):
     """A run whose record is not there or not believed: what its log allows."""
     if not log.exists():
         if path.exists():
-            yield Finding("record", str(path), f"{why}, and it has no log",
+            yield Problem("record", str(path), f"{why}, and it has no log",
                           "nothing of it is believed", f"{TRAINED_AGAIN}; --repair moves it aside",
                           functools.partial(put_aside, path))  # fmt: skip
         return
     state, damage = _log_state(place, log)
     if state == "newer":
-        yield Finding("log", str(log), damage, "what it says cannot be known here",
+        yield Problem("log", str(log), damage, "what it says cannot be known here",
                       "update dlbench to at least its version")  # fmt: skip
     elif state == "whole":
-        yield Finding("record", str(path), why, "its numbers are not believed", READ_AGAIN,
+        yield Problem("record", str(path), why, "its numbers are not believed", READ_AGAIN,
                       _reading(place))  # fmt: skip
     elif state == "foreign":
-        yield Finding("run", str(place), damage, "its results are not those of this run",
+        yield Problem("run", str(place), damage, "its results are not those of this run",
                       f"{TRAINED_AGAIN}; --repair moves the folder aside",
                       functools.partial(put_aside, place))  # fmt: skip
     else:
         kept = place / "checkpoint" / "latest.json"
         again = "the next start goes on from its checkpoint" if kept.exists() else TRAINED_AGAIN
         kind = "interrupted" if state == "open" else "log"
-        yield Finding(kind, str(log), damage, "no result was taken from it",
+        yield Problem(kind, str(log), damage, "no result was taken from it",
                       f"{again}; --repair moves the log aside",
                       functools.partial(_forget, place))  # fmt: skip
 
@@ -186,23 +190,23 @@ def _reading(place):
 def _open_attempt(place, log, spare):
     """An attempt that was killed with its supervisor, before or after its end."""
     if not log.exists() and event_log.final_run_end(spare):
-        return Finding("interrupted", str(spare), "the log of an attempt that came to its end",
+        return Problem("interrupted", str(spare), "the log of an attempt that came to its end",
                        "its result is not taken: its supervisor was killed before that",
                        "--repair gives the log its name again", lambda: spare.rename(log)
                        )  # fmt: skip
     if log.exists() and log.samefile(spare):
-        return Finding("interrupted", str(spare), "a second name of the run's log is left",
+        return Problem("interrupted", str(spare), "a second name of the run's log is left",
                        "its supervisor was killed; another attempt would move the log aside",
                        "--repair moves that name aside",
                        functools.partial(put_aside, spare))  # fmt: skip
-    return Finding("interrupted", str(spare), "the log of an attempt that was killed",
+    return Problem("interrupted", str(spare), "the log of an attempt that was killed",
                    "no result was taken from it", f"{TRAINED_AGAIN}; --repair moves it aside",
                    functools.partial(put_aside, spare))  # fmt: skip
 
 
 def _other_files(place, what, again):
     """A sound record, and a log that is another by now: nobody can say which one is right."""
-    return Finding("run", str(place), what, "its record and its logs do not belong together",
+    return Problem("run", str(place), what, "its record and its logs do not belong together",
                    f"{again}; --repair forgets it now, its logs kept aside",
                    functools.partial(_forget, place))  # fmt: skip
 
@@ -231,7 +235,7 @@ def _tables(place, record):
         log_sha256 = parquet_files.notes_of(path).get("log_sha256")
         if log_sha256 != record["log_sha256"]:
             what = "made from another log" if log_sha256 else "no table of ours"
-            yield Finding(
+            yield Problem(
                 "table", str(path), what, "whoever reads it gets other numbers than the record's",
                 "the next start makes it anew; --repair moves it aside",
                 functools.partial(put_aside, path),
@@ -246,13 +250,13 @@ def _dates(log, content):
     dated = list(_dated(log, content))
     for (name, before), (other, after) in itertools.pairwise(dated):
         if after < before:
-            yield Finding("clock", str(log), f"{other} is dated {after}, {name} before it {before}",
+            yield Problem("clock", str(log), f"{other} is dated {after}, {name} before it {before}",
                           clock, by_hand)  # fmt: skip
             return
     if dated and (committed := _committed(_commit(log))):
         first = datetime.fromisoformat(dated[0][1].replace("Z", "+00:00"))
         if first < committed:
-            yield Finding("clock", str(log),
+            yield Problem("clock", str(log),
                           f"it began at {dated[0][1]}, before its code was committed "
                           f"({committed.isoformat()})", clock, by_hand)  # fmt: skip
 

@@ -11,9 +11,12 @@ import os
 import re
 import stat
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-from dlbench.campaign.doctor_problem import ASIDE, Finding, put_aside
+import psutil
+
+from dlbench.campaign.doctor_problem import ASIDE, Problem, put_aside
 from dlbench.common import files as common_files
 from dlbench.data import verify_dataset
 from dlbench.images import trainer_image
@@ -28,8 +31,8 @@ PART = re.compile(r"\..+\.(\d+)\.part")  # of files.written_whole
 TRAINERS = ("start_run.py", "train.py", "train_external.py", "start_processes.py")
 
 
-def findings(content=False):
-    """Yield what is wrong; `content` as in `doctor.examine`."""
+def problems(content: bool = False) -> Iterator[Problem]:
+    """Yield the Problems around the runs; `content` as in `doctor.examine`."""
     yield from _disk(run_record.RESULTS)
     yield from _permissions(run_record.RESULTS)
     at_work = workflows()
@@ -42,8 +45,8 @@ def findings(content=False):
     yield from _images()
 
 
-def workflows(folder="."):
-    """Processes of Snakemake at work in a folder, on this machine."""
+def workflows(folder: str | Path = ".") -> list[int]:
+    """Process ids of Snakemake at work in a folder, on this machine."""
     here = os.path.realpath(folder)
     return [pid for pid, words, cwd, _ in _processes() if cwd == here and _is_snakemake(words)]
 
@@ -53,22 +56,18 @@ def _is_snakemake(words):
 
 
 def _processes():
-    """(pid, command, folder, parent) of each process whose folder can be seen."""
-    with contextlib.suppress(OSError):
-        for name in filter(str.isdecimal, os.listdir("/proc")):
-            with contextlib.suppress(OSError, ValueError):
-                words = Path(f"/proc/{name}/cmdline").read_bytes().decode(errors="replace")
-                status = Path(f"/proc/{name}/stat").read_text(errors="replace")
-                parent = int(status.rpartition(")")[2].split()[1])
-                cwd = os.readlink(f"/proc/{name}/cwd")
-                yield int(name), words.rstrip("\0").split("\0"), cwd, parent
+    """(pid, command, folder, parent) of each process whose folder this user may see."""
+    for process in psutil.process_iter(("cmdline", "cwd", "ppid")):
+        command, folder, parent = (process.info[name] for name in ("cmdline", "cwd", "ppid"))
+        if folder:  # None of processes of others
+            yield process.pid, command or [], folder, parent
 
 
 def _disk(results):
     found = os.statvfs(results)
     free = found.f_bavail * found.f_frsize
     if found.f_flag & os.ST_RDONLY or not os.access(results, os.W_OK | os.X_OK):
-        yield Finding(
+        yield Problem(
             "disk",
             str(results),
             "it cannot be written",
@@ -76,11 +75,11 @@ def _disk(results):
             "mount it for writing, or ask for permission; copies elsewhere can be read",
         )
     elif free < LEAST_FREE_BYTES:
-        yield Finding("disk", str(results), f"{free >> 20} MiB are free",
+        yield Problem("disk", str(results), f"{free >> 20} MiB are free",
                       "a run whose log cannot be written fails", "make room, then start again: "
                       "what was cut short is trained again")  # fmt: skip
     elif found.f_files and found.f_favail < LEAST_FREE_FILES:
-        yield Finding(
+        yield Problem(
             "disk",
             str(results),
             f"{found.f_favail} more files can be made",
@@ -103,7 +102,7 @@ def _permissions(results):
                     shut.append((path, mode))
     if shut:
         example, _ = shut[0]
-        yield Finding("permissions", str(example),
+        yield Problem("permissions", str(example),
                       f"{len(shut)} files or folders shut out the group that may use {results}",
                       "others of the group cannot read these results or go on with them",
                       "--repair gives the group what it has of the results; see your umask",
@@ -151,7 +150,7 @@ def _locks():
     shared = _shared(".")
     advice = ("if none is at work on another machine either: snakemake --unlock" if shared
               else "snakemake --unlock, or --repair")  # fmt: skip
-    yield Finding("lock", str(LOCKS), "locked, and no workflow is at work on this machine",
+    yield Problem("lock", str(LOCKS), "locked, and no workflow is at work on this machine",
                   "the next start is refused", advice,
                   None if shared else functools.partial(_all_aside, locks))  # fmt: skip
 
@@ -174,7 +173,7 @@ def _markers():
                 run_record.check_files(path.parent, run_record.read(path.parent / "run.json"))
                 repair = "the next start sees that its record stands; --repair takes the mark away"
                 mend = functools.partial(put_aside, marker)
-        yield Finding("incomplete", name, "marked as half written by a workflow that is gone",
+        yield Problem("incomplete", name, "marked as half written by a workflow that is gone",
                       "Snakemake would not use it", repair, mend)  # fmt: skip
 
 
@@ -196,7 +195,7 @@ def _orphans():
             continue
         if parent in found and found[parent][1] == here and _program(found[parent][0]):
             continue  # the one above it is named
-        yield Finding(
+        yield Problem(
             "process",
             f"process {pid}",
             f"{program} goes on without its workflow",
@@ -212,7 +211,7 @@ def _program(words):
 def _parts(results):
     """What a write that was killed left behind."""
     for path in _leftovers(results):
-        yield Finding("left over", str(path), "part of a file whose writing was killed",
+        yield Problem("left over", str(path), "part of a file whose writing was killed",
                       "it takes room and is never read", "--repair moves it aside",
                       functools.partial(put_aside, path))  # fmt: skip
 
@@ -222,7 +221,7 @@ def _leftovers(results):
         folders[:] = [name for name in folders if name != ASIDE and not _is_tree(Path(root, name))]
         for name in files:
             match = PART.fullmatch(name)
-            if match and not Path(f"/proc/{match[1]}").exists():
+            if match and not psutil.pid_exists(int(match[1])):
                 yield Path(root, name)
         for name in [n for n in folders if n.startswith(".") and n.endswith(".part")]:
             if time.time() - Path(root, name).lstat().st_mtime > OLD_S:
@@ -242,7 +241,7 @@ def _data(content):
         adopted = (common_files.read_json(manifest) or {}).get("folder")
         for problem in problems:
             where, _, what = problem.partition(": ")
-            yield Finding("data", where, what or problem, "training on it fails, or learns from "
+            yield Problem("data", where, what or problem, "training on it fails, or learns from "
                           "other items than its manifest says", *_of_data(place, adopted, where)
                           )  # fmt: skip
 
@@ -273,7 +272,7 @@ def _images():
             what = f"{file} is gone"
         else:
             continue
-        yield Finding("image", str(path), what, "runs in it cannot start",
+        yield Problem("image", str(path), what, "runs in it cannot start",
                       "snakemake images makes it again once --repair has moved this file aside",
                       functools.partial(put_aside, path))  # fmt: skip
 

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from dlbench import Error
-from dlbench.cluster.remarks import Finding, fix, note, ok
+from dlbench.cluster.remarks import Remark, fix, note, ok
 from dlbench.common import plugins, tools
 from dlbench.common.files import write_json
 from dlbench.schedulers import ask
@@ -88,7 +88,7 @@ def findings(reports, expected):
         for finding in _findings(report, expected):
             hosts.setdefault(finding, []).append(report["host"])
     for finding, names in hosts.items():
-        yield Finding(finding.mark, f"{', '.join(names)}: {finding.text}")
+        yield Remark(finding.mark, f"{', '.join(names)}: {finding.text}")
 
 
 def _script(folder, before):

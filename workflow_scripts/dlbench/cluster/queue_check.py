@@ -17,7 +17,7 @@ PROMISED = {
 
 
 def findings(module, queues, profile, study):
-    """A Finding for all that the queue of the runs, and that of other jobs, would refuse.
+    """A Remark for all that the queue of the runs, and that of other jobs, would refuse.
 
     Args:
         module: the scheduler's file.

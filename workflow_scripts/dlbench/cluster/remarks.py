@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Finding:
+class Remark:
     """`mark` is ok, fix (something is to be done) or note (not checked, or good to know)."""
 
     mark: str
@@ -15,12 +15,12 @@ class Finding:
 
 
 def ok(text):
-    return Finding("ok", text)
+    return Remark("ok", text)
 
 
 def fix(text):
-    return Finding("fix", text)
+    return Remark("fix", text)
 
 
 def note(text):
-    return Finding("note", text)
+    return Remark("note", text)
