@@ -11,7 +11,7 @@ from made_runs import SETTINGS
 from paths import REPOSITORY
 
 from dlbench.data import download
-from dlbench.starting import supervisor
+from dlbench.starting import supervisor, trainer_processes
 from dlbench.study import config
 
 # On a busy machine an example takes as long as it takes.
@@ -73,7 +73,7 @@ def short_waits(monkeypatch):
 def impatient(monkeypatch):
     """The supervisor looks often, and kills soon what does not end when asked."""
     monkeypatch.setattr(supervisor, "POLL_S", 0.02)
-    monkeypatch.setattr(supervisor, "GRACE_S", 0.2)
+    monkeypatch.setattr(trainer_processes, "GRACE_S", 0.2)
 
 
 @pytest.fixture

@@ -63,6 +63,32 @@ def test_models_name_the_publication_they_follow():
         assert re.search(r"\(\d{4}\)|PRACE", docstring), name
 
 
+def test_a_kind_may_be_that_of_one_framework():
+    assert plugins.folder_of("tensorflow/models") == plugins.folder_of("models")
+    single = plugins.load("tensorflow/strategies", "single")
+    assert single is plugins.load("strategies", "single")
+
+
+def test_a_kind_that_two_frameworks_have_is_not_guessed(tmp_path, monkeypatch):
+    for name in ("trainer/jax", "trainer/tensorflow"):
+        (tmp_path / name / "optimizers").mkdir(parents=True)
+        (tmp_path / name / "optimizers/__init__.py").touch()
+    monkeypatch.setattr(plugins, "LIBRARY", tmp_path)
+    with pytest.raises(Error, match="found trainer/jax/optimizers, trainer/tensorflow/optimizers"):
+        plugins.folder_of("optimizers")
+    assert plugins.folder_of("jax/optimizers") == tmp_path / "trainer/jax/optimizers"
+    plugins.folder_of.cache_clear()
+
+
+def test_models_of_the_user_are_found_under_any_framework(tmp_path):
+    (tmp_path / "mine.py").touch()
+    plugins.use_folder("models", tmp_path)
+    try:
+        assert "mine" in plugins.names("tensorflow/models")
+    finally:
+        plugins.use_folder("models")
+
+
 def test_constants_are_read_without_importing():
     figure = plugins.constants("figures", "loss")
     assert figure["CATEGORY"] == "Learning"

@@ -48,6 +48,7 @@ BEHIND_LENET = {
     "dlbench/trainer/checkpoints.py",
     "dlbench/trainer/copies.py",
     "dlbench/trainer/engine.py",
+    "dlbench/trainer/flags.py",
     "dlbench/trainer/learning_rate.py",
     "dlbench/trainer/loop.py",
     "dlbench/trainer/sampling.py",
@@ -62,6 +63,7 @@ BEHIND_LENET = {
     "dlbench/trainer/tensorflow/strategies/__init__.py",
     "dlbench/trainer/tensorflow/strategies/single.py",
     "dlbench/trainer/tensorflow/tasks/classification.py",
+    "dlbench/trainer/train.py",
 }
 DIGITS, MNIST = "dlbench/data/datasets/digits.py", "dlbench/data/datasets/mnist.py"
 COMMENT = ("", "\n# changed\n")  # after the end of a file
@@ -75,6 +77,7 @@ DESCRIBED = {
     "one more mirror": (MNIST, "MIRRORS = (\n", 'MIRRORS = (\n    "https://example.org/",\n'),
     "another mirror": ("dlbench/data/datasets/ptb.py", "githubusercontent", "example"),
     "the processor": ("dlbench/machine/hardware.py", *COMMENT),
+    "where a run is": ("dlbench/trainer/containment.py", *COMMENT),
     "what a log says of the machine": ("dlbench/trainer/description.py", *COMMENT),
     "what is hidden": ("dlbench/machine/redaction.py", *COMMENT),
     "GPUs": ("dlbench/machine/gpu_facts.py", *COMMENT),

@@ -17,7 +17,6 @@ NOT_YET = {
     "figures",
     "images",
     "imports",
-    "launchers",
     "pages",
     "plan",
     "records",

@@ -13,7 +13,7 @@ from made_runs import date
 from watched_runs import DATE, END, WRITES, ends, watched
 
 from dlbench.log import event_log
-from dlbench.starting import supervisor
+from dlbench.starting import supervisor, trainer_processes
 
 pytestmark = pytest.mark.usefixtures("impatient")
 
@@ -100,7 +100,7 @@ def test_a_trainer_without_a_word_is_described(tmp_path, python, message):
 @pytest.mark.parametrize("how", ["os.kill(os.getpid(), signal.SIGKILL)", "sys.exit(137)"])
 def test_a_trainer_that_the_kernel_killed_for_memory_is_not_tried_again(tmp_path, monkeypatch, how):
     counts = iter([4, 5])
-    monkeypatch.setattr(supervisor, "_kernel_kills", lambda: next(counts))
+    monkeypatch.setattr(trainer_processes, "killed_for_memory", lambda: next(counts))
     run = watched(tmp_path, how, last_attempt=False)
     assert supervisor.supervise(run)
     (end,) = ends(run.log)

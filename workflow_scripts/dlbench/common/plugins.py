@@ -1,7 +1,8 @@
 """Things found by their name: one file each in `models/`, `datasets/` and so on.
 
 Adding a file adds the thing; there is no list to edit. Configs and command
-lines use the names of the files. A kind is the name of such a folder.
+lines use the names of the files. A kind is the name of such a folder, or its end: as each
+framework has models of its own, `tensorflow/models` names those of one framework.
 """
 
 import ast
@@ -17,7 +18,7 @@ from dlbench import Error
 from dlbench.common import phrases
 
 LIBRARY = Path(__file__).parents[1]
-_user_folders: dict[str, Path] = {}  # by kind
+_user_folders: dict[str, Path] = {}  # by the last word of a kind: models are of any framework
 
 
 class UnknownName(Error):
@@ -30,7 +31,7 @@ def use_folder(kind: str, folder: str | Path | None = None) -> None:
     Raises:
         Error: the folder does not exist, or a file in it has a name that the library uses.
     """
-    _user_folders.pop(kind, None)
+    _user_folders.pop(_last_word(kind), None)
     for cached in (names, load, constants):
         cached.cache_clear()
     if folder is None:
@@ -42,13 +43,21 @@ def use_folder(kind: str, folder: str | Path | None = None) -> None:
     for file in _files(folder):
         if file.stem in taken:
             raise Error(f"{file}: there is a file {kind}/{file.name} of ours; choose another name")
-    _user_folders[kind] = folder
+    _user_folders[_last_word(kind)] = folder
 
 
 @functools.cache
 def folder_of(kind: str) -> Path:
-    """The folder of the library with things of a kind, in whichever room it lies."""
-    return next(LIBRARY.glob(f"**/{kind}/__init__.py")).parent
+    """The folder of the library with things of a kind, in whichever room it lies.
+
+    Raises:
+        Error: there is none, or there are several.
+    """
+    folders = [path.parent for path in LIBRARY.glob(f"**/{kind}/__init__.py")]
+    if len(folders) != 1:
+        places = ", ".join(sorted(str(folder.relative_to(LIBRARY)) for folder in folders))
+        raise Error(f"expected one folder {kind} in the library, found {places or 'none'}")
+    return folders[0]
 
 
 @functools.cache
@@ -65,7 +74,7 @@ def path(kind: str, name: str) -> Path:
     """
     if name not in names(kind):
         raise UnknownName(
-            f"no file {kind}/{name}.py"
+            f"no file {_last_word(kind)}/{name}.py"
             f"{phrases.did_you_mean(name, names(kind))}; there are: {', '.join(names(kind))}"
         )
     return next(p for folder in _folders(kind) if (p := folder / f"{name}.py").is_file())
@@ -78,7 +87,7 @@ def load(kind: str, name: str) -> ModuleType:
     if file.parent == folder_of(kind):
         parts = file.relative_to(LIBRARY).with_suffix("").parts
         return importlib.import_module(".".join(("dlbench", *parts)))
-    spec = importlib.util.spec_from_file_location(f"dlbench.{kind}.{name}", file)
+    spec = importlib.util.spec_from_file_location(f"dlbench.{_last_word(kind)}.{name}", file)
     if not spec or not spec.loader:  # only if its name did not end in .py
         raise UnknownName(f"{file} is no file of Python")
     module = importlib.util.module_from_spec(spec)
@@ -87,7 +96,12 @@ def load(kind: str, name: str) -> ModuleType:
 
 
 def _folders(kind):
-    return [folder_of(kind), *([_user_folders[kind]] if kind in _user_folders else [])]
+    users = _user_folders.get(_last_word(kind))
+    return [folder_of(kind), *([users] if users else [])]
+
+
+def _last_word(kind):
+    return kind.rpartition("/")[2]
 
 
 def _files(folder):

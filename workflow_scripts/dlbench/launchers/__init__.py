@@ -5,25 +5,26 @@ A launcher file defines:
         from one task.
     LOOPBACK_SUFFICES (optional): whether its processes need no other network where all are on
         one node; where it takes tasks, outside of a scheduler's job.
-    MEETING (optional): the strategies whose processes it lets find one another, each by the
-        launcher that is its own; left out, all.
-    LISTENS_BY_NAME (optional): whether its processes listen at the address that the machine's own
-        name stands for, and abort where there is none.
-    ELSEWHERE (optional): whether its runs are started by something else than this workflow.
+    MEETING (optional): the strategies whose processes it lets find one another, each named by its
+        own launcher; if left out, all.
+    LISTENS_BY_NAME (optional): whether its processes listen at the address of the machine's own
+        name, and abort if it has none.
+    ELSEWHERE (optional): whether something other than this workflow starts its runs.
     unsupported(run): why it cannot start a run, or None.
     command(run, trainer, environment): the command line, a list of strings, that starts the
         command `trainer` once per process; programs are taken from the bin/ of the folder
-        `environment`, or where it is None from the path.
-Nothing here starts anything.
+        `environment`, from the path if it is None.
+Nothing here starts anything. The room imports trainer, schedulers and common.
 """
 
 import dataclasses
 
 from dlbench.common import plugins
+from dlbench.trainer.strategy import Spec
 
 
-def misfit(run):
-    """Why the processes of a run would not find one another anywhere, with what works; or None."""
+def misfit(run: Spec) -> str | None:
+    """Why the run's launcher never lets its processes find one another, and which do; or None."""
     if _lets_meet(run.launcher, run.strategy):
         return None
     fitting = [
@@ -54,7 +55,7 @@ def _own(strategy):
     return plugins.load("strategies", strategy).Strategy.launcher
 
 
-def of_this_machine(run):
+def of_this_machine(run: Spec) -> str | None:
     """`unsupported` of a launcher that starts processes on this machine only."""
     if run.nodes > 1:
         return (

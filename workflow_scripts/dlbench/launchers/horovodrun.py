@@ -5,9 +5,11 @@ Python of where it was installed, which in a copy of the environment is the orig
 """
 
 import shlex
+from pathlib import Path
 
 from dlbench import launchers
 from dlbench.common import plugins
+from dlbench.trainer.strategy import Spec
 
 TAKES_TASKS = False
 LOOPBACK_SUFFICES = True
@@ -18,7 +20,7 @@ MODULE = "horovod.runner.launch"
 unsupported = launchers.of_this_machine
 
 
-def command(run, trainer, environment):
+def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str]:
     strategy = plugins.load("strategies", run.strategy).Strategy
     processes = strategy.processes_per_node(run)
     python = environment and str(environment / "bin" / "python3")

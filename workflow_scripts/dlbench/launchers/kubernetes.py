@@ -5,8 +5,10 @@ that a study on a machine without such pods records these runs as skipped.
 """
 
 import os
+from pathlib import Path
 
 from dlbench.common import plugins
+from dlbench.trainer.strategy import Spec
 
 PROGRAM = "workflow_scripts/start_pod.py"  # as train.py, from the workflow's folder
 TAKES_TASKS = False
@@ -16,7 +18,7 @@ INDEX = "JOB_COMPLETION_INDEX"  # set by Kubernetes in the pods of an indexed Jo
 FINDING = {"none": "nothing", "local": "tf_config", "horovodrun": "horovod"}
 
 
-def unsupported(run):
+def unsupported(run: Spec) -> str | None:
     if plugins.constants("runtimes", run.runtime)["CONTAINED"]:
         return (
             f"launcher kubernetes needs runtime bare, as a pod is a container; found {run.runtime}"
@@ -29,7 +31,7 @@ def unsupported(run):
     return None
 
 
-def command(run, trainer, environment):
+def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str]:
     strategy = plugins.load("strategies", run.strategy).Strategy
     jobs = ",".join(f"{job}={count}" for job, count in strategy.jobs(run).items())
     return [

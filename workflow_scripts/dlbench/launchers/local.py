@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dlbench import launchers
 from dlbench.common import plugins
+from dlbench.trainer.strategy import Spec
 
 PROGRAM = Path(__file__).parents[2] / "start_processes.py"
 
@@ -19,7 +20,7 @@ MEETING = ("local",)
 unsupported = launchers.of_this_machine
 
 
-def command(run, trainer, environment):
+def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str]:
     strategy = plugins.load("strategies", run.strategy).Strategy
     jobs = ",".join(f"{job}={count}" for job, count in strategy.jobs(run).items())
     return [sys.executable, os.path.relpath(PROGRAM), "--jobs", jobs, "--", *trainer]

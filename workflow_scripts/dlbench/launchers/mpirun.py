@@ -12,9 +12,12 @@ lib folder comes first, for mpirun and, by -x, for the ranks.
 import os
 import shutil
 import subprocess
+from pathlib import Path
+from types import ModuleType
 
 from dlbench import Error, schedulers
 from dlbench.common import plugins
+from dlbench.trainer.strategy import Spec
 
 TAKES_TASKS = True
 LOOPBACK_SUFFICES = True
@@ -22,11 +25,11 @@ MEETING = ("horovodrun",)
 SSH = "ssh"
 
 
-def unsupported(run):
+def unsupported(run: Spec) -> str | None:
     return None
 
 
-def command(run, trainer, environment):
+def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str]:
     strategy = plugins.load("strategies", run.strategy).Strategy
     each = strategy.processes_per_node(run)
     variables = ["OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"]
@@ -49,30 +52,33 @@ def command(run, trainer, environment):
     ]
 
 
-def own_variables(environment):
-    """What an environment's Open MPI, and what is started by it, must find in its variables."""
+def own_variables(environment: Path) -> dict[str, str]:
+    """The variables that an environment's Open MPI needs, and so do the ranks it starts."""
     return {"OPAL_PREFIX": str(environment), "LD_LIBRARY_PATH": str(environment / "lib")}
 
 
-def components(environment):
+def components(environment: Path | None) -> set[str]:
     """Names of the components by which an Open MPI learns of a job's nodes, as in {"slurm"}.
 
-    Empty where it does not say, as from version 5 on.
+    Empty if it does not say, as from version 5 on.
     """
     info = str(environment / "bin" / "ompi_info") if environment else "ompi_info"
     variables = own_variables(environment) if environment else {}
     try:
-        said = subprocess.run(
-            [info, "--parsable"], capture_output=True, text=True, check=False,
+        answer = subprocess.run(
+            [info, "--parsable"],
+            capture_output=True,
+            text=True,
+            check=False,
             env=os.environ | variables,
-        ).stdout  # fmt: skip
+        )
     except OSError:
         return set()
-    words = (line.split(":") for line in said.splitlines())
+    words = (line.split(":") for line in answer.stdout.splitlines())
     return {word[2] for word in words if word[:2] == ["mca", "ras"]}
 
 
-def remote_shells(scheduler):
+def remote_shells(scheduler: ModuleType) -> list[str]:
     """Commands that may start processes on the nodes of a scheduler's job, the best first."""
     return [shell for shell in (getattr(scheduler, "REMOTE_SHELL", None), SSH) if shell]
 

@@ -6,16 +6,19 @@
 - A task that fails takes the others with it.
 """
 
+from pathlib import Path
+
 from dlbench.common import plugins
+from dlbench.trainer.strategy import Spec
 
 TAKES_TASKS = True
 
 
-def unsupported(run):
+def unsupported(run: Spec) -> str | None:
     return None
 
 
-def command(run, trainer, environment):
+def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str]:
     strategy = plugins.load("strategies", run.strategy).Strategy
     jobs = strategy.jobs(run)
     # Ranks that follow one another share a node; where there are also processes that are

@@ -23,7 +23,12 @@ ONLY_SAYING = frozenset(
     [path for path in (plugins.LIBRARY / "machine").glob("*.py") if path.name not in MEASURING]
     + [
         plugins.LIBRARY / name
-        for name in ("common/phrases.py", "common/terminal.py", "trainer/description.py")
+        for name in (
+            "common/phrases.py",
+            "common/terminal.py",
+            "trainer/containment.py",  # refuses, and tells where a run is
+            "trainer/description.py",
+        )
     ]
 )
 

@@ -10,7 +10,6 @@
 """
 
 import contextlib
-import ctypes
 import json
 import math
 import os
@@ -26,17 +25,15 @@ from dlbench.common import terminal
 from dlbench.log import attempts, event_log
 from dlbench.machine import redaction
 from dlbench.records import disturbances, progress
-from dlbench.starting import leftovers, neighbours, stopping
+from dlbench.starting import leftovers, neighbours, stopping, trainer_processes
 from dlbench.trainer import checkpoints
 
 POLL_S = 0.2
 SHOW_EVERY_S = 10.0
-GRACE_S = 5.0  # between SIGTERM and SIGKILL
 CHECKPOINT_GRACE_S = 60.0  # for a last checkpoint
 TIME_LIMIT, HANG = "time limit", "hang"
 INTERRUPTED = "interrupted"  # no status of a result
 SAMPLE = b'{"event": "sample"'
-PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
 
 @dataclass(frozen=True)
@@ -84,14 +81,10 @@ def supervise(run):
         log.write("launch", t_utc=event_log.utc_now(), command=command, **run.launch)
         attempts.link_open_log(run.log)
         started = time.monotonic()
-        kills_before = _kernel_kills()
+        killed_before = trainer_processes.killed_for_memory()
         try:
-            with open(run.messages, "ab") as messages:
-                trainer = subprocess.Popen(
-                    run.command, stdout=messages, stderr=messages, start_new_session=True,
-                    preexec_fn=_die_with_parent, env=os.environ | leftovers.mark(run.log),
-                )  # fmt: skip
-                stopped_by = _watch(trainer, run, started, received, watch)
+            trainer = trainer_processes.start(run.command, run.log, run.messages)
+            stopped_by = _watch(trainer, run, started, received, watch)
         finally:
             if run.cleanup:
                 with open(run.messages, "ab") as messages:
@@ -102,7 +95,7 @@ def supervise(run):
     end = _end_of_ranks(run.log)
     cut_short, no_result = stopped_by or end is None, ""
     if cut_short:
-        killed = _kernel_kills() > kills_before
+        killed = trainer_processes.killed_for_memory() > killed_before
         status, message, may_pass = _verdict(run, trainer.returncode, stopped_by, killed)
         # Whoever interrupts a run wants no result of it, not even a failure.
         if status == INTERRUPTED:
@@ -216,7 +209,7 @@ def _watch(trainer, run, started, received, watch):
         if reason and reason != HANG and run.checkpoint:
             _ask_for_checkpoint(trainer, run)
     finally:
-        _end(trainer, run.log)
+        trainer_processes.end(trainer, run.log)
     return reason
 
 
@@ -277,56 +270,6 @@ def _checkpoint_to_start_from(run):
     return f"starts anew: its checkpoint {reason}"
 
 
-def _die_with_parent():
-    """Have the kernel end this process with its parent, also one that is killed by signal 9.
-
-    Some schedulers kill so, and the trainer is in a session of its own. Linux only.
-    """
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def _end(trainer, log):
-    """End the trainer and every process it started; none outlives the run.
-
-    mpirun gives each rank a process group of its own, horovodrun a session, and both may be gone
-    before their ranks are.
-    """
-    for number, patience_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)):
-        with contextlib.suppress(OSError):
-            os.killpg(trainer.pid, number)
-        if number == signal.SIGKILL or trainer.poll() is not None:  # nobody passes it on to them
-            for pid in _still_there(trainer, log):
-                with contextlib.suppress(OSError):
-                    os.kill(pid, number)
-        deadline = time.monotonic() + patience_s
-        while time.monotonic() < deadline:
-            if trainer.poll() is not None and not _still_there(trainer, log):
-                return
-            time.sleep(0.02)
-    trainer.wait()
-
-
-def _still_there(trainer, log):
-    """The processes of the trainer's session and those that train for its log; Linux only."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # ended meanwhile, or somebody else's
-            state, _, _, session = (path / "stat").read_text().rpartition(")")[2].split()[:4]
-            if state not in "ZX" and (int(session) == trainer.pid or _trains(path, log)):
-                found.append(int(path.name))
-    return found
-
-
-def _trains(path, log):
-    words = os.fsdecode((path / "cmdline").read_bytes()).split("\0")
-    programs = {word.rpartition("/")[2] for word in words}
-    # Those that supervise a trainer have its command among their words.
-    if not {"train.py", "--log"} <= programs or "start_run.py" in programs:
-        return False
-    return Path(os.readlink(path / "cwd"), words[words.index("--log") + 1]) == log.absolute()
-
-
 def _verdict(run, returncode, stopped_by, killed_by_kernel):
     """(status, message, whether the reason may pass) of a run that did not end by itself."""
     if stopped_by == TIME_LIMIT:
@@ -347,16 +290,6 @@ def _verdict(run, returncode, stopped_by, killed_by_kernel):
         else f"exit code {returncode}"
     )
     return "failed", f"the trainer ended without a word ({how}): {last_words}", True
-
-
-def _kernel_kills():
-    """How often the kernel killed for memory in our control group; 0 where it does not say."""
-    try:
-        group = Path("/proc/self/cgroup").read_text().rsplit(":", 1)[1].strip()
-        events = Path(f"/sys/fs/cgroup{group}/memory.events").read_text().split()
-        return int(events[events.index("oom_kill") + 1])
-    except (OSError, ValueError, IndexError):
-        return 0
 
 
 def _clear(log):

@@ -13,8 +13,6 @@ import numpy as np
 
 from dlbench.trainer.strategy import BaseStrategy
 
-Spec = Any  # the fields of a run as attributes: a Run, or the flags of train.py
-
 
 class Variable(Protocol):
     """An array of the framework's that a checkpoint keeps."""

@@ -46,7 +46,7 @@ def parser(description: str | None = None) -> argparse.ArgumentParser:
 
 def _add_run(run: argparse._ArgumentGroup) -> None:
     run.add_argument("--framework", default="tensorflow", choices=engine.names())
-    run.add_argument("--model", required=True, metavar="M", help=", ".join(plugins.names("models")))
+    run.add_argument("--model", required=True, metavar="M", help=", ".join(_names("models")))
     run.add_argument("--dataset", required=True, choices=plugins.names("datasets"))
     run.add_argument("--batch-per-device", type=flag_types.whole(1), required=True, metavar="N")
     run.add_argument(
@@ -116,7 +116,7 @@ def _add_run(run: argparse._ArgumentGroup) -> None:
     run.add_argument(
         "--threads-per-device", type=flag_types.whole(1), default=1, help="cores of a CPU device"
     )
-    run.add_argument("--strategy", default="single", choices=plugins.names("strategies"))
+    run.add_argument("--strategy", default="single", choices=_names("strategies"))
     run.add_argument(
         "--strategy-options", default="", metavar="A=1,B=x", help="see the file of the strategy"
     )
@@ -161,6 +161,11 @@ def _add_places(where: argparse._ArgumentGroup) -> None:
     where.add_argument(
         "--packages", metavar="FOLDER", help="keep the list of installed packages here"
     )
+
+
+def _names(kind: str) -> list[str]:
+    """The names of a kind that any framework has."""
+    return sorted({n for name in engine.names() for n in plugins.names(f"{name}/{kind}")})
 
 
 def _boolean(text: str) -> bool:

@@ -23,8 +23,9 @@ from dlbench import Error
 from dlbench.log.event_log import EventLog
 from dlbench.trainer import checkpoints, description, sampling
 from dlbench.trainer.copies import Copy
-from dlbench.trainer.engine import Engine, Spec
+from dlbench.trainer.engine import Engine
 from dlbench.trainer.schedule import Schedule
+from dlbench.trainer.strategy import Spec
 
 PROGRESS_INTERVAL_S = 1.0
 SPEC_BYTES = 4096  # of a run's fields as text, when ranks compare them

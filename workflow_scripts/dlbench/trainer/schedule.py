@@ -1,6 +1,6 @@
 """Which steps a run has: how many, where its epochs end, and which of them are warm-up."""
 
-from dlbench.trainer.engine import Spec
+from dlbench.trainer.strategy import Spec
 
 
 class Schedule:

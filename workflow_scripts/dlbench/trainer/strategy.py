@@ -15,6 +15,8 @@ from dlbench import Error
 from dlbench.common import options
 from dlbench.machine import gpu_readings
 
+Spec = Any  # the fields of a run as attributes: a Run, or the flags of train.py
+
 
 class BaseStrategy:
     """One process on one device: what strategies change.
@@ -33,26 +35,26 @@ class BaseStrategy:
     devices_per_process = 1
 
     @staticmethod
-    def unsupported(run: Any) -> str | None:
+    def unsupported(run: Spec) -> str | None:
         """Why this strategy cannot do a run, or None."""
         return None
 
     @staticmethod
-    def processes_per_node(run: Any) -> int:
+    def processes_per_node(run: Spec) -> int:
         """How many processes that compute a run has on each node."""
         return 1
 
     @classmethod
-    def jobs(cls, run: Any) -> dict[str, int]:
+    def jobs(cls, run: Spec) -> dict[str, int]:
         """How many processes of each kind a run has, in the order of their ranks."""
         return {"worker": run.nodes * cls.processes_per_node(run)}
 
     @classmethod
-    def parsed(cls, run: Any) -> dict[str, Any]:
+    def parsed(cls, run: Spec) -> dict[str, Any]:
         """The options of a run with their values."""
         return options.parse("strategy", run.strategy, cls.OPTIONS, run.strategy_options)
 
-    def __init__(self, spec: Any, device: str, folder: str | Path = "."):
+    def __init__(self, spec: Spec, device: str, folder: str | Path = "."):
         """Join the other processes and set up the devices of this one.
 
         Args:
@@ -69,7 +71,7 @@ class BaseStrategy:
             self.cores = self._pin(spec.threads_per_device)
         self.devices: list[str] = self._configure(device, spec.threads_per_device)
 
-    def join(self, spec: Any) -> None:
+    def join(self, spec: Spec) -> None:
         """Set rank, size, local_rank and devices_per_process."""
 
     def serve(self, finished: Callable[[], bool]) -> bool:

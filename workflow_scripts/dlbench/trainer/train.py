@@ -14,8 +14,7 @@ from dlbench.log import event_log
 from dlbench.machine import redaction
 from dlbench.trainer import checkpoints, containment, copies, flags, loop
 from dlbench.trainer.copies import Copy
-from dlbench.trainer.engine import Spec
-from dlbench.trainer.strategy import BaseStrategy
+from dlbench.trainer.strategy import BaseStrategy, Spec
 
 
 def main(description: str | None) -> None:
@@ -62,9 +61,9 @@ class _Process:
         spec, where = self._spec, self._where
         if where.model_folder:
             plugins.use_folder("models", where.model_folder)
-        plugins.path("models", spec.model)
+        plugins.path(f"{spec.framework}/models", spec.model)
         proof = containment.check(spec.runtime, where.image_id)
-        strategy_class = plugins.load("strategies", spec.strategy).Strategy
+        strategy_class = plugins.load(f"{spec.framework}/strategies", spec.strategy).Strategy
         self._copy = _copy(spec, where, strategy_class)
         self._strategy = strategy_class(spec, where.device, Path(where.log).parent)
         before = event_log.last_run_end(where.log)  # of an earlier part of the run

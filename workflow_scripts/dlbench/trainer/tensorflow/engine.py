@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from dlbench import Error
 from dlbench.common import plugins
-from dlbench.trainer.engine import Spec
+from dlbench.trainer.strategy import Spec
 from dlbench.trainer.tensorflow import building, items
 from dlbench.trainer.tensorflow.step import Step, make_optimizer, set_precision
 from dlbench.trainer.tensorflow.strategies import Base
@@ -36,8 +36,8 @@ class Engine:
             tf.config.experimental.enable_op_determinism()
         self.strategy, self._spec = strategy, spec
         self.gpus_seen = len(tf.config.list_physical_devices("GPU")) if strategy.on_gpus else 0
-        self._native = plugins.load("models", spec.model)
-        self._task = plugins.load("tasks", self._native.TASK)
+        self._native = plugins.load("tensorflow/models", spec.model)
+        self._task = plugins.load("tensorflow/tasks", self._native.TASK)
         with strategy.scope():
             self._source = items.find(spec, strategy, self._native, self._task, data_folder, seed)
         self.records = self._source.records

@@ -1,0 +1,58 @@
+"""A trainer's pinned environment, installed by uv, and the list of what is in it."""
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from dlbench import Error
+from dlbench.common import tools
+from dlbench.common.files import sha256, write_json
+
+LIST_PACKAGES = (
+    "import importlib.metadata, json, platform;"
+    "print(json.dumps({'python': platform.python_version(), 'packages':"
+    " {d.metadata['Name']: d.version for d in importlib.metadata.distributions()}}))"
+)
+
+
+def make_environment(
+    project: Path,
+    extras: Sequence[str] = (),
+    groups: Sequence[str] = (),
+    output: Path | None = None,
+) -> None:
+    """Install the environment of a project; packages beside the pinned ones stay.
+
+    Args:
+        project: folder with pyproject.toml and uv.lock.
+        extras: which of its extras are installed, too.
+        groups: which of its dependency groups are installed, too.
+        output: where the list of what is installed is written, as JSON; None: nowhere.
+
+    Raises:
+        Error: uv could not install it.
+    """
+    # VIRTUAL_ENV is that of the workflow; uv would warn that it is not this project's.
+    environment = {k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"}
+    # Its folder may be moved or copied; a uv that does not know of it says so and goes on.
+    environment.setdefault("UV_PREVIEW_FEATURES", "relocatable-envs-default")
+    # Bytecode now: where Python may not write it, each rank's start would take 3 s more.
+    command = [tools.find_uv(), "sync", "--project", str(project), "--frozen", "--inexact"]
+    command += ["--compile-bytecode"]
+    command += [word for extra in extras for word in ("--extra", extra)]
+    command += [word for group in groups for word in ("--group", group)]
+    if subprocess.run(command, env=environment, check=False).returncode != 0:
+        raise Error(f"uv could not install {project}; its messages are above")
+    if output:
+        write_json(output, _installed(project))
+
+
+def _installed(project: Path) -> dict:
+    """Python's version, the packages with theirs, and the digest of the lock file."""
+    python = project / ".venv" / "bin" / "python"
+    answer = subprocess.run(
+        [python, "-c", LIST_PACKAGES], capture_output=True, text=True, check=True
+    )
+    return {**json.loads(answer.stdout), "lock_sha256": sha256(project / "uv.lock")}

@@ -1,0 +1,94 @@
+"""The processes of a trainer: started so that they end with us, and ended so that none is left."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from dlbench.starting import leftovers
+
+GRACE_S = 5.0  # between SIGTERM and SIGKILL
+POLL_S = 0.02
+PR_SET_PDEATHSIG = 1  # of linux/prctl.h
+
+
+def start(command: Sequence[str], log: Path, messages: Path) -> subprocess.Popen[bytes]:
+    """Start a trainer in a session of its own.
+
+    Args:
+        log: of the run; its name is in the environment of the trainer's processes.
+        messages: the file to which what it prints is added.
+    """
+    with open(messages, "ab") as file:
+        return subprocess.Popen(
+            command,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+            preexec_fn=_die_with_parent,
+            env=os.environ | leftovers.mark(log),
+        )
+
+
+def end(trainer: subprocess.Popen[bytes], log: Path) -> None:
+    """End the trainer and every process it started; none outlives the run.
+
+    mpirun gives each rank a process group of its own, horovodrun a session, and both may be gone
+    before their ranks are.
+    """
+    for number, patience_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)):
+        with contextlib.suppress(OSError):
+            os.killpg(trainer.pid, number)
+        if number == signal.SIGKILL or trainer.poll() is not None:  # nobody passes it on to them
+            for pid in _still_there(trainer, log):
+                with contextlib.suppress(OSError):
+                    os.kill(pid, number)
+        deadline = time.monotonic() + patience_s
+        while time.monotonic() < deadline:
+            if trainer.poll() is not None and not _still_there(trainer, log):
+                return
+            time.sleep(POLL_S)
+    trainer.wait()
+
+
+def killed_for_memory() -> int:
+    """How many processes of our control group the kernel has killed for memory; 0 if unknown."""
+    try:
+        group = Path("/proc/self/cgroup").read_text().rsplit(":", 1)[1].strip()
+        events = Path(f"/sys/fs/cgroup{group}/memory.events").read_text().split()
+        return int(events[events.index("oom_kill") + 1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _die_with_parent():
+    """Have the kernel end this process with its parent, also one that is killed by signal 9.
+
+    Some schedulers kill so, and the trainer is in a session of its own. Linux only.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _still_there(trainer, log):
+    """The processes of the trainer's session and those that train for its log; Linux only."""
+    pids = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # ended meanwhile, or somebody else's
+            state, _, _, session = (path / "stat").read_text().rpartition(")")[2].split()[:4]
+            if state not in "ZX" and (int(session) == trainer.pid or _trains(path, log)):
+                pids.append(int(path.name))
+    return pids
+
+
+def _trains(path, log):
+    words = os.fsdecode((path / "cmdline").read_bytes()).split("\0")
+    programs = {word.rpartition("/")[2] for word in words}
+    # Those that supervise a trainer have its command among their words.
+    if not {"train.py", "--log"} <= programs or "start_run.py" in programs:
+        return False
+    return Path(os.readlink(path / "cwd"), words[words.index("--log") + 1]) == log.absolute()
