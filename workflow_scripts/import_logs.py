@@ -1,7 +1,7 @@
 """Import logs of other programs, results folders and runs tables of others as our tables.
 
-Files are known by their content, in folders too; what lies in one folder and is of one program is
-one run. What was left out, and why, is said at the end. docs/importing.md has the kinds of logs.
+Logs are recognised by their content, also in folders. The logs of one program in one folder are one
+run. A summary at the end says what was left out and why. docs/importing.md has the kinds of logs.
 Exit codes: 0, 1 where nothing was imported, 3 where some logs could not be read and the others were
 imported.
 """
@@ -27,17 +27,17 @@ def main():
         return
     outputs = {"runs": args.output, "steps": args.steps, "evals": args.evals}
     outputs["samples"] = args.samples
-    made = import_logs.import_paths(
+    imports = import_logs.import_paths(
         args.paths,
         fields=args.fields,
         path_fields=args.path_fields,
         name=args.name or default_name(args.paths[0]),
         outputs={name: path for name, path in outputs.items() if path},
-        say=import_logs.show_progress,
+        show=import_logs.show_progress,
         kind=args.kind,
     )
-    print(made.summary(), file=sys.stderr)
-    if made.unread:
+    print(imports.summary(), file=sys.stderr)
+    if imports.unread:
         sys.exit(PARTLY)
 
 

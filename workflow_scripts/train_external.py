@@ -1,7 +1,7 @@
-"""Start another program that trains a run, keep what it prints, and write the run's event log.
+"""Start another program that trains a run, keep its output, and write the run's event log.
 
 start_run.py calls it for runs whose trainer is one of the config's. Exit code 0 means that the
-program ended well; what its log says of the run is judged when the record is written.
+program ended well. Its log is judged when the record is written.
 """
 
 import argparse

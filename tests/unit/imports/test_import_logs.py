@@ -182,8 +182,8 @@ def test_fields_are_taken_from_paths(tmp_path):
     ("pattern", "words"),
     [
         ("{modell}", "did you mean 'model'"),
-        ("{model}/{model}", "model is there twice"),
-        ("{model", "a brace without its partner"),
+        ("{model}/{model}", "model stands twice"),
+        ("{model", "a brace lacks its partner"),
     ],
 )
 def test_patterns_of_paths_that_cannot_be_used_are_refused(tmp_path, pattern, words):

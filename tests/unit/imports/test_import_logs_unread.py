@@ -37,7 +37,7 @@ def test_a_log_that_several_importers_know_is_named_and_the_others_are_imported(
     assert kinds(made) == ["tf_cnn_benchmarks"] * 2
     assert made.unread == ["m/log"]
     (found,) = made.left_out
-    assert found == ("m/log", "a log of several kinds: mlperf, mxnet; --kind says which counts")
+    assert found == ("m/log", "a log of several kinds: mlperf, mxnet; choose one with --kind")
     assert made.summary().endswith("2 runs of 3 files; 1 logs could not be read")
 
 

@@ -39,7 +39,7 @@ def runs(name, path):
     assert importer.recognise(log) in (True, False)
     found = []
     for imported in importer.read(log):
-        run = merging.merged([merging.Source(imported, name, "log", "0" * 64)])
+        run = merging.merge([merging.Source(imported, name, "log", "0" * 64)])
         table_rows.complete(run, {}, "log")
         row = table_rows.run_row(run, "run", "0" * 64, None)
         parquet_files.table([row], table_columns.RUNS)

@@ -1,4 +1,6 @@
-"""Logs of other programs, read into our tables.
+"""Other programs' logs become rows of our tables, and other programs train runs of a study.
 
-Importers are files found by their name. Imports what is below it; no other room imports it.
+- importers/ has one file for each kind of log, found by its name.
+- The programs use import_logs, train_external and finding; no other room imports this one.
+- Imports rooms below it: results, records, tables, study, data, machine, log, common.
 """

@@ -1,11 +1,12 @@
-"""Files with logs: found in folders, and known by what is in them.
+"""Find logs in folders, and tell by its content which importer can read each.
 
-Hidden files and folders are skipped; links are followed, each folder once. What Keras writes for
-TensorBoard into train/ and validation/ is of one run, so of one folder here.
+Hidden files and folders are skipped; links are followed, each folder once. The event files that
+Keras writes into train/ and validation/ are of one run, so they count as files of one folder.
 """
 
 import os
 import stat
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,53 +16,54 @@ from dlbench.imports.importers._event_files import is_event_file
 from dlbench.imports.log_file import HEAD_BYTES, LogError, LogFile
 
 KIND = "importers"
-PARTS = {"train", "validation"}  # folders of one run
+KERAS_PARTS = {"train", "validation"}  # the two folders of one run
 UNKNOWN = f"no importer knows it by its first {HEAD_BYTES // 1024} KiB"
 
 
 @dataclass(frozen=True)
-class Found:
-    """A file: where it is, that relative to what was given, and whether it was given itself."""
+class Candidate:
+    """A file that may be a log, or a results folder.
+
+    Attributes:
+        name: the path relative to the given folder.
+        is_given: whether the user gave this path itself, not a folder above it.
+    """
 
     path: Path
     name: str
-    alone: bool
-
-    @property
-    def folder(self):
-        """Relative to what was given; "" for its own folder."""
-        return self.name.rpartition("/")[0]
+    is_given: bool
 
 
 class Ambiguous(LogError):
     """A log that several importers know."""
 
 
-def folders(paths, is_special):
-    """Yield the files of each folder of what was given, as lists, in the order of their names.
+def candidates_by_folder(
+    paths: Sequence[Path | str], is_whole: Callable[[Path], bool]
+) -> Iterator[list[Candidate]]:
+    """Yield the candidates of each folder, as a list in the order of their names.
 
     Args:
-        paths: files, which come first, and folders.
-        is_special: called with each folder; where it is true, the folder comes as one Found, as
-            it is, in a list of its own.
+        paths: given by the user. Files come first, then folders.
+        is_whole: whether a folder is one candidate, which is yielded in a list of its own.
 
     Raises:
-        Error: one is not there.
+        Error: there is no such path.
     """
-    paths = [Path(path) for path in paths]
-    for path in paths:
+    given = [Path(path) for path in paths]
+    for path in given:
         if not path.exists():
             raise Error(f"{path}: no such file or folder")
-    by_folder = {}
-    for path in (path for path in paths if not path.is_dir()):
+    by_folder: dict[str, dict[str, Path]] = {}
+    for path in (path for path in given if not path.is_dir()):
         by_folder.setdefault(os.path.realpath(path.parent), {})[path.name] = path
     for beside in by_folder.values():
-        yield [Found(path, name, True) for name, path in sorted(beside.items())]
-    for path in (path for path in paths if path.is_dir()):
-        yield from _below(path, is_special)
+        yield [Candidate(path, name, True) for name, path in sorted(beside.items())]
+    for path in (path for path in given if path.is_dir()):
+        yield from _below(path, is_whole)
 
 
-def _below(given, is_special):
+def _below(given, is_whole):
     seen = set()
 
     def look(folder, name):
@@ -69,18 +71,20 @@ def _below(given, is_special):
         if real in seen:
             return
         seen.add(real)
-        if is_special(folder):
-            yield [Found(folder, name or folder.name, name == "")]
+        if is_whole(folder):
+            yield [Candidate(folder, name or folder.name, name == "")]
             return
         entries = _entries(folder)
         below = [entry for entry in entries if entry.is_dir()]
         here = [
-            Found(entry, f"{name}{entry.name}", False) for entry in entries if entry not in below
+            Candidate(entry, f"{name}{entry.name}", False)
+            for entry in entries
+            if entry not in below
         ]
-        parts = _parts(below)
+        parts = _keras_parts(below)
         seen.update(map(os.path.realpath, parts))
         here += [
-            Found(entry, f"{name}{part.name}/{entry.name}", False)
+            Candidate(entry, f"{name}{part.name}/{entry.name}", False)
             for part in parts
             for entry in _entries(part)
         ]
@@ -96,42 +100,44 @@ def _entries(folder):
     return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
 
 
-def _parts(folders):
-    """Those of some folders that are the two of one run, with event files and nothing else."""
-    parts = [folder for folder in folders if folder.name in PARTS]
-    if len(parts) < len(PARTS):
+def _keras_parts(folders):
+    """The two of these folders that Keras wrote for one run: they have event files and no other."""
+    parts = [folder for folder in folders if folder.name in KERAS_PARTS]
+    if len(parts) < len(KERAS_PARTS):
         return []
-    files = [_entries(part) for part in parts]
-    return parts if all(map(_is_events, (f for found in files for f in found))) else []
+    return parts if all(_is_events(path) for part in parts for path in _entries(part)) else []
 
 
 def _is_events(path):
     return path.is_file() and is_event_file(LogFile(path).head)
 
 
-def kind(path, wanted=None, alone=False):
-    """(LogFile, the one importer that knows it, or that is wanted, or None; why none knows it).
+def choose_importer(
+    candidate: Candidate, wanted: str | None = None
+) -> tuple[LogFile | None, str | None, str]:
+    """(the file as a LogFile, the importer for it or None, why none recognises it).
 
     Args:
-        wanted: the importer for what several know and what none knows.
-        alone: the file was given itself: the wanted importer is for it, too, whoever knows it.
+        wanted: the user's importer for files that several recognise, or none. It is also for any
+            file that the user gave itself.
 
     Raises:
-        Error: several importers know it, and none of them is wanted.
+        Ambiguous: several importers recognise the file, and none of them is wanted.
     """
+    path = candidate.path
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return None, None, "no file"
         log = LogFile(path)
         if not log.head:
             return log, None, "empty, or damaged from its beginning"
-        known = [name for name in plugins.names(KIND) if plugins.load(KIND, name).recognise(log)]
+        names = [name for name in plugins.names(KIND) if plugins.load(KIND, name).recognise(log)]
     except OSError as error:
         return None, None, error.strerror or str(error)
-    if wanted and (alone or not known or wanted in known):
-        return log, wanted, "" if known else UNKNOWN
-    if len(known) > 1:
+    if wanted and (candidate.is_given or not names or wanted in names):
+        return log, wanted, "" if names else UNKNOWN
+    if len(names) > 1:
         raise Ambiguous(
-            f"{path}: a log of several kinds: {', '.join(known)}; --kind says which counts"
+            f"{path}: a log of several kinds: {', '.join(names)}; choose one with --kind"
         )
-    return log, (known[0] if known else None), "" if known else UNKNOWN
+    return log, (names[0] if names else None), "" if names else UNKNOWN

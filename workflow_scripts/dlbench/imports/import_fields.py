@@ -1,12 +1,15 @@
-"""What a user says of imported runs beside their logs: columns of the runs table, or of a path.
+"""Columns that the user gives for imported runs, because their logs lack them.
 
-A pattern as `{runtime}_{_}/{dataset}_{model}_{devices}_gpu/{repeat}` takes columns from the
-beginning of a path: literal text, and names of columns between braces; `_` stands for what is
-ignored. A name matches as little as it can, within one part of the path; counts match digits.
+They are given as values, or as a pattern of paths such as
+`{runtime}_{_}/{dataset}_{model}_{devices}_gpu/{repeat}`, which is compared with the beginning of a
+path. A name of a column between braces takes its value from the path; `_` is ignored. It matches
+as little as possible, within one part of the path; a column of whole numbers matches digits.
 """
 
 import re
+from collections.abc import Mapping
 from datetime import datetime, timezone
+from typing import Any
 
 import pyarrow as pa
 
@@ -14,19 +17,19 @@ from dlbench import Error
 from dlbench.common import phrases
 from dlbench.tables import table_columns
 
-# Not stated by anybody: they are worked out from the log or say where it is.
+# Columns that nobody can give: they follow from the log, or name it.
 OWN = ("run_id", "source", "notes", "log_sha256", "parser_version", "timing_source")
 NAMES = [name for name in table_columns.RUNS.names if name not in OWN]
 
 
-def checked(fields):
+def parse_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Fields with the types of their columns.
 
-    >>> checked({"repeat": "3", "site": "far"})
+    >>> parse_fields({"repeat": "3", "site": "far"})
     {'repeat': 3, 'site': 'far'}
 
     Raises:
-        Error: one is no column, or has no value of its type.
+        Error: a name is no column that can be given, or a value does not have its type.
     """
     if not isinstance(fields, dict):
         raise Error(f"fields: expected a JSON object of columns, found {fields!r}")
@@ -40,18 +43,18 @@ class PathPattern:
     {'model': 'resnet50', 'devices': 4}
 
     Raises:
-        Error: it names no column, names one twice, or has no end of a brace.
+        Error: a name is no column or stands twice, or a brace lacks its partner.
     """
 
-    def __init__(self, text):
+    def __init__(self, text: str) -> None:
         self.text = text.strip("/")
         pieces = re.split(r"\{([^{}]*)\}", self.text)
         literals, self.names = pieces[::2], [name for name in pieces[1::2] if name != "_"]
         if any(brace in literal for literal in literals for brace in "{}"):
-            raise Error(f"path fields {text!r}: a brace without its partner")
+            raise Error(f"path fields {text!r}: a brace lacks its partner")
         twice = [name for name in self.names if self.names.count(name) > 1]
         if twice:
-            raise Error(f"path fields {text!r}: {twice[0]} is there twice")
+            raise Error(f"path fields {text!r}: {twice[0]} stands twice")
         for name in self.names:
             _column(name)
         groups = ("[^/]+?" if name == "_" else _group(name) for name in pieces[1::2])
@@ -61,16 +64,16 @@ class PathPattern:
             parts += [group, re.escape(literal)]
         self._pattern = re.compile(f"{''.join(parts)}(?:/|$)")
 
-    def fields(self, path):
-        """Fields from the beginning of a path, its parts joined by `/`.
+    def fields(self, path: str) -> dict[str, Any]:
+        """Fields from the beginning of a path, whose parts are joined by `/`.
 
         Raises:
-            Error: it is another path, or a value is none of its column.
+            Error: the path does not match, or a value does not have its column's type.
         """
         match = self._pattern.match(path)
         if not match:
-            raise Error(f"{path}: not like the path fields {self.text!r}")
-        return checked(match.groupdict())
+            raise Error(f"{path}: does not match the path fields {self.text!r}")
+        return parse_fields(match.groupdict())
 
 
 def _group(name):
@@ -102,8 +105,8 @@ def _value(name, value):
             return float(value)
         return _text(value)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, pa.ArrowInvalid):
-        words = type_.value_type if pa.types.is_dictionary(type_) else type_
-        raise Error(f"{name}: expected a value of type {words}, found {value!r}") from None
+        plain = type_.value_type if pa.types.is_dictionary(type_) else type_
+        raise Error(f"{name}: expected a value of type {plain}, found {value!r}") from None
 
 
 def _text(value):

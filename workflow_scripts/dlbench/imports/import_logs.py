@@ -1,20 +1,23 @@
-"""Other programs' logs become rows of our tables (dlbench/tables/table_columns.py).
+"""Import logs of other programs, results folders and runs tables as rows of our tables.
 
-- Files are known by their content (dlbench/imports/importers); what no importer knows is left out
-  and named, and is an error where it is all that was given.
-- A log that cannot be read ends nothing: it is named, all others are written. Where nothing can be
-  read, nothing is written.
-- What lies in one folder and is of one program, but of different kinds, is of one run. A log that
-  was met before, elsewhere or packed, is the same run.
-- Folders are done one after the other, and rows of steps are written when a run is done.
+- Importers (dlbench/imports/importers) recognise logs by their content. Other files are left out
+  and named; it is an error if the only given file is one of them.
+- A log that cannot be read is named, and all others are imported. If no log can be read, no table
+  is written.
+- Logs of different kinds that one program wrote into one folder are of one run. The same log in
+  another place, or packed, is the same run.
+- Folders are imported one after the other, and a run's steps are written when it is complete, so
+  that memory holds the logs of one folder.
 """
 
 import contextlib
 import hashlib
 import os
 import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -22,60 +25,65 @@ from dlbench import Error
 from dlbench.common import phrases, plugins
 from dlbench.common.files import written_whole
 from dlbench.imports import finding, own_results, table_rows
-from dlbench.imports.import_fields import PathPattern, checked
+from dlbench.imports.import_fields import PathPattern, parse_fields
 from dlbench.imports.log_file import LogError
-from dlbench.imports.merging import Source, merged
+from dlbench.imports.merging import MergedRun, Source, merge
+from dlbench.log import event_log
 from dlbench.tables import parquet_files, run_columns, table_columns
 
 BY_FIELDS, BY_PATH = "--fields", "--path-fields"
-# Numbers of what was done, not of what was asked for.
+# Columns of results, not of settings.
 MEASURED = {f.name for f in table_columns.RUNS if pa.types.is_floating(f.type)} - {"learning_rate"}
 
 
 @dataclass
 class Imports:
-    """What came of an import.
+    """The result of an import.
 
     Attributes:
         rows: of the runs table.
-        left_out: (file, why) of what is in none of them.
-        unread: those of them that are logs, but cannot be read or are not as was said.
-        files: how many files were looked at.
+        left_out: (file, why) of each file that is in no row.
+        unread: those of these files that are logs, but cannot be read or contradict the user's
+            columns.
+        files: how many files were examined.
     """
 
-    rows: list = field(default_factory=list)
-    left_out: list = field(default_factory=list)
-    unread: list = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    left_out: list[tuple[str, str]] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
     files: int = 0
 
-    def summary(self):
-        """The words at the end of an import."""
+    def summary(self) -> str:
+        """The lines that an import ends with."""
         lines = [f"left out: {name}: {why}" for name, why in self.left_out]
         unread = f"; {len(self.unread)} logs could not be read" if self.unread else ""
         return "\n".join([*lines, f"{len(self.rows)} runs of {self.files} files{unread}"])
 
 
 def import_paths(
-    paths, fields=None, path_fields=None, name=None, outputs=None, say=None, kind=None
-):
+    paths: Sequence[Path | str],
+    fields: Mapping[str, Any] | None = None,
+    path_fields: str | None = None,
+    name: str | None = None,
+    outputs: Mapping[str, Path | str] | None = None,
+    show: Callable[[str], None] | None = None,
+    kind: str | None = None,
+) -> Imports:
     """Import logs, results folders and runs tables.
 
     Args:
         paths: files and folders.
         fields: columns of the runs table that the logs lack, for all runs.
-        path_fields: a pattern that takes more of them from paths
+        path_fields: a pattern that takes more columns from paths
             (dlbench/imports/import_fields.py).
-        name: what the import is called: the study of its runs.
+        name: of the import; it is the study of its runs.
         outputs: where to write the tables, by their names: runs, steps, evals, samples.
-        say: called with words on how far it is.
-        kind: the importer for files that several know, and for those that none knows.
-
-    Returns:
-        An Imports.
+        show: called with the progress, in words, after each folder.
+        kind: the importer for files that several importers recognise, or none.
 
     Raises:
-        Error: there is no such path or importer, a field is no column; the only file cannot be
-            read; tables are to be written and there are no rows.
+        Error: a path or importer does not exist, a field is no column, the only file cannot be
+            read, or tables are to be written and there are no rows.
     """
     if kind and kind not in plugins.names(finding.KIND):
         names = plugins.names(finding.KIND)
@@ -83,53 +91,54 @@ def import_paths(
     outputs = dict(outputs or {})
     runs_output = outputs.pop("runs", None)
     with contextlib.ExitStack() as stack:
-        writers = {kind: stack.enter_context(_written(kind, outputs[kind])) for kind in outputs}
-        job = _Import(
-            checked(fields or {}), path_fields and PathPattern(path_fields), name, writers, kind
-        )
-        job.only = len(paths) == 1
-        for found in finding.folders(paths, own_results.is_results):
-            job.take(found)
-            if say:
-                say(f"{job.made.files} files, {len(job.made.rows)} runs")
+        writers = {
+            table: stack.enter_context(_open_writer(table, outputs[table])) for table in outputs
+        }
+        pattern = PathPattern(path_fields) if path_fields else None
+        job = _Import(parse_fields(fields or {}), pattern, name, writers, kind)
+        job.only_path = len(paths) == 1
+        for candidates in finding.candidates_by_folder(paths, own_results.is_results_folder):
+            job.import_folder(candidates)
+            if show:
+                show(f"{job.result.files} files, {len(job.result.rows)} runs")
         if runs_output:
-            if not job.made.rows:
-                raise Error(f"nothing was imported\n{job.made.summary()}")
-            parquet_files.write(runs_output, job.made.rows, table_columns.RUNS)
-    return job.made
+            if not job.result.rows:
+                raise Error(f"nothing was imported\n{job.result.summary()}")
+            parquet_files.write(runs_output, job.result.rows, table_columns.RUNS)
+    return job.result
 
 
-def read_run(folder, kind="auto", fields=None):
-    """The one run that the logs in a folder tell of.
+def read_run(
+    folder: Path | str, kind: str = "auto", fields: Mapping[str, Any] | None = None
+) -> MergedRun:
+    """Read the one run whose logs are in a folder, and complete it.
 
     Args:
-        folder: in which the files are; folders in it are not looked at.
-        kind: an importer, where the run must have a log of that kind; auto: any.
-        fields: columns of the runs table, as the run that was to be done has them.
-
-    Returns:
-        A Merged (dlbench/imports/merging.py), completed.
+        folder: of the logs; folders in it are not searched.
+        kind: an importer that must recognise one of the logs; auto: any importer.
+        fields: columns of the runs table that the run must have.
 
     Raises:
-        Error: there is none, there are several, or it is another run by its logs.
+        Error: the folder has no run or several, or a log contradicts `fields`.
     """
-    job = _Import(checked(fields or {}), None, None, {}, None if kind == "auto" else kind)
-    runs = []
-    for found in finding.folders([folder], lambda below: False):
-        if found[0].path.parent == Path(folder):
-            runs += [(run, [s.kind for s in run]) for run, _ in job.runs_of(found)]
-    runs = [run for run, kinds in runs if kind == "auto" or kind in kinds]
+    job = _Import(parse_fields(fields or {}), None, None, {}, None if kind == "auto" else kind)
+    runs: list[list[Source]] = []
+    for candidates in finding.candidates_by_folder([folder], lambda below: False):
+        if candidates[0].path.parent == Path(folder):
+            runs += [sources for sources, _ in job.read_folder(candidates)]
+    if kind != "auto":
+        runs = [sources for sources in runs if kind in [source.kind for source in sources]]
     if len(runs) != 1:
-        reasons = [f"{name}: {why}" for name, why in job.made.left_out]
-        what = "run" if kind == "auto" else f"run with a log of kind {kind}"
-        raise Error("; ".join([f"{folder}: expected one {what}, found {len(runs)}", *reasons]))
-    run = merged(runs[0])
+        reasons = [f"{name}: {why}" for name, why in job.result.left_out]
+        wanted = "run" if kind == "auto" else f"run with a log of kind {kind}"
+        raise Error("; ".join([f"{folder}: expected one {wanted}, found {len(runs)}", *reasons]))
+    run = merge(runs[0])
     table_rows.complete(run, {"the run": job.fields}, str(folder))
     return run
 
 
 @contextlib.contextmanager
-def _written(kind, output):
+def _open_writer(kind: str, output: Path | str) -> Iterator[Callable[[pa.Table], None]]:
     """Yield a function that appends tables to a file, which is whole afterwards."""
     schema = parquet_files.table([], run_columns.RUN_TABLES[kind]).schema
     with written_whole(output) as part, parquet_files.writer(part, schema) as parquet:
@@ -137,153 +146,167 @@ def _written(kind, output):
 
 
 class _Import:
+    """An import that is going on.
+
+    Attributes:
+        kind: the user's importer for files that several importers recognise, or none.
+        only_path: whether the user gave one path alone; an error of that file then is the user's.
+        logs: the name under which a log was first met, by (its SHA-256, the folder if its
+            importer ATTACHES).
+        digests: SHA-256 of the logs of each run, by its id.
+    """
+
     def __init__(self, fields, pattern, name, writers, kind=None):
         self.fields, self.pattern, self.name, self.writers = fields, pattern, name, writers
-        self.kind = kind  # for files that several importers know, or none
-        self.only = False  # whether one path alone was given
-        self.made = Imports()
-        self.logs = {}  # where a log was met first, by its SHA-256
-        self.run_ids = {}  # SHA-256 of the logs of each run
+        self.kind = kind
+        self.only_path = False
+        self.result = Imports()
+        self.logs = {}
+        self.digests = {}
 
-    def take(self, found):
+    def import_folder(self, candidates):
         """Import the files of one folder."""
-        for run, digest in self.runs_of(found):
+        for sources, digest in self.read_folder(candidates):
             try:
-                self._finish(run, digest)
+                self._add_run(sources, digest)
             except Error as error:
-                if self.only and found[0].alone:
+                if self.only_path and candidates[0].is_given:
                     raise
-                self._leave_out(run[0].path, error)
+                self._leave_unread(sources[0].path, error)
 
-    def runs_of(self, found):
-        """(Sources, digest) of each run that the files of one folder tell of."""
-        sources, attached = {}, []  # lists of a file's runs by program and kind
-        for file in found:
-            if file.path.is_dir():
-                self._take_results(file)
+    def read_folder(self, candidates):
+        """(Sources, digest) of each run of which the files of one folder are logs."""
+        logs, attached = {}, []  # lists of the runs in a log, by program and kind
+        for candidate in candidates:
+            if candidate.path.is_dir():
+                self._add_results_folder(candidate)
                 continue
-            self.made.files += 1
-            made = self._read(file)
-            if made is None:
+            self.result.files += 1
+            kind, sources = self._read_log(candidate)
+            if not sources:
                 continue
-            kind, runs = made
             module = plugins.load(finding.KIND, kind)
             if getattr(module, "ATTACHES", False):
-                attached.append(runs)
+                attached.append(sources)
             else:
-                sources.setdefault(module.FAMILY, {}).setdefault(kind, []).append(runs)
-        runs = [run for kinds in sources.values() for run in _put_together(kinds)]
+                logs.setdefault(module.FAMILY, {}).setdefault(kind, []).append(sources)
+        runs = [run for logs_by_kind in logs.values() for run in _group_by_run(logs_by_kind)]
         digests = [_digest([source.identity for source in run]) for run in runs]
         self._attach(runs, attached)
         return list(zip(runs, digests, strict=True))
 
-    def _read(self, file):
-        """(kind, Sources of the runs in a file), or None where there are none."""
-        why_not = ""
+    def _read_log(self, candidate):
+        """(importer, Sources of the runs in a file); (None, []) if the file is left out."""
+        why_unknown = ""
         try:
-            log, kind, why_not = finding.kind(file.path, self.kind, file.alone)
+            log, kind, why_unknown = finding.choose_importer(candidate, self.kind)
             if kind is None:
-                if log and own_results.is_table(log):
-                    self._take_table(file)
-                    return None
-                return self._leave_unknown(file, why_not)
+                if log and own_results.is_runs_table(log):
+                    self._add_runs_table(candidate)
+                else:
+                    self._leave_unknown(candidate, why_unknown)
+                return None, []
             module = plugins.load(finding.KIND, kind)
-            # Of two runs, what was beside each may well be the same.
+            # Two runs may have equal logs of what was beside them, each in its folder.
             attaches = getattr(module, "ATTACHES", False)
-            place = os.path.realpath(file.path.parent) if attaches else None
-            if (log.sha256, place) in self.logs:
-                why = f"the same log as {self.logs[log.sha256, place]}"
-                self.made.left_out.append((file.name, why))
-                return None
-            runs = [
-                Source(imported, kind, file.name, f"{log.sha256}:{number}")
+            folder = os.path.realpath(candidate.path.parent) if attaches else None
+            if (log.sha256, folder) in self.logs:
+                why = f"the same log as {self.logs[log.sha256, folder]}"
+                self.result.left_out.append((candidate.name, why))
+                return None, []
+            sources = [
+                Source(imported, kind, candidate.name, f"{log.sha256}:{number}")
                 for number, imported in enumerate(_read(module, kind, log))
             ]
-            if not runs:
-                self.made.left_out.append((file.name, "no run of its own: of one beside it"))
-                return None
-            self.logs[log.sha256, place] = file.name
-            return kind, runs
+            if sources:
+                self.logs[log.sha256, folder] = candidate.name
+            else:
+                why = "no run of its own: of one beside it"
+                self.result.left_out.append((candidate.name, why))
+            return kind, sources
         except (Error, OSError) as error:
-            if file.alone and self.only:
+            if candidate.is_given and self.only_path:
                 raise
-            if why_not and not file.alone:  # no log of the kind that is wanted
-                return self._leave_unknown(file, why_not)
-            self._leave_out(file.name, error, file.path)
-            return None
+            if why_unknown and not candidate.is_given:  # not a log of the user's kind
+                self._leave_unknown(candidate, why_unknown)
+            else:
+                self._leave_unread(candidate.name, error, candidate.path)
+            return None, []
 
-    def _leave_unknown(self, file, why):
-        if file.alone and self.only:
-            raise LogError(f"{file.path}: {why}")
-        self.made.left_out.append((file.name, why))
-        if file.alone:
-            self.made.unread.append(file.name)
+    def _leave_unknown(self, candidate, why):
+        """Leave out a file that no importer recognises."""
+        if candidate.is_given and self.only_path:
+            raise LogError(f"{candidate.path}: {why}")
+        self.result.left_out.append((candidate.name, why))
+        if candidate.is_given:
+            self.result.unread.append(candidate.name)
 
-    def _leave_out(self, name, error, path=""):
-        """Name a log that cannot be read, without the path that the words begin with."""
+    def _leave_unread(self, name, error, path=""):
+        """Leave out a log that cannot be read, with the error but for the path it begins with."""
         why = str(error).removeprefix(str(path or name)).lstrip(":, ")
-        self.made.left_out.append((name, why))
-        self.made.unread.append(name)
+        self.result.left_out.append((name, why))
+        self.result.unread.append(name)
 
     def _attach(self, runs, attached):
+        """Add logs of what was beside a run to the run of their folder, if that is one."""
         for source in (source for sources in attached for source in sources):
             if len(runs) == 1:
                 runs[0].append(source)
             else:
                 why = "no run" if not runs else f"{len(runs)} runs, it is unknown of which"
-                self.made.left_out.append(
+                self.result.left_out.append(
                     (source.path, f"{source.kind} is of a run; here is {why}")
                 )
 
-    def _finish(self, sources, digest):
-        run = merged(sources)
+    def _add_run(self, sources, digest):
+        run = merge(sources)
         first = run.sources[0]
-        if not _is_result(run):
+        if not _has_results(run):
             why = "says what was run, and no log of that folder what came out"
-            self.made.left_out += [(source.path, why) for source in run.sources]
+            self.result.left_out += [(source.path, why) for source in run.sources]
             return
-        given = {BY_FIELDS: self.fields}
+        fields = {BY_FIELDS: self.fields}
         if self.pattern:
-            given[BY_PATH] = self.pattern.fields(first.path)
-        table_rows.complete(run, given, first.place)
+            fields[BY_PATH] = self.pattern.fields(first.path)
+        table_rows.complete(run, fields, first.place)
         run_id = f"{table_rows.run_words(run)}-{digest[:10]}"
-        self.made.rows.append(table_rows.run_row(run, run_id, digest, self.name))
-        for kind, make in (
+        self.result.rows.append(table_rows.run_row(run, run_id, digest, self.name))
+        for kind, make_table in (
             ("steps", table_rows.steps_table),
             ("evals", table_rows.evals_table),
             ("samples", table_rows.samples_table),
         ):
             if kind in self.writers:
-                self.writers[kind](make(run, run_id))
+                self.writers[kind](make_table(run, run_id))
 
-    def _take_results(self, folder):
-        for row, run_tables, why_not in own_results.of_folder(folder.path):
-            self.made.files += 1
+    def _add_results_folder(self, folder):
+        for row, run_tables, why_not in own_results.read_folder(folder.path):
+            self.result.files += 1
             try:
                 if why_not:
                     raise Error(why_not)
-                self._pass_through(row, folder, run_tables)
+                self._add_row(row, folder, run_tables)
             except Error as error:
-                self._leave_out(folder.name, error)
+                self._leave_unread(folder.name, error)
 
-    def _take_table(self, file):
-        for row in own_results.of_table(file.path):
-            self._pass_through(row, file, {})
+    def _add_runs_table(self, file):
+        for row in own_results.read_table(file.path):
+            self._add_row(row, file, {})
 
-    def _pass_through(self, row, file, run_tables):
-        """A row as it is, under another id where that is taken by another run."""
+    def _add_row(self, row, file, run_tables):
+        """Add a row as it is, under another id if another run has its id."""
         row = {name: value for name, value in row.items() if value is not None}
         run_id = row["run_id"]
         digest = row.get("log_sha256") or _digest([run_id, repr(sorted(row.items()))])
-        if self.run_ids.get(run_id, digest) != digest:
+        if self.digests.get(run_id, digest) != digest:
             run_id = f"{run_id}-{digest[:10]}"
-        if run_id in self.run_ids or (digest, None) in self.logs:
-            met = self.logs.get((digest, None), "one before")
-            self.made.left_out.append(
-                (f"{file.name}: {row['run_id']}", f"the same run as in {met}")
+        if run_id in self.digests or (digest, None) in self.logs:
+            other = self.logs.get((digest, None), "one before")
+            self.result.left_out.append(
+                (f"{file.name}: {row['run_id']}", f"the same run as in {other}")
             )
             return
-        self.run_ids[run_id] = digest
+        self.digests[run_id] = digest
         self.logs[digest, None] = file.name
         for name, value in self.fields.items():
             if row.get(name, value) != value:
@@ -291,68 +314,69 @@ class _Import:
                     f"{file.name}: {row['run_id']}: {name} is {value} by {BY_FIELDS}, "
                     f"{row[name]} by the table"
                 )
-        added = {"study": self.name, "source": file.name} | self.fields
-        self.made.rows.append(added | row | {"run_id": run_id})
+        origin = {"study": self.name, "source": file.name} | self.fields
+        self.result.rows.append(origin | row | {"run_id": run_id})
         for kind, table in run_tables.items():
             if kind in self.writers:
                 self.writers[kind](table_rows.with_run_id(table, run_id))
 
 
 def _read(module, kind, log):
-    """The Imported of each run; also an importer that fails is about one log."""
+    """Yield the Imported of each run; an importer that fails is an error of this log."""
     try:
         yield from module.read(log)
     except (Error, OSError):
         raise
     except Exception as error:
-        words = f"{type(error).__name__}: {error}"[:200]
-        raise LogError(f"{log.path}: the importer {kind} failed: {words}") from error
+        message = f"{type(error).__name__}: {error}"[:200]
+        raise LogError(f"{log.path}: the importer {kind} failed: {message}") from error
 
 
-def _put_together(kinds):
-    """Lists of Sources, one a run, of the logs of one program in one folder.
+def _group_by_run(logs_by_kind):
+    """The Sources of each run, of the logs that one program wrote into one folder.
 
     Args:
-        kinds: for each kind of log the files of it, each a list of the Sources of its runs.
+        logs_by_kind: for each kind of log the logs of it, each a list of the Sources of its runs.
     """
-    every = [source for files in kinds.values() for runs in files for source in runs]
+    every = [source for logs in logs_by_kind.values() for log in logs for source in log]
     folders = [source.path.rpartition("/")[0].rpartition("/")[2] for source in every]
-    if sorted(folders) == sorted(finding.PARTS):
+    if sorted(folders) == sorted(finding.KERAS_PARTS):
         return [every]
-    if any(len(files) > 1 for files in kinds.values()):
-        sources = [source for files in kinds.values() for runs in files for source in runs]
-        if len(kinds) > 1:
-            for source in sources:
+    if any(len(logs) > 1 for logs in logs_by_kind.values()):
+        if len(logs_by_kind) > 1:
+            for source in every:
                 source.imported.notes.append("which logs of its folder go with it is unknown")
-        return [[source] for source in sources]
-    files = [runs for (runs,) in kinds.values()]
-    most = max(files, key=len, default=[])
-    made = [[source] for source in most]
-    for runs in files:
-        if runs is most:
+        return [[source] for source in every]
+    logs = [log for (log,) in logs_by_kind.values()]
+    longest = max(logs, key=len, default=[])
+    runs = [[source] for source in longest]
+    for log in logs:
+        if log is longest:
             continue
-        if 0 < len(runs) < len(most):
-            runs[-1].imported.notes.append(f"taken for the last of {len(most)} runs of this folder")
-        # What a program writes over is of its last run.
-        for source, sources in zip(reversed(runs), reversed(made), strict=False):
-            sources.append(source)
-    return [sorted(sources, key=lambda source: source.kind) for sources in made]
+        if 0 < len(log) < len(longest):
+            note = f"taken for the last of {len(longest)} runs of this folder"
+            log[-1].imported.notes.append(note)
+        # A log that each run overwrites is of the last runs.
+        for source, run in zip(reversed(log), reversed(runs), strict=False):
+            run.append(source)
+    return [sorted(run, key=lambda source: source.kind) for run in runs]
 
 
-def _is_result(run):
-    scores = any(row.keys() & set(table_rows.SCORES) for row in run.evals)
+def _has_results(run):
+    """Whether logs have more of a run than its settings."""
+    scores = any(row.keys() & set(event_log.SCORES) for row in run.evals)
     known = {name for name, value in run.columns.items() if value is not None}
     return bool(len(run.steps) or known & MEASURED or scores or run.status != "ok")
 
 
-def _digest(parts):
-    """SHA-256 of a run from those of its logs with its numbers in them; of the only one its own."""
-    if len(parts) == 1 and parts[0].endswith(":0"):
-        return parts[0].removesuffix(":0")
-    return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()
+def _digest(identities):
+    """SHA-256 of a run: that of its log if it is the first run of one log, else of identities."""
+    if len(identities) == 1 and identities[0].endswith(":0"):
+        return identities[0].removesuffix(":0")
+    return hashlib.sha256("\n".join(sorted(identities)).encode()).hexdigest()
 
 
-def show_progress(words):
-    """Say how far it is on stderr, on one line where that is a terminal."""
+def show_progress(words: str) -> None:
+    """Show the progress on stderr, on one line, if that is a terminal."""
     if sys.stderr.isatty():
         print(f"\r{words}", end="\x1b[K", file=sys.stderr, flush=True)

@@ -1,19 +1,20 @@
-"""A log of another program: plain or gzip-ed, in UTF-8 or not, perhaps cut short, never trusted."""
+"""A log of another program, plain or gzip-ed. Its size, encoding and end are never trusted."""
 
 import functools
 import gzip
 import hashlib
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from dlbench import Error
 
 HEAD_BYTES = 65_536
 BLOCK_BYTES = 2**18
-MOST_LINE_BYTES = 16 * 2**20  # a longer line is no line of a log
+MOST_LINE_BYTES = 16 * 2**20
 MOST_BYTES = 8 * 2**30  # of a log once it is unpacked
-MOST_RATIO = 200  # to which a log was packed; of text of numbers it is 5 to 30
-ANY_RATIO_BYTES = 64 * 2**20  # up to which all ratios are taken
+MOST_RATIO = 200  # of unpacked to packed bytes; text of numbers has 5 to 30
+ANY_RATIO_BYTES = 64 * 2**20  # the ratio of smaller logs is not checked
 BOM = b"\xef\xbb\xbf"
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
 
@@ -23,20 +24,20 @@ class LogError(Error):
 
 
 class LogFile:
-    """One file. `head` is the beginning of what is in it, once it is unpacked.
+    """One file, whose content is unpacked if it is gzip-ed.
 
     Attributes:
-        unfinished: number of the last line where it has no newline at its end, None where it has
-            one, once the lines were read. Such a line may be a write that was cut short.
+        unfinished: number of the last line if it has no newline at its end, else None. Known once
+            the lines were read. Such a line may be a write that was cut short.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self.unfinished = None
+        self.unfinished: int | None = None
 
     @functools.cached_property
-    def head(self):
-        """The first HEAD_BYTES, as bytes; of a damaged file, what there is."""
+    def head(self) -> bytes:
+        """The first HEAD_BYTES of the content; of a damaged file, as much as can be unpacked."""
         head = b""
         try:
             with self._opened() as file:
@@ -47,35 +48,35 @@ class LogFile:
         return head[:HEAD_BYTES]
 
     @property
-    def head_text(self):
-        """`head` as text; what is not UTF-8 is U+FFFD."""
+    def head_text(self) -> str:
+        """`head` as text; bytes that are not UTF-8 become U+FFFD."""
         return self.head.decode("utf-8", "replace").removeprefix("\ufeff")
 
     @functools.cached_property
-    def sha256(self):
-        """Of the content once it is unpacked, as 64 hexadecimal digits.
+    def sha256(self) -> str:
+        """SHA-256 of the content, as 64 hexadecimal digits.
 
         Raises:
-            LogError: it cannot be read to its end.
+            LogError: the file cannot be read to its end.
         """
-        total = hashlib.sha256()
+        digest = hashlib.sha256()
         for chunk in self.chunks():
-            total.update(chunk)
-        return total.hexdigest()
+            digest.update(chunk)
+        return digest.hexdigest()
 
-    def chunks(self):
-        """The content as (bytes, ...), for formats that are no text.
+    def chunks(self) -> Iterator[bytes]:
+        """The content in pieces, for formats that are no text.
 
         Raises:
-            LogError: it cannot be read to its end.
+            LogError: the file cannot be read to its end.
         """
         return self._read(lambda file: iter(lambda: file.read(BLOCK_BYTES), b""))
 
-    def lines(self):
-        """Yield (number from 1, text without its newline); what is not UTF-8 is U+FFFD.
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """Yield (number from 1, text without its newline); bytes that are not UTF-8 become U+FFFD.
 
         Raises:
-            LogError: it cannot be read to its end, or a line is no line.
+            LogError: the file cannot be read to its end, or a line is too long.
         """
         self.unfinished = None
         read = self._read(lambda file: iter(lambda: file.readline(MOST_LINE_BYTES), b""))
@@ -87,14 +88,14 @@ class LogFile:
             text = line.decode("utf-8", "replace").rstrip("\r\n")
             yield number, text.removeprefix("\ufeff") if number == 1 else text
 
-    def blocks(self):
+    def blocks(self) -> Iterator[tuple[int, bytes]]:
         """Yield (number of the first line, bytes of whole lines), about BLOCK_BYTES each.
 
-        For logs of many lines, of which patterns find those that matter many times faster than
-        `lines` can yield them. A last line without a newline is left out; see `unfinished`.
+        For logs of many lines: a pattern finds its lines in a block many times faster than `lines`
+        yields them. A last line without a newline is left out; see `unfinished`.
 
         Raises:
-            LogError: it cannot be read to its end, or a line is no line.
+            LogError: the file cannot be read to its end, or a line is too long.
         """
         self.unfinished = None
         number, rest = 1, b""
@@ -111,7 +112,7 @@ class LogFile:
         if rest:
             self.unfinished = number
 
-    def error(self, line, reason):
+    def error(self, line: int, reason: str) -> LogError:
         """A LogError about one line."""
         return LogError(f"{self.path}, line {line}: {reason}")
 

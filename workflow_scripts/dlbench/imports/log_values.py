@@ -1,17 +1,19 @@
-"""Values in logs of other programs, believed only where they can be; and what is left out."""
+"""Values in logs of other programs: parsed, checked against plausible ranges, and shown safely."""
 
 import json
 import math
+from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 MOST_COUNT = 2**31 - 1  # of devices, items in a batch, steps in a window
-MOST_TIME_S = 1e9  # 32 years; longer is no time of a run
+MOST_TIME_S = 1e9  # of a run: 32 years
 MOST_NAMES = 20  # listed in one note
 
 
-def real(value, low=-math.inf, high=math.inf):
-    """The value as a float from `low` to `high`, or None where it is no such number; nan is none.
+def real(value: Any, low: float = -math.inf, high: float = math.inf) -> float | None:
+    """The value as a float from `low` to `high`; None if it is no such number or nan.
 
     >>> real("0.5"), real(3), real("nan"), real(True), real("5 W"), real(-1, low=0)
     (0.5, 3.0, None, None, None, None)
@@ -25,8 +27,8 @@ def real(value, low=-math.inf, high=math.inf):
     return number if low <= number <= high else None
 
 
-def count(value, low=1, high=MOST_COUNT):
-    """The value as an int from `low` to `high`, or None where it is no such whole number.
+def count(value: Any, low: int = 1, high: int = MOST_COUNT) -> int | None:
+    """The value as an int from `low` to `high`; None if it is no such whole number.
 
     >>> count("64"), count(64.0), count(0), count("6.5"), count("9" * 5000), count(None)
     (64, 64, None, None, None, None)
@@ -35,30 +37,30 @@ def count(value, low=1, high=MOST_COUNT):
     return int(number) if number is not None and number.is_integer() else None
 
 
-def loss(value):
-    """The value as a float, nan and infinity too; None where it is none."""
+def loss(value: Any) -> float | None:
+    """The value as a float, which may be nan or infinite; None if it is no number."""
     number = real(value)
     return math.nan if number is None and str(value).strip().lower() == "nan" else number
 
 
-def date(seconds):
-    """The date, in UTC, so many seconds after 1970; None where there is no such date."""
+def date(seconds: float) -> datetime | None:
+    """The date in UTC of a number of seconds since 1970; None if there is no such date."""
     try:
         return EPOCH + timedelta(seconds=seconds)
     except (OverflowError, ValueError, TypeError):
         return None
 
 
-def from_json(text):
-    """What a JSON text says, and None where it is none; so is one that is nested too deep."""
+def from_json(text: str) -> Any:
+    """The value of a JSON text; None if it is not JSON or nested too deep."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
 
 
-def shown(text, most=80):
-    """A piece of a log for a message: one line, nothing that a terminal would obey, not too long.
+def shown(text: str, most: int = 80) -> str:
+    """A piece of a log for a message: one short line without control characters.
 
     >>> shown("a\\tb\\x1b"), shown("x" * 9, most=4)
     ("'a\\\\tb\\\\x1b'", "'xxxx'...")
@@ -66,8 +68,8 @@ def shown(text, most=80):
     return repr(text[:most]) + ("..." if len(text) > most else "")
 
 
-def listed(names):
-    """Names in their order, no more than MOST_NAMES of them.
+def listed(names: Iterable[str]) -> str:
+    """Names in alphabetical order, at most MOST_NAMES of them.
 
     >>> listed(["b", "a"])
     'a, b'
@@ -78,17 +80,18 @@ def listed(names):
 
 
 class LeftOut:
-    """What an importer leaves out of a log: a note for each reason, however often it occurs."""
+    """The lines that an importer leaves out of a log, counted by the reason."""
 
-    def __init__(self):
-        self._found = {}
+    def __init__(self) -> None:
+        self._lines_by_reason: dict[str, tuple[int, int, int]] = {}  # first, last, how many
 
-    def add(self, line, reason):
-        first, _, times = self._found.get(reason, (line, line, 0))
-        self._found[reason] = (first, line, times + 1)
+    def add(self, line: int, reason: str) -> None:
+        first, _, times = self._lines_by_reason.get(reason, (line, line, 0))
+        self._lines_by_reason[reason] = (first, line, times + 1)
 
-    def notes(self):
-        """
+    def notes(self) -> list[str]:
+        """One note for each reason.
+
         >>> left_out = LeftOut()
         >>> left_out.add(7, "no number"), left_out.add(9, "no number"), left_out.add(8, "cut")
         (None, None, None)
@@ -99,5 +102,5 @@ class LeftOut:
             f"line {first} left out: {reason}"
             if times == 1
             else f"lines {first} to {last}, {times} of them, left out: {reason}"
-            for reason, (first, last, times) in self._found.items()
+            for reason, (first, last, times) in self._lines_by_reason.items()
         ]

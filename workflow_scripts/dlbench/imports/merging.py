@@ -1,88 +1,97 @@
-"""Runs of one folder that several logs of one program tell of, put together.
+"""Merge what several logs of one program say of one run.
 
-- What one log says and another does not is taken; of numbers that differ by rounding only, the one
-  with more digits. Where two say different things the first log's is kept and the notes say both.
-- The steps are those of the log that has the times of most windows, or the throughput too.
+- A column is taken from the log that has it. Of two numbers that differ by rounding only, the one
+  with more digits is taken. Of two different values the first log's is taken, and the notes have
+  both.
+- Steps are taken from the log with the times of most windows; of equal ones, from the log that has
+  the throughput.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
-from dlbench.imports.importers import Imported
+from dlbench.imports.importers import Imported, Steps
 
 
 @dataclass
 class Source:
-    """What one log has of a run: an Imported and the file it is in."""
+    """What one log has of a run.
+
+    Attributes:
+        kind: the importer that read it.
+        path: of the log, relative to the given folder.
+        identity: `SHA-256 of the log:number of the run in it`, from 0.
+    """
 
     imported: Imported
     kind: str
-    path: str  # relative to what was given
-    identity: str  # SHA-256 of the file, and which of its runs, from 0
+    path: str
+    identity: str
 
     @property
-    def place(self):
-        """The file with the first and last line of the run."""
+    def place(self) -> str:
+        """The log with the first and last line of the run."""
         first, last = self.imported.lines
         return f"{self.path}:{first}" if first == last else f"{self.path}:{first}-{last}"
 
     @property
-    def short_place(self):
+    def short_place(self) -> str:
         return self.place.rpartition("/")[2]
 
 
 @dataclass
-class Merged:
-    """One run.
+class MergedRun:
+    """One run, by all its logs.
 
     Attributes:
-        sources: of what it was put together.
         columns: of the runs table.
-        said_by: the Source of each.
-        differences: what two logs say differently, in words.
+        source_of: the Source of each column.
+        differences: columns for which two logs have different values, in words.
     """
 
-    sources: list
-    columns: dict = field(default_factory=dict)
-    said_by: dict = field(default_factory=dict)
-    differences: list = field(default_factory=list)
+    sources: list[Source]
+    columns: dict[str, Any] = field(default_factory=dict)
+    source_of: dict[str, Source] = field(default_factory=dict)
+    differences: list[str] = field(default_factory=list)
 
     @property
-    def steps(self):
-        return self._with_steps.imported.steps
+    def steps(self) -> Steps:
+        return self._steps_source.imported.steps
 
     @property
-    def kind(self):
-        """The kind of log that the throughput is from, or the times of steps."""
-        return (self.said_by.get("images_per_second") or self._with_steps).kind
+    def kind(self) -> str:
+        """The kind of the log that the throughput is from, else of that with the steps."""
+        return (self.source_of.get("images_per_second") or self._steps_source).kind
 
     @property
-    def status(self):
-        return self._knowing.imported.status
+    def status(self) -> str:
+        return self._status_source.imported.status
 
     @property
-    def message(self):
-        return self._knowing.imported.message
+    def message(self) -> str:
+        return self._status_source.imported.message
 
     @property
-    def evals(self):
-        """Rows of evaluations: of logs with equally many, each row is put together."""
-        found = [s.imported.evals for s in self.sources if s.imported.evals]
-        most = max(found, key=len, default=[])
-        rows = [dict(row) for row in most]
-        for other in (rows for rows in found if len(rows) == len(most)):
-            for row, more in zip(rows, other, strict=True):
-                for name, value in more.items():
+    def evals(self) -> list[dict[str, Any]]:
+        """Rows of evaluations, of the log with most; rows of logs with as many are merged."""
+        rows_by_log = [s.imported.evals for s in self.sources if s.imported.evals]
+        most = max(rows_by_log, key=len, default=[])
+        merged = [dict(row) for row in most]
+        for rows in (rows for rows in rows_by_log if len(rows) == len(most)):
+            for row, other in zip(merged, rows, strict=True):
+                for name, value in other.items():
                     if name not in row or is_more_exact(value, row[name]):
                         row[name] = value
-        return rows
+        return merged
 
     @property
-    def samples(self):
+    def samples(self) -> list[dict[str, Any]]:
         return [row for source in self.sources for row in source.imported.samples]
 
     @property
-    def notes(self):
+    def notes(self) -> list[str]:
         notes = list(self.differences)
         for source in self.sources:
             prefix = f"{source.kind}: " if len(self.sources) > 1 else ""
@@ -90,11 +99,11 @@ class Merged:
         return list(dict.fromkeys(notes))
 
     @property
-    def _with_steps(self):
+    def _steps_source(self):
         """The log with the times of most windows; of equal ones that with the exact throughput."""
         if len(self.sources) == 1:
             return self.sources[0]
-        exact = self.said_by.get("images_per_second")
+        exact = self.source_of.get("images_per_second")
 
         def times(source):
             return sum(map(math.isfinite, source.imported.steps.step_time_s))
@@ -102,20 +111,20 @@ class Merged:
         return max(self.sources, key=lambda source: (times(source), source is exact))
 
     @property
-    def _knowing(self):
-        """The log that knows how the run ended: one of its training, and whole rather than cut."""
+    def _status_source(self):
+        """The log that says how the run ended: a whole log of the training, if there is one."""
 
         def order(source):
-            made = source.imported
-            of_training = len(made.steps) > 0 or "images_per_second" in made.columns
-            return not of_training, made.status != "ok"
+            imported = source.imported
+            of_training = len(imported.steps) > 0 or "images_per_second" in imported.columns
+            return not of_training, imported.status != "ok"
 
         return min(self.sources, key=order)
 
 
-def merged(sources):
-    """The Merged run of some Sources, which are about one."""
-    run = Merged(list(sources))
+def merge(sources: Iterable[Source]) -> MergedRun:
+    """Merge the Sources of one run."""
+    run = MergedRun(list(sources))
     for source in run.sources:
         for name, value in source.imported.columns.items():
             _take(run, name, value, source)
@@ -126,18 +135,16 @@ def _take(run, name, value, source):
     if value is None:
         run.columns.setdefault(name)
     elif run.columns.get(name) is None or is_more_exact(value, run.columns[name]):
-        run.columns[name], run.said_by[name] = value, source
+        run.columns[name], run.source_of[name] = value, source
     elif not is_rounded(run.columns[name], value):
-        other = run.said_by[name]
         run.differences.append(
-            f"{name} is {run.columns[name]} by {other.short_place} and {value} by "
-            f"{source.short_place}: "
-            "the former is taken"
+            f"{name} is {run.columns[name]} by {run.source_of[name].short_place} and {value} by "
+            f"{source.short_place}: the former is taken"
         )
 
 
-def is_rounded(exact, value):
-    """Whether a value is another one, or it with fewer digits.
+def is_rounded(exact: Any, value: Any) -> bool:
+    """Whether a value equals an exact one, or is it with fewer digits.
 
     >>> is_rounded(205.53464, 205.53), is_rounded("1.10.0", "1.10"), is_rounded(64, 65)
     (True, True, False)
@@ -152,7 +159,7 @@ def is_rounded(exact, value):
     return abs(exact - value) <= 0.5000001 * 10.0**-digits
 
 
-def is_more_exact(value, other):
+def is_more_exact(value: Any, other: Any) -> bool:
     """Whether a value is another one with more digits.
 
     >>> is_more_exact("1.10.0", "1.10"), is_more_exact(205.53464, 205.53), is_more_exact(1.5, 2.5)
@@ -168,7 +175,7 @@ def _is_number(value):
 
 
 def _decimals(number):
-    """Digits behind the point of the shortest text of a number, at most 15."""
+    """Digits after the decimal point in the shortest text of a number, at most 15."""
     text = repr(float(number))
     mantissa, _, exponent = text.partition("e")
     digits = len(mantissa.partition(".")[2].rstrip("0")) - int(exponent or 0)

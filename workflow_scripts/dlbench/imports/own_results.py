@@ -1,15 +1,19 @@
-"""What is dlbench's own already: results folders and runs tables, whose rows pass through.
+"""dlbench's own results folders and runs tables, whose rows are imported as they are.
 
-A results folder has runs/*/run.json; records that are damaged are left out and named. A runs table
-is that of results/tables, of export_runs.py or of import_logs.py (.parquet, .csv or .json).
+A results folder has runs/*/run.json; damaged records are left out and named. A runs table is that
+of results/tables, of export_runs.py or of import_logs.py (.parquet, .csv or .json).
 """
 
+from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dlbench import Error
+from dlbench.imports.log_file import LogFile
 from dlbench.records import run_record
 from dlbench.study.runs import Run, is_sentinel
 from dlbench.tables import parquet_files, run_columns, runs_table
@@ -17,35 +21,36 @@ from dlbench.tables import parquet_files, run_columns, runs_table
 SUFFIXES = (".parquet", ".csv", ".json")
 
 
-def is_results(folder):
-    """Whether records lie in a folder as in results/, or as in an unpacked archive."""
+def is_results_folder(folder: Path) -> bool:
+    """Whether a folder has records as results/ and unpacked archives have them."""
     return next((folder / "runs").glob("*/run.json"), None) is not None
 
 
-def of_folder(folder):
-    """Yield (row of the runs table, tables by name, "") of each run; ({}, {}, why) of one left out.
+def read_folder(folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, pa.Table], str]]:
+    """Yield (row of the runs table, tables by name, "") of each run.
 
-    The tables are those of the run's folder (steps, evals, samples), as far as they are there.
+    The tables are those of steps, evals and samples that the run's folder has. A run that is left
+    out is ({}, {}, why).
     """
     for path in sorted((folder / "runs").glob("*/run.json")):
         if is_sentinel(path.parent.name):
-            continue  # none of a study's
+            continue  # a sentinel is no run of the study
         try:
             record = run_record.read(path)
-            found = row(record)
+            row = record_row(record)
         except (Error, TypeError, KeyError) as error:
             yield {}, {}, f"{path.parent.name}: {error}"
             continue
-        yield found, _tables(path.parent, record["log_sha256"]), ""
+        yield row, _tables(path.parent, record["log_sha256"]), ""
 
 
-def row(record):
-    """The row of a record, with the site that it names; no study is known, nor its learning gate.
+def record_row(record: dict[str, Any]) -> dict[str, Any]:
+    """The row of the runs table of a record. Its study and learning gate are unknown.
 
     Raises:
-        TypeError, KeyError, Error: it is no record of a run as we know them.
+        TypeError, KeyError, Error: the record lacks a field or has one of another type.
     """
-    from dlbench.results import run_rows  # with all that compares, which is slow to import
+    from dlbench.results import run_rows  # which imports SciPy: slow
 
     provenance = record["provenance"]
     origin = SimpleNamespace(name=None, site=provenance.get("site") or {}, must_reach={})
@@ -55,16 +60,16 @@ def row(record):
     return run_rows.row(Run(**record["spec"]), record, origin, kind)
 
 
-def _tables(place, log_sha256):
-    found = {}
+def _tables(folder, log_sha256):
+    tables = {}
     for name, schema in run_columns.RUN_TABLES.items():
-        path = place / f"{name}.parquet"
+        path = folder / f"{name}.parquet"
         if parquet_files.made_from(path, log_sha256):
-            found[name] = parquet_files.read(path, schema)
-    return found
+            tables[name] = parquet_files.read(path, schema)
+    return tables
 
 
-def is_table(log):
+def is_runs_table(log: LogFile) -> bool:
     """Whether a file is a runs table, by its columns."""
     head = log.head
     if log.path.suffix not in SUFFIXES:
@@ -82,8 +87,8 @@ def is_table(log):
     return head.lstrip()[:1] == b"[" and b'"run_id"' in head and b'"status"' in head
 
 
-def of_table(path):
-    """Rows of a runs table.
+def read_table(path: Path) -> list[dict[str, Any]]:
+    """The rows of a runs table.
 
     Raises:
         Error: it cannot be read.

@@ -1,43 +1,44 @@
-"""Rows of the tables for a run that logs tell of.
+"""Rows of our tables from the merged logs of a run.
 
-- Throughput is of all devices, over all measured steps. What a log says more exactly than its
-  steps do comes first: a total by the clock, for instance.
-- Median, percentile and scatter of step times are known where every step has a row of its own.
-- What follows from two known numbers of devices, nodes and batches is filled in.
+- Throughput is of all devices, over all measured steps. A value that the log states itself, such
+  as a total by the clock, takes precedence over the one that follows from steps.
+- Median, percentile and scatter of step times are known if every step has a row of its own.
+- A third number that follows from two of devices, nodes and batches is filled in.
 """
 
 import math
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dlbench import Error
-from dlbench.imports.merging import is_rounded
+from dlbench.imports.merging import MergedRun, is_rounded
+from dlbench.log import event_log
 from dlbench.records import step_times
 from dlbench.tables import parquet_files, run_columns, table_columns
 
-SCORES = ("top1", "top5", "iou", "perplexity")
 
-
-def complete(run, fields, where):
-    """Give a Merged run what the user says of it and what follows, and have its logs complete it.
+def complete(run: MergedRun, fields: Mapping[str, Mapping[str, Any]], where: str) -> None:
+    """Add to a run the user's columns and those that follow, then let its importers complete it.
 
     Args:
-        fields: columns by what gave them, as {"--fields": {"site": "far"}}; checked.
-        where: the run for error messages.
+        fields: the user's columns by their origin, as {"--fields": {"site": "far"}}; parsed.
+        where: the run in error messages.
 
     Raises:
-        Error: a field is said otherwise by the log, or by another of the fields.
+        Error: a user's column differs from the log's, or from that of another origin.
     """
-    said = {name: f"the log ({source.place})" for name, source in run.said_by.items()}
-    for origin, given in fields.items():
-        for name, value in given.items():
+    origins = {name: f"the log ({source.place})" for name, source in run.source_of.items()}
+    for origin, columns in fields.items():
+        for name, value in columns.items():
             known = run.columns.get(name)
             if known is None:
-                run.columns[name], said[name] = value, origin
+                run.columns[name], origins[name] = value, origin
             elif not (is_rounded(known, value) or is_rounded(value, known)):
-                raise Error(f"{where}: {name} is {value} by {origin}, {known} by {said[name]}")
+                raise Error(f"{where}: {name} is {value} by {origin}, {known} by {origins[name]}")
     _fill_in(run.columns)
     for source in run.sources:
         if source.imported.complete:
@@ -63,12 +64,14 @@ def _fill_in(columns):
         columns["duration_s"] = (ended - began).total_seconds()
 
 
-def run_row(run, run_id, digest, name):
-    """The row of the runs table of a completed Merged run.
+def run_row(
+    run: MergedRun, run_id: str, digest: str | None, import_name: str | None
+) -> dict[str, Any]:
+    """The row of the runs table of a completed run.
 
     Args:
         digest: SHA-256 of its logs.
-        name: what the import is called.
+        import_name: the study, unless a log or the user names another.
     """
     notes = run.notes
     row = _from_steps(run) | _from_evals(run.evals) | run.columns
@@ -81,7 +84,7 @@ def run_row(run, run_id, digest, name):
     return {
         **row,
         "run_id": run_id,
-        "study": row.get("study", name),
+        "study": row.get("study", import_name),
         "status": run.status,
         "message": run.message,
         "timing_source": run.kind,
@@ -92,7 +95,7 @@ def run_row(run, run_id, digest, name):
 
 
 def _places(sources):
-    """Files with lines; the folder is said once."""
+    """Files with their lines; the folder is repeated only where it changes."""
     shown, folder = [], None
     for source in sources:
         here = source.path.rpartition("/")[0]
@@ -101,7 +104,7 @@ def _places(sources):
     return " + ".join(shown)
 
 
-def run_words(run):
+def run_words(run: MergedRun) -> str:
     """Readable words of a run's id, such as resnet50-imagenet-b64-parameter_server-4-udocker-r1."""
     columns, words = run.columns, []
     for name, prefix in (
@@ -117,9 +120,9 @@ def run_words(run):
 
 def _from_steps(run):
     """Columns that follow from the rows of steps."""
-    steps, found = run.steps, {}
+    steps, columns = run.steps, {}
     if len(steps) == 0:
-        return found
+        return columns
     burn_in, times, windows = 0, [], []
     for time, window, warm_up in zip(
         steps.step_time_s, steps.window_steps, steps.warm_up, strict=True
@@ -130,46 +133,47 @@ def _from_steps(run):
             times.append(time)
             windows.append(window)
     if burn_in:
-        found["burn_in_steps"] = burn_in
+        columns["burn_in_steps"] = burn_in
     if math.isfinite(steps.loss[-1]):
-        found["final_loss"] = steps.loss[-1]
+        columns["final_loss"] = steps.loss[-1]
     if not times:
-        return found
+        return columns
     count = sum(windows)
-    found["steps_measured"] = count
+    columns["steps_measured"] = count
     if min(times) == max(times):  # without the rounding of sums
-        found["step_time_mean_s"] = times[0]
+        columns["step_time_mean_s"] = times[0]
     else:
         total_s = math.fsum(time * window for time, window in zip(times, windows, strict=True))
-        found["step_time_mean_s"] = total_s / count
+        columns["step_time_mean_s"] = total_s / count
     first = steps.step[0] - (steps.window_steps[0] or 1) + 1
     if count == len(times) > 1 and count + burn_in == steps.step[-1] - first + 1:  # of every step
-        found |= step_times.summary(times)
+        columns |= step_times.summary(times)
     if run.columns.get("global_batch"):
-        found["images_per_second"] = run.columns["global_batch"] / found["step_time_mean_s"]
-    return found
+        columns["images_per_second"] = run.columns["global_batch"] / columns["step_time_mean_s"]
+    return columns
 
 
 def _from_evals(evals):
     last = evals[-1] if evals else {}
     return {
         name: last[name]
-        for name in SCORES
+        for name in event_log.SCORES
         if last.get(name) is not None and math.isfinite(last[name])
     }
 
 
-def shape(words):
-    """The numbers of an `item_shape`; None where it is not known or no such text.
+def parse_item_shape(text: str | None) -> list[int] | None:
+    """The numbers of an `item_shape`; None if it is unknown or another text.
 
-    >>> shape("224x224x3"), shape(None)
+    >>> parse_item_shape("224x224x3"), parse_item_shape(None)
     ([224, 224, 3], None)
     """
-    found = re.fullmatch(r"\d{1,9}(?:x\d{1,9})*", words or "")
-    return [int(number) for number in words.split("x")] if found else None
+    if not text or not re.fullmatch(r"\d{1,9}(?:x\d{1,9})*", text):
+        return None
+    return [int(number) for number in text.split("x")]
 
 
-def steps_table(run, run_id):
+def steps_table(run: MergedRun, run_id: str) -> pa.Table:
     """The rows of the table of steps of a run."""
     steps, size = run.steps, len(run.steps)
     windows = np.asarray(steps.window_steps)
@@ -192,17 +196,19 @@ def steps_table(run, run_id):
     return with_run_id(pa.Table.from_arrays(arrays, schema=schema), run_id)
 
 
-def evals_table(run, run_id):
+def evals_table(run: MergedRun, run_id: str) -> pa.Table:
+    """The rows of the table of evaluations of a run."""
     return parquet_files.table([{"run_id": run_id, **row} for row in run.evals], run_columns.EVALS)
 
 
-def samples_table(run, run_id):
+def samples_table(run: MergedRun, run_id: str) -> pa.Table:
+    """The rows of the table of samples of a run."""
     rows = [{"run_id": run_id, "rank": 0, **row} for row in run.samples]
     return parquet_files.table(rows, run_columns.SAMPLES)
 
 
-def with_run_id(table, run_id):
-    """A table of steps, evaluations or samples whose rows are all of that run."""
+def with_run_id(table: pa.Table, run_id: str) -> pa.Table:
+    """A table of steps, evaluations or samples with the id of the run that all its rows are of."""
     indices = pa.repeat(pa.scalar(0, pa.int32()), len(table))
     column = pa.DictionaryArray.from_arrays(indices, pa.array([run_id]))
     place = table.schema.get_field_index("run_id")
@@ -210,5 +216,5 @@ def with_run_id(table, run_id):
 
 
 def _numbers(values):
-    """nan is absent."""
+    """An array of numbers in which nan is null."""
     return pa.array(np.asarray(values), from_pandas=True)

@@ -1,8 +1,8 @@
-"""Another program trains a run: start it, keep what it prints, read it, write our event log.
+"""Another program trains a run: start it, keep its output, read its log, write our event log.
 
-Beside the events of dlbench/log/event_log.py there are in such a log
-    machine     on what the program that starts it runs, gathered before it does
-    output      t_s, bytes: what it printed so far, now and then, as a sign of life
+Such an event log has these events beside those of dlbench/log/event_log.py:
+    machine     facts of the machine, gathered before the program starts
+    output      t_s, bytes: how much the program has printed, every few seconds, as a sign of life
     imported    kind, notes; numbers: columns of the runs table
 """
 
@@ -14,6 +14,8 @@ import platform
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from pathlib import Path
 
 from dlbench import Error
 from dlbench.common import terminal
@@ -21,24 +23,31 @@ from dlbench.imports import import_logs, table_rows
 from dlbench.log import event_log
 from dlbench.machine import facts, redaction
 from dlbench.study import other_trainers
-from dlbench.study.runs import FIELDS
+from dlbench.study.runs import FIELDS, Run
 
 POLL_S, SHOW_EVERY_S = 0.2, 5.0
 LAST_BYTES = 4096
-# What programs say when a device has no memory left: TensorFlow, PyTorch, MXNet, JAX.
+# What TensorFlow, PyTorch, MXNet and JAX print when a device has no memory left.
 OUT_OF_MEMORY = (
     *("OOM when allocating tensor", "CUDA out of memory", "cudaMalloc failed: out of memory"),
     *("OutOfMemoryError", "RESOURCE_EXHAUSTED: Out of memory", "CUDA_ERROR_OUT_OF_MEMORY"),
 )
 
 
-def train(run, command, kind, log, image_id=None, gpus=()):
-    """Train a run to its end.
+def train(
+    run: Run,
+    command: Sequence[str],
+    kind: str,
+    log: Path,
+    image_id: str | None = None,
+    gpus: Sequence[str] = (),
+) -> None:
+    """Have a command train a run to its end.
 
     Args:
-        kind: name of an importer, or auto.
-        log: path of the event log; the program's own lies in external.FOLDER beside it.
-        image_id: that of the image that the program is to be in; None on bare metal.
+        kind: name of the importer for its log, or auto.
+        log: path of the event log. The program's own log is in other_trainers.FOLDER beside it.
+        image_id: of the image in which the program must run; None on bare metal.
         gpus: selectors of the GPUs of this node that it will use.
 
     Raises:
@@ -47,12 +56,12 @@ def train(run, command, kind, log, image_id=None, gpus=()):
     folder = log.parent / other_trainers.FOLDER
     _make_empty(folder)
     events = event_log.EventLog(log)
-    found = facts.gather(gpus)
+    machine = facts.gather(gpus)
     if image_id:
-        # We are outside of it, but for the kernel.
-        found["software"] |= {"os": None, "glibc": None}
-        found["unknown"] |= dict.fromkeys(("software.os", "software.glibc"), "those of the image")
-    events.write("machine", **found)
+        # This process is outside the image and shares only the kernel with the program.
+        machine["software"] |= {"os": None, "glibc": None}
+        machine["unknown"] |= dict.fromkeys(("software.os", "software.glibc"), "those of the image")
+    events.write("machine", **machine)
     began, begun_at = time.perf_counter(), event_log.utc_now()
     exit_code = _run(command, folder / other_trainers.PRINTED, events, began)
     seconds = round(time.perf_counter() - began, 6)
@@ -60,8 +69,8 @@ def train(run, command, kind, log, image_id=None, gpus=()):
     marker = _marker(folder) if image_id else None
     events.write("begin", t_utc=begun_at, containment=marker)
     if image_id and (marker or {}).get("image_id") != image_id:
-        found = (marker or {}).get("image_id", "no image")
-        message = f"expected the image {image_id}, was in {found}"
+        actual = (marker or {}).get("image_id", "no image")
+        message = f"expected the image {image_id}, was in {actual}"
         events.write("run_end", status="failed", message=message, **end)
         return
     last = _tail(folder / other_trainers.PRINTED)
@@ -73,12 +82,12 @@ def train(run, command, kind, log, image_id=None, gpus=()):
         raise Error(f"{command[0]} ended with exit code {exit_code}: {_last_line(last)}")
     try:
         stated = {name: getattr(run, name) for name in other_trainers.STATED}
-        found = import_logs.read_run(folder, kind, stated)
+        imported = import_logs.read_run(folder, kind, stated)
     except Error as error:
         events.write("run_end", status="failed", message=f"its log: {error}", **end)
         return
-    _write(run, found, events, begun_at)
-    events.write("run_end", status=found.status, message=found.message, **end)
+    _write_run(run, imported, events, begun_at)
+    events.write("run_end", status=imported.status, message=imported.message, **end)
 
 
 def _run(command, printed, events, began):
@@ -96,13 +105,13 @@ def _run(command, printed, events, began):
     return program.returncode
 
 
-def _write(run, found, events, begun_at):
-    """What was read, as events.
+def _write_run(run, imported, events, begun_at):
+    """Write the run that the program's logs describe as events.
 
     Args:
-        found: the Merged run (dlbench/imports/merging.py) of its logs.
+        imported: the MergedRun (dlbench/imports/merging.py) of the logs.
     """
-    row = table_rows.run_row(found, run.id, None, None)
+    row = table_rows.run_row(imported, run.id, None, None)
     numbers = {
         name: value
         for name, value in row.items()
@@ -115,31 +124,31 @@ def _write(run, found, events, begun_at):
         spec=dataclasses.asdict(run),
         versions={run.framework: row.get("framework_version")},
         device_model=row.get("device_model"),
-        item_shape=table_rows.shape(row.get("item_shape")),
+        item_shape=table_rows.parse_item_shape(row.get("item_shape")),
         host=row.get("host") or platform.node(),
-        total_steps=max(found.steps.step, default=None),
+        total_steps=max(imported.steps.step, default=None),
     )
-    for kind, make in (
+    for kind, make_table in (
         ("step", table_rows.steps_table),
         ("eval", table_rows.evals_table),
         ("sample", table_rows.samples_table),
     ):
-        for line in make(found, run.id).to_pylist():
+        for line in make_table(imported, run.id).to_pylist():
             values = {name: value for name, value in line.items() if value is not None}
             values.pop("run_id")
             if kind == "step":
                 values = {"step_time_s": math.nan, "loss": math.nan, **values}
             events.write(kind, **values)
-    # A model may have another name there; what must agree was seen to.
+    # What must agree is checked by read_run; the model may have another name in the log.
     notes = [
-        *found.notes,
+        *imported.notes,
         *(
             f"its log says {name} {value!r}"
-            for name, value in found.columns.items()
+            for name, value in imported.columns.items()
             if name in FIELDS and name not in other_trainers.STATED and value != getattr(run, name)
         ),
     ]
-    events.write("imported", kind=found.kind, numbers=numbers, notes=notes)
+    events.write("imported", kind=imported.kind, numbers=numbers, notes=notes)
 
 
 def _is_number(value):
@@ -147,7 +156,7 @@ def _is_number(value):
 
 
 def _make_empty(folder):
-    """So that no earlier attempt's logs are read for this one's."""
+    """Remove an earlier attempt's logs, so that they are not read for this one's."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():
         if path.is_file():
@@ -155,7 +164,7 @@ def _make_empty(folder):
 
 
 def _marker(folder):
-    """What the program's surroundings said of their image, if they were one."""
+    """What the image in which the program ran says of itself; None if it ran in none."""
     try:
         return json.loads((folder / other_trainers.PROOF).read_text())
     except (OSError, ValueError):

@@ -80,7 +80,7 @@ def _imported(path):
     record_path = path.with_name("run.json")
     parse_run.parse(run, path, record_path)
     record = run_record.read(record_path)
-    columns = own_results.row(record)
+    columns = own_results.record_row(record)
     status, message = columns.pop("status"), columns.pop("message")
     for name in ("run_id", "study", "timing_source", "log_sha256", "parser_version"):
         columns.pop(name)
