@@ -16,7 +16,6 @@ NOT_YET = {
     "comparison",
     "figures",
     "images",
-    "imports",
     "pages",
     "plan",
     "records",

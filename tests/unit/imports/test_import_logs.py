@@ -254,9 +254,7 @@ def test_the_program_writes_tables_and_says_what_was_left_out(tmp_path):
     output = tmp_path / "runs.parquet"
     done = program(tmp_path / "logs", "--output", output, "--fields", '{"site": "far"}')
     assert done.returncode == 0
-    assert done.stderr.splitlines() == [
-        f"left out: README: {finding.UNKNOWN}", "1 runs of 2 files"
-    ]  # fmt: skip
+    assert done.stderr.splitlines() == [f"left out: README: {finding.UNKNOWN}", "1 runs of 2 files"]
     assert pq.read_table(output, columns=["site"]).to_pylist() == [{"site": "far"}]
 
 

@@ -21,8 +21,10 @@ OUTPUT = "x" * 60 + "\n"
 def logs(tmp_path):
     """A folder with a log that two importers know, between two that one knows."""
     for name, content in (
-        ("a", tf_cnn_benchmarks(0.5, 5)), ("m", MIXED), ("z", tf_cnn_benchmarks(0.25, 5)),
-    ):  # fmt: skip
+        ("a", tf_cnn_benchmarks(0.5, 5)),
+        ("m", MIXED),
+        ("z", tf_cnn_benchmarks(0.25, 5)),
+    ):
         (tmp_path / "logs" / name).mkdir(parents=True)
         (tmp_path / "logs" / name / "log").write_text(content)
     return tmp_path / "logs"
@@ -107,8 +109,9 @@ def test_the_exit_code_says_that_a_log_could_not_be_read(logs, tmp_path):
 
 def test_what_keras_writes_into_train_and_validation_is_one_run(tmp_path):
     for folder, name, values in (
-        ("train", "epoch_loss", (2.0, 1.0)), ("validation", "epoch_loss", (2.5, 1.5)),
-    ):  # fmt: skip
+        ("train", "epoch_loss", (2.0, 1.0)),
+        ("validation", "epoch_loss", (2.5, 1.5)),
+    ):
         place = tmp_path / "logs" / "fit" / folder
         place.mkdir(parents=True)
         events = (event(5.0 + n, n, scalar(name, value)) for n, value in enumerate(values))

@@ -18,9 +18,17 @@ from dlbench.study.runs import Run
 from dlbench.tables import parquet_files, run_columns
 
 SUMMED_UP = (
-    "images_per_second", "steps_measured", "burn_in_steps", "step_time_mean_s", "step_time_sd_s",
-    "step_time_median_s", "step_time_p95_s", "step_time_mad_s", "final_loss", "duration_s",
-)  # fmt: skip
+    "images_per_second",
+    "steps_measured",
+    "burn_in_steps",
+    "step_time_mean_s",
+    "step_time_sd_s",
+    "step_time_median_s",
+    "step_time_p95_s",
+    "step_time_mad_s",
+    "final_loss",
+    "duration_s",
+)
 
 
 ONE = Run(model="lenet5", dataset="synthetic", batch_per_device=32, steps=3, warmup_steps=1)
@@ -30,15 +38,25 @@ TWO = dataclasses.replace(ONE, strategy="horovod", launcher="horovodrun", device
 def write(folder, run, times, rank=0, losses=None, status="ok"):
     """The log of a rank whose first step is warm-up; None for `status` leaves out run_end."""
     log = EventLog(event_log.rank_path(folder / "train.jsonl", rank))
-    log.start(spec=run.values(), versions={"tensorflow": "2.18.1"}, total_steps=len(times),
-              devices=[f"/device:CPU:{rank}"])  # fmt: skip
+    log.start(
+        spec=run.values(),
+        versions={"tensorflow": "2.18.1"},
+        total_steps=len(times),
+        devices=[f"/device:CPU:{rank}"],
+    )
     t_s = 0.0
     for step, time in enumerate(times, start=1):
         t_s += time
         log.step(step, t_s, time, losses[step - 1] if losses else 2.0, 0.01, step == 1, 1)
     if status:
-        log.write("run_end", t_s=t_s, t_utc=event_log.utc_now(), status=status, message="",
-                  weights_sha256=["0"])  # fmt: skip
+        log.write(
+            "run_end",
+            t_s=t_s,
+            t_utc=event_log.utc_now(),
+            status=status,
+            message="",
+            weights_sha256=["0"],
+        )
     log.close()
 
 

@@ -25,11 +25,13 @@ def lines(*events, namespace=""):
 
 
 def epochs(*bounds_ms, first=1):
-    return lines(*(
-        (time_ms, kind, f"epoch_{word}", None, {"epoch_num": number})
-        for number, pair in enumerate(bounds_ms, start=first)
-        for time_ms, kind, word in zip(pair, (START, END), ("start", "stop"), strict=True)
-    ))  # fmt: skip
+    return lines(
+        *(
+            (time_ms, kind, f"epoch_{word}", None, {"epoch_num": number})
+            for number, pair in enumerate(bounds_ms, start=first)
+            for time_ms, kind, word in zip(pair, (START, END), ("start", "stop"), strict=True)
+        )
+    )
 
 
 BEGIN = lines((0, POINT, "train_samples", 1000, {}), (0, START, "run_start", None, {}))
@@ -96,21 +98,35 @@ def stated(benchmark, batch, samples, *more):
 
 
 def blocks(*bounds_ms, epoch_count):
-    return lines(*(
-        event for number, (begun, ended) in enumerate(bounds_ms) for event in (
-            (begun, START, "block_start", None,
-             {"first_epoch_num": number * epoch_count, "epoch_count": epoch_count}),
-            (ended, END, "block_stop", None, {"first_epoch_num": number * epoch_count}),
+    return lines(
+        *(
+            event
+            for number, (begun, ended) in enumerate(bounds_ms)
+            for event in (
+                (
+                    begun,
+                    START,
+                    "block_start",
+                    None,
+                    {"first_epoch_num": number * epoch_count, "epoch_count": epoch_count},
+                ),
+                (ended, END, "block_stop", None, {"first_epoch_num": number * epoch_count}),
+            )
         )
-    ))  # fmt: skip
+    )
 
 
 def test_epochs_that_are_steps_of_the_schedule_are_counted_as_steps(log):
     # Google/results/gpu-v100-8-TF2.0/bert/result_0.txt of mlcommons/training_results_v0.7.
     content = stated("bert", 440, 3_565_320, ("opt_learning_rate_training_steps", 8103)) + blocks(
-        (25, 1_950_196), (1_950_228, 3_891_910), (3_891_939, 5_832_632),
-        (5_832_663, 7_773_673), (7_773_704, 9_711_648), (9_711_678, 11_649_943), epoch_count=1137,
-    )  # fmt: skip
+        (25, 1_950_196),
+        (1_950_228, 3_891_910),
+        (3_891_939, 5_832_632),
+        (5_832_663, 7_773_673),
+        (7_773_704, 9_711_648),
+        (9_711_678, 11_649_943),
+        epoch_count=1137,
+    )
     (run,) = read("mlperf", log, content + success(11_712_700))
     assert round(run.columns["images_per_second"], 1) == 257.7
     assert "3001680 items (epoch_count, which is of steps here" in notes(run)
@@ -123,10 +139,12 @@ def test_epochs_that_are_steps_of_the_schedule_are_counted_as_steps(log):
         (("transformer", 512, 566_340), "an epoch of transformer has 4590101 items"),
         (("minigo", 8192, 8192), "an epoch of minigo has no number of items"),
         (("bert", 440, 4_000_000), "an epoch of bert has no number of items"),
-        (("resnet", 1000, 1_281_167, ("opt_learning_rate_training_steps", 2000)),
-         "more than the schedule's 2000 steps"),
+        (
+            ("resnet", 1000, 1_281_167, ("opt_learning_rate_training_steps", 2000)),
+            "more than the schedule's 2000 steps",
+        ),
     ],
-)  # fmt: skip
+)
 def test_samples_of_mlperf_that_are_no_epoch_give_no_rate_and_say_why(log, said, why):
     content = stated(*said) + epochs((0, 10_000), (20_000, 30_000))
     (run,) = read("mlperf", log, content + SUCCESS)
@@ -192,11 +210,13 @@ def test_an_epoch_that_may_have_been_left_before_its_end_gives_no_rate(log):
 
 @pytest.mark.parametrize(("steps", "believed"), [(10, True), (100, False)])
 def test_items_of_mlperf_are_believed_where_the_steps_agree(log, steps, believed):
-    content = lines((0, POINT, "global_batch_size", 100, {})) + lines(*(
-        (time_ms, kind, f"epoch_{word}", None, {"epoch_num": n, "current_iter_num": steps * n})
-        for n, pair in enumerate([(0, 20_000), (20_000, 40_000)])
-        for time_ms, kind, word in zip(pair, (START, END), ("start", "stop"), strict=True)
-    ))  # fmt: skip
+    content = lines((0, POINT, "global_batch_size", 100, {})) + lines(
+        *(
+            (time_ms, kind, f"epoch_{word}", None, {"epoch_num": n, "current_iter_num": steps * n})
+            for n, pair in enumerate([(0, 20_000), (20_000, 40_000)])
+            for time_ms, kind, word in zip(pair, (START, END), ("start", "stop"), strict=True)
+        )
+    )
     (run,) = read("mlperf", log, BEGIN + content + SUCCESS)
     assert run.columns.get("images_per_second") == (50.0 if believed else None)
     assert ("100 x 100 by steps" in notes(run)) is not believed
@@ -283,9 +303,9 @@ def test_other_output_and_labels_of_ranks_do_not_matter(log):
         (':::MLLOG {"key": 3, "time_ms": 5}', "an event without a key"),
         (':::MLLOG {"key": "eval_accuracy", "time_ms": -5, "value": 1}', "without a time"),
         (':::MLLOG {"key": "eval_accuracy", "time_ms": 1e300, "value": 1}', "without a time"),
-        (":::MLLOG {\"key\": \"eval_accuracy\", \"time_ms\": " + "9" * 5000 + "}", "not an event"),
+        (':::MLLOG {"key": "eval_accuracy", "time_ms": ' + "9" * 5000 + "}", "not an event"),
     ],
-)  # fmt: skip
+)
 def test_a_damaged_line_of_mlperf_is_left_out_and_said(log, line, reason):
     (run,) = read("mlperf", log, f"{BEGIN}{line}\n{epochs((0, 10_000))}{SOON}")
     assert run.columns["images_per_second"] == 100.0

@@ -43,10 +43,16 @@ def test_iterations_of_horovod_become_windows_of_the_time_that_a_step_took(log):
 def test_horovods_header_is_of_one_device_and_the_total_of_all(log):
     (run,) = read("horovod_synthetic", log, HEADER + ITERATIONS)
     assert run.columns == {
-        "model": "resnet50", "dataset": "synthetic", "mode": "train", "strategy": "horovod",
-        "devices": 4, "device_kind": "gpu", "batch_per_device": 32, "global_batch": 128,
+        "model": "resnet50",
+        "dataset": "synthetic",
+        "mode": "train",
+        "strategy": "horovod",
+        "devices": 4,
+        "device_kind": "gpu",
+        "batch_per_device": 32,
+        "global_batch": 128,
         "item_shape": "224x224x3",
-    }  # fmt: skip
+    }
     assert "the log ends before its end" in notes(run)
 
 
@@ -253,11 +259,18 @@ def test_batch_times_of_dlbs_become_steps_in_seconds(log):
 def test_what_dlbs_ran_is_said_in_the_names_of_our_columns(log):
     (run,) = read("dlbs", log, DLBS + RESULTS)
     assert run.columns == {
-        "framework": "mxnet", "framework_version": "1.3.0", "model": "resnet50",
-        "mode": "forward", "precision": "float32", "device_kind": "gpu",
-        "device_model": "Tesla P100", "devices": 4, "batch_per_device": 16, "global_batch": 64,
+        "framework": "mxnet",
+        "framework_version": "1.3.0",
+        "model": "resnet50",
+        "mode": "forward",
+        "precision": "float32",
+        "device_kind": "gpu",
+        "device_model": "Tesla P100",
+        "devices": 4,
+        "batch_per_device": 16,
+        "global_batch": 64,
         "warmup_steps": 2,
-    }  # fmt: skip
+    }
     assert "keys left out: exp.docker" in notes(run)
 
 

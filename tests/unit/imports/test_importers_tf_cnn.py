@@ -59,11 +59,22 @@ def test_the_total_is_the_throughput_and_the_banner_says_what_was_run(tmp_path):
     assert found["images_per_second"] == 99.5
     assert found["timing_source"] == "tf_cnn_benchmarks"
     expected = {
-        "model": "resnet50", "dataset": "synthetic", "mode": "train", "global_batch": 64,
-        "batch_per_device": 64, "devices": 1, "nodes": 1, "steps": 20, "optimizer": "sgd",
-        "strategy": "parameter_server", "framework_version": "1.10", "device_kind": "gpu",
-        "status": "ok", "final_loss": 7.25, "steps_measured": 20,
-    }  # fmt: skip
+        "model": "resnet50",
+        "dataset": "synthetic",
+        "mode": "train",
+        "global_batch": 64,
+        "batch_per_device": 64,
+        "devices": 1,
+        "nodes": 1,
+        "steps": 20,
+        "optimizer": "sgd",
+        "strategy": "parameter_server",
+        "framework_version": "1.10",
+        "device_kind": "gpu",
+        "status": "ok",
+        "final_loss": 7.25,
+        "steps_measured": 20,
+    }
     assert {name: found[name] for name in expected} == expected
     assert "step_time_sd_s" not in found
 
@@ -149,8 +160,11 @@ def test_a_log_that_another_run_was_appended_to_has_two(tmp_path):
 
 def test_steps_that_go_back_without_a_reason_are_refused(tmp_path):
     with pytest.raises(LogError, match="steps go back"):
-        read(tmp_path, tf_cnn_banner(steps=50) + LINES + "30\timages/sec: 1.0 +/- 0.0 (jitter = "
-             "0.0)\t1.0\n" + LINES + END)  # fmt: skip
+        read(
+            tmp_path,
+            tf_cnn_banner(steps=50) + LINES + "30\timages/sec: 1.0 +/- 0.0 (jitter = "
+            "0.0)\t1.0\n" + LINES + END,
+        )
 
 
 def test_a_run_out_of_memory_is_that_and_damaged_lines_are_counted(tmp_path):
@@ -160,9 +174,14 @@ def test_a_run_out_of_memory_is_that_and_damaged_lines_are_counted(tmp_path):
     assert "left out 1 damaged lines" in found["notes"]
 
 
-@pytest.mark.parametrize("line", ["10\timages/sec: 80.0 +/- 1.5.0 (jitter = 1.1)\t7.5\n",
-                                  "10\timages/sec: 80 +/- 1.5 (jitter = 1.1)\t7.5\n",
-                                  "10\timages/sec: 80.0 +/- 1.5 (jitter = 1.1)\tx\n"])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        "10\timages/sec: 80.0 +/- 1.5.0 (jitter = 1.1)\t7.5\n",
+        "10\timages/sec: 80 +/- 1.5 (jitter = 1.1)\t7.5\n",
+        "10\timages/sec: 80.0 +/- 1.5 (jitter = 1.1)\tx\n",
+    ],
+)
 def test_a_line_whose_numbers_are_none_is_left_out_and_said(tmp_path, line):
     banner = tf_cnn_banner(steps=20)
     found = row(tmp_path, f"{banner}{LINES}{line}{END}")
@@ -187,10 +206,19 @@ def test_one_decimal_says_little_of_a_window_late_in_a_run():
 
 def events(*values):
     return "".join(
-        json.dumps({"name": name, "value": value, "timestamp": date(at), "unit": None,
-                    "global_step": step, "extras": [{"name": "loss", "value": "nan"}]}) + "\n"
+        json.dumps(
+            {
+                "name": name,
+                "value": value,
+                "timestamp": date(at),
+                "unit": None,
+                "global_step": step,
+                "extras": [{"name": "loss", "value": "nan"}],
+            }
+        )
+        + "\n"
         for at, (name, step, value) in enumerate(values)
-    )  # fmt: skip
+    )
 
 
 RATE, TOTAL = "current_examples_per_sec", "average_examples_per_sec"
@@ -219,9 +247,14 @@ def test_logs_of_one_folder_are_one_run_with_the_most_exact_numbers(tmp_path):
     (tmp_path / "out.txt").write_text(tf_cnn_banner(steps=20) + LINES + END)
     (tmp_path / "benchmark.log").write_text(tf_cnn_benchmark_log(1, 20))
     (tmp_path / "metric.log").write_text(
-        events((RATE, 1, 40), (RATE, 10, 80), (RATE, 20, 110.5), (TOTAL, 20, 99.4976),
-               ("eval_top_1_accuracy", 30, 0.5))
-    )  # fmt: skip
+        events(
+            (RATE, 1, 40),
+            (RATE, 10, 80),
+            (RATE, 20, 110.5),
+            (TOTAL, 20, 99.4976),
+            ("eval_top_1_accuracy", 30, 0.5),
+        )
+    )
     (found,) = import_logs.import_paths([tmp_path]).rows
     assert found["images_per_second"] == 99.4976
     assert found["framework_version"] == "1.10.0"

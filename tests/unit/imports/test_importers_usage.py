@@ -31,11 +31,23 @@ def line(second, gpu=0, values="97 %, 40960 MiB, 300.00 W"):
 def test_samples_of_nvidia_smi_count_from_the_first_and_have_our_units(log):
     (run,) = read("nvidia_smi", log, HEADER + line(5.177) + line(6.677))
     assert run.samples == [
-        {"t_s": 0.0, "gpu": "0", "utilisation_percent": 97.0, "memory_used_bytes": 40960 * 2**20,
-         "power_w": 300.0, "energy_j": 0.0},
-        {"t_s": 1.5, "gpu": "0", "utilisation_percent": 97.0, "memory_used_bytes": 40960 * 2**20,
-         "power_w": 300.0, "energy_j": 450.0},
-    ]  # fmt: skip
+        {
+            "t_s": 0.0,
+            "gpu": "0",
+            "utilisation_percent": 97.0,
+            "memory_used_bytes": 40960 * 2**20,
+            "power_w": 300.0,
+            "energy_j": 0.0,
+        },
+        {
+            "t_s": 1.5,
+            "gpu": "0",
+            "utilisation_percent": 97.0,
+            "memory_used_bytes": 40960 * 2**20,
+            "power_w": 300.0,
+            "energy_j": 450.0,
+        },
+    ]
     assert run.columns == {"device_model": "NVIDIA A100-SXM4-40GB"}
 
 
@@ -69,9 +81,15 @@ def test_other_columns_of_nvidia_smi(log):
     )
     (run,) = read("nvidia_smi", log, content)
     assert run.samples == [
-        {"t_s": 0.0, "gpu": "GPU-8932f937", "temperature_c": 61.0, "clock_sm_mhz": 1410.0,
-         "clock_memory_mhz": 1215.0, "throttle_reasons": "sw_power_cap+hw_thermal_slowdown"}
-    ]  # fmt: skip
+        {
+            "t_s": 0.0,
+            "gpu": "GPU-8932f937",
+            "temperature_c": 61.0,
+            "clock_sm_mhz": 1410.0,
+            "clock_memory_mhz": 1215.0,
+            "throttle_reasons": "sw_power_cap+hw_thermal_slowdown",
+        }
+    ]
     assert "columns left out: pstate" in notes(run)
 
 
@@ -150,16 +168,20 @@ def test_a_benchmark_of_snakemake_is_in_seconds_and_units_of_2_to_the_20(log):
     content = f"{COLUMNS}12.5000\t0:00:12\t512.25\t900.00\t1.00\t1.00\t0.00\t1.00\t99.00\t11.75\n"
     (run,) = read("snakemake_benchmark", log, content)
     assert run.columns == {
-        "duration_s": 12.5, "cpu_time_s": 11.75, "peak_memory_bytes": 512 * 2**20 + 2**18
-    }  # fmt: skip
+        "duration_s": 12.5,
+        "cpu_time_s": 11.75,
+        "peak_memory_bytes": 512 * 2**20 + 2**18,
+    }
 
 
 def test_json_lines_of_snakemake_are_the_same(log):
     row = {"s": 12.5, "h:m:s": "0:00:12", "max_rss": 512.25, "cpu_time": 11.75, "io_in": None}
     (run,) = read("snakemake_benchmark", log, json.dumps(row, sort_keys=True) + "\n")
     assert run.columns == {
-        "duration_s": 12.5, "cpu_time_s": 11.75, "peak_memory_bytes": 512 * 2**20 + 2**18
-    }  # fmt: skip
+        "duration_s": 12.5,
+        "cpu_time_s": 11.75,
+        "peak_memory_bytes": 512 * 2**20 + 2**18,
+    }
 
 
 def test_of_repeats_of_snakemake_none_is_taken_for_the_run(log):
@@ -180,9 +202,11 @@ def test_what_snakemake_could_not_measure_is_absent(log, absent):
 @pytest.mark.parametrize(
     "row",
     ["", "1.0\t0:00:01", "{"]
-    + [f"{s}\t0:00:01\t{memory}{chr(9)}1" + "\t1" * 6 for s, memory in
-       (("x", 1), ("-1", 1), ("nan", 1), ("1", "lots"), ("1", "1e99"))],
-)  # fmt: skip
+    + [
+        f"{s}\t0:00:01\t{memory}{chr(9)}1" + "\t1" * 6
+        for s, memory in (("x", 1), ("-1", 1), ("nan", 1), ("1", "lots"), ("1", "1e99"))
+    ],
+)
 def test_a_row_of_snakemake_that_is_none_is_refused_with_its_line(log, row):
     with pytest.raises(LogError, match="line 2: expected"):
         read("snakemake_benchmark", log, f"{COLUMNS}{row}\n")
@@ -212,14 +236,19 @@ def end(at_us, tensor=1):
 
 def test_activities_of_horovod_are_summed_over_tensors(log):
     content = timeline(
-        begin("NEGOTIATE_ALLREDUCE", 0), end(250_000),
-        begin("NEGOTIATE_ALLREDUCE", 0, 2), end(500_000, 2),
-        begin("ALLREDUCE", 500_000), begin("NCCL_ALLREDUCE", 600_000),
-        begin("ALLREDUCE", 500_000, 2), end(700_000, 2),
+        begin("NEGOTIATE_ALLREDUCE", 0),
+        end(250_000),
+        begin("NEGOTIATE_ALLREDUCE", 0, 2),
+        end(500_000, 2),
+        begin("ALLREDUCE", 500_000),
+        begin("NCCL_ALLREDUCE", 600_000),
+        begin("ALLREDUCE", 500_000, 2),
+        end(700_000, 2),
         {"ph": "i", "name": "CYCLE_START", "ts": 5, "s": "g"},
         {"ph": "X", "name": "0", "ts": 5, "pid": 1, "dur": 0},
-        end(900_000), end(1_500_000),
-    )  # fmt: skip
+        end(900_000),
+        end(1_500_000),
+    )
     (run,) = read("horovod_timeline", log, content)
     assert run.columns == {}
     # 1.0 + 0.2 s, 0.25 + 0.5 s, 0.3 s

@@ -108,9 +108,15 @@ def run_words(run: MergedRun) -> str:
     """Readable words of a run's id, such as resnet50-imagenet-b64-parameter_server-4-udocker-r1."""
     columns, words = run.columns, []
     for name, prefix in (
-        ("model", ""), ("dataset", ""), ("batch_per_device", "b"), ("mode", ""), ("strategy", ""),
-        ("devices", "x"), ("runtime", ""), ("repeat", "r"),
-    ):  # fmt: skip
+        ("model", ""),
+        ("dataset", ""),
+        ("batch_per_device", "b"),
+        ("mode", ""),
+        ("strategy", ""),
+        ("devices", "x"),
+        ("runtime", ""),
+        ("repeat", "r"),
+    ):
         value = columns.get(name)
         if value is not None and (name, value) != ("mode", "train"):
             words.append(f"{prefix}{value}")

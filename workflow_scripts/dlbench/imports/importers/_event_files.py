@@ -1,20 +1,21 @@
 """Read TensorBoard's event files without TensorFlow or TensorBoard.
 
-TFRecords, each a serialised Event; of that protobuf what says when, which step, and which scalars
-and texts. Histograms, images, audio and graphs are passed over.
+An event file has TFRecords, each a serialised Event. Of that protobuf the time, the step, scalars
+and texts are read. Histograms, images, audio and graphs are skipped.
 
 Source: tensorflow/core/util/event.proto, framework/{summary,tensor,types}.proto.
 """
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dlbench.data import tfrecord
-from dlbench.imports.log_file import LogError
+from dlbench.imports.log_file import LogError, LogFile
 
 VERSION = b"brain.Event:"  # in the first event of each file
-# Of a tensor's element, by the number of its type: how it is packed in tensor_content, and the
-# field that has it otherwise.
+# By the number of a tensor's type: how an element is packed in tensor_content, and the field that
+# has it if tensor_content is empty.
 ELEMENTS = {1: ("<f", 5), 2: ("<d", 6), 3: ("<i", 7), 9: ("<q", 10), 19: ("<e", 13)}
 TEXT = 7
 STRINGS = 8  # the field of a tensor with its texts
@@ -22,11 +23,11 @@ STRINGS = 8  # the field of a tensor with its texts
 
 @dataclass
 class Event:
-    """One event; `values` has (tag, value) with a float, a text, or None for all else."""
+    """One event; `values` has (tag, value) with a float, a text, or None for other values."""
 
     wall_time_s: float
     step: int
-    values: list
+    values: list[tuple[str, float | str | None]]
     is_version: bool = False
 
 
@@ -34,22 +35,24 @@ class EventFile:
     """The events of a file in their order.
 
     Attributes:
-        cut_at: byte offset of a last record that is not whole, once the events were read.
+        cut_at: byte offset of the last record if it is not whole, else None. Known once the
+            events were read.
     """
 
-    def __init__(self, log):
+    def __init__(self, log: LogFile) -> None:
         self._log = log
-        self.cut_at = None
+        self.cut_at: int | None = None
 
-    def __iter__(self):
-        """
+    def __iter__(self) -> Iterator[Event]:
+        """Yield the events.
+
         Raises:
             LogError: a record before the last one is damaged, or is no event.
         """
         offset = 0
         try:
             for offset, payload in tfrecord.payloads(_Stream(self._log.chunks()), self._log.path):
-                yield event(payload)
+                yield parse_event(payload)
                 offset += 16 + len(payload)
         except tfrecord.CutOffError:
             self.cut_at = offset
@@ -61,8 +64,8 @@ class EventFile:
             ) from error
 
 
-def is_event_file(head):
-    """Whether a file that begins with these bytes is one, by its first record."""
+def is_event_file(head: bytes) -> bool:
+    """Whether a file that begins with these bytes is an event file, by its first record."""
     try:
         _, payload = next(tfrecord.payloads(_Stream(iter([head])), ""), (0, b""))
     except tfrecord.RecordError:
@@ -71,41 +74,41 @@ def is_event_file(head):
 
 
 class _Stream:
-    """The chunks of a log as a file that can be read."""
+    """The chunks of a log, readable as a file."""
 
     def __init__(self, chunks):
         self._chunks = chunks
         self._chunk, self._at = b"", 0
 
     def read(self, size):
-        found, parts = 0, []
+        read, parts = 0, []
         while True:
-            part = self._chunk[self._at : self._at + size - found]
+            part = self._chunk[self._at : self._at + size - read]
             self._at += len(part)
-            found += len(part)
+            read += len(part)
             parts.append(part)
-            if found == size or not (chunk := next(self._chunks, b"")):
+            if read == size or not (chunk := next(self._chunks, b"")):
                 return b"".join(parts)
             self._chunk, self._at = chunk, 0
 
 
-def event(payload):
+def parse_event(payload: bytes) -> Event:
     """The Event of a record.
 
     Raises:
-        ValueError, IndexError, struct.error: it is none.
+        ValueError, IndexError, struct.error: the record is no Event.
     """
-    found = Event(0.0, 0, [])
+    event = Event(0.0, 0, [])
     for number, value in _fields(payload):
         if number == 1:
-            (found.wall_time_s,) = struct.unpack("<d", value)
+            (event.wall_time_s,) = struct.unpack("<d", value)
         elif number == 2:
-            found.step = _signed(value)
+            event.step = _signed(value)
         elif number == 3:
-            found.is_version = True
+            event.is_version = True
         elif number == 5:
-            found.values += [_value(content) for part, content in _fields(value) if part == 1]
-    return found
+            event.values += [_value(content) for part, content in _fields(value) if part == 1]
+    return event
 
 
 def _value(content):
@@ -121,7 +124,7 @@ def _value(content):
 
 
 def _element(tensor):
-    """The one element of a tensor as a float or a text; None where it has several, or another."""
+    """The one element of a tensor as a float or a text; None if it has several or another type."""
     kind, content, elements, several = 0, b"", {}, False
     for number, value in _fields(tensor):
         if number == 1:
@@ -148,13 +151,13 @@ def _element(tensor):
     if kind in (1, 2):
         return struct.unpack(packing, value)[0]
     number = value if isinstance(value, int) else tfrecord.read_varint(value, 0)[0]
-    return (
-        float(_signed(number)) if kind != 19 else struct.unpack("<e", struct.pack("<H", number))[0]
-    )
+    if kind == 19:
+        return struct.unpack("<e", struct.pack("<H", number))[0]
+    return float(_signed(number))
 
 
 def _elements(shape):
-    """How many elements a tensor of that shape has; more than one where it is not known."""
+    """How many elements a tensor of that shape has; more than one if that is unknown."""
     product = 1
     for number, dimension in _fields(shape):
         size = dict(_fields(dimension)).get(1, 0) if number == 2 else 2

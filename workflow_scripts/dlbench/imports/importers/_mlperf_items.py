@@ -1,28 +1,29 @@
-"""How many items MLPerf's logs say were trained, and in what time: believed only where it is sure.
+"""Count the items in MLPerf's logs and the time of their training, and refuse what is doubtful.
 
-The keys have one name and several meanings in the logs of submissions. Items are, in this order,
-- the growth of `samples_count`, where the events of intervals have it;
-- steps times batch: where train_samples is the schedule of the learning rate times the batch,
-  `epoch_count` counts steps (Google's BERT), as long as the schedule has that many;
-- `train_samples`, where it is printed after the training: NVIDIA's BERT, which prints what it
-  trained;
-- epochs times `train_samples`, where that is the training set which the benchmark's rules name,
-  and no evaluation says that an epoch was left before its end (DLRM is). NVIDIA's Mask R-CNN prints
-  the length of its loader, Google's Transformer sequences that were packed: such epochs are not
-  counted, and those of benchmarks without epochs of items (Minigo) neither.
-Steps that the log counts otherwise (`current_iter_num`, the schedule) must agree.
+One key has several meanings in the logs of submissions. The items are, in this order,
+- the growth of `samples_count`, if the events of intervals have it;
+- steps times batch: if train_samples is the schedule of the learning rate times the batch, then
+  `epoch_count` counts steps (Google's BERT), at most as many as the schedule has;
+- `train_samples`, if it is printed after the training (NVIDIA's BERT prints what it trained);
+- epochs times `train_samples`, if that is the training set that the benchmark's rules name, and no
+  evaluation says that an epoch was left before its end (as DLRM's are). NVIDIA's Mask R-CNN prints
+  the length of its loader, Google's Transformer the number of packed sequences: such epochs are not
+  counted. Nor are those of benchmarks without epochs of items (Minigo).
+Steps that the log counts in another way (`current_iter_num`, the schedule) must agree.
 
 Source: the logs of mlcommons/training_results_v0.7 and the programs that wrote them; MLPerf's
 training rules for the training sets.
 """
 
 import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dlbench import Error
 from dlbench.imports.log_values import count, real
 
-# Fewest and most items of an epoch. Pairs that are too long are left out of GNMT's.
+# Fewest and most items of an epoch. GNMT's leave out pairs that are too long.
 EPOCH_ITEMS = {
     "resnet": (1_281_167, 1_281_167),
     "ssd": (117_266, 118_287),
@@ -36,17 +37,17 @@ MOST_DIFFERENCE = 0.05  # between items and steps times batch; last batches are 
 
 
 class Doubt(Error):
-    """Why items or times are not believed."""
+    """Items or times cannot be counted for sure; the message says why."""
 
 
 @dataclass
 class Interval:
-    """From one event to another, in ms since 1970.
+    """The time from one event to another, in ms since 1970.
 
     Attributes:
         items: by the events' samples_count.
-        epochs: as epoch_count has it, whatever that counts.
-        first_step: current_iter_num where it begins.
+        epochs: epoch_count, whatever it counts.
+        first_step: current_iter_num at the start.
     """
 
     start_ms: float
@@ -55,11 +56,16 @@ class Interval:
     epochs: float = 1
     first_step: int | None = None
 
-    def has(self, time_ms):
+    def has(self, time_ms: float) -> bool:
         return self.start_ms < time_ms < self.stop_ms
 
 
-def counted(intervals, settings, epochs_scored=(), train_samples_ms=None):
+def count_items(
+    intervals: Sequence[Interval],
+    settings: Mapping[str, Any],
+    epochs_scored: Sequence[Any] = (),
+    train_samples_ms: float | None = None,
+) -> tuple[float, str]:
     """(items of all intervals, by what they were counted).
 
     Args:
@@ -70,9 +76,10 @@ def counted(intervals, settings, epochs_scored=(), train_samples_ms=None):
     Raises:
         Doubt: they cannot be counted for sure.
     """
-    items = [interval.items for interval in intervals]
-    if None not in items and sum(items):
-        return sum(items), "samples_count"
+    known = [interval.items for interval in intervals if interval.items is not None]
+    total = sum(known)
+    if len(known) == len(intervals) and total:
+        return total, "samples_count"
     samples = count(settings.get("train_samples"), 1, MOST)
     batch = count(settings.get("global_batch_size"))
     if not samples:
@@ -81,8 +88,8 @@ def counted(intervals, settings, epochs_scored=(), train_samples_ms=None):
     schedule = count(settings.get("opt_learning_rate_training_steps"), 1, MOST)
     if batch and schedule and samples == batch * schedule and 1 < epochs <= schedule:
         return epochs * batch, "epoch_count, which is of steps here, x global_batch_size"
-    _check_benchmark(settings.get("submission_benchmark"), samples, batch, intervals,
-                     train_samples_ms)  # fmt: skip
+    benchmark = settings.get("submission_benchmark")
+    _check_benchmark(benchmark, samples, batch, intervals, train_samples_ms)
     if any((number := real(epoch)) and not number.is_integer() for epoch in epochs_scored):
         raise Doubt("an epoch was evaluated and perhaps left before its end")
     _check_steps(intervals, samples, batch)
@@ -95,7 +102,7 @@ def counted(intervals, settings, epochs_scored=(), train_samples_ms=None):
 
 
 def _check_benchmark(benchmark, samples, batch, intervals, train_samples_ms):
-    """Raise a Doubt where train_samples is no epoch; of a benchmark that is not named, believe."""
+    """Raise a Doubt if train_samples is no epoch; without a benchmark's name it is believed."""
     if benchmark is None:
         return
     if benchmark == "bert":
@@ -112,7 +119,7 @@ def _check_benchmark(benchmark, samples, batch, intervals, train_samples_ms):
 
 
 def _check_steps(intervals, samples, batch):
-    """Raise a Doubt where the steps between two intervals are not those of their items."""
+    """Raise a Doubt if the steps between two intervals are not those of their items."""
     if not batch:
         return
     for one, after in itertools.pairwise(intervals):
@@ -126,15 +133,17 @@ def _check_steps(intervals, samples, batch):
             )
 
 
-def training_ms(intervals, evaluations, run_ms):
+def training_ms(
+    intervals: Sequence[Interval], evaluations: Sequence[tuple[float, float]], run_ms: float
+) -> float:
     """The time of the intervals less that of the evaluations which lie in them.
 
     Args:
         evaluations: (start, stop).
-        run_ms: of the whole run, 0 where it is not known.
+        run_ms: of the whole run, 0 if it is unknown.
 
     Raises:
-        Doubt: most of the run's time lies elsewhere: are these the intervals of training?
+        Doubt: most of the run's time is outside the intervals, so they may not be the training.
     """
     inside_ms = sum(i.stop_ms - i.start_ms for i in intervals)
     within = [e for e in evaluations if any(_contains(i, e) for i in intervals)]
@@ -151,10 +160,15 @@ def training_ms(intervals, evaluations, run_ms):
     return training
 
 
-def with_evaluations(intervals, evaluations, scores_ms):
-    """In how many intervals evaluations begin, end or give a score, but do not lie in them."""
+def count_mixed(
+    intervals: Sequence[Interval],
+    evaluations: Sequence[tuple[float, float]],
+    scores_ms: Sequence[float],
+) -> int:
+    """How many intervals have the start, the end or the score of an evaluation, not all of it."""
     within = [(i, e) for i in intervals for e in evaluations if _contains(i, e)]
-    marks = [time for e in evaluations if e not in [found for _, found in within] for time in e]
+    whole = [evaluation for _, evaluation in within]
+    marks = [time for e in evaluations if e not in whole for time in e]
     # A score may be printed a while after its evaluation.
     clean = [id(i) for i, _ in within]
     return sum(

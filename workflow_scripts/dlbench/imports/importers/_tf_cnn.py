@@ -1,8 +1,8 @@
-"""What the importers of tf_cnn_benchmarks' logs share: what its words and its rates mean.
+"""Shared by the importers of tf_cnn_benchmarks' logs: its settings and the meaning of its rates.
 
-- A rate that is printed at step s is the batch over the mean time of all s steps so far, a
-  cumulative mean. So s steps took T(s) = s batch / rate, and the steps between two prints the
-  difference of two T.
+- The rate printed at step s is the batch over the mean time of all s steps so far, a cumulative
+  mean. So s steps took T(s) = s batch / rate, and the steps between two prints took the difference
+  of two T.
 - The batch is that of the process that prints: of all its GPUs, under Horovod of one. Only
   distributed_all_reduce (SingleSess) prints rates of all workers.
 - Steps are counted from 1 after the warm-up, which is not printed.
@@ -13,12 +13,15 @@ Source: tensorflow/benchmarks, scripts/tf_cnn_benchmarks/benchmark_cnn.py.
 import math
 import re
 from array import array
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
+from typing import Any
 
 from dlbench.imports import log_values
+from dlbench.imports.importers import Steps
 
 FAMILY = "tf_cnn_benchmarks"
-MOST_DOUBT = 0.01  # of the time of a window, by the last printed digit
+MOST_DOUBT = 0.01  # relative error of a window's time by the last printed digit
 SYNTHETIC = " (synthetic)"
 MODES = {
     "training": "train",
@@ -26,68 +29,70 @@ MODES = {
     "forward only": "forward",
 }
 EVALUATION = "evaluation"
-# Pixels a side that its models take of ImageNet; all of CIFAR-10's take IMAGE_SIDES["cifar10"].
+# Pixels per side of the images that its models for ImageNet read.
 IMAGE_SIDES = {
-    "cifar10": 32, "alexnet": 227, "googlenet": 224, "inception3": 299, "inception4": 299,
-    "lenet": 28, "mobilenet": 224, "nasnet": 224, "nasnetlarge": 331, "overfeat": 231,
-    "trivial": 227, "vgg11": 224, "vgg16": 224, "vgg19": 224,
-}  # fmt: skip
+    **dict.fromkeys(("googlenet", "mobilenet", "nasnet", "vgg11", "vgg16", "vgg19"), 224),
+    **dict.fromkeys(("alexnet", "trivial"), 227),
+    **dict.fromkeys(("inception3", "inception4"), 299),
+    "lenet": 28,
+    "nasnetlarge": 331,
+    "overfeat": 231,
+}
+CIFAR10_SIDE = 32  # of the images that its models for CIFAR-10 read
 RESNET = re.compile(r"(?:official_)?resnet\d+(?:_v1\.5|_v2)?")  # of ImageNet: 224
 
 
-def columns(words, notes):
-    """Columns of the runs table from what tf_cnn_benchmarks says of itself.
+def columns(settings: Mapping[str, str], notes: list[str]) -> dict[str, Any]:
+    """Columns of the runs table from the settings that tf_cnn_benchmarks prints or writes.
 
     Args:
-        words: texts by what tf_cnn_benchmarks calls them in benchmark.log (model, dataset, mode,
-            devices, batch_size_per_device, ...), and `batch_size`,
-            of all workers where that is known.
-        notes: what is unknown or converted is appended here.
+        settings: texts by their names in benchmark.log (model, dataset, mode, devices,
+            batch_size_per_device, ...), and `batch_size`, of all workers if that is known.
+        notes: to which notes on what is unknown or converted are appended.
     """
-    found = {"framework": "tensorflow"}
+    known: dict[str, Any] = {"framework": "tensorflow"}
     for name, key in (("model", "model"), ("optimizer", "optimizer"), ("strategy", "variables")):
-        if key in words:
-            found[name] = words[key]
-    if "dataset" in words:
-        found["dataset"] = words["dataset"]
-        if words["dataset"].endswith(SYNTHETIC):
-            found["dataset"] = "synthetic"
-            notes.append(f"synthetic images like those of {words['dataset'][: -len(SYNTHETIC)]}")
-        if shape := item_shape(words.get("model"), words["dataset"].removesuffix(SYNTHETIC)):
-            found["item_shape"] = shape
-    if words.get("mode") in MODES:
-        found["mode"] = MODES[words["mode"]]
-    steps, per_device = (
-        positive(words.get("num_batches")),
-        positive(words.get("batch_size_per_device")),
-    )
-    if epochs := whole_epochs(words.get("num_epochs"), steps):
-        found["epochs"] = epochs
+        if key in settings:
+            known[name] = settings[key]
+    if "dataset" in settings:
+        dataset = settings["dataset"].removesuffix(SYNTHETIC)
+        known["dataset"] = dataset
+        if settings["dataset"].endswith(SYNTHETIC):
+            known["dataset"] = "synthetic"
+            notes.append(f"synthetic images like those of {dataset}")
+        if shape := item_shape(settings.get("model"), dataset):
+            known["item_shape"] = shape
+    if mode := MODES.get(settings.get("mode", "")):
+        known["mode"] = mode
+    steps = positive(settings.get("num_batches"))
+    per_device = positive(settings.get("batch_size_per_device"))
+    if epochs := whole_epochs(settings.get("num_epochs"), steps):
+        known["epochs"] = epochs
         notes.append(f"{epochs} epochs are {steps} steps")
     elif steps:
-        found["steps"] = steps
+        known["steps"] = steps
     if per_device:
-        found["batch_per_device"] = per_device
-    return found | _devices(words, per_device, notes)
+        known["batch_per_device"] = per_device
+    return known | _devices(settings, per_device, notes)
 
 
-def whole_epochs(text, steps):
-    """How many epochs were asked for; None where it was a number of steps.
+def whole_epochs(text: str | None, steps: int | None) -> int | None:
+    """How many epochs the user asked for; None if he asked for a number of steps.
 
-    The program says how many epochs its whole steps are: of those asked for the last one may lack
-    a part of a step.
+    The program states how many epochs its whole steps are, to which a part of a step may lack for
+    the epochs that were asked for.
 
     >>> whole_epochs("4.9971", 488), whole_epochs("5.12", 500), whole_epochs(None, 500)
     (5, None, None)
     """
-    found = log_values.real(text, 0.5, 1e6)
-    if not found or not steps or abs(found - round(found)) * steps >= found:
+    epochs = log_values.real(text, 0.5, 1e6)
+    if not epochs or not steps or abs(epochs - round(epochs)) * steps >= epochs:
         return None
-    return round(found)
+    return round(epochs)
 
 
-def item_shape(model, dataset):
-    """The shape of one image as the runs table has it; None where it is not known.
+def item_shape(model: str | None, dataset: str) -> str | None:
+    """The shape of one image as the runs table has it; None if it is unknown.
 
     Source: tensorflow/benchmarks, scripts/tf_cnn_benchmarks/models.
 
@@ -96,43 +101,46 @@ def item_shape(model, dataset):
     """
     side = None
     if dataset == "cifar10":
-        side = IMAGE_SIDES[dataset]
+        side = CIFAR10_SIDE
     elif dataset == "imagenet":
-        side = 224 if RESNET.fullmatch(model or "") else IMAGE_SIDES.get(model)
-    return side and f"{side}x{side}x3"
+        side = 224 if RESNET.fullmatch(model or "") else IMAGE_SIDES.get(model or "")
+    return f"{side}x{side}x3" if side else None
 
 
-def _devices(words, per_device, notes):
-    devices, batch = device_list(words.get("devices", "")), positive(words.get("batch_size"))
+def _devices(settings, per_device, notes):
+    devices, batch = device_list(settings.get("devices", "")), positive(settings.get("batch_size"))
     if not devices:
         return {"global_batch": batch} if batch else {}
-    found = {"device_kind": "gpu" if "gpu" in devices[0].lower() else "cpu"}
-    everywhere = devices[0].startswith(("horovod/", "/job:"))
-    if everywhere and per_device:  # the list is of all workers, the batch may be of one
+    known = {"device_kind": "gpu" if "gpu" in devices[0].lower() else "cpu"}
+    of_all_workers = devices[0].startswith(("horovod/", "/job:"))
+    if of_all_workers and per_device:  # the batch may be of one worker
         batch = per_device * len(devices)
     if not batch or not per_device:
-        return found | {"devices": len(devices)}
+        return known | {"devices": len(devices)}
     count = batch // per_device
     if count % len(devices) or batch % per_device:
         notes.append(f"{batch} items on {len(devices)} devices are not {per_device} on each")
-        return found | {"devices": len(devices), "global_batch": batch}
-    if count == len(devices) and not everywhere:
-        found |= {"nodes": 1, "devices_per_node": count}
-    return found | {"devices": count, "global_batch": batch}
+        return known | {"devices": len(devices), "global_batch": batch}
+    if count == len(devices) and not of_all_workers:
+        known |= {"nodes": 1, "devices_per_node": count}
+    return known | {"devices": count, "global_batch": batch}
 
 
-def device_list(text):
-    """The devices in a text as `['/gpu:0', '/gpu:1']`; none where it is no such list."""
+def device_list(text: str) -> list[str]:
+    """The devices in a text such as `['/gpu:0', '/gpu:1']`; none if it is no such list."""
     text = text.strip()
     return re.findall(r"'([^']+)'", text) if text[:1] == "[" and text[-1:] == "]" else []
 
 
-def process_batch(known, devices=(), single_session=False):
-    """Items a step of the process that printed the rates; None where it is not known.
+def process_batch(
+    known: Mapping[str, Any], devices: Sequence[str] = (), single_session: bool = False
+) -> int | None:
+    """Items per step of the process that printed the rates; None if unknown.
 
     Args:
         known: columns of the run.
         devices: the list of devices that the process printed.
+        single_session: whether one process prints the rates of all workers.
     """
     batch, per_device = known.get("global_batch"), known.get("batch_per_device")
     if single_session:
@@ -143,8 +151,8 @@ def process_batch(known, devices=(), single_session=False):
     return per_device * len(devices) if per_device and devices else batch
 
 
-def positive(value):
-    """A count as a number, None where it is none."""
+def positive(value: Any) -> int | None:
+    """A count, which may be cut from a decimal number; None if it is none."""
     try:
         number = int(float(value))
     except (TypeError, ValueError, OverflowError):
@@ -152,16 +160,16 @@ def positive(value):
     return number if 0 < number < 2**31 else None
 
 
-def add_times(steps, rates, batch, half_digit=0.0):
+def add_times(steps: Steps, rates: Sequence[float], batch: int, half_digit: float = 0.0) -> int:
     """Fill in the times of windows from cumulative rates.
 
-    A window that the last printed digit leaves in doubt by more than MOST_DOUBT is joined with
-    what comes after it: at step 1000, prints of `47.3` every 10 steps say nothing of 10 steps.
+    A window whose time the last printed digit leaves in doubt by more than MOST_DOUBT is joined
+    with the next one: at step 1000, prints of `47.3` every 10 steps do not tell the time of 10.
 
     Args:
-        steps: a Steps, as `without_times` makes it.
+        steps: as `without_times` makes it.
         rates: items/s, one for each of its rows.
-        batch: items a step of the process that printed the rates.
+        batch: items per step of the process that printed the rates.
         half_digit: half of the last printed digit, items/s; 0: printed in full.
 
     Returns:
@@ -177,7 +185,7 @@ def add_times(steps, rates, batch, half_digit=0.0):
         took_s = step * batch / rate
         doubt_s = took_s * doubt / rate
         if doubt_s + last_doubt_s <= took_s - last_s > 0:
-            # Of equal rates without the rounding of a difference.
+            # Equal rates: without the rounding of a difference.
             same = rate == last_rate
             windows[row] = step - last_step
             times[row] = batch / rate if same else (took_s - last_s) / (step - last_step)
@@ -187,14 +195,14 @@ def add_times(steps, rates, batch, half_digit=0.0):
     return len(steps) - len(ends)
 
 
-def without_times(steps):
-    """Give a Steps columns of times and windows, which are not known yet."""
+def without_times(steps: Steps) -> None:
+    """Give steps columns of times and windows, which are not known yet."""
     steps.step_time_s = array("d", [math.nan]) * len(steps)
     steps.window_steps = array("q", [0]) * len(steps)
 
 
 def _close(numbers, rates, batch, doubt, ends, times, windows):
-    """Have the last window end at the last rate, longer by as many windows as that takes."""
+    """Have the last window end at the last rate; it is joined with as many before as needed."""
     last = next((row for row in reversed(range(len(numbers))) if 0 < rates[row] < math.inf), None)
     if last is None or (ends and ends[-1] == last):
         return
@@ -207,7 +215,7 @@ def _close(numbers, rates, batch, doubt, ends, times, windows):
         began_s = began * batch / rates[ends[-1]] if ends else 0.0
         began_doubt_s = began_s * doubt / rates[ends[-1]] if ends else 0.0
         sure = took_s * doubt / rates[last] + began_doubt_s <= took_s - began_s
-        # The mean of the whole run is what was printed: it is as sure as can be.
+        # The mean of the whole run is as exact as it was printed.
         if sure or not ends:
             same = not ends or rates[ends[-1]] == rates[last]
             times[last] = (
@@ -218,41 +226,42 @@ def _close(numbers, rates, batch, doubt, ends, times, windows):
             return
 
 
-def of_all_ranks(steps, rates):
-    """Rows of several processes that printed into one log, unlabelled, as those of the slowest.
+def merge_ranks(steps: Steps, rates: array) -> int:
+    """Merge the rows that several processes printed into one log without saying which is whose.
 
-    The steps of a synchronous training end together: rates differ a little, losses are each
-    rank's own. The last step is left out unless as many printed it as the one before.
+    The steps of a synchronous training end together: their rates differ little, and the slowest
+    counts; each rank has a loss of its own, and their mean counts. The last step is left out
+    unless as many processes printed it as the one before.
 
     Args:
         steps, rates: in the order of the log; changed in place.
 
     Returns:
-        How many processes printed; 0 where they left steps out or cannot be told apart.
+        How many processes printed; 0 if they left steps out or cannot be told apart.
     """
-    found = {}
+    prints: dict[int, list[tuple[float, float]]] = {}  # (rate, loss) of each rank, by step
     for step, rate, loss in zip(steps.step, rates, steps.loss, strict=True):
-        found.setdefault(step, []).append((rate, loss))
-    ranks = max(map(len, found.values()))
-    ordered = sorted(found)
-    # None is two prints ahead of another.
+        prints.setdefault(step, []).append((rate, loss))
+    ranks = max(map(len, prints.values()))
+    ordered = sorted(prints)
+    # No process is two prints ahead of another.
     positions = {step: position for position, step in enumerate(ordered)}
     printed = [positions[step] for step in steps.step]
     if any(now < most - 1 for now, most in zip(printed, accumulate(printed, max), strict=True)):
         return 0
-    if len(found[ordered[-1]]) < ranks:
-        del found[ordered.pop()]
-    if not ordered or any(len(found[step]) != ranks for step in ordered):
+    if len(prints[ordered[-1]]) < ranks:
+        del prints[ordered.pop()]
+    if not ordered or any(len(prints[step]) != ranks for step in ordered):
         return 0
     steps.step, steps.warm_up = array("q", ordered), array("b", bytes(len(ordered)))
-    rates[:] = array("d", (min(rate for rate, _ in found[step]) for step in ordered))
+    rates[:] = array("d", (min(rate for rate, _ in prints[step]) for step in ordered))
     steps.loss = array(
-        "d", (math.fsum(loss for _, loss in found[step]) / ranks for step in ordered)
+        "d", (math.fsum(loss for _, loss in prints[step]) / ranks for step in ordered)
     )
     return ranks
 
 
-def version(text):
-    """The version in a text as `1.10.0` or `v1.10.0-0-g656e7a2b34`; None where there is none."""
+def version(text: str) -> str | None:
+    """The version in a text such as `1.10.0` or `v1.10.0-0-g656e7a2b34`; None if it has none."""
     match = re.match(r"v?(\d+(?:\.\d+)+[\w.]*)", text)
     return match[1] if match else None

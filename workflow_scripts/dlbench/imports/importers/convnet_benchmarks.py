@@ -1,21 +1,22 @@
 """convnet-benchmarks' TensorFlow scripts (AlexNet, GoogLeNet, Overfeat, VGG).
 
-- `Forward-backward across 100 steps, 0.081 +/- 0.008 sec / batch`: said to be mean and standard
+- `Forward-backward across 100 steps, 0.081 +/- 0.008 sec / batch`: meant as mean and standard
   deviation of 100 steps after 10 of burn-in. But the first measured step is skipped (`i > 10`), so
   that 99 durations are summed and divided by 100: the mean is too small by 1 %, and the standard
-  deviation, from mean squares, about a tenth of the mean where there is none at all.
-- Undone: with n, m and s as printed the sums are n m and n (s^2 + m^2); over n - 1 steps the mean
-  is n m / (n - 1) and the population variance n (s^2 + m^2) / (n - 1) - mean^2.
-- Three decimals are printed, so the mean of a fast net is known to some percent only: the notes say
-  to how many, and beyond five there is no throughput. Where digits that round to the printed ones
-  give a variance of 0, the standard deviation is given as 0 and the notes say how large it can be.
-- AlexNet, GoogLeNet and Overfeat have the error in all revisions, VGG until its `i >= 10`. That
-  one begins to print at step 0, the others at step 10, which is how a log tells. Where no step is
-  printed, the error is taken as there unless the variance would be below 0.
-- `step 20, duration = 0.027`: the time of that one step, every tenth is printed. The burn-in is
-  counted in the steps table: it is step 31 there.
-- Forward (no gradients) and forward-backward are two runs. Each is on one device. The batch size
-  is in the log of some variants only. Dates are local, without a zone.
+  deviation, from mean squares, is about a tenth of the mean even if all durations are equal.
+- This is undone: with n, m and s as printed the sums are n m and n (s^2 + m^2); over n - 1 steps
+  the mean is n m / (n - 1) and the population variance n (s^2 + m^2) / (n - 1) - mean^2.
+- Three decimals are printed, so that the mean of a fast net is known to some percent only. The
+  notes say to how many; beyond five there is no throughput. If digits that round to the printed
+  ones give a variance of 0, the standard deviation is given as 0 and the notes say how large it
+  can be.
+- AlexNet, GoogLeNet and Overfeat have the error in all revisions, VGG until its `i >= 10`. The
+  corrected VGG begins to print at step 0, the others at step 10, which tells them apart. If no step
+  is printed, the error is assumed unless the variance would be below 0.
+- `step 20, duration = 0.027`: the time of that one step; every tenth is printed. Our table of steps
+  counts the burn-in too, so it is step 31 there.
+- Forward (no gradients) and forward-backward are two runs, each on one device. Only some variants
+  print the batch size. Dates are local, without a zone.
 
 Source: soumith/convnet-benchmarks, tensorflow/benchmark_*.py, all revisions.
 """
@@ -23,14 +24,16 @@ Source: soumith/convnet-benchmarks, tensorflow/benchmark_*.py, all revisions.
 import itertools
 import math
 import re
+from collections.abc import Iterator
 
 from dlbench.imports.importers import Imported, Steps
+from dlbench.imports.log_file import LogFile
 
 FAMILY = "convnet_benchmarks"
 BURN_IN_STEPS = 10
-MOST_DOUBT = 0.05  # of a mean, by its last printed digit
+MOST_DOUBT = 0.05  # relative error of a mean by its last printed digit
 _date = r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?): "
-# Three decimals: a number that was cut short is not taken for a smaller one.
+# All three decimals must be there: a number that was cut short would be another one.
 STEP = re.compile(_date + r"step (\d{1,9}), duration = (\d{1,9}\.\d{3}|nan|inf)\s*$")
 RESULT = re.compile(
     _date + r"(Forward(?:-backward)?) across (\d{1,9}) steps(?: \([^)]*\))?, "
@@ -40,12 +43,12 @@ BATCH = re.compile(r"\(batch size: ([1-9]\d{0,8})\)")
 GPU = re.compile(r"\s*name: (.+)")
 
 
-def recognise(log):
+def recognise(log: LogFile) -> bool:
     text = log.head_text
     return bool(RESULT.search(text) or re.search(STEP.pattern, text, re.MULTILINE))
 
 
-def read(log):
+def read(log: LogFile) -> Iterator[Imported]:
     steps, fixed, gpu, first_line, number = Steps(), None, None, 1, 0
     for number, line in log.lines():
         if match := STEP.search(line):
@@ -83,9 +86,9 @@ def _add(steps, step, duration_s):
 def _imported(log, number, match, steps, fixed):
     date, what, *printed = match.groups()
     asked, mean_s, sd_s = int(printed[0]), float(printed[1]), float(printed[2])
-    words = f"{printed[1]} +/- {printed[2]} s a batch"
+    result = f"{printed[1]} +/- {printed[2]} s a batch"
     if asked < 3 or not (math.isfinite(mean_s) and math.isfinite(sd_s)) or mean_s == 0:
-        raise log.error(number, f"{words}, {asked} steps: no measurement")
+        raise log.error(number, f"{result}, {asked} steps: no measurement")
     halves = [10.0 ** -len(text.partition(".")[2]) / 2 for text in printed[1:]]
     lost = 0 if fixed else 1
     mean, low, high = _undone(asked, lost, mean_s, sd_s, halves)
@@ -93,11 +96,11 @@ def _imported(log, number, match, steps, fixed):
         lost = 0
         mean, low, high = _undone(asked, lost, mean_s, sd_s, halves)
     if high < 0:
-        raise log.error(number, f"{words}: no durations of {asked - lost} steps have these")
+        raise log.error(number, f"{result}: no durations of {asked - lost} steps have these")
     kept = asked - lost
     variance = _undone(asked, lost, mean_s, sd_s, (0, 0))[1] if low > 0 else 0.0
     notes = [
-        f"{words}, printed {date}, local time",
+        f"{result}, printed {date}, local time",
         f"undone: {kept} durations were divided by {asked}"
         if lost
         else "as many durations as were divided by: nothing to undo",
@@ -120,8 +123,8 @@ def _imported(log, number, match, steps, fixed):
         "step_time_mean_s": mean,
         "step_time_sd_s": math.sqrt(variance * kept / (kept - 1)),
     }
-    if found := BATCH.search(match.string):
-        columns |= {"batch_per_device": int(found[1]), "global_batch": int(found[1])}
+    if batch := BATCH.search(match.string):
+        columns |= {"batch_per_device": int(batch[1]), "global_batch": int(batch[1])}
 
     def complete(known):
         if doubt > MOST_DOUBT:

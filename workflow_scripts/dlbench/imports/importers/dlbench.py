@@ -1,15 +1,16 @@
 """Our own training log, train.jsonl, with those of its other ranks or copies beside it.
 
-Read as our records are (dlbench/records/parse_run.py), so that the numbers are the same: times of
-steps are those of the slowest rank, losses the mean over ranks, throughput of all devices. Times
-are exact. Logs of other ranks and of earlier attempts are no runs of their own: they belong to the
-log they are named after.
+It is read as records are made (dlbench/records/parse_run.py), so that the numbers are the same:
+times of steps are those of the slowest rank, losses the mean over ranks, the throughput that of all
+devices. Times are exact. Logs of other ranks and of earlier attempts belong to the log that they
+are named after and are no runs of their own.
 """
 
 import math
 import re
 import tempfile
 from array import array
+from collections.abc import Iterator
 from pathlib import Path
 
 from dlbench.imports.importers import Imported, Steps
@@ -25,19 +26,20 @@ BEGINNINGS = tuple(
     b'{"event": "%s"' % name for name in (b"launch", b"begin", b"run_start", b"ready", b"step")
 )
 FROM_STEPS = (
-    "images_per_second", "step_time_mean_s", "step_time_sd_s", "step_time_median_s",
-    "step_time_p95_s", "step_time_mad_s", "final_loss",
-)  # fmt: skip
+    *("images_per_second", "step_time_mean_s", "step_time_sd_s", "step_time_median_s"),
+    *("step_time_p95_s", "step_time_mad_s", "final_loss"),
+)
 MALFORMED = (
-    TypeError, KeyError, ValueError, AttributeError, IndexError, ArithmeticError, RecursionError,
-)  # fmt: skip
+    *(TypeError, KeyError, ValueError, AttributeError),
+    *(IndexError, ArithmeticError, RecursionError),
+)
 
 
-def recognise(log):
+def recognise(log: LogFile) -> bool:
     return log.head.startswith(BEGINNINGS)
 
 
-def read(log):
+def read(log: LogFile) -> Iterator[Imported]:
     name = BESIDE.fullmatch(log.path.name)
     if name and log.path.with_name(f"{name[1]}{name[2]}").is_file():
         return
@@ -58,8 +60,10 @@ def _ranks(path):
     yield 0, path
     stem, _, rest = path.name.partition(".")
     pattern = re.compile(rf"{re.escape(stem)}\.rank(\d+)\.{re.escape(rest)}")
-    found = ((pattern.fullmatch(other.name), other) for other in sorted(path.parent.iterdir()))
-    yield from ((int(match[1]), other) for match, other in found if match and int(match[1]))
+    for other in sorted(path.parent.iterdir()):
+        match = pattern.fullmatch(other.name)
+        if match and int(match[1]):
+            yield int(match[1]), other
 
 
 def _unpack(path, output):
@@ -69,7 +73,7 @@ def _unpack(path, output):
 
 
 def _imported(path):
-    # They need what draws and compares, which is slow to import.
+    # These import SciPy, which is slow.
     from dlbench.imports import own_results
     from dlbench.results import run_tables
 
@@ -86,12 +90,12 @@ def _imported(path):
         columns.pop(name)
     for name in ("learning_gate", "notes"):
         columns.pop(name, None)
-    for name in FROM_STEPS:  # of several ranks, no rows of which may be summed up as one's
+    for name in FROM_STEPS:  # None, so that they are not computed from the rows of several ranks
         columns.setdefault(name)
     for name, value in columns.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{name} is {value}")
-    parquet_files.table([columns], table_columns.RUNS)  # an event may have anything
+    parquet_files.table([columns], table_columns.RUNS)  # refuses values of other types
     samples = [
         {"rank": rank, **row}
         for rank, log in enumerate(logs)

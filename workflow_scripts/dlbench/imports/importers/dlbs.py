@@ -1,42 +1,47 @@
 """Logs of DLBS, HPE's Deep Learning Benchmarking Suite (dlcookbook-dlbs): `__key__= JSON` lines.
 
-- results.time is the mean time of a batch in milliseconds, as every backend prints it;
-  results.time_data those of the single batches, after the warm-up, at rank 0. They become steps.
-- results.throughput is items per second of all devices, effective_batch over results.time. Several
-  backends cut it to a whole number, so it is used only where the batch is not known.
-- replica_batch (once device_batch) is the batch of a device, effective_batch that of all; devices
-  follow from both. Of frameworks with replicas that do not wait for one another, results.time is
-  already the time of all over the steps of all.
-- Phase inference is mode forward. start_time and end_time are those of the process, the start of
-  its container with it, in local time: not taken.
-- Of a key that is there twice the last value counts, as for DLBS; a new exp.id is the next run.
+- results.time is the mean time of a batch in milliseconds, which every backend prints.
+  results.time_data are the times of single batches, after the warm-up, at rank 0. They become
+  steps.
+- results.throughput is items per second of all devices: effective_batch over results.time. Several
+  backends cut it to a whole number, so it is used only if the batch is unknown.
+- replica_batch (formerly device_batch) is the batch of a device, effective_batch that of all;
+  devices follow from both. In frameworks whose replicas do not wait for one another, results.time
+  is already the time of all over the steps of all.
+- Phase inference is mode forward. start_time and end_time include the start of the container and
+  are local times: not imported.
+- Of a repeated key the last value counts, as for DLBS; a new exp.id begins the next run.
 
 Source: HewlettPackard/dlcookbook-dlbs, python/dlbs/logparser.py and python/*_benchmarks.
 """
 
 import math
 import re
+from collections.abc import Iterator
 
 from dlbench.imports import log_values
 from dlbench.imports.importers import Imported, tf_cnn_benchmarks
+from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import MOST_TIME_S, LeftOut, count, real
 
 FAMILY = "dlbs"
 PAIR = re.compile(r"^[ \t]*__([A-Za-z][\w.]{0,200}?)__[ \t]*=(.*)$")
 PRECISIONS = {"float": "float32", "float32": "float32", "float16": "float16", "int8": "int8"}
 MODES = {"training": "train", "inference": "forward"}
-USED = {"id", "model", "model_title", "framework", "framework_ver", "phase", "dtype",
-        "replica_batch", "device_batch", "effective_batch", "num_gpus", "device_type",
-        "device_title", "gpu_title", "num_batches", "num_warmup_batches", "data_dir"}  # fmt: skip
+USED = {
+    *("id", "model", "model_title", "framework", "framework_ver", "phase", "dtype"),
+    *("replica_batch", "device_batch", "effective_batch", "num_gpus", "device_type"),
+    *("device_title", "gpu_title", "num_batches", "num_warmup_batches", "data_dir"),
+}
 
 
-def recognise(log):
-    """Not where the log of tf_cnn_benchmarks lies within it: that one says more."""
+def recognise(log: LogFile) -> bool:
+    """A log that contains one of tf_cnn_benchmarks is left to that importer, which reads more."""
     pair = re.search(r"^[ \t]*__(?:exp|results)\.[\w.]+?__[ \t]*=", log.head_text, re.M)
     return bool(pair) and not tf_cnn_benchmarks.recognise(log)
 
 
-def read(log):
+def read(log: LogFile) -> Iterator[Imported]:
     run, last = _Run(1), 0
     for last, line in log.lines():
         match = PAIR.match(line)
@@ -58,6 +63,8 @@ def read(log):
 
 
 class _Run:
+    """The pairs of one run."""
+
     def __init__(self, first_line):
         self.first_line = first_line
         self.values = {}
@@ -66,7 +73,7 @@ class _Run:
     def imported(self, log, last_line):
         if not any(key.startswith(("exp.", "results.")) for key in self.values):
             raise log.error(last_line, "no value of exp.* or results.* could be read")
-        run = Imported(self._state(), lines=(self.first_line, last_line))
+        run = Imported(self._settings(), lines=(self.first_line, last_line))
         time_ms = real(self.values.get("results.time"), 0, MOST_TIME_S * 1000)
         times_ms = self._times_ms()
         if times_ms:
@@ -88,18 +95,16 @@ class _Run:
         run.complete = complete
         if not (times_ms or time_ms or throughput):
             run.status = "failed"
-            said = self.values.get("results.status")
-            run.message = f"no results.time; results.status is {log_values.shown(str(said))}"
-        self._say_unused(run)
+            status = self.values.get("results.status")
+            run.message = f"no results.time; results.status is {log_values.shown(str(status))}"
+        self._note_unused(run)
         run.notes += self.left_out.notes()
         return run
 
-    def _state(self):
-        """What was run."""
-        batch, replica = (
-            self._count("effective_batch"),
-            self._count("replica_batch", "device_batch"),
-        )
+    def _settings(self):
+        """Columns of what was run."""
+        batch = self._count("effective_batch")
+        replica = self._count("replica_batch", "device_batch")
         devices = batch // replica if batch and replica and batch % replica == 0 else None
         if not devices and self._text("device_type") != "cpu":
             devices = self._count("num_gpus")
@@ -149,7 +154,7 @@ class _Run:
                 "which is used"
             )
 
-    def _say_unused(self, run):
+    def _note_unused(self, run):
         known = {f"exp.{name}" for name in USED}
         known |= {f"results.{name}" for name in ("time", "time_data", "throughput", "status")}
         if unused := self.values.keys() - known:

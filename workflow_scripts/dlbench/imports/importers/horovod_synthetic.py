@@ -1,30 +1,32 @@
-"""Horovod's synthetic benchmark, by its examples for TensorFlow, Keras and PyTorch, and Bagua's.
+"""Horovod's synthetic benchmark (its examples for TensorFlow, Keras and PyTorch) and Bagua's.
 
-- `Iter #0: 256.2 img/sec per GPU`: the rate of rank 0 over num_batches_per_iter steps (10 unless
-  told; the log does not say). Such a window becomes a row of steps: its time of a step is the
-  batch of a device over the rate.
+- `Iter #0: 256.2 img/sec per GPU`: the rate of rank 0 over num_batches_per_iter steps (10 by
+  default; the log does not say). Each becomes a row of steps, a window whose step time is the batch
+  of a device over the rate.
 - `Img/sec per GPU: 254.0 +-2.1`: the arithmetic mean of those rates, and 1.96 times their
-  population standard deviation: not divided by sqrt(n), so it is no interval of the mean.
+  population standard deviation. It is not divided by sqrt(n), so it is no interval of the mean.
 - `Total img/sec on 4 GPU(s): 1016.0 +-8.4`: both, times the number of devices.
-- images_per_second has another meaning: items over time. The windows have equal numbers of steps,
-  so it is the harmonic mean of their rates times the devices, never above the printed total. Where
-  a log has the total alone, that is taken and the notes say so.
+- Our images_per_second is items over time. The windows have equal numbers of steps, so it is the
+  harmonic mean of their rates times the devices, never above the printed total. If a log has the
+  total alone, that is taken and the notes say so.
 - Bagua's `Iter #0: 1024.8 img/sec GPU`, without `per`, is the rate of rank 0 times the number of
-  devices; all other lines have the meaning of Horovod's.
-- The batch size in the header is that of a device. Warm-up steps are run, but not printed.
+  devices; its other lines have the same meaning as Horovod's.
+- The batch size in the header is that of a device. Warm-up steps are not printed.
 
 Source: horovod/horovod, examples/*/*_synthetic_benchmark.py; BaguaSys/bagua,
 examples/benchmark/synthetic_benchmark.py.
 """
 
 import re
+from collections.abc import Iterator
 
 from dlbench.imports.importers import Imported
+from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import LeftOut
 
 FAMILY = "horovod_synthetic"
-WINDOW_STEPS = 10  # num_batches_per_iter, unless told
-# All rates are printed with one decimal: one that was cut short is not taken for a smaller one.
+WINDOW_STEPS = 10  # the default of num_batches_per_iter
+# The one decimal must be there: a rate that was cut short would be another one.
 _rate = r"(\d{1,15}\.\d|nan|inf)"
 _mean = rf"{_rate} \+-(\d{{1,15}}\.\d|nan|inf)\s*$"
 ITERATION = re.compile(rf"Iter #(\d{{1,9}}): {_rate} img/sec (per )?([GC])PU")
@@ -35,13 +37,13 @@ BATCH = re.compile(r"Batch size: (\d{1,9})\s*$")
 DEVICES = re.compile(r"Number of ([GC])PUs: (\d{1,7})\s*$")
 
 
-def recognise(log):
+def recognise(log: LogFile) -> bool:
     text = log.head_text
     header = all(re.search(p.pattern, text, re.MULTILINE) for p in (MODEL, BATCH, DEVICES))
     return header or bool(ITERATION.search(text) or re.search(TOTAL.pattern, text, re.MULTILINE))
 
 
-def read(log):
+def read(log: LogFile) -> Iterator[Imported]:
     run, number = _Run(1), 0
     for number, line in log.lines():
         if match := ITERATION.search(line):
@@ -67,12 +69,14 @@ def read(log):
 
 
 class _Run:
+    """The lines of one run."""
+
     def __init__(self, first_line):
         self.first_line = first_line
         self.model = self.batch = self.devices = self.device_kind = None
         self.total = self.mean = self.spread = None
         self.rates, self.iterations = [], []
-        self.together = False  # rates are of all devices
+        self.of_all_devices = False  # the rates, as Bagua prints them
         self.left_out = LeftOut()
 
     def iteration(self, line, match):
@@ -84,7 +88,7 @@ class _Run:
         else:
             self.iterations.append(iteration)
             self.rates.append(rate)
-            self.together = not match[3]
+            self.of_all_devices = not match[3]
             self.device_kind = match[4]
 
     def imported(self, log, last_line):
@@ -96,14 +100,14 @@ class _Run:
                 "neither 'Number of GPUs' nor the total is there: rates are per device, of how "
                 "many is not said",
             )
-        if self.together:
+        if self.of_all_devices:
             self.rates = [rate / self.devices for rate in self.rates]
         columns = {
             "model": self.model,
             "dataset": "synthetic",
             "item_shape": "224x224x3",
             "mode": "train",
-            "strategy": "bagua" if self.together else "horovod",
+            "strategy": "bagua" if self.of_all_devices else "horovod",
             "devices": self.devices,
             "device_kind": "cpu" if self.device_kind == "C" else "gpu",
             "batch_per_device": self.batch or None,
@@ -139,7 +143,7 @@ class _Run:
             steps.warm_up.append(0)
 
     def _compare(self, run):
-        """The printed mean with that of the iterations: they differ where some are lost."""
+        """Compare the printed mean with that of the iterations; they differ if some are missing."""
         if self.total is None:
             run.notes.append("no total: the log ends before its end")
         if self.mean is None or not self.rates:

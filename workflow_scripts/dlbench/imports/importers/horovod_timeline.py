@@ -1,22 +1,23 @@
-"""Horovod's timeline: what rank 0 did with each tensor, in the trace format of Chrome.
+"""Horovod's timeline: rank 0's activities for each tensor, in the trace format of Chrome.
 
-- A JSON array that has its `]` only once an event was written whole; all events are on one line.
-- `pid` is the tensor. B begins an activity of it, E without a name ends the innermost one, times
-  in microseconds. NEGOTIATE_ALLREDUCE: from the first rank that is ready until all are.
-  ALLREDUCE: the operation, with its parts within it (QUEUE, MEMCPY_IN_FUSION_BUFFER,
+- A JSON array on one line, whose `]` may be missing.
+- `pid` is the tensor. B begins an activity of it, E without a name ends the innermost one; times
+  are in microseconds. NEGOTIATE_ALLREDUCE lasts from the first rank that is ready until all are.
+  ALLREDUCE is the operation, which contains its parts (QUEUE, MEMCPY_IN_FUSION_BUFFER,
   NCCL_ALLREDUCE, ...). X events are ranks that became ready, i events marks of cycles.
-- Tensors are fused and run beside each other: the seconds of an activity are summed over tensors
-  and are more than what passed by the clock. So they are no column of a run: they are in its notes.
+- Tensors are fused and run concurrently: the seconds of an activity, summed over tensors, exceed
+  the time by the clock. So they are in the notes of a run and in no column.
 
 Source: horovod/common/{timeline.cc,common.h}, Horovod 0.28.
 """
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 
 from dlbench.imports import log_values
 from dlbench.imports.importers import Imported
-from dlbench.imports.log_file import LogError
+from dlbench.imports.log_file import LogError, LogFile
 
 FAMILY = None
 ATTACHES = True
@@ -27,7 +28,7 @@ NEAR_END = 8  # characters that an unfinished word, number or escape may have
 WHITE = " \t\r\n"
 
 
-def recognise(log):
+def recognise(log: LogFile) -> bool:
     head = log.head
     return (
         head.lstrip().startswith(b"[")
@@ -37,7 +38,7 @@ def recognise(log):
     )
 
 
-def read(log):
+def read(log: LogFile) -> Iterator[Imported]:
     timeline = _Timeline(log)
     cut_at = None
     for offset, event in _events(log):
@@ -49,12 +50,12 @@ def read(log):
 
 
 def _events(log):
-    """Yield (byte offset, event) of each; at last (byte offset, None) where one is cut short.
+    """Yield (byte offset, event) of each event, and (byte offset, None) if the last is cut short.
 
     Raises:
         LogError: something between them is no event.
     """
-    # Latin-1 has a character for each byte, so places are byte offsets.
+    # Latin-1 has one character for each byte, so positions are byte offsets.
     decoder, rest, start, begun = json.JSONDecoder(), "", 0, False
     for chunk in log.chunks():
         rest += chunk.decode("latin-1")
@@ -96,9 +97,11 @@ def _damaged(log, offset, text):
 
 
 class _Timeline:
+    """Sums over the activities of a timeline."""
+
     def __init__(self, log):
         self.log = log
-        self.open = defaultdict(list)  # activities that run, by tensor
+        self.open = defaultdict(list)  # (name, start) of activities that have not ended, by tensor
         self.tensors = set()
         self.seconds, self.times = Counter(), Counter()
         self.ends = self.began = None

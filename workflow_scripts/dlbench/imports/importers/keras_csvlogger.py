@@ -1,40 +1,45 @@
 """The CSV file of Keras' CSVLogger: one row an epoch, no times.
 
-- `epoch` counts from 0, ours from 1.
+- `epoch` counts from 0, our tables from 1.
 - `loss` and the metrics beside it are means over the batches of the epoch while the weights
-  changed; the last loss becomes final_loss, which elsewhere is that of the last step.
+  changed. The last loss becomes final_loss, which in other logs is that of the last step.
 - `val_loss`, `val_accuracy` and so on are of held-out items, after the epoch: a row of evals.
-  top_k accuracies are top-5, Keras' default; the file does not say k.
-- The separator is the user's. `NA` is a value that an epoch has not; a list of values is a text.
-- The file may be appended to, without a second header. Where the epoch goes back to 0, the next
-  run begins. Where it goes back to another one, training was resumed from there: the rows of the
-  epochs that follow take the place of the first ones.
+  top_k accuracies count as top-5, Keras' default; the file does not say k.
+- The separator is the user's. `NA` is a value that an epoch does not have; a list of values is a
+  text.
+- The file may be appended to, without a second header. If the epoch goes back to 0, the next run
+  begins. If it goes back to another epoch, training was resumed there, and the epochs that follow
+  replace the earlier ones of the same number.
 
 Source: keras/src/callbacks/csv_logger.py, Keras 2 and 3.
 """
 
 import csv
+from collections.abc import Iterator
 
 from dlbench.imports import log_values
 from dlbench.imports.importers import Imported
+from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import LeftOut, count, real
 
 FAMILY = "keras"
 SEPARATORS = ",;\t"
-ACCURACIES = ("accuracy", "acc", "categorical_accuracy", "sparse_categorical_accuracy",
-              "binary_accuracy")  # fmt: skip
+ACCURACIES = (
+    *("accuracy", "acc", "binary_accuracy"),
+    *("categorical_accuracy", "sparse_categorical_accuracy"),
+)
 TOP5 = ("top_k_categorical_accuracy", "sparse_top_k_categorical_accuracy", "top_5_accuracy", "top5")
 METRICS = {"loss", *ACCURACIES, *TOP5}
 
 
-def recognise(log):
+def recognise(log: LogFile) -> bool:
     header, newline, _ = log.head_text.partition("\n")
     names = _header(header)
     return bool(newline) and names is not None
 
 
 def _header(line):
-    """The columns of the header, None where it is none."""
+    """(separator, columns) of a header; None if the line is no header."""
     for separator in SEPARATORS:
         names = line.rstrip("\r").split(separator)
         if names[0] == "epoch" and {name.removeprefix("val_") for name in names[1:]} & METRICS:
@@ -42,13 +47,13 @@ def _header(line):
     return None
 
 
-def read(log):
+def read(log: LogFile) -> Iterator[Imported]:
     lines = log.lines()
     _, header = next(lines, (1, ""))
-    found = _header(header)
-    if found is None:
+    format_ = _header(header)
+    if format_ is None:
         raise log.error(1, "expected a header that begins with epoch, found none")
-    separator, names = found
+    separator, names = format_
     run = _Run(names, 1)
     last = 1
     for last, line in lines:
@@ -73,24 +78,26 @@ def read(log):
 def _cells(line, separator):
     try:
         return next(csv.reader([line], delimiter=separator), [])
-    except csv.Error:  # a cell of more than 131072 characters, say
+    except csv.Error:  # such as a cell of more than 131072 characters
         return []
 
 
 class _Run:
+    """The epochs of one run."""
+
     def __init__(self, names, first_line):
         self.names, self.first_line = names, first_line
-        self.rows = {}  # by epoch, in their order
+        self.rows = {}  # by epoch, in ascending order
         self.resumes = []
         self.left_out = LeftOut()
 
     def add(self, line, epoch, row):
-        lost = 0
+        replaced = 0
         while self.rows and epoch <= next(reversed(self.rows)):
             self.rows.popitem()
-            lost += 1
-        if lost:
-            self.resumes.append(f"line {line}: resumed, {lost} epochs before it do not count")
+            replaced += 1
+        if replaced:
+            self.resumes.append(f"line {line}: resumed, {replaced} epochs before it do not count")
         self.rows[epoch] = row
 
     def imported(self, log, last_line):
@@ -115,7 +122,7 @@ class _Run:
 
 
 def _evaluation(epoch, row):
-    """The row of evals of an epoch; None where it has no held-out value."""
+    """The row of evals of an epoch; None if it has no held-out value."""
     values = {
         "loss": log_values.loss(row.get("val_loss")),
         "top1": _score(row, ACCURACIES),

@@ -1,29 +1,31 @@
 """MLPerf Training: the `:::MLLOG` lines among whatever else a program prints.
 
 - Times are milliseconds since 1970, UTC. duration_s is run_start to run_stop, over all namespaces.
-- Training is what lies between epoch_start and epoch_stop, or block_start and block_stop, less the
-  evaluations that lie in between. images_per_second is the items of these intervals over their
-  time: a rate of the whole machine, as items and batch are global. _mlperf_items.py says which
-  items are believed; where none are, there is no rate and the notes say why.
-- `throughput`, a key of its own or one of `tracked_stats`, is what the submitter measured, by a
-  clock and over a window of his own. It is quoted; it is used where no interval can be counted.
-- eval_accuracy is a row of evals; it is top-1 where submission_benchmark is resnet or not said.
-  Of other benchmarks it is another score (mAP, BLEU, Dice, ...), which no column has.
-- run_stop with status success says that the last evaluation reached the target: then
+- Training is the time from epoch_start to epoch_stop, or block_start to block_stop, without the
+  evaluations in it. images_per_second is the items of these intervals over their time: a rate of
+  the whole machine, as items and batch are global. _mlperf_items.py counts the items; if it has
+  doubts, there is no rate and the notes say why.
+- `throughput`, a key of its own or one of `tracked_stats`, was measured by the submitter with a
+  clock and over a window of his own. The notes quote it; it is used if no interval can be counted.
+- eval_accuracy is a row of evals. It is top-1 if submission_benchmark is resnet or absent. In other
+  benchmarks it is another score (mAP, BLEU, Dice, ...), for which there is no column.
+- run_stop with status success says that the last evaluation reached the target. Then
   time_to_accuracy_s is run_start to run_stop, MLPerf's result. Any other end is a failed run.
-- Each namespace is a process. Start and stop are those of all; items and evaluations those of the
-  first one that prints them, for all print the same. A run_start of a namespace that has begun
-  already is the next run.
+- Each namespace is a process. Start and stop are those of all namespaces; items and evaluations are
+  those of the first that prints them, since all print the same. A second run_start of a namespace
+  begins the next run.
 
 Source: mlcommons/logging, mlperf_logging/mllog/{mllog,constants}.py; keys of tracked_stats from
 submissions of MLPerf Training.
 """
 
 import json
+from collections.abc import Iterator
 
 from dlbench.imports import log_values
 from dlbench.imports.importers import Imported, _mlperf_items
 from dlbench.imports.importers._mlperf_items import Interval
+from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import LeftOut, count, real
 
 FAMILY = "mlperf"
@@ -33,11 +35,11 @@ TOP1_BENCHMARKS = (None, "resnet")
 MOST_TIME_MS = 1e14  # the year 5138
 
 
-def recognise(log):
+def recognise(log: LogFile) -> bool:
     return MARK in log.head_text
 
 
-def read(log):
+def read(log: LogFile) -> Iterator[Imported]:
     run, number = _Run(1), 0
     for number, line in log.lines():
         if MARK not in line:
@@ -54,7 +56,7 @@ def read(log):
 
 
 def _event(line):
-    """The event of a line, or None and why not."""
+    """(event of a line, ""), or (None, why it has none)."""
     try:
         event, _ = json.JSONDecoder().raw_decode(line, line.index(MARK) + len(MARK))
     except (ValueError, RecursionError):
@@ -75,14 +77,17 @@ def _event(line):
 
 
 class _Run:
+    """The events of one run."""
+
     def __init__(self, first_line):
         self.first_line = first_line
-        self.starts_ms, self.stops = {}, {}
-        self.settings, self.said_ms = {}, {}  # of the first namespace that has them, and when
-        self.begun = {}  # the event that opened an interval, by its name
+        self.starts_ms, self.stops = {}, {}  # by namespace
+        self.settings, self.printed_ms = {}, {}  # first value of each key, and when
+        self.begun = {}  # the event that began an open interval, by the interval's name
         self.intervals = {name: [] for name in INTERVALS}
-        self.evaluating, self.evaluations = [], []  # since when; (start, stop) in ms
-        self.counting = {}  # which namespace is listened to, by kind of event
+        self.evaluating = []  # starts of open evaluations, in ms
+        self.evaluations = []  # (start, stop) in ms
+        self.namespace_of = {}  # the namespace whose events count, by kind of event
         self.rates, self.evals, self.namespaces = [], [], set()
         self.left_out = LeftOut()
 
@@ -95,25 +100,26 @@ class _Run:
         elif key == "run_stop":
             self.stops.setdefault(namespace, event)
         elif what in ("start", "stop") and name in INTERVALS:
-            if self._listens(name, namespace):
+            if self._counts(name, namespace):
                 self._interval(line, name, what, event)
         elif key in ("eval_start", "eval_stop"):
-            if self._listens("eval", namespace):
+            if self._counts("eval", namespace):
                 self._evaluation(key, event["time_ms"])
         elif key == "eval_accuracy":
-            if self._listens(key, namespace):
+            if self._counts(key, namespace):
                 self.evals.append((line, event))
         elif key in ("throughput", "tracked_stats"):
             value = event["value"]
             rate = real(value.get("throughput") if isinstance(value, dict) else value, 0)
-            if rate is not None and self._listens("throughput", namespace):
+            if rate is not None and self._counts("throughput", namespace):
                 self.rates.append(rate)
         else:
             self.settings.setdefault(key, event["value"])
-            self.said_ms.setdefault(key, event["time_ms"])
+            self.printed_ms.setdefault(key, event["time_ms"])
 
-    def _listens(self, kind, namespace):
-        return self.counting.setdefault(kind, namespace) == namespace
+    def _counts(self, kind, namespace):
+        """Whether events of this kind count: those of the first namespace that has them."""
+        return self.namespace_of.setdefault(kind, namespace) == namespace
 
     def _interval(self, line, name, what, event):
         if what == "start":
@@ -130,14 +136,14 @@ class _Run:
         if items is not None and items < 0:
             self.left_out.add(line, f"an {name} with fewer than no samples")
             return
-        said = begun["metadata"]
+        metadata = begun["metadata"]
         self.intervals[name].append(
             Interval(
                 begun["time_ms"],
                 event["time_ms"],
                 items=items,
-                epochs=real(said.get("epoch_count", 1), 0) or 1,
-                first_step=count(said.get("current_iter_num"), 0, 2**53),
+                epochs=real(metadata.get("epoch_count", 1), 0) or 1,
+                first_step=count(metadata.get("current_iter_num"), 0, 2**53),
             )
         )
 
@@ -154,7 +160,7 @@ class _Run:
             raise log.error(last_line, "no run_start and no measurement in its MLLOG lines")
         run = Imported({}, lines=(self.first_line, last_line))
         self._end(run, start_ms)
-        self._state(run)
+        self._add_settings(run)
         self._rate(run)
         self._evaluations(run, start_ms)
         if len(self.namespaces) > 1:
@@ -166,7 +172,7 @@ class _Run:
         return run
 
     def _end(self, run, start_ms):
-        """When it began and ended, and how."""
+        """Columns of when the run began and ended, and how."""
         if start_ms is not None:
             run.columns["started_at"] = log_values.date(start_ms / 1000)
         if not self.stops:
@@ -174,10 +180,10 @@ class _Run:
             return
         stop_ms = max(event["time_ms"] for event in self.stops.values())
         run.columns["ended_at"] = log_values.date(stop_ms / 1000)
-        said = {str(event["metadata"].get("status")) for event in self.stops.values()}
-        if said != {"success"}:
+        statuses = {str(event["metadata"].get("status")) for event in self.stops.values()}
+        if statuses != {"success"}:
             run.status = "failed"
-            run.message = f"run_stop: {log_values.listed(said)}"
+            run.message = f"run_stop: {log_values.listed(statuses)}"
         if start_ms is None or stop_ms < start_ms:
             run.notes.append("no run_start before run_stop: no duration")
             return
@@ -186,8 +192,8 @@ class _Run:
             run.columns["time_to_accuracy_s"] = run.columns["duration_s"]
             run.notes.append("time_to_accuracy_s is run_start to run_stop, as MLPerf defines it")
 
-    def _state(self, run):
-        """What was run."""
+    def _add_settings(self, run):
+        """Columns of what was run."""
         for key, column in (("submission_benchmark", "model"), ("opt_name", "optimizer")):
             if isinstance(self.settings.get(key), str):
                 run.columns[column] = self.settings[key]
@@ -198,9 +204,9 @@ class _Run:
         run.columns["mode"] = "train"
 
     def _rate(self, run):
-        name = next((name for name, found in self.intervals.items() if found), None)
+        name = next((name for name, intervals in self.intervals.items() if intervals), None)
         if name:
-            self._count(run, name)
+            self._rate_of_intervals(run, name)
         if self.rates:
             mean = sum(self.rates) / len(self.rates)
             run.notes.append(
@@ -208,15 +214,15 @@ class _Run:
             )
             run.columns.setdefault("images_per_second", mean)
 
-    def _count(self, run, name):
+    def _rate_of_intervals(self, run, name):
         intervals = self.intervals[name]
         scored = [event for _, event in self.evals]
         try:
-            items, of_what = _mlperf_items.counted(
+            items, counted_by = _mlperf_items.count_items(
                 intervals,
                 self.settings,
                 epochs_scored=[event["metadata"].get("epoch_num") for event in scored],
-                train_samples_ms=self.said_ms.get("train_samples"),
+                train_samples_ms=self.printed_ms.get("train_samples"),
             )
             time_ms = _mlperf_items.training_ms(
                 intervals, self.evaluations, 1000 * run.columns.get("duration_s", 0)
@@ -226,10 +232,10 @@ class _Run:
             return
         run.columns["images_per_second"] = items / (time_ms / 1000)
         run.notes.append(
-            f"{items:.0f} items ({of_what}) in {len(intervals)} intervals ({name}), "
+            f"{items:.0f} items ({counted_by}) in {len(intervals)} intervals ({name}), "
             f"{time_ms / 1000:g} s"
         )
-        mixed = _mlperf_items.with_evaluations(
+        mixed = _mlperf_items.count_mixed(
             intervals, self.evaluations, [event["time_ms"] for event in scored]
         )
         if mixed:

@@ -1,21 +1,23 @@
-"""What MXNet's Speedometer and Module.fit log.
+"""The log of MXNet's Speedometer and Module.fit.
 
-- `Speed` is items per second of one process over the batches since the line before it, their
-  number times the batch size over the time; throughput here is over all such windows: items over
-  time. The first batch of an epoch is in none of them. The first window of all is the warm-up.
-- MXNet computes asynchronously: the speed is that of the computation only where a metric is
-  updated in each batch, as Module.fit does.
-- The batch size is not in the log, so there are no times of steps.
-- `Train-...` are means over the batches since the line before; `Validation-...` are of held-out
-  items after an epoch, and become rows of evals.
+- `Speed` is items per second of one process over the batches since the line before: their number
+  times the batch size, over the time. The throughput here is items over time of all these windows.
+  They do not contain the first batch of an epoch. The first window of the log is the warm-up.
+- MXNet computes asynchronously. The speed is that of the computation only if a metric is updated
+  in each batch, as Module.fit does.
+- The log does not have the batch size, so steps have no times.
+- `Train-...` are means over the batches since the line before. `Validation-...` are of held-out
+  items after an epoch and become rows of evals.
 
 Source: mxnet/callback.py and module/base_module.py, MXNet 1.9.1.
 """
 
 import re
+from collections.abc import Iterator
 
 from dlbench.imports import log_values
 from dlbench.imports.importers import Imported
+from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import LeftOut
 
 FAMILY = "mxnet"
@@ -24,17 +26,19 @@ SPEED = re.compile(
 )
 METRIC = re.compile(r"\s(?:Train-)?([\w-]+)=(\S+)")
 VALIDATION = re.compile(r"Epoch\[(\d+)\] Validation-([\w-]+)=(\S+)")
-RATES = (1e-6, 1e12)  # items/s; others are no throughput
+RATES = (1e-6, 1e12)  # plausible, items/s
 SCORES = {"accuracy": "top1", "top_k_accuracy_5": "top5", "cross-entropy": "loss"}
 LOSSES = ("cross-entropy", "loss", "nll-loss")
 
 
-def recognise(log):
+def recognise(log: LogFile) -> bool:
     return bool(SPEED.search(log.head_text))
 
 
-def read(log):
-    windows, evals, left_out, final_loss = [], {}, LeftOut(), None
+def read(log: LogFile) -> Iterator[Imported]:
+    windows: list[tuple[int, float]] = []  # (batches, items/s)
+    evals: dict[int, dict[str, float]] = {}  # by epoch, from 1
+    left_out, final_loss = LeftOut(), None
     before, last, number = (-1, 0), 0, 0
     for number, line in log.lines():
         if match := SPEED.search(line):
@@ -45,23 +49,24 @@ def read(log):
             begin = before[1] if before[0] == epoch else 0
             if (epoch, batch) <= before:
                 raise log.error(
-                    number, f"batch {batch} of epoch {epoch} after batch {before[1]} of epoch "
-                    f"{before[0]}: lines of several processes, or of two runs?"
-                )  # fmt: skip
+                    number,
+                    f"batch {batch} of epoch {epoch} after batch {before[1]} of epoch "
+                    f"{before[0]}: lines of several processes, or of two runs?",
+                )
             before, last = (epoch, batch), number
             if rate is None:
                 left_out.add(number, f"a speed of {log_values.shown(match[3])}")
                 continue
-            # Of the batches since the line before, also where it says [0-...] (no auto_reset).
+            # Of the batches since the line before, even if it says [0-...] (no auto_reset).
             windows.append((batch - begin, rate))
             losses = dict(METRIC.findall(match[4]))
-            found = [log_values.loss(losses[name]) for name in LOSSES if name in losses]
-            final_loss = found[0] if found else final_loss
+            name = next((name for name in LOSSES if name in losses), None)
+            final_loss = log_values.loss(losses[name]) if name else final_loss
         elif match := VALIDATION.search(line):
-            epoch, name = log_values.count(match[1], 0), SCORES.get(match[2])
+            epoch, score = log_values.count(match[1], 0), SCORES.get(match[2])
             value = log_values.real(match[3], 0)
-            if epoch is not None and name and value is not None:
-                evals.setdefault(epoch + 1, {})[name] = value
+            if epoch is not None and score and value is not None:
+                evals.setdefault(epoch + 1, {})[score] = value
             else:
                 left_out.add(number, f"validation {match[2]}")
             last = number

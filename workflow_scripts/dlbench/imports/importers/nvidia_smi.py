@@ -1,27 +1,30 @@
 """The CSV of `nvidia-smi --query-gpu=... --format=csv`, sampled with -l or -lms beside a run.
 
-- The header names the columns, with their units; the values have them too unless `nounits`. It
-  may be there again where the file was appended to. Without any header nobody can tell utilisation
-  of the GPU from that of its memory, so such a log is refused.
+- The header names the columns and their units; the values have units too, unless `nounits`. It is
+  repeated if the file was appended to. A log without a header is refused, because utilisation of
+  the GPU and of its memory cannot be told apart.
 - timestamp is local time, to the millisecond. t_s counts from the first sample in the log, which
   is not the start of the run.
-- utilization.gpu: share of the driver's last period (1/6 s to 1 s) in which a kernel ran.
-  memory.used: by all processes and the driver, in MiB. power.draw: of the board, in W, newer
-  drivers' mean of a second; where the GPU has none, power.draw.average or power.draw.instant.
-- Decimals may have commas, as some locales write them; cells then are parted by comma and space.
-- energy_j is worked out: power over time by the trapezoid rule, from one sample of a GPU to its
-  next, from its first one. It knows nothing of what lies between samples.
-- `[N/A]`, `[Not Supported]` and the like are values that the GPU has not: absent.
+- utilization.gpu is the share of the driver's last period (1/6 s to 1 s) in which a kernel ran.
+  memory.used is by all processes and the driver, in MiB. power.draw is of the board, in W; newer
+  drivers give the mean of a second. If it is absent, power.draw.average or power.draw.instant is
+  used.
+- Decimals may have commas, as in some locales; then cells are separated by comma and space.
+- energy_j is computed: power over time by the trapezoid rule, between the samples of a GPU, from
+  its first one. Changes between two samples are unknown.
+- `[N/A]`, `[Not Supported]` and the like are values that the GPU does not have: absent.
 
 Source: nvidia-smi --help-query-gpu; NVIDIA System Management Interface's manual.
 """
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from datetime import datetime
 
 from dlbench.imports import log_values
 from dlbench.imports.importers import Imported
+from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import LeftOut, real
 from dlbench.machine.gpu_readings import throttle_reasons
 
@@ -35,7 +38,7 @@ DATE = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d[.,]\d{3}")
 DATE_FORMAT = "%Y/%m/%d %H:%M:%S.%f"
 SELECTORS = ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "serial", "gpu_serial")
 NAMES = ("name", "gpu_name")
-# Columns of the query by the columns of the samples table, and the highest value to believe.
+# For each column of the samples table the query's columns, and the highest plausible value.
 VALUES = {
     "utilisation_percent": (("utilization.gpu",), 100),
     "memory_used_bytes": (("memory.used",), 2**33),
@@ -47,10 +50,10 @@ VALUES = {
 REASONS = ("clocks_throttle_reasons.active", "clocks_event_reasons.active")
 UNITS = {"%": 1, "W": 1, "MHz": 1, "MiB": 1}
 MIB = 2**20
-SAME_TIME_S = 0.01  # samples nearer than this are of two GPUs
+SAME_TIME_S = 0.01  # two samples that are nearer than this are of two GPUs
 
 
-def recognise(log):
+def recognise(log: LogFile) -> bool:
     first = log.head_text.partition("\n")[0]
     return _is_header(_names(first)) or bool(DATE.match(first) and ", " in first)
 
@@ -65,11 +68,11 @@ def _names(line):
 
 
 def _is_header(names):
-    known = {name for found, _ in VALUES.values() for name in found}
+    known = {name for columns, _ in VALUES.values() for name in columns}
     return len(names) > 1 and not known.isdisjoint(names)
 
 
-def read(log):
+def read(log: LogFile) -> Iterator[Imported]:
     samples, number = _Samples(log), 0
     for number, line in log.lines():
         if number == log.unfinished:
@@ -82,6 +85,8 @@ def read(log):
 
 
 class _Samples:
+    """The samples of a log, with what is needed to read the next one."""
+
     def __init__(self, log):
         self.log = log
         self.names = None
@@ -135,7 +140,7 @@ class _Samples:
             self.models[gpu] = name
 
     def _time(self, number, row):
-        """Seconds since the first sample; None where it is no time, and has been said."""
+        """Seconds since the first sample; None if the line is left out for its timestamp."""
         try:
             date = datetime.strptime(row["timestamp"].replace(",", "."), DATE_FORMAT)
         except ValueError:
@@ -151,11 +156,11 @@ class _Samples:
     def _values(self, number, row):
         sample = {}
         for column, (names, high) in VALUES.items():
-            there = [name for name in names if name in row]
-            if not there:
+            present = [name for name in names if name in row]
+            if not present:
                 continue
-            # Of several the first one that the GPU has.
-            name = next((n for n in there if _number(row[n], high) is not None), there[0])
+            # The first column that has a number.
+            name = next((n for n in present if _number(row[n], high) is not None), present[0])
             value = _number(row[name], high)
             if value is not None:
                 sample[column] = round(value * MIB) if column == "memory_used_bytes" else value
@@ -169,7 +174,7 @@ class _Samples:
         return sample
 
     def _energy_j(self, gpu, t_s, power_w):
-        """Since the GPU's first sample with a power; samples without one are bridged."""
+        """Energy since the GPU's first sample with a power; samples without one are bridged."""
         before_s, before_w, energy_j = self.power.get(gpu, (t_s, power_w, 0.0))
         energy_j += (t_s - before_s) * (before_w + power_w) / 2
         self.power[gpu] = (t_s, power_w, energy_j)
@@ -207,7 +212,7 @@ class _Samples:
 
 
 def _number(cell, high):
-    """The number in a cell, with or without its unit; None where it is none.
+    """The number in a cell, with or without its unit; None if the cell has none.
 
     >>> _number("40960 MiB", 2**33), _number("4", 100), _number("[N/A]", 100), _number("-5 W", 9)
     (40960.0, 4.0, None, None)
@@ -219,9 +224,9 @@ def _number(cell, high):
 
 
 def _cells(line, count):
-    """The cells of a line, of which there should be `count`.
+    """The cells of a line that should have `count`.
 
-    Where decimals have commas, only those before a space part cells.
+    If decimals have commas, only a comma before a space separates cells.
 
     >>> _cells("2024/06/01 11:27:05.177, 4 %, 61,27 W", 3)
     ['2024/06/01 11:27:05.177', '4 %', '61,27 W']

@@ -1,22 +1,25 @@
-"""Snakemake's benchmark files, TSV or JSON lines: what a job used.
+"""Snakemake's benchmark files, TSV or JSON lines: time, memory and CPU time of a job.
 
-- `s` is the time of the job, the start of its container and all else with it: no more than an
-  upper bound of duration_s, which is run_start to run_end.
+- `s` is the time of the whole job, including the start of its container: an upper bound of
+  duration_s, which is run_start to run_end.
 - max_rss is in units of 2^20 bytes, though called MB: the largest sum over the processes of the
-  job at one sample (every 0.5 s at first, then every 30 s). peak_memory_bytes is elsewhere that of
-  the largest process, so it is no less. Pages that processes share count for each of them.
-- cpu_time is user and system time in seconds at the last sample; the processes that ended before
-  it keep theirs. mean_load is cpu_percent summed over time: not taken.
-- Several rows are repeats of the job. Which of them the run beside the file is, nobody says: their
-  range is in the notes, and no column is taken.
-- In TSV all numbers have two decimals, and `-` or NA is one that could not be measured: a job
-  that was over before the first sample.
+  job at one sample (every 0.5 s at first, then every 30 s). Elsewhere peak_memory_bytes is of the
+  largest process, so this one is at least as large. Pages that processes share count for each.
+- cpu_time is user and system time in seconds at the last sample, including processes that ended
+  before it. mean_load is cpu_percent summed over time: not imported.
+- Several rows are repeats of the job. The file does not say which of them is the run beside it:
+  their range is in the notes, and no column is imported.
+- In TSV all numbers have two decimals. `-` or NA could not be measured, because the job ended
+  before the first sample.
 
 Source: snakemake/benchmark.py, Snakemake 7 to 9.
 """
 
+from collections.abc import Iterator
+
 from dlbench.imports import log_values
 from dlbench.imports.importers import Imported
+from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import MOST_TIME_S, LeftOut, real
 
 FAMILY = None
@@ -26,7 +29,7 @@ MIB = 2**20
 ABSENT = ("NA", "-", "", None)
 
 
-def recognise(log):
+def recognise(log: LogFile) -> bool:
     first, newline, _ = log.head_text.partition("\n")
     if not newline:
         return False
@@ -35,8 +38,9 @@ def recognise(log):
     return is_row or first.startswith(HEADER)
 
 
-def read(log):
-    names, left_out, runs, number = None, LeftOut(), [], 0
+def read(log: LogFile) -> Iterator[Imported]:
+    names: list[str] | None = None
+    left_out, runs, number = LeftOut(), [], 0
     for number, line in log.lines():
         if number == log.unfinished:
             left_out.add(number, "no newline at its end, so it may be cut short")
@@ -55,11 +59,11 @@ def read(log):
 
 def _repeats(runs):
     seconds = [run.columns["duration_s"] for run in runs]
-    words = (
+    note = (
         f"{len(runs)} repeats of the job, {min(seconds):g} to {max(seconds):g} s; which of them "
         "this run is, is not said: nothing of them is taken"
     )
-    return Imported({}, notes=[words], lines=(runs[0].lines[0], runs[-1].lines[1]))
+    return Imported({}, notes=[note], lines=(runs[0].lines[0], runs[-1].lines[1]))
 
 
 def _run(log, number, line, names):

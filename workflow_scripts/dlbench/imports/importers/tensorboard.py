@@ -1,18 +1,19 @@
 """TensorBoard's event files: those of Keras, of tf_cnn_benchmarks and of our own export.
 
-- Scalars are 32-bit floats mostly: seven digits. The time of an event is when it was written, so
-  steps get no times from it; t_s of evaluations and samples counts from the first event.
+- Most scalars are 32-bit floats: seven digits. The time of an event is that of its writing, so
+  step times are not taken from it; t_s of evaluations and samples counts from the first event.
 - Our export (dlbench/results/export_tensorboard.py): train/* are steps, validation/* evaluations,
-  usage/* samples, summary/images_per_second the record's throughput, the text `run` what was run.
+  usage/* samples; summary/images_per_second is the record's throughput, the text `run` the
+  settings.
 - Keras: batch_loss is the mean since the epoch began, batch_steps_per_second one over the time of
-  that step alone. epoch_* of held-out items become evals, with epochs from 1; a file is of held-out
-  items where it has evaluation_* or lies in a folder `validation`, as Keras names it: beside one in
-  `train` it is of the same run. Of another file the last epoch_loss becomes final_loss: the mean
-  over an epoch.
-- tf_cnn_benchmarks: total_loss (or which loss it reports) of a step, eval/Accuracy@1 and @5. Times
-  of steps are not among its events.
-- Tags that are none of these are named in the notes; a file with no other is refused.
-- Where the step goes back, training was resumed: steps that come again count as they were at last.
+  that step alone. epoch_* of held-out items become evals, with epochs from 1. A file is of held-out
+  items if it has evaluation_* or lies in a folder `validation`, as Keras names it; a file in
+  `train` beside it is of the same run. The last epoch_loss of other files becomes final_loss: the
+  mean over an epoch.
+- tf_cnn_benchmarks: total_loss (or the loss it reports) of a step, eval/Accuracy@1 and @5. Its
+  events have no times of steps.
+- The notes name other tags. A file with no other tags is refused.
+- If the step goes back, training was resumed: of repeated steps the last ones count.
 
 Source: Keras' callbacks/tensorboard.py and tf_cnn_benchmarks' benchmark_cnn.py; the format is that
 of dlbench/imports/importers/_event_files.py.
@@ -22,12 +23,13 @@ import math
 import re
 from array import array
 from collections import Counter
+from collections.abc import Iterator
 
 from dlbench.imports import log_values
 from dlbench.imports.importers import Imported, Steps
 from dlbench.imports.importers._event_files import EventFile, is_event_file
 from dlbench.imports.importers.keras_csvlogger import ACCURACIES, TOP5
-from dlbench.imports.log_file import LogError
+from dlbench.imports.log_file import LogError, LogFile
 from dlbench.imports.log_values import MOST_TIME_S, count, real
 from dlbench.tables import run_columns, table_columns
 
@@ -43,12 +45,12 @@ STEP_TAGS = {
     "base_loss": "loss",
     "learning_rate": "learning_rate",
 }
+SCORES = ("loss", "top1", "top5", "iou", "perplexity", "examples")
 EVAL_TAGS = {
-    **{f"validation/{name}": name
-       for name in ("loss", "top1", "top5", "iou", "perplexity", "examples")},
+    **{f"validation/{name}": name for name in SCORES},
     "eval/Accuracy@1": "top1",
     "eval/Accuracy@5": "top5",
-}  # fmt: skip
+}
 EPOCH_TAGS = {
     "epoch_loss": "loss",
     **{f"epoch_{name}": "top1" for name in ACCURACIES},
@@ -61,11 +63,11 @@ KNOWN = ", ".join((*STEP_TAGS, *EVAL_TAGS, *EPOCH_TAGS, "usage/*", THROUGHPUT))
 MOST_STEP = 2**53
 
 
-def recognise(log):
+def recognise(log: LogFile) -> bool:
     return is_event_file(log.head)
 
 
-def read(log):
+def read(log: LogFile) -> Iterator[Imported]:
     file = EventFile(log)
     run = _Run()
     for event in file:
@@ -76,11 +78,13 @@ def read(log):
         raise LogError(f"{log.path}: no event with a value")
     if not run.is_known:
         tags = log_values.listed(map(_tag, run.unused))
-        raise LogError(f"{log.path}: no tag that is known, but {tags}; known are {KNOWN}")
+        raise LogError(f"{log.path}: no known tag, but {tags}; known are {KNOWN}")
     yield run.imported(log.path.parent.name == "validation")
 
 
 class _Run:
+    """The values of one run, gathered from events."""
+
     def __init__(self):
         self.steps = _Steps()
         self.began_s = None
@@ -95,9 +99,9 @@ class _Run:
 
     @property
     def is_known(self):
-        """Whether a tag of the file says something that the tables have."""
-        found = (self.steps.rows.step or self.steps.values, self.evals, self.samples, self.epochs)
-        return any(map(bool, found)) or bool(self.columns or self.description)
+        """Whether a tag has a value for our tables."""
+        rows = (self.steps.rows.step or self.steps.values, self.evals, self.samples, self.epochs)
+        return any(map(bool, rows)) or bool(self.columns or self.description)
 
     def add(self, event):
         if event.is_version or not event.values:
@@ -142,11 +146,11 @@ class _Run:
         if index or uuid:
             place["gpu"] = index or uuid
         whole = name.endswith("_bytes")
-        found = samples.setdefault((rank, index, uuid), (place, {}))
-        found[1][name] = round(value) if whole else value
+        _, values = samples.setdefault((rank, index, uuid), (place, {}))
+        values[name] = round(value) if whole else value
 
     def imported(self, in_validation):
-        # Of a run of epochs the first one is warm-up; which steps it has is not in the file.
+        # The first epoch of a run is warm-up; the file does not say which steps it has.
         epochs = self.description.get("epochs")
         warmup_steps = 0 if epochs else self.description.get("warmup_steps", 0)
         run = Imported(
@@ -184,7 +188,7 @@ class _Run:
 
 
 class _Steps:
-    """Values of steps, gathered: a program may write an event for each."""
+    """Values of steps, gathered; a program may write each in an event of its own."""
 
     def __init__(self):
         self.rows, self.notes, self.batch = Steps(), [], None
@@ -218,18 +222,18 @@ class _Steps:
     def _go_back(self, step):
         rows, before = self.rows, len(self.rows)
         while rows.step and rows.step[-1] >= step:
-            for column in (rows.step, rows.step_time_s, rows.loss, rows.window_steps,
-                           rows.warm_up, self.rates):  # fmt: skip
+            timed = (rows.step, rows.step_time_s, rows.window_steps)
+            for column in (*timed, rows.loss, rows.warm_up, self.rates):
                 column.pop()
         if len(self.notes) < log_values.MOST_NAMES:
             self.notes.append(f"resumed at step {step}: {before - len(rows)} steps do not count")
 
     def taken(self, warmup_steps):
-        """All steps, of which the first ones are warm-up."""
+        """All steps; the first ones are marked as warm-up."""
         self._put()
         for at, step in enumerate(self.rows.step):
             self.rows.warm_up[at] = step <= warmup_steps
-        if any(rate == rate for rate in self.rates):  # not nan
+        if not all(map(math.isnan, self.rates)):
             self.rows.more["learning_rate"] = self.rates
         return self.rows
 

@@ -1,21 +1,20 @@
 """What tf_cnn_benchmarks prints.
 
-- `10  images/sec: 47.3 +/- 0.7 (jitter = 1.1)  9.068`, with tabs, or spaces as a terminal shows
-  them: the rate is a cumulative mean (dlbench/imports/importers/_tf_cnn.py), undone here; the
-      number behind +/- is the
-  standard error of the steps' rates, their population standard deviation over the root of their
-  number; jitter is 1.4826 times the median absolute deviation of the rates. Both are of all steps
-  until then and are given in the notes. The last number is the loss of that step alone. With
-  --display_perf_ewma the rate is a moving mean, which the log does not tell: its times mean nothing
-  then.
-- `total images/sec: 2047.95`: items of all workers over the time by the clock, saving and so on
-  included. It is the throughput. That of an evaluation has the same words: what the lines before
-  `Mode:` say tells. Training with evaluations between prints none, but `Done with training`.
-- Step lines are of one process, under Horovod of one device. Where all print into one log the
-  slowest counts. Prefixes as `[1,0]<stdout>:` (mpirun) and `0: ` (srun) are left out.
+- `10  images/sec: 47.3 +/- 0.7 (jitter = 1.1)  9.068`, with tabs, or with spaces if copied from a
+  terminal. The rate is a cumulative mean (dlbench/imports/importers/_tf_cnn.py), undone here. The
+  number after +/- is the standard error of the steps' rates: their population standard deviation
+  over the root of their number. jitter is 1.4826 times the median absolute deviation of the rates.
+  Both are of all steps so far and are given in the notes. The last number is the loss of that step
+  alone. With --display_perf_ewma the rate is a moving mean, which the log does not say: then its
+  times mean nothing.
+- `total images/sec: 2047.95`: items of all workers over the time by the clock, which includes
+  saving. It is the throughput. An evaluation prints the same words; the banner's `Mode:` tells
+  them apart. Training with evaluations in between prints `Done with training` instead.
+- Step lines are of one process, under Horovod of one device. If all print into one log, the
+  slowest counts. Prefixes such as `[1,0]<stdout>:` (mpirun) and `0: ` (srun) are removed.
 - `Accuracy @ 1 = 0.5300 Accuracy @ 5 = 0.7800 [50000 examples]`: of held-out items. Accuracies
   of training steps (--print_training_accuracy) are not imported.
-- There are no dates. A log to which another run was appended has two runs.
+- The log has no dates. If another run was appended to it, it has two runs.
 
 Source: tensorflow/benchmarks, scripts/tf_cnn_benchmarks/benchmark_cnn.py.
 """
@@ -25,16 +24,16 @@ import math
 import operator
 import re
 from array import array
+from collections.abc import Iterator
 
 from dlbench.imports.importers import Imported, Steps, _tf_cnn
+from dlbench.imports.log_file import LogFile
 
 FAMILY = _tf_cnn.FAMILY
 HALF_DIGIT = 0.05  # of the printed rates, items/s
 _gap = rb"[\t ]+"  # a tab; spaces where the log was copied from a terminal
-_step = (
-    rb"(\d{1,18})" + _gap + rb"images/sec: (-?(?:\d+\.\d+|nan|inf))%s"
-    + _gap + rb"(-?(?:\d+\.\d+|nan|inf))[^\n]*\n"
-)  # fmt: skip
+_number = rb"(-?(?:\d+\.\d+|nan|inf))"
+_step = rb"(\d{1,18})" + _gap + rb"images/sec: " + _number + rb"%s" + _gap + _number + rb"[^\n]*\n"
 PLAIN_STEPS = re.compile(rb"(?m:^)" + _step % rb" \+/- [^\t\n ]+ \(jitter = [^)\n]+\)")
 STEP = re.compile(_step % rb"(?: \+/- (\d+\.\d+|nan|inf) \(jitter = (\d+\.\d+|nan|inf)\))?")
 HEADER = re.compile(rb"Step[\t ]+Img/sec")
@@ -49,8 +48,8 @@ RECOGNISED = re.compile(
     % PREFIX.pattern,
     re.M,
 )
-# What the banner says, by the name that tf_cnn_benchmarks gives it in benchmark.log.
-WORDS = {
+# Settings in the banner, and their names in benchmark.log.
+BANNER_NAMES = {
     b"TensorFlow": "version",
     b"Model": "model",
     b"Dataset": "dataset",
@@ -66,18 +65,18 @@ WORDS = {
 OUT_OF_MEMORY = (b"OOM when allocating", b"RESOURCE_EXHAUSTED")
 
 
-def recognise(log):
+def recognise(log: LogFile) -> bool:
     return bool(RECOGNISED.search(log.head))
 
 
-def read(log):
+def read(log: LogFile) -> Iterator[Imported]:
     section, runs = _Section(1), []
     for first, block in log.blocks():
-        found = PLAIN_STEPS.findall(block)
-        if len(found) == block.count(b"\n"):  # and nothing else
-            section.add_steps(found)
+        rows = PLAIN_STEPS.findall(block)
+        if len(rows) == block.count(b"\n"):  # the block has steps and nothing else
+            section.add_steps(rows)
             section.last_step_line = block[block.rfind(b"\n", 0, -1) + 1 :]
-            section.last = first + len(found) - 1
+            section.last = first + len(rows) - 1
             continue
         for number, line in enumerate(block.split(b"\n")[:-1], start=first):
             if section.ends_before(line):
@@ -91,14 +90,14 @@ def read(log):
 
 
 class _Section:
-    """What lies between two banners: one run, or several that were appended without one."""
+    """The lines from one banner to the next: one run, or several appended without a banner."""
 
     def __init__(self, first):
         self.first, self.last = first, first
-        self.words, self.notes, self.totals, self.evals = {}, [], [], []
+        self.settings, self.notes, self.totals, self.evals = {}, [], [], []
         self.steps, self.rates = Steps(), array("d")
-        self.headers = []  # how many steps were there at each header
-        self.strange = []  # lines that look like steps
+        self.headers = []  # how many steps precede each header
+        self.damaged = []  # numbers of damaged lines
         self.done = self.out_of_memory = False
         self.at_step = None
         self.last_step_line = b""
@@ -107,8 +106,8 @@ class _Section:
         begun = self.steps.step or self.totals or self.evals or self.done
         return begun and _key(_plain(line)) in ("version", "model", "mode")
 
-    def add_steps(self, found):
-        numbers, rates, losses = zip(*found, strict=True)
+    def add_steps(self, rows):
+        numbers, rates, losses = zip(*rows, strict=True)
         self.steps.step.extend(map(int, numbers))
         self.rates.extend(map(float, rates))
         self.steps.loss.extend(map(float, losses))
@@ -123,7 +122,7 @@ class _Section:
             elif match := TOTAL.match(line):
                 self.totals.append(float(match[1]))
             else:
-                self.strange.append(number)
+                self.damaged.append(number)
         elif HEADER.match(line):
             self.headers.append(len(self.steps))
         elif line.startswith(b"Done with training"):
@@ -133,11 +132,11 @@ class _Section:
         elif match := AT_STEP.match(line):
             self.at_step = int(match[1])
         elif match := PER_DEVICE.match(line):
-            self.words.setdefault("batch_size_per_device", match[1].decode())
+            self.settings.setdefault("batch_size_per_device", match[1].decode())
         elif key := _key(line):
             text = BANNER.match(line)[2].decode("utf-8", "replace").strip()
             text = text.partition(" ")[0] if key == "batch_size" else text
-            if self.words.setdefault(key, text) != text:
+            if self.settings.setdefault(key, text) != text:
                 self.notes.append(f"line {number}: another {key}, {text}: of another process?")
         elif any(words in line for words in OUT_OF_MEMORY):
             self.out_of_memory = True
@@ -146,7 +145,7 @@ class _Section:
         try:
             top1, top5 = float(match[1]), float(match[2])
         except ValueError:
-            self.strange.append(number)
+            self.damaged.append(number)
             return
         row = {"split": "validation", "top1": top1, "top5": top5, "examples": int(match[3][:18])}
         if self.at_step is not None:
@@ -155,14 +154,14 @@ class _Section:
             self.evals.append(row)
 
     def runs(self, log):
-        """The runs of this section, of which the last has its end."""
-        if not (self.steps.step or self.totals or self.evals or self.words or self.done):
+        """The runs of this section; the section's last lines are of the last one."""
+        if not (self.steps.step or self.totals or self.evals or self.settings or self.done):
             return []
-        self._say_what_is_strange()
-        columns = _tf_cnn.columns(self.words, self.notes)
-        if version := _tf_cnn.version(self.words.get("version", "")):
+        self._note_damage()
+        columns = _tf_cnn.columns(self.settings, self.notes)
+        if version := _tf_cnn.version(self.settings.get("version", "")):
             columns["framework_version"] = version
-        if self.words.get("mode") == _tf_cnn.EVALUATION:
+        if self.settings.get("mode") == _tf_cnn.EVALUATION:
             return [self._evaluation(columns)]
         parts = self._parts(log, columns)
         return [
@@ -172,10 +171,10 @@ class _Section:
             )
         ]
 
-    def _say_what_is_strange(self):
-        if self.strange:
-            lines = ", ".join(map(str, self.strange[:5])) + (", ..." * (len(self.strange) > 5))
-            self.notes.append(f"left out {len(self.strange)} damaged lines: {lines}")
+    def _note_damage(self):
+        if self.damaged:
+            lines = ", ".join(map(str, self.damaged[:5])) + (", ..." * (len(self.damaged) > 5))
+            self.notes.append(f"left out {len(self.damaged)} damaged lines: {lines}")
         if not self.steps.warm_up:
             self.steps.warm_up = array("b", bytes(len(self.steps)))
         if any(map(math.isnan, self.steps.loss)):
@@ -183,7 +182,7 @@ class _Section:
             self.notes.append(f"the loss is nan at step {first_nan}")
 
     def _parts(self, log, columns):
-        """Steps and rates of each run: cut at headers where steps begin anew."""
+        """(steps of each run, rates of each run), cut at the headers where steps begin anew."""
         steps, rates = self.steps, self.rates
         if not self._several(columns) and _ascend(steps.step):
             return [steps], [rates]
@@ -193,20 +192,20 @@ class _Section:
             return [_cut(steps, part) for part in parts], [rates[part] for part in parts]
         if _ascend(steps.step):
             return [steps], [rates]
-        printed = _tf_cnn.of_all_ranks(steps, rates)
-        if not printed:
+        ranks = _tf_cnn.merge_ranks(steps, rates)
+        if not ranks:
             raise log.error(
                 self.first,
                 "steps go back from here on: which process printed which of them is unknown",
             )
-        self.notes.append(f"{printed} processes printed into this log: the slowest counts")
+        self.notes.append(f"{ranks} processes printed into this log: the slowest counts")
         return [steps], [rates]
 
     def _several(self, columns):
         """Whether several processes are known to have trained together."""
-        return columns.get("devices", 1) > columns.get(
-            "devices_per_node", columns.get("devices", 1)
-        ) or (columns.get("strategy") == "horovod" and columns.get("devices", 1) > 1)
+        devices = columns.get("devices", 1)
+        several_nodes = devices > columns.get("devices_per_node", devices)
+        return several_nodes or (columns.get("strategy") == "horovod" and devices > 1)
 
     def _evaluation(self, columns):
         notes = [*self.notes, "an evaluation: its total images/sec is no throughput of training"]
@@ -215,63 +214,66 @@ class _Section:
         return Imported(columns, evals=self.evals, notes=notes, lines=(self.first, self.last))
 
     def _run(self, columns, steps, rates, is_last):
-        made = Imported(
-            columns, steps, notes=list(self.notes), lines=(self.first, self.last),
+        run = Imported(
+            columns,
+            steps,
             evals=self.evals if is_last else [],
-        )  # fmt: skip
+            notes=list(self.notes),
+            lines=(self.first, self.last),
+        )
         ended = is_last and (self.totals or self.done)
         if is_last and self.totals:
             columns["images_per_second"] = min(self.totals)
             if len(set(self.totals)) > 1:
-                made.notes.append(f"{len(self.totals)} totals were printed: the least counts")
+                run.notes.append(f"{len(self.totals)} totals were printed: the least counts")
         if not ended:
-            made.status, made.message = self._why_not_ended(steps, is_last)
-        made.notes += _scatter(self.last_step_line) if is_last else []
+            run.status, run.message = self._why_not_ended(steps, is_last)
+        run.notes += _scatter(self.last_step_line) if is_last else []
         _tf_cnn.without_times(steps)
-        devices = _tf_cnn.device_list(self.words.get("devices", ""))
-        single = self.words.get("single_sess") == "True"
+        devices = _tf_cnn.device_list(self.settings.get("devices", ""))
+        single = self.settings.get("single_sess") == "True"
 
         def complete(known):
             batch = _tf_cnn.process_batch(known, devices, single)
             if len(steps) and not batch:
-                made.notes.append("no batch size is known: no times from the rates of steps")
+                run.notes.append("no batch size is known: no times from the rates of steps")
             elif len(steps):
                 joined = _tf_cnn.add_times(steps, rates, batch, HALF_DIGIT)
                 if joined:
-                    made.notes.append(
+                    run.notes.append(
                         f"{joined} of {len(steps)} windows joined with the next: one decimal "
                         f"of a mean leaves their times in doubt by over {_tf_cnn.MOST_DOUBT:.0%}"
                     )
 
-        made.complete = complete
-        return made
+        run.complete = complete
+        return run
 
     def _why_not_ended(self, steps, is_last):
         if is_last and self.out_of_memory:
             return "oom", "out of memory, as its log says"
         where = f"after step {steps.step[-1]}" if len(steps) else "before the first step"
-        asked = self.words.get("num_batches")
-        return "failed", f"its log ends {where}{f' of {asked}' if asked else ''}"
+        steps_asked = self.settings.get("num_batches")
+        return "failed", f"its log ends {where}{f' of {steps_asked}' if steps_asked else ''}"
 
 
 def _with_evaluations(log, runs):
-    """Runs with the evaluations that follow them in the log."""
-    made = []
+    """The runs, each with the evaluations that follow it in the log."""
+    joined = []
     for run in runs:
         is_evaluation = "mode" not in run.columns and run.complete is None
-        if is_evaluation and made and made[-1].columns.get("model") == run.columns.get("model"):
-            made[-1].evals += run.evals
-            made[-1].notes.append(f"evaluated from line {run.lines[0]} on")
-            made[-1].lines = (made[-1].lines[0], run.lines[1])
+        if is_evaluation and joined and joined[-1].columns.get("model") == run.columns.get("model"):
+            joined[-1].evals += run.evals
+            joined[-1].notes.append(f"evaluated from line {run.lines[0]} on")
+            joined[-1].lines = (joined[-1].lines[0], run.lines[1])
         else:
-            made.append(run)
-    if not made:
+            joined.append(run)
+    if not joined:
         raise log.error(1, "neither a banner nor a step could be read")
-    return made
+    return joined
 
 
 def _scatter(line):
-    """What the last +/- and jitter of a run say, in words."""
+    """The last +/- and jitter of a run as a note."""
     match = STEP.match(line)
     if not match or match[3] is None:
         return []
@@ -292,7 +294,7 @@ def _plain(line):
 
 def _key(line):
     match = BANNER.match(line)
-    return WORDS.get(match[1]) if match else None
+    return BANNER_NAMES.get(match[1]) if match else None
 
 
 def _ascend(numbers):

@@ -1,31 +1,36 @@
-"""benchmark_run.log of an evaluation by tf_cnn_benchmarks, as KIT's runs have it in eval.log.
+"""benchmark_run.log of an evaluation by tf_cnn_benchmarks, which KIT's runs keep as eval.log.
 
-It says what was evaluated, with which batch and how many of them: the examples of the evaluation
-whose scores are in metric.log. It was begun when the training had ended.
+It states the batch and the number of batches, and so the examples of the evaluation whose scores
+are in metric.log. It is written after the training.
 """
 
+from collections.abc import Iterator
+from typing import Any
+
 from dlbench.imports.importers import Imported, _tf_cnn, tf_cnn_benchmark_log
+from dlbench.imports.log_file import LogFile
 
 FAMILY = _tf_cnn.FAMILY
-# What an evaluation may do otherwise than the training before it.
+# Columns in which an evaluation may differ from the training before it.
 OF_TRAINING = (
-    "steps", "epochs", "global_batch", "batch_per_device", "devices", "nodes", "devices_per_node",
-)  # fmt: skip
+    *("steps", "epochs", "global_batch", "batch_per_device"),
+    *("devices", "nodes", "devices_per_node"),
+)
 
 
-def recognise(log):
+def recognise(log: LogFile) -> bool:
     return tf_cnn_benchmark_log.is_run_info(log) and tf_cnn_benchmark_log.is_of_evaluation(log)
 
 
-def read(log):
+def read(log: LogFile) -> Iterator[Imported]:
     for number, info in tf_cnn_benchmark_log.lines(log):
-        notes = []
+        notes: list[str] = []
         columns = tf_cnn_benchmark_log.run_columns(info, notes)
-        batches = _tf_cnn.positive(info["words"].get("num_batches"))
+        batches = _tf_cnn.positive(info["settings"].get("num_batches"))
         for name in OF_TRAINING:
             columns.pop(name, None)
-        row = {"split": "validation"}
-        batch = _tf_cnn.positive(info["words"].get("batch_size"))
+        row: dict[str, Any] = {"split": "validation"}
+        batch = _tf_cnn.positive(info["settings"].get("batch_size"))
         if batches and batch:
             row["examples"] = batches * batch
         date = tf_cnn_benchmark_log.started_at(log, number, info)

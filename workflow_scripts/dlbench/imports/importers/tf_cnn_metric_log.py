@@ -1,13 +1,13 @@
 """metric.log of tf_cnn_benchmarks (--benchmark_log_dir), JSON lines.
 
-- `current_examples_per_sec`: the rate that is printed too, in full: a cumulative mean of one
-  process (dlbench/imports/importers/_tf_cnn.py), undone here where the batch is known, which is in
-  benchmark.log or given by the user. `loss` of the extras is that of the step alone.
-- `average_examples_per_sec`: `total images/sec`, of all workers, by the clock: the throughput.
-- `eval_*`: of an evaluation after the training; their global_step counts the warm-up, that of the
-  training does not.
-- Dates are UTC and of the writing of the line. The run's end is that of its last line of training.
-- The file is appended to: where steps begin anew, so does a run.
+- `current_examples_per_sec` is the printed rate with all digits, a cumulative mean of one process
+  (dlbench/imports/importers/_tf_cnn.py). It is undone here if the batch is known, from
+  benchmark.log or the user. `loss` in the extras is that of the step alone.
+- `average_examples_per_sec` is `total images/sec`, of all workers, by the clock: the throughput.
+- `eval_*` are of an evaluation after the training. Their global_step counts the warm-up, which
+  that of the training does not.
+- Dates are UTC, of the writing of the line. The run ends with its last line of training.
+- The file is appended to: another run begins where steps begin anew.
 
 Source: tensorflow/models, official/utils/logs/logger.py; benchmark_cnn.py of tensorflow/benchmarks.
 """
@@ -16,10 +16,11 @@ import json
 import math
 import re
 from array import array
+from collections.abc import Iterator
 from datetime import datetime, timezone
 
 from dlbench.imports.importers import Imported, Steps, _tf_cnn
-from dlbench.imports.log_file import BOM
+from dlbench.imports.log_file import BOM, LogFile
 
 FAMILY = _tf_cnn.FAMILY
 RATE, TOTAL = "current_examples_per_sec", "average_examples_per_sec"
@@ -27,13 +28,13 @@ SCORES = {"eval_top_1_accuracy": "top1", "eval_top_5_accuracy": "top5"}
 NAMES = re.compile(rb'"name": ?"(?:current_|average_|eval_average_)examples_per_sec"')
 
 
-def recognise(log):
+def recognise(log: LogFile) -> bool:
     first = log.head.removeprefix(BOM).partition(b"\n")[0]
     return first[:1] == b"{" and b'"global_step"' in first and bool(NAMES.search(first))
 
 
-def read(log):
-    runs = []
+def read(log: LogFile) -> Iterator[Imported]:
+    runs: list[_Run] = []
     for first, block in log.blocks():
         for number, line in enumerate(block.split(b"\n")[:-1], start=first):
             if not line.strip():
@@ -72,6 +73,8 @@ def _event(log, number, line):
 
 
 class _Run:
+    """The events of one run."""
+
     def __init__(self, number):
         self.lines = (number, number)
         self.steps, self.rates, self.dates = Steps(), array("d"), []
@@ -79,9 +82,9 @@ class _Run:
         self.evals, self.eval_dates, self.notes, self.unknown = {}, {}, [], {}
 
     def ends_before(self, name, step):
-        """Whether an event is of another run."""
+        """Whether an event is of the next run."""
         begun = len(self.steps) or self.total is not None
-        # Equal steps are those of other ranks.
+        # Equal steps are of other ranks.
         restarted = self.total is not None or (len(self.steps) and step < self.steps.step[-1])
         return name == RATE and begun and restarted
 
@@ -110,7 +113,7 @@ class _Run:
         notes = self.notes + [f"left out: {count} x {name}" for name, count in self.unknown.items()]
         dates = dict(zip(steps.step, self.dates, strict=True))
         if len(dates) < len(steps):
-            ranks = _tf_cnn.of_all_ranks(steps, self.rates)
+            ranks = _tf_cnn.merge_ranks(steps, self.rates)
             if not ranks:
                 raise log.error(self.lines[0], "steps go back from here on: of which process?")
             notes.append(f"{ranks} processes wrote into this log: the slowest counts")
@@ -123,10 +126,10 @@ class _Run:
         evals = list(self.evals.values())
         if evals:
             notes.append("steps of evaluations count those of the warm-up, others do not")
-        made = Imported(columns, steps, evals, notes=notes, lines=self.lines)
+        run = Imported(columns, steps, evals, notes=notes, lines=self.lines)
         if self.total is None and not evals:
             where = f"after step {steps.step[-1]}" if len(steps) else "before the first step"
-            made.status, made.message = "failed", f"its log ends {where}"
+            run.status, run.message = "failed", f"its log ends {where}"
 
         def complete(known):
             batch = _tf_cnn.process_batch(known)
@@ -137,17 +140,17 @@ class _Run:
                     "no batch size is known (it is in benchmark.log): no times from rates of steps"
                 )
             if began := known.get("started_at"):
-                since = lambda date: (date - began).total_seconds()  # noqa: E731
-                steps.more["t_s"] = array("d", (since(dates[step]) for step in steps.step))
+                seconds = ((dates[step] - began).total_seconds() for step in steps.step)
+                steps.more["t_s"] = array("d", seconds)
                 for row in evals:
-                    row["t_s"] = since(self.eval_dates[row["step"]])
+                    row["t_s"] = (self.eval_dates[row["step"]] - began).total_seconds()
 
-        made.complete = complete
-        return made
+        run.complete = complete
+        return run
 
 
 def _number(text):
-    """A loss, which is written as text; nan where it is none."""
+    """A loss, which is written as text; nan if it is no number."""
     try:
         return float(text)
     except (TypeError, ValueError, OverflowError):
