@@ -25,7 +25,6 @@ NOT_YET = {
     "starting",
     "study",
     "tables",
-    "trainer",
 }
 
 

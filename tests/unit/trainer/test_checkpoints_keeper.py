@@ -11,6 +11,7 @@ from dlbench.log import event_log
 from dlbench.log.event_log import EventLog
 from dlbench.trainer import checkpoints
 from dlbench.trainer.checkpoints import Keeper
+from dlbench.trainer.engine import Kept
 
 RUN = {"spec": {"model": "lenet5", "seed": 1}, "versions": {"tensorflow": "2.18.1"}, "size": 1}
 
@@ -89,7 +90,7 @@ class Rank:
         self.log = EventLog(self.path)
         self.keeper = Keeper(
             folder, every_s, (ranks or Ranks(1)).strategy(rank), self.log, run,
-            {"weights": [self.weights]}, {"seeds": [self.seeds, *more]}, lambda: self.asked,
+            Kept({"weights": [self.weights]}, {"seeds": [self.seeds, *more]}), lambda: self.asked,
         )  # fmt: skip
 
 

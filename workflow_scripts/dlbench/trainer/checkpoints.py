@@ -16,13 +16,18 @@ import json
 import shutil
 import time
 import zipfile
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from dlbench import Error
 from dlbench.common.files import write_json, written_whole
+from dlbench.log.event_log import EventLog
+from dlbench.trainer.engine import Kept
+from dlbench.trainer.strategy import BaseStrategy
 
 STOP_FILE = "stop"
 MEET_EVERY_S = 0.5
@@ -40,9 +45,9 @@ class Checkpoint:
     folder: Path
     step: int
     t_s: float
-    run: dict
+    run: dict[str, Any]
 
-    def arrays(self, rank):
+    def arrays(self, rank: int) -> dict[str, np.ndarray]:
         """The arrays that a rank wrote, by name.
 
         Raises:
@@ -57,7 +62,7 @@ class Checkpoint:
                 f"{path} cannot be read ({error}): delete {self.folder.parent} to begin anew"
             ) from error
 
-    def log(self, rank):
+    def log(self, rank: int) -> bytes:
         """The bytes of a rank's log up to here.
 
         Raises:
@@ -86,24 +91,31 @@ class Keeper:
         strategy: the joined strategy of this process.
         log: its EventLog.
         run: plain values that say which run this is.
-        common: variables that are equal on all ranks, by name: their copies on the devices of
-            this process (engine.Variable).
-        own: those that are not.
+        kept: the variables that a checkpoint holds.
         asked: function that gives the reason for which this process was asked to stop, or "".
 
     Attributes:
         meet_at: the step after which the ranks meet.
     """
 
-    def __init__(self, folder, every_s, strategy, log, run, common, own, asked):
+    def __init__(
+        self,
+        folder: str | Path,
+        every_s: float,
+        strategy: BaseStrategy,
+        log: EventLog,
+        run: dict[str, Any],
+        kept: Kept,
+        asked: Callable[[], str],
+    ):
         self._folder, self._every_s = Path(folder), every_s
         self._strategy, self._log, self._run = strategy, log, run
-        self._common, self._own, self._asked = common, own, asked
-        self.meet_at = None
+        self._common, self._own, self._asked = kept.common, kept.own, asked
+        self.meet_at = 1
         self._written = time.monotonic()
         self._start = latest(folder, run)
 
-    def resume(self, **values):
+    def resume(self, **values: Any) -> int:
         """Load the newest checkpoint, if there is one, and go on with its log.
 
         Args:
@@ -113,7 +125,6 @@ class Keeper:
             The step after which the run goes on, 0 where it begins.
         """
         if self._start is None:
-            self.meet_at = 1
             return 0
         common = self._start.arrays(0)
         own = common if self._strategy.rank == 0 else self._start.arrays(self._strategy.rank)
@@ -126,7 +137,7 @@ class Keeper:
         self.meet_at = step + 1
         return step
 
-    def meet(self, step, step_time_s):
+    def meet(self, step: int, step_time_s: float) -> str:
         """Write a checkpoint where one is due. Returns why the run stops, "" where it goes on."""
         asked = self._asked() or ("a file named stop" if self._stop_file().exists() else "")
         due = time.monotonic() - self._written >= self._every_s
@@ -137,7 +148,7 @@ class Keeper:
             self._write(step)
         return (asked or "another rank was asked to") if stops else ""
 
-    def finish(self):
+    def finish(self) -> None:
         """Remove the checkpoints of a run that is done."""
         if self._strategy.rank == 0:
             remove(self._folder)
@@ -145,7 +156,7 @@ class Keeper:
     def _write(self, step):
         began = self._log.now()
         strategy = self._strategy
-        variables = self._own | (self._common if strategy.rank == 0 else {})
+        variables = {**self._own, **(self._common if strategy.rank == 0 else {})}
         arrays = {
             f"{name}:{number}": copy.numpy()
             for name, copies in variables.items()
@@ -172,7 +183,7 @@ class Keeper:
         return self._folder / STOP_FILE
 
 
-def write(folder, rank, step, arrays, log):
+def write(folder: str | Path, rank: int, step: int, arrays: dict[str, Any], log: bytes) -> None:
     """Write one rank's part of a checkpoint."""
     place = _place(folder, step)
     with written_whole(_arrays(place, rank)) as part, open(part, "wb") as file:
@@ -181,7 +192,7 @@ def write(folder, rank, step, arrays, log):
         part.write_bytes(log)
 
 
-def complete(folder, step, t_s, run):
+def complete(folder: str | Path, step: int, t_s: float, run: dict[str, Any]) -> None:
     """Make a checkpoint of which every rank has written its part the latest one.
 
     Args:
@@ -194,7 +205,7 @@ def complete(folder, step, t_s, run):
             shutil.rmtree(other, ignore_errors=True)
 
 
-def latest(folder, run=None):
+def latest(folder: str | Path, run: dict[str, Any] | None = None) -> Checkpoint | None:
     """The newest whole checkpoint, None where there is none.
 
     Args:
@@ -206,37 +217,41 @@ def latest(folder, run=None):
     path = Path(folder) / "latest.json"
     try:
         content = json.loads(path.read_bytes())
-        found = Checkpoint(
+        checkpoint = Checkpoint(
             _place(folder, content["step"]), content["step"], content["t_s"], dict(content["run"])
         )
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
         raise Error(f"{path} is damaged ({error!r}): delete {folder} to begin anew") from error
-    if run is not None and found.run != run:
-        different = differences_of_runs(found.run, run)
+    if run is not None and checkpoint.run != run:
+        different = differences_of_runs(checkpoint.run, run)
         words = "; ".join(f"{key}: {old!r} there, {new!r} here" for key, old, new in different)
         raise Error(
             f"{path} is a checkpoint of another run ({words}): name another folder, or delete it "
             "to begin anew"
         )
-    return found
+    return checkpoint
 
 
-def remove(folder):
+def remove(folder: str | Path) -> None:
     """Remove a folder of checkpoints, `latest.json` first."""
     with contextlib.suppress(FileNotFoundError):
         (Path(folder) / "latest.json").unlink()
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def differences_of_runs(first, second):
+def differences_of_runs(
+    first: dict[str, Any], second: dict[str, Any]
+) -> list[tuple[str, Any, Any]]:
     """`differences` of two values that say which run it is, field by field."""
-    flat = ({**values, **values.get("spec", {})} for values in (first, second))
-    return differences(*flat, leave_out=("spec",))
+    first, second = ({**values, **values.get("spec", {})} for values in (first, second))
+    return differences(first, second, leave_out=("spec",))
 
 
-def differences(first, second, leave_out=()):
+def differences(
+    first: dict[str, Any], second: dict[str, Any], leave_out: Container[str] = ()
+) -> list[tuple[str, Any, Any]]:
     """(key, value in the first, value in the second) of what differs between two mappings."""
     return [
         (key, first.get(key), second.get(key))

@@ -11,11 +11,13 @@
 
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from dlbench import Error
 from dlbench.log import event_log
+from dlbench.trainer.strategy import BaseStrategy, Spec
 
 POLL_S = 0.005
 PATIENCE_S = 600.0  # for the last copy: on a full node containers and TensorFlow start slowly
@@ -25,7 +27,7 @@ NO_CHECKPOINTS = (
 )
 
 
-def unsupported(run, strategy):
+def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
     """Why a run cannot be trained as several copies at once, or None.
 
     Args:
@@ -51,7 +53,7 @@ class Copy:
     count: int
     log: Path
 
-    def meet(self, log):
+    def meet(self, log: event_log.EventLog) -> None:
         """Wait until all copies have come here.
 
         Args:
@@ -75,8 +77,8 @@ class Copy:
         now = log.now()
         log.write("met", t_s=round(now, 6), waited_s=round(now - came_s, 6))
 
-    def check_gpus(self, seen, wanted):
-        """See that this copy has GPUs of its own.
+    def check_gpus(self, seen: int, wanted: int) -> None:
+        """Check that this copy has GPUs of its own.
 
         Args:
             seen: how many the framework sees.
@@ -101,7 +103,7 @@ class Copy:
             return False
 
 
-def mine(spec, device, log, environ=os.environ):
+def mine(spec: Spec, device: str, log: str | Path, environ: Mapping[str, str] = os.environ) -> Copy:
     """Which Copy this process is.
 
     Args:
@@ -130,6 +132,6 @@ def mine(spec, device, log, environ=os.environ):
     return Copy(int(text), count, Path(log))
 
 
-def cores_of_one(run):
+def cores_of_one(run: Spec) -> int:
     """Cores that make up the CPU devices of one copy."""
     return run.devices_per_node * run.threads_per_device

@@ -6,8 +6,9 @@ A framework is a folder beside this file whose `engine.py` defines
 and whose folders `models`, `tasks` and `strategies` have the framework's own.
 """
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -23,6 +24,13 @@ class Variable(Protocol):
     def numpy(self) -> np.ndarray: ...
 
     def assign(self, value: np.ndarray) -> Any: ...
+
+
+class Kept(NamedTuple):
+    """What a checkpoint holds, by name: each variable's copies on the devices of this process."""
+
+    common: Mapping[str, Sequence[Variable]]  # equal on all ranks
+    own: Mapping[str, Sequence[Variable]]  # not equal
 
 
 class Engine(Protocol):
@@ -76,11 +84,8 @@ class Engine(Protocol):
     def parameters(self) -> int:
         """How many numbers the model has, those that are not trained among them."""
 
-    def kept(self) -> dict[str, dict[str, list[Variable]]]:
-        """What a checkpoint holds, by name: each variable's copies on the devices of this process.
-
-        `common` has the variables that are equal on all ranks, `own` those that are not.
-        """
+    def kept(self) -> Kept:
+        """The variables that a checkpoint holds."""
 
     def weights_sha256(self) -> list[str]:
         """One digest of all weights for each device of this process."""

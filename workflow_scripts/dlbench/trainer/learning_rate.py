@@ -6,8 +6,10 @@
   scaled one. Without scaling it begins at zero.
 """
 
+from dlbench.trainer.strategy import Spec
 
-def scaled(spec, global_batch):
+
+def scaled(spec: Spec, global_batch: int) -> float:
     """The learning rate after the warm-up.
 
     >>> from types import SimpleNamespace as Spec
@@ -20,7 +22,7 @@ def scaled(spec, global_batch):
     return spec.learning_rate * factor
 
 
-def in_step(spec, global_batch, step):
+def in_step(spec: Spec, global_batch: int, step: int) -> float:
     """The learning rate of a step; steps count from 1.
 
     >>> from types import SimpleNamespace as Spec

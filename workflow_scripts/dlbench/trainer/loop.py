@@ -66,7 +66,7 @@ def train(
     keeper = None
     if checkpointing:
         keeper = checkpoints.Keeper(
-            strategy=engine.strategy, log=log, run=identity, **engine.kept(), **checkpointing
+            strategy=engine.strategy, log=log, run=identity, kept=engine.kept(), **checkpointing
         )
     schedule = Schedule(spec, engine.records)
     machine = description.gather(engine, packages)  # before the clock starts

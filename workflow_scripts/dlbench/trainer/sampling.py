@@ -18,6 +18,8 @@ import contextlib
 import os
 import threading
 import time
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
 from dlbench import Error
 from dlbench.machine.gpu_readings import COUNTER, INTEGRATED, Gpu
@@ -25,18 +27,33 @@ from dlbench.machine.gpu_readings import COUNTER, INTEGRATED, Gpu
 PATIENCE_S = 5.0  # for a sample under way when stop() comes: a broken driver may never answer
 
 
+class Log(Protocol):
+    """What a Sampler needs of an event log; threads may share it."""
+
+    def write(self, event: str, **values: Any) -> None: ...
+
+    def now(self) -> float: ...
+
+
 class Sampler:
     """Samples every `interval_s` seconds from start() to stop(); no failure of it ends training.
 
     Args:
-        log: has `write(event, **values)`, which threads may share, and `now()` in seconds.
+        log: gets the samples; its `now()` is in seconds.
         interval_s: seconds between samples, above 0.
-        gpus: NVML selectors of the GPUs this process uses, as `gpu_sampling.visible_gpus` says.
+        gpus: NVML selectors of the GPUs this process uses, as `gpu_readings.visible_gpus` says.
         node: whether to sample the node as a whole too.
         clock: monotonic seconds, for the schedule, CPU shares and integrated power.
     """
 
-    def __init__(self, log, interval_s=1.0, gpus=(), node=True, clock=time.monotonic):
+    def __init__(
+        self,
+        log: Log,
+        interval_s: float = 1.0,
+        gpus: Iterable[int | str] = (),
+        node: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ):
         if not interval_s > 0:
             raise Error(f"interval_s is {interval_s}: expected seconds between samples, above 0")
         self._log = log
@@ -45,13 +62,13 @@ class Sampler:
         self._clock = clock
         self._process = _Process(clock)
         self._node = _Node() if node else None
-        self._nvml = None
-        self._gpus = []
+        self._nvml: Any = None
+        self._gpus: list[Gpu] = []
         self._ended = threading.Event()
-        self._thread = None
-        self._totals = None
+        self._thread: threading.Thread | None = None
+        self._totals: dict[str, Any] | None = None
 
-    def start(self):
+    def start(self) -> dict[str, Any]:
         """Take the first sample, then go on in the background.
 
         Returns:
@@ -72,7 +89,7 @@ class Sampler:
             "gpus_not_sampled": "; ".join(reasons) or None,
         }
 
-    def stop(self):
+    def stop(self) -> dict[str, Any]:
         """Take the last sample and end the thread; at once, but for a sample under way.
 
         Returns:
@@ -103,11 +120,11 @@ class Sampler:
                 self._close()
         return dict(self._totals)
 
-    def __enter__(self):
+    def __enter__(self) -> "Sampler":
         self.start()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _open_gpus(self):
@@ -162,7 +179,7 @@ class Sampler:
             _reading(self._nvml.nvmlShutdown)
 
 
-def next_sample(number, elapsed_s, interval_s):
+def next_sample(number: int, elapsed_s: float, interval_s: float) -> int:
     """Number of the sample to take next; sample n is due n intervals after the start.
 
     Due dates never move, so a late sample delays no other; those missed are left out.

@@ -1,19 +1,23 @@
-"""The model of a run, built and seen to be one that can learn its task from its items."""
+"""The model of a run: it must take the run's items and give what its task learns from."""
+
+from types import ModuleType
 
 import keras
 
 from dlbench import Error
 from dlbench.common import terminal
+from dlbench.trainer.strategy import Spec
+from dlbench.trainer.tensorflow.items import Source
 
 
-def built(spec, native, task, source):
+def built(spec: Spec, native: ModuleType, task: ModuleType, source: Source) -> keras.Model:
     """The model for the items of a source.
 
     Args:
         spec: the run's fields as attributes (see runs.Run).
         native: the module of the model.
         task: the module of its task.
-        source: has item_shape and classes.
+        source: of its items.
 
     Raises:
         Error: it cannot be built, or takes or gives something else than the task needs.
@@ -31,7 +35,7 @@ def built(spec, native, task, source):
 
 
 def _see_form(model, spec, task_name, task, source):
-    """See that a model takes one item of a source, and gives what its task learns from."""
+    """Check that a model takes one item of a source, and gives what its task learns from."""
     where = f"models/{spec.model}.py: build"
     if not isinstance(model, keras.Model):
         found = "nothing; is its return missing?" if model is None else type(model).__name__
@@ -41,13 +45,12 @@ def _see_form(model, spec, task_name, task, source):
     else:  # of a class of the user's own: it has none before it is called
         inputs = [keras.Input(source.item_shape)]
         outputs = keras.tree.flatten(model(*inputs))
+    logits = task.logits_shape(source.item_shape, source.classes)
+    why_logits = f"the logits of {task_name} in {source.classes} classes"
     for what, tensors, wanted, why in (
         ("input", inputs, tuple(source.item_shape), f"an item of {spec.dataset}"),
-        (
-            "output", outputs, task.logits_shape(source.item_shape, source.classes),
-            f"the logits of {task_name} in {source.classes} classes",
-        ),
-    ):  # fmt: skip
+        ("output", outputs, logits, why_logits),
+    ):
         shapes = [tuple(tensor.shape[1:]) for tensor in tensors]
         if len(shapes) != 1 or not _fits(shapes[0], wanted):
             raise Error(

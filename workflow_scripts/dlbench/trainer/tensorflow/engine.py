@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from dlbench import Error
 from dlbench.common import plugins
+from dlbench.trainer.engine import Kept
 from dlbench.trainer.strategy import Spec
 from dlbench.trainer.tensorflow import building, items
 from dlbench.trainer.tensorflow.step import Step, make_optimizer, set_precision
@@ -78,13 +79,13 @@ class Engine:
     def parameters(self) -> int:
         return self._model.count_params()
 
-    def kept(self) -> dict[str, dict[str, list[tf.Variable]]]:
+    def kept(self) -> Kept:
         trained = {v.path: v for v in self._model.trainable_variables}
         optimized = {f"optimizer/{v.path}": v for v in self._optimizer.variables}
         own = {v.path: v for v in self._model.variables if v.path not in trained}
         if len(trained) + len(own) != len(self._model.variables):
             raise Error("two variables of the model have one name: it cannot be checkpointed")
-        return {"common": self._copies(trained | optimized), "own": self._copies(own)}
+        return Kept(common=self._copies(trained | optimized), own=self._copies(own))
 
     def weights_sha256(self) -> list[str]:
         return self.strategy.weights_sha256([v.value for v in self._model.trainable_variables])

@@ -1,22 +1,57 @@
-"""Where the items of a run's steps come from: a converted dataset, or made up beforehand.
-
-A source has `item_shape`, `classes`, `records` (of the training split; None: it has no end)
-and `content_sha256`; after `begin` also `arguments`, with which the compiled step is called,
-`next`, which makes a batch of them there, and `scaled`, what the model gets of its inputs.
-"""
+"""Where the items of a run's steps come from: a converted dataset, or made up beforehand."""
 
 import hashlib
 import json
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from dlbench import Error
 from dlbench.common import plugins
+from dlbench.trainer.strategy import Spec
 from dlbench.trainer.tensorflow.pipelines import Data
+from dlbench.trainer.tensorflow.strategies import Base
 
 
-def find(spec, strategy, native, task, data_folder, seed):
+class Source:
+    """Items of a run.
+
+    Attributes:
+        item_shape: of one input.
+        classes: how many there are.
+        records: of the training split; None if the items have no end.
+        content_sha256: digest of the converted dataset; None if the items are synthetic.
+        data: the converted dataset, if there is one.
+        arguments: with which the compiled step is called; known after `begin`.
+        next: makes a batch, (inputs, targets), of the arguments inside the compiled step.
+        scaled: what the model gets of the inputs of a batch.
+    """
+
+    item_shape: tuple[int, ...]
+    classes: int
+    records: int | None = None
+    content_sha256: str | None = None
+    data: Data
+    arguments: tuple[Any, ...]
+    next: Callable[..., Any]
+    scaled: Callable[[tf.Tensor], tf.Tensor]
+
+    def begin(self, step: int) -> None:
+        """Make the items ready that follow so many steps."""
+        raise NotImplementedError
+
+
+def find(
+    spec: Spec,
+    strategy: Base,
+    native: ModuleType,
+    task: ModuleType,
+    data_folder: str | None,
+    seed: int,
+) -> Source:
     """The source of a run.
 
     Raises:
@@ -36,42 +71,44 @@ def find(spec, strategy, native, task, data_folder, seed):
     return stored
 
 
-class Synthetic:
+class Synthetic(Source):
     """Random items in the model's native shape, the same in every step and scaled beforehand."""
 
-    def __init__(self, spec, strategy, native, task, seed):
+    def __init__(self, spec: Spec, strategy: Base, native: ModuleType, task: ModuleType, seed: int):
         self.item_shape, self.classes = native.INPUT_SHAPE, native.CLASSES
-        self.records = None
-        self.content_sha256 = None
+        self.scaled = lambda inputs: inputs
         items = task.synthetic(
             np.random.default_rng(seed + strategy.rank),
             spec.batch_per_device,
             self.item_shape,
             self.classes,
         )
-        self.arguments = ()
         self._strategy, self._task, self._items = strategy, task, items
 
-    @staticmethod
-    def scaled(inputs):
-        return inputs
-
-    def begin(self, step):
+    def begin(self, step: int) -> None:
         """Put the items where they are used; every step has the same."""
         inputs, targets = self._items
         constants = self._strategy.constants(
             lambda: (self._task.scaled(tf.constant(inputs)), tf.constant(targets))
         )
         if isinstance(constants, tuple):
-            self.next = lambda: constants
+            self.arguments, self.next = (), lambda: constants
         else:
             self.arguments, self.next = (constants,), next
 
 
-class Stored:
+class Stored(Source):
     """The items of a converted dataset, in an order fixed by the seed."""
 
-    def __init__(self, spec, strategy, native, task, folder, seed):
+    def __init__(
+        self,
+        spec: Spec,
+        strategy: Base,
+        native: ModuleType,
+        task: ModuleType,
+        folder: str,
+        seed: int,
+    ):
         self.data = Data(folder, native.INPUT_SHAPE, spec.augment, spec.cache)
         self.item_shape = self.data.item_shape
         self.classes = self.data.classes or native.CLASSES
@@ -81,10 +118,10 @@ class Stored:
         # Of what the manifest says of all shards, digests among it.
         listed = json.dumps(self.data.manifest["splits"], sort_keys=True)
         self.content_sha256 = hashlib.sha256(listed.encode()).hexdigest()
-        self.arguments, self.next = None, next
+        self.next = next
         self.scaled = task.scaled
 
-    def begin(self, step):
+    def begin(self, step: int) -> None:
         """Open the stream of batches after some steps."""
 
         def batches(rank, size):

@@ -54,7 +54,13 @@ class Data:
         Error: there is no manifest.
     """
 
-    def __init__(self, folder, image_shape=None, augment=True, cache="auto"):
+    def __init__(
+        self,
+        folder: str | Path,
+        image_shape: tuple[int, ...] | None = None,
+        augment: bool = True,
+        cache: str = "auto",
+    ):
         path = Path(folder) / "manifest.json"
         try:
             self.manifest = json.loads(path.read_text(encoding="utf-8"))
@@ -69,15 +75,19 @@ class Data:
         self._reader = self.manifest["reader"]
         self._encoded = self._reader["encoding"] == "jpeg"
         self._variation = self._reader.get("augmentation") if augment else None
-        self.item_shape = tuple(image_shape if self._encoded else self._reader["shape"])
+        shape = image_shape if self._encoded else self._reader["shape"]
+        self.item_shape: tuple[int, ...] = tuple(shape or ())
         self.classes = self._reader.get("classes")
         small = self._bytes("train") <= CACHED_BYTES
         self._in_memory = cache == "memory" or (cache == "auto" and small)
 
-    def records(self, split):
+    def records(self, split: str) -> int:
+        """How many records a split has."""
         return self.manifest["splits"][split]["records"]
 
-    def training_batches(self, batch, seed, rank=0, size=1, first_step=0):
+    def training_batches(
+        self, batch: int, seed: int, rank: int | tf.Tensor = 0, size: int = 1, first_step: int = 0
+    ) -> tf.data.Dataset:
         """Endless batches of (inputs, targets) for one of `size` processes.
 
         Args:
@@ -92,7 +102,7 @@ class Data:
         # Of decoding alone, in how many threads is worth to be tuned.
         return batches.prefetch(tf.data.AUTOTUNE).with_options(_options(tuned=self._encoded))
 
-    def validation_batches(self, batch):
+    def validation_batches(self, batch: int) -> tf.data.Dataset:
         """All held-out items once, in the order of the shards; the last batch may be smaller."""
         records = tf.data.TFRecordDataset([str(path) for path, _ in self._shards("validation")])
         if self._encoded:

@@ -4,32 +4,37 @@
   of gradients and the update are outside of it, under every strategy.
 """
 
+from types import ModuleType
+
 import keras
 import tensorflow as tf
 
 from dlbench import Error
 from dlbench.trainer import learning_rate, schedule
+from dlbench.trainer.strategy import Spec
+from dlbench.trainer.tensorflow.items import Source
+from dlbench.trainer.tensorflow.strategies import Base
 
 MOMENTUM = 0.9  # as in tf_cnn_benchmarks
 # The least compute capability of NVIDIA's devices that have these kinds of numbers.
 CAPABILITIES = {"tf32": (8, 0), "bfloat16": (8, 0), "float16": (5, 3)}
 
 
-def set_precision(spec, devices):
-    """What the layers compute in.
+def set_precision(spec: Spec, devices: list[str]) -> None:
+    """Set in which numbers the layers compute.
 
     Raises:
-        Error: the device has no such numbers.
+        Error: the device does not have them.
     """
     least = CAPABILITIES.get(spec.precision)
     if least and "GPU" in devices[0]:
         gpu = tf.config.list_physical_devices("GPU")[0]
         details = tf.config.experimental.get_device_details(gpu)
-        found = details.get("compute_capability", least)
-        if found < least:
+        capability = details.get("compute_capability", least)
+        if capability < least:
             raise Error(
                 f"precision {spec.precision} needs compute capability {_version(least)}; "
-                f"{details.get('device_name', 'this GPU')} has {_version(found)}"
+                f"{details.get('device_name', 'this GPU')} has {_version(capability)}"
             )
     elif spec.precision == "tf32":
         raise Error("precision tf32 is one of NVIDIA's GPUs; this device is a CPU")
@@ -40,7 +45,7 @@ def set_precision(spec, devices):
     )
 
 
-def make_optimizer(spec):
+def make_optimizer(spec: Spec) -> keras.optimizers.Optimizer:
     """The Keras optimizer of a run, which scales the loss for float16."""
     optimizer = {
         "sgd": lambda: keras.optimizers.SGD(spec.learning_rate),
@@ -56,7 +61,15 @@ def make_optimizer(spec):
 class Step:
     """One step as a compiled function; calling it returns the mean loss as a float."""
 
-    def __init__(self, spec, strategy, task, model, optimizer, source):
+    def __init__(
+        self,
+        spec: Spec,
+        strategy: Base,
+        task: ModuleType,
+        model: keras.Model,
+        optimizer: keras.optimizers.Optimizer,
+        source: Source,
+    ):
         on_device = _device_step(spec, strategy, task, model, optimizer, source.scaled)
 
         @tf.function
@@ -67,16 +80,20 @@ class Step:
         self._spec, self._strategy = spec, strategy
         self._global_batch = schedule.global_batch(spec)
         self._optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-        self.learning_rate = None
+        self._set_learning_rate(learning_rate.scaled(spec, self._global_batch))
 
-    def trace(self):
+    def trace(self) -> None:
+        """Make the graph of the step."""
         self._call = self._strategy.stepper(self._step, self._arguments)
 
-    def __call__(self, index, until):
-        if self.learning_rate is None or index <= self._spec.learning_rate_warmup_steps:
+    def __call__(self, index: int, until: int) -> float:
+        if index <= self._spec.learning_rate_warmup_steps:
             rate = learning_rate.in_step(self._spec, self._global_batch, index)
-            self._optimizer.learning_rate = self.learning_rate = rate
+            self._set_learning_rate(rate)
         return self._call(index, until)
+
+    def _set_learning_rate(self, rate: float) -> None:
+        self._optimizer.learning_rate = self.learning_rate = rate
 
 
 def _device_step(spec, strategy, task, model, optimizer, scaled):

@@ -11,10 +11,13 @@ import itertools
 import json
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from dlbench import Error
 from dlbench.common import host_lists
+from dlbench.trainer.strategy import Spec
 
 PORTS = range(20_000, 60_000)
 PORTS_PER_JOB = 64
@@ -24,19 +27,19 @@ PORTS_PER_JOB = 64
 class Cluster:
     """Addresses (`host:port`) of all tasks by their kind of job, and which task this one is."""
 
-    addresses: dict
+    addresses: dict[str, list[str]]
     job: str
     task: int
 
     @property
-    def local_rank(self):
+    def local_rank(self) -> int:
         """How many tasks of this kind on this host come before this one."""
         addresses = self.addresses[self.job]
         hosts = [address.rpartition(":")[0] for address in addresses]
         return hosts[: self.task].count(hosts[self.task])
 
-    def resolver(self):
-        """As TensorFlow wants it."""
+    def resolver(self) -> Any:
+        """TensorFlow's object for this cluster."""
         import tensorflow as tf
 
         return tf.distribute.cluster_resolver.SimpleClusterResolver(
@@ -47,7 +50,7 @@ class Cluster:
         )
 
 
-def find(spec, wanted, environ=os.environ):
+def find(spec: Spec, wanted: dict[str, int], environ: Mapping[str, str] = os.environ) -> Cluster:
     """The cluster of this process.
 
     Args:
@@ -58,18 +61,18 @@ def find(spec, wanted, environ=os.environ):
         Error: neither TF_CONFIG nor Slurm says, or what they say does not fit.
     """
     if "TF_CONFIG" in environ:
-        found = _from_tf_config(environ["TF_CONFIG"])
+        cluster = _from_tf_config(environ["TF_CONFIG"])
     elif "SLURM_PROCID" in environ:
-        found = from_slurm(wanted, spec.nodes, environ)
+        cluster = from_slurm(wanted, spec.nodes, environ)
     else:
         raise Error(
             f"strategy {spec.strategy} needs to know its other processes, but neither TF_CONFIG "
             "nor Slurm's variables are set: start it with --launcher local or srun"
         )
-    counts = {job: len(addresses) for job, addresses in found.addresses.items()}
+    counts = {job: len(addresses) for job, addresses in cluster.addresses.items()}
     if counts != wanted:
         raise Error(f"the run needs the processes {_words(wanted)}, found {_words(counts)}")
-    return found
+    return cluster
 
 
 def _from_tf_config(text):
@@ -77,17 +80,19 @@ def _from_tf_config(text):
         config = json.loads(text)
         addresses = {job: list(tasks) for job, tasks in config["cluster"].items()}
         task = config["task"]
-        found = Cluster(addresses, task["type"], int(task["index"]))
-        addresses[found.job][found.task]
+        cluster = Cluster(addresses, task["type"], int(task["index"]))
+        addresses[cluster.job][cluster.task]
     except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
         raise Error(
             'TF_CONFIG: expected {"cluster": {"worker": ["host:port", ...]}, "task": {"type": '
             f'"worker", "index": 0}}}}, found {text!r} ({error!r})'
         ) from error
-    return found
+    return cluster
 
 
-def from_slurm(wanted, nodes, environ=os.environ):
+def from_slurm(
+    wanted: dict[str, int], nodes: int, environ: Mapping[str, str] = os.environ
+) -> Cluster:
     """The cluster of the tasks of a Slurm step, as many workers on each node.
 
     Raises:
@@ -130,7 +135,7 @@ def from_slurm(wanted, nodes, environ=os.environ):
     )
 
 
-def expand_tasks(text):
+def expand_tasks(text: str) -> list[int]:
     """Tasks on each node from Slurm's short form.
 
     >>> expand_tasks("4(x2),1")

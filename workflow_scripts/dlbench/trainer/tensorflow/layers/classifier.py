@@ -1,9 +1,10 @@
 """The classifier of networks before 2015: wide dense layers, half of their units dropped."""
 
+import keras
 from keras import layers
 
 
-def dense(x, units, classes):
+def dense(x: keras.KerasTensor, units: tuple[int, ...], classes: int) -> keras.KerasTensor:
     """Rectified dense layers of the given widths with dropout, and the logits."""
     x = layers.Flatten()(x)
     for width in units:

@@ -3,12 +3,21 @@
 Kernels begin as in K. He et al. (2015), Delving deep into rectifiers, section 2.2.
 """
 
+from typing import Any
+
+import keras
 from keras import layers
 
 from dlbench.trainer.tensorflow.layers.normalisation import BatchNormalization
 
 
-def rectified(x, maps, kernel, stride=1, padding="same"):
+def rectified(
+    x: keras.KerasTensor,
+    maps: int,
+    kernel: int | tuple[int, int],
+    stride: int = 1,
+    padding: str = "same",
+) -> keras.KerasTensor:
     """A convolution with biases, and ReLU."""
     return layers.Conv2D(
         maps,
@@ -20,7 +29,15 @@ def rectified(x, maps, kernel, stride=1, padding="same"):
     )(x)
 
 
-def normalised(x, maps, kernel, stride=1, padding="same", activation="relu", **moments):
+def normalised(
+    x: keras.KerasTensor,
+    maps: int,
+    kernel: int | tuple[int, int],
+    stride: int = 1,
+    padding: str = "same",
+    activation: str | None = "relu",
+    **moments: Any,
+) -> keras.KerasTensor:
     """A convolution without biases, batch normalisation, and ReLU unless `activation` is None.
 
     Args:
@@ -29,7 +46,7 @@ def normalised(x, maps, kernel, stride=1, padding="same", activation="relu", **m
         moments: arguments of the normalisation.
     """
     if padding == "centred":
-        if stride > 1 and kernel > 1:
+        if stride > 1 and isinstance(kernel, int) and kernel > 1:
             x = layers.ZeroPadding2D(kernel // 2)(x)
             padding = "valid"
         else:

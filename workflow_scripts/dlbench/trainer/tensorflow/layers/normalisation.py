@@ -6,6 +6,8 @@
   batch; tf_cnn_benchmarks and legacy Keras fuse them.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -29,7 +31,7 @@ class BatchNormalization(keras.layers.BatchNormalization):
       the batch, as with Keras's layer, and evaluation reads those of the first.
     """
 
-    def call(self, inputs, training=None, mask=None):
+    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         if mask is not None or not self._can_fuse(inputs):
             return super().call(inputs, training=training, mask=mask)
         import tensorflow as tf

@@ -6,15 +6,17 @@
 - Moments of the normalisation as in tf_cnn_benchmarks.
 """
 
+from typing import Any
+
 import keras
 from keras import layers, ops
 
 from dlbench.trainer.tensorflow.layers import convolution
 
-MOMENTS = {"momentum": 0.9, "epsilon": 1e-5}
+MOMENTS: dict[str, Any] = {"momentum": 0.9, "epsilon": 1e-5}
 
 
-def network(name, n, input_shape, classes):
+def network(name: str, n: int, input_shape: tuple[int, ...], classes: int) -> keras.Model:
     """The network of 6n + 2 layers."""
     inputs = keras.Input(input_shape)
     x = convolution.normalised(inputs, 16, 3, **MOMENTS)

@@ -19,7 +19,13 @@ EXPANSION = 4
 MOMENTS = {"momentum": 0.9, "epsilon": 1e-5}
 
 
-def network(name, blocks, input_shape, classes, version="v1"):
+def network(
+    name: str,
+    blocks: tuple[int, ...],
+    input_shape: tuple[int, ...],
+    classes: int,
+    version: str = "v1",
+) -> keras.Model:
     """The network with so many blocks in each of its four stages."""
     inputs = keras.Input(input_shape)
     x = _convolution(inputs, 64, 7, 2)

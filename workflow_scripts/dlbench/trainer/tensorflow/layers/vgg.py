@@ -13,7 +13,9 @@ from dlbench.trainer.tensorflow.layers import classifier, convolution
 MAPS = (64, 128, 256, 512, 512)
 
 
-def network(name, convolutions, input_shape, classes):
+def network(
+    name: str, convolutions: tuple[int, ...], input_shape: tuple[int, ...], classes: int
+) -> keras.Model:
     """The network with so many convolutions in each of its five stages."""
     inputs = x = keras.Input(input_shape)
     for maps, count in zip(MAPS, convolutions, strict=True):

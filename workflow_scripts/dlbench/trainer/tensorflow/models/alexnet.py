@@ -21,7 +21,7 @@ INPUT_SHAPE = (224, 224, 3)
 CLASSES = 1000
 
 
-def build(input_shape=INPUT_SHAPE, classes=CLASSES):
+def build(input_shape: tuple[int, ...] = INPUT_SHAPE, classes: int = CLASSES) -> keras.Model:
     inputs = keras.Input(input_shape)
     x = layers.ZeroPadding2D(((1, 2), (1, 2)))(inputs)
     x = convolution.rectified(x, 64, 11, stride=4, padding="valid")

@@ -33,7 +33,7 @@ STAGES = (
 )
 
 
-def build(input_shape=INPUT_SHAPE, classes=CLASSES):
+def build(input_shape: tuple[int, ...] = INPUT_SHAPE, classes: int = CLASSES) -> keras.Model:
     inputs = keras.Input(input_shape)
     x = _halved(rectified(inputs, 64, 7, stride=2))
     x = rectified(rectified(x, 64, 1), 192, 3)

@@ -20,7 +20,7 @@ INPUT_SHAPE = (299, 299, 3)
 CLASSES = 1000
 
 
-def build(input_shape=INPUT_SHAPE, classes=CLASSES):
+def build(input_shape: tuple[int, ...] = INPUT_SHAPE, classes: int = CLASSES) -> keras.Model:
     inputs = keras.Input(input_shape)
     x = _column(inputs, (32, 3, 2, "valid"), (32, 3, 1, "valid"), (64, 3))
     x = layers.MaxPooling2D(3, strides=2)(x)

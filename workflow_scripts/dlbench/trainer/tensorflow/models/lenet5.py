@@ -15,7 +15,7 @@ INPUT_SHAPE = (32, 32, 1)
 CLASSES = 10
 
 
-def build(input_shape=INPUT_SHAPE, classes=CLASSES):
+def build(input_shape: tuple[int, ...] = INPUT_SHAPE, classes: int = CLASSES) -> keras.Model:
     return keras.Sequential(
         [
             keras.Input(input_shape),

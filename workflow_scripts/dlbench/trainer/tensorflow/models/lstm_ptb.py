@@ -18,7 +18,7 @@ CLASSES = 10_000
 UNITS = 200
 
 
-def build(input_shape=INPUT_SHAPE, classes=CLASSES):
+def build(input_shape: tuple[int, ...] = INPUT_SHAPE, classes: int = CLASSES) -> keras.Model:
     return keras.Sequential(
         [
             keras.Input(input_shape, dtype="int32"),

@@ -18,7 +18,7 @@ INPUT_SHAPE = (231, 231, 3)
 CLASSES = 1000
 
 
-def build(input_shape=INPUT_SHAPE, classes=CLASSES):
+def build(input_shape: tuple[int, ...] = INPUT_SHAPE, classes: int = CLASSES) -> keras.Model:
     inputs = keras.Input(input_shape)
     x = convolution.rectified(inputs, 96, 11, stride=4, padding="valid")
     x = layers.MaxPooling2D(2)(x)

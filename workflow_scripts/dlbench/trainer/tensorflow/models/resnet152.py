@@ -7,6 +7,8 @@
   151 424 numbers more.
 """
 
+import keras
+
 from dlbench.trainer.tensorflow.layers import resnet_imagenet
 
 TASK = "classification"
@@ -14,5 +16,5 @@ INPUT_SHAPE = (224, 224, 3)
 CLASSES = 1000
 
 
-def build(input_shape=INPUT_SHAPE, classes=CLASSES):
+def build(input_shape: tuple[int, ...] = INPUT_SHAPE, classes: int = CLASSES) -> keras.Model:
     return resnet_imagenet.network("resnet152", (3, 8, 36, 3), input_shape, classes)

@@ -5,6 +5,8 @@
 - 0.27 million parameters, as in table 6 there: 269 722 trainable ones.
 """
 
+import keras
+
 from dlbench.trainer.tensorflow.layers import resnet_cifar
 
 TASK = "classification"
@@ -12,5 +14,5 @@ INPUT_SHAPE = (32, 32, 3)
 CLASSES = 10
 
 
-def build(input_shape=INPUT_SHAPE, classes=CLASSES):
+def build(input_shape: tuple[int, ...] = INPUT_SHAPE, classes: int = CLASSES) -> keras.Model:
     return resnet_cifar.network("resnet20", 3, input_shape, classes)

@@ -9,6 +9,8 @@
   53 120 numbers more.
 """
 
+import keras
+
 from dlbench.trainer.tensorflow.layers import resnet_imagenet
 
 TASK = "classification"
@@ -16,5 +18,5 @@ INPUT_SHAPE = (224, 224, 3)
 CLASSES = 1000
 
 
-def build(input_shape=INPUT_SHAPE, classes=CLASSES):
+def build(input_shape: tuple[int, ...] = INPUT_SHAPE, classes: int = CLASSES) -> keras.Model:
     return resnet_imagenet.network("resnet50", (3, 4, 6, 3), input_shape, classes)

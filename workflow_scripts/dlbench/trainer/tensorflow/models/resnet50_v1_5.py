@@ -8,6 +8,8 @@
   statistics of the normalisation are 53 120 numbers more.
 """
 
+import keras
+
 from dlbench.trainer.tensorflow.layers import resnet_imagenet
 
 TASK = "classification"
@@ -15,5 +17,5 @@ INPUT_SHAPE = (224, 224, 3)
 CLASSES = 1000
 
 
-def build(input_shape=INPUT_SHAPE, classes=CLASSES):
+def build(input_shape: tuple[int, ...] = INPUT_SHAPE, classes: int = CLASSES) -> keras.Model:
     return resnet_imagenet.network("resnet50_v1_5", (3, 4, 6, 3), input_shape, classes, "v1.5")

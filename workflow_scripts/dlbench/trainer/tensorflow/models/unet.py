@@ -17,7 +17,7 @@ CLASSES = 1
 MAPS = (16, 32, 64, 128, 256)
 
 
-def build(input_shape=INPUT_SHAPE, classes=CLASSES):
+def build(input_shape: tuple[int, ...] = INPUT_SHAPE, classes: int = CLASSES) -> keras.Model:
     inputs = keras.Input(input_shape)
     x, shortcuts = inputs, []
     for maps in MAPS[:-1]:

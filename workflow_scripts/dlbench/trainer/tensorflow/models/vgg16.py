@@ -5,6 +5,8 @@
 - 138 357 544 parameters, as in table 2 there (138 million).
 """
 
+import keras
+
 from dlbench.trainer.tensorflow.layers import vgg
 
 TASK = "classification"
@@ -12,5 +14,5 @@ INPUT_SHAPE = (224, 224, 3)
 CLASSES = 1000
 
 
-def build(input_shape=INPUT_SHAPE, classes=CLASSES):
+def build(input_shape: tuple[int, ...] = INPUT_SHAPE, classes: int = CLASSES) -> keras.Model:
     return vgg.network("vgg16", (2, 2, 3, 3, 3), input_shape, classes)

@@ -5,6 +5,8 @@
 - 143 667 240 parameters, as in table 2 there (144 million).
 """
 
+import keras
+
 from dlbench.trainer.tensorflow.layers import vgg
 
 TASK = "classification"
@@ -12,5 +14,5 @@ INPUT_SHAPE = (224, 224, 3)
 CLASSES = 1000
 
 
-def build(input_shape=INPUT_SHAPE, classes=CLASSES):
+def build(input_shape: tuple[int, ...] = INPUT_SHAPE, classes: int = CLASSES) -> keras.Model:
     return vgg.network("vgg19", (2, 2, 4, 4, 4), input_shape, classes)

@@ -8,42 +8,51 @@ instances live in the trainer. So TensorFlow is imported inside the methods.
 import contextlib
 import hashlib
 import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
 
 from dlbench import Error
-from dlbench.trainer.strategy import BaseStrategy
+from dlbench.trainer.strategy import BaseStrategy, Spec
+
+Tensor = Any  # TensorFlow's own, as are variables: it is not imported yet
+Variable = Any
+Items = tuple[Tensor, ...]  # of a batch: (inputs, targets)
+Stepper = Callable[[int, int], float]  # (number of a step, until which one) -> its mean loss
 
 
 class Base(BaseStrategy):
     """One process on one device: what the other strategies change."""
 
-    def __init__(self, spec, device, folder="."):
+    def __init__(self, spec: Spec, device: str, folder: str | Path = "."):
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
         super().__init__(spec, device, folder)
 
-    def scope(self):
+    def scope(self) -> AbstractContextManager[Any]:
         """The context in which model and optimizer are made."""
         return contextlib.nullcontext()
 
-    def broadcast(self, variables):
+    def broadcast(self, variables: list[Variable]) -> None:
         """Give all processes the values that rank 0 has (raw TensorFlow variables)."""
 
-    def apply(self, optimizer, gradients, variables):
+    def apply(self, optimizer: Any, gradients: list[Tensor], variables: list[Variable]) -> None:
         """Average gradients over all devices and update; called in the compiled step."""
         optimizer.apply(gradients, variables)
 
-    def loss_scale(self):
+    def loss_scale(self) -> float:
         """What a device's mean loss is multiplied with before its gradient is taken."""
         return 1.0
 
-    def run(self, function, arguments):
+    def run(self, function: Callable[..., Tensor], arguments: tuple[Tensor, ...]) -> Tensor:
         """Call `function` on every device of this process; called in the compiled step."""
         return function(*arguments)
 
-    def mean(self, value):
+    def mean(self, value: Tensor) -> Tensor:
         """The mean of a per-device value over this process; called in the compiled step."""
         return value
 
-    def iterator(self, make):
+    def iterator(self, make: Callable[[int | Tensor, int], Any]) -> Iterator[Items]:
         """An iterator for the compiled step over the batches of this process.
 
         Args:
@@ -51,11 +60,11 @@ class Base(BaseStrategy):
         """
         return iter(make(self.rank, self.size))
 
-    def constants(self, make):
+    def constants(self, make: Callable[[], Items]) -> Items | Iterator[Items]:
         """`make()` once per device: a tuple of tensors that lie there, or an iterator."""
         return make()
 
-    def stepper(self, step, arguments):
+    def stepper(self, step: Callable[..., Tensor], arguments: tuple[Any, ...]) -> Stepper:
         """Trace the compiled step. Returns a function that does one and gives its mean loss.
 
         That function gets the number of the step and of the next one after which something
@@ -79,11 +88,11 @@ class Base(BaseStrategy):
 
         return one
 
-    def copies(self, variable):
+    def copies(self, variable: Variable) -> list[Variable]:
         """A variable's copies on the devices of this process, raw TensorFlow variables."""
         return [variable]
 
-    def weights_sha256(self, variables):
+    def weights_sha256(self, variables: list[Variable]) -> list[str]:
         """One digest of all weights for each device of this process."""
         copies = zip(*map(self.copies, variables), strict=True)
         return [_digest(variable.numpy() for variable in copy) for copy in copies]

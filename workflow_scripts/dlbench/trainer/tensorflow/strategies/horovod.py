@@ -23,9 +23,13 @@ Options, Horovod's own names in brackets:
 """
 
 import os
+from typing import Any
+
+import numpy as np
 
 from dlbench import Error
-from dlbench.trainer.tensorflow.strategies import Base
+from dlbench.trainer.strategy import Spec
+from dlbench.trainer.tensorflow.strategies import Base, Tensor, Variable
 
 
 class Strategy(Base):
@@ -41,10 +45,10 @@ class Strategy(Base):
     }
 
     @staticmethod
-    def processes_per_node(run):
+    def processes_per_node(run: Spec) -> int:
         return run.devices_per_node
 
-    def join(self, spec):
+    def join(self, spec: Spec) -> None:
         if spec.launcher == "none":  # MPI would abort without an exception
             raise Error(
                 "strategy horovod needs a launcher (horovodrun, mpirun or srun), found none"
@@ -77,21 +81,21 @@ class Strategy(Base):
                 f"found {self.size} processes in all"
             )
 
-    def settings(self):
+    def settings(self) -> dict[str, Any]:
         return {
             "controller": "mpi" if self._hvd.mpi_enabled() else "gloo",
             **self.options,
         }
 
-    def broadcast(self, variables):
+    def broadcast(self, variables: list[Variable]) -> None:
         self._hvd.broadcast_variables(variables, root_rank=0)
 
-    def gather(self, values):
+    def gather(self, values: Any) -> np.ndarray:
         import tensorflow as tf
 
         return self._hvd.allgather(tf.constant([values], tf.float64), name="gather").numpy()
 
-    def apply(self, optimizer, gradients, variables):
+    def apply(self, optimizer: Any, gradients: list[Tensor], variables: list[Variable]) -> None:
         optimizer.apply(self._averaged(gradients), variables)
 
     def _averaged(self, gradients):

@@ -12,11 +12,16 @@ Options:
     pack_mib       gradients are packed into pieces of this size; 0: all in one
 """
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
 import numpy as np
 
 from dlbench import Error
+from dlbench.trainer.strategy import Spec
 from dlbench.trainer.tensorflow import tf_cluster
-from dlbench.trainer.tensorflow.strategies import Base
+from dlbench.trainer.tensorflow.strategies import Base, Tensor, Variable
 
 
 class Strategy(Base):
@@ -24,10 +29,10 @@ class Strategy(Base):
     OPTIONS = {"communication": ("auto", "ring", "nccl"), "pack_mib": 0}
 
     @staticmethod
-    def processes_per_node(run):
+    def processes_per_node(run: Spec) -> int:
         return run.devices_per_node
 
-    def join(self, spec):
+    def join(self, spec: Spec) -> None:
         self._cluster = tf_cluster.find(spec, self.jobs(spec))
         self.rank, self.size = self._cluster.task, len(self._cluster.addresses["worker"])
         self.local_rank = self._cluster.local_rank
@@ -49,16 +54,16 @@ class Strategy(Base):
             raise Error(f"expected one device in each of {self.size} processes, found {found}")
         return list(self._workers.extended.worker_devices)
 
-    def scope(self):
+    def scope(self) -> AbstractContextManager[Any]:
         return self._workers.scope()
 
-    def loss_scale(self):
+    def loss_scale(self) -> float:
         return 1.0 / self.size
 
-    def run(self, function, arguments):
+    def run(self, function: Callable[..., Tensor], arguments: tuple[Tensor, ...]) -> Tensor:
         return self._workers.run(function, args=arguments)
 
-    def gather(self, values):
+    def gather(self, values: Any) -> np.ndarray:
         import tensorflow as tf
 
         mine = tf.constant(np.asarray([values], np.float64))
@@ -71,5 +76,5 @@ class Strategy(Base):
 
         return np.asarray(everywhere())
 
-    def copies(self, variable):
+    def copies(self, variable: Variable) -> list[Variable]:
         return list(self._workers.experimental_local_results(variable))

@@ -28,10 +28,14 @@ Options:
 import collections
 import os
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
 
 from dlbench import Error
+from dlbench.trainer.strategy import Spec
 from dlbench.trainer.tensorflow import tf_cluster
-from dlbench.trainer.tensorflow.strategies import Base
+from dlbench.trainer.tensorflow.strategies import Base, Items, Stepper, Tensor, Variable
 
 STEPS_UNDER_WAY = 2  # of each worker
 POLL_S = 0.2
@@ -42,7 +46,7 @@ class Strategy(Base):
     OPTIONS = {"update": ("asynchronous", "barrier", "averaged"), "servers": 1}
 
     @staticmethod
-    def unsupported(run):
+    def unsupported(run: Spec) -> str | None:
         if not Strategy.parsed(run)["servers"]:
             return "strategy parameter_server needs at least one of servers, found 0"
         if run.deterministic:
@@ -50,51 +54,51 @@ class Strategy(Base):
         return None
 
     @staticmethod
-    def processes_per_node(run):
+    def processes_per_node(run: Spec) -> int:
         return run.devices_per_node
 
     @classmethod
-    def jobs(cls, run):
+    def jobs(cls, run: Spec) -> dict[str, int]:
         servers = cls.parsed(run)["servers"]
         return {"chief": 1, "worker": run.nodes * run.devices_per_node, "ps": servers}
 
-    def join(self, spec):
+    def join(self, spec: Spec) -> None:
         self._cluster = tf_cluster.find(spec, self.jobs(spec))
         self.local_rank = self._cluster.local_rank
         self._workers = len(self._cluster.addresses["worker"])
         self._tf32 = spec.precision == "tf32"
-        self._sums = None
+        self._sums: list[Variable] | None = None
 
-    def serve(self, finished):
+    def serve(self, finished: Callable[[], bool]) -> bool:
         if self._cluster.job == "chief":
             return False
         while not finished():
             time.sleep(POLL_S)
         return True
 
-    def scope(self):
+    def scope(self) -> AbstractContextManager[Any]:
         return self._servers.scope()
 
-    def iterator(self, make):
+    def iterator(self, make: Callable[[int | Tensor, int], Any]) -> Iterator[Items]:
         index = _tf().distribute.coordinator.experimental_get_current_worker_index
         return iter(
             self._coordinator.create_per_worker_dataset(lambda: make(index(), self._workers))
         )
 
-    def constants(self, make):
+    def constants(self, make: Callable[[], Items]) -> Items | Iterator[Items]:
         # A dataset stays with its worker; a tensor would be sent in each step.
         items = make()
         return self.iterator(
             lambda rank, size: _tf().data.Dataset.from_tensors(items).cache().repeat()
         )
 
-    def gpus(self):
+    def gpus(self) -> tuple[int | str, ...]:
         return ()
 
-    def run(self, function, arguments):
+    def run(self, function: Callable[..., Tensor], arguments: tuple[Tensor, ...]) -> Tensor:
         return self._servers.run(function, args=arguments)
 
-    def apply(self, optimizer, gradients, variables):
+    def apply(self, optimizer: Any, gradients: list[Tensor], variables: list[Variable]) -> None:
         tf = _tf()
         if self.options["update"] == "averaged":
             if self._sums is None:
@@ -109,7 +113,7 @@ class Strategy(Base):
             return
         _apply_when_there(optimizer, gradients, variables)
 
-    def stepper(self, step, arguments):
+    def stepper(self, step: Callable[..., Tensor], arguments: tuple[Any, ...]) -> Stepper:
         return {
             "asynchronous": self._asynchronous,
             "barrier": self._barrier,

@@ -1,5 +1,7 @@
 """One of several classes for each image: softmax cross-entropy, top-1 and top-5."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import tensorflow as tf
 
@@ -7,20 +9,20 @@ KIND = "image"
 SCORES = ("top1", "top5")
 
 
-def scaled(images):
+def scaled(images: tf.Tensor) -> tf.Tensor:
     """uint8 pixels to the range -1 .. 1."""
     return tf.cast(images, tf.float32) * (2 / 255) - 1.0
 
 
-def logits_shape(input_shape, classes):
+def logits_shape(input_shape: tuple[int, ...], classes: int) -> tuple[int, ...]:
     return (classes,)
 
 
-def loss(labels, logits):
+def loss(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     return tf.reduce_mean(_losses(labels, logits))
 
 
-def sums(labels, logits):
+def sums(labels: tf.Tensor, logits: tf.Tensor) -> dict[str, tf.Tensor]:
     logits = tf.cast(logits, tf.float32)
     return {
         "items": tf.shape(labels)[0],
@@ -30,11 +32,13 @@ def sums(labels, logits):
     }
 
 
-def scores(sums):
+def scores(sums: Mapping[str, float]) -> dict[str, float]:
     return {name: sums[name] / sums["items"] for name in ("loss", "top1", "top5")}
 
 
-def synthetic(random, batch, input_shape, classes):
+def synthetic(
+    random: np.random.Generator, batch: int, input_shape: tuple[int, ...], classes: int
+) -> tuple[np.ndarray, np.ndarray]:
     images = random.integers(0, 256, (batch, *input_shape), np.uint8)
     return images, random.integers(0, classes, batch, np.int32)
 

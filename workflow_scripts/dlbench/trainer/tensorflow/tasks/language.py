@@ -1,6 +1,7 @@
 """The next word at each place of a window: softmax cross-entropy a word, perplexity."""
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -9,28 +10,30 @@ KIND = "text"
 SCORES = ("perplexity",)
 
 
-def scaled(words):
+def scaled(words: tf.Tensor) -> tf.Tensor:
     return words
 
 
-def logits_shape(input_shape, classes):
+def logits_shape(input_shape: tuple[int, ...], classes: int) -> tuple[int, ...]:
     return (*input_shape, classes)
 
 
-def loss(words, logits):
+def loss(words: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     return tf.reduce_mean(_losses(words, logits))
 
 
-def sums(words, logits):
+def sums(words: tf.Tensor, logits: tf.Tensor) -> dict[str, tf.Tensor]:
     return {"items": tf.size(words), "loss": tf.reduce_sum(_losses(words, logits))}
 
 
-def scores(sums):
+def scores(sums: Mapping[str, float]) -> dict[str, float]:
     loss = sums["loss"] / sums["items"]
     return {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
 
 
-def synthetic(random, batch, input_shape, classes):
+def synthetic(
+    random: np.random.Generator, batch: int, input_shape: tuple[int, ...], classes: int
+) -> tuple[np.ndarray, np.ndarray]:
     words = random.integers(0, classes, (batch, input_shape[0] + 1), np.int32)
     return words[:, :-1], words[:, 1:]
 

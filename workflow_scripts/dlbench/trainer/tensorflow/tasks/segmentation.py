@@ -4,6 +4,8 @@
   where its logit is positive.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 import tensorflow as tf
 
@@ -11,20 +13,20 @@ KIND = "mask"
 SCORES = ("iou",)
 
 
-def scaled(images):
+def scaled(images: tf.Tensor) -> tf.Tensor:
     """Each image with mean 0 and deviation 1: surveys differ in the unit of their light."""
     return tf.image.per_image_standardization(tf.cast(images, tf.float32))
 
 
-def logits_shape(input_shape, classes):
+def logits_shape(input_shape: tuple[int, ...], classes: int) -> tuple[int, ...]:
     return (*input_shape[:-1], classes)
 
 
-def loss(masks, logits):
+def loss(masks: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     return tf.reduce_mean(_losses(masks, logits))
 
 
-def sums(masks, logits):
+def sums(masks: tf.Tensor, logits: tf.Tensor) -> dict[str, tf.Tensor]:
     wanted, found = masks > 0, logits > 0
     return {
         "items": tf.size(masks),
@@ -34,12 +36,14 @@ def sums(masks, logits):
     }
 
 
-def scores(sums):
+def scores(sums: Mapping[str, float]) -> dict[str, float]:
     iou = sums["both"] / sums["either"] if sums["either"] else 1.0
     return {"loss": sums["loss"] / sums["items"], "iou": iou}
 
 
-def synthetic(random, batch, input_shape, classes):
+def synthetic(
+    random: np.random.Generator, batch: int, input_shape: tuple[int, ...], classes: int
+) -> tuple[np.ndarray, np.ndarray]:
     images = random.normal(size=(batch, *input_shape)).astype(np.float32)
     return images, random.integers(0, 2, (batch, *input_shape), np.uint8)
 
