@@ -8,7 +8,6 @@ import pytest
 from downloads import CONTENT, MD5, SHA256, Server, interrupt, left
 
 from dlbench.data import download
-from dlbench.data.checksums import WrongFile, check_file
 from dlbench.data.download import DownloadError, fetch_file
 
 pytestmark = pytest.mark.usefixtures("short_waits")
@@ -245,23 +244,6 @@ def test_a_page_that_is_wanted_arrives(server, tmp_path):
     server.content, server.content_type = HTML, "text/html"
     fetch_file([server.url()], tmp_path / "page.html")
     assert (tmp_path / "page.html").read_bytes() == HTML
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "cause"),
-    [
-        ("data.bin", HTML, "HTML page"),
-        ("data.bin", POINTER, "git-LFS pointer"),
-        ("data.bin", b"", "an empty file"),
-        ("data.bin", CONTENT[:-1], "cut short"),
-        ("data.tar.gz", CONTENT, "not compressed"),
-    ],
-)
-def test_a_file_put_there_by_hand_is_checked_and_its_mistake_named(tmp_path, name, content, cause):
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(WrongFile, match=cause):
-        check_file(tmp_path / name, size_bytes=len(CONTENT), sha256="0" * 64)
-    assert (tmp_path / name).read_bytes() == content
 
 
 # Mirrors
