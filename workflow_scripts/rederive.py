@@ -29,11 +29,11 @@ def main():
             print("\n".join(rederive.training_plan(bag)))
             return
         outcome = rederive.rederive(bag, args.output, args.own_code)
-    _say(outcome)
+    _say(outcome, args.own_code)
     sys.exit(bool(outcome.differing or outcome.records.differing))
 
 
-def _say(outcome):
+def _say(outcome, own_code):
     for name, there, here in outcome.versions:
         print(f"{name}: {there} in the archive, {here} here", file=sys.stderr)
     counted = (
@@ -53,8 +53,9 @@ def _say(outcome):
         f"`{tools.uv_command('run --project FOLDER')}`, with the unpacked archive as FOLDER, takes "
         "those of its lock file"
         if outcome.versions
-        else "versions are the same, so the archived ones were made by other code, or changed, or "
-        "the processor computes otherwise"
+        else "versions are the same, so the archived ones were made by other code"
+        + (" (without --own-code, that in the archive does it)" if own_code else "")
+        + ", or changed, or the processor computes otherwise"
     )
     print(f"{len(outcome.differing)} file(s) differ, of {counted}: {why}", file=sys.stderr)
 

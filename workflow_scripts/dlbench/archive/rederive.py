@@ -35,9 +35,14 @@ PROGRAMS = Path("workflow_scripts")
 LAST_LINES = 15
 # What a config of an earlier version does not say, as it was before it could be said.
 LATER = {
-    "wait_for_quiet_s": 0, "others_share": None, "sentinels": "none",
+    "imports": [],
+    "references": [],
+    "trainers": {},
+    "wait_for_quiet_s": 0,
+    "others_share": None,
+    "sentinels": "none",
     "sentinels_are_repeats": False,
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -193,7 +198,8 @@ def _run(programs, folder, program, *arguments):
     )  # fmt: skip
     if finished.returncode:
         last = "\n".join(finished.stdout.splitlines()[-LAST_LINES:])
-        raise Error(f"{program} of the archive failed:\n{last}")
+        whose = "of the archive" if programs.is_relative_to(folder.absolute()) else "of ours"
+        raise Error(f"{program} {whose} failed:\n{last}")
 
 
 def _versions(made_with):

@@ -1,0 +1,90 @@
+"""An archive made at 6301a48, before the library had rooms: it is verified, read and made again.
+
+tests/data/archive_of_6301a48.zip is that of a study of two runs. Programs that its tables do not
+need were taken out, to keep it small.
+"""
+
+import csv
+import io
+import json
+import re
+import zipfile
+
+import made_archives
+import pytest
+import yaml
+from made_archives import program
+from paths import REPOSITORY
+
+from dlbench.archive import rederive
+
+BEFORE = REPOSITORY / "tests/data/archive_of_6301a48.zip"
+RUNS = "results/tables/runs.csv"
+NOT_COMPARED = "records not compared with their logs: 2 of version 4 of the parser"
+MEASURED = ("images_per_second", "step_time_median_s", "steps", "parameters", "host")
+
+
+def content(name):
+    with zipfile.ZipFile(BEFORE) as archive:
+        return archive.read(f"archive/data/{name}")
+
+
+def rows(text):
+    return {row["run_id"]: row for row in csv.DictReader(io.StringIO(text))}
+
+
+def test_it_is_sound_and_says_that_only_its_own_parser_compares_records_with_logs():
+    output = program("verify_archive.py", BEFORE, "--deep")
+    assert re.search(r"zip: sound: \d+ files, 2 runs; 0 records say what their logs do", output)
+    assert NOT_COMPARED in output
+
+
+def test_the_list_says_what_would_be_trained():
+    lines = program("rederive.py", BEFORE, "--list").splitlines()
+    assert [line.split("  ")[-1] for line in lines[:2]] == [
+        f"lenet5 synthetic batch 8, single on 1 device, repeat {n}" for n in (1, 2)
+    ]
+    assert lines[2].startswith("2 runs to train: ")
+
+
+def test_its_own_programs_make_the_same_tables_again(tmp_path):
+    with zipfile.ZipFile(BEFORE) as archive:
+        about = json.loads(archive.read("archive/data/archive.json"))
+    if rederive._versions(about["made_with"]):
+        pytest.skip("other versions of packages than those that made it")
+    output = program("rederive.py", BEFORE, "--output", tmp_path / "again")
+    assert output.splitlines()[0].startswith(NOT_COMPARED)
+    assert output.splitlines()[1] == (
+        "identical: 6 tables, 1 figures, the report, 6 tables of runs; "
+        "0 records say what their logs do"
+    )
+
+
+def own_code(archive, folder):
+    """What our programs say when they make an archive again, and their table of runs."""
+    output = program("rederive.py", archive, "--output", folder, "--own-code", code=1)
+    return output, rows((folder / RUNS).read_text())
+
+
+def test_our_programs_read_the_same_results_from_it_and_name_what_they_write_otherwise(tmp_path):
+    output, now = own_code(BEFORE, tmp_path / "again")
+    assert NOT_COMPARED in output and f"{RUNS}: differs" in output
+    assert "file(s) differ, of 6 tables, 1 figures, the report, 6 tables of runs: " in output
+    assert "without --own-code, that in the archive does it" in output or "versions above" in output
+    before = rows(content(RUNS).decode())
+    assert now.keys() == before.keys() and len(now) == 2
+    for run_id, row in before.items():
+        assert {name: row[name] for name in MEASURED} == {
+            name: now[run_id][name] for name in MEASURED
+        }
+        assert now[run_id]["status"] == row["status"]
+
+
+def test_a_config_that_could_not_name_imports_or_other_trainers_yet_is_read(tmp_path):
+    settings = yaml.safe_load(content("config.yaml"))
+    for name in ("imports", "references", "trainers"):
+        assert settings.pop(name) in ([], {})
+    config = {"config.yaml": yaml.safe_dump(settings).encode()}
+    made_archives.changed(BEFORE, tmp_path / "older.zip", config)
+    _, now = own_code(tmp_path / "older.zip", tmp_path / "again")
+    assert len(now) == 2
