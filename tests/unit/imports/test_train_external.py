@@ -59,7 +59,7 @@ def test_a_program_that_trained_with_another_batch_than_asked_for_fails_the_run(
     run = dataclasses.replace(RUN, batch_per_device=32)
     (end,) = named(train(log, printing(LOG), run), "run_end")
     assert end["status"] == "failed"
-    assert "batch_per_device is 32 by the run, 64 by the log" in end["message"]
+    assert "global_batch is 32 by the run, 64 by the log" in end["message"]
 
 
 def test_a_program_without_a_log_fails_the_run(log):
