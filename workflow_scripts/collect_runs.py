@@ -7,6 +7,7 @@ next start of the workflow trains it again. Then there are no tables.
 import argparse
 import sys
 
+from dlbench.common import phrases
 from dlbench.common.command_line import run_program
 from dlbench.plan import site_devices
 from dlbench.records import run_record
@@ -29,7 +30,7 @@ def main():
     except run_record.Damaged as error:
         for run_id in error.runs:
             run_record.forget(run_id)
-        runs = f"{len(error.runs)} run{'s' if len(error.runs) > 1 else ''}"
+        runs = phrases.counted(len(error.runs), "run")
         sys.exit(f"{error}\n{runs} forgotten, the logs kept aside: the next start trains again")
 
 

@@ -16,7 +16,6 @@ NOT_YET = {
     "comparison",
     "figures",
     "images",
-    "pages",
     "plan",
     "records",
     "report",

@@ -37,7 +37,7 @@ from pathlib import Path
 from dlbench.campaign import status_text
 from dlbench.common import phrases, terminal
 from dlbench.log import event_fields, event_log
-from dlbench.plan.standing import DONE, LEFT, STATES, look
+from dlbench.plan.standing import LEFT, STATES, look
 from dlbench.records import costs, run_record, sentinel_runs
 
 SCHEMA_VERSION = 1
@@ -186,7 +186,7 @@ def _cost(standings, left, at_a_time):
 
 def _sessions(study, standings):
     """See the docstring of this module; runs of no known session are of one."""
-    done = {standing.session for standing in standings if standing.state in DONE}
+    done = {standing.session for standing in standings if standing.state in event_fields.ENDED_WELL}
     repeated = sentinel_runs.sentinels_of(study.runs)
     ended = [run_id for run_id in repeated if (run_record.folder(run_id) / "run.json").is_file()]
     verdicts = []

@@ -4,7 +4,9 @@ from datetime import datetime, timezone
 
 from dlbench.common import terminal
 from dlbench.log import event_fields
-from dlbench.plan.standing import DONE, FAILED, LEFT
+from dlbench.log.event_fields import ENDED_WELL
+from dlbench.log.event_log import FAILED
+from dlbench.plan.standing import LEFT
 from dlbench.records import costs, sessions
 
 SHOWN = 8  # reasons and running runs on the screen
@@ -15,8 +17,8 @@ def lines(found):
     counts = found["combinations"]
     yield f"{found['study']} on {found['site']}: {counts['total']} runs"
     yield ""
-    done, failed = (sum(counts[state] for state in states) for states in (DONE, FAILED))
-    yield _count("done", done, _split(counts, DONE) if counts["unstable"] else "")
+    done, failed = (sum(counts[state] for state in states) for states in (ENDED_WELL, FAILED))
+    yield _count("done", done, _split(counts, ENDED_WELL) if counts["unstable"] else "")
     for state in ("running", "pending", "interrupted", "stale", "unread"):
         if counts[state]:
             yield _count(state, counts[state], "")

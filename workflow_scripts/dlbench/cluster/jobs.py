@@ -198,7 +198,7 @@ def check(asked, queues, wanted, unfit=None):
     if found:
         raise Error(
             "\n".join(
-                f"{problem}: {len(labels)} job{'s' if len(labels) > 1 else ''}, as {labels[0]}"
+                f"{problem}: {phrases.counted(len(labels), 'job')}, as {labels[0]}"
                 for problem, labels in found.items()
             )
         )

@@ -3,6 +3,7 @@
 from dlbench import Error
 from dlbench.cluster import jobs
 from dlbench.cluster.remarks import fix, note, ok
+from dlbench.common import phrases
 from dlbench.plan import planning, site_devices, skipping
 from dlbench.records import staleness
 from dlbench.schedulers import Nodes
@@ -93,7 +94,7 @@ def asked(study):
 
 
 def _counted(runs):
-    return f"{len(runs)} run{'s' if len(runs) != 1 else ''}"
+    return phrases.counted(len(runs), "run")
 
 
 def _named(queues, wanted):

@@ -7,13 +7,18 @@ from collections.abc import Iterable, Sequence
 NUMBER = re.compile(r"\d[\d.]*(?:e[+-]?\d+)?")
 
 
+def plural(noun: str, count: int) -> str:
+    """A noun for a number of things: `run` of one, `runs` of others."""
+    return noun if count == 1 else f"{noun}s"
+
+
 def counted(count: int, noun: str) -> str:
-    """A number of things, their noun in the plural where it must be.
+    """A number of things.
 
     >>> counted(1, "run"), counted(3, "run")
     ('1 run', '3 runs')
     """
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    return f"{count} {plural(noun, count)}"
 
 
 def without_numbers(reason: str) -> str:

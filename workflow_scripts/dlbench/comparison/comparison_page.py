@@ -9,6 +9,7 @@ import math
 from collections import Counter
 
 from dlbench.analysis import estimates
+from dlbench.common import phrases
 from dlbench.comparison.compare_runs import FAILED, SKIPPED, TIMEOUT, listed
 from dlbench.pages.page import Cell, Page, Section, Table
 from dlbench.study import wording
@@ -40,8 +41,7 @@ def compared(found, regressions=None):
 
 
 def _count(regressions):
-    number_of = len(regressions)
-    return f"{number_of} regression{'' if number_of == 1 else 's'}"
+    return phrases.counted(len(regressions), "regression")
 
 
 def runs_of(campaign):
@@ -57,10 +57,9 @@ def _lead(found):
     order = (found.metric.worse, found.metric.better, estimates.EQUIVALENT, estimates.UNDECIDED,
              FAILED, TIMEOUT, SKIPPED)  # fmt: skip
     verdicts = ", ".join(f"{counts[word]} {word}" for word in order if counts[word])
-    number_of = len(found.pairs)
     lead = (
-        f"B against A in {found.metric.name} ({found.metric.unit}), {number_of} "
-        f"combination{'s' if number_of > 1 else ''} in common: {verdicts}."
+        f"B against A in {found.metric.name} ({found.metric.unit}), "
+        f"{phrases.counted(len(found.pairs), 'combination')} in common: {verdicts}."
     )
     return lead + (APART if found.measured_apart else "")
 

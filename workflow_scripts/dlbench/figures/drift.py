@@ -8,6 +8,7 @@ import pandas as pd
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from dlbench.common import phrases
 from dlbench.figures.drawing import styles
 from dlbench.log import event_fields
 from dlbench.study.runs import CONDITION, is_sentinel
@@ -195,7 +196,7 @@ def _percent(value, _=None):
 
 
 def _shape_words(nodes, devices):
-    words = f"{devices} device{'s' if devices > 1 else ''}"
+    words = phrases.counted(devices, "device")
     return f"{words} on each of {nodes} nodes" if nodes > 1 else words
 
 

@@ -8,7 +8,9 @@ from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea
 from matplotlib.ticker import MaxNLocator
 
 from dlbench.analysis import base_flags, comparisons, estimates
+from dlbench.common import phrases
 from dlbench.figures.drawing import styles
+from dlbench.study import wording
 from dlbench.study.config import COMPANIONS
 
 CATEGORY = "Comparisons"
@@ -276,8 +278,7 @@ def _setting(row, name):
     """As in `2 GPUs` or `batch 64`."""
     value = row[name]
     if name == "devices":
-        kind = {"cpu": "CPU device", "gpu": "GPU"}.get(row["device_kind"], "device")
-        return f"{value} {kind}{'s' if value > 1 else ''}"
+        return phrases.counted(value, wording.device(row["device_kind"]))
     if pd.isna(value) or value == "":
         return ""
     return _word(name, f"{value:g}" if isinstance(value, float) else value)

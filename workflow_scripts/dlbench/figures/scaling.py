@@ -6,8 +6,10 @@ import numpy as np
 import pandas as pd
 
 from dlbench.analysis import base_flags, speedups
+from dlbench.common import phrases
 from dlbench.figures.drawing import line_charts, styles
 from dlbench.figures.drawing.series import Series, differing
+from dlbench.study import wording
 from dlbench.tables.timing_sources import MEASURED
 
 CATEGORY = "Scaling"
@@ -104,7 +106,7 @@ def _panel(axes, panel):
     _efficiencies(axes[1], series)
     kinds = {one.row["device_kind"] for one in panel}
     kind_of_device = first["device_kind"] if len(kinds) == 1 else None
-    devices = {"cpu": "CPU devices", "gpu": "GPUs"}.get(kind_of_device, "devices")
+    devices = phrases.plural(wording.device(kind_of_device), 2)
     for axis in axes:
         axis.set_xlabel(devices)
     styles.heading(

@@ -1,7 +1,10 @@
-"""A page (dlbench/comparison/comparison_page.py) as text for the terminal and as Markdown."""
+"""A page (page.py) as text for the terminal and as Markdown."""
 
 import shutil
 import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+
+from dlbench.pages.page import Cell, Page, Table
 
 NARROWEST, WIDEST = 80, 120  # columns of a text
 LONGEST = 24  # characters of a word, up to which words are not broken where there is room
@@ -9,8 +12,12 @@ FEWEST = 12  # characters that a column is not made narrower than
 BREAKING = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|#~"})
 
 
-def text(page, width=None):
-    """Text of 80 to 120 columns, as wide as the terminal is."""
+def text(page: Page, width: int | None = None) -> str:
+    """The page as text of 80 to 120 columns.
+
+    Args:
+        width: in columns; that of the terminal, if not given.
+    """
     width = width or shutil.get_terminal_size((100, 24)).columns
     width = max(NARROWEST, min(width, WIDEST))
     lines = [page.title, "=" * len(page.title), *textwrap.wrap(page.lead, width)]
@@ -19,13 +26,12 @@ def text(page, width=None):
         for words in section.words:
             lines += textwrap.wrap(words, width)
         if section.table:
-            lines += (
-                ["", *_grid(section.table, width)] if section.words else _grid(section.table, width)
-            )
+            lines += [""] if section.words else []
+            lines += _grid(section.table, width)
     return "\n".join(lines) + "\n"
 
 
-def _grid(table, width):
+def _grid(table: Table, width: int) -> Iterator[str]:
     rows = [list(table.headings), *([_words(cell) for cell in row] for row in table.rows)]
     widths = _widths(rows, width)
     for index, row in enumerate(rows):
@@ -43,8 +49,8 @@ def _grid(table, width):
             yield "  ".join("-" * w for w in widths)
 
 
-def _widths(rows, width):
-    """Of each column, the widest made narrower until all fit; words are broken last."""
+def _widths(rows: list[list[str]], width: int) -> list[int]:
+    """Widths of the columns: the widest shrinks until all fit; words are broken last."""
     columns = range(len(rows[0]))
     widths = [max(len(row[column]) for row in rows) for column in columns]
     words = [max(len(w) for row in rows for w in (row[c] or " ").split(" ")) for c in columns]
@@ -58,8 +64,8 @@ def _widths(rows, width):
     return widths
 
 
-def markdown(page):
-    """GitHub's Markdown; what is in the results cannot become markup."""
+def markdown(page: Page) -> str:
+    """The page in GitHub's Markdown; texts of the results are escaped."""
     lines = [f"## {_escaped(page.title)}", "", f"**{_escaped(page.lead)}**"]
     for section in page.sections:
         lines += ["", f"### {_escaped(section.heading)}", ""]
@@ -70,26 +76,29 @@ def markdown(page):
     return "\n".join(lines) + "\n"
 
 
-def _pipes(table):
+def _pipes(table: Table) -> Iterator[str]:
     columns = range(len(table.headings))
-    yield _piped(table.headings)
+    yield _piped(table.headings, [""] * len(table.headings))
     yield "| " + " | ".join("---:" if c in table.right else "---" for c in columns) + " |"
     for row in table.rows:
-        bold = (getattr(cell, "kind", "") in ("good", "bad") for cell in row)
-        yield _piped(map(_words, row), bold)
+        yield _piped(map(_words, row), [_mark(cell) for cell in row])
 
 
-def _piped(cells, bold=None):
-    marks = ("**" if strong else "" for strong in bold) if bold else ("" for _ in iter(int, 1))
-    parts = (f"{m}{_escaped(cell)}{m}" for cell, m in zip(cells, marks, strict=False))
+def _piped(cells: Iterable[str], marks: Sequence[str]) -> str:
+    parts = (f"{mark}{_escaped(cell)}{mark}" for cell, mark in zip(cells, marks, strict=True))
     return "| " + " | ".join(parts) + " |"
 
 
-def _escaped(words):
+def _mark(cell: str | Cell) -> str:
+    """What stands around a cell: outcomes that are good or bad are bold."""
+    return "**" if isinstance(cell, Cell) and cell.kind in ("good", "bad") else ""
+
+
+def _escaped(words: str) -> str:
     return " ".join(words.translate(BREAKING).split())
 
 
-def _words(cell):
+def _words(cell: str | Cell) -> str:
     if isinstance(cell, str):
         return cell
     return f"{cell.text}: {cell.note}" if cell.note else cell.text

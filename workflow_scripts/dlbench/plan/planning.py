@@ -100,7 +100,7 @@ class Plan:
         """Lines that say how many runs are to be done, and why: which files changed, say."""
         reasons = Counter(self._why(run_id) for run_id in self.pending).most_common()
         for reason, number in reasons[:MOST_REASONS]:
-            yield f"{number} run{'s' if number > 1 else ''} {reason}"
+            yield f"{phrases.counted(number, 'run')} {reason}"
         if rest := sum(number for _, number in reasons[MOST_REASONS:]):
             yield f"{rest} more for other reasons; status.py has them all"
         if self.sentinels.words:

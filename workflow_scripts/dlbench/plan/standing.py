@@ -23,17 +23,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlbench.data import stores
-from dlbench.log import event_fields, event_log
+from dlbench.log import event_log
+from dlbench.log.event_fields import ENDED_WELL
+from dlbench.log.event_log import FAILED
 from dlbench.plan import site_devices, skipping
 from dlbench.records import costs, judgement, progress, run_record
 from dlbench.records.judgement import State
 from dlbench.starting import fates, refusals
 from dlbench.study import learning_gates
 
-DONE = event_fields.ENDED_WELL
-FAILED = event_log.FAILED
 LEFT = ("running", "pending", "interrupted", "stale")
-STATES = (*DONE, "running", "pending", "interrupted", "stale", "unread", *FAILED, "skipped")
+STATES = (*ENDED_WELL, *LEFT, "unread", *FAILED, "skipped")
 FRESH_S = 10.0  # a running log is written at least once a second, by its samples
 
 
@@ -83,11 +83,11 @@ def _standing(run, study, devices, recipes):
     if state is State.CURRENT:
         name, message = record["status"], record["message"]
         whole = not record["summary"].get("resumes")
-        ended_well = name in DONE
+        ended_well = name in ENDED_WELL
     else:
         name, message = _unfinished(state, log, record, skip, study.hang_limit_s, reason)
         message, whole = message.replace(f"{place}/", ""), False
-        ended_well = (event_log.last_run_end(log) or {}).get("status") in DONE
+        ended_well = (event_log.last_run_end(log) or {}).get("status") in ENDED_WELL
     duration_s = progress.duration_s(log) if whole else None
     if duration_s is None:
         own = costs.parts(log)
@@ -106,7 +106,9 @@ def _standing(run, study, devices, recipes):
 
 def _missed(must_reach, name, record):
     return (
-        learning_gates.missed(must_reach, record["summary"]) if must_reach and name in DONE else ""
+        learning_gates.missed(must_reach, record["summary"])
+        if must_reach and name in ENDED_WELL
+        else ""
     )
 
 

@@ -14,6 +14,7 @@ import statistics
 from collections import Counter
 from datetime import datetime, timezone
 
+from dlbench.common import phrases
 from dlbench.log import event_fields, event_log
 from dlbench.log.attempts import kept_logs
 from dlbench.records import progress, run_record
@@ -175,7 +176,7 @@ def forecast(runs, estimates, time_limit_s):
     if not runs:
         return "cost: no run to train"
     most = node_hours(time_limit_s * sum(run.nodes for run in runs) / 3600)
-    said = f"cost: {len(runs)} run{'s' if len(runs) > 1 else ''} to train"
+    said = f"cost: {phrases.counted(len(runs), 'run')} to train"
     found = [estimates.of(run) for run in runs]
     bases = Counter(basis for _, basis in found)
     if UNKNOWN in bases:

@@ -18,6 +18,7 @@ from datetime import datetime
 from pathlib import Path
 
 from dlbench import Error
+from dlbench.common import phrases
 from dlbench.common.files import write_json
 from dlbench.log import event_fields, event_log
 
@@ -100,7 +101,7 @@ def words(sessions, sentinels, verdicts):
         verdicts: of the table of drift, one a pair of sessions and device shape.
     """
     found = Counter(verdicts)
-    said = f"{sessions}, with {sentinels} sentinel{'' if sentinels == 1 else 's'}"
+    said = f"{sessions}, with {phrases.counted(sentinels, 'sentinel')}"
     judged = ", ".join(f"{verdict} in {count}" for verdict, count in sorted(found.items()))
     if sessions < 2 and not sentinels:
         return str(sessions)

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from dlbench.common import phrases
 from dlbench.common.files import sha256
+from dlbench.log import event_log
 from dlbench.records import run_record
 from dlbench.report import findings, report_figures, report_tables, sentences
 from dlbench.study import wording
@@ -27,8 +28,7 @@ from dlbench.tables import parquet_files, table_columns
 
 MOST_FINDINGS = 3
 MOST_GROUPS = 20  # of the coverage that is seen at once
-FAILED = ("failed", "oom", "timeout")
-ORDER = ("ok", "unstable", "stale", *FAILED, "skipped", "excluded", "imported")
+ORDER = ("ok", "unstable", "stale", *event_log.FAILED, "skipped", "excluded", "imported")
 KNOWN = ("runs", "evals", "coverage", "comparisons", "speedups", "sentinels")
 # Tables that are shown as they are: what a row is, and the columns that come first.
 TABLES = {
@@ -135,7 +135,7 @@ def read(folder, runs_folder, figures_folder, figures):
         fastest=report_tables.fastest(runs),
         findings=everything[:MOST_FINDINGS],
         further=everything[MOST_FINDINGS:],
-        failures=_reasons(coverage, FAILED),
+        failures=_reasons(coverage, event_log.FAILED),
         left_out=_reasons(coverage, ("skipped", "excluded")),
         stale=_reasons(coverage, ("stale",)),
         groups=groups,

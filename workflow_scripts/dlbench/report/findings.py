@@ -17,6 +17,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from dlbench.analysis import base_flags, contrasts, estimates
+from dlbench.common import phrases
 from dlbench.study import learning_gates, wording
 from dlbench.study.runs import CONDITION
 from dlbench.tables import timing_sources
@@ -155,7 +156,7 @@ def _not_after_correction(row):
     if row["verdict"] == estimates.UNDECIDED and family > 1 and _effect(row):
         yield (
             "The interval, of this comparison alone, excludes no difference; corrected for "
-            f"{_amount(family, 'comparison')} none is shown."
+            f"{phrases.counted(family, 'comparison')} none is shown."
         )
 
 
@@ -215,7 +216,7 @@ def _scaling(rows):
         text += f" The best of {len(last)} series; the worst, {names[-1]}, keeps {share:.3g} %."
     if flagged:
         are = "is" if len(flagged) == 1 else "are"
-        text += f" {_amount(len(flagged), 'point')} {are} left out: {_of_points(flagged)}."
+        text += f" {phrases.counted(len(flagged), 'point')} {are} left out: {_of_points(flagged)}."
     yield Finding(
         headline=f"{_devices(best)} keep {100 * best['efficiency']:.3g} % of linear scaling",
         text=text, number=f"{100 * best['efficiency']:.3g} %", interval=_shares(low, high),
@@ -249,8 +250,7 @@ def _by_efficiency(row):
 
 
 def _devices(row, name="devices"):
-    kind = {"cpu": "CPU device", "gpu": "GPU"}.get(row.get("device_kind"), "device")
-    return f"{row[name]} {kind}{'' if row[name] == 1 else 's'}"
+    return phrases.counted(row[name], wording.device(row.get("device_kind")))
 
 
 # What changes where all else is equal, though nobody asked.
@@ -282,9 +282,8 @@ def _of_contrasts(name, found):
         text += f" The clearest of {len(found)} pairs alike in all but {_field(name)}: "
         text += f"{_counted(one[2].verdict for one in found)}."
     if tested:
-        text += (
-            f" Not asked for in the config; corrected for {_amount(first.family, 'comparison')}."
-        )
+        family = phrases.counted(first.family, "comparison")
+        text += f" Not asked for in the config; corrected for {family}."
         text += "".join(
             f" {words}" for words in _not_after_correction({**vars(first), "verdict": verdict})
         )
@@ -364,10 +363,6 @@ def _of_runs(a, b):
     if a == b == 1:
         return "one run each: no interval"
     return f"{a} and {b} runs" if a != b else f"{a} runs each"
-
-
-def _amount(count, noun):
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _number(value):

@@ -16,9 +16,10 @@ from markupsafe import Markup, escape
 
 from dlbench.analysis import estimates
 from dlbench.common import phrases
+from dlbench.log.event_log import FAILED
 from dlbench.pages import templates
 from dlbench.report import report_tables
-from dlbench.report.build_report import FAILED, Report
+from dlbench.report.build_report import Report
 from dlbench.report.findings import INDICATED, OPEN, SHOWN, Finding
 
 TEMPLATE, SCRIPT = "report/report.html.jinja", "report/report.js"

@@ -1,16 +1,16 @@
 """Sentences of the report: what was measured, on what, what numbers mean, what to beware of."""
 
-import re
 from collections import Counter
 
 from dlbench.analysis import base_flags, estimates
+from dlbench.common import phrases
 from dlbench.log import event_fields
 from dlbench.records import sessions
 from dlbench.report import report_tables
 from dlbench.results import derived
+from dlbench.study import wording
 from dlbench.tables import timing_sources
 
-NUMBER = re.compile(r"\d[\d.,:-]*")
 MOST_NOTES = 8
 FEW = 3  # runs of a combination, below which there is no verdict
 # Facts of machine and software, in their order; further ones follow.
@@ -80,8 +80,8 @@ def _beside(runs):
     published = sum(row.get("timing_source") == timing_sources.PUBLISHED for row in runs)
     own = sum(row.get("timing_source") in (None, timing_sources.MEASURED) for row in runs)
     imported = len(runs) - published - own
-    parts = [_number_of(imported, "imported run")] * bool(imported)
-    parts += [_number_of(published, "published point")] * bool(published)
+    parts = [phrases.counted(imported, "imported run")] * bool(imported)
+    parts += [phrases.counted(published, "published point")] * bool(published)
     return f" Beside them: {' and '.join(parts)}." if parts else ""
 
 
@@ -104,7 +104,7 @@ def facts(runs, conditions, sentinels=(), drift=()):
     devices = sorted({row["devices"] for row in runs if row.get("devices")})
     nodes = sorted({row["nodes"] for row in runs if row.get("nodes")})
     kinds = {row.get("device_kind") for row in runs}
-    kind = {("cpu",): "CPU device", ("gpu",): "GPU"}.get(tuple(kinds), "device")
+    device = wording.device(kinds.pop() if len(kinds) == 1 else None)
     versions = (
         f"{row['framework']} {row['framework_version']}"
         for row in runs
@@ -116,7 +116,7 @@ def facts(runs, conditions, sentinels=(), drift=()):
         ("Data", _listed(row.get("dataset") for row in runs)),
         ("Site", _listed(row.get("site") for row in runs)),
         ("Device", _listed(row.get("device_model") for row in runs)),
-        ("Scale", f"{_range(devices)} {kind}{_s(devices)} on {_range(nodes)} node{_s(nodes)}"
+        ("Scale", f"{_counted(devices, device)} on {_counted(nodes, 'node')}"
          if devices else ""),
         ("Software", _listed(versions)),
         ("Runtimes", _listed(row.get("runtime") for row in runs)),
@@ -128,17 +128,16 @@ def facts(runs, conditions, sentinels=(), drift=()):
 
 def _repeats(conditions):
     counts = sorted({len(group) for _, group in conditions})
-    return f"{_range(counts)} run{_s(counts)} each"
+    return f"{_counted(counts, 'run')} each"
 
 
-def _range(numbers):
+def _counted(numbers, noun):
+    """As in `1 to 2 nodes`, of sorted numbers; `? nodes` where none is known."""
     if not numbers:
-        return "?"
-    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
-
-
-def _s(numbers):
-    return "" if numbers and numbers[-1] == 1 else "s"
+        return f"? {noun}s"
+    if len(numbers) == 1:
+        return phrases.counted(numbers[0], noun)
+    return f"{numbers[0]} to {phrases.counted(numbers[-1], noun)}"
 
 
 def _listed(values, most=4):
@@ -181,7 +180,7 @@ def _of_repeats(runs):
     disturbed = [row for row in runs if estimates.is_disturbed(row)]
     if disturbed:
         one = len(disturbed) == 1
-        yield (f"{_number_of(len(disturbed), 'run')} {'was' if one else 'were'} disturbed by "
+        yield (f"{phrases.counted(len(disturbed), 'run')} {'was' if one else 'were'} disturbed by "
                f"others on the machine ({'' if one else 'one of them: '}"
                f"{disturbed[0]['disturbed']}). No finding that rests on such a run is called "
                "shown.")  # fmt: skip
@@ -208,10 +207,10 @@ def _of_sources(runs):
     for row in runs:
         for note in (row.get("notes") or "").split("; "):
             if note:
-                notes.setdefault(NUMBER.sub("0", note), []).append(note)
+                notes.setdefault(phrases.without_numbers(note), []).append(note)
     commonest = sorted(notes.values(), key=lambda group: (-len(group), group[0]))
     for group in commonest[:MOST_NOTES]:
-        yield f"Note on {_number_of(len(group), 'run')}: {group[0]}"
+        yield f"Note on {phrases.counted(len(group), 'run')}: {phrases.merge(group)}"
     if len(commonest) > MOST_NOTES:
         yield f"{len(commonest) - MOST_NOTES} further kinds of notes are in the table of runs."
 
@@ -220,11 +219,11 @@ def _of_bases(speedups, comparisons):
     bases = Counter(row["base_mismatch"] for row in speedups if row.get("base_mismatch"))
     for words, count in sorted(bases.items(), key=lambda item: (-item[1], item[0])):
         said = base_flags.words(words, "point and base")
-        yield f"In {_number_of(count, 'speedup')} {said}: that is no measure of scaling alone."
+        yield f"In {phrases.counted(count, 'speedup')} {said}: that is no measure of scaling alone."
     flags = Counter(row["base_flags"] for row in comparisons if row.get("base_flags"))
     for words, count in sorted(flags.items(), key=lambda item: (-item[1], item[0])):
         said = base_flags.words(words, "the two sides", "also differ in")
-        yield f"In {_number_of(count, 'comparison')} {said}."
+        yield f"In {phrases.counted(count, 'comparison')} {said}."
 
 
 def _of_confounding(runs):
@@ -255,7 +254,7 @@ def _of_confounding(runs):
 def _of_checks(runs, coverage):
     differs = [row for row in runs if derived.disagreement(row.get("epochs_check"))]
     if differs:
-        yield (f"In {_number_of(len(differs), 'run')} the clock and the steps tell different "
+        yield (f"In {phrases.counted(len(differs), 'run')} the clock and the steps tell different "
                f"throughputs; {derived.disagreement(differs[0]['epochs_check'])}.")  # fmt: skip
     unlike = Counter(row["repeats_differ"] for row in runs if row.get("repeats_differ"))
     for words, count in unlike.most_common(MOST_NOTES):
@@ -266,8 +265,4 @@ def _of_checks(runs, coverage):
 
 
 def _are(count, noun):
-    return f"{_number_of(count, noun)} {'is' if count == 1 else 'are'}"
-
-
-def _number_of(count, noun):
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    return f"{phrases.counted(count, noun)} {'is' if count == 1 else 'are'}"

@@ -13,6 +13,7 @@ from pathlib import Path
 from dlbench import Error
 from dlbench.analysis import base_flags, comparisons, contrasts, speedups
 from dlbench.analysis.drift import Drift
+from dlbench.common import phrases
 from dlbench.records import costs
 from dlbench.study.runs import is_sentinel
 from dlbench.tables import parquet_files, table_columns
@@ -130,19 +131,20 @@ def _words(study, apart, run_ids, rows):
     if not apart:
         yield f"nothing of the study {study.name!r} was measured apart"
         return
-    yield f"measured apart: {_count(len(apart), 'comparison')}"
+    yield f"measured apart: {phrases.counted(len(apart), 'comparison')}"
     yield from _shown([_name(study, link) for link in apart])
     seconds = [_node_s(rows[run_id]) for run_id in run_ids]
     repeats = {}
     for run_id in run_ids:
         repeats.setdefault(_called(study, run_id), []).append(run_id)
     yield (
-        f"to be trained again, in one session: {_count(len(run_ids), 'finished run')} of "
-        f"{_count(len(repeats), 'condition')}, about {costs.node_hours(sum(seconds) / 3600)}"
+        f"to be trained again, in one session: {phrases.counted(len(run_ids), 'finished run')} "
+        f"of {phrases.counted(len(repeats), 'condition')}, "
+        f"about {costs.node_hours(sum(seconds) / 3600)}"
     )
     bases = frozenset().union(*(link.base for link in apart))
     yield from _shown(
-        [f"{name} ({_count(len(ids), 'run')}){', a base' if bases & {*ids} else ''}"
+        [f"{name} ({phrases.counted(len(ids), 'run')}){', a base' if bases & {*ids} else ''}"
          for name, ids in repeats.items()]
     )  # fmt: skip
 
@@ -151,10 +153,6 @@ def _shown(names):
     yield from (f"  {name}" for name in names[:SHOWN])
     if len(names) > SHOWN:
         yield f"  and {len(names) - SHOWN} more"
-
-
-def _count(number, what):
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _node_s(row):

@@ -55,6 +55,15 @@ def field(name, value):
     return words.removesuffix("s") if name in COUNTED and value == "1" else words
 
 
+def device(kind: str | None) -> str:
+    """What one device of a kind is called; "device" where the kind is not known.
+
+    >>> device("cpu"), device("gpu"), device(None)
+    ('CPU device', 'GPU', 'device')
+    """
+    return {"cpu": "CPU device", "gpu": "GPU"}.get(kind or "", "device")
+
+
 def number(value):
     """Four digits, or all of them before the point.
 

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import pandas as pd
 
 from dlbench.analysis import estimates
-from dlbench.log.event_fields import ENDED_WELL as FINISHED
+from dlbench.common import phrases
+from dlbench.log.event_fields import ENDED_WELL
+from dlbench.study import wording
 from dlbench.tables import timing_sources
 
 MOST_SERIES, MOST_PANELS = 40, 24  # of a figure; further ones are counted in words
@@ -73,7 +75,7 @@ class Series:
 
     @functools.cached_property
     def finished(self):
-        return self.runs[self.runs["status"].isin(FINISHED)]
+        return self.runs[self.runs["status"].isin(ENDED_WELL)]
 
     @property
     def published(self):
@@ -94,7 +96,7 @@ class Series:
         if len(self.finished) == len(self.runs):
             return found
         for x, statuses in self.runs.groupby(self.x)["status"]:
-            failed = statuses[~statuses.isin(FINISHED)]
+            failed = statuses[~statuses.isin(ENDED_WELL)]
             if len(failed):
                 found.append((x, failed.mode().iloc[0], len(failed), len(statuses)))
         return found
@@ -193,10 +195,9 @@ def word(row, name):
     if pd.isna(value) or value in ("", timing_sources.MEASURED):
         return ""
     if name == "devices":
-        kind = {"cpu": "CPU device", "gpu": "GPU"}.get(row.get("device_kind"), "device")
-        return f"{value} {kind}{'s' if value > 1 else ''}"
+        return phrases.counted(value, wording.device(row.get("device_kind")))
     if name == "nodes":
-        return f"{value} node{'s' if value > 1 else ''}"
+        return phrases.counted(value, "node")
     if name == "mode":
         return MODES.get(value, value)
     if isinstance(value, bool) or str(value) in ("True", "False"):
