@@ -62,7 +62,7 @@ def let_records_decide():
     if workflow.dryrun:
         print(JOBS.cost, file=sys.stderr)
     elif BEGINS:
-        trainer_image.try_again(PLAN.forced)
+        trainer_image.forget_failures(PLAN.forced)
         PLAN.keep_code()
         PLAN.begin_session()
 

@@ -28,7 +28,9 @@ def main():
         "--keep-failure", action="store_true", help="write into it why it fails, and exit with 0"
     )
     args = parser.parse_args()
-    with trainer_image.failure_in(args.output) if args.keep_failure else contextlib.nullcontext():
+    with (
+        trainer_image.record_failure(args.output) if args.keep_failure else contextlib.nullcontext()
+    ):
         prepare_image.prepare(
             trainer_image.read(args.image),
             args.runtime,

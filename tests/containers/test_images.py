@@ -98,14 +98,14 @@ def test_a_pulled_image_goes_along_with_an_archive_and_is_found_there(here, regi
     entry = {"source": f"docker://{registry}/base:1"}
     made = make(entry)
     settings = made_archives.finish_contained("base", entry)
-    manifest = oci.manifest(made["path"])
+    manifest = oci.read_image(made["path"])
     write_archive.write(settings, "with.zip", with_images=True)
     with zipfile.ZipFile("with.zip") as archive:
         archive.extractall("there")
     monkeypatch.chdir("there/archive/data")
     found = config.settings_of([])["images"]
     assert trainer_image.digest("base", trainer_image.settings("base", found)) == made["digest"]
-    assert oci.manifest(trainer_image.read(trainer_image.image_path("base")).path) == manifest
+    assert oci.read_image(trainer_image.read(trainer_image.image_path("base")).path) == manifest
 
 
 def test_a_digest_that_the_registry_does_not_have_is_refused(here, registry):
@@ -159,7 +159,7 @@ def test_archives_of_either_kind_give_the_same_content(here, place):
     layers = []
     for source in (place / "base.tar", saved):
         make({"source": str(source)})
-        config = oci.manifest("results/images/base/oci")[2]
+        config = oci.read_image("results/images/base/oci")[2]
         layers.append(config["rootfs"]["diff_ids"][:-1])  # less our marker
     assert layers[0] == layers[1]
 
@@ -168,7 +168,7 @@ def test_an_image_of_another_architecture_is_refused(here, place):
     layout = here / "other"
     subprocess.run(["skopeo", "copy", "--quiet", f"oci-archive:{place}/base.tar",
                     f"oci:{layout}:image"], check=True)  # fmt: skip
-    config = oci.manifest(layout)[1]["config"]["digest"].replace(":", "/")
+    config = oci.read_image(layout)[1]["config"]["digest"].replace(":", "/")
     blob = layout / "blobs" / config
     wrong = json.dumps(json.loads(blob.read_text()) | {"architecture": "riscv64"}).encode()
     index = json.loads((layout / "index.json").read_text())

@@ -112,6 +112,15 @@ def test_a_program_executes_what_it_imports_and_the_named_things_only():
     assert not any("figure" in name or "config" in name for name in names)
 
 
+def test_imports_for_type_hints_alone_are_not_executed(tmp_path):
+    path = tmp_path / "hinted.py"
+    hints = "if TYPE_CHECKING:\n    from dlbench.images import oci\n"
+    path.write_text(f"{hints}def read():\n    from dlbench.common import files\n")
+    executed = own_code.executed_files("train.py", path)
+    assert "workflow_scripts/dlbench/common/files.py" in executed
+    assert "workflow_scripts/dlbench/images/oci.py" not in executed
+
+
 def test_digests_follow_contents_and_names(tmp_path, monkeypatch):
     for name, text in (("a.py", "1"), ("b.py", "1"), ("c.py", "2")):
         (tmp_path / name).write_text(text)

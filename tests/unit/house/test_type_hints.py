@@ -15,7 +15,6 @@ NOT_YET = {
     "cluster",
     "comparison",
     "figures",
-    "images",
     "plan",
     "records",
     "report",

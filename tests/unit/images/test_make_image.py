@@ -34,7 +34,7 @@ def test_an_archive_is_named_by_its_manifest_and_gets_the_marker():
     assert (made.kind, made.digest, made.marked) == ("oci", entry["digest"], True)
     assert made.image_id == made.digest
     assert made.environment == {"PATH": "/bin"}
-    *_, layer = oci.manifest(made.path)[1]["layers"]
+    *_, layer = oci.read_image(made.path)[1]["layers"]
     content = (made.path / "blobs" / layer["digest"].replace(":", "/")).read_bytes()
     assert json.dumps({"image_id": made.digest, "image": "x"}).encode() in content
 
@@ -104,7 +104,7 @@ def test_a_layout_is_an_image_as_an_archive_of_it_is():
     assert trainer_image.origin(settings("layout")) == "archive"
     made = make("layout")
     assert (made.kind, made.digest) == ("oci", entry["digest"])
-    assert oci.manifest("layout")[0] == entry["digest"]  # ours lies elsewhere
+    assert oci.read_image("layout")[0] == entry["digest"]  # ours lies elsewhere
     Path("layout/blobs/sha256", entry["digest"][7:]).write_text("{}")
     with pytest.raises(Error, match=r"layout is damaged: blob .* has another digest"):
         make("layout")

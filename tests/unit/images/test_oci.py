@@ -39,7 +39,7 @@ def unpacked(tmp_path):
 def test_an_oci_archive_becomes_a_layout(unpacked, packed):
     blobs = Blobs()
     entry = blobs.image([LAYER, SECOND], packed=packed)
-    found, manifest, config = oci.manifest(unpacked(blobs.index(entry)))
+    found, manifest, config = oci.read_image(unpacked(blobs.index(entry)))
     assert found == entry["digest"]
     assert len(manifest["layers"]) == 2
     assert config["config"]["Env"] == ["PATH=/bin", "A=1"]
@@ -50,7 +50,7 @@ def test_a_compressed_archive_is_read_where_tar_reads_it(unpacked, compress):
     blobs = Blobs()
     blobs.index(blobs.image([LAYER]))
     if compress is gzip.compress:
-        assert oci.manifest(unpacked(blobs, compress))
+        assert oci.read_image(unpacked(blobs, compress))
     else:
         with pytest.raises(Error, match="cannot be read as an image archive"):
             unpacked(blobs, compress)
@@ -58,7 +58,7 @@ def test_a_compressed_archive_is_read_where_tar_reads_it(unpacked, compress):
 
 def test_an_archive_of_docker_save_becomes_a_layout(unpacked):
     layout = unpacked(image_of({"1/layer.tar": LAYER, "2/layer.tar": SECOND}))
-    _, manifest, config = oci.manifest(layout)
+    _, manifest, config = oci.read_image(layout)
     assert manifest["layers"] == [
         {"mediaType": oci.LAYER, "digest": digest(one), "size": len(one)} for one in (LAYER, SECOND)
     ]
@@ -68,14 +68,14 @@ def test_an_archive_of_docker_save_becomes_a_layout(unpacked):
 def test_equal_layers_of_docker_save_are_one_file(unpacked):
     files = image_of({"1/layer.tar": LAYER, "2/layer.tar": LAYER})
     files["2/layer.tar"] = link("2/layer.tar", "../1/layer.tar")
-    _, manifest, _ = oci.manifest(unpacked(files))
+    _, manifest, _ = oci.read_image(unpacked(files))
     assert [layer["digest"] for layer in manifest["layers"]] == [digest(LAYER)] * 2
 
 
 def test_gzipped_layers_of_docker_save_are_said_to_be_so(unpacked):
     files = image_of({"1/layer.tar": LAYER})
     files["1/layer.tar"] = gzip.compress(LAYER)
-    (layer,) = oci.manifest(unpacked(files))[1]["layers"]
+    (layer,) = oci.read_image(unpacked(files))[1]["layers"]
     assert layer["mediaType"] == oci.LAYER + "+gzip"
     assert layer["digest"] == digest(files["1/layer.tar"])
 
@@ -97,14 +97,14 @@ def test_of_several_architectures_this_machines_is_taken(unpacked):
     for entries in ([other, mine], [listed]):
         blobs.index(*entries)
     layout = unpacked(blobs)
-    assert oci.manifest(layout)[0] == mine["digest"]
+    assert oci.read_image(layout)[0] == mine["digest"]
 
 
 def test_an_image_for_another_machine_is_refused_with_both_names(unpacked):
     blobs = Blobs()
     layout = unpacked(blobs.index(blobs.image([LAYER], architecture=OTHER)))
     with pytest.raises(Error) as error:
-        oci.manifest(layout)
+        oci.read_image(layout)
     assert str(error.value) == (
         f"the image is for the architecture {OTHER}; this machine is {MINE}"
     )
@@ -118,7 +118,7 @@ def test_several_images_of_which_none_is_for_this_machine_are_counted(unpacked):
     ]
     layout = unpacked(blobs.index(*entries))
     with pytest.raises(Error, match=f"expected one image for linux on {MINE}, found 0 among 2"):
-        oci.manifest(layout)
+        oci.read_image(layout)
 
 
 def test_an_image_without_one_of_its_layers_is_not_whole(unpacked):
@@ -126,7 +126,7 @@ def test_an_image_without_one_of_its_layers_is_not_whole(unpacked):
     blobs.index(blobs.image([LAYER]))
     del blobs[f"blobs/sha256/{digest(LAYER)[7:]}"]
     with pytest.raises(Error, match=f"is not whole: the layer {digest(LAYER)} is missing"):
-        oci.manifest(unpacked(blobs))
+        oci.read_image(unpacked(blobs))
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_an_image_without_one_of_its_layers_is_not_whole(unpacked):
 def test_a_layout_that_makes_no_sense_is_refused(unpacked, index):
     blobs = Blobs({"oci-layout": b"{}", "index.json": index})
     with pytest.raises(Error, match=r"no image layout that we can read|found 0 among 0"):
-        oci.manifest(unpacked(blobs))
+        oci.read_image(unpacked(blobs))
 
 
 def test_a_damaged_blob_is_named(unpacked):
@@ -197,7 +197,7 @@ def test_an_archive_that_was_cut_short_is_refused(tmp_path, part, compress):
     (tmp_path / "layout").mkdir()
     with pytest.raises(Error):
         oci.unpack(archive, tmp_path / "layout")
-        oci.manifest(tmp_path / "layout")
+        oci.read_image(tmp_path / "layout")
 
 
 def test_a_damaged_compressed_archive_is_refused(tmp_path):
@@ -247,7 +247,7 @@ def test_blobs_that_are_links_are_what_they_name_in_the_archive(unpacked):
     blobs["elsewhere"] = blobs.pop(name)
     blobs[name] = link(name, "../../elsewhere")
     layout = unpacked(blobs)
-    assert oci.manifest(layout)[0] == entry["digest"]
+    assert oci.read_image(layout)[0] == entry["digest"]
     assert not (layout / name).is_symlink()
 
 
@@ -271,9 +271,9 @@ def blob(layout, descriptor):
 
 
 def test_an_added_file_is_one_more_layer_and_all_parts_fit(layout):
-    before, old, _ = oci.manifest(layout)
+    before, old, _ = oci.read_image(layout)
     after = oci.add_file(layout, "etc/dlbench-image.json", MARKER)
-    found, manifest, config = oci.manifest(layout)
+    found, manifest, config = oci.read_image(layout)
     assert found == after != before
     assert [one["digest"] for one in manifest["layers"][:-1]] == [
         one["digest"] for one in old["layers"]
@@ -300,7 +300,7 @@ def test_the_layout_has_one_image_then_also_for_docker_load(layout):
     assert entry["annotations"] == {"org.opencontainers.image.ref.name": "image"}
     blob(layout, entry)
     (saved,) = json.loads((layout / "manifest.json").read_bytes())
-    _, manifest, config = oci.manifest(layout)
+    _, manifest, config = oci.read_image(layout)
     assert json.loads((layout / saved["Config"]).read_bytes()) == config
     assert [f"sha256:{name.rpartition('/')[2]}" for name in saved["Layers"]] == [
         layer["digest"] for layer in manifest["layers"]
@@ -319,7 +319,7 @@ def test_a_config_without_history_gets_one(unpacked):
     config = json.loads(files["abc.json"]) | {"history": None}
     layout = unpacked(files | {"abc.json": json.dumps(config).encode()})
     oci.add_file(layout, "etc/marker", MARKER)
-    assert oci.manifest(layout)[2]["history"] == [{"created_by": "dlbench: /etc/marker"}]
+    assert oci.read_image(layout)[2]["history"] == [{"created_by": "dlbench: /etc/marker"}]
 
 
 # What others make of it.
@@ -343,7 +343,7 @@ def test_skopeo_reads_what_was_written_and_copies_it(layout, tmp_path):
     for name in ("again", "saved"):
         (tmp_path / name).mkdir()
         oci.unpack(tmp_path / f"{name}.tar", tmp_path / name)
-        assert len(oci.manifest(tmp_path / name)[1]["layers"]) == 3
+        assert len(oci.read_image(tmp_path / name)[1]["layers"]) == 3
 
 
 @needs("apptainer")

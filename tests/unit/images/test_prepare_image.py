@@ -177,10 +177,10 @@ def test_a_package_that_a_strategy_needs_must_be_in_the_image(package, there):
     form = {"image": "x", "digest": "sha256:1", "packages": {"horovod": "0.28" if there else None}}
     if package and not there:
         with pytest.raises(trainer_image.Unusable) as error:
-            trainer_image.see_packages(run, form)
+            trainer_image.check_packages(run, form)
         assert str(error.value) == "horovod is not in the image x (sha256:1)"
     else:
-        trainer_image.see_packages(run, form)
+        trainer_image.check_packages(run, form)
 
 
 def images_run(**changes):

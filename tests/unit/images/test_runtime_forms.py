@@ -240,13 +240,13 @@ def test_udocker_is_given_a_layout_without_our_layer(root):
     for path, content in blobs.index(blobs.image([LAYER])).items():
         Path("oci", path).parent.mkdir(parents=True, exist_ok=True)
         Path("oci", path).write_bytes(content)
-    layers = oci.manifest("oci")[1]["layers"]
+    layers = oci.read_image("oci")[1]["layers"]
     oci.add_file("oci", trainer_image.MARKER, b"{}")
     given = trainer_image.Image("train", "oci", Path("oci"), "sha256:0", "x", True, {})
     tools.run(load("udocker").prepare(given, PLACE, {"execmode": "P1"})[0])
     Path("given").mkdir()
     tools.run(["tar", "--extract", f"--file={PLACE}/image.tar", "--directory=given"])
-    assert oci.manifest("given")[1]["layers"] == layers
+    assert oci.read_image("given")[1]["layers"] == layers
 
 
 def test_one_form_serves_all_runs_that_differ_in_how_they_start_only():

@@ -16,9 +16,11 @@ from image_files import (
 )
 from paths import REPOSITORY
 
+import describe_image
 from dlbench import Error
 from dlbench.common import files
 from dlbench.images import digests, trainer_image
+from dlbench.trainer.containment import IMAGE_MARKER
 
 pytestmark = pytest.mark.usefixtures("place")
 
@@ -70,6 +72,10 @@ def test_a_recipe_without_a_base_says_where_it_belongs():
     assert trainer_image.identity("x", settings("mine", base="debian:12"))
 
 
+def test_the_program_inside_an_image_looks_for_the_marker_at_the_path_of_the_trainer():
+    assert describe_image.MARKER == str(IMAGE_MARKER) == f"/{trainer_image.MARKER}"
+
+
 # Whether it is still the same.
 
 
@@ -77,7 +83,7 @@ def test_a_recipe_without_a_base_says_where_it_belongs():
 def recipe(monkeypatch):
     """A recipe whose files may be changed."""
     shutil.copytree(REPOSITORY / "envs", "own", ignore=lambda *_: [".venv"])
-    monkeypatch.setattr(trainer_image, "RECIPES", Path("own"))
+    monkeypatch.setattr(trainer_image, "ENVIRONMENTS", Path("own"))
     return functools.partial(trainer_image.identity, "x")
 
 

@@ -253,7 +253,7 @@ def test_an_image_that_could_not_be_made_is_tried_again_at_each_start(contained)
     (run,) = contained(MINE, runtime="apptainer", environment="mine").runs.values()
     entered = trainer_image.directive_image(run)
     assert entered == "results/images/mine/apptainer/image.sif" and entered
-    with trainer_image.failure_in(form):
+    with trainer_image.record_failure(form):
         raise Error("no room, says https://me:secret@registry")
     assert not entered  # Snakemake enters nothing, and the run says why
     with pytest.raises(trainer_image.Unusable, match="no room, says https://"):
@@ -261,10 +261,10 @@ def test_an_image_that_could_not_be_made_is_tried_again_at_each_start(contained)
     assert "secret" not in Path(form).read_text()
     plan = contained(MINE, runtime="apptainer", environment="mine")
     assert plan.forced == {form} and plan.skipped == {}
-    trainer_image.try_again(plan.forced)
+    trainer_image.forget_failures(plan.forced)
     assert entered and not Path(form).exists()
     # So it is with the image itself, which has no digest then.
-    with trainer_image.failure_in(path, "image mine could not be made: "):
+    with trainer_image.record_failure(path, "image mine could not be made: "):
         raise OSError(28, "No space left on device")
     assert contained(MINE, runtime="apptainer", environment="mine").forced == {path}
     assert trainer_image.digest("mine", trainer_image.settings("mine", MINE)) is None

@@ -160,7 +160,7 @@ def _relative(path):
 def _imports(path):
     """The files of the library that one file imports, with the __init__ of each package."""
     modules = []
-    for node in ast.walk(plugins.parse_file(path)):
+    for node in _executed_nodes(plugins.parse_file(path)):
         if isinstance(node, ast.Import):
             modules += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -172,6 +172,14 @@ def _imports(path):
             base = PROGRAMS.joinpath(*parts[:length])
             paths += [p for p in (base.with_suffix(".py"), base / "__init__.py") if p.is_file()]
     return tuple(dict.fromkeys(paths))
+
+
+def _executed_nodes(tree):
+    """All nodes of a syntax tree but those under `if TYPE_CHECKING:`, which never runs."""
+    for node in ast.iter_child_nodes(tree):
+        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            yield node
+            yield from _executed_nodes(node)
 
 
 def git_state(

@@ -1,4 +1,6 @@
-"""Images of the trainer's environments: made, described, and brought to runtimes.
+"""Images of the trainer's environments: made, described, and prepared for each runtime.
 
-Runtimes are files found by their name. Imports study and common.
+Other rooms may import trainer_image, make_image, prepare_image and oci, and load a runtime of
+runtimes/ by its name. It imports trainer, study, machine and common; at module level nothing
+beyond the standard library and NumPy.
 """

@@ -9,13 +9,14 @@ from pathlib import Path
 from dlbench.common.files import sha256
 
 
-def content_digest(source):
+def content_digest(source: str | Path) -> str:
+    """SHA-256 of a file's content, or of a folder's names, modes, links and contents."""
     path = Path(source)
     return f"sha256:{_tree_digest(path, content=True) if path.is_dir() else sha256(path)}"
 
 
-def state_of(source):
-    """What changes whenever a file or folder does, and is cheap to ask for."""
+def state_of(source: str | Path) -> str:
+    """Path, sizes and times of a file or folder: cheap to read, and changed with its content."""
     path = Path(source).absolute()
     if path.is_dir():
         return f"{path} {_tree_digest(path, content=False)}"
@@ -24,25 +25,26 @@ def state_of(source):
 
 
 def _tree_digest(folder, content):
-    """Digest of a tree's names, modes and links, and of its files' content or else their times."""
+    """Digest of a tree's names, modes and links, and of its files' contents or else their times."""
     total = hashlib.sha256()
     for root, folders, files in os.walk(folder):
         folders.sort()
         for name in sorted([*folders, *files]):
             path = Path(root, name)
             status = path.lstat()
-            what = ""
+            detail = ""
             if stat.S_ISLNK(status.st_mode):
-                what = os.readlink(path)
+                detail = os.readlink(path)
             elif stat.S_ISREG(status.st_mode):
-                what = _file_digest(path) if content else f"{status.st_size} {status.st_mtime_ns}"
-            words = [str(path.relative_to(folder)), str(status.st_mode), what]
+                times = f"{status.st_size} {status.st_mtime_ns}"
+                detail = _file_digest(path) if content else times
+            words = [str(path.relative_to(folder)), str(status.st_mode), detail]
             total.update(("\0".join(words) + "\n").encode(errors="surrogateescape"))
     return total.hexdigest()
 
 
 def _file_digest(path):
-    # In a folder that root made some files are for root only: no run of ours reads them.
+    # A folder that root made may have files for root only; no run reads them.
     with contextlib.suppress(PermissionError):
         return sha256(path)
     return "not readable"

@@ -1,4 +1,4 @@
-"""Images from where they come from: built, pulled, or taken where they lie."""
+"""Make an image: build it, pull it, or take it where it lies."""
 
 import contextlib
 import json
@@ -6,68 +6,72 @@ import shutil
 import subprocess
 import uuid
 from pathlib import Path
+from typing import Any
 
 from dlbench import Error
 from dlbench.common import files, tools
 from dlbench.common.files import make_empty_folder, sha256, write_json
 from dlbench.images import digests, oci, trainer_image
 from dlbench.images.runtimes import APPTAINER, TAG
-from dlbench.images.trainer_image import MARKER, RECIPES, REGISTRY
+from dlbench.images.trainer_image import MARKER, REGISTRY
+from dlbench.study.trainer_environments import ENVIRONMENTS
 
 ENGINES = ("buildah", "podman", "docker")
-# What an image sets and no host's value may replace.
+# Variables that an image sets and that no value of the host may replace.
 VARIABLES = ("LD_LIBRARY_PATH", "OPAL_PREFIX", "PATH", "PMIX_INSTALL_PREFIX", "PYTHONPATH")
 
 
-def make(name, settings, output, study=None):
-    """Build, pull or take an image, and say in image.json which it is.
+def make(name: str, settings: dict[str, Any], output: str | Path, study: str | None = None) -> None:
+    """Build, pull or take an image, and describe it in image.json.
 
     Args:
+        settings: its entry in the config (trainer_image.settings).
+        output: path of image.json, in a folder of its own.
         study: name of the study it is made for.
 
     Raises:
-        Error: it cannot be had, or its digest is not the pinned one.
+        Error: the image cannot be made, or its digest is not the pinned one.
     """
     output = Path(output)
     place = output.parent
     place.mkdir(parents=True, exist_ok=True)
     kind = trainer_image.origin(settings)
-    found = {
+    image = {
         "registry": _pull,
         "recipe": _build,
         "archive": _unpack,
         "sif": _take,
         "folder": _take,
     }[kind](name, settings, place)
-    if settings["digest"] not in (None, found["digest"]):
+    if settings["digest"] not in (None, image["digest"]):
         raise Error(
             f"image {name}: expected the pinned digest {settings['digest']}, found "
-            f"{found['digest']} at {settings['source']}: it was replaced, or the pin is old"
+            f"{image['digest']} at {settings['source']}: it was replaced, or the pin is old"
         )
-    marker = {"image_id": found.pop("image_id", None) or found["digest"], "image": name}
+    marker = {"image_id": image.pop("image_id", None) or image["digest"], "image": name}
     text = json.dumps(marker).encode() + b"\n"
     target = place / "marker" / MARKER
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(text)
-    for path in (target, *list(target.parents)[:2]):  # it is laid over the image's, modes and all
+    for path in (target, *list(target.parents)[:2]):  # they replace the image's, with their modes
         path.chmod(0o644 if path == target else 0o755)
-    if found["kind"] == "oci":
-        oci.add_file(found["path"], MARKER, text)
-        found["marked"] = True
+    if image["kind"] == "oci":
+        oci.add_file(image["path"], MARKER, text)
+        image["marked"] = True
     write_json(
         output,
         {
             "name": name,
             "study": study,
             "source": settings["source"],
-            "asked": trainer_image.asked(settings),
+            "asked": trainer_image.source_settings(settings),
             "identity": trainer_image.identity(name, settings),
             "state": None
             if kind in ("registry", "recipe")
             else digests.state_of(settings["source"]),
             "image_id": marker["image_id"],
-            "environment": _environment_in(found["path"], found["kind"]),
-            **found,
+            "environment": _environment_in(image["path"], image["kind"]),
+            **image,
         },
     )
 
@@ -89,12 +93,12 @@ def _pull(name, settings, place):
         _push(engine, reference, layout, place)
     else:
         return _pull_as_sif(settings, reference, place)
-    oci.manifest(layout)
-    return {"kind": "oci", "path": str(layout), "digest": pinned or oci.manifest(layout)[0]}
+    oci.read_image(layout)
+    return {"kind": "oci", "path": str(layout), "digest": pinned or oci.read_image(layout)[0]}
 
 
 def _pull_as_sif(settings, reference, place):
-    """Without a tool for OCI images: as a SIF, which Apptainer makes itself."""
+    """Pull with Apptainer, which makes a SIF file: no tool for OCI images is installed."""
     tool = tools.first_installed(APPTAINER)
     if not tool:
         raise Error(
@@ -108,7 +112,7 @@ def _pull_as_sif(settings, reference, place):
 
 
 def _build(name, settings, place):
-    """An image of one of our environments: by an engine as OCI, else by Apptainer as SIF."""
+    """Build the image of an environment in envs/: as OCI by an engine, else as SIF by Apptainer."""
     folder, start = Path(settings["source"]), trainer_image.base(settings)
     image_id = f"build-{uuid.uuid4()}"
     arguments = {"ENVIRONMENT": name, "IMAGE_ID": image_id}
@@ -119,12 +123,12 @@ def _build(name, settings, place):
         reference = f"oci-archive:{Path(start).absolute()}" if Path(start).is_file() else start
         arguments["BASE"] = reference
         given = [f"--build-arg={key}={value}" for key, value in arguments.items()]
-        recipe = f"--file={RECIPES / 'Containerfile'}"
+        recipe = f"--file={ENVIRONMENTS / 'Containerfile'}"
         binds = [f"--volume={bind}" for bind in settings["build_binds"]]
         tools.run([engine, "build", *binds, *given, recipe, f"--tag={local}", str(folder)])
         _push(engine, local, layout, place)
         tools.run([engine, "rmi", local])
-        digest = oci.manifest(layout)[0]
+        digest = oci.read_image(layout)[0]
         return {"kind": "oci", "path": str(layout), "digest": digest, "image_id": image_id}
     tool = tools.first_installed(APPTAINER)
     if not tool:
@@ -139,22 +143,26 @@ def _build(name, settings, place):
     given = [f"--build-arg={key}={value}" for key, value in arguments.items()]
     given += [f"--bind={bind}" for bind in settings["build_binds"]]
     sif = (place / "built.sif").absolute()
-    # The definition takes the lock file from the folder where it is built.
+    # The definition copies the lock file from the working folder.
     tools.run([tool, "build", "--force", *given, sif, "../apptainer.def"], folder)
     digest = f"sha256:{sha256(sif)}"
     return {
-        "kind": "sif", "path": str(sif), "digest": digest, "image_id": image_id, "marked": True,
-    }  # fmt: skip
+        "kind": "sif",
+        "path": str(sif),
+        "digest": digest,
+        "image_id": image_id,
+        "marked": True,
+    }
 
 
 def _unpack(name, settings, place):
     layout = make_empty_folder(place / "oci")
     oci.unpack(settings["source"], layout)
-    return {"kind": "oci", "path": str(layout), "digest": oci.manifest(layout)[0]}
+    return {"kind": "oci", "path": str(layout), "digest": oci.read_image(layout)[0]}
 
 
 def _take(name, settings, place):
-    """A SIF file or a root folder of the user's, used where it lies."""
+    """Use a SIF file or a root folder of the user where it lies."""
     path = Path(settings["source"]).absolute()
     kind = trainer_image.origin(settings)
     image_id = _image_id_in(path, kind)
@@ -168,48 +176,50 @@ def _take(name, settings, place):
 
 
 def _image_id_in(path, kind):
-    """What the marker of an image says; None where it has none, or a link in its place."""
+    """The image_id in the marker of an image; None if it has no marker, or a link in its place."""
     if kind == "folder":
         if any((path / part).is_symlink() for part in (MARKER, *Path(MARKER).parents[:-1])):
             return None
         return (files.read_json(path / MARKER) or {}).get("image_id")
     if not tools.first_installed(APPTAINER):
         raise Error(f"{path} is a SIF file; {' or '.join(APPTAINER)} is not on the path")
-    shown = _said_in(path, "sh", "-c", f"[ -L /{MARKER} ] || [ ! -e /{MARKER} ] || cat /{MARKER}")
+    script = f"[ -L /{MARKER} ] || [ ! -e /{MARKER} ] || cat /{MARKER}"
+    content = _output_in(path, "sh", "-c", script)
     with contextlib.suppress(ValueError, KeyError, TypeError):
-        return json.loads(shown)["image_id"]
+        return json.loads(content)["image_id"]
+    return None
 
 
 def _environment_in(path, kind):
-    """Those of VARIABLES that an image sets."""
+    """The VARIABLES that an image sets, with their values."""
     if kind == "oci":
-        lines = oci.manifest(path)[2].get("config", {}).get("Env") or []
+        lines = oci.read_image(path)[2].get("config", {}).get("Env") or []
     elif not tools.first_installed(APPTAINER):
-        return {}  # a folder, for a runtime that knows nothing else of it either
+        return {}  # a folder: the runtimes that need no Apptainer do not know its variables either
     else:
-        lines = _said_in(path, "env").splitlines()
+        lines = _output_in(path, "env").splitlines()
     values = dict(line.split("=", 1) for line in lines if "=" in line)
     return {name: values[name] for name in VARIABLES if values.get(name)}
 
 
-def _said_in(path, *command):
-    """What a command says in an image, which Apptainer enters.
+def _output_in(path, *command):
+    """The output of a command inside an image, by Apptainer.
 
     Raises:
-        Error: it cannot be run there.
+        Error: the command fails.
     """
     enter = [tools.first_installed(APPTAINER), "--silent", "exec", "--cleanenv", path]
-    shown = subprocess.run([*enter, *command], capture_output=True, text=True, check=False)
-    if shown.returncode:
+    finished = subprocess.run([*enter, *command], capture_output=True, text=True, check=False)
+    if finished.returncode:
         raise Error(
-            f"{path}: {enter[0]} cannot run {command[0]} in it (exit code {shown.returncode}): "
-            f"{tools.failure_reason(shown.stderr + shown.stdout)}"
+            f"{path}: {enter[0]} cannot run {command[0]} in it (exit code {finished.returncode}): "
+            f"{tools.failure_reason(finished.stderr + finished.stdout)}"
         )
-    return shown.stdout
+    return finished.stdout
 
 
 def _push(engine, reference, layout, place):
-    """Bring an image from an engine's store to a layout."""
+    """Copy an image from an engine's store to a layout."""
     if engine == "docker":
         archive = place / "saved.tar"
         tools.run(["docker", "save", f"--output={archive}", reference])
@@ -220,7 +230,7 @@ def _push(engine, reference, layout, place):
 
 
 def _untagged(reference):
-    """A name without its tag or digest: tools take one or the other, not both.
+    """A reference without its tag and digest, of which tools accept one only.
 
     >>> _untagged("localhost:5000/tensorflow:25.02"), _untagged("a/b@sha256:0")
     ('localhost:5000/tensorflow', 'a/b')

@@ -1,9 +1,9 @@
 """OCI image layouts: folders with an image's manifest, config and layers, each under its digest.
 
-- An archive as `podman save`, `docker save` and `buildah push` write it, or a folder with the same
-  in it, becomes a layout, every blob compared with its digest.
-- A file is added as one more layer, so that an image of whatever origin can carry our marker.
-- `before.json` is the index without that layer, for who writes the file itself.
+- `unpack` makes a layout of an archive of `podman save`, `docker save` or `buildah push`, or of a
+  folder with its content, and compares every blob with its digest.
+- `add_file` adds a file as one more layer, so that any image can carry our marker.
+- `before.json` is the index without that layer, for runtimes that write the file themselves.
 
 Sources: the OCI image layout and image format specifications, version 1.1; Docker's image
 specification, version 1.2, for `docker save`.
@@ -17,9 +17,10 @@ import shutil
 import tarfile
 import zlib
 from pathlib import Path
+from typing import Any
 
 from dlbench import Error
-from dlbench.common.files import sha256, write_json
+from dlbench.common.files import canonical_json, sha256, write_json
 from dlbench.common.tar_members import Member
 from dlbench.images.runtimes import BEFORE, TAG
 
@@ -30,17 +31,20 @@ INDEX_TYPES = (
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar"
-# The same under Docker's names, which skopeo and others do not read in a layout.
+# Docker's names for layers; skopeo and others do not read them in a layout.
 DOCKER_LAYERS = {
     "application/vnd.docker.image.rootfs.diff.tar": LAYER,
     "application/vnd.docker.image.rootfs.diff.tar.gzip": f"{LAYER}+gzip",
 }
-# What Python calls a machine, and what images call it.
+# Python's names of architectures, and those in images.
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-def unpack(archive, folder):
-    """Make a layout in `folder`, which is empty, of an archive with one image, or of its files.
+def unpack(archive: str | Path, folder: str | Path) -> None:
+    """Make a layout of an archive with one image, or of a folder with its content.
+
+    Args:
+        folder: for the layout; it is empty.
 
     Raises:
         Error: it is no image archive, or a blob differs from its digest.
@@ -67,11 +71,11 @@ def unpack(archive, folder):
             raise Error(f"{archive} is damaged: blob {blob.name} has another digest")
 
 
-def manifest(folder):
+def read_image(folder: str | Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """(digest, manifest, config) of the one image in a layout that is for this machine.
 
     Raises:
-        Error: there is none, several, or it is for another architecture.
+        Error: there is no image, several, or it is for another architecture.
     """
     folder = Path(folder)
     wanted = ARCHITECTURES.get(platform.machine(), platform.machine())
@@ -86,11 +90,10 @@ def manifest(folder):
                 f"among {len(entries)}"
             )
         digest = mine[0]["digest"]
-        found = _blob(folder, digest)
-        config = _blob(folder, found["config"]["digest"])
-        missing = [
-            e["digest"] for e in found["layers"] if not _place(folder, e["digest"]).is_file()
-        ]
+        manifest = _blob(folder, digest)
+        config = _blob(folder, manifest["config"]["digest"])
+        layers = [layer["digest"] for layer in manifest["layers"]]
+        missing = [layer for layer in layers if not _place(folder, layer).is_file()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Error(f"{folder} is no image layout that we can read: {error!r}") from error
     if config.get("architecture", wanted) != wanted:
@@ -99,21 +102,20 @@ def manifest(folder):
         )
     if missing:
         raise Error(f"{folder} is not whole: the layer {missing[0]} is missing")
-    return digest, found, config
+    return digest, manifest, config
 
 
-def add_file(folder, path, content):
-    """Put a file of our own on top of the image, which is then the layout's only one.
+def add_file(folder: str | Path, path: str, content: bytes) -> str:
+    """Add a file to the image as a layer on top; the layout then has this image only.
 
     Args:
-        path: where it is in the image, relative to its root.
-        content: bytes.
+        path: of the file, relative to the root of the image.
 
     Returns:
         The digest of the new manifest.
     """
     folder = Path(folder)
-    _, found, config = manifest(folder)
+    _, manifest, config = read_image(folder)
     layer = _layer(path, content)
     config = {
         **config,
@@ -125,24 +127,24 @@ def add_file(folder, path, content):
     }
     layers = [
         {**one, "mediaType": DOCKER_LAYERS.get(one["mediaType"], one["mediaType"])}
-        for one in found["layers"]
+        for one in manifest["layers"]
     ]
     before = {
-        **found,
+        **manifest,
         "mediaType": MANIFEST,
-        "config": {**found["config"], "mediaType": CONFIG},
+        "config": {**manifest["config"], "mediaType": CONFIG},
         "layers": layers,
     }
     _list(folder, BEFORE, before)
     after = {
-        "config": _store(folder, CONFIG, _json(config)),
+        "config": _store(folder, CONFIG, canonical_json(config)),
         "layers": [*layers, _store(folder, LAYER, layer)],
     }
     return _finish(folder, {**before, **after})
 
 
 def _copy(source, folder):
-    """Copy the files of a folder, but not its modes: more is written to the copy."""
+    """Copy the files of a folder without their modes, so that the copy can be written to."""
     for file in source.rglob("*"):
         if file.is_file():
             target = folder / file.relative_to(source)
@@ -151,7 +153,7 @@ def _copy(source, folder):
 
 
 def _extract(tar, member, folder):
-    """Write one file of an archive; where it is a link, what that names in the archive."""
+    """Write one file of an archive; a link becomes the file that it names in the archive."""
     if member.isdir():
         return
     content = tar.extractfile(member)
@@ -169,31 +171,31 @@ def _is_for(entry, architecture):
 
 
 def _from_docker(folder, archive):
-    """Turn what `docker save` wrote into a layout."""
+    """Turn the files of `docker save` into a layout."""
     try:
         (entry,) = json.loads((folder / "manifest.json").read_bytes())
         config = (folder / entry["Config"]).read_bytes()
-        # One that is listed twice is moved once.
+        # A layer may be listed twice.
         adopted = {name: _adopt(folder, folder / name) for name in dict.fromkeys(entry["Layers"])}
         layers = [adopted[name] for name in entry["Layers"]]
-        told = json.loads(config)["rootfs"]["diff_ids"]
-        for layer, diff_id in zip(layers, told, strict=True):
+        diff_ids = json.loads(config)["rootfs"]["diff_ids"]
+        for layer, diff_id in zip(layers, diff_ids, strict=True):
             if layer["mediaType"] == LAYER and layer["digest"] != diff_id:
                 raise ValueError(f"damaged: the layer {diff_id} has another digest")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Error(f"{archive}: expected one image as docker save writes it: {error!r}") from error
     write_json(folder / "oci-layout", {"imageLayoutVersion": "1.0.0"})
-    found = {
+    manifest = {
         "schemaVersion": 2,
         "mediaType": MANIFEST,
         "config": _store(folder, CONFIG, config),
         "layers": layers,
     }
-    _finish(folder, found)
+    _finish(folder, manifest)
 
 
 def _adopt(folder, file):
-    """The descriptor of a layer that lies in the folder under another name, until now."""
+    """Move a layer to its place among the blobs. Returns its descriptor."""
     if not file.resolve().is_relative_to(folder.resolve()):
         raise ValueError(f"{file} is outside of the archive")
     digest = f"sha256:{sha256(file)}"
@@ -209,27 +211,27 @@ def _adopt(folder, file):
     }
 
 
-def _finish(folder, found):
+def _finish(folder, manifest):
     """Make a manifest the only one of the layout. Returns its digest."""
-    digest = _list(folder, "index.json", found)
-    # For `docker load`, most versions of which read no other layout than their own.
+    digest = _list(folder, "index.json", manifest)
+    # For `docker load`: most versions read Docker's own layout only.
     config, *layers = (
-        str(_place(Path(), part["digest"])) for part in (found["config"], *found["layers"])
+        str(_place(Path(), part["digest"])) for part in (manifest["config"], *manifest["layers"])
     )
     write_json(folder / "manifest.json", [{"Config": config, "RepoTags": None, "Layers": layers}])
     return digest
 
 
-def _list(folder, index, found):
-    """Write an index that lists a manifest alone. Returns the manifest's digest."""
-    entry = _store(folder, MANIFEST, _json(found))
+def _list(folder, index, manifest):
+    """Write an index that lists this manifest only. Returns the manifest's digest."""
+    entry = _store(folder, MANIFEST, canonical_json(manifest))
     entry["annotations"] = {"org.opencontainers.image.ref.name": TAG}
     write_json(folder / index, {"schemaVersion": 2, "manifests": [entry]})
     return entry["digest"]
 
 
 def _layer(path, content):
-    """The bytes of a tar file with one file in it, and with no time or user of ours."""
+    """The bytes of a tar file with one file, which has no time and no user."""
     written = io.BytesIO()
     with tarfile.open(fileobj=written, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         member = tarfile.TarInfo(path)
@@ -248,7 +250,7 @@ def _store(folder, media_type, content):
 
 
 def _blob(folder, digest):
-    """The JSON in a blob, seen to have its digest."""
+    """The JSON in a blob, whose digest is checked."""
     content = _place(folder, digest).read_bytes()
     if _digest(content) != digest:
         raise ValueError(f"blob {digest} has another digest")
@@ -257,10 +259,6 @@ def _blob(folder, digest):
 
 def _place(folder, digest):
     return folder / "blobs" / digest.replace(":", "/")
-
-
-def _json(value):
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def _digest(content):

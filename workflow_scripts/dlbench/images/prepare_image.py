@@ -1,4 +1,4 @@
-"""Images in the forms that runtimes take, each looked at from inside."""
+"""Bring images to the forms that runtimes take, and check each from inside."""
 
 import contextlib
 import json
@@ -6,34 +6,44 @@ import os
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from dlbench import Error
 from dlbench.common import options, plugins, tools
 from dlbench.common.files import make_empty_folder, write_json
 from dlbench.images.runtimes import KEPT_OUT, Container
-from dlbench.images.trainer_image import MARKER
+from dlbench.images.trainer_image import MARKER, Image
 
 DESCRIBE = "workflow_scripts/describe_image.py"
-# What our trainer needs, at least of this version.
+# What our trainer needs, with the lowest version.
 NEEDED = {"Python": "3.10", "tensorflow": "", "keras": "3", "numpy": ""}
 
 
-def prepare(image, runtime, chosen, python, gpus, output, any_packages=False):
-    """Bring an image to the form that a runtime takes, look at it from inside, and say so.
+def prepare(
+    image: Image,
+    runtime: str,
+    runtime_options: dict[str, Any],
+    python: str,
+    gpus: bool,
+    output: str | Path,
+    any_packages: bool = False,
+) -> None:
+    """Bring an image to the form that a runtime takes, check it from inside, and describe it.
 
     Args:
-        image: the Image.
-        chosen: the runtime's options with their values.
         python: the interpreter inside, a name or a path.
-        output: path of the JSON file; what is made lies beside it, in a folder without suffix.
-        any_packages: it is for other programs than our trainer, which know what they need.
+        gpus: whether runs use GPUs.
+        output: path of the JSON file that describes the form; the form lies beside it, in the
+            folder of its name without suffix.
+        any_packages: the form is for other programs than our trainer, so its packages are not
+            checked.
 
     Raises:
-        Error: a program is missing, the form cannot be made, what runs in it is not inside
-            the image, or it lacks what every run needs.
+        Error: a program is missing, the form cannot be made, a process in it is not inside
+            the image, or a package is missing that every run needs.
     """
     module = plugins.load("runtimes", runtime)
-    chosen = options.parse("runtime", runtime, module.OPTIONS, "") | chosen
+    chosen = options.parse("runtime", runtime, module.OPTIONS, "") | runtime_options
     output = Path(output)
     place = output.with_suffix("")
     where = f"image {image.name} under {runtime}"
@@ -46,7 +56,7 @@ def prepare(image, runtime, chosen, python, gpus, output, any_packages=False):
             tools.run(command)
     except Error as error:
         raise Error(f"{where}: {error}") from None
-    started = Container(
+    container = Container(
         image=module.prepared(image, place, chosen),
         folder=os.getcwd(),
         options=chosen,
@@ -54,7 +64,7 @@ def prepare(image, runtime, chosen, python, gpus, output, any_packages=False):
         environment=image.environment,
         name=f"describe-{image.name}",
     )
-    inside = _describe(module.command(started, [python, DESCRIBE]), where)
+    inside = _describe(module.command(container, [python, DESCRIBE]), where)
     _check(inside, image, where)
     if not any_packages:
         _check_packages(inside, where)
@@ -67,7 +77,7 @@ def prepare(image, runtime, chosen, python, gpus, output, any_packages=False):
             "runtime": runtime,
             "runtime_version": _version(module),
             "options": chosen,
-            "prepared": started.image,
+            "prepared": container.image,
             "environment": image.environment,
             **{key: value for key, value in inside.items() if key != "marker"},
         },
@@ -75,24 +85,24 @@ def prepare(image, runtime, chosen, python, gpus, output, any_packages=False):
 
 
 def _describe(command, where):
-    """What describe_image.py says inside."""
-    # Without what this machine says of its own programs: what is seen is the image's.
+    """The output of describe_image.py inside."""
+    # Without the variables about programs of this machine, so that the image's are described.
     hidden = (*KEPT_OUT, "LD_LIBRARY_PATH")
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
     finished = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     with contextlib.suppress(IndexError, ValueError):
         if finished.returncode == 0:
             return json.loads(finished.stdout.strip().splitlines()[-1])
-    said = tools.failure_reason(finished.stdout + finished.stderr)
-    python = "is there a python3 in it? (images: python names another)"
+    reason = tools.failure_reason(finished.stdout + finished.stderr)
+    hint = "is there a python3 in it? (images: python names another)"
     raise Error(
         f"{where}: Python could not be started inside "
-        f"(exit code {finished.returncode}); it said: {said}; {python}"
+        f"(exit code {finished.returncode}); it said: {reason}; {hint}"
     )
 
 
 def _check(inside, image, where):
-    """See that it is the image."""
+    """Check that the process that described the form was inside the image."""
     if not inside["marker"]:
         raise Error(
             f"{where}: /{MARKER} is not seen from inside: what runs there is not in the image, "
@@ -106,18 +116,19 @@ def _check(inside, image, where):
 
 
 def _check_packages(inside, where):
-    """See that our trainer can use it."""
+    """Check that the image has what our trainer needs."""
     for name, least in NEEDED.items():
-        found = inside["python_version"] if name == "Python" else inside["packages"][name]
-        if not found:
+        version = inside["python_version"] if name == "Python" else inside["packages"][name]
+        if not version:
             raise Error(f"{where}: {name} is not installed for {inside['python']}")
-        # What says no version is believed: some sites' builds do not.
-        if (version := _numbers(found)) and version < _numbers(least):
-            raise Error(f"{where}: needs {name} {least} or newer, has {found}")
+        # An unknown version passes: builds of some sites have none.
+        if (numbers := _numbers(version)) and numbers < _numbers(least):
+            raise Error(f"{where}: needs {name} {least} or newer, has {version}")
 
 
 def _numbers(version):
-    """
+    """A version as numbers that can be compared; () of an unknown one.
+
     >>> _numbers("3.9.18+cu12"), _numbers("unknown")
     ((3, 9, 18), ())
     """
@@ -125,6 +136,6 @@ def _numbers(version):
 
 
 def _version(module):
-    """What a runtime says when it is asked for its version: its first line."""
-    said = subprocess.run(module.version(), capture_output=True, text=True, check=False)
-    return next(iter((said.stdout + said.stderr).splitlines()), "unknown").strip()
+    """The first line that a runtime prints when it is asked for its version."""
+    shown = subprocess.run(module.version(), capture_output=True, text=True, check=False)
+    return next(iter((shown.stdout + shown.stderr).splitlines()), "unknown").strip()

@@ -1,10 +1,10 @@
-"""Images: where each comes from, what is in it, and the form that each runtime takes.
+"""Images: the source of each, its identity and digest, and the form that each runtime takes.
 
-- An image is made once (built, pulled, or taken where it lies) and named by its digest:
-  that of its manifest, or the SHA-256 of a SIF file or of the listing of a root folder.
-- All runtimes get the same content: what they take is converted from the one image.
-- Each form carries our marker file with the image's identity; it is looked at from inside
-  when the form is made, and by every trainer.
+- An image is made once (built, pulled, or taken where it lies). Its digest is that of its
+  manifest, or the SHA-256 of a SIF file or of the listing of a root folder.
+- All runtimes get the same content, converted to their forms from this one image.
+- Each form carries our marker file with the image's identity. It is read from inside when the
+  form is made, and by every trainer.
 - make_image.py makes images, prepare_image.py their forms.
 
 results/images/{name}/ has image.json, and {form}.json and {form}/ for each runtime.
@@ -13,9 +13,10 @@ results/images/{name}/ has image.json, and {form}.json and {form}/ for each runt
 import contextlib
 import hashlib
 import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dlbench import Error
 from dlbench.common import files as common_files
@@ -24,9 +25,13 @@ from dlbench.common.files import sha256, write_json
 from dlbench.images import digests, runtimes
 from dlbench.machine import redaction
 from dlbench.study import other_trainers
+from dlbench.study.runs import Run
+from dlbench.study.trainer_environments import ENVIRONMENTS
+
+if TYPE_CHECKING:  # it needs more than the standard library
+    from dlbench.study.config import Study
 
 IMAGES = Path("results/images")
-RECIPES = Path("envs")
 DEFAULTS: dict[str, Any] = {
     "source": None,
     "digest": None,
@@ -37,21 +42,23 @@ DEFAULTS: dict[str, Any] = {
 }
 REGISTRY = "docker://"
 MARKER = runtimes.MARKER
-# One of these a root folder has, and no image layout.
+# A root folder has one of these, an image layout none.
 OF_A_ROOT = ("bin", "etc", "usr")
 
 
 class Unusable(Error):
-    """A run cannot use an image here: it could not be made, or it lacks a package."""
+    """An image that a run cannot use here: it could not be made, or it lacks a package."""
 
 
 @dataclass(frozen=True)
 class Image:
-    """An image as it lies here.
+    """An image on this machine.
 
-    `kind` is oci (a layout), sif or folder. `marked` says whether it carries our marker; the
-    folder `marker` has it too, for forms made of images without. `image_id` is what the
-    marker says, or is to say. `environment` has those of VARIABLES that the image sets.
+    Attributes:
+        kind: oci (a layout), sif or folder.
+        image_id: in the marker.
+        marked: whether the image carries the marker already; otherwise its forms get it.
+        environment: variables that the image sets (make_image.VARIABLES).
     """
 
     name: str
@@ -60,29 +67,30 @@ class Image:
     digest: str
     image_id: str
     marked: bool
-    environment: dict
+    environment: dict[str, str]
 
     @property
-    def marker(self):
-        # Absolute: tar takes a folder as relative to the one before it.
+    def marker(self) -> Path:
+        """The folder with the marker file, at its path in the image."""
+        # Absolute, for tar takes a relative folder as relative to the one before it.
         return (IMAGES / self.name / "marker").absolute()
 
 
-def settings(name, images):
-    """The config's entry of an image, completed.
+def settings(name: str, images: Mapping[str, Any]) -> dict[str, Any]:
+    """The config's entry of an image, with defaults.
 
     Args:
         images: the config's `images`.
     """
-    found = {**DEFAULTS, **images.get(name, {})}
-    return {**found, "source": found["source"] or str(RECIPES / name)}
+    entry = {**DEFAULTS, **images.get(name, {})}
+    return {**entry, "source": entry["source"] or str(ENVIRONMENTS / name)}
 
 
-def origin(settings):
-    """What a source is: registry, recipe, sif, folder or archive.
+def origin(settings: Mapping[str, Any]) -> str:
+    """The kind of an image's source: registry, recipe, sif, folder or archive.
 
     Raises:
-        Error: there is no such file or folder.
+        Error: the source is none of these.
     """
     source = settings["source"]
     if source.startswith(REGISTRY):
@@ -96,7 +104,7 @@ def origin(settings):
         return "archive"  # unpacked
     if path.is_file():
         with open(path, "rb") as file:
-            # The magic word of the Singularity image format, after its launch line.
+            # SIF files begin with a launch line; then comes this magic word.
             return "sif" if b"SIF_MAGIC" in file.read(64) else "archive"
     raise Error(
         f"images: source {source}: expected a SIF file, a root folder, an image archive, an OCI "
@@ -105,14 +113,14 @@ def origin(settings):
     )
 
 
-def identity(name, settings):
-    """What an image is made from, as text: where it differs the image is another one.
+def identity(name: str, settings: Mapping[str, Any]) -> str | None:
+    """Text that identifies the content from which an image is made.
 
-    A digest of the recipe, a name with its pinned digest, or the digest of a file's or folder's
-    content, which is read again only where it changed since the image was made.
+    A digest of the recipe, a reference with its pinned digest, or the digest of a file's or
+    folder's content, which is read again only if it changed since the image was made.
 
     Returns:
-        None where the source is not here, as in a copy of the results on another machine.
+        None if the source is not on this machine, as with a copy of the results.
     """
     try:
         kind = origin(settings)
@@ -122,63 +130,64 @@ def identity(name, settings):
         return f"{settings['source']}@{settings['digest'] or 'any'}"
     if kind == "recipe":
         folder = Path(settings["source"])
-        files = [RECIPES / "Containerfile", RECIPES / "apptainer.def", folder / "uv.lock"]
+        files = [ENVIRONMENTS / "Containerfile", ENVIRONMENTS / "apptainer.def", folder / "uv.lock"]
         parts = [base(settings), *map(sha256, files)]
         return f"sha256:{hashlib.sha256(' '.join(parts).encode()).hexdigest()}"
-    made = _made(image_path(name))
+    made = _description(image_path(name))
     if made and made["state"] == digests.state_of(settings["source"]):
         return made["identity"]
     return digests.content_digest(settings["source"])
 
 
-def asked(settings):
-    """What in the config's entry of an image says which one it is."""
+def source_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of an image's settings that decides which image it is."""
     return {key: settings[key] for key in ("source", "base", "digest")}
 
 
-def see_source(name, study):
-    """See that there is a source for an image, and that no other study has one of this name.
+def check_source(name: str, study: "Study") -> None:
+    """Check that an image has a source, and that no other study has another image of this name.
 
-    Runs and images are known by it: each of the two would make its own anew, and train its runs
-    again where they are runs of the other, too.
-
-    Args:
-        study: the config.Study.
+    Runs and images are identified by the name: otherwise each of the two studies would make the
+    image again, and train again the runs that both have.
 
     Raises:
-        Error: there is none, or one has.
+        Error: there is no source, or another study has an image of this name.
     """
-    wanted = settings(name, study.images)
-    origin(wanted)
-    made = _made(image_path(name)) or {}
-    if made.get("study") not in (None, study.name) and made["asked"] != asked(wanted):
+    entry = settings(name, study.images)
+    origin(entry)
+    made = _description(image_path(name)) or {}
+    if made.get("study") not in (None, study.name) and made["asked"] != source_settings(entry):
         raise Error(
             f"images: {name} is another image already: study {made['study']!r} made it from "
-            f"{made['asked']['source']}, this one asks for {wanted['source']}. Give yours "
+            f"{made['asked']['source']}, this one asks for {entry['source']}. Give yours "
             f"another name, under images and as environment in the matrix; or delete "
             f"{IMAGES / name}, if that study is over"
         )
 
 
-def digest(name, settings):
-    """The digest of an image that is there and is still the one asked for, else None."""
-    return known(name, settings)[1]
+def digest(name: str, settings: Mapping[str, Any]) -> str | None:
+    """The digest of an image; None if it is not made yet, or made from another source."""
+    return identity_and_digest(name, settings)[1]
 
 
-def known(name, settings):
-    """(identity, digest) of an image; finding out may take seconds."""
-    wanted = identity(name, settings)
-    made = _made(image_path(name))
-    if not made or made["identity"] != wanted or settings["digest"] not in (None, made["digest"]):
-        return wanted, None
-    return wanted, made["digest"]
+def identity_and_digest(name: str, settings: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """(identity, digest) of an image; large sources take seconds to read."""
+    expected = identity(name, settings)
+    made = _description(image_path(name))
+    if not made or made["identity"] != expected or settings["digest"] not in (None, made["digest"]):
+        return expected, None
+    return expected, made["digest"]
 
 
-def base(settings):
-    """The image that a recipe starts from."""
+def base(settings: Mapping[str, Any]) -> str:
+    """The image that a recipe starts from.
+
+    Raises:
+        Error: neither the config nor the recipe names one.
+    """
     if settings["base"]:
         return settings["base"]
-    import tomllib  # an image's Python, where the directive starts a run, may lack it
+    import tomllib  # Python 3.10 lacks it, which may be the Python of an image
 
     file = Path(settings["source"]) / "pyproject.toml"
     try:
@@ -189,73 +198,73 @@ def base(settings):
         ) from None
 
 
-def options_of(run):
+def options_of(run: Run) -> dict[str, Any]:
     """The options of a run's runtime, with their values."""
     known = plugins.load("runtimes", run.runtime).OPTIONS
     return options.parse("runtime", run.runtime, known, run.runtime_options)
 
 
-def form_name(run):
-    """The form of an image that a run takes, as in apptainer or udocker-P2."""
+def form_name(run: Run) -> str:
+    """The name of the form that a run takes, e.g. apptainer or udocker-P2."""
     return plugins.load("runtimes", run.runtime).form(options_of(run))
 
 
-def image_path(name):
-    """What `make` writes about an image."""
+def image_path(name: str) -> str:
+    """The path of an image's description, which make_image.make writes."""
     return f"{IMAGES}/{name}/image.json"
 
 
-def form_path(run):
-    """What `prepare` writes about the image in the form that a run takes."""
+def form_path(run: Run) -> str:
+    """The path of the description of the form that a run takes, by prepare_image.prepare."""
     return f"{IMAGES}/{run.environment}/{form_name(run)}.json"
 
 
-def directive_image(run):
-    """What a run's runtime gives Snakemake's container directive, also before it is made."""
+def directive_image(run: Run) -> "Enterable":
+    """The image for Snakemake's container directive, known before it is made."""
     place = Path(form_path(run)).with_suffix("")
-    return Enterable(plugins.load("runtimes", run.runtime).prepared(None, place, options_of(run)))
+    return Enterable(plugins.load("runtimes", run.runtime).directive_image(place))
 
 
 class Enterable(str):
-    """Path of an image in its form; false where that could not be made.
+    """Path of an image for the container directive; false if it could not be made.
 
-    Snakemake asks for its truth again when the job begins: it then enters nothing, and
-    start_run.py says why.
+    Snakemake asks for its truth again when the job begins: it then enters no image, and
+    start_run.py reports why.
     """
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         return not failure(f"{Path(self).parent}.json")
 
 
 @contextlib.contextmanager
-def failure_in(path, what=""):
-    """Have an Error (or OSError) of this block written to image.json or a form.
+def record_failure(path: str | Path, prefix: str = "") -> Iterator[None]:
+    """Write an Error or OSError of this block to the description of an image or a form.
 
-    Runs that need it are then skipped with this reason, and the others go on.
+    Runs that need it are then skipped with this reason; all others go on.
     """
     try:
         yield
     except (Error, OSError) as error:
-        reason = f"{what}{error}"
+        reason = f"{prefix}{error}"
         print(f"error: {reason}", file=sys.stderr)
         write_json(path, {"failure": redaction.redact(reason)})
 
 
-def failure(path):
-    """Why an image or a form could not be made, as `failure_in` wrote it; else None."""
+def failure(path: str | Path) -> str | None:
+    """Why an image or a form could not be made, as `record_failure` wrote it, or None."""
     return (common_files.read_json(path) or {}).get("failure")
 
 
-def read(path):
+def read(path: str | Path) -> Image:
     """The Image that image.json describes.
 
     Raises:
-        Error: it is missing or damaged.
-        Unusable: it could not be made.
+        Error: the file or the marker is missing or damaged.
+        Unusable: the image could not be made.
     """
-    found = read_form(path)
+    description = read_form(path)
     keys = ("name", "kind", "digest", "image_id", "marked", "environment")
-    image = Image(**{key: found[key] for key in keys}, path=Path(found["path"]))
+    image = Image(**{key: description[key] for key in keys}, path=Path(description["path"]))
     if not (image.marker / MARKER).is_file():
         raise Error(
             f"{image.marker / MARKER} is missing: an earlier version made the image, or part of it "
@@ -264,53 +273,53 @@ def read(path):
     return image
 
 
-def read_form(path):
-    """What `prepare` wrote.
+def read_form(path: str | Path) -> dict[str, Any]:
+    """The description of a form, which prepare_image.prepare wrote.
 
     Raises:
         Error: it is missing or damaged.
         Unusable: the form could not be made.
     """
-    found = common_files.read_json(path)
-    if not found:
+    form = common_files.read_json(path)
+    if not form:
         raise Error(f"{path} is missing or damaged: make the image again (target images)")
-    if "failure" in found:
-        raise Unusable(found["failure"])
-    return found
+    if "failure" in form:
+        raise Unusable(form["failure"])
+    return form
 
 
-def try_again(paths):
-    """Forget, of some images and forms, that they could not be made: by now it may be otherwise."""
+def forget_failures(paths: Iterable[str | Path]) -> None:
+    """Delete recorded failures of images and forms, so that these are made again."""
     for path in filter(failure, paths):
         Path(path).unlink()
 
 
-def digest_of_form(path):
-    """The digest of the image that a form is of, be it that the form could not be made; or None."""
-    return (_made(Path(path).with_name("image.json")) or {}).get("digest")
+def digest_of_form(path: str | Path) -> str | None:
+    """The digest of the image of a form, also if the form could not be made, or None."""
+    return (_description(Path(path).with_name("image.json")) or {}).get("digest")
 
 
-def _made(path):
-    """What is written about an image or a form; None where it is missing or could not be made."""
-    found = common_files.read_json(path)
-    return None if found and "failure" in found else found
+def _description(path):
+    """The description of an image or a form; None if it is missing or has a failure."""
+    content = common_files.read_json(path)
+    return None if content and "failure" in content else content
 
 
-def see_packages(run, form):
-    """See that an image has what a run needs beside TensorFlow.
+def check_packages(run: Run, form: dict[str, Any]) -> None:
+    """Check that an image has the packages that a run needs beside the framework.
 
     Raises:
-        Unusable: it has not.
+        Unusable: one is missing.
     """
     if other_trainers.is_external(run):
-        return  # what it needs is its own affair
+        return  # the program of others checks its own packages
     for package in plugins.load("strategies", run.strategy).Strategy.packages:
         if not form["packages"].get(package):
             raise Unusable(f"{package} is not in the image {form['image']} ({form['digest']})")
 
 
-def unsupported(run, images):
-    """Why a run in a container cannot be done here, as far as is known before, or None.
+def unsupported(run: Run, images: Mapping[str, Any]) -> str | None:
+    """Why a run in a container cannot start here, as far as is known in advance, or None.
 
     Args:
         images: the config's `images`.
@@ -321,10 +330,13 @@ def unsupported(run, images):
     missing = tools.missing(module.PROGRAMS)
     if missing:
         return f"runtime {run.runtime}: {missing}"
-    form = _made(form_path(run))
+    form = _description(form_path(run))
+    if not form:
+        return None
     try:
-        return see_packages(run, form) if form else None
+        check_packages(run, form)
     except Unusable as error:
-        # Not where the image is to be another one.
-        now = digest(run.environment, settings(run.environment, images))
-        return str(error) if now == form["digest"] else None
+        # An image that is to be made again may have the package.
+        current = digest(run.environment, settings(run.environment, images))
+        return str(error) if current == form["digest"] else None
+    return None

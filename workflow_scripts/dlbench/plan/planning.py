@@ -389,7 +389,7 @@ def _plan(settings, chosen):
     to_train = [runs[run_id] for run_id in pending if run_id not in skipped]
     for run in to_train:
         if start_command.contained(run):
-            trainer_image.see_source(run.environment, study)
+            trainer_image.check_source(run.environment, study)
     _see_terms_accepted(
         {run.dataset for run in to_train if staleness.has_data(run)} - {*adopted}, study
     )

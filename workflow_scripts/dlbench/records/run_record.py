@@ -9,12 +9,11 @@ keep their runs.
 """
 
 import contextlib
-import hashlib
 import json
 from pathlib import Path
 
 from dlbench import Error
-from dlbench.common.files import sha256, write_json
+from dlbench.common.files import json_digest, sha256, write_json
 from dlbench.log import event_log
 from dlbench.study.runs import is_sentinel
 
@@ -156,5 +155,4 @@ def forget(run_id):
 
 def digest(content):
     """Digest of what a record says, which it ends with."""
-    plain = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(plain.encode()).hexdigest()
+    return json_digest(content)

@@ -149,7 +149,7 @@ def _code_digest(*names):
 @functools.cache
 def _image(name, settings):
     """(what an image is made from, its digest), either None where it is not known here."""
-    return trainer_image.known(name, json.loads(settings))
+    return trainer_image.identity_and_digest(name, json.loads(settings))
 
 
 @functools.cache

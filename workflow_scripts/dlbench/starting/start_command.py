@@ -75,7 +75,7 @@ def start(run, trainer, form=None, device="cpu", binds=()):
         else:
             environment = Path(trainer[0]).absolute().parents[1]
         return Start(tuple(_launched(run, trainer, environment, device)), None, {})
-    trainer_image.see_packages(run, form)
+    trainer_image.check_packages(run, form)
     if other_trainers.is_external(run):
         inside = other_trainers.proving(run, trainer, trainer_image.MARKER)
     else:

@@ -8,10 +8,9 @@ valid name.
 import functools
 import itertools
 from dataclasses import dataclass
-from pathlib import Path
 
 from dlbench import Error, launchers
-from dlbench.common import options, phrases, plugins
+from dlbench.common import options, own_code, phrases, plugins
 from dlbench.log import event_log
 from dlbench.study import other_trainers, trainer_environments
 from dlbench.study.config_schema import ConfigError, named
@@ -19,7 +18,6 @@ from dlbench.study.runs import DEFAULTS, FIELDS, PLUGIN_FOLDERS, Run
 
 # Fields that say one thing in several ways.
 INSTEAD = ({"batch_per_device", "global_batch"}, {"steps", "epochs"})
-ENVIRONMENTS = Path(__file__).parents[3] / "envs"
 
 
 @dataclass(frozen=True)
@@ -239,4 +237,5 @@ def _check_task(run, where):
 @functools.cache
 def environments():
     """The folders in envs/."""
-    return sorted(path.parent.name for path in ENVIRONMENTS.glob("*/pyproject.toml"))
+    folder = own_code.PROGRAMS.parent / trainer_environments.ENVIRONMENTS
+    return sorted(path.parent.name for path in folder.glob("*/pyproject.toml"))

@@ -7,7 +7,6 @@ field changes no existing id. Ids never change between releases.
 
 import dataclasses
 import functools
-import hashlib
 import itertools
 import json
 import operator
@@ -16,6 +15,7 @@ import re
 from dataclasses import dataclass
 
 from dlbench import Error
+from dlbench.common import files
 
 MODES = ("train", "forward", "forward_backward")
 PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
@@ -142,8 +142,7 @@ class Run:
 
     def digest(self):
         """Ten hexadecimal digits over the values that differ from their defaults."""
-        plain = json.dumps(self.values(), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(plain.encode()).hexdigest()[:10]
+        return files.json_digest(self.values())[:10]
 
     def values(self):
         """The values that differ from their defaults, as plain Python values."""

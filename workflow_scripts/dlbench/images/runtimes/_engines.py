@@ -1,21 +1,23 @@
-"""What podman and Docker have in common: an image in a store, containers that must be removed.
+"""Commands that podman and Docker share: an image in a store, containers that must be removed."""
 
-Everything here is a command as a list of strings; nothing is run.
-"""
+from typing import TYPE_CHECKING
 
-from dlbench.images.runtimes import handing_on, packed
+from dlbench.images.runtimes import Container, handing_on, packed
+
+if TYPE_CHECKING:
+    from dlbench.images.trainer_image import Image
 
 LABEL = "dlbench.run"
-# What is loaded has a name of its own or none: `Loaded image: x` or `Loaded image ID: sha256:...`.
+# A loaded image has a name of its own or none: `Loaded image: x` or `Loaded image ID: sha256:...`.
 NAMED = 'loaded=$("$1" load --input "$2") && "$1" tag "${loaded##* }" "$3"'
 
 
-def name(image):
-    """The name of an image in the engine's store; another digest is another name."""
+def name(image: "Image") -> str:
+    """The name of an image in the engine's store, which depends on its digest."""
     return f"localhost/dlbench/{image.name.lower()}:{image.digest.removeprefix('sha256:')[:12]}"
 
 
-def load(engine, image, place):
+def load(engine: str, image: "Image", place: str) -> list[list[str]]:
     """Commands that bring an image to the store under its `name`."""
     archive, commands = packed(image, place)
     clear = ["rm", "-rf", archive, f"{place}/root"]
@@ -24,8 +26,8 @@ def load(engine, image, place):
     return [*commands, [engine, "import", archive, name(image)], clear]
 
 
-def run(engine, container, program, flags):
-    """The command that runs `program` in a new container, which is gone afterwards."""
+def run(engine: str, container: Container, program: list[str], flags: list[str]) -> list[str]:
+    """The command that runs `program` in a new container, which is removed afterwards."""
     mounts = [
         f"--volume={':'.join(mount)}" for mount in [*container.mounts(), ("/tmp", "/tmp", "rw")]
     ]
@@ -45,7 +47,7 @@ def run(engine, container, program, flags):
     return handing_on(before, [*variables, container.image, *program])
 
 
-def remove(engine, container):
-    """The command that ends the containers of a run: they are no children of who started them."""
+def remove(engine: str, container: Container) -> list[str]:
+    """The command that ends the containers of a run, which are not children of its processes."""
     listed = f'{engine} ps --all --quiet "--filter=label={LABEL}=$1"'
     return ["sh", "-c", f"{listed} | xargs -r {engine} rm --force", "sh", container.name]

@@ -1,23 +1,29 @@
-"""Apptainer, or Singularity where that is what a site has.
+"""Apptainer, or Singularity if the site has that.
 
 Options:
     start     directive: Snakemake's container directive enters the image, once for all
               processes of the run, which must share a node. command: the command line
-              does, once for each process, below the launcher. auto: directive where the
-              processes share a node. Both are recorded.
+              enters it, once for each process, below the launcher. auto: directive if the
+              processes share a node, else command. The record has both.
 
-- The home folder stays outside: packages in ~/.local would come before the image's.
-- The image may be a SIF file or a folder; whoever starts it is the same user inside.
-- A SIF without our marker gets it as one more partition, which lies over the first: to build it
-  anew takes long, and an ordinary user may not give files to others.
+- The home folder is not mounted: packages in ~/.local would come before the image's.
+- The image may be a SIF file or a folder; the user is the same inside.
+- A SIF file without our marker gets it as one more partition, an overlay: building the file again
+  takes long, and an ordinary user may not give files to other users.
 """
 
 import os
 import platform
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from dlbench import Error
 from dlbench.common import tools
 from dlbench.images.runtimes import APPTAINER, Container, marking, unpacked
+
+if TYPE_CHECKING:
+    from dlbench.images.trainer_image import Image
 
 CONTAINED = True
 HANDS_ON_LIBRARIES = False
@@ -27,42 +33,54 @@ PROGRAMS = (APPTAINER,)
 # group of the first (1), for a processor.
 OVERLAY = ("--datatype=4", "--parttype=4", "--partfs=1", "--groupid=1")
 PROCESSORS = {"x86_64": 2, "aarch64": 4, "ppc64le": 6}
-ITS_OWN = ("PATH", "LD_LIBRARY_PATH")  # it takes them from the image, and adds the GPU's libraries
+ITS_OWN = ("PATH", "LD_LIBRARY_PATH")  # Apptainer reads them in the image and adds GPU libraries
 
 
-def version():
+def version() -> list[str]:
+    """The command that prints its version."""
     return [_name(), "--version"]
 
 
-def form(options):
+def form(options: dict[str, Any]) -> str:
+    """The name of the form of an image that it takes."""
     return "apptainer"
 
 
-def prepare(image, place, options, gpus=False):
-    made = prepared(image, place, options)
+def prepare(
+    image: "Image", place: str, options: dict[str, Any], gpus: bool = False
+) -> list[list[str]]:
+    """Commands that make its form of an image in the folder `place`."""
+    sif = directive_image(place)
     if image.kind == "oci":
-        return [[*_build(), made, f"oci:{image.path}"]]
+        return [[*_build(), sif, f"oci:{image.path}"]]
     if image.marked:
-        return [["ln", "--symbolic", str(image.path), made]]
+        return [["ln", "--symbolic", str(image.path), sif]]
     if image.kind == "folder":
-        rights = ["chmod", "--recursive", "u+rwX", made]
-        return [*unpacked(image, made), rights, marking(image, made)]
+        rights = ["chmod", "--recursive", "u+rwX", sif]
+        return [*unpacked(image, sif), rights, marking(image, sif)]
     overlay = f"{place}/marker.squashfs"
     quiet = ["-noappend", "-all-root", "-quiet", "-no-progress"]
     return [
-        ["cp", "--reflink=auto", str(image.path), made],
-        ["chmod", "u+rw", made],
+        ["cp", "--reflink=auto", str(image.path), sif],
+        ["chmod", "u+rw", sif],
         ["mksquashfs", str(image.marker), overlay, *quiet],
-        [_name(), "sif", "add", *OVERLAY, f"--partarch={_processor()}", made, overlay],
+        [_name(), "sif", "add", *OVERLAY, f"--partarch={_processor()}", sif, overlay],
         ["rm", overlay],
     ]
 
 
-def prepared(image, place, options):
+def prepared(image: "Image", place: str, options: dict[str, Any]) -> str:
+    """The name or path of the form, for Container.image."""
+    return directive_image(place)
+
+
+def directive_image(place: str | Path) -> str:
+    """The path that Snakemake's container directive enters, known before the form is made."""
     return f"{place}/image.sif"
 
 
-def command(container, program):
+def command(container: Container, program: list[str]) -> list[str]:
+    """The command that runs `program` in a container."""
     flags = ["--no-home", f"--pwd={container.folder}"]
     flags += [f"--bind={':'.join(mount)}" for mount in container.mounts()]
     flags += [
@@ -74,29 +92,30 @@ def command(container, program):
     return [_name(), "--silent", "exec", *flags, container.image, *program]
 
 
-def cleanup(container):
+def cleanup(container: Container) -> list[str] | None:
+    """The command that ends leftover processes of a container, or None."""
     return None
 
 
-def directive_environment(binds, gpus):
-    """Variables by which the directive's `apptainer exec` gets what `command` would say.
+def directive_environment(binds: Iterable[str], gpus: bool) -> dict[str, str]:
+    """Variables that make the directive's `apptainer exec` do what the flags of `command` do.
 
     Args:
-        binds: as those of a Container; what the user has in these variables stays.
+        binds: as in a Container; they are added to those that the user has set.
     """
     mounts = [":".join(mount) for mount in Container("", "", tuple(binds)).mounts()[1:]]
-    found = {}
+    variables: dict[str, str] = {}
     for tool in ("APPTAINER", "SINGULARITY"):
-        given = os.environ.get(f"{tool}_BIND", "").split(",")
-        every = ",".join(filter(None, dict.fromkeys([*given, *mounts])))
-        found |= {f"{tool}_BIND": every} if every else {}
-        found |= {f"{tool}_NV": "1"} if gpus else {}
-    return found
+        own = os.environ.get(f"{tool}_BIND", "").split(",")
+        every = ",".join(filter(None, dict.fromkeys([*own, *mounts])))
+        variables |= {f"{tool}_BIND": every} if every else {}
+        variables |= {f"{tool}_NV": "1"} if gpus else {}
+    return variables
 
 
 def _build():
     build = [_name(), "build", "--force"]
-    # Packing takes half the time that it takes with gzip, for the same size.
+    # Packs in half the time of gzip, to the same size.
     zstd = "--mksquashfs-args=-comp zstd -Xcompression-level 3"
     return [*build, zstd] if _name() == "apptainer" else build
 

@@ -1,9 +1,14 @@
-"""Charliecloud: an unpacked image entered by an ordinary user, who stays the same inside.
+"""Charliecloud: an ordinary user, who stays the same inside, enters an unpacked image.
 
-It knows no binds that are read only: `:ro` means nothing here.
+It has no read-only binds: `:ro` is ignored.
 """
 
-from dlbench.images.runtimes import marking, unpacked, with_mount_points
+from typing import TYPE_CHECKING, Any
+
+from dlbench.images.runtimes import Container, marking, unpacked, with_mount_points
+
+if TYPE_CHECKING:
+    from dlbench.images.trainer_image import Image
 
 CONTAINED = True
 HANDS_ON_LIBRARIES = True
@@ -11,26 +16,33 @@ OPTIONS = {}
 PROGRAMS = ("ch-run",)
 
 
-def version():
+def version() -> list[str]:
+    """The command that prints its version."""
     return ["ch-run", "--version"]
 
 
-def form(options):
+def form(options: dict[str, Any]) -> str:
+    """The name of the form of an image that it takes."""
     return "charliecloud"
 
 
-def prepare(image, place, options, gpus=False):
+def prepare(
+    image: "Image", place: str, options: dict[str, Any], gpus: bool = False
+) -> list[list[str]]:
+    """Commands that make its form of an image in the folder `place`."""
     root = prepared(image, place, options)
     marker = [] if image.marked else [marking(image, root)]
     nvidia = [["ch-fromhost", "--nvidia", root]] if gpus else []
     return [*unpacked(image, root), ["chmod", "--recursive", "u+rwX", root], *marker, *nvidia]
 
 
-def prepared(image, place, options):
+def prepared(image: "Image", place: str, options: dict[str, Any]) -> str:
+    """The name or path of the form, for Container.image."""
     return f"{place}/root"
 
 
-def command(container, program):
+def command(container: Container, program: list[str]) -> list[str]:
+    """The command that runs `program` in a container."""
     flags = [f"--cd={container.folder}", "--unset-env=LD_LIBRARY_PATH"]
     for source, target, _ in container.mounts():
         flags += [f"--bind={source}:{target}"]
@@ -39,5 +51,6 @@ def command(container, program):
     return with_mount_points(container.image, container, start)
 
 
-def cleanup(container):
+def cleanup(container: Container) -> list[str] | None:
+    """The command that ends leftover processes of a container, or None."""
     return None

@@ -1,12 +1,16 @@
-"""Docker, for machines whose users may use it. Written to its documentation; not run here.
+"""Docker, for machines whose users may use it. Written from its documentation; not tested.
 
 - The processes of a run share network, memory and process numbers with the host.
-- The container's user is the one who starts it, so that what it writes is theirs.
+- The user is the same inside, so that files that a run writes belong to the user.
 """
 
 import os
+from typing import TYPE_CHECKING, Any
 
-from dlbench.images.runtimes import _engines
+from dlbench.images.runtimes import Container, _engines
+
+if TYPE_CHECKING:
+    from dlbench.images.trainer_image import Image
 
 CONTAINED = True
 HANDS_ON_LIBRARIES = False
@@ -14,27 +18,35 @@ OPTIONS = {}
 PROGRAMS = ("docker",)
 
 
-def version():
+def version() -> list[str]:
+    """The command that prints its version."""
     return ["docker", "--version"]
 
 
-def form(options):
+def form(options: dict[str, Any]) -> str:
+    """The name of the form of an image that it takes."""
     return "docker"
 
 
-def prepare(image, place, options, gpus=False):
+def prepare(
+    image: "Image", place: str, options: dict[str, Any], gpus: bool = False
+) -> list[list[str]]:
+    """Commands that make its form of an image in the folder `place`."""
     return _engines.load("docker", image, place)
 
 
-def prepared(image, place, options):
+def prepared(image: "Image", place: str, options: dict[str, Any]) -> str:
+    """The name or path of the form, for Container.image."""
     return _engines.name(image)
 
 
-def command(container, program):
+def command(container: Container, program: list[str]) -> list[str]:
+    """The command that runs `program` in a container."""
     gpus = ["--gpus=all"] if container.gpus else []
     flags = ["--pid=host", f"--user={os.getuid()}:{os.getgid()}"]
     return _engines.run("docker", container, program, [*flags, *gpus])
 
 
-def cleanup(container):
+def cleanup(container: Container) -> list[str] | None:
+    """The command that ends leftover processes of a container, or None."""
     return _engines.remove("docker", container)

@@ -6,8 +6,12 @@
 """
 
 import os
+from typing import TYPE_CHECKING, Any
 
-from dlbench.images.runtimes import _engines, podman_pull
+from dlbench.images.runtimes import Container, _engines, podman_pull
+
+if TYPE_CHECKING:
+    from dlbench.images.trainer_image import Image
 
 CONTAINED = True
 HANDS_ON_LIBRARIES = False
@@ -15,30 +19,38 @@ OPTIONS = {}
 PROGRAMS = ("podman",)
 
 
-def version():
+def version() -> list[str]:
+    """The command that prints its version."""
     return ["podman", "--version"]
 
 
-def form(options):
+def form(options: dict[str, Any]) -> str:
+    """The name of the form of an image that it takes."""
     return "podman"
 
 
-def prepare(image, place, options, gpus=False):
+def prepare(
+    image: "Image", place: str, options: dict[str, Any], gpus: bool = False
+) -> list[list[str]]:
+    """Commands that make its form of an image in the folder `place`."""
     if image.kind != "oci":
         return _engines.load("podman", image, place)
     return [podman_pull(image, _engines.name(image))]
 
 
-def prepared(image, place, options):
+def prepared(image: "Image", place: str, options: dict[str, Any]) -> str:
+    """The name or path of the form, for Container.image."""
     return _engines.name(image)
 
 
-def command(container, program):
+def command(container: Container, program: list[str]) -> list[str]:
+    """The command that runs `program` in a container."""
     gpus = ["--device=nvidia.com/gpu=all"] if container.gpus else []  # a name of CDI
     flags = ["--ulimit=host", "--pid=host", "--security-opt=label=disable"]
-    flags += ["--userns=keep-id"] if os.geteuid() else []  # refused where root starts it
+    flags += ["--userns=keep-id"] if os.geteuid() else []  # podman refuses it for root
     return _engines.run("podman", container, program, [*flags, *gpus])
 
 
-def cleanup(container):
+def cleanup(container: Container) -> list[str] | None:
+    """The command that ends leftover processes of a container, or None."""
     return _engines.remove("podman", container)

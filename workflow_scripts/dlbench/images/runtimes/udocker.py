@@ -3,19 +3,23 @@
 Options:
     execmode  how it enters the container (`udocker setup --execmode`): P1, P2 (ptrace), F1,
               F2, F3, F4 (library calls), R1 (runc), S1 (Singularity). It sets the speed of
-              what calls the system often, so it is part of a run.
+              system calls, so it is part of a run.
 
 - Each execmode has a container of its own, since F and R modes change its files.
-- The whole environment is handed on: launchers speak to their processes so.
-- It knows no binds that are read only: `:ro` means nothing here.
-- Its tools are the user's (`udocker install`), the containers lie beside the image.
+- The whole environment is handed on, for launchers configure their processes by variables.
+- It has no read-only binds: `:ro` is ignored.
+- Its tools are installed by the user (`udocker install`); the containers lie beside the image.
 """
 
 import os
 import pwd
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from dlbench.images.runtimes import BEFORE, TAG, marking, packed, with_mount_points
+from dlbench.images.runtimes import BEFORE, TAG, Container, marking, packed, with_mount_points
+
+if TYPE_CHECKING:
+    from dlbench.images.trainer_image import Image
 
 CONTAINED = True
 HANDS_ON_LIBRARIES = True
@@ -27,15 +31,20 @@ NAME = "dlbench"  # of the one container in a place
 PLACES = {"UDOCKER_CONTAINERS": "containers", "UDOCKER_REPOS": "repos", "UDOCKER_LAYERS": "layers"}
 
 
-def version():
+def version() -> list[str]:
+    """The command that prints its version."""
     return ["udocker", *_as_root(), "--version"]
 
 
-def form(options):
+def form(options: dict[str, Any]) -> str:
+    """The name of the form of an image that it takes."""
     return f"udocker-{options['execmode']}"
 
 
-def prepare(image, place, options, gpus=False):
+def prepare(
+    image: "Image", place: str, options: dict[str, Any], gpus: bool = False
+) -> list[list[str]]:
+    """Commands that make its form of an image in the folder `place`."""
     start = _udocker(place)
     archive, commands = packed(image, place)
     if image.kind == "oci":
@@ -59,11 +68,13 @@ def prepare(image, place, options, gpus=False):
     return [*commands, *made, setup, *nvidia, rest]
 
 
-def prepared(image, place, options):
+def prepared(image: "Image", place: str, options: dict[str, Any]) -> str:
+    """The name or path of the form, for Container.image."""
     return str(Path(place).absolute())
 
 
-def command(container, program):
+def command(container: Container, program: list[str]) -> list[str]:
+    """The command that runs `program` in a container."""
     flags = [
         f"--volume={source}:{target}" for source, target, _ in [*container.mounts(), *FROM_HOST]
     ]
@@ -86,7 +97,8 @@ def command(container, program):
     return with_mount_points(_root(container.image), container, start)
 
 
-def cleanup(container):
+def cleanup(container: Container) -> list[str] | None:
+    """The command that ends leftover processes of a container, or None."""
     return None
 
 
