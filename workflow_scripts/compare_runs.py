@@ -1,4 +1,4 @@
-"""Compare two campaigns, or check one against references; both may still be running.
+"""Compare two campaigns, or check one against bounds; both may still be running.
 
 A and B are results folders, unpacked archives, or runs tables (.parquet, .csv, .json). Exit code:
 0, also where they differ; 1 where a check that was asked for fails; 2 for bad input.
@@ -24,12 +24,12 @@ def main():
     args = arguments()
     try:
         a = campaigns.read(args.a)
-        if args.write_references:
-            written = bounds.write(args.write_references, a, args.metric, args.tolerance)
-            print(f"{args.write_references}: {written} references", file=sys.stderr)
+        if args.write_bounds:
+            written = bounds.write(args.write_bounds, a, args.metric, args.tolerance)
+            print(f"{args.write_bounds}: {written} bounds", file=sys.stderr)
             failed = False
         else:
-            failed = _check(a, args) if args.references else _compare(a, args)
+            failed = _check(a, args) if args.bounds else _compare(a, args)
     except (Error, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(BAD_INPUT)
@@ -68,16 +68,24 @@ def parser():
         "more than the margin, or has no run that finished, for they failed or ran out of time",
     )
     made.add_argument(
+        "--bounds",
         "--references",
+        dest="bounds",
         metavar="FILE",
-        help="check A against the values and bounds in this YAML file",
+        help="check A against the expected values and bounds in this YAML file",
     )
-    made.add_argument("--write-references", metavar="FILE", help="write such a file from A")
+    made.add_argument(
+        "--write-bounds",
+        "--write-references",
+        dest="write_bounds",
+        metavar="FILE",
+        help="write such a file from A",
+    )
     made.add_argument(
         "--tolerance",
         type=flag_types.real(0),
         default=0.05,
-        help="lower and upper bounds of written references (0.05)",
+        help="lower and upper bounds that are written, as a share (0.05)",
     )
     made.add_argument("--format", choices=FORMATS, help="by the output's name, or text")
     made.add_argument("--output", metavar="FILE", type=Path, help="instead of printing it")
@@ -88,9 +96,9 @@ def arguments():
     """What was asked for, seen to go together."""
     asking = parser()
     args = asking.parse_args()
-    asked = [args.b, args.references, args.write_references]
+    asked = [args.b, args.bounds, args.write_bounds]
     if sum(value is not None for value in asked) != 1:
-        asking.error("expected A with one of: B, --references, --write-references")
+        asking.error("expected A with one of: B, --bounds, --write-bounds")
     if args.output and not args.format and args.output.suffix not in SUFFIXES:
         asking.error(
             f"--output {args.output}: expected a name that ends in {', '.join(SUFFIXES)}, or a "
@@ -111,7 +119,7 @@ def _compare(a, args):
 
 
 def _check(a, args):
-    outcomes = bounds.check(bounds.read(args.references), a)
+    outcomes = bounds.check(bounds.read(args.bounds), a)
     _show(bounds.page(outcomes, a), bounds.plain(outcomes), args)
     return any(not outcome.passed for outcome in outcomes)
 

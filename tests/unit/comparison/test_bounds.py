@@ -1,4 +1,4 @@
-"""References: values with bounds that a campaign is checked against."""
+"""Bounds that a campaign is checked against."""
 
 import dataclasses
 import json
@@ -81,7 +81,7 @@ def test_facts_can_be_matched_too(tmp_path):
         ({"model": "lenet5"}, "matches 2 combinations; .* differ in batch_per_device"),
     ],
 )  # fmt: skip
-def test_a_reference_must_match_one_combination(tmp_path, match, message):
+def test_a_bound_must_match_one_combination(tmp_path, match, message):
     runs = campaign(measured([100]), measured([100], batch_per_device=12))
     with pytest.raises(Error, match=message):
         outcome(tmp_path, runs, match=match)
@@ -110,7 +110,7 @@ def test_mistakes_in_the_file_are_named_with_their_place(tmp_path, changes, mess
 
 
 @pytest.mark.parametrize("text", ["", "[]", "references: []", "references: {}", "{a: 1}", "x: ["])
-def test_a_file_that_has_no_references_is_refused(tmp_path, text):
+def test_a_file_that_has_no_bounds_is_refused(tmp_path, text):
     (tmp_path / "r.yaml").write_text(text)
     with pytest.raises(Error, match=r"r\.yaml"):
         bounds.read(tmp_path / "r.yaml")
@@ -144,12 +144,12 @@ def test_the_program_says_by_its_exit_code_whether_all_passed(tmp_path):
         return subprocess.run([sys.executable, PROGRAM, *map(str, arguments)], cwd=tmp_path,
                               capture_output=True, text=True, check=False)  # fmt: skip
 
-    finished = start("a.json", "--write-references", "r.yaml")
-    assert (finished.returncode, finished.stderr) == (0, "r.yaml: 1 references\n")
-    assert start("a.json", "--references", "r.yaml").returncode == 0
+    finished = start("a.json", "--write-bounds", "r.yaml")
+    assert (finished.returncode, finished.stderr) == (0, "r.yaml: 1 bounds\n")
+    assert start("a.json", "--bounds", "r.yaml").returncode == 0
     failed = start("slow.json", "--references", "r.yaml")
     assert failed.returncode == 1
-    assert "0 of 1 references passed, 1 failed" in failed.stdout
+    assert "0 of 1 bounds passed, 1 failed" in failed.stdout
     assert "FAIL: -10.0" in failed.stdout
     (plain,) = json.loads(start("slow.json", "--references", "r.yaml", "--format", "json").stdout)
     assert (plain["passed"], plain["measured"]) == (False, 90.0)

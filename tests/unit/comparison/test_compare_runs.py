@@ -82,7 +82,7 @@ def test_slower_by_more_than_the_margin_is_more_than_slower():
 def test_of_a_time_less_is_faster():
     def only(steps, **options):
         found = compared([measured(A_RATES)], [measured(rates(steps))],
-                         metric="step_time_mean_s", **options)  # fmt: skip
+                         metric_name="step_time_mean_s", **options)  # fmt: skip
         return found.pairs[0]
 
     assert only(3).compared.ratio == pytest.approx(1.1**-3)
@@ -210,8 +210,8 @@ def test_what_one_side_does_not_say_is_not_joined_on():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"metric": "image_per_second"}, "did you mean 'images_per_second'"),
-        ({"metric": "energy_j"}, "metric energy_j is not there"),
+        ({"metric_name": "image_per_second"}, "did you mean 'images_per_second'"),
+        ({"metric_name": "energy_j"}, "metric energy_j is not there"),
         ({"margin": 0}, "margin: expected a share between 0 and 1"),
         ({"margin": math.nan}, "margin: expected"),
         ({"on": ["modle"]}, "no field 'modle' .did you mean 'mode'"),

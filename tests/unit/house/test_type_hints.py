@@ -13,7 +13,6 @@ NOT_YET = {
     "archive",
     "campaign",
     "cluster",
-    "comparison",
     "figures",
     "plan",
     "records",

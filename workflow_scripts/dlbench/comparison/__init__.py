@@ -1,4 +1,5 @@
-"""Two campaigns compared, combination by combination.
+"""Two campaigns compared, combination by combination; one campaign checked against bounds.
 
-Imports what is below it; no other room imports it.
+campaigns.py reads them, compare_runs.py compares them, comparison_page.py and plain.py show what
+came out; bounds.py is the check. Imports pages, analysis and rooms below; no room imports it.
 """

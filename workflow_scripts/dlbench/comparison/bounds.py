@@ -1,20 +1,21 @@
-"""References: what a campaign must measure, from a file, and whether it does.
+"""Bounds: what a campaign must measure, from a YAML file, and whether it does.
 
-A file lists, for combinations, the metrics with their bounds; lower and upper are shares of the
-value, as in ReFrame, null for none:
+A file lists, for combinations, the metrics with their expected values and bounds; lower and upper
+are shares of the value, as in ReFrame, null for no bound:
 
     references:
       - match: {model: lenet5, dataset: digits, batch_per_device: 32}
         images_per_second: {value: 13900, lower: -0.05, upper: null, unit: items/s}
 
-`match` takes the fields of a run, and facts such as site and device_model, which must choose one
-combination. What is compared is the geometric mean over its runs.
+`match` has fields of a run, and facts such as site and device_model, that choose one combination.
+The geometric mean over its runs is compared.
 """
 
 import math
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -22,7 +23,7 @@ from dlbench import Error
 from dlbench.analysis import estimates
 from dlbench.common.files import written_whole
 from dlbench.common.phrases import did_you_mean
-from dlbench.comparison.campaigns import FACTS, JOINABLE, positive
+from dlbench.comparison.campaigns import FACTS, JOINABLE, Campaign, positive
 from dlbench.comparison.compare_runs import grouped
 from dlbench.comparison.comparison_page import runs_of
 from dlbench.pages.page import Cell, Page, Section, Table
@@ -37,19 +38,25 @@ MATCHED = (*JOINABLE, *FACTS)
 
 
 @dataclass(frozen=True)
-class Reference:
-    """A bound of one metric of one combination; `where` is its place in the file."""
+class Bound:
+    """The expected value of one metric of one combination, with bounds around it.
+
+    Attributes:
+        where: its place in the file, for messages.
+        match: fields and facts that choose the combination.
+        lower, upper: shares of `value`, -0.05 and 0.1 say; None for no bound.
+    """
 
     where: str
-    match: dict
+    match: dict[str, Any]
     metric: str
     value: float
     lower: float | None
     upper: float | None
 
     @property
-    def bounds(self):
-        """(least, most) that pass, infinite where there is no bound; what rounds to them passes."""
+    def limits(self) -> tuple[float, float]:
+        """(least, most) that pass, infinite if there is no bound; rounding does not fail."""
         return (
             -math.inf if self.lower is None else self.value * (1 + self.lower) * (1 - ROUNDING),
             math.inf if self.upper is None else self.value * (1 + self.upper) * (1 + ROUNDING),
@@ -58,58 +65,67 @@ class Reference:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A reference beside what was measured: an Estimate, or None where no run finished."""
+    """A Bound beside what was measured.
 
-    reference: Reference
-    found: estimates.Estimate | None
-    failed: dict
-    disturbed: int = 0  # runs, by others on the machine
+    Attributes:
+        measured: the geometric mean over runs; None if no run finished.
+        failed: {status: number of runs} of runs that did not finish.
+        disturbed: runs that others on the machine disturbed.
+    """
 
-    @property
-    def passed(self):
-        least, most = self.reference.bounds
-        return self.found is not None and least <= self.found.value <= most
-
-    @property
-    def deviation(self):
-        """As a share of the reference's value."""
-        return None if self.found is None else self.found.value / self.reference.value - 1
+    bound: Bound
+    measured: estimates.Estimate | None
+    failed: dict[str, int]
+    disturbed: int = 0
 
     @property
-    def words(self):
+    def passed(self) -> bool:
+        least, most = self.bound.limits
+        return self.measured is not None and least <= self.measured.value <= most
+
+    @property
+    def deviation(self) -> float | None:
+        """Of the measured mean, as a share of the expected value."""
+        return None if self.measured is None else self.measured.value / self.bound.value - 1
+
+    @property
+    def words(self) -> str:
         """By how much it passes or fails."""
-        if self.found is None:
+        if self.measured is None:
             return f"no run finished: {', '.join(f'{n} {s}' for s, n in self.failed.items())}"
-        words = f"{100 * self.deviation:+.1f} %"
-        least, most = self.reference.bounds
-        if self.found.value < least:
-            words += f", {100 * (1 - self.found.value / least):.1f} % below the lower bound"
-        if self.found.value > most:
-            words += f", {100 * (self.found.value / most - 1):.1f} % above the upper bound"
+        mean = self.measured.value
+        least, most = self.bound.limits
+        words = f"{100 * (mean / self.bound.value - 1):+.1f} %"
+        if mean < least:
+            words += f", {100 * (1 - mean / least):.1f} % below the lower bound"
+        if mean > most:
+            words += f", {100 * (mean / most - 1):.1f} % above the upper bound"
         if self.disturbed:
-            words += f"; others on the machine disturbed {self.disturbed} of {self.found.runs} runs"
+            words += f"; others on the machine disturbed {self.disturbed} of {self.measured.runs}"
+            words += " runs"
         return words
 
 
-def read(path):
-    """The References in a file.
+def read(path: str | Path) -> list[Bound]:
+    """The Bounds in a file.
 
     Raises:
-        Error: with every mistake that was found, one a line.
+        Error: the file has mistakes; the message has one a line.
     """
     content = yaml_files.read(path)
     entries = content.get("references") if isinstance(content, dict) else None
     if not isinstance(entries, list) or not entries or set(content) != {"references"}:
         raise Error(f"{path}: expected one key, references, with a list that is not empty")
-    mistakes, made = [], []
+    mistakes: list[str] = []
+    bounds: list[Bound] = []
     for index, entry in enumerate(entries):
         try:
-            made += _entry(entry, f"{path}: references[{index}]")
+            bounds += _entry(entry, f"{path}: references[{index}]")
         except Error as error:
             mistakes.append(str(error))
     if mistakes:
         raise Error("\n".join(mistakes))
-    return made
+    return bounds
 
 
 def _entry(entry, where):
@@ -128,19 +144,19 @@ def _entry(entry, where):
         yield _bound(entry["match"], name, value, f"{where}.{name}")
 
 
-def _bound(match, name, found, where):
+def _bound(match, name, entry, where):
     try:
         metric = known_metric(name)
     except Error as error:
         raise Error(f"{where}: {error}") from None
-    if not isinstance(found, dict) or set(found) != set(KEYS):
-        keys = sorted(map(str, found)) if isinstance(found, dict) else found
+    if not isinstance(entry, dict) or set(entry) != set(KEYS):
+        keys = sorted(map(str, entry)) if isinstance(entry, dict) else entry
         raise Error(f"{where}: expected the keys {', '.join(KEYS)}, found {keys}")
-    if found["unit"] != metric.unit:
-        raise Error(f"{where}.unit: {name} is in {metric.unit}, found {found['unit']!r}")
-    value = _number(found["value"], f"{where}.value")
+    if entry["unit"] != metric.unit:
+        raise Error(f"{where}.unit: {name} is in {metric.unit}, found {entry['unit']!r}")
+    value = _number(entry["value"], f"{where}.value")
     lower, upper = (
-        None if found[key] is None else _number(found[key], f"{where}.{key}") for key in KEYS[1:3]
+        None if entry[key] is None else _number(entry[key], f"{where}.{key}") for key in KEYS[1:3]
     )
     if value <= 0:
         raise Error(f"{where}.value: expected a number above 0, found {value:g}")
@@ -148,7 +164,7 @@ def _bound(match, name, found, where):
         raise Error(f"{where}.lower: expected a share from -1 to 0, as -0.05, found {lower:g}")
     if upper is not None and upper < 0:
         raise Error(f"{where}.upper: expected a share of at least 0, as 0.1, found {upper:g}")
-    return Reference(where, match, name, value, lower, upper)
+    return Bound(where, match, name, value, lower, upper)
 
 
 def _number(value, where):
@@ -158,77 +174,73 @@ def _number(value, where):
     return float(value)
 
 
-def check(references, campaign):
-    """The Outcome of each reference.
+def check(bounds: list[Bound], campaign: Campaign) -> list[Outcome]:
+    """The Outcome of each Bound.
 
     Raises:
-        Error: a reference matches no run, or several combinations, or runs without its metric.
+        Error: a bound matches no run, or several combinations, or runs without its metric.
     """
-    made, mistakes = [], []
-    for reference in references:
+    outcomes, mistakes = [], []
+    for bound in bounds:
         try:
-            made.append(_outcome(reference, campaign))
+            outcomes.append(_outcome(bound, campaign))
         except Error as error:
             mistakes.append(str(error))
     if mistakes:
         raise Error("\n".join(mistakes))
-    return made
+    return outcomes
 
 
-def _outcome(reference, campaign):
-    runs = [
-        run for run in campaign.runs if all(_is(run, *item) for item in reference.match.items())
-    ]
+def _outcome(bound, campaign):
+    runs = [run for run in campaign.runs if all(_is(run, *item) for item in bound.match.items())]
     if not runs:
-        raise Error(f"{reference.where}: matches no run; {_nearest(reference, campaign.runs)}")
+        raise Error(f"{bound.where}: matches no run; {_nearest(bound, campaign.runs)}")
     known = [name for name in JOINABLE if any(name in run.fields for run in runs)]
-    groups = list(grouped(runs, known, campaign.path))
+    groups = grouped(runs, known, campaign.path)
     if len(groups) > 1:
-        apart = [
-            name
-            for name, values in zip(known, zip(*groups, strict=True), strict=True)
-            if len(set(map(str, values))) > 1
-        ]
         raise Error(
-            f"{reference.where}: matches {len(groups)} combinations; say under match which, "
-            f"they differ in {', '.join(apart)}"
+            f"{bound.where}: matches {len(groups)} combinations; say under match which, "
+            f"they differ in {', '.join(_varied(groups, known))}"
         )
     finished = [run for run in runs if run.finished]
-    values = [v for run in finished if (v := positive(run, reference.metric)) is not None]
+    values = [v for run in finished if (v := positive(run, bound.metric)) is not None]
     if finished and not values:
-        raise Error(f"{reference.where}: no run that it matches has a {reference.metric}")
+        raise Error(f"{bound.where}: no run that it matches has a {bound.metric}")
     failed = dict(sorted(Counter(run.status for run in runs if not run.finished).items()))
     disturbed = sum(run.disturbed for run in finished)
-    return Outcome(reference, estimates.mean(values) if values else None, failed, disturbed)
+    return Outcome(bound, estimates.mean(values) if values else None, failed, disturbed)
 
 
 def _is(run, name, wanted):
-    found = run.fields.get(name, run.facts.get(name))
-    # 1 is true to Python, and must not be to a reference.
-    return found == wanted and isinstance(found, bool) == isinstance(wanted, bool)
+    value = run.fields.get(name, run.facts.get(name))
+    # 1 == True in Python; in a file of bounds it is not.
+    return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
 
 
-def _nearest(reference, runs):
+def _nearest(bound, runs):
     """The run that fits best, and what differs in it."""
-    run = max(runs, key=lambda run: sum(_is(run, *item) for item in reference.match.items()))
+    run = max(runs, key=lambda run: sum(_is(run, *item) for item in bound.match.items()))
     differing = (
         f"{name} {run.fields.get(name, run.facts.get(name))!s} instead of {wanted!s}"
-        for name, wanted in reference.match.items()
+        for name, wanted in bound.match.items()
         if not _is(run, name, wanted)
     )
     return f"the nearest, {run.run_id}, has {', '.join(differing)}"
 
 
-def write(path, campaign, metric, tolerance):
-    """Write a file that this campaign passes: means over its runs, bounds of the tolerance.
+def write(path: str | Path, campaign: Campaign, metric_name: str, tolerance: float) -> int:
+    """Write a file of bounds that this campaign passes: means over its runs.
+
+    Args:
+        tolerance: lower and upper bound, as a share of each mean.
 
     Returns:
-        How many references are in it.
+        The number of bounds in the file.
 
     Raises:
-        Error: no run has the metric, or the tolerance is no share.
+        Error: no run has the metric, or the tolerance is not between 0 and 1.
     """
-    metric = known_metric(metric)
+    metric = known_metric(metric_name)
     if not 0 < tolerance < 1:
         raise Error(f"tolerance: expected a share between 0 and 1, as 0.05, found {tolerance:g}")
     names = [name for name in JOINABLE if campaign.known(name)]
@@ -266,21 +278,21 @@ def _varied(groups, names):
     ]
 
 
-def page(outcomes, campaign):
-    """The Page of outcomes, what failed first."""
+def page(outcomes: list[Outcome], campaign: Campaign) -> Page:
+    """The Page of outcomes; bounds that failed come first."""
     failed = sum(not outcome.passed for outcome in outcomes)
     outcomes = sorted(outcomes, key=lambda outcome: (outcome.passed, _least(outcome)))
-    matched = [outcome.reference.match for outcome in outcomes]
+    matched = [outcome.bound.match for outcome in outcomes]
     keys = dict.fromkeys(name for match in matched for name in match)
     names = combinations([{name: match.get(name) for name in keys} for match in matched])
     rows = [_row(*both) for both in zip(names, outcomes, strict=True)]
-    headings = ("combination", "metric", "measured", "reference", "from / to", "outcome")
+    headings = ("combination", "metric", "measured", "expected", "from / to", "outcome")
     return Page(
-        title="Check against references",
-        lead=f"{len(outcomes) - failed} of {len(outcomes)} references passed, {failed} failed.",
+        title="Check against bounds",
+        lead=f"{len(outcomes) - failed} of {len(outcomes)} bounds passed, {failed} failed.",
         sections=(
             Section("Campaign", (f"{campaign.path}: {runs_of(campaign)}",)),
-            Section("References", (), Table(headings, rows, right=(2, 3, 4))),
+            Section("Bounds", (), Table(headings, rows, right=(2, 3, 4))),
         ),
         kind="bad" if failed else "good",
     )
@@ -291,33 +303,32 @@ def _least(outcome):
 
 
 def _row(name, outcome):
-    reference, found = outcome.reference, outcome.found
+    bound, mean = outcome.bound, outcome.measured
     shares = (
-        "none" if share is None else f"{100 * share:+g} %"
-        for share in (reference.lower, reference.upper)
+        "none" if share is None else f"{100 * share:+g} %" for share in (bound.lower, bound.upper)
     )
     word, kind = ("pass", "good") if outcome.passed else ("FAIL", "bad")
     return [
         name,
-        reference.metric,
-        f"{number(found.value)} ({found.runs})" if found else "-",
-        f"{number(reference.value)} {METRICS[reference.metric].unit}",
+        bound.metric,
+        f"{number(mean.value)} ({mean.runs})" if mean else "-",
+        f"{number(bound.value)} {METRICS[bound.metric].unit}",
         " / ".join(shares),
         Cell(word, kind, outcome.words),
     ]
 
 
-def plain(outcomes):
+def plain(outcomes: list[Outcome]) -> list[dict[str, Any]]:
     """Outcomes as plain values, for JSON."""
     return [
         {
-            "match": outcome.reference.match,
-            "metric": outcome.reference.metric,
-            "value": outcome.reference.value,
-            "lower": outcome.reference.lower,
-            "upper": outcome.reference.upper,
-            "measured": outcome.found.value if outcome.found else None,
-            "runs": outcome.found.runs if outcome.found else 0,
+            "match": outcome.bound.match,
+            "metric": outcome.bound.metric,
+            "value": outcome.bound.value,
+            "lower": outcome.bound.lower,
+            "upper": outcome.bound.upper,
+            "measured": outcome.measured.value if outcome.measured else None,
+            "runs": outcome.measured.runs if outcome.measured else 0,
             "failed": outcome.failed,
             "deviation": outcome.deviation,
             "passed": outcome.passed,

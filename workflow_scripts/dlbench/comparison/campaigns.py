@@ -1,13 +1,14 @@
-"""The runs of a campaign, wherever they lie: records in a results folder, or a runs table.
+"""The runs of a campaign, read from records in a results folder or from a runs table.
 
-A folder holds `runs/*/run.json` or `tables/runs.parquet`, also in a `results` of its own, as
-archives have when they are unpacked. A table is that of results/tables or of export_runs.py.
-Runs that have not ended are counted, never waited for, so a campaign may be read while it runs.
+A folder holds `runs/*/run.json` or `tables/runs.parquet`, or a folder `results` that does, as
+unpacked archives have. A table is that of results/tables or of export_runs.py.
+Runs that have not ended are counted, never waited for: a campaign may be read while it runs.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dlbench import Error
 from dlbench.analysis import estimates
@@ -17,72 +18,76 @@ from dlbench.records import run_record
 from dlbench.study.runs import DEFAULTS, FIELDS, is_sentinel
 from dlbench.tables import runs_table
 
-# What repeats differ in; a seed is no other condition, so runs of other seeds are repeats too.
+# Fields in which repeats differ. A seed is no condition, so runs of other seeds are repeats.
 REPEATED = ("repeat", "sentinel", "seed")
 JOINABLE = tuple(name for name in FIELDS if name not in REPEATED)
 MAY_BE_NONE = ("steps", "epochs")  # of which a run has one
 VERSIONS = ("python", "keras", "numpy")
 FACTS = (
-    "study", "site", "device_kind", "device_model", "host", *VERSIONS, "framework_version",
-    "container_start", "image_digest", "environment_sha256", "training_code", "git_commit",
-    "git_dirty", "data_sha256", "hardware_sha256", "software_sha256", "parser_version",
-)  # fmt: skip
+    *("study", "site", "device_kind", "device_model", "host", *VERSIONS, "framework_version"),
+    *("container_start", "image_digest", "environment_sha256", "training_code", "git_commit"),
+    *("git_dirty", "data_sha256", "hardware_sha256", "software_sha256", "parser_version"),
+)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A run that ended: the values of its fields, how it ended, its numbers, where and of what.
+    """A run that ended. Fields and facts that its source does not know are absent.
 
-    Fields and facts that the source does not know are absent; so is the session of a run by hand.
-    `disturbed`: others on the machine used more beside it than they may.
+    Attributes:
+        fields: values of the fields of a run.
+        numbers: what was measured, by column of the runs table.
+        facts: where and with what it was measured, by name of FACTS.
+        session: the start of the workflow that trained it; None of a run by hand.
+        disturbed: whether others used more of the machine beside it than the config allows.
     """
 
     run_id: str
-    fields: dict
+    fields: dict[str, Any]
     status: str
-    numbers: dict
-    facts: dict
+    numbers: dict[str, float]
+    facts: dict[str, Any]
     session: str | None = None
     disturbed: bool = False
 
     @property
-    def finished(self):
+    def finished(self) -> bool:
         return self.status in ENDED_WELL
 
 
 @dataclass(frozen=True)
 class Campaign:
-    """What is there of a campaign.
+    """The runs of a campaign so far.
 
     Attributes:
-        path: where it was read from.
-        runs: the Measured that ended, in whatever way.
+        path: where they were read from.
+        runs: those that ended, also those that failed.
         not_ended: how many runs have no record yet.
         unread: why records are left out, one text each.
     """
 
     path: str
-    runs: tuple
+    runs: tuple[Measured, ...]
     not_ended: int = 0
-    unread: tuple = field(default=())
+    unread: tuple[str, ...] = ()
 
-    def finished(self):
+    def finished(self) -> list[Measured]:
         return [run for run in self.runs if run.finished]
 
-    def known(self, name):
-        """Whether a field is known of some run here."""
+    def known(self, name: str) -> bool:
+        """Whether some run here has a value of a field."""
         if name in MAY_BE_NONE:
             return any(name in run.fields for run in self.runs)
         return any(run.fields.get(name) is not None for run in self.runs)
 
 
-def read(path):
+def read(folder_or_table: str | Path) -> Campaign:
     """The Campaign in a folder or a table.
 
     Raises:
         Error: there is none, it is of another version, or no run in it has ended.
     """
-    path = Path(path)
+    path = Path(folder_or_table)
     if path.is_dir():
         campaign = _of_folder(path)
     elif path.is_file():
@@ -113,7 +118,7 @@ def _of_records(path, folder):
     runs, unread, not_ended = [], [], 0
     for place in sorted((folder / "runs").iterdir()):
         if is_sentinel(place.name):
-            continue  # none of a study's
+            continue  # a study has no sentinels among its runs
         if not (place / "run.json").is_file():
             not_ended += place.is_dir()
             continue
@@ -182,11 +187,11 @@ def _known(facts):
     return {name: value for name, value in facts.items() if value is not None}
 
 
-def positive(run, metric):
-    """A number of a run, None where it has none.
+def positive(run: Measured, metric: str) -> float | None:
+    """The number that a run has of a metric, or None.
 
     Raises:
-        Error: it is no positive number, of which no ratio can be taken.
+        Error: the number is not finite and above 0, so that it has no ratio.
     """
     value = run.numbers.get(metric)
     if value is None:

@@ -1,28 +1,30 @@
 """Two campaigns (sites, versions, dates) compared, combination by combination.
 
-- Runs are joined on the fields of a run, never on repeat or seed, in which repeats differ; what
-  else differs between the two sides (site, versions, devices) is said once, and that they were
-  measured apart where no session has runs of both. Verdicts and checks are as they would be.
-- Each combination has the ratio B / A of geometric means over its runs and a verdict, as
-  dlbench/analysis/estimates.py has them; all combinations are one family (Holm). No verdict rests
-  on runs that others on the machine disturbed: such a combination is undecided and fails no check.
-- What is in one of the two only is listed, with its nearest partner.
+- Runs are joined on the fields of a run, except repeat and seed, in which repeats differ. What
+  else differs between the two sides (site, versions, devices) is named once, and so is that no
+  session has runs of both sides; neither changes a verdict or a check.
+- Each combination has the ratio B / A of geometric means over its runs and a verdict of
+  dlbench/analysis/estimates.py; all combinations are one family (Holm). No verdict rests on runs
+  that others on the machine disturbed: such a combination is undecided and fails no check.
+- A combination that only one side has is listed with its nearest partner on the other side.
 """
 
 import math
 from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dlbench import Error
 from dlbench.analysis import estimates
 from dlbench.common.phrases import did_you_mean
-from dlbench.comparison.campaigns import FACTS, JOINABLE, REPEATED, Campaign, positive
+from dlbench.comparison.campaigns import FACTS, JOINABLE, REPEATED, Campaign, Measured, positive
 from dlbench.records import sessions
 from dlbench.tables.metrics import Metric, known_metric
 
 DEFAULT_METRIC, DEFAULT_MARGIN = "images_per_second", 0.01
 FAILED, TIMEOUT, SKIPPED = "failed", "timeout", "skipped"
-# What a combination did on a side where none of its runs finished: the first of these.
+# What a combination did on a side where no run finished: the first of these that a run has.
 WITHOUT_NUMBERS = {"failed": FAILED, "oom": FAILED, "timeout": TIMEOUT, "skipped": SKIPPED}
 SAID_IF_UNKNOWN = ("site", "device_model", "framework_version", "git_commit")
 MOST_PAIRS = 1_000_000  # of which the nearest partners are looked for
@@ -30,31 +32,39 @@ MOST_PAIRS = 1_000_000  # of which the nearest partners are looked for
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a combination: its throughputs (or what is compared), by status how many runs
-    did not finish, and of how many of the others neighbours disturbed.
+    """One side of a combination.
+
+    Attributes:
+        values: the metric of each run that finished.
+        failed: {status: number of runs} of those that did not finish.
+        disturbed: how many finished runs others on the machine disturbed.
     """
 
-    values: tuple
-    failed: dict
+    values: tuple[float, ...]
+    failed: dict[str, int]
     disturbed: int = 0
 
     @classmethod
-    def of(cls, runs, metric):
-        done = [run for run in runs if run.finished and positive(run, metric.name) is not None]
+    def of_runs(cls, runs: list[Measured], metric: Metric) -> "Side":
+        done = [
+            (run, value)
+            for run in runs
+            if run.finished and (value := positive(run, metric.name)) is not None
+        ]
         return cls(
-            values=tuple(positive(run, metric.name) for run in done),
+            values=tuple(value for _, value in done),
             failed=dict(sorted(Counter(run.status for run in runs if not run.finished).items())),
-            disturbed=sum(run.disturbed for run in done),
+            disturbed=sum(run.disturbed for run, _ in done),
         )
 
     @property
-    def end(self):
-        """What became of it where it has no numbers: failed, timeout or skipped; else ""."""
-        found = (word for status, word in WITHOUT_NUMBERS.items() if status in self.failed)
-        return "" if self.values else next(found, "")
+    def end(self) -> str:
+        """How it ended if it has no values: failed, timeout or skipped; else ""."""
+        ends = (word for status, word in WITHOUT_NUMBERS.items() if status in self.failed)
+        return "" if self.values else next(ends, "")
 
     @property
-    def mean(self):
+    def mean(self) -> estimates.Estimate | None:
         return estimates.mean(self.values) if self.values else None
 
 
@@ -64,12 +74,12 @@ class Pair:
 
     Attributes:
         values: the fields it was joined on.
-        compared: a statistics.Comparison of B with A; None where a side has no numbers.
+        compared: an estimates.Comparison of B with A; None if a side has no numbers.
         beyond_margin: B is shown to be worse by more than the margin, after Holm's correction.
         verdict, reason: in words.
     """
 
-    values: dict
+    values: dict[str, Any]
     a: Side
     b: Side
     compared: estimates.Comparison | None
@@ -78,8 +88,8 @@ class Pair:
     reason: str
 
     @property
-    def shown(self):
-        """Whether a difference was found that is not within the margin."""
+    def shown(self) -> bool:
+        """Whether a difference is shown that is not within the margin."""
         return self.verdict not in (
             estimates.EQUIVALENT,
             estimates.UNDECIDED,
@@ -93,37 +103,38 @@ class Unmatched:
 
     Attributes:
         partner: by field in which the other side's nearest combination differs, the values
-            (own, the other's); None where it was not looked for.
+            (own, the other's); None if there were too many pairs to look for it.
     """
 
     side: str
-    values: dict
+    values: dict[str, Any]
     runs: int
-    partner: dict | None
+    partner: dict[str, tuple[Any, Any]] | None
 
 
 @dataclass(frozen=True)
 class Compared:
-    """All that is known of two campaigns side by side.
+    """Two campaigns side by side.
 
     Attributes:
-        differs: name -> (values of A, values of B) of what was not joined on.
+        joined: the fields that runs were joined on.
         not_joined: fields that only one of the sides knows.
+        differs: {field or fact: (values of A, values of B)} of what was not joined on.
     """
 
     a: Campaign
     b: Campaign
     metric: Metric
     margin: float
-    joined: tuple
-    not_joined: tuple
-    differs: dict
-    pairs: tuple
-    unmatched: tuple
+    joined: tuple[str, ...]
+    not_joined: tuple[str, ...]
+    differs: dict[str, tuple[list[str], ...]]
+    pairs: tuple[Pair, ...]
+    unmatched: tuple[Unmatched, ...]
 
     @property
-    def measured_apart(self):
-        """Whether no session has runs of both: then what changed in between differs, too."""
+    def measured_apart(self) -> bool:
+        """Whether no session has runs of both sides, so that changes in between differ, too."""
         return sessions.apart(
             *(
                 [{**run.facts, "session": run.session} for run in side.finished()]
@@ -131,8 +142,12 @@ class Compared:
             )
         )
 
-    def regressions(self, kinds):
-        """The pairs for which a check fails: B slower beyond the margin, failed, or timeout."""
+    def regressions(self, kinds: Collection[str]) -> list[Pair]:
+        """The pairs for which a check fails.
+
+        Args:
+            kinds: of slower (beyond the margin), failed and timeout.
+        """
         return [
             pair
             for pair in self.pairs
@@ -140,16 +155,23 @@ class Compared:
         ]
 
 
-def compare(a, b, metric=DEFAULT_METRIC, margin=DEFAULT_MARGIN, on=None, ignore=()):
+def compare(
+    a: Campaign,
+    b: Campaign,
+    metric_name: str = DEFAULT_METRIC,
+    margin: float = DEFAULT_MARGIN,
+    on: Collection[str] | None = None,
+    ignore: Collection[str] = (),
+) -> Compared:
     """Compare campaign B with campaign A.
 
     Args:
-        on: the fields to join on; all, if none are given, but those to `ignore`.
+        on: the fields to join on; None: all but those to `ignore`.
 
     Raises:
-        Error: something asked for is not there, or there is nothing to compare.
+        Error: a field or metric does not exist, or there is nothing to compare.
     """
-    metric = known_metric(metric)
+    metric = known_metric(metric_name)
     if not 0 < margin < 1:
         raise Error(f"margin: expected a share between 0 and 1, as 0.01, found {margin:g}")
     wanted = _wanted(on, ignore)
@@ -160,12 +182,15 @@ def compare(a, b, metric=DEFAULT_METRIC, margin=DEFAULT_MARGIN, on=None, ignore=
     sides = {name: grouped(side.runs, joined, name) for name, side in (("A", a), ("B", b))}
     both = [key for key in sides["A"] if key in sides["B"]]
     if not both:
-        raise Error(_nothing_in_common(*sides.values(), joined))
-    found = [
-        (dict(zip(joined, key, strict=True)), *(Side.of(s[key], metric) for s in sides.values()))
+        raise Error(_nothing_in_common(sides["A"], sides["B"], joined))
+    combinations = [
+        (
+            dict(zip(joined, key, strict=True)),
+            *(Side.of_runs(s[key], metric) for s in sides.values()),
+        )
         for key in both
     ]
-    _check_numbers(metric, found)
+    _check_numbers(metric, combinations)
     return Compared(
         a=a,
         b=b,
@@ -174,18 +199,23 @@ def compare(a, b, metric=DEFAULT_METRIC, margin=DEFAULT_MARGIN, on=None, ignore=
         joined=joined,
         not_joined=not_joined,
         differs=_differs(a, b, joined),
-        pairs=tuple(sorted(_judged(found, metric, margin), key=_importance)),
+        pairs=tuple(sorted(_judged(combinations, metric, margin), key=_importance)),
         unmatched=tuple(_unmatched(sides, joined)),
     )
 
 
-def grouped(runs, names, side):
+def grouped(
+    runs: Iterable[Measured], names: Sequence[str], side: str
+) -> dict[tuple[Any, ...], list[Measured]]:
     """Runs by their values of some fields.
 
+    Args:
+        side: what the message of an error calls the runs.
+
     Raises:
-        Error: runs that fall together are no repeats: they differ in another field.
+        Error: runs of one group are no repeats: they differ in another field.
     """
-    groups = {}
+    groups: dict[tuple[Any, ...], list[Measured]] = {}
     for run in runs:
         groups.setdefault(tuple(run.fields.get(name) for name in names), []).append(run)
     others = [name for name in JOINABLE if name not in names]
@@ -227,26 +257,26 @@ def _nothing_in_common(a, b, joined):
     return "\n".join([head, *apart])
 
 
-def _check_numbers(metric, found):
-    if not any(a.values or b.values for _, a, b in found):
+def _check_numbers(metric, combinations):
+    if not any(a.values or b.values for _, a, b in combinations):
         raise Error(
             f"metric {metric.name} is not there: no run in common has it. Some are in runs tables "
             "only (export_runs.py), some need an evaluation"
         )
 
 
-def _judged(found, metric, margin):
+def _judged(combinations, metric, margin):
     """Pairs with their verdicts, all corrected for one another."""
-    tested = [i for i, (_, a, b) in enumerate(found) if a.values and b.values]
+    tested = [i for i, (_, a, b) in enumerate(combinations) if a.values and b.values]
     # Times 1 + margin, what is just within the margin is at 1: that tests the margin itself.
     shift = (1 + margin) if metric.more_is_better else 1 / (1 + margin)
-    sides = [(found[i][2].values, found[i][1].values) for i in tested]
+    sides = [(combinations[i][2].values, combinations[i][1].values) for i in tested]
     plain = estimates.together([estimates.compare(b, a, margin) for b, a in sides])
     beyond = estimates.together(
         [estimates.compare([shift * value for value in b], a, margin) for b, a in sides]
     )
     results = dict(zip(tested, zip(plain, beyond, strict=True), strict=True))
-    for index, (values, a, b) in enumerate(found):
+    for index, (values, a, b) in enumerate(combinations):
         if index not in results:
             yield Pair(values, a, b, None, False, *_without_numbers(a, b))
             continue
@@ -262,8 +292,10 @@ def _judged(found, metric, margin):
 
 def _disturbed(a, b):
     """Why nothing rests on a combination's runs, or ""."""
-    found = [f"{side.disturbed} in {name}" for name, side in (("A", a), ("B", b)) if side.disturbed]
-    return f"others on the machine disturbed runs: {', '.join(found)}" if found else ""
+    counts = [
+        f"{side.disturbed} in {name}" for name, side in (("A", a), ("B", b)) if side.disturbed
+    ]
+    return f"others on the machine disturbed runs: {', '.join(counts)}" if counts else ""
 
 
 def _verdict(compared, metric):
@@ -271,7 +303,7 @@ def _verdict(compared, metric):
     fewest = min(compared.n_a, compared.n_b)
     if fewest == 1:
         both = compared.n_a == compared.n_b
-        # `a` of a statistics.Comparison is our B: the condition that is compared with its base.
+        # `a` of an estimates.Comparison is our B: the condition that is compared with its base.
         return estimates.UNDECIDED, (
             "one run a side" if both else f"one run in {'B' if compared.n_a == 1 else 'A'}"
         )
@@ -301,7 +333,7 @@ def _importance(pair):
 
 def _differs(a, b, joined):
     """What tells the two sides apart beside what was joined on."""
-    found = {}
+    values_by_name = {}
     for name in (*(n for n in (*JOINABLE, "seed") if n not in joined), *FACTS):
         values = tuple(
             sorted({str(run.fields.get(name, run.facts.get(name))) for run in side.runs} - {"None"})
@@ -309,8 +341,8 @@ def _differs(a, b, joined):
         )
         known = all(values) or (any(values) and name in SAID_IF_UNKNOWN)
         if known and values[0] != values[1]:
-            found[name] = values
-    return found
+            values_by_name[name] = values
+    return values_by_name
 
 
 def _unmatched(sides, joined):
@@ -342,7 +374,7 @@ def _distance(key, other):
     return len(differing), sum(numbers)
 
 
-def listed(values, most=3):
-    """Some values in words, as in `8, 16, 32 and 4 more`; `not known` for none."""
+def listed(values: Sequence[Any], most: int = 3) -> str:
+    """Values in words, as in `8, 16, 32 and 4 more`; `not known` if there are none."""
     more = f" and {len(values) - most} more" if len(values) > most else ""
     return ", ".join(map(str, values[:most])) + more if values else "not known"

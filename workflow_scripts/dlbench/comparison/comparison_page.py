@@ -1,8 +1,4 @@
-"""What is to be read of compared campaigns or of references: one page, in no format yet.
-
-A page is a title, one sentence that says it all, and sections of words and tables. Formats make
-text, Markdown or HTML of it (dlbench/pages/page_text.py, dlbench/pages/page_html.py).
-"""
+"""The page of two compared campaigns, which the room of pages makes text, Markdown or HTML."""
 
 import json
 import math
@@ -10,7 +6,8 @@ from collections import Counter
 
 from dlbench.analysis import estimates
 from dlbench.common import phrases
-from dlbench.comparison.compare_runs import FAILED, SKIPPED, TIMEOUT, listed
+from dlbench.comparison.campaigns import Campaign
+from dlbench.comparison.compare_runs import FAILED, SKIPPED, TIMEOUT, Compared, Pair, listed
 from dlbench.pages.page import Cell, Page, Section, Table
 from dlbench.study import wording
 from dlbench.study.runs import DEFAULTS
@@ -23,19 +20,21 @@ APART = (
 )
 
 
-def compared(found, regressions=None):
-    """The page of a Compared.
+def compared(comparison: Compared, regressions: list[Pair] | None = None) -> Page:
+    """The Page of two compared campaigns.
 
     Args:
-        regressions: the pairs for which a check fails; None where nothing is checked.
+        regressions: the pairs for which a check fails; None if nothing is checked.
     """
-    lead = _lead(found)
+    lead = _lead(comparison)
     if regressions is not None:
         lead += f" Check {'failed' if regressions else 'passed'}: {_count(regressions)}."
     return Page(
         title="Comparison of two campaigns",
         lead=lead,
-        sections=tuple(filter(None, (_sides(found), _pairs(found), *_unmatched(found)))),
+        sections=tuple(
+            filter(None, (_sides(comparison), _pairs(comparison), *_unmatched(comparison)))
+        ),
         kind="" if regressions is None else "bad" if regressions else "good",
     )
 
@@ -44,42 +43,45 @@ def _count(regressions):
     return phrases.counted(len(regressions), "regression")
 
 
-def runs_of(campaign):
-    """As in `48 runs: 45 ok, 3 oom; 2 not ended`."""
+def runs_of(campaign: Campaign) -> str:
+    """How many runs a campaign has, as in `48 runs: 45 ok, 3 oom; 2 not ended`."""
     counts = Counter(run.status for run in campaign.runs)
     words = f"{len(campaign.runs)} runs: {', '.join(f'{n} {s}' for s, n in counts.most_common())}"
     words += f"; {campaign.not_ended} not ended" if campaign.not_ended else ""
     return words + (f"; {len(campaign.unread)} unreadable" if campaign.unread else "")
 
 
-def _lead(found):
-    counts = Counter(pair.verdict for pair in found.pairs)
-    order = (found.metric.worse, found.metric.better, estimates.EQUIVALENT, estimates.UNDECIDED,
-             FAILED, TIMEOUT, SKIPPED)  # fmt: skip
+def _lead(comparison):
+    counts = Counter(pair.verdict for pair in comparison.pairs)
+    metric = comparison.metric
+    judged = (metric.worse, metric.better, estimates.EQUIVALENT, estimates.UNDECIDED)
+    order = (*judged, FAILED, TIMEOUT, SKIPPED)
     verdicts = ", ".join(f"{counts[word]} {word}" for word in order if counts[word])
     lead = (
-        f"B against A in {found.metric.name} ({found.metric.unit}), "
-        f"{phrases.counted(len(found.pairs), 'combination')} in common: {verdicts}."
+        f"B against A in {comparison.metric.name} ({comparison.metric.unit}), "
+        f"{phrases.counted(len(comparison.pairs), 'combination')} in common: {verdicts}."
     )
-    return lead + (APART if found.measured_apart else "")
+    return lead + (APART if comparison.measured_apart else "")
 
 
-def _sides(found):
-    rows = [[name, side.path, runs_of(side)] for name, side in (("A", found.a), ("B", found.b))]
-    words = [f"{name}: {side.unread[0]}" for name, side in (("A", found.a), ("B", found.b))
-             if side.unread]  # fmt: skip
-    if found.not_joined:
-        unknown = ", ".join(found.not_joined)
+def _sides(comparison):
+    sides = {"A": comparison.a, "B": comparison.b}
+    words = [f"{name}: {side.unread[0]}" for name, side in sides.items() if side.unread]
+    if comparison.not_joined:
+        unknown = ", ".join(comparison.not_joined)
         words.append(f"not joined on, since one side does not say it: {unknown}")
-    same = _in_common([pair.values for pair in found.pairs])
+    same = _in_common([pair.values for pair in comparison.pairs])
     words += [f"in common: {', '.join(same)}"] if same else []
     differing = [
         [f"differs: {name.replace('_', ' ')}", *(listed(list(map(_short, side))) for side in both)]
-        for name, both in found.differs.items()
+        for name, both in comparison.differs.items()
     ]
     if not differing:
         words.append("nothing else is known to differ between the two sides")
-    table = [["folder or table", *(row[1] for row in rows)], ["runs", *(row[2] for row in rows)]]
+    table = [
+        ["folder or table", *(side.path for side in sides.values())],
+        ["runs", *map(runs_of, sides.values())],
+    ]
     return Section("The two sides", tuple(words), Table(("", "A", "B"), table + differing))
 
 
@@ -101,8 +103,8 @@ def _short(value):
     return digits[:SHORT] if whole else value
 
 
-def _pairs(found):
-    names = wording.combinations([pair.values for pair in found.pairs])
+def _pairs(comparison):
+    names = wording.combinations([pair.values for pair in comparison.pairs])
     rows = [
         [
             name,
@@ -110,23 +112,26 @@ def _pairs(found):
             _side(pair.b),
             _ratio(pair),
             _interval(pair),
-            _verdict(pair, found.metric),
+            _verdict(pair, comparison.metric),
         ]
-        for name, pair in zip(names, found.pairs, strict=True)
+        for name, pair in zip(names, comparison.pairs, strict=True)
     ]
     headings = ("combination", "A", "B", "B / A", "95 % interval", "verdict")
-    return Section("Combinations", (_method(found),), Table(headings, rows, right=(1, 2, 3, 4)))
+    return Section(
+        "Combinations", (_method(comparison),), Table(headings, rows, right=(1, 2, 3, 4))
+    )
 
 
-def _method(found):
-    families = [pair.compared.family for pair in found.pairs if pair.compared]
+def _method(comparison):
+    families = [pair.compared.family for pair in comparison.pairs if pair.compared]
     family = max(families, default=1)
+    metric = comparison.metric
     corrected = f" after Holm's correction for {family} comparisons" if family > 1 else ""
     return (
         "Geometric means over runs (how many in brackets); Welch's interval on logarithms, each "
-        f"alone; margin {100 * found.margin:g} %. Equivalent: shown to be within the margin; "
-        f"{found.metric.worse} or {found.metric.better}: shown to differ, and not shown to be "
-        f"within it; 5 % level{corrected}."
+        f"alone; margin {100 * comparison.margin:g} %. Equivalent: shown to be within the margin; "
+        f"{metric.worse} or {metric.better}: shown to differ, and not shown to be within it; "
+        f"5 % level{corrected}."
     )
 
 
@@ -163,10 +168,10 @@ def _verdict(pair, metric):
     )
 
 
-def _unmatched(found):
+def _unmatched(comparison):
     """What one side has only, and in which fields its nearest partner differs."""
     for side, other in (("A", "B"), ("B", "A")):
-        alone = [one for one in found.unmatched if one.side == side]
+        alone = [one for one in comparison.unmatched if one.side == side]
         if not alone:
             continue
         names = wording.combinations([one.values for one in alone])
@@ -182,8 +187,8 @@ def _unmatched(found):
 def _partner(one):
     if one.partner is None:
         return "too many to look for"
-    return "; ".join(f"{name} {_plain(own)} / {_plain(its)}" for name, (own, its) in
-                     one.partner.items())  # fmt: skip
+    differing = ((name, *map(_plain, values)) for name, values in one.partner.items())
+    return "; ".join(f"{name} {own} / {its}" for name, own, its in differing)
 
 
 def _plain(value):

@@ -1,35 +1,38 @@
-"""Compared campaigns as plain values: what JSON has of them, whose keys stay."""
+"""Two compared campaigns as plain values, for JSON, whose keys stay."""
 
 import math
+from typing import Any
+
+from dlbench.comparison.compare_runs import Compared, Pair
 
 NUMBERS = (
-    "ratio", "ci90_low", "ci90_high", "ci95_low", "ci95_high", "p_tost", "p_difference",
-    "p_tost_raw", "p_difference_raw", "scatter", "family", "repeats_needed",
-)  # fmt: skip
+    *("ratio", "ci90_low", "ci90_high", "ci95_low", "ci95_high", "p_tost", "p_difference"),
+    *("p_tost_raw", "p_difference_raw", "scatter", "family", "repeats_needed"),
+)
 
 
-def compared(found, regressions=None):
-    """A Compared as plain values; numbers that there are none of are None.
+def compared(comparison: Compared, regressions: list[Pair] | None = None) -> dict[str, Any]:
+    """Two compared campaigns as plain values; numbers that are not known are None.
 
     Args:
-        regressions: the pairs for which a check fails; None where nothing is checked.
+        regressions: the pairs for which a check fails; None if nothing is checked.
     """
     failing = {id(pair) for pair in regressions or ()}
     return {
-        "metric": found.metric.name,
-        "unit": found.metric.unit,
-        "margin": found.margin,
-        "a": _campaign(found.a),
-        "b": _campaign(found.b),
-        "joined_on": list(found.joined),
-        "not_joined_on": list(found.not_joined),
-        "measured_apart": found.measured_apart,
-        "differs": {n: {"a": a, "b": b} for n, (a, b) in found.differs.items()},
+        "metric": comparison.metric.name,
+        "unit": comparison.metric.unit,
+        "margin": comparison.margin,
+        "a": _campaign(comparison.a),
+        "b": _campaign(comparison.b),
+        "joined_on": list(comparison.joined),
+        "not_joined_on": list(comparison.not_joined),
+        "measured_apart": comparison.measured_apart,
+        "differs": {n: {"a": a, "b": b} for n, (a, b) in comparison.differs.items()},
         "combinations": [
             _pair(pair) | {"regression": None if regressions is None else id(pair) in failing}
-            for pair in found.pairs
+            for pair in comparison.pairs
         ],
-        "unmatched": [_unmatched(one) for one in found.unmatched],
+        "unmatched": [_unmatched(one) for one in comparison.unmatched],
         "regressions": None if regressions is None else len(regressions),
     }
 
