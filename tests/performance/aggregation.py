@@ -16,11 +16,14 @@ The targets: under 6 CPU-seconds and 300 MB for 10 000 runs of 1 000 steps.
 """
 
 import argparse
+import functools
+import itertools
 import json
 import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -30,12 +33,11 @@ sys.path[:0] = [str(REPOSITORY / "tests/support"), str(REPOSITORY / "workflow_sc
 
 from made_runs import SETTINGS, date  # noqa: E402
 
-from dlbench.common import files  # noqa: E402
 from dlbench.log import event_log  # noqa: E402
 from dlbench.records import parse_run, run_record, staleness  # noqa: E402
 from dlbench.results import run_tables  # noqa: E402
 from dlbench.study import config  # noqa: E402
-from dlbench.tables import parquet_files, run_columns  # noqa: E402
+from dlbench.tables import run_columns  # noqa: E402
 
 REPEATS, DEVICES = 5, (1, 2, 4, 8)
 BARE = """
@@ -116,66 +118,36 @@ def study(runs):
 
 
 def make(runs, steps):
-    """Logs, records and tables of finished runs: one is written as a trainer does, others after it.
+    """Logs, records and tables of finished runs, each with step times of its own."""
+    with ProcessPoolExecutor() as pool:
+        list(pool.map(functools.partial(make_run, steps=steps), runs, chunksize=8))
 
-    The step times of the others are as many random numbers of their own.
-    """
-    random = np.random.default_rng(1)
-    first = runs[0]
-    log = run_record.folder(first.id) / "train.jsonl"
-    write_log(log, first, steps)
-    parse_run.parse(first, log, log.with_name("run.json"))
+
+def make_run(run, steps):
+    """One run as the workflow leaves it: a log as a trainer writes it, then our own programs."""
+    random = np.random.default_rng(int(run.id[-10:], 16))
+    log = run_record.folder(run.id) / "train.jsonl"
+    write_log(log, run, np.round(random.normal(0.1, 0.002, steps), 7).tolist())
+    parse_run.parse(run, log, log.with_name("run.json"))
     record = run_record.read(log.with_name("run.json"))
-    run_tables.ensure_run_tables(first.id, record["log_sha256"])
-    lines = log.read_text().splitlines(keepends=True)
-    content = {name: run_tables.run_table(first.id, name) for name in run_columns.RUN_TABLES}
-    for run in runs[1:]:
-        times = np.round(random.normal(0.1, 0.002, steps), 7)
-        make_like(run, record, lines, content, times)
+    run_tables.ensure_run_tables(run.id, record["log_sha256"])
 
 
-def make_like(run, record, lines, content, times):
-    place = run_record.folder(run.id)
-    place.mkdir(parents=True)
-    log = place / "train.jsonl"
-    shown, spec = iter(times.tolist()), json.dumps(record["spec"])
-    log.write_text(
-        "".join(
-            line.replace('"step_time_s": 0.1000000', f'"step_time_s": {next(shown):.7f}')
-            if line.startswith('{"event": "step"')
-            else line.replace(spec, json.dumps(run.values()))
-            for line in lines
-        )
-    )
-    digest = files.sha256(log)
-    changed = {"run_id": run.id, "spec": run.values(), "log_sha256": digest}
-    rate = run.global_batch / times.mean()
-    summary = record["summary"] | {"images_per_second": rate, "step_time_mean_s": times.mean()}
-    run_record.write(place / "run.json", record | changed | {"summary": summary}, [log])
-    for name, table in content.items():
-        column = table.schema.get_field_index("step_time_s")
-        if column >= 0:
-            table = table.set_column(column, table.schema.field(column), [times])
-        metadata = {"schema_version": str(parquet_files.SCHEMA_VERSION), "run_id": run.id}
-        table = table.replace_schema_metadata(metadata | {"log_sha256": digest})
-        with parquet_files.writer(place / f"{name}.parquet", table.schema) as writer:
-            writer.write_table(table)
-
-
-def write_log(path, run, steps):
+def write_log(path, run, step_times_s):
+    steps, ends_s = len(step_times_s), list(itertools.accumulate(step_times_s))
     log = event_log.EventLog(path)
     log.write("launch", t_utc=date(0), made_from=staleness.made_from(run), command=["train"] * 20)
     log.write("begin", t_utc=date(1))
     log.write("run_start", t_utc=date(2), spec=run.values(), total_steps=steps, host="far",
               device_model="none", devices=["0"] * run.devices,
               versions={"tensorflow": "2.18.1"})  # fmt: skip
-    for step in range(1, steps + 1):
-        log.step(step, 0.1 * step, 0.1, 2.3 - step / steps, 0.01, step <= 10, 1)
-    for second in range(int(0.1 * steps)):
+    for step, (t_s, step_time_s) in enumerate(zip(ends_s, step_times_s, strict=True), start=1):
+        log.step(step, t_s, step_time_s, 2.3 - step / steps, 0.01, step <= steps // 10, 1)
+    for second in range(int(ends_s[-1])):
         log.write("sample", t_s=float(second), cpu_percent=99.5, memory_bytes=1 << 30)
-    log.write("eval", epoch=1, step=steps, t_s=0.1 * steps, split="validation", loss=0.5,
+    log.write("eval", epoch=1, step=steps, t_s=ends_s[-1], split="validation", loss=0.5,
               top1=0.95, examples=360)  # fmt: skip
-    log.write("run_end", t_s=0.1 * steps, t_utc=date(0.1 * steps), status="ok", message="",
+    log.write("run_end", t_s=ends_s[-1], t_utc=date(ends_s[-1]), status="ok", message="",
               weights_sha256=["0"])  # fmt: skip
     log.close()
 
