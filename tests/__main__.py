@@ -18,7 +18,12 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[1]
 TRAINER = REPOSITORY / "envs" / "train"
 # The fast ones first; beside each other those that leave a core or wait much of their time.
-SUITES = (("unit",), ("processes", "trainer"), ("workflow",), ("containers", "cluster"))
+SUITES = (
+    ("unit",),
+    ("processes", "trainer"),
+    ("workflow",),
+    ("containers", "cluster", "performance"),
+)
 # Files of tests/trainer that start many processes, each of which waits for the others.
 PROCESSES = [
     f"tests/trainer/test_{name}.py"

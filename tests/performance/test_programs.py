@@ -15,7 +15,7 @@ OF_THE_WORKFLOW = {
     "aggregation": ("--runs 20 --steps 20", r"export_dataset.py: [\d.]+ CPU-s"),
     "archive": ("--runs 20 --steps 10 --small 20", r"tables of runs there: [\d.]+ s"),
     "conversion": ("--images 40 --rounds 1", r"peak memory of a converting process: \d+ MB"),
-    "download": ("--pairs 2 --megabytes 100", r"median"),
+    "download": ("--pairs 2 --megabytes 100", r"[\d.]+ of curl"),
     "drift": ("--studies 2", r"cells beyond, of 144"),
     "figures": ("--runs 20 --steps 10", r"at once +[\d.]+ s"),
     "import_logs": ("--steps 2000 --rounds 1", r"program / naive, peak memory: [\d.]+"),
