@@ -17,14 +17,19 @@ shell.prefix(
     f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; "
 )
 
+from dlbench import Error
 from dlbench.cluster import submitting
 from dlbench.images import trainer_image
-from dlbench.plan import planning
-from dlbench.plan import sentinels
+from dlbench.plan import plan, planning, run_command, sentinels
 
 # A start chooses what it repeats of finished runs; its jobs must know the same runs.
 BEGINS = workflow.exec_mode.name == "DEFAULT"
-PLAN = planning.plan(config, sentinels.choose if BEGINS else sentinels.kept)
+try:
+    PLAN = planning.make_plan(config, sentinels.choose if BEGINS else sentinels.kept)
+except Error as error:
+    sys.exit(f"The config cannot be used:\n{error}")
+except KeyboardInterrupt:
+    sys.exit("interrupted: nothing was started")
 STUDY, RUNS = PLAN.study, PLAN.runs
 JOBS = submitting.Submitting(PLAN)
 # For the container directive, whose arguments are the same for all rules.
@@ -70,7 +75,7 @@ def let_records_decide():
 def say_what_stays():
     """After Ctrl-C and failures; within a job, where Snakemake is started again, not at all."""
     if BEGINS:
-        print(planning.WHAT_STAYS, file=sys.stderr)
+        print(plan.WHAT_STAYS, file=sys.stderr)
 
 
 @functools.cache
@@ -87,9 +92,15 @@ def meet_cluster():
         workflow.remote_execution_settings.seconds_between_status_checks,
         workflow.executor_settings,
     )
-    JOBS.to_cluster(
-        scheduler, lambda rule, name: workflow.get_rule(rule).resources.get(name).raw
-    )
+    try:
+        starts_anew = JOBS.to_cluster(
+            scheduler,
+            lambda rule, name: workflow.get_rule(rule).resources.get(name).raw,
+        )
+    except Error as error:
+        sys.exit(f"Nothing was submitted:\n{error}")
+    if starts_anew:
+        os.execv(sys.executable, [sys.executable, "-m", "snakemake", *sys.argv[1:]])
 
 
 def training_inputs(wildcards):
@@ -109,6 +120,16 @@ def environments_and_images(wildcards):
     """What says that they are there."""
     let_records_decide()
     return PLAN.environments
+
+
+def start_run_arguments(run_id):
+    """What follows start_run.py and its files, quoted for the shell."""
+    return shlex.join(run_command.start_run_arguments(PLAN, run_id))
+
+
+def prepare_image_arguments(image, form):
+    """Flags of prepare_image.py, quoted for the shell."""
+    return shlex.join(run_command.prepare_image_arguments(PLAN, image, form))
 
 
 def bundle(wildcards):

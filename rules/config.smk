@@ -9,6 +9,18 @@ import sys
 
 sys.path.insert(0, f"{workflow.basedir}/workflow_scripts")
 
-from dlbench.plan import planning
+from pathlib import Path
 
-planning.see_readable(["config.yaml", "site.yaml", *workflow.overwrite_configfiles])
+from dlbench import Error
+from dlbench.study import config as study_config
+
+try:
+    study_config.read(
+        *(
+            path
+            for path in ("config.yaml", "site.yaml", *workflow.overwrite_configfiles)
+            if Path(path).exists()
+        )
+    )
+except Error as error:
+    sys.exit(f"The config cannot be used:\n{error}")

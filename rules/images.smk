@@ -74,7 +74,7 @@ rule prepare_image:
     resources:
         bench=1,
     params:
-        how=lambda w: PLAN.preparing(w.image, w.form),
+        how=lambda w: prepare_image_arguments(w.image, w.form),
     shell:
         "python workflow_scripts/prepare_image.py {input:q} --keep-failure"
         " {params.how} --output {output:q} 2>&1 | tee {log:q}"

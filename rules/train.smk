@@ -34,7 +34,7 @@ rule train:
         attempt=lambda w, attempt: attempt,
     params:
         # By way of resources: what follows from them is no reason to train again when it changes.
-        command=lambda w, resources: PLAN.command(w.run_id),
+        command=lambda w, resources: start_run_arguments(w.run_id),
     shell:
         "exec python workflow_scripts/start_run.py"
         " --log {output.log:q} --messages {log:q}"

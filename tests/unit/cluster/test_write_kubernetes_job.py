@@ -13,7 +13,7 @@ from site_facts import SITE
 from dlbench import Error
 from dlbench.cluster import jobs, write_kubernetes_job
 from dlbench.launchers import kubernetes
-from dlbench.plan import planning
+from dlbench.plan import planning, run_command
 from dlbench.records import judgement, staleness
 from dlbench.study import config, runs
 
@@ -45,7 +45,7 @@ def settings(site=(), **changes):
 
 def the_run(study):
     with write_kubernetes_job.as_in_a_pod():
-        (run_id,) = planning.plan(study).runs
+        (run_id,) = planning.make_plan(study).runs
     return run_id
 
 
@@ -166,8 +166,8 @@ def test_pod_0_is_started_as_the_workflow_starts_the_run_and_the_others_only_tra
     assert script.startswith('if [ "$JOB_COMPLETION_INDEX" = 0 ]; then\n')
     _, _, first, _, others = script.splitlines()
     with write_kubernetes_job.as_in_a_pod():
-        plan = planning.plan(study)
-        wanted = shlex.split(plan.command(run_id, 1))
+        plan = planning.make_plan(study)
+        wanted = run_command.start_run_arguments(plan, run_id, 1)
     # Without numbers of attempts: there is one.
     wanted = [word for word in wanted if not word.startswith("--attempt")]
     log = f"results/runs/{run_id}/train.jsonl"
@@ -216,7 +216,7 @@ def test_each_strategy_finds_its_processes_in_its_way(changes, words, place):
 
 def test_on_this_machine_such_a_run_is_skipped_with_what_to_do(place, monkeypatch):
     monkeypatch.delenv("JOB_COMPLETION_INDEX", raising=False)
-    plan = planning.plan(settings())
+    plan = planning.make_plan(settings())
     assert all("write it with" in plan.skipped[run_id] for run_id in plan.runs)
 
 
@@ -273,7 +273,7 @@ def test_a_run_that_is_done_is_refused(state, message, place, monkeypatch):
 def test_what_a_pod_asks_for_is_what_a_cluster_job_asks_for(place):
     study = settings(devices_per_node=2)
     with write_kubernetes_job.as_in_a_pod():
-        plan = planning.plan(study)
+        plan = planning.make_plan(study)
     (run,) = plan.runs.values()
     asked = jobs.ask(run, plan.study.site, "cpu", 1200)
     limits = pod(manifests(study))["containers"][0]["resources"]["limits"]

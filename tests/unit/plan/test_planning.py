@@ -13,7 +13,7 @@ from site_facts import SITE
 from dlbench import Error
 from dlbench.cluster import submitting
 from dlbench.common import own_code
-from dlbench.plan import planning
+from dlbench.plan import planning, run_command
 from dlbench.records import parse_run, run_record, staleness
 from dlbench.study import config, trainer_environments
 
@@ -22,33 +22,31 @@ from dlbench.study import config, trainer_environments
 def plan(tmp_path, monkeypatch):
     (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
     monkeypatch.chdir(tmp_path)
-    return planning.plan(STUDY)
+    return planning.make_plan(STUDY)
 
 
 def test_a_study_of_which_nothing_remains_is_refused_with_the_reasons(tmp_path, monkeypatch):
     (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
     monkeypatch.chdir(tmp_path)
     block = STUDY["matrix"][0] | {"strategy": "mirrored", "devices_per_node": 4}
-    with pytest.raises(SystemExit) as error:
-        planning.plan(STUDY | {"matrix": [block]})
+    with pytest.raises(Error) as error:
+        planning.make_plan(STUDY | {"matrix": [block]})
     assert "nothing remains" in str(error.value)
     assert "needs 4 cpu devices per node; this site has 2" in str(error.value)
 
 
 def test_a_study_of_runs_that_pods_start_is_planned_though_none_is_done_here(plan):
     block = STUDY["matrix"][0] | {"strategy": "multiworker", "nodes": 2, "launcher": "kubernetes"}
-    pods = planning.plan(STUDY | {"site": SITE | {"nodes": 2}, "matrix": [block]})
+    pods = planning.make_plan(STUDY | {"site": SITE | {"nodes": 2}, "matrix": [block]})
     assert len(pods.skipped) == len(pods.runs) > 0 and pods.to_train == []
 
 
 def test_the_jobs_of_a_plan_ask_the_scheduler_for_what_its_runs_need(plan, program):
     program("sinfo", "cpu*|up|1:00:00|3|8|8000|(null)|idle")
     program("squeue")
-    with pytest.raises(
-        SystemExit, match=r"site\.cores_per_node: auto counts what this machine has"
-    ):
+    with pytest.raises(Error, match=r"site\.cores_per_node: auto counts what this machine has"):
         submitting.Submitting(plan).to_cluster("slurm", lambda rule, name: None)
-    cluster = planning.plan(STUDY | {"site": SITE | {"cores_per_node": 8}})
+    cluster = planning.make_plan(STUDY | {"site": SITE | {"cores_per_node": 8}})
     jobs = submitting.Submitting(cluster)
     jobs.to_cluster("slurm", lambda rule, name: None)
     asked = {name: resource(_Wildcards(cluster.to_train[0].id), 1)
@@ -57,12 +55,12 @@ def test_the_jobs_of_a_plan_ask_the_scheduler_for_what_its_runs_need(plan, progr
     assert asked["mpi"] is None and asked["nodes"] == 1 and asked["mem_mb"] == 5000
     again = jobs.resources["mem_mb"](_Wildcards(cluster.to_train[0].id), 2)
     assert again == 8000  # of the node, less than twice as much for the device
-    with pytest.raises(SystemExit, match="Nothing was submitted:\nthe scheduler has no partition"):
+    with pytest.raises(Error, match="the scheduler has no partition"):
         jobs.to_cluster("slurm", lambda rule, name: "gpu" if name == "slurm_partition" else None)
 
 
 def test_what_a_killed_workflow_left_in_the_queue_is_cancelled_unless_one_is_at_work(
-    plan, program, tmp_path, capsys, monkeypatch
+    plan, program, tmp_path, capsys
 ):
     program("sinfo", "cpu*|up|1:00:00|3|8|8000|(null)|idle")
     left = tmp_path / "left"
@@ -70,17 +68,14 @@ def test_what_a_killed_workflow_left_in_the_queue_is_cancelled_unless_one_is_at_
     program("squeue", script=f"#!/bin/sh\ncat {left}\n")
     script = f'#!/bin/sh\necho "$@" >> {tmp_path}/cancelled; sed -i /^7/d {left}\n'
     program("scancel", script=script)
-    jobs = submitting.Submitting(planning.plan(STUDY | {"site": SITE | {"cores_per_node": 8}}))
+    jobs = submitting.Submitting(planning.make_plan(STUDY | {"site": SITE | {"cores_per_node": 8}}))
     locks = tmp_path / ".snakemake/locks"
     locks.mkdir(parents=True)
     (locks / "0.output.lock").touch()
-    jobs.to_cluster("slurm", lambda rule, name: None)
+    assert not jobs.to_cluster("slurm", lambda rule, name: None)
     assert not (tmp_path / "cancelled").exists()
     (locks / "0.output.lock").unlink()
-    started = []
-    monkeypatch.setattr(submitting.os, "execv", lambda *words: started.append(words))
-    jobs.to_cluster("slurm", lambda rule, name: None)
-    assert started[0][1][1:3] == ["-m", "snakemake"]
+    assert jobs.to_cluster("slurm", lambda rule, name: None)  # Snakemake must start anew
     assert (tmp_path / "cancelled").read_text() == "7\n"
     assert "cancelled jobs that an earlier start left behind: 7" in capsys.readouterr().err
 
@@ -98,7 +93,7 @@ def test_priorities_follow_the_seeded_order(plan):
 
 def test_the_command_of_a_run_survives_the_shell(plan):
     (run_id,) = (id for id in plan.runs if id.startswith("lenet5-digits-b16") and "-r2-" in id)
-    words = shlex.split(plan.command(run_id, attempt=1))
+    words = run_command.start_run_arguments(plan, run_id, attempt=1)
     separator = words.index("--")
     flags, trainer = words[:separator], words[separator + 1 :]
     assert '--spec={"batch_per_device": 16, "dataset": "digits"' in flags[0]
@@ -114,17 +109,17 @@ def test_what_others_may_use_is_told_to_each_run_and_changes_none(plan):
     finish(done, staleness.made_from(done))
     parse_run.parse(done, run_record.folder(done.id) / "train.jsonl",
                   run_record.folder(done.id) / "run.json")  # fmt: skip
-    judged = planning.plan(STUDY | {"others_share": 0.1, "wait_for_quiet_s": 30})
+    judged = planning.make_plan(STUDY | {"others_share": 0.1, "wait_for_quiet_s": 30})
     assert done.id not in judged.pending and judged.runs.keys() == plan.runs.keys()
-    words = shlex.split(judged.command(done.id))
+    words = run_command.start_run_arguments(judged, done.id)
     assert "--others-share=0.1" in words and "--wait-for-quiet-s=30" in words
-    never = shlex.split(plan.command(done.id))
+    never = run_command.start_run_arguments(plan, done.id)
     assert not any(word.startswith("--others-share") for word in never)
 
 
 def test_runs_are_counted_in_the_order_in_which_they_are_done(plan):
     positions = [
-        word for run in plan.study.runs for word in shlex.split(plan.command(run.id, 1))
+        word for run in plan.study.runs for word in run_command.start_run_arguments(plan, run.id, 1)
         if word.startswith("--position=")
     ]  # fmt: skip
     assert positions == [f"--position={number}/8" for number in range(1, 9)]
@@ -153,19 +148,18 @@ def alone(tmp_path, monkeypatch):
 
 def test_a_skipped_run_needs_nothing_and_its_reason_survives_the_shell(alone):
     block = STUDY["matrix"][0] | {"strategy": ["single", "horovod"]}
-    plan = planning.plan(STUDY | {"matrix": [block]})
+    plan = planning.make_plan(STUDY | {"matrix": [block]})
     assert {run_id for run_id in plan.runs if "-horovod-" in run_id} == set(plan.skipped)
     for run_id, reason in plan.skipped.items():
         assert "--extra horovod" in reason
-        words = shlex.split(plan.command(run_id, attempt=1))
+        words = run_command.start_run_arguments(plan, run_id, attempt=1)
         assert f"--skip={reason}" in words[: words.index("--")]
         assert plan.training_inputs(type("Wildcards", (), {"run_id": run_id})) == {}
 
 
-def test_a_config_with_mistakes_ends_the_program_with_them():
-    with pytest.raises(SystemExit) as error:
-        planning.plan(STUDY | {"repeats": 0, "seeed": 1})
-    assert str(error.value).startswith("The config cannot be used:\n")
+def test_a_config_with_mistakes_is_refused_with_all_of_them():
+    with pytest.raises(Error) as error:
+        planning.make_plan(STUDY | {"repeats": 0, "seeed": 1})
     assert "unknown key 'seeed' (did you mean 'seed'?)" in str(error.value)
     assert "repeats: expected a whole number from 1 to 10000, or target" in str(error.value)
 
@@ -182,34 +176,34 @@ def test_flags_of_fetching_survive_the_shell(alone):
     folder = "my data; it's here && rm -rf $HOME"
     Path(folder).mkdir()
     data = STUDY["data"] | {"manual_dir": folder, "offline": True, "terms_accepted": ["imagenet"]}
-    plan = planning.plan(STUDY | {"data": data})
+    plan = planning.make_plan(STUDY | {"data": data})
     assert shlex.split(plan.fetching("digits")) == [f"--manual-dir={folder}", "--offline"]
     assert shlex.split(plan.fetching("imagenet"))[-1] == "--terms-accepted"
-    assert planning.plan(STUDY).fetching("digits") == ""
+    assert planning.make_plan(STUDY).fetching("digits") == ""
 
 
 @pytest.mark.parametrize("key", ["manual_dir", "store"])
 def test_a_folder_of_data_that_is_not_there_is_named(alone, key):
-    with pytest.raises(SystemExit, match=rf"data\.{key}: there is no folder nowhere; make it"):
-        planning.plan(STUDY | {"data": STUDY["data"] | {key: "nowhere"}})
+    with pytest.raises(Error, match=rf"data\.{key}: there is no folder nowhere; make it"):
+        planning.make_plan(STUDY | {"data": STUDY["data"] | {key: "nowhere"}})
 
 
 def test_terms_that_nobody_accepted_are_named_before_anything_is_fetched(alone):
     block = STUDY["matrix"][0] | {"model": "resnet50", "dataset": ["synthetic", "imagenet"]}
     study = STUDY | {"matrix": [block]}
-    with pytest.raises(SystemExit, match=r"put imagenet into data\.terms_accepted"):
-        planning.plan(study)
+    with pytest.raises(Error, match=r"put imagenet into data\.terms_accepted"):
+        planning.make_plan(study)
     accepted = STUDY["data"] | {"terms_accepted": ["imagenet"]}
-    assert planning.plan(study | {"data": accepted}).datasets == ["imagenet"]
+    assert planning.make_plan(study | {"data": accepted}).datasets == ["imagenet"]
     Path("results/data/imagenet").mkdir(parents=True)
     Path("results/data/imagenet/source.json").write_text("{}")  # fetched, by one who had
-    assert planning.plan(study).datasets == ["imagenet"]
+    assert planning.make_plan(study).datasets == ["imagenet"]
 
 
 def test_a_file_of_published_numbers_that_cannot_be_read_is_named(alone):
     Path("references.csv").write_text("point,value\n")
-    with pytest.raises(SystemExit, match=r"references\.csv, line 1: expected the columns point,"):
-        planning.plan(STUDY | {"references": [{"path": "references.csv"}]})
+    with pytest.raises(Error, match=r"references\.csv, line 1: expected the columns point,"):
+        planning.make_plan(STUDY | {"references": [{"path": "references.csv"}]})
 
 
 def test_finished_runs_are_left_and_the_others_sorted_by_what_they_need(plan):
@@ -219,7 +213,7 @@ def test_finished_runs_are_left_and_the_others_sorted_by_what_they_need(plan):
     parse_run.parse(current, run_record.folder(current.id) / "train.jsonl",
                   run_record.folder(current.id) / "run.json")  # fmt: skip
     finish(stale, {"code": "another"})
-    again = planning.plan(STUDY)
+    again = planning.make_plan(STUDY)
     states = {run_id: state.value for run_id, (state, _) in again.pending.items()}
     assert states == {
         unread.id: "unread",
@@ -233,7 +227,8 @@ def test_finished_runs_are_left_and_the_others_sorted_by_what_they_need(plan):
     }
     assert [run.id for run in again.study.runs if re.fullmatch(again.unread, run.id)] == [unread.id]
     assert again.training_inputs(type("Wildcards", (), {"run_id": current.id})) == {}
-    first, *_ = [w for w in shlex.split(again.command(unread.id, 1)) if "--position" in w]
+    words = run_command.start_run_arguments(again, unread.id, 1)
+    first, *_ = [w for w in words if "--position" in w]
     assert first == "--position=2/8"
 
 
@@ -249,7 +244,7 @@ def test_it_says_how_many_runs_are_to_be_done_and_why(plan):
     first, second, *_ = plan.study.runs
     finish(first, staleness.made_from(first))
     finish(second, staleness.made_from(second) | {"environment": "another"})
-    assert list(planning.plan(STUDY).why) == [
+    assert list(planning.make_plan(STUDY).why) == [
         "6 runs to train: not trained yet",
         "1 run to read again from the log: run.json: there is no record",
         "1 run to train again: environment changed since it was trained: envs/train/uv.lock",
@@ -258,7 +253,7 @@ def test_it_says_how_many_runs_are_to_be_done_and_why(plan):
     block["exclude"] = [{"strategy": "single", "devices_per_node": 4, "reason": "one device"}]
     assert (
         "8 runs to skip: needs 4 cpu devices per node; this site has 2"
-        in planning.plan(STUDY | {"matrix": [block]}).why
+        in planning.make_plan(STUDY | {"matrix": [block]}).why
     )
 
 
@@ -272,14 +267,14 @@ def test_an_environment_that_was_copied_without_its_python_is_made_again(tmp_pat
     for path in (python, listed):
         path.parent.mkdir(parents=True)
     shutil.copy(lock, "envs/train")
-    assert planning.plan(STUDY).forced == set()
+    assert planning.make_plan(STUDY).forced == set()
     listed.touch()
-    assert planning.plan(STUDY).forced == {str(listed)}
+    assert planning.make_plan(STUDY).forced == {str(listed)}
     python.symlink_to("/a/python/of/another/machine")
-    assert planning.plan(STUDY).forced == {str(listed)}
+    assert planning.make_plan(STUDY).forced == {str(listed)}
     python.unlink()
     python.symlink_to(sys.executable)
-    assert planning.plan(STUDY).forced == set()
+    assert planning.make_plan(STUDY).forced == set()
 
 
 def test_the_config_travels_as_a_file_that_is_another_one_when_the_config_changes(plan):
@@ -287,7 +282,7 @@ def test_the_config_travels_as_a_file_that_is_another_one_when_the_config_change
     assert not Path(path).exists()
     assert plan.config_file() == path
     assert config.merged(path) == STUDY
-    assert planning.plan(STUDY | {"seed": 2}).config_file(keep=False) != path
+    assert planning.make_plan(STUDY | {"seed": 2}).config_file(keep=False) != path
 
 
 def test_where_nothing_is_unread_or_adopted_the_patterns_match_no_run(plan):
@@ -297,7 +292,7 @@ def test_where_nothing_is_unread_or_adopted_the_patterns_match_no_run(plan):
 
 
 def test_the_order_of_priorities_is_another_one_with_another_seed(plan):
-    other = planning.plan(STUDY | {"seed": 2})
+    other = planning.make_plan(STUDY | {"seed": 2})
     assert {run_id: plan.priority(run_id) for run_id in plan.runs} != {
         run_id: other.priority(run_id) for run_id in other.runs
     }

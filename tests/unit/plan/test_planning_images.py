@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import shlex
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from planned_runs import STUDY, finish
 from dlbench import Error
 from dlbench.data import stores
 from dlbench.images import make_image, trainer_image
-from dlbench.plan import planning
+from dlbench.plan import planning, run_command
 from dlbench.records import parse_run, staleness
 from dlbench.study import trainer_environments
 
@@ -37,7 +36,7 @@ def contained(tmp_path, monkeypatch):
         staleness._image.cache_clear()
         block = {"name": "block", "model": "lenet5", "dataset": "synthetic", "steps": 5}
         block = block | {"batch_per_device": 8, "repeats": 1} | changes
-        return planning.plan(STUDY | {"matrix": [block], "images": settings or {}})
+        return planning.make_plan(STUDY | {"matrix": [block], "images": settings or {}})
 
     yield make
     staleness._image.cache_clear()
@@ -78,21 +77,21 @@ def test_execmodes_are_forms_of_their_own_and_starts_are_not(contained):
 def test_flags_that_prepare_a_form_survive_the_shell(contained):
     settings = {"train": {"source": "docker://x", "python": "/opt/my python/bin/python"}}
     plan = contained(settings, runtime="udocker", runtime_options={"execmode": "P2"})
-    assert shlex.split(plan.preparing("train", "udocker-P2")) == [
+    assert run_command.prepare_image_arguments(plan, "train", "udocker-P2") == [
         "--runtime=udocker", '--options={"execmode": "P2"}',
         "--python=/opt/my python/bin/python", "--device=cpu",
     ]  # fmt: skip
     assert json.loads(plan.image("train")) == settings["train"]
     assert plan.image("other") == "{}"
     with pytest.raises(Error, match="no run of this study takes an image in the form 'udocker-S1'"):
-        plan.preparing("train", "udocker-S1")
+        run_command.prepare_image_arguments(plan, "train", "udocker-S1")
 
 
 def test_a_run_in_a_container_is_told_its_form_and_binds(contained):
     binds = ["/my data:/in put:ro", "/scratch"]
     plan = contained({"train": {"source": "docker://x", "binds": binds}}, runtime="podman")
     (run,) = plan.study.runs
-    words = shlex.split(plan.command(run.id, attempt=1))
+    words = run_command.start_run_arguments(plan, run.id, attempt=1)
     flags = words[: words.index("--")]
     assert "--form=results/images/train/podman.json" in flags
     assert [word for word in flags if word.startswith("--bind")] == [f"--bind={b}" for b in binds]
@@ -140,7 +139,7 @@ def test_what_lies_elsewhere_is_seen_in_the_container(contained, tmp_path_factor
         adopted={"synthetic": stores.Store(elsewhere / "data", "digest")},
     )
     (run,) = plan.study.runs
-    words = shlex.split(plan.command(run.id, attempt=1))
+    words = run_command.start_run_arguments(plan, run.id, attempt=1)
     binds = [word.partition("=")[2] for word in words if word.startswith("--bind=")]
     assert binds == [str(models), str(elsewhere / "data"), str(disk)]
 
@@ -169,7 +168,7 @@ def test_without_its_program_a_runtime_is_skipped_and_its_image_not_made(contain
 
 
 def test_an_image_that_is_not_there_is_named_before_anything_is_done(contained):
-    with pytest.raises(SystemExit, match=r"images: source lost\.sif: expected a SIF file, a root"):
+    with pytest.raises(Error, match=r"images: source lost\.sif: expected a SIF file, a root"):
         contained({"train": {"source": "lost.sif"}}, runtime="apptainer")
     # A run that cannot be done here needs none.
     plan = contained({"train": {"source": "lost.sif"}}, runtime=["bare", "docker"], there=[])
@@ -232,7 +231,7 @@ def test_an_image_of_another_study_is_not_replaced_by_one_of_the_same_name(conta
     make_image.make("mine", trainer_image.settings("mine", MINE), name, "theirs")
     Path("other.tar").write_bytes(Path("mine.tar").read_bytes())
     other = {"mine": {"source": "other.tar"}}
-    with pytest.raises(SystemExit) as error:
+    with pytest.raises(Error) as error:
         contained(other, runtime="podman", environment="mine")
     assert (
         "images: mine is another image already: study 'theirs' made it from mine.tar, this one "
@@ -273,10 +272,10 @@ def test_an_image_that_could_not_be_made_is_tried_again_at_each_start(contained)
 
 
 def test_an_image_is_no_environment_of_bare_metal(contained):
-    with pytest.raises(SystemExit) as error:
+    with pytest.raises(Error) as error:
         contained(MINE, runtime=["bare", "podman"], environment="mine")
     assert "environment: no folder envs/mine (did you mean" in str(error.value)
-    with pytest.raises(SystemExit) as error:
+    with pytest.raises(Error) as error:
         contained(MINE, runtime="podman", environment="min")
     assert "no folder envs/min and no such image under images (did you mean 'mine'?)" in str(
         error.value
@@ -290,13 +289,13 @@ def test_exports_are_made_in_an_environment_that_is_installed(contained):
 
 
 def test_an_option_that_a_runtime_lacks_is_named_with_the_nearest(contained):
-    with pytest.raises(SystemExit) as error:
+    with pytest.raises(Error) as error:
         contained(runtime="udocker", runtime_options={"execmod": "P1"})
     assert (
         "matrix[0] (block).runtime_options: runtime udocker has no option 'execmod' "
         "(did you mean 'execmode'?)"
     ) in str(error.value)
-    with pytest.raises(SystemExit) as error:
+    with pytest.raises(Error) as error:
         contained(runtime="udocker", runtime_options={"execmode": "P3"})
     assert "execmode: expected one of P1, P2, F1, F2, F3, F4, R1, S1, found 'P3'" in str(
         error.value

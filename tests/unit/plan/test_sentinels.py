@@ -9,7 +9,8 @@ from made_runs import SETTINGS, finish
 
 from dlbench.analysis import estimates
 from dlbench.campaign import doctor_runs
-from dlbench.plan import planning, sentinels
+from dlbench.plan import planning, run_command, sentinels
+from dlbench.plan.plan import LOCKS
 from dlbench.records import run_record, sessions, staleness
 from dlbench.results import collect_runs
 from dlbench.study import config, config_schema, trainer_environments
@@ -173,7 +174,7 @@ def test_each_session_has_sentinels_of_its_own(tmp_path):
 
 
 def planned(settings, **chooses):
-    return planning.plan(settings, **chooses)
+    return planning.make_plan(settings, **chooses)
 
 
 def settings(*sizes, **changes):
@@ -201,10 +202,10 @@ def test_a_start_plans_its_sentinels_and_its_jobs_plan_the_same(monkeypatch):
     assert all(is_sentinel(run.id) for run in own)
     assert plan.study.runs == config.study(settings(8, 16)).runs
     assert any(line.startswith("sentinels: 2 runs") for line in plan.why)
-    assert f"--label={own[0].label()}" in plan.command(own[0].id).replace("'", "")
+    assert f"--label={own[0].label()}" in run_command.start_run_arguments(plan, own[0].id)
     assert [plan.position(run.id) for run in plan.to_train] == [3, 4, 5, 6]
     assert not sessions.sentinels()
-    lock = planning.LOCKS / "0.output.lock"
+    lock = LOCKS / "0.output.lock"
     lock.parent.mkdir(parents=True)
     lock.touch()
     plan.begin_session()
@@ -299,14 +300,14 @@ def test_the_doctor_names_damaged_sentinels_and_calls_none_interrupted():
     finish_all(made)
     good = repeated(made)
     log = run_record.folder(good.id) / "train.jsonl"
-    assert [f.kind for f in doctor_runs.findings(made, unknown=True)] == []
+    assert [f.kind for f in doctor_runs.problems(made, unknown=True)] == []
     begun = run_record.folder(dataclasses.replace(good, sentinel=2).id)
     shutil.copytree(run_record.folder(good.id), begun)
     (begun / "run.json").unlink()
     (begun / "train.jsonl").write_bytes(log.read_bytes()[:300])
-    assert [f.kind for f in doctor_runs.findings(made, unknown=True)] == []
+    assert [f.kind for f in doctor_runs.problems(made, unknown=True)] == []
     log.write_bytes(log.read_bytes()[:-5])
-    (found,) = doctor_runs.findings(made, unknown=True)
+    (found,) = doctor_runs.problems(made, unknown=True)
     assert found.kind == "sentinel" and "no start trains it again" in found.repair
 
 

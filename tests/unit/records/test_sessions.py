@@ -1,7 +1,6 @@
 """sessions: each start that trains is one, and its runs know it."""
 
 import json
-import shlex
 import subprocess
 import sys
 
@@ -9,7 +8,7 @@ import pytest
 from planned_runs import STUDY
 
 from dlbench.log import event_fields, event_log
-from dlbench.plan import planning
+from dlbench.plan import planning, run_command
 from dlbench.records import run_record, sessions
 from dlbench.study import trainer_environments
 
@@ -39,11 +38,12 @@ def test_a_damaged_file_is_an_unknown_session(here, content):
 
 
 def test_it_travels_by_the_command_of_a_run_to_its_log_and_its_record(here):
-    plan = planning.plan(STUDY)
+    plan = planning.make_plan(STUDY)
     (run_id,) = (name for name in plan.runs if name.startswith("lenet5-synthetic-b8-single-1x1-r1"))
-    assert "--session" not in plan.command(run_id)
+    assert "--session" not in " ".join(run_command.start_run_arguments(plan, run_id))
     session = sessions.begin()
-    (flag,) = (w for w in shlex.split(plan.command(run_id)) if w.startswith("--session="))
+    words = run_command.start_run_arguments(plan, run_id)
+    (flag,) = (w for w in words if w.startswith("--session="))
     start_run = (
         trainer_environments.ENVIRONMENTS.resolve().parent / "workflow_scripts" / "start_run.py"
     )

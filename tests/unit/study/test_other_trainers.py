@@ -7,7 +7,7 @@ import pytest
 from made_studies import BLOCK, STUDY, refused
 
 from dlbench import Error
-from dlbench.plan import planning, site_devices, skipping
+from dlbench.plan import planning, run_command, site_devices, skipping
 from dlbench.records import staleness
 from dlbench.study import config, other_trainers, trainer_environments
 from dlbench.study.runs import Run
@@ -119,9 +119,9 @@ def test_what_a_plan_starts_is_the_command_and_nothing_of_ours(tmp_path, monkeyp
     (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
     monkeypatch.chdir(tmp_path)
     command = [sys.executable, "x.py", "--out={folder}"]
-    plan = planning.plan(study() | {"trainers": {"theirs": TRAINER | {"command": command}}})
+    plan = planning.make_plan(study() | {"trainers": {"theirs": TRAINER | {"command": command}}})
     (run,) = plan.study.runs
-    words = plan.command(run.id).split()
+    words = run_command.start_run_arguments(plan, run.id)
     assert words[words.index("--") + 1 :] == [
         sys.executable, "x.py", f"--out=results/runs/{run.id}/output",
     ]  # fmt: skip

@@ -8,7 +8,7 @@ from made_runs import SETTINGS, write
 from scipy import stats
 
 from dlbench.analysis import estimates
-from dlbench.plan import planning
+from dlbench.plan import planning, run_command
 from dlbench.records import enough, parse_run, run_record
 from dlbench.study import config, repeats, trainer_environments
 from dlbench.study.config_schema import ConfigError
@@ -86,17 +86,17 @@ def test_where_no_repeat_ends_well_no_further_one_is_tried(runs):
 def test_repeats_that_are_not_needed_are_skipped_and_a_narrower_interval_needs_them_again(runs):
     for run, value in zip(runs, [100.0, 101.0, 100.5], strict=False):
         finish(run, value)
-    plan = planning.plan(settings())
+    plan = planning.make_plan(settings())
     assert sorted(plan.skipped) == sorted(run.id for run in runs[3:]) and not plan.to_train
-    narrower = planning.plan(settings(target_interval=0.001))
+    narrower = planning.make_plan(settings(target_interval=0.001))
     assert sorted(run.id for run in narrower.to_train) == sorted(run.id for run in runs[3:])
-    more = planning.plan(settings(min=4))
+    more = planning.make_plan(settings(min=4))
     assert set(more.to_train) == set(runs[3:])  # when the fourth is there, the others are not
 
 
 def test_a_repeat_waits_for_those_before_it_that_are_still_to_be_done(runs):
     finish(runs[0])
-    plan = planning.plan(settings())
+    plan = planning.make_plan(settings())
 
     class Wildcards:
         run_id = runs[4].id
@@ -105,7 +105,7 @@ def test_a_repeat_waits_for_those_before_it_that_are_still_to_be_done(runs):
     assert inputs["earlier"] == [f"results/runs/{run.id}/run.json" for run in runs[1:4]]
     Wildcards.run_id = runs[2].id
     assert "earlier" not in plan.training_inputs(Wildcards)
-    assert "--unless=" in plan.command(runs[4].id, 1)
+    assert "--unless=" in " ".join(run_command.start_run_arguments(plan, runs[4].id, 1))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ from dlbench import Error
 from dlbench.cluster import jobs
 from dlbench.cluster.remarks import fix, note, ok
 from dlbench.common import phrases
-from dlbench.plan import planning, site_devices, skipping
+from dlbench.plan import site_devices, skipping
+from dlbench.plan.plan import ATTEMPTS
 from dlbench.records import staleness
 from dlbench.schedulers import Nodes
 
@@ -86,7 +87,7 @@ def asked(study):
                 study.site,
                 devices.kind,
                 study.time_limit_s,
-                attempt=planning.ATTEMPTS,
+                attempt=ATTEMPTS,
                 wait_s=study.wait_for_quiet_s,
             )
             asked.append((study.labels[run.id], job))

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import itertools
-import os
 import re
 import sys
 from pathlib import Path
@@ -39,8 +38,11 @@ def mend(name, plugin, every_s, settings):
         change(plugin, every_s, settings)
 
 
-def _clear(scheduler):
-    """Cancel what a killed Snakemake left in the queue: it would write what we are to write."""
+def _cancelled_leftovers(scheduler):
+    """Cancel what a killed Snakemake left in the queue: it would write what we are to write.
+
+    Returns whether there was any. What it has left is not what the plan was made from.
+    """
     locked = any(Path(".snakemake/locks").glob("*"))  # another one may be at work; ours will say so
     if hasattr(scheduler, "clear") and not locked:
         cancelled = scheduler.clear(Path.cwd())
@@ -50,12 +52,12 @@ def _clear(scheduler):
                 f"cancelled jobs that an earlier start left behind: {ids}; starting anew",
                 file=sys.stderr, flush=True,
             )  # fmt: skip
-            # What they have left is not what the plan was made from.
-            os.execv(sys.executable, [sys.executable, "-m", "snakemake", *sys.argv[1:]])
+            return True
+    return False
 
 
 class Submitting:
-    """The jobs of a planning.Plan. Nothing is looked at before it is asked for."""
+    """The jobs of a plan.Plan. Nothing is looked at before it is asked for."""
 
     def __init__(self, plan):
         self._plan = plan
@@ -86,31 +88,37 @@ class Submitting:
         return self._bundles.get(run_id, (None, None))[0]
 
     def to_cluster(self, name, asked):
-        """See that a scheduler would take all that is to be submitted, or end the program.
+        """See that a scheduler would take all that is to be submitted.
 
         Args:
             name: of a file in schedulers/; None where Snakemake submits to something else.
             asked: (rule, resource) -> what the profile says of it, as of the queue; None for
                 nothing.
+
+        Returns:
+            Whether jobs of an earlier start were cancelled, so that Snakemake must start anew.
+
+        Raises:
+            Error: it would not take it.
         """
         plan = self._plan
         self._on_cluster, self._scheduler = True, name
-        try:
-            self._refuse_auto()
-            if name:
-                module = plugins.load("schedulers", name)
-                _clear(module)
-                queues, unfit = module.queues(), getattr(module, "unfit", None)
-                # All of the time; what a node has of memory bounds what is asked for again.
-                named = plan.labels
-                training = [(named[r.id], self._ask(r, 1, None, None)) for r in plan.to_train]
-                found = jobs.check(training, queues, asked("train", module.QUEUE), unfit)
-                if plan.datasets:
-                    other = asked("convert_dataset", module.QUEUE)
-                    jobs.check([(jobs.CONVERSION, jobs.plain(asked))], queues, other)
-                self._queue = found
-        except Error as error:
-            sys.exit(f"Nothing was submitted:\n{error}")
+        self._refuse_auto()
+        if not name:
+            return False
+        module = plugins.load("schedulers", name)
+        if _cancelled_leftovers(module):
+            return True
+        queues, unfit = module.queues(), getattr(module, "unfit", None)
+        # All of the time; what a node has of memory bounds what is asked for again.
+        named = plan.labels
+        training = [(named[r.id], self._ask(r, 1, None, None)) for r in plan.to_train]
+        queue = jobs.check(training, queues, asked("train", module.QUEUE), unfit)
+        if plan.datasets:
+            other = asked("convert_dataset", module.QUEUE)
+            jobs.check([(jobs.CONVERSION, jobs.plain(asked))], queues, other)
+        self._queue = queue
+        return False
 
     def _refuse_auto(self):
         keys = ["device", "cores_per_node"]

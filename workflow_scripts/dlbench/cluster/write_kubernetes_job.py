@@ -22,7 +22,7 @@ from dlbench import Error
 from dlbench.cluster import jobs
 from dlbench.common import phrases, plugins
 from dlbench.launchers.kubernetes import INDEX
-from dlbench.plan import planning
+from dlbench.plan import planning, run_command
 from dlbench.records.judgement import State
 from dlbench.study import trainer_environments
 
@@ -104,14 +104,14 @@ def manifests(settings, run_id, place):
         Error: there is no such run, nothing is to be done for it, or it cannot be a Job.
     """
     with as_in_a_pod():
-        plan = planning.plan(settings)
+        plan = planning.make_plan(settings)
         run = _run(plan, run_id)
         _check(plan, run, place)
         # There is one attempt: whether to apply the Job again is for people to say. When it is
         # applied nobody knows, so it is of no session of the workflow.
         words = [
             word
-            for word in shlex.split(plan.command(run_id, 1))
+            for word in run_command.start_run_arguments(plan, run_id, 1)
             if not word.startswith(("--attempt=", "--attempts=", "--session="))
         ]
         first = words.index("--") + 1

@@ -24,7 +24,6 @@ from dlbench.common import options, plugins, tools
 from dlbench.common.files import sha256, write_json
 from dlbench.images import digests, runtimes
 from dlbench.machine import redaction
-from dlbench.study import other_trainers
 from dlbench.study.runs import Run
 from dlbench.study.trainer_environments import ENVIRONMENTS
 
@@ -311,7 +310,7 @@ def check_packages(run: Run, form: dict[str, Any]) -> None:
     Raises:
         Unusable: one is missing.
     """
-    if other_trainers.is_external(run):
+    if run.is_external:
         return  # the program of others checks its own packages
     for package in plugins.load("strategies", run.strategy).Strategy.packages:
         if not form["packages"].get(package):

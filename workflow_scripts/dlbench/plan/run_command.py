@@ -7,18 +7,20 @@ from dlbench import Error
 from dlbench.images import trainer_image
 from dlbench.machine import fingerprints
 from dlbench.plan import user_files
+from dlbench.plan.plan import Plan
 from dlbench.records import enough, run_record, sessions, staleness
 from dlbench.starting import start_command
 from dlbench.study import other_trainers, trainer_environments
 
 
-def words(plan, run, attempt=None):
-    """What follows start_run.py and its files, as a list of strings.
+def start_run_arguments(plan: Plan, run_id: str, attempt: int | None = None) -> list[str]:
+    """What follows start_run.py and its files: flags, then the trainer's command.
 
     Args:
-        plan: the planning.Plan that the run is of.
+        plan: that of the run's study.
         attempt: which one this is; None where start_run.py is told otherwise.
     """
+    run = plan.run(run_id)
     flags = [
         f"--spec={plan.spec(run.id)}",
         f"--label={plan.labels[run.id]}",
@@ -48,13 +50,13 @@ def words(plan, run, attempt=None):
         flags.append(f"--unless={json.dumps([enough.earlier(run), target])}")
     if run.id in plan.skipped:
         flags.append(f"--skip={plan.skipped[run.id]}")
-    if other_trainers.is_external(run):
+    if run.is_external:
         flags.append(f"--external={other_trainers.trainer(run)['log']}")
     return [*flags, "--", *_trainer(plan, run)]
 
 
-def preparing(plan, image, form):
-    """Flags of prepare_image.py for the runs that take an image in a form, as a list of strings.
+def prepare_image_arguments(plan: Plan, image: str, form: str) -> list[str]:
+    """Flags of prepare_image.py for the runs that take an image in a form.
 
     Raises:
         Error: none does.
@@ -71,13 +73,13 @@ def preparing(plan, image, form):
     flags = [f"--runtime={taking[0].runtime}", f"--options={chosen}"]
     python = trainer_image.settings(image, plan.study.images)["python"]
     flags += [f"--python={python}", f"--device={plan.device_kind}"]
-    return flags + ["--any-packages"] * all(map(other_trainers.is_external, taking))
+    return flags + ["--any-packages"] * all(run.is_external for run in taking)
 
 
 def _trainer(plan, run):
     """The command that trains a run; start_run.py puts its launcher and runtime before it."""
     data = f"results/data/{run.dataset}" if staleness.has_data(run) else ""
-    if other_trainers.is_external(run):
+    if run.is_external:
         image = trainer_image.settings(run.environment, plan.study.images)
         bare = str(trainer_environments.trainer_python(run.environment))
         python = image["python"] if start_command.contained(run) else bare

@@ -56,7 +56,7 @@ def _too_few_devices(run, devices):
 def _missing_package(run, strategy, image_settings):
     if plugins.load("runtimes", run.runtime).CONTAINED:
         return trainer_image.unsupported(run, image_settings)
-    for package in () if other_trainers.is_external(run) else strategy.packages:
+    for package in () if run.is_external else strategy.packages:
         if not trainer_environments.has_package(package, run.environment):
             return (
                 f"{package} is not installed in envs/{run.environment}; install it with: "

@@ -10,7 +10,7 @@ from dlbench.study import other_trainers
 
 def of(run):
     """For a run's log; {} where all that it executes is ours."""
-    if other_trainers.is_external(run):
+    if run.is_external:
         files = other_trainers.trainer(run).get("files", [])
         found = {"sha256": other_trainers.digest(run.trainer)}
         return {"trainer": found | {"files": {name: _commit(name) for name in files}}}

@@ -15,7 +15,6 @@ import re
 from dlbench import Error
 from dlbench.common.files import sha256
 from dlbench.log import event_log
-from dlbench.study import other_trainers
 
 _NAMED = re.compile(
     rb'"(train[^"/]*\.jsonl)":\s*\{\s*"bytes":\s*\d+,\s*"sha256":\s*"([0-9a-f]{64})"'
@@ -48,7 +47,7 @@ def damage(run, log, whole=True):
             return f"{path.name} stops without an end"
     devices = sum(len(start.get("devices") or ()) for start in starts.values())
     wanted = run.devices * run.copies_per_node
-    if well and not other_trainers.is_external(run) and devices != wanted:
+    if well and not run.is_external and devices != wanted:
         return f"logs of {wanted} devices expected, found those of {devices}"
     return another_run(run, starts)
 

@@ -34,7 +34,6 @@ from dlbench.records import (
     step_times,
 )
 from dlbench.records.step_times import images_per_second
-from dlbench.study import other_trainers
 
 UNSTABLE_SHARE = 0.05
 LEAST_OVERLAP = 0.9
@@ -71,7 +70,7 @@ def content(run, logs):
     starts = {log.path: log.start for log in logs if log.start}
     if reason := belief.another_run(run, starts):
         raise event_fields.LogError(f"{logs[0].path}: not that of {run.id}: {reason}")
-    theirs = other_trainers.is_external(run)
+    theirs = run.is_external
     summary = external_log.summary(logs[0]) if theirs else _summary(run, logs)
     status, message = _status(run, logs, summary)
     summary |= _beside(logs[0].neighbours)
@@ -289,7 +288,7 @@ def _status(run, logs, summary):
         raise event_fields.LogError(
             f"{logs[0].path}: no run_end: the run was cut short; train it again"
         )
-    theirs = other_trainers.is_external(run)
+    theirs = run.is_external
     differs = external_log.mismatch if theirs else _mismatch
     failure = _failure(run, logs) or differs(run, logs, summary)
     if failure:

@@ -35,7 +35,7 @@ ONLY_SAYING = frozenset(
 
 def training_code(run):
     """The files of ours that training this run executes, relative to the workflow's folder."""
-    if other_trainers.is_external(run):
+    if run.is_external:
         return []
     return list(_training_code(run.framework, *(getattr(run, key) for key in EXECUTED)))
 
@@ -56,7 +56,7 @@ def made_from(run, adopted=None, image_settings=None):
         adopted: digests of datasets that others converted, by name.
         image_settings: the config's `images`.
     """
-    if other_trainers.is_external(run):
+    if run.is_external:
         code_digest = other_trainers.digest(run.trainer)
     else:
         code_digest = _code_digest(run.framework, *(getattr(run, key) for key in EXECUTED))
@@ -72,7 +72,7 @@ def made_from(run, adopted=None, image_settings=None):
 
 def has_data(run):
     """Whether a run reads a dataset that we store; another program may have its own."""
-    ours = not other_trainers.is_external(run) or other_trainers.needs(run, "data")
+    ours = not run.is_external or other_trainers.needs(run, "data")
     return ours and bool(recipe(run.dataset))
 
 
@@ -117,7 +117,7 @@ def what_differs(run, wanted, found):
 
 def _changed_files(run, name, before):
     """The files behind a part of `made_from` that is another now, as far as they are known."""
-    if name == "code" and other_trainers.is_external(run):
+    if name == "code" and run.is_external:
         return [f"command or files of trainers.{run.trainer}"]
     if name == "code":
         return own_code.changed_files(before, training_code(run))

@@ -69,14 +69,14 @@ def start(run, trainer, form=None, device="cpu", binds=()):
     """
     runtime = plugins.load("runtimes", run.runtime)
     if not runtime.CONTAINED:
-        if other_trainers.is_external(run):
+        if run.is_external:
             ours = trainer_environments.trainer_python(run.environment).absolute().parents[1]
             environment = _having(run.launcher, ours)
         else:
             environment = Path(trainer[0]).absolute().parents[1]
         return Start(tuple(_launched(run, trainer, environment, device)), None, {})
     trainer_image.check_packages(run, form)
-    if other_trainers.is_external(run):
+    if run.is_external:
         inside = other_trainers.proving(run, trainer, trainer_image.MARKER)
     else:
         inside = [form["python"], *trainer[1:], "--image-id", form["image_id"]]
@@ -148,7 +148,7 @@ def contained(run):
 def by_directive(run):
     """Whether Snakemake's container directive starts a run."""
     runtime = plugins.load("runtimes", run.runtime)
-    if "start" not in runtime.OPTIONS or other_trainers.is_external(run):
+    if "start" not in runtime.OPTIONS or run.is_external:
         return False
     asked = options.parse("runtime", run.runtime, runtime.OPTIONS, run.runtime_options)["start"]
     return asked == "directive" or (asked == "auto" and run.nodes == 1 and run.copies_per_node == 1)
@@ -165,7 +165,7 @@ def may_be_unreachable(run, environ=os.environ):
     return (
         getattr(launcher, "LOOPBACK_SUFFICES", False)
         and run.nodes == 1
-        and not other_trainers.is_external(run)
+        and not run.is_external
         and (not contained(run) or by_directive(run))
         and not (launcher.TAKES_TASKS and schedulers.job(environ))
     )

@@ -138,7 +138,7 @@ def run_of(values, where, images):
             except Error as error:
                 raise ConfigError(f"{where}.{key}: {error}") from None
     run = Run(**{"launcher": strategy.launcher, **values})
-    if other_trainers.is_external(run):
+    if run.is_external:
         _check_trainer(run, where)
     else:
         _check_task(run, where)
@@ -184,7 +184,7 @@ def _with_batch_per_device(values, where):
 def gate(must_reach, run, where):
     """The scores a run must reach, seen to be scores that it will have."""
     scores = event_log.SCORES
-    if not other_trainers.is_external(run):
+    if not run.is_external:
         task = plugins.constants("models", run.model)["TASK"]
         scores = plugins.constants("tasks", task)["SCORES"]
     for name in must_reach:

@@ -26,7 +26,7 @@ from dlbench import Error
 from dlbench.common import phrases, plugins
 from dlbench.study.runs import DEFAULTS, FIELDS
 
-OWN = "dlbench"
+OWN = DEFAULTS["trainer"]
 # What a command may name beside the fields of a run.
 PLACES = {
     "devices": "nodes x devices_per_node",
@@ -68,10 +68,6 @@ def use(trainers):
             except plugins.UnknownName as error:
                 raise Error(f"trainers.{name}.log: {error}") from None
         _trainers[name] = trainer
-
-
-def is_external(run):
-    return run.trainer != OWN
 
 
 def trainer(run):
@@ -125,7 +121,7 @@ def digest(name):
 
 def unsupported(run):
     """Why another program cannot train a run, or None, also for runs that we train."""
-    if not is_external(run):
+    if not run.is_external:
         return None
     if run.copies_per_node > 1:
         return "copies_per_node is for the trainer dlbench only: others do not meet before a step"

@@ -108,6 +108,11 @@ class Run:
         object.__setattr__(self, "learning_rate", float(self.learning_rate))
 
     @property
+    def is_external(self) -> bool:
+        """Whether another program than ours trains it (dlbench/study/other_trainers.py)."""
+        return self.trainer != DEFAULTS["trainer"]
+
+    @property
     def devices(self):
         return self.nodes * self.devices_per_node
 

@@ -10,7 +10,7 @@ ENVIRONMENTS = Path("envs")
 
 def has_environment(run):
     """Whether a run on bare metal uses its environment; another program may do without."""
-    return not other_trainers.is_external(run) or other_trainers.needs(run, "python")
+    return not run.is_external or other_trainers.needs(run, "python")
 
 
 def trainer_python(environment):

@@ -1,0 +1,340 @@
+"""A study on this machine: its runs, how each stands, and what the rules ask of it.
+
+The rules take inputs, flags and priorities from a Plan; nothing in here knows Snakemake.
+"""
+
+import functools
+import json
+import re
+import shlex
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from dlbench import Error
+from dlbench.common import own_code, phrases, plugins
+from dlbench.data import stores
+from dlbench.images import trainer_image
+from dlbench.log import event_log
+from dlbench.plan import sentinels
+from dlbench.records import enough, run_record, sessions, staleness
+from dlbench.records.judgement import State
+from dlbench.starting import start_command
+from dlbench.study import config, trainer_environments
+from dlbench.study.runs import DEFAULTS, Run
+
+ATTEMPTS = 2  # a run that fails for a passing reason is tried once more
+TO_DO = {
+    State.MISSING: "to train",
+    State.STALE: "to train again",
+    State.DAMAGED: "to train again, its logs put aside",
+    State.UNREAD: "to read again from the log",
+}
+WHAT_STAYS = (
+    "Not all is done. What is done stays: the same command, started again, goes on with the rest.\n"
+    "workflow_scripts/status.py, with the same --configfile, says how each run stands."
+)
+MOST_REASONS = 8  # on the screen
+LOCKS = Path(".snakemake/locks")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study on this machine.
+
+    `runs` are those of the study and the session's sentinels. `pending` maps the ids of runs to be
+    done to (State, why); `adopted` maps the datasets that others converted to their Store.
+    """
+
+    study: config.Study
+    runs: dict
+    skipped: dict
+    pending: dict
+    device_kind: str
+    config_json: str
+    forced: frozenset
+    adopted: dict[str, stores.Store]
+    sentinels: sentinels.Chosen
+    attempts: int = ATTEMPTS
+
+    def config_file(self, keep=True):
+        """The merged config as a file; `keep`: write it, where it is not there yet."""
+        return str(config.keep(self.config_json) if keep else config.kept(self.config_json))
+
+    def run(self, run_id: str) -> Run:
+        """The run of an id.
+
+        Raises:
+            Error: there is none in this study.
+        """
+        try:
+            return self.runs[run_id]
+        except KeyError:
+            raise Error(
+                f"no run {run_id!r} in this study{phrases.did_you_mean(run_id, self.runs)}"
+            ) from None
+
+    @property
+    def datasets(self):
+        """The datasets of the study that are stored."""
+        return sorted({run.dataset for run in self.runs.values() if staleness.has_data(run)})
+
+    @property
+    def to_train(self):
+        """The runs that are to be trained, in the order of their execution."""
+        return [
+            self.runs[run_id]
+            for run_id, (state, _) in self.pending.items()
+            if state is not State.UNREAD and run_id not in self.skipped
+        ]
+
+    @functools.cached_property
+    def labels(self):
+        """{run id: label}, each another."""
+        return self.study.labels | {run.id: run.label() for run in self.sentinels.runs}
+
+    def begin_session(self):
+        """Begin a session, where there is something to train, with its sentinels."""
+        # Beside a workflow at work, whose session it would end, Snakemake starts nothing.
+        if self.to_train and not any(LOCKS.glob("*")):
+            sessions.begin([run.values() for run in self.sentinels.runs])
+
+    def keep_code(self):
+        """Keep lists of the files that are executed, so that those that change can be named."""
+        executed = [staleness.training_code(run) for run in self.to_train]
+        executed += [staleness.data_code(dataset) for dataset in self.datasets]
+        for files in set(map(tuple, executed)):
+            own_code.keep_digests(files)
+
+    @property
+    def why(self):
+        """Lines that say how many runs are to be done, and why: which files changed, say."""
+        reasons = Counter(self._why(run_id) for run_id in self.pending).most_common()
+        for reason, number in reasons[:MOST_REASONS]:
+            yield f"{phrases.counted(number, 'run')} {reason}"
+        if rest := sum(number for _, number in reasons[MOST_REASONS:]):
+            yield f"{rest} more for other reasons; status.py has them all"
+        if self.sentinels.words:
+            yield self.sentinels.words
+
+    def _why(self, run_id):
+        state, reason = self.pending[run_id]
+        if run_id in self.skipped:
+            return f"to skip: {self.skipped[run_id]}"
+        return f"{TO_DO[state]}: {reason.replace(f'{run_record.folder(run_id)}/', '')}"
+
+    def put_damaged_aside(self):
+        """Keep the logs of damaged runs, which are trained again, and say so on stderr."""
+        for run_id, (state, reason) in self.pending.items():
+            log = run_record.folder(run_id) / "train.jsonl"
+            if state is State.DAMAGED and log.is_file():
+                kept = event_log.keep_aside(log)
+                print(f"{run_id}: {reason}; kept as {kept}, trained again", file=sys.stderr)
+
+    @property
+    def standing_files(self):
+        """Logs and records of the runs that need nothing."""
+        return [
+            str(run_record.folder(run_id) / name)
+            for run_id in self.runs.keys() - self.pending.keys()
+            for name in ("train.jsonl", "run.json")
+        ]
+
+    def training_inputs(self, wildcards):
+        """What a run needs: nothing once it is trained, or where it is skipped.
+
+        Its code is not among them: the record knows its digest.
+        """
+        run = self.run(wildcards.run_id)
+        inputs = {}
+        if run.id in self.pending and run.id not in self.skipped:
+            if environment := environment_stamp(run):
+                inputs["environment"] = environment
+            if run.id in self.study.targets:
+                # They decide whether this one is needed.
+                before = [run_id for run_id in enough.earlier(run) if run_id in self.pending]
+                inputs["earlier"] = [f"results/runs/{run_id}/run.json" for run_id in before]
+            if staleness.has_data(run):
+                inputs["data"] = f"results/data/{run.dataset}/manifest.json"
+        return inputs
+
+    @property
+    def imports(self):
+        return [entry["name"] for entry in self.study.imports]
+
+    @property
+    def references(self):
+        return [entry["path"] for entry in self.study.references]
+
+    def import_files(self, name):
+        """What an import reads, but for files with braces, which Snakemake takes for wildcards.
+
+        Those are read, too; a change to them alone is not noticed.
+        """
+        path = Path(self._import(name)["path"])
+        files = [p for p in path.rglob("*") if p.is_file()] if path.is_dir() else [path]
+        return sorted(name for name in map(str, files) if not set("{}") & set(name))
+
+    def import_flags(self, name):
+        """Arguments of import_logs.py but for its outputs, quoted for the shell."""
+        entry = self._import(name)
+        flags = [entry["path"], f"--name={name}"]
+        flags += [f"--kind={entry['kind']}"] if "kind" in entry else []
+        flags += [f"--fields={json.dumps(entry['fields'])}"] if "fields" in entry else []
+        flags += [f"--path-fields={entry['path_fields']}"] if "path_fields" in entry else []
+        return shlex.join(flags)
+
+    @property
+    def unread(self):
+        """A pattern that matches the runs whose logs stand but whose records do not."""
+        ids = [run_id for run_id, (state, _) in self.pending.items() if state is State.UNREAD]
+        return "|".join(map(re.escape, ids)) or "(?!)"
+
+    @property
+    def adoptable(self):
+        """A pattern that matches the datasets that are there already."""
+        return "|".join(self.adopted) or "(?!)"
+
+    def adopted_folder(self, dataset):
+        return str(self.adopted[dataset].folder)
+
+    def fetching(self, dataset):
+        """Flags of fetch_dataset.py that say where files may come from, quoted for the shell."""
+        data = self.study.data
+        flags = [f"--manual-dir={data['manual_dir']}"] if data["manual_dir"] else []
+        flags += ["--offline"] if data["offline"] else []
+        flags += ["--terms-accepted"] if dataset in data["terms_accepted"] else []
+        return shlex.join(flags)
+
+    def code(self, program):
+        return own_code.executed_files(program)
+
+    def figure(self, name):
+        """The constants of a figure's file: CATEGORY and CAPTION."""
+        return plugins.constants("figures", name)
+
+    def figure_code(self, name):
+        return own_code.executed_files("draw_figure.py", plugins.path("figures", name))
+
+    @property
+    def export_environment(self):
+        """What says that the environment of `export_python` is installed."""
+        return f"results/environments/{self._export_environment}.json"
+
+    @property
+    def export_python(self):
+        """The Python that exports runs to TensorBoard, which comes with TensorFlow."""
+        return str(trainer_environments.trainer_python(self._export_environment))
+
+    def recipe(self, dataset):
+        return staleness.recipe(dataset)
+
+    def spec(self, run_id):
+        return json.dumps(self.run(run_id).values(), sort_keys=True)
+
+    def priority(self, run_id):
+        """Higher for runs that come earlier in the seeded order."""
+        return len(self.runs) - self._positions[run_id]
+
+    @property
+    def environments(self):
+        """What says that the environments and images of the runs are there."""
+        done = (run for run in self.runs.values() if run.id not in self.skipped)
+        return sorted({environment_stamp(run) for run in done} - {None})
+
+    def image(self, name):
+        """The config's entry of an image, as JSON."""
+        return json.dumps(self.study.images.get(name, {}), sort_keys=True)
+
+    def directive_image(self, run_id):
+        """The image that Snakemake's container directive enters, or None.
+
+        That of a run that is to be done: its form is there by the time the run starts.
+        """
+        run = self.run(run_id)
+        if (
+            run.id in self.skipped
+            or run.id not in self.pending
+            or not start_command.by_directive(run)
+        ):
+            return None
+        return trainer_image.directive_image(run)
+
+    @property
+    def directive_environment(self):
+        """Variables that give the container directive what it has no words for."""
+        entering = [
+            run
+            for run in self.runs.values()
+            if run.id in self.pending and start_command.by_directive(run)
+        ]
+        found = {}
+        binds = dict.fromkeys(bind for run in entering for bind in self.binds(run))
+        for runtime in {run.runtime for run in entering}:
+            module = plugins.load("runtimes", runtime)
+            found |= module.directive_environment(binds, self.device_kind == "gpu")
+        return found
+
+    def binds(self, run):
+        """What a run's container must see of this machine beside the workflow's folder."""
+        store = self.adopted[run.dataset].folder if run.dataset in self.adopted else None
+        here = Path.cwd()
+        # The results may be a link to a larger disk.
+        needed = [here / path for path in (self.study.model_folder, store, "results") if path]
+        outside = [
+            str(path)
+            for place in needed
+            for path in (place, place.resolve())
+            if not path.is_relative_to(here)
+        ]
+        binds = trainer_image.settings(run.environment, self.study.images)["binds"]
+        return list(dict.fromkeys([*outside, *binds]))
+
+    @property
+    def _export_environment(self):
+        names = {run.environment for run in self.runs.values()}
+        installed = (
+            name
+            for name in names
+            if (trainer_environments.ENVIRONMENTS / name / "uv.lock").is_file()
+        )
+        return min(installed, default=DEFAULTS["environment"])
+
+    @functools.cached_property
+    def facts(self):
+        """What the log of each run says of the workflow and of the site."""
+        facts = {key: self.study.site[key] for key in ("name", "interconnect", "storage")}
+        return {**own_code.git_state(), "site": facts}
+
+    @functools.cached_property
+    def recipes(self):
+        """Digests of the adopted datasets' recipes, by dataset."""
+        return stores.recipes(self.adopted)
+
+    @functools.cached_property
+    def _positions(self):
+        return {run_id: index for index, run_id in enumerate(self.runs)}
+
+    def _import(self, name):
+        return next(entry for entry in self.study.imports if entry["name"] == name)
+
+    def position(self, run_id):
+        """Which run of how many this is, those counted first that are done already."""
+        return len(self.runs) - len(self.pending) + self._pending_positions.get(run_id, 0) + 1
+
+    @functools.cached_property
+    def _pending_positions(self):
+        ordered = (run_id for run_id in self.runs if run_id in self.pending)
+        return {run_id: index for index, run_id in enumerate(ordered)}
+
+
+def environment_stamp(run: Run) -> str | None:
+    """What says that a run's environment, or its image in the form it takes, is there, if any."""
+    if start_command.contained(run):
+        return trainer_image.form_path(run)
+    return (
+        f"results/environments/{run.environment}.json"
+        if trainer_environments.has_environment(run)
+        else None
+    )
