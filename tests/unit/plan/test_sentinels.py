@@ -195,7 +195,7 @@ def test_a_start_plans_its_sentinels_and_its_jobs_plan_the_same(monkeypatch):
     reads = Counter()
     read = run_record.read
     monkeypatch.setattr(run_record, "read", lambda path: reads.update([path]) or read(path))
-    plan = planned(settings(8, 16), chosen=sentinels.choose)
+    plan = planned(settings(8, 16), choose_sentinels=sentinels.choose)
     assert max(reads.values()) == 1  # a record is read once, by what plans
     own = [run for run in plan.to_train if run.sentinel]
     assert len(plan.to_train) == 4 and len(own) == 2
@@ -212,16 +212,18 @@ def test_a_start_plans_its_sentinels_and_its_jobs_plan_the_same(monkeypatch):
     assert not sessions.sentinels()  # nothing is started beside a workflow at work
     lock.unlink()
     plan.begin_session()
-    assert sorted(planned(settings(8, 16), chosen=sentinels.kept).runs) == sorted(plan.runs)
+    assert sorted(planned(settings(8, 16), choose_sentinels=sentinels.kept).runs) == sorted(
+        plan.runs
+    )
     finish(own[0], 10, made_from=staleness.made_from(own[0]))
-    later = planned(settings(8, 16), chosen=sentinels.kept)
+    later = planned(settings(8, 16), choose_sentinels=sentinels.kept)
     assert own[0].id not in later.pending and own[1].id in later.pending
     assert not planned(settings(8, 16)).sentinels.runs  # as pods and check_site plan
 
 
 def test_a_finished_study_plans_none():
     finish_all(config.study(settings(8, 16)))
-    plan = planned(settings(8, 16), chosen=sentinels.choose)
+    plan = planned(settings(8, 16), choose_sentinels=sentinels.choose)
     assert plan.to_train == [] and set(plan.runs) == {run.id for run in plan.study.runs}
     plan.begin_session()
     assert sessions.current() is None
