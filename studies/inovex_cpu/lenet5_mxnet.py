@@ -1,4 +1,4 @@
-"""LeNet-5 on made-up digits with MXNet, as an external trainer: its Speedometer is the log.
+"""Train LeNet-5 on random images with MXNet, as an external trainer; its Speedometer is the log.
 
 The layers are those of workflow_scripts/dlbench/trainer/tensorflow/models/lenet5.py. Needs mxnet
 1.9 (envs/mxnet).
@@ -23,7 +23,7 @@ def main():
     args = parser.parse_args()
     threads = args.devices * args.threads_per_device
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
-    # Read when MXNet is loaded.
+    # MXNet reads these when it is loaded.
     os.environ["OMP_NUM_THREADS"] = str(args.threads_per_device)
     os.environ["MXNET_CPU_WORKER_NTHREADS"] = str(threads)
     train(args)
@@ -35,7 +35,7 @@ def train(args):
     logging.basicConfig(level=logging.INFO)
     mx.random.seed(args.seed)
     global_batch = args.batch_per_device * args.devices
-    batches = args.warmup_steps + args.steps + 1  # of the first no time is taken
+    batches = args.warmup_steps + args.steps + 1  # the Speedometer does not time the first
     images = mx.nd.random.uniform(shape=(global_batch, 1, 32, 32))
     labels = mx.nd.random.randint(0, 10, shape=(global_batch,)).astype("float32")
     module = mx.mod.Module(lenet5(mx), context=[mx.cpu(n) for n in range(args.devices)])

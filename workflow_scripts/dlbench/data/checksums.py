@@ -1,4 +1,4 @@
-"""Whether a file is the published one: its digests, and the likely cause where they differ.
+"""Whether a file is the published one: its digests, and the likely cause if they differ.
 
 What is published of a file are its `bytes`, `sha256` and `md5`, each None where it is not.
 """

@@ -85,23 +85,23 @@ def _add(steps, step, duration_s):
 
 def _imported(log, number, match, steps, fixed):
     date, what, *printed = match.groups()
-    asked, mean_s, sd_s = int(printed[0]), float(printed[1]), float(printed[2])
+    divisor, mean_s, sd_s = int(printed[0]), float(printed[1]), float(printed[2])
     result = f"{printed[1]} +/- {printed[2]} s a batch"
-    if asked < 3 or not (math.isfinite(mean_s) and math.isfinite(sd_s)) or mean_s == 0:
-        raise log.error(number, f"{result}, {asked} steps: no measurement")
+    if divisor < 3 or not (math.isfinite(mean_s) and math.isfinite(sd_s)) or mean_s == 0:
+        raise log.error(number, f"{result}, {divisor} steps: no measurement")
     halves = [10.0 ** -len(text.partition(".")[2]) / 2 for text in printed[1:]]
     lost = 0 if fixed else 1
-    mean, low, high = _undone(asked, lost, mean_s, sd_s, halves)
+    mean, low, high = _undo(divisor, lost, mean_s, sd_s, halves)
     if fixed is None and not steps.step and high < 0:
         lost = 0
-        mean, low, high = _undone(asked, lost, mean_s, sd_s, halves)
+        mean, low, high = _undo(divisor, lost, mean_s, sd_s, halves)
     if high < 0:
-        raise log.error(number, f"{result}: no durations of {asked - lost} steps have these")
-    kept = asked - lost
-    variance = _undone(asked, lost, mean_s, sd_s, (0, 0))[1] if low > 0 else 0.0
+        raise log.error(number, f"{result}: no durations of {divisor - lost} steps have these")
+    kept = divisor - lost
+    variance = _undo(divisor, lost, mean_s, sd_s, (0, 0))[1] if low > 0 else 0.0
     notes = [
         f"{result}, printed {date}, local time",
-        f"undone: {kept} durations were divided by {asked}"
+        f"undone: {kept} durations were divided by {divisor}"
         if lost
         else "as many durations as were divided by: nothing to undo",
     ]
@@ -117,7 +117,7 @@ def _imported(log, number, match, steps, fixed):
         "dataset": "synthetic",
         "mode": "forward" if what == "Forward" else "forward_backward",
         "devices": 1,
-        "steps": asked,
+        "steps": divisor,
         "warmup_steps": BURN_IN_STEPS,
         "steps_measured": kept,
         "step_time_mean_s": mean,
@@ -139,22 +139,22 @@ def _imported(log, number, match, steps, fixed):
     return Imported(columns, steps=steps, notes=notes, complete=complete)
 
 
-def _undone(asked, lost, mean_s, sd_s, halves):
-    """Mean of the `asked - lost` durations, and the least and largest population variance.
+def _undo(divisor, lost, mean_s, sd_s, halves):
+    """Mean of the `divisor - lost` durations, and the least and largest population variance.
 
     Args:
         halves: of the last printed digits of mean and standard deviation.
 
     >>> t = 0.5
-    >>> mean, low, high = _undone(100, 1, t * 99 / 100, t * 99**0.5 / 100, (0.0, 0.0))
+    >>> mean, low, high = _undo(100, 1, t * 99 / 100, t * 99**0.5 / 100, (0.0, 0.0))
     >>> mean, round(low, 12), low == high
     (0.5, 0.0, True)
     """
-    kept = asked - lost
+    kept = divisor - lost
     variances = []
     for m, s in itertools.product(
         (mean_s - halves[0], mean_s + halves[0]), (max(0.0, sd_s - halves[1]), sd_s + halves[1])
     ):
-        mean = asked * m / kept
-        variances.append(asked * (s * s + m * m) / kept - mean * mean)
-    return asked * mean_s / kept, min(variances), max(variances)
+        mean = divisor * m / kept
+        variances.append(divisor * (s * s + m * m) / kept - mean * mean)
+    return divisor * mean_s / kept, min(variances), max(variances)

@@ -84,7 +84,7 @@ def _events(log):
 
 
 def _unfinished(rest, error):
-    """Whether more bytes could make it right: it is wrong only where it ends."""
+    """Whether more bytes could complete the JSON: the error is at its end."""
     if not isinstance(error, json.JSONDecodeError):
         return False
     return error.msg.startswith("Unterminated string") or len(rest) - error.pos <= NEAR_END
@@ -104,7 +104,7 @@ class _Timeline:
         self.open = defaultdict(list)  # (name, start) of activities that have not ended, by tensor
         self.tensors = set()
         self.seconds, self.times = Counter(), Counter()
-        self.ends = self.began = None
+        self.began = None
 
     def add(self, offset, event):
         phase, pid = event.get("ph"), event.get("pid")

@@ -31,7 +31,7 @@ from dlbench.imports.log_file import LogFile
 
 FAMILY = _tf_cnn.FAMILY
 HALF_DIGIT = 0.05  # of the printed rates, items/s
-_gap = rb"[\t ]+"  # a tab; spaces where the log was copied from a terminal
+_gap = rb"[\t ]+"  # a tab; spaces if the log was copied from a terminal
 _number = rb"(-?(?:\d+\.\d+|nan|inf))"
 _step = rb"(\d{1,18})" + _gap + rb"images/sec: " + _number + rb"%s" + _gap + _number + rb"[^\n]*\n"
 PLAIN_STEPS = re.compile(rb"(?m:^)" + _step % rb" \+/- [^\t\n ]+ \(jitter = [^)\n]+\)")
