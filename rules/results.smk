@@ -1,28 +1,20 @@
 """From records and logs to tables.
 
-Needs every run's record, results/imports/ and the study's references. Makes results/tables/, and steps.parquet, evals.parquet
-and samples.parquet in each run's folder. Names runs that missed their learning gate.
+Needs every run's record, results/imports/ and the study's references. Makes results/tables/, and
+steps.parquet, evals.parquet and samples.parquet in each run's folder. Names runs that missed their
+learning gate.
 """
 
+from dlbench.tables import table_names
+
 # Tables that are CSV files, too.
-SMALL = [
-    "runs",
-    "coverage",
-    "comparisons",
-    "speedups",
-    "published",
-    "sentinels",
-    "drift",
-]
+SMALL = [name for name in table_names.OF_STUDY if name != "evals"]
 
 
 rule tables:
     """The tables of the study."""
     input:
-        expand(
-            "results/tables/{name}.parquet",
-            name=[*SMALL, "evals"],
-        ),
+        expand("results/tables/{name}.parquet", name=table_names.OF_STUDY),
 
 
 rule collect_runs:

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
-from dlbench.analysis import drift, estimates, published_numbers, speedups
+from dlbench.analysis import drift, equivalence, estimates, published_numbers, speedups
 from dlbench.analysis.frames import Tables
 from dlbench.common import plugins
 from dlbench.report import build_report, report_html
@@ -352,8 +352,8 @@ def _comparisons(rows):
     base = sides.pop("bare", [])
     sides = sides if base else {}
     own = [row["images_per_second"] for row in base]
-    judged = estimates.together([
-        estimates.compare([row["images_per_second"] for row in runs], own, 0.01)
+    judged = equivalence.adjust([
+        equivalence.compare([row["images_per_second"] for row in runs], own, 0.01)
         for runs in sides.values()
     ])  # fmt: skip
     return [_compared(*one, base, found) for one, found in zip(sides.items(), judged, strict=True)]

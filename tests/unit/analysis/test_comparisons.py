@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dlbench.analysis import comparisons, estimates
+from dlbench.analysis import comparisons, equivalence, estimates
 from dlbench.study.runs import FIELDS, Run
 from dlbench.tables import parquet_files, table_columns
 
@@ -24,11 +24,19 @@ def row(run, rate, **changes):
     """What the runs table has of a run."""
     return {
         **{name: getattr(run, name) for name in FIELDS},
-        "run_id": run.id, "status": "ok" if rate else "failed", "images_per_second": rate,
-        "step_time_sd_s": 0.001 * run.repeat, "start_s": 0.1 * run.repeat, "import_s": 2.0,
-        "device_kind": "cpu", "device_model": "Xeon", "site": "here", "data_sha256": None,
-        "steps_measured": 50, "framework_version": "2.18",
-    } | changes  # fmt: skip
+        "run_id": run.id,
+        "status": "ok" if rate else "failed",
+        "images_per_second": rate,
+        "step_time_sd_s": 0.001 * run.repeat,
+        "start_s": 0.1 * run.repeat,
+        "import_s": 2.0,
+        "device_kind": "cpu",
+        "device_model": "Xeon",
+        "site": "here",
+        "data_sha256": None,
+        "steps_measured": 50,
+        "framework_version": "2.18",
+    } | changes
 
 
 def compared(runs, *entries, rows=None):
@@ -51,7 +59,7 @@ def test_a_condition_is_compared_with_the_base_of_its_group():
     ]
     small, large = compared(runs, RUNTIME)
     assert (small["batch_per_device"], large["batch_per_device"]) == (8, 16)
-    alone = estimates.compare([90, 91, 92], [100, 101, 102], 0.01)
+    alone = equivalence.compare([90, 91, 92], [100, 101, 102], 0.01)
     assert small["ratio"] == alone.ratio
     assert small["p_difference_raw"] == alone.p_difference
     assert small["p_difference"] == pytest.approx(2 * alone.p_difference)
@@ -127,9 +135,11 @@ def test_conditions_come_in_the_order_of_their_values(field, base, conditions):
 def test_groups_in_which_a_field_is_not_set_come_first():
     lengths = ({"steps": 50}, {"steps": None, "epochs": 3}, {"steps": None, "epochs": 1})
     runs = [
-        run for length in lengths for name in ("bare", "apptainer")
+        run
+        for length in lengths
+        for name in ("bare", "apptainer")
         for run in repeats([7, 8, 9], runtime=name, **length)
-    ]  # fmt: skip
+    ]
     found = [(row["steps"], row["epochs"]) for row in compared(runs, RUNTIME)]
     assert found == [(None, 1), (None, 3), (50, None)]
 
@@ -184,10 +194,14 @@ def test_real_data_compared_with_synthetic_differs_in_its_digest_as_it_must():
         (RUNTIME, {"runtime": "apptainer"}, {"hardware_sha256": "b"}, "hardware_sha256"),
         (RUNTIME, {"runtime": "apptainer"}, {"software_sha256": "b"}, ""),
         (RUNTIME, {"runtime": "apptainer"}, {"hardware_sha256": None}, ""),
-        ({"field": "precision", "base": "float32"}, {"precision": "bfloat16"},
-         {"software_sha256": "b"}, "software_sha256"),
+        (
+            {"field": "precision", "base": "float32"},
+            {"precision": "bfloat16"},
+            {"software_sha256": "b"},
+            "software_sha256",
+        ),
     ],
-)  # fmt: skip
+)
 def test_other_fingerprints_are_flagged_but_where_software_is_what_is_compared(
     entry, fields, change, flags
 ):
@@ -246,9 +260,14 @@ def across(sessions, sentinels=()):
 
 @pytest.mark.parametrize(
     ("sessions", "apart"),
-    [("AAABBB", True), ("AABBBB", False), ("AAAAAA", False), ([*"AAA", None, None, None], True),
-     ([None] * 6, False)],
-)  # fmt: skip
+    [
+        ("AAABBB", True),
+        ("AABBBB", False),
+        ("AAAAAA", False),
+        ([*"AAA", None, None, None], True),
+        ([None] * 6, False),
+    ],
+)
 def test_conditions_that_share_no_session_are_measured_apart(sessions, apart):
     made = across(sessions)
     assert made["measured_apart"] == apart
@@ -263,7 +282,7 @@ def test_sentinels_without_drift_lift_the_flag_and_their_scatter_is_in_the_inter
     assert made["drift_ci95_low"] < made["drift"] < made["drift_ci95_high"]
     assert made["drift"] == pytest.approx(1, abs=0.001)
     # The sentinel is the base itself: the ratio is that to what was measured in the session.
-    alone = estimates.compare([90, 90.2, 90.4], [100.1, 100.2, 100.3], 0.01)
+    alone = equivalence.compare([90, 90.2, 90.4], [100.1, 100.2, 100.3], 0.01)
     assert [made[n] for n in ("ratio", "ci95_low", "ci95_high")] == pytest.approx(
         [alone.ratio, alone.ci95_low, alone.ci95_high]
     )
@@ -283,11 +302,18 @@ def test_drift_scatter_or_too_few_sentinels_leave_the_flag(sentinels, drift):
 def imported(rate, repeat, **changes):
     """A row of a log, which states but a few things."""
     row = dict.fromkeys(table_columns.RUNS.names) | {
-        "run_id": f"log-{rate}-{repeat}-{sorted(changes.items())}", "status": "ok",
-        "images_per_second": rate, "repeat": repeat, "model": "resnet50", "dataset": "imagenet",
-        "devices": 4, "global_batch": 256, "batch_per_device": 64, "site": "LSDF",
+        "run_id": f"log-{rate}-{repeat}-{sorted(changes.items())}",
+        "status": "ok",
+        "images_per_second": rate,
+        "repeat": repeat,
+        "model": "resnet50",
+        "dataset": "imagenet",
+        "devices": 4,
+        "global_batch": 256,
+        "batch_per_device": 64,
+        "site": "LSDF",
         "timing_source": "tf_cnn_benchmarks",
-    }  # fmt: skip
+    }
     return row | changes
 
 
@@ -301,8 +327,9 @@ def test_imported_runs_are_compared_with_those_of_their_own_site():
     rows.append(imported(500, 1, runtime="podman", site="elsewhere"))  # has no base, is no row
     made = compared([], {"field": "runtime", "base": "udocker"}, rows=rows)
     assert [(row["site"], row["condition"], row["n_a"], row["n_b"]) for row in made] == [
-        ("ForHLR-II", "apptainer", 3, 3), ("LSDF", "apptainer", 3, 3),
-    ]  # fmt: skip
+        ("ForHLR-II", "apptainer", 3, 3),
+        ("LSDF", "apptainer", 3, 3),
+    ]
     assert {row["verdict"] for row in made} == {"faster"}
     assert made[0]["ratio"] == pytest.approx(221 / 201, rel=1e-4)
     assert made[0]["timing_source"] == "tf_cnn_benchmarks" and made[0]["devices"] == 4

@@ -22,11 +22,20 @@ def runs(model, session, logs, devices=1, **changes):
     date = {"A": 1, "B": 2, "C": 3}.get(session)
     began = datetime(2026, 11, date, tzinfo=timezone.utc) if date else None
     return [
-        {"model": model, "session": session, "status": "ok", "images_per_second": math.exp(log),
-         "nodes": 1, "devices_per_node": devices, "site": "here", "device_kind": "cpu",
-         "started_at": began} | changes
+        {
+            "model": model,
+            "session": session,
+            "status": "ok",
+            "images_per_second": math.exp(log),
+            "nodes": 1,
+            "devices_per_node": devices,
+            "site": "here",
+            "device_kind": "cpu",
+            "started_at": began,
+        }
+        | changes
         for log in logs
-    ]  # fmt: skip
+    ]
 
 
 def rows_of(groups, shared):
@@ -37,9 +46,11 @@ def rows_of(groups, shared):
         return condition, bases, runs("base", "B", both[1])
     pairs = list(zip(both[::2], both[1::2], strict=True))
     others = [r for i, (early, _) in enumerate(pairs) for r in runs(f"other{i}", "A", early)]
-    return condition, bases + others, [
-        row for i, (_, late) in enumerate(pairs) for row in runs(f"other{i}", "B", late)
-    ]  # fmt: skip
+    return (
+        condition,
+        bases + others,
+        [row for i, (_, late) in enumerate(pairs) for row in runs(f"other{i}", "B", late)],
+    )
 
 
 @pytest.mark.parametrize("shared", SHARED)
@@ -65,7 +76,7 @@ def test_the_formulas_that_are_simulated_are_those_of_the_tables(shared):
     for index in range(logs.shape[1]):
         a, early, sentinels = rows_of(logs[:, index], shared)
         b = [row for row in early if row["model"] == "base"]
-        found = Drift([*a, *early], sentinels, MARGIN).compared(a, b)
+        found = Drift([*a, *early], sentinels, MARGIN).compare(a, b)
         for theirs, expected in zip((found.difference, found.drift), ours, strict=True):
             assert (theirs.mean, theirs.error, theirs.freedom) == pytest.approx(
                 tuple(part[index] for part in expected)
@@ -78,10 +89,10 @@ def test_a_machine_that_slowed_between_sessions_is_no_difference_of_conditions()
     """As in the issue: the same program beside a busy neighbour looks slower by half."""
     early, late = np.log([100, 100.5, 101]), np.log([50, 50.2, 50.4])
     a, b = runs("new", "B", late), runs("base", "A", early)
-    plain = Drift([*a, *b]).compared(a, b)
+    plain = Drift([*a, *b]).compare(a, b)
     assert plain.apart and not plain.allowed and plain.flags == ("measured apart",)
     assert plain.difference.ratio.value == pytest.approx(0.5, abs=0.01)
-    known = Drift([*a, *b], runs("base", "B", late)).compared(a, b)
+    known = Drift([*a, *b], runs("base", "B", late)).compare(a, b)
     assert known.flags == ("measured apart",)
     assert known.difference.ratio.value == pytest.approx(1)
     assert known.columns["drift"] == pytest.approx(0.5, abs=0.01)
@@ -94,10 +105,10 @@ def test_a_speedup_is_corrected_by_the_drift_of_its_bases_devices():
     four = runs("net", "B", np.log([360, 360.1, 360.2]), devices=4)
     early = runs("other", "A", np.log([50, 50.1, 50.2]), devices=4)
     late = runs("other", "B", np.log([25, 25.1, 25.2]), devices=4)
-    both = Drift([*one, *four, *early], [*again, *late]).compared(four, one)
+    both = Drift([*one, *four, *early], [*again, *late]).compare(four, one)
     assert both.difference.ratio.value == pytest.approx(4, rel=0.001)
     # Where nothing is known of the base's devices, that of the point's own is taken.
-    alone = Drift([*one, *four, *early], late).compared(four, one)
+    alone = Drift([*one, *four, *early], late).compare(four, one)
     assert alone.difference.ratio.value == pytest.approx(7.2, rel=0.01)
 
 
@@ -108,14 +119,14 @@ def test_sentinels_that_count_as_repeats_are_the_session_that_both_sides_share(d
         "base", "B", [drifted, drifted + 0.001, drifted - 0.001], run_id="base-s1-r1-0123456789"
     )
     new = runs("new", "B", [drifted + 0.1, drifted + 0.101, drifted + 0.099], run_id="n")
-    sides = Drift([*base, *again, *new], again).compared(new, [*base, *again])
+    sides = Drift([*base, *again, *new], again).compare(new, [*base, *again])
     # The base's own drift, all of it, is half in the plain ratio and not in the corrected one.
     assert sides.difference.mean == pytest.approx(0.1, abs=1e-12)
     assert sides.drift.mean == pytest.approx(drifted / 2, abs=1e-12)
     assert (sides.apart, sides.flags, sides.difference.runs) == (False, (), (3, 6))
     # A condition that was repeated as often shares its sessions in like shares: nothing to correct.
     both = [*runs("new", "A", [0.1, 0.101, 0.099]), *new]
-    plain = Drift([*base, *again, *both], again).compared(both, [*base, *again])
+    plain = Drift([*base, *again, *both], again).compare(both, [*base, *again])
     assert (plain.drift, plain.apart) == (None, False)
     assert plain.difference.mean == pytest.approx(0.1, abs=1e-12)
 
@@ -127,7 +138,7 @@ def test_ratios_to_a_base_with_sentinels_among_its_repeats_cover_the_truth():
         early, late, new = (list(m + chance.normal(0, 0.005, 5)) for m in (0.0, 0.03, 0.05))
         base = runs("base", "A", early) + runs("base", "B", late, run_id="b-s1-r1-0123456789")
         sides = runs("new", "B", new), base
-        found = Drift([*sides[0], *base]).compared(*sides).difference
+        found = Drift([*sides[0], *base]).compare(*sides).difference
         plain = Difference.of(*([row["images_per_second"] for row in side] for side in sides))
         for name, one in (("corrected", found), ("plain", plain)):
             low, high = one.interval(0.95)
@@ -138,7 +149,7 @@ def test_ratios_to_a_base_with_sentinels_among_its_repeats_cover_the_truth():
 def test_a_sentinel_alone_shares_its_session_though_the_drift_is_not_known():
     base, again = runs("base", "A", [0.0, 0.001, 0.002]), runs("base", "B", [0.01])
     new = runs("new", "B", [0.1, 0.101, 0.099])
-    sides = Drift([*base, *again, *new]).compared(new, [*base, *again])
+    sides = Drift([*base, *again, *new]).compare(new, [*base, *again])
     assert (sides.drift, sides.apart, sides.flags) == (None, False, ())
 
 
@@ -149,34 +160,40 @@ def test_sessions_are_joined_by_way_of_a_third_one():
     )
     first, second = runs("x", "A", [0.01, 0, 0.02]), runs("x", "B", [0.02, 0, 0.01])
     third, last = runs("y", "B", [1.01, 1, 1.02]), runs("y", "C", [1.02, 1.01, 1])
-    found = Drift([*a, *b, *first, *third], [*second, *last]).compared(a, b)
+    found = Drift([*a, *b, *first, *third], [*second, *last]).compare(a, b)
     assert found.drift.mean == pytest.approx(0, abs=1e-9)
     assert found.drift.error == pytest.approx(0.01 * math.sqrt(4 / 3))
-    cut = Drift([*a, *b, *first, *third], [*second, *last[:2]]).compared(a, b)
+    cut = Drift([*a, *b, *first, *third], [*second, *last[:2]]).compare(a, b)
     assert cut.drift is None and not cut.allowed
 
 
 def test_runs_of_an_unknown_session_are_of_one_of_their_own_study_and_site():
     old = runs("a", None, [0, 0.1]), runs("b", float("nan"), [0, 0.1])
-    assert not Drift([*old[0], *old[1]]).compared(*old).apart
+    assert not Drift([*old[0], *old[1]]).compare(*old).apart
     elsewhere = runs("b", None, [0, 0.1], site="there")
-    assert Drift([*old[0], *elsewhere]).compared(old[0], elsewhere).flags == ("measured apart",)
+    assert Drift([*old[0], *elsewhere]).compare(old[0], elsewhere).flags == ("measured apart",)
 
 
 def test_one_run_of_a_side_has_a_ratio_and_no_interval():
     a, b = runs("new", "B", [0.1]), runs("base", "A", [0, 0.001, 0.002])
-    found = Drift([*a, *b], runs("base", "B", [0, 0.001, 0.002])).compared(a, b)
+    found = Drift([*a, *b], runs("base", "B", [0, 0.001, 0.002])).compare(a, b)
     assert found.difference.ratio.value == pytest.approx(math.exp(0.099))
     assert math.isnan(found.difference.ratio.low) and found.allowed
-    nothing = Drift([*a, *b[:1]], runs("base", "B", [0])).compared(a, b[:1])
+    nothing = Drift([*a, *b[:1]], runs("base", "B", [0])).compare(a, b[:1])
     assert not nothing.allowed
 
 
 @pytest.mark.parametrize(
     ("late", "verdict"),
-    [([0, 0.001, 0.002], "none"), ([-0.03, -0.031, -0.032], "slower"), ([0.05] * 3, "faster"),
-     ([-0.03, 0.03, 0], "undecided"), ([0, 0.001], "too few runs"), ([0], "too few runs")],
-)  # fmt: skip
+    [
+        ([0, 0.001, 0.002], "none"),
+        ([-0.03, -0.031, -0.032], "slower"),
+        ([0.05] * 3, "faster"),
+        ([-0.03, 0.03, 0], "undecided"),
+        ([0, 0.001], "too few runs"),
+        ([0], "too few runs"),
+    ],
+)
 def test_the_table_has_the_drift_of_each_device_shape_and_pair_of_sessions(tmp_path, late, verdict):
     early = runs("base", "A", [0, 0.001, 0.002])
     other = runs("new", "B", [0, 0.001, 0.002], devices=2)
@@ -200,5 +217,5 @@ def test_published_and_failed_runs_tell_nothing_of_drift():
 def test_runs_beside_busy_neighbours_tell_nothing_of_drift():
     late = {"disturbed": "others used 0.98 of 2 cores"}
     base, again = runs("base", "A", [0.0, 0.01, 0.02]), runs("base", "B", [0.0, 0.01, 0.02], **late)
-    sides = Drift(base, again).compared(runs("new", "B", [0.1, 0.11, 0.12]), base)
+    sides = Drift(base, again).compare(runs("new", "B", [0.1, 0.11, 0.12]), base)
     assert (sides.drift, sides.flags) == (None, (base_flags.APART,))

@@ -6,18 +6,36 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dlbench.analysis import estimates, speedups
+from dlbench.analysis import base_flags, estimates, scaling_series, speedups
 from dlbench.figures import scaling
 from dlbench.tables import parquet_files, table_columns
 
 ROW = {
-    "run_id": "r", "model": "lenet5", "dataset": "synthetic", "data_sha256": None, "seed": 1,
-    "steps_measured": 50, "precision": "float32", "xla": False, "mode": "train",
-    "strategy": "mirrored", "strategy_options": "", "launcher": "none", "runtime": "bare",
-    "runtime_options": "", "copies_per_node": 1, "framework_version": "2",
-    "environment": "train", "device_model": "CPU", "device_kind": "cpu", "site": "here",
-    "status": "ok", "epochs": float("nan"), "images_per_second": 100.0, "nodes": 1,
-}  # fmt: skip
+    "run_id": "r",
+    "model": "lenet5",
+    "dataset": "synthetic",
+    "data_sha256": None,
+    "seed": 1,
+    "steps_measured": 50,
+    "precision": "float32",
+    "xla": False,
+    "mode": "train",
+    "strategy": "mirrored",
+    "strategy_options": "",
+    "launcher": "none",
+    "runtime": "bare",
+    "runtime_options": "",
+    "copies_per_node": 1,
+    "framework_version": "2",
+    "environment": "train",
+    "device_model": "CPU",
+    "device_kind": "cpu",
+    "site": "here",
+    "status": "ok",
+    "epochs": float("nan"),
+    "images_per_second": 100.0,
+    "nodes": 1,
+}
 
 
 class Named:
@@ -28,17 +46,24 @@ class Named:
 def runs(*cases, repeats=2):
     """(devices, batch per device, changes) as rows of the runs table, some repeats each."""
     return [
-        {**ROW, "devices": devices, "batch_per_device": batch, "global_batch": devices * batch,
-         "images_per_second": 100.0 * devices + repeat, "repeat": repeat, **changes}
+        {
+            **ROW,
+            "devices": devices,
+            "batch_per_device": batch,
+            "global_batch": devices * batch,
+            "images_per_second": 100.0 * devices + repeat,
+            "repeat": repeat,
+            **changes,
+        }
         for devices, batch, changes in cases
         for repeat in range(repeats)
-    ]  # fmt: skip
+    ]
 
 
 def found(rows, kind):
     return [
         [(point.devices, point.runs[0]["batch_per_device"]) for point in series.points]
-        for series in speedups.all_series(rows)
+        for series in scaling_series.all_series(rows)
         if series.kind == kind
     ]
 
@@ -57,7 +82,7 @@ def test_a_series_without_a_run_on_one_device_borrows_that_of_another_strategy()
     horovod = {"strategy": "horovod", "launcher": "horovodrun"}
     rows = runs((1, 64, {"strategy": "single"}), (2, 64, horovod), (2, 16, horovod))
     assert found(rows, "weak") == [[(2, 64)]]
-    (series,) = [s for s in speedups.all_series(rows) if s.kind == "weak"]
+    (series,) = [s for s in scaling_series.all_series(rows) if s.kind == "weak"]
     assert (series.base.devices, series.base.borrowed) == (1, True)
     assert series.base.runs[0]["strategy"] == "single"
     assert series.mismatch == ("strategy",)
@@ -85,11 +110,18 @@ def test_what_differs_from_the_base_in_one_run_is_named_of_its_own_base_too(chan
 @pytest.mark.parametrize(
     "change",
     [
-        {"launcher": "mpirun"}, {"environment": "old"}, {"cache": "none"}, {"optimizer": "adam"},
-        {"threads_per_device": 2}, {"site": "there"}, {"timing_source": "published"},
-        {"item_shape": "227x227x3"}, {"steps": 500}, {"epochs": 5},
+        {"launcher": "mpirun"},
+        {"environment": "old"},
+        {"cache": "none"},
+        {"optimizer": "adam"},
+        {"threads_per_device": 2},
+        {"site": "there"},
+        {"timing_source": "published"},
+        {"item_shape": "227x227x3"},
+        {"steps": 500},
+        {"epochs": 5},
     ],
-)  # fmt: skip
+)
 def test_runs_that_differ_in_a_setting_are_series_of_their_own(change):
     rows = runs((1, 64, {}), (2, 64, {}), (1, 64, change), (2, 64, change))
     assert found(rows, "weak") == [[(1, 64), (2, 64)]] * 2
@@ -275,11 +307,11 @@ def test_the_table_takes_all_rows_and_keeps_them(tmp_path):
     assert [{key: row[key] for key in given} for row, given in zip(read, made, strict=True)] == [
         {key: None if value != value else value for key, value in given.items()} for given in made
     ]
-    assert set(speedups.SERIES) <= set(table_columns.SPEEDUPS.names)
+    assert set(scaling_series.SERIES) <= set(table_columns.SPEEDUPS.names)
 
 
 def test_every_field_that_makes_a_series_is_in_the_runs_table():
-    assert set(speedups.SERIES) | set(estimates.BASE_KEYS) <= set(table_columns.RUNS.names)
+    assert set(scaling_series.SERIES) | set(base_flags.BASE_KEYS) <= set(table_columns.RUNS.names)
 
 
 def test_speedups_agree_with_scipys_welch_interval():
@@ -306,14 +338,14 @@ def test_speedups_agree_with_scipys_welch_interval():
 )
 def test_every_table_gives_a_figure(rows, tmp_path):
     none = pd.DataFrame({"margin": []})
-    frames = {"runs": pd.DataFrame(rows), "sentinels": none, "margin": speedups.MARGIN}
+    frames = {"runs": pd.DataFrame(rows), "sentinels": none, "margin": scaling_series.MARGIN}
     scaling.draw(type("Tables", (), frames), tmp_path / "scaling")
     assert (tmp_path / "scaling.png").stat().st_size > 1000
     assert "scaling" in scaling.CAPTION
 
 
 def panel(rows, kind):
-    return [series for series in speedups.all_series(rows) if series.kind == kind]
+    return [series for series in scaling_series.all_series(rows) if series.kind == kind]
 
 
 def test_what_is_fixed_is_said():

@@ -70,8 +70,9 @@ def words(axes):
 
 @pytest.mark.parametrize("case", made_tables.CASES)
 @pytest.mark.parametrize("name", NAMES)
-def test_every_figure_is_drawn_from_every_edge_case_without_a_warning(name, case, made, tmp_path,
-                                                                      monkeypatch):  # fmt: skip
+def test_every_figure_is_drawn_from_every_edge_case_without_a_warning(
+    name, case, made, tmp_path, monkeypatch
+):
     monkeypatch.setattr(styles, "FORMATS", ("png",))
     monkeypatch.setitem(styles.STYLE, "savefig.dpi", 40)
     with warnings.catch_warnings():
@@ -114,8 +115,11 @@ def test_drift_is_what_sentinels_are_over_their_condition_as_its_table_has_it(dr
     shown, runs = made("sessions"), made("sessions").runs
     repeated = shown.sentinels
     one = repeated[repeated["devices"] == 1].iloc[0]
-    base = runs[(runs["devices"] == 1) & (runs["batch_per_device"] == one["batch_per_device"])
-                & (runs["learning_rate"] == one["learning_rate"])]  # fmt: skip
+    base = runs[
+        (runs["devices"] == 1)
+        & (runs["batch_per_device"] == one["batch_per_device"])
+        & (runs["learning_rate"] == one["learning_rate"])
+    ]
     same = pd.concat([base, repeated[repeated["devices"] == 1]])["images_per_second"]
     assert len(same) == 9
     first, second, others = drawn("drift", "sessions")
@@ -186,10 +190,14 @@ def test_real_and_synthetic_items_are_drawn_in_pairs_with_their_ratio(drawn, mad
     runs = made("some failed").runs
     (axes,) = drawn("real_vs_synthetic", "some failed")
     sides = [
-        runs[(runs["model"] == "alexnet") & (runs["dataset"] == dataset) & (runs["mode"] == "train")
-             & (runs["devices"] == 4)]["images_per_second"]
+        runs[
+            (runs["model"] == "alexnet")
+            & (runs["dataset"] == dataset)
+            & (runs["mode"] == "train")
+            & (runs["devices"] == 4)
+        ]["images_per_second"]
         for dataset in ("imagenet", "synthetic")
-    ]  # fmt: skip
+    ]
     assert all(has(axes, estimates.mean(side).value, along="x") for side in sides)
     percent = f"{100 * (estimates.ratio(*sides).value - 1):+.1f} %".replace("-", "\u2212")
     assert any(word.startswith(percent) for word in words(axes))
@@ -211,9 +219,13 @@ def test_step_times_show_the_medians_of_the_table_and_every_stall(drawn, made):
 
 def test_steps_are_those_of_the_slowest_rank_and_copies_stand_alone():
     steps = pd.DataFrame(
-        {"rank": [0, 0, 0, 1, 1, 1], "step": [1, 2, 3] * 2, "step_time_s": [9.0, 2, 2, 8, 1, 4],
-         "warm_up": [True, False, False] * 2}
-    )  # fmt: skip
+        {
+            "rank": [0, 0, 0, 1, 1, 1],
+            "step": [1, 2, 3] * 2,
+            "step_time_s": [9.0, 2, 2, 8, 1, 4],
+            "warm_up": [True, False, False] * 2,
+        }
+    )
     assert step_times.measured(steps).tolist() == [1, 4]
     assert step_times.measured(steps, copies=2).tolist() == [2, 2, 1, 4]
     assert step_times.measured(steps[:1]).tolist() == []
@@ -351,9 +363,17 @@ def test_coverage_has_every_combination_with_its_worst_status(drawn, made):
     cells = {line.get_label(): len(line.get_xdata()) for line in axes.lines}
     runs = made("some failed").runs
     combinations = runs.drop_duplicates(
-        ["model", "dataset", "mode", "strategy", "devices", "batch_per_device", "precision",
-         "runtime"]
-    )  # fmt: skip
+        [
+            "model",
+            "dataset",
+            "mode",
+            "strategy",
+            "devices",
+            "batch_per_device",
+            "precision",
+            "runtime",
+        ]
+    )
     assert sum(cells.values()) == len(combinations) + 1
     assert cells["excluded"] == 1
     assert cells["oom"] == 4
@@ -439,9 +459,15 @@ def test_a_run_that_failed_before_its_device_was_known_belongs_to_its_series():
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0, "0"), (1234567, "1\u2009234\u2009567"), (4e11, "4\u00b710\u00b9\u00b9"),
-     (5e-7, "5\u00b710\u207b\u2077"), (0.25, "0.25"), (12345678, "1.23\u00b710\u2077")],
-)  # fmt: skip
+    [
+        (0, "0"),
+        (1234567, "1\u2009234\u2009567"),
+        (4e11, "4\u00b710\u00b9\u00b9"),
+        (5e-7, "5\u00b710\u207b\u2077"),
+        (0.25, "0.25"),
+        (12345678, "1.23\u00b710\u2077"),
+    ],
+)
 def test_numbers_are_written_so_that_they_can_be_read(value, text):
     assert styles.thousands(value) == text
 
@@ -474,8 +500,11 @@ def test_what_was_measured_apart_has_half_filled_markers(tmp_path, monkeypatch):
     (axes,) = drawn("real_vs_synthetic")
     assert len(half_filled(axes)) == 2 and "measured apart" in words(axes)
     # Where sentinels show no drift, it is drawn as all else.
-    bases = [row for row in rows if row["strategy"] == "mirrored" and row["devices"] == 1
-             and row["dataset"] == "synthetic"]  # fmt: skip
+    bases = [
+        row
+        for row in rows
+        if row["strategy"] == "mirrored" and row["devices"] == 1 and row["dataset"] == "synthetic"
+    ]
     for row in bases:
         row["images_per_second"] = 300 + 0.1 * row["repeat"]
     again = [row | {"session": "B", "sentinel": 1} for row in bases]
@@ -492,8 +521,9 @@ def test_what_was_measured_apart_has_half_filled_markers(tmp_path, monkeypatch):
     smallest = [row for row in rows if row["strategy"] == "single"]
     for row in smallest:
         row["images_per_second"] = row["batch_per_device"] + 1e-3 * row["repeat"]
-    again = [row | {"session": "B", "sentinel": 1} for row in smallest
-             if row["batch_per_device"] == 16]  # fmt: skip
+    again = [
+        row | {"session": "B", "sentinel": 1} for row in smallest if row["batch_per_device"] == 16
+    ]
     slower = [row | {"images_per_second": 0.8 * row["images_per_second"]} for row in again]
     for sentinels, relative_time in ((again, 0.25), (slower, 0.2)):
         _, relative = drawn("time_per_batch", [*smallest, *sentinels])

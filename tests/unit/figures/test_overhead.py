@@ -9,34 +9,68 @@ import pytest
 from paths import REPOSITORY
 from PIL import Image, ImageColor
 
-from dlbench.analysis import estimates
+from dlbench.analysis import equivalence
 from dlbench.figures import overhead
 from dlbench.figures.drawing import styles
 from dlbench.report import report_figures
 from dlbench.tables import parquet_files, table_columns
 
 ROW = {
-    "study": "test", "field": "runtime", "condition": "apptainer", "base": "bare",
-    "framework": "tensorflow", "model": "lenet5", "dataset": "synthetic", "precision": "float32",
-    "mode": "train", "strategy": "single", "strategy_options": "", "launcher": "none",
-    "runtime": "apptainer", "runtime_options": "", "environment": "train", "optimizer": "sgd",
-    "device_kind": "cpu", "xla": False, "devices": 1, "threads_per_device": 1,
-    "copies_per_node": 1, "seed": 1, "batch_per_device": 64, "steps": 50, "learning_rate": 0.01,
-    "margin": 0.01, "family": 1, "n_a": 8, "n_b": 8, "base_flags": "",
-    "images_per_second_b": 1234.4, "images_per_second_a": 1230.0, "repeats_needed": 5,
-}  # fmt: skip
+    "study": "test",
+    "field": "runtime",
+    "condition": "apptainer",
+    "base": "bare",
+    "framework": "tensorflow",
+    "model": "lenet5",
+    "dataset": "synthetic",
+    "precision": "float32",
+    "mode": "train",
+    "strategy": "single",
+    "strategy_options": "",
+    "launcher": "none",
+    "runtime": "apptainer",
+    "runtime_options": "",
+    "environment": "train",
+    "optimizer": "sgd",
+    "device_kind": "cpu",
+    "xla": False,
+    "devices": 1,
+    "threads_per_device": 1,
+    "copies_per_node": 1,
+    "seed": 1,
+    "batch_per_device": 64,
+    "steps": 50,
+    "learning_rate": 0.01,
+    "margin": 0.01,
+    "family": 1,
+    "n_a": 8,
+    "n_b": 8,
+    "base_flags": "",
+    "images_per_second_b": 1234.4,
+    "images_per_second_a": 1230.0,
+    "repeats_needed": 5,
+}
 START_UP = {
-    "start_a_s": 0.4, "import_a_s": 3.0, "first_batch_a_s": 0.8,
-    "start_b_s": 0.05, "import_b_s": 2.9, "first_batch_b_s": 0.8,
-}  # fmt: skip
+    "start_a_s": 0.4,
+    "import_a_s": 3.0,
+    "first_batch_a_s": 0.8,
+    "start_b_s": 0.05,
+    "import_b_s": 2.9,
+    "first_batch_b_s": 0.8,
+}
 
 
 def found(ratio, half, verdict, **changes):
     """A row of the table; `half` is half the width of its 90 % interval."""
     return {
-        **ROW, "ratio": ratio, "ci90_low": ratio - half, "ci90_high": ratio + half,
-        "ci95_low": ratio - 1.2 * half, "ci95_high": ratio + 1.2 * half, "verdict": verdict,
-    } | changes  # fmt: skip
+        **ROW,
+        "ratio": ratio,
+        "ci90_low": ratio - half,
+        "ci90_high": ratio + half,
+        "ci95_low": ratio - 1.2 * half,
+        "ci95_high": ratio + 1.2 * half,
+        "verdict": verdict,
+    } | changes
 
 
 def lacking(verdict, **changes):
@@ -105,7 +139,7 @@ def test_rows_of_two_sites_are_named_by_them(drawn):
 def test_what_is_undecided_says_how_many_repeats_it_needs(drawn):
     axes, _ = drawn(found(1.004, 0.012, "undecided", repeats_needed=19))
     assert "19 repeats needed" in words(axes)
-    axes, _ = drawn(found(1.004, 0.3, "undecided", repeats_needed=estimates.MOST_REPEATS))
+    axes, _ = drawn(found(1.004, 0.3, "undecided", repeats_needed=equivalence.MOST_REPEATS))
     assert "\u2265\u20091\u2009000 repeats needed" in words(axes)
 
 
@@ -202,9 +236,19 @@ def test_a_row_that_was_measured_apart_has_a_half_filled_marker_and_says_so(draw
         [found(1, 0.01, "equivalent", base_flags="framework_version, device_model")],
         [found(1, 0.01, "equivalent", devices=n) for n in range(1, 25)],
     ],
-    ids=["nothing", "no base", "no runs", "no base runs", "no scatter", "wide", "tiny", "one run",
-         "flags", "many"],
-)  # fmt: skip
+    ids=[
+        "nothing",
+        "no base",
+        "no runs",
+        "no base runs",
+        "no scatter",
+        "wide",
+        "tiny",
+        "one run",
+        "flags",
+        "many",
+    ],
+)
 def test_every_table_gives_a_figure(drawn, rows):
     axes = drawn(*rows)
     if not rows or rows[0]["verdict"] == "no base":
@@ -213,9 +257,14 @@ def test_every_table_gives_a_figure(drawn, rows):
 
 @pytest.mark.parametrize(
     ("ratio", "half", "text"),
-    [(1.0, 0.01, "0.0 %"), (0.99996, 0.01, "0.0 %"), (0.984, 0.01, "\u22121.6 %"),
-     (1.00034, 0.0005, "+0.03 %"), (1.3, 0.2, "+30.0 %")],
-)  # fmt: skip
+    [
+        (1.0, 0.01, "0.0 %"),
+        (0.99996, 0.01, "0.0 %"),
+        (0.984, 0.01, "\u22121.6 %"),
+        (1.00034, 0.0005, "+0.03 %"),
+        (1.3, 0.2, "+30.0 %"),
+    ],
+)
 def test_differences_are_written_with_their_sign_and_the_digits_they_have(ratio, half, text):
     assert overhead._difference(pd.Series(found(ratio, half, ""))) == text
 

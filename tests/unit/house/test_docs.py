@@ -16,7 +16,7 @@ from paths import REPOSITORY
 from snakemake import exceptions
 from snakemake.cli import get_argument_parser
 
-from dlbench.analysis import estimates
+from dlbench.analysis import equivalence
 from dlbench.study import config, config_schema
 from dlbench.tables import run_columns, table_columns, write_reference_pages
 from dlbench.tables.meanings import TABLES
@@ -370,6 +370,6 @@ def test_a_message_that_nobody_prints_would_be_noticed():
 
 def test_the_methodology_says_how_many_repeats_are_needed():
     page = " ".join((REPOSITORY / "docs/methodology.md").read_text().split())
-    needed = [estimates.repeats_needed(scatter, 0.01) for scatter in (0.005, 0.01, 0.02)]
+    needed = [equivalence.repeats_needed(scatter, 0.01) for scatter in (0.005, 0.01, 0.02)]
     assert "{} repeats a side where runs scatter by 0.5 %, with {} where they scatter by 1 %, " \
         "with {} at 2 %".format(*needed) in page  # fmt: skip

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from paths import EQUIPMENT
 
-from dlbench.analysis import contrasts, run_lengths, speedups
+from dlbench.analysis import contrasts, run_lengths, scaling_series
 from dlbench.imports import import_logs
 from dlbench.results import derived
 from dlbench.tables import table_columns
@@ -103,7 +103,7 @@ def test_real_images_are_compared_with_synthetic_ones_of_their_size_alone(import
     derived.add_synthetic(rows)
     paired = {row["dataset"] for row in rows if row["synthetic_ratio"]}
     assert paired == {"imagenet"}
-    pairs = contrasts.found(rows, (), 0.01)["dataset"]
+    pairs = contrasts.by_field(rows, (), 0.01)["dataset"]
     assert {(a[0]["dataset"], b[0]["dataset"]) for a, b, *_ in pairs} == {("imagenet", "synthetic")}
     # 500 batches in two runtimes, and 5 epochs in one.
     assert len(pairs) == 3 * 2 * 3
@@ -116,7 +116,7 @@ def test_runs_of_500_batches_and_of_5_epochs_are_no_repeats_of_one_another(impor
     rows = [dict.fromkeys(table_columns.RUNS.names) | row for row in imported[0].rows]
     found = [
         point
-        for series in speedups.all_series(rows)
+        for series in scaling_series.all_series(rows)
         for point in series.points
         if (series.row["model"], series.row["dataset"]) == ("resnet50", "imagenet")
         and (series.row["runtime"], series.kind, point.devices) == ("udocker", "weak", 1)

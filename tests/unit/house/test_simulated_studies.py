@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dlbench.analysis import estimates
+from dlbench.analysis import base_flags, equivalence, estimates
 from dlbench.analysis import speedups as scaling
 
 STUDIES = 20_000  # vectorised
@@ -126,7 +126,7 @@ class Named:
 
 
 ROW = {
-    **dict.fromkeys(estimates.BASE_KEYS, "same"), "batch_per_device": 64, "nodes": 1,
+    **dict.fromkeys(base_flags.BASE_KEYS, "same"), "batch_per_device": 64, "nodes": 1,
     "status": "ok", "copies_per_node": 1, "xla": False, "epochs": None,
 }  # fmt: skip
 
@@ -151,7 +151,7 @@ def wrong(seed, family, repeats, scatter, difference, *verdicts):
     drawn[:, 1:] += difference
     rates, claimed = np.exp(drawn), 0
     for base, *conditions in rates:
-        judged = estimates.together([estimates.compare(c, base, MARGIN) for c in conditions])
+        judged = equivalence.adjust([equivalence.compare(c, base, MARGIN) for c in conditions])
         claimed += any(found.verdict in verdicts for found in judged)
     return claimed / JUDGED
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from paths import EQUIPMENT, REPOSITORY
 
-from dlbench.analysis import estimates, published_numbers, speedups
+from dlbench.analysis import base_flags, published_numbers, scaling_series
 from dlbench.common import plugins
 from dlbench.results import published_beside_own
 from dlbench.study import config
@@ -135,13 +135,13 @@ def test_the_base_of_horovods_speedups_is_flagged():
 
 def test_the_base_that_the_study_of_horovod_measures_is_not_flagged(read):
     rows = [
-        dict.fromkeys((*table_columns.RUNS.names, *estimates.BASE_KEYS))
+        dict.fromkeys((*table_columns.RUNS.names, *base_flags.BASE_KEYS))
         | {name: getattr(run, name) for name in table_columns.RUNS.names if hasattr(run, name)}
         | {"run_id": run.id, "status": "ok", "timing_source": "dlbench", "steps_measured": 100}
         | {"images_per_second": 100.0 * run.devices, "framework_version": "2.18", "site": "here"}
         for run in read("kit_horovod").runs
     ]
-    series = [s for s in speedups.all_series(rows) if s.row["strategy"] == "horovod"]
+    series = [s for s in scaling_series.all_series(rows) if s.row["strategy"] == "horovod"]
     assert [(s.row["dataset"], [p.devices for p in s.points]) for s in series if s.kind] == [
         ("imagenet", [1, 24]), ("synthetic", [1, 2, 4, 8, 12]),
     ]  # fmt: skip
@@ -150,7 +150,7 @@ def test_the_base_that_the_study_of_horovod_measures_is_not_flagged(read):
 
 def test_the_series_of_the_talk_borrows_the_base_on_synthetic_images(read):
     rows = published_beside_own.rows(read("kit_horovod"))
-    series = {(s.row["strategy"], s.row["dataset"]): s for s in speedups.all_series(rows)}
+    series = {(s.row["strategy"], s.row["dataset"]): s for s in scaling_series.all_series(rows)}
     found = series["horovod", "synthetic"]
     assert found.base.borrowed and found.base.throughput.value == pytest.approx(123.4)
     assert found.mismatch == ("strategy", "framework_version")

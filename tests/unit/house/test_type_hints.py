@@ -9,19 +9,15 @@ from dlbench.common import plugins
 LIBRARY = plugins.LIBRARY
 ROOMS = sorted(path.name for path in LIBRARY.iterdir() if (path / "__init__.py").is_file())
 NOT_YET = {
-    "analysis",
     "archive",
     "campaign",
     "cluster",
-    "figures",
     "plan",
     "records",
     "report",
-    "results",
     "schedulers",
     "starting",
     "study",
-    "tables",
 }
 
 

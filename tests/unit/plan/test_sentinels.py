@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from made_runs import SETTINGS, finish
 
-from dlbench.analysis import estimates
+from dlbench.analysis import equivalence
 from dlbench.campaign import doctor_runs
 from dlbench.plan import planning, run_command, sentinels
 from dlbench.plan.plan import LOCKS
@@ -111,7 +111,7 @@ def test_how_many_conditions_or_which_may_be_said_and_take_the_time_that_they_ta
 
 
 def test_auto_repeats_no_condition_that_is_too_seldom_finished_to_judge_drift():
-    assert sentinels.FEWEST == estimates.FEWEST_RUNS
+    assert sentinels.FEWEST == equivalence.FEWEST_RUNS
     made = study({"batch_per_device": [8, *MANY]}, repeats=2)
     assert (
         "compared with no condition that has 3 finished repeats or more"

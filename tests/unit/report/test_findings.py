@@ -204,7 +204,7 @@ def test_what_the_config_has_compared_is_not_compared_again():
 
 def test_a_batch_size_is_compared_from_the_smallest_to_the_largest():
     runs = [r for b in (16, 32, 64) for r in repeats(10.0 * b, batch_per_device=b)]
-    ((a, b, compared, _),) = contrasts.found(runs, (), 0.01)["batch_per_device"]
+    ((a, b, compared, _),) = contrasts.by_field(runs, (), 0.01)["batch_per_device"]
     assert (a[0]["batch_per_device"], b[0]["batch_per_device"]) == (64, 16)
     assert compared.ratio == pytest.approx(4)
 
@@ -216,7 +216,7 @@ def test_unasked_comparisons_are_corrected_for_one_another():
         for precision, rate in (("float32", 100.0), ("float16", 100.2))
         for row in repeats(rate, batch_per_device=batch, precision=precision)
     ]
-    made = contrasts.found(runs, (), 0.01)
+    made = contrasts.by_field(runs, (), 0.01)
     assert {len(pairs) for pairs in made.values()} == {2}
     for pairs in made.values():
         for _, _, compared, _ in pairs:

@@ -25,21 +25,39 @@ SETTINGS = config.read(trainer_environments.ENVIRONMENTS.resolve().parent / "con
     "figures": [],
 }
 PLAIN = {
-    "name": "plain", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 2,
-}  # fmt: skip
+    "name": "plain",
+    "model": "lenet5",
+    "dataset": "synthetic",
+    "batch_per_device": 8,
+    "steps": 2,
+}
 LEARNS = {
-    "name": "learns", "model": "lenet5", "dataset": "digits", "batch_per_device": 8, "epochs": 1,
+    "name": "learns",
+    "model": "lenet5",
+    "dataset": "digits",
+    "batch_per_device": 8,
+    "epochs": 1,
     "must_reach": {"top1": 0.9, "final_loss": 3},
-}  # fmt: skip
+}
 PROCESS = {
-    "t_s": 0.5, "cpu_percent": 99.5, "memory_bytes": 1 << 30, "node_cpu_percent": 51.0,
-    "node_memory_available_bytes": 8 << 30, "load_average_1min": 1.25,
-}  # fmt: skip
+    "t_s": 0.5,
+    "cpu_percent": 99.5,
+    "memory_bytes": 1 << 30,
+    "node_cpu_percent": 51.0,
+    "node_memory_available_bytes": 8 << 30,
+    "load_average_1min": 1.25,
+}
 GPU = {
-    "gpu": 0, "utilisation_percent": 97, "memory_used_bytes": 4 << 30, "power_w": 305.5,
-    "temperature_c": 61, "clock_sm_mhz": 1980, "clock_memory_mhz": 2619, "throttle_reasons": [],
+    "gpu": 0,
+    "utilisation_percent": 97,
+    "memory_used_bytes": 4 << 30,
+    "power_w": 305.5,
+    "temperature_c": 61,
+    "clock_sm_mhz": 1980,
+    "clock_memory_mhz": 2619,
+    "throttle_reasons": [],
     "energy_j": 152.5,
-}  # fmt: skip
+}
 
 
 @pytest.fixture(autouse=True)
@@ -62,16 +80,24 @@ def finished(run, samples=(), top1=None, ranks=1, start=None, made_from=None, **
             log.write(
                 "launch", t_utc=event_log.utc_now(), made_from=made_from or staleness.made_from(run)
             )
-        log.start(**{"spec": run.values(), "devices": ["CPU:0"], "total_steps": 2,
-                     "item_shape": [8, 8, 1],
-                     "versions": {"tensorflow": "2.18.1"}} | (start or {}))  # fmt: skip
+        log.start(
+            **{
+                "spec": run.values(),
+                "devices": ["CPU:0"],
+                "total_steps": 2,
+                "item_shape": [8, 8, 1],
+                "versions": {"tensorflow": "2.18.1"},
+            }
+            | (start or {})
+        )
         for step in (1, 2):
             log.step(step, step * 0.5, 0.5, 2.0, 0.01, False, 1)
         for sample in samples:
             log.write("sample", **sample)
         if top1 is not None and rank == 0:
-            log.write("eval", epoch=1, step=2, t_s=1.2, split="test", loss=0.5, top1=top1,
-                      examples=360)  # fmt: skip
+            log.write(
+                "eval", epoch=1, step=2, t_s=1.2, split="test", loss=0.5, top1=top1, examples=360
+            )
         values = {"status": "ok", "message": "", "weights_sha256": ["0"]} | end
         log.write("run_end", t_s=1.5, t_utc=event_log.utc_now(), **values)
         log.close()
@@ -301,8 +327,12 @@ def test_the_tables_of_a_study_have_all_runs_and_what_was_left_out():
 def test_duckdb_pandas_and_polars_read_every_table_and_the_tables_of_a_run():
     made = study(LEARNS, PLAIN | {"strategy": "mirrored", "devices_per_node": [1, 2]})
     for run in made.runs:
-        finished(run, [PROCESS], top1=0.95 if run.epochs else None,
-                 start={"devices": ["CPU"] * run.devices})  # fmt: skip
+        finished(
+            run,
+            [PROCESS],
+            top1=0.95 if run.epochs else None,
+            start={"devices": ["CPU"] * run.devices},
+        )
     collect_runs.collect(made, "cpu", "tables")
     paths = [
         *Path("tables").glob("*.parquet"),
@@ -327,8 +357,14 @@ def test_duckdb_pandas_and_polars_read_every_table_and_the_tables_of_a_run():
             == pq.read_schema(path.with_suffix(".parquet")).names
         )
     assert {path.stem for path in Path("tables").glob("*.csv")} == {
-        "runs", "coverage", "comparisons", "speedups", "published", "sentinels", "drift",
-    }  # fmt: skip
+        "runs",
+        "coverage",
+        "comparisons",
+        "speedups",
+        "published",
+        "sentinels",
+        "drift",
+    }
 
 
 def test_the_table_of_evaluations_is_that_of_the_runs(monkeypatch):

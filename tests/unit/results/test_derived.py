@@ -17,9 +17,14 @@ def test_energy_per_image_is_over_all_items_of_all_steps():
 
 
 @pytest.mark.parametrize(
-    "change", [{"energy_j": None}, {}, {"energy_j": 5.0, "resumes": 1},
-               {"energy_j": 5.0, "burn_in_steps": 0, "steps_measured": 0}],
-)  # fmt: skip
+    "change",
+    [
+        {"energy_j": None},
+        {},
+        {"energy_j": 5.0, "resumes": 1},
+        {"energy_j": 5.0, "burn_in_steps": 0, "steps_measured": 0},
+    ],
+)
 def test_energy_of_a_part_or_of_no_step_is_no_energy_per_image(change):
     assert derived.energy_per_image_j(RUN, SUMMARY | change) is None
 
@@ -63,10 +68,12 @@ EVALS = [
 @pytest.mark.parametrize(
     ("must_reach", "epoch"),
     [
-        ({"top1": 0.9}, 1), ({"top1": 0.9, "top5": 0.98}, 2), ({"top1": 0.9, "final_loss": 0.1}, 1),
+        ({"top1": 0.9}, 1),
+        ({"top1": 0.9, "top5": 0.98}, 2),
+        ({"top1": 0.9, "final_loss": 0.1}, 1),
         ({"top1": 0.05}, 0),
     ],
-)  # fmt: skip
+)
 def test_time_to_accuracy_ends_at_the_first_evaluation_with_all_scores(must_reach, epoch):
     assert derived.reached_at(must_reach, EVALS)["epoch"] == epoch
 
@@ -126,9 +133,17 @@ def test_a_failed_run_is_no_partner_and_has_none_though_it_has_a_throughput():
 
 @pytest.mark.parametrize(
     "change",
-    [{"batch_per_device": 16}, {"strategy": "mirrored"}, {"precision": "bfloat16"}, {"xla": True},
-     {"devices_per_node": 2}, {"runtime": "apptainer"}, {"optimizer": "adam"}, {"mode": "forward"}],
-)  # fmt: skip
+    [
+        {"batch_per_device": 16},
+        {"strategy": "mirrored"},
+        {"precision": "bfloat16"},
+        {"xla": True},
+        {"devices_per_node": 2},
+        {"runtime": "apptainer"},
+        {"optimizer": "adam"},
+        {"mode": "forward"},
+    ],
+)
 def test_what_changes_the_work_of_a_step_is_no_partner(change):
     found = with_ratios(("digits", 80.0, {"steps": 9}), ("synthetic", 50.0, {"steps": 9} | change))
     assert found[0] == (None, None)
@@ -157,8 +172,9 @@ def test_of_synthetic_runs_of_several_lengths_those_of_the_runs_own_are_the_part
 
 def test_a_run_that_failed_early_has_the_shape_of_others_of_its_model_and_dataset():
     made = rows(
-        ("digits", 80.0, {}), ("digits", None, {"item_shape": None}),
+        ("digits", 80.0, {}),
+        ("digits", None, {"item_shape": None}),
         ("synthetic", None, {"item_shape": None}),
-    )  # fmt: skip
+    )
     derived.add_item_shapes(made)
     assert [row["item_shape"] for row in made] == ["32x32x1", "32x32x1", None]

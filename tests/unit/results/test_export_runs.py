@@ -36,8 +36,9 @@ def test_what_is_there_is_exported_while_other_runs_are_missing(half, capsys):
     export_runs.export(half, "now/runs.parquet", STATUSES)
     found = parquet_files.read("now/runs.parquet", table_columns.RUNS).to_pylist()
     assert {row["run_id"]: row["status"] for row in found} == {
-        half.runs[0].id: "ok", half.runs[1].id: "oom",
-    }  # fmt: skip
+        half.runs[0].id: "ok",
+        half.runs[1].id: "oom",
+    }
     said = "now/runs.parquet: 2 of 4 runs, 2 without a result that stands\n"
     assert capsys.readouterr().err == said
 
@@ -118,7 +119,7 @@ def test_coverage_says_how_every_combination_stands_also_the_stale_and_the_exclu
             "code and data and environment changed since it was trained: envs/train/uv.lock",
         ),
         half.runs[3].id: ("running", ""),
-    }  # fmt: skip
+    }
     for run_id, row in standing_of.items():
         assert (row["status"], row["reason"]) == states.get(run_id, ("pending", ""))
     assert found[-1]["run_id"] is None
@@ -148,8 +149,10 @@ def test_the_program_takes_the_study_and_the_file(half):
     Path("part.yaml").write_text(json.dumps({"matrix": [part]}))
     finished = subprocess.run(
         [sys.executable, PROGRAM, "--output", "runs.csv", "--configfile", "part.yaml"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert finished.returncode == 0, finished.stderr
     ours = config.study(config.read("config.yaml", "part.yaml")).runs
     there = [run for run in half.runs[:2] if run in ours]

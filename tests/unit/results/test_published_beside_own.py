@@ -12,12 +12,26 @@ from dlbench.results import published_beside_own
 from dlbench.tables import parquet_files, table_columns
 
 ONE = {
-    "point": "one", "site": "there", "device_kind": "gpu", "framework": "tensorflow",
-    "framework_version": "1.10", "model": "resnet50", "dataset": "imagenet",
-    "precision": "float32", "mode": "train", "strategy": "horovod", "nodes": 1, "devices": 1,
-    "batch_per_device": 64, "metric": "images_per_second", "value": "100", "unit": "items/s",
-    "quality": "printed", "source": "Paper 2019", "page": "slide 3",
-}  # fmt: skip
+    "point": "one",
+    "site": "there",
+    "device_kind": "gpu",
+    "framework": "tensorflow",
+    "framework_version": "1.10",
+    "model": "resnet50",
+    "dataset": "imagenet",
+    "precision": "float32",
+    "mode": "train",
+    "strategy": "horovod",
+    "nodes": 1,
+    "devices": 1,
+    "batch_per_device": 64,
+    "metric": "images_per_second",
+    "value": "100",
+    "unit": "items/s",
+    "quality": "printed",
+    "source": "Paper 2019",
+    "page": "slide 3",
+}
 FOUR = ONE | {"point": "four", "nodes": 2, "devices": 4, "value": "370"}
 SPEEDUP = FOUR | {"metric": "speedup", "value": "3.7", "unit": "1", "base": "one"}
 MATCH = ("model", "dataset", "devices", "batch_per_device")
@@ -48,8 +62,11 @@ def own(rate, devices=1, repeat=1, **changes):
     return row | changes
 
 
-RUNS = [own(rate, devices, repeat) for devices, rates in ((1, (50, 51, 52)), (4, (190, 200, 210)))
-        for repeat, rate in enumerate(rates, 1)]  # fmt: skip
+RUNS = [
+    own(rate, devices, repeat)
+    for devices, rates in ((1, (50, 51, 52)), (4, (190, 200, 210)))
+    for repeat, rate in enumerate(rates, 1)
+]
 
 
 def number(study, *runs, metric="speedup"):
@@ -77,10 +94,12 @@ def number(study, *runs, metric="speedup"):
         ({"metric": "speedup"}, "expected the point that it is relative to, found none"),
         ({"metric": "speedup", "base": "oen"}, "found 'oen' (did you mean 'one'?)"),
         ({"point": ""}, "expected the name of a point, found none"),
-        ({"point": "one"}, "expected the settings of point one as on its first line, found "
-                           "another nodes, devices"),
+        (
+            {"point": "one"},
+            "expected the settings of point one as on its first line, found another nodes, devices",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_is_named_with_its_line_and_what_was_expected(changes, message, study):
     path = study(ONE, FOUR | changes).references[0]["path"]
     with pytest.raises(Error) as error:
@@ -91,8 +110,10 @@ def test_a_mistake_is_named_with_its_line_and_what_was_expected(changes, message
 
 def test_a_number_that_is_there_twice_is_refused(study):
     path = study(ONE, FOUR, FOUR | {"value": "371"}).references[0]["path"]
-    with pytest.raises(Error, match="line 4: expected one images_per_second of point four, found "
-                                    "another one in line 3"):  # fmt: skip
+    with pytest.raises(
+        Error,
+        match="line 4: expected one images_per_second of point four, found another one in line 3",
+    ):
         published_numbers.read(path)
 
 
@@ -121,10 +142,16 @@ def test_a_point_with_a_number_of_runs_is_a_row_of_the_runs_table(study):
     assert [row["run_id"] for row in rows] == ["published-paper-one", "published-paper-four"]
     four = {name: value for name, value in rows[1].items() if value is not None}
     assert four == {name: FOUR[name] for name in published_numbers.SETTINGS if name in FOUR} | {
-        "run_id": "published-paper-four", "study": "mine", "status": "ok",
-        "timing_source": "published", "quality": "read_off", "devices_per_node": 2,
-        "global_batch": 256, "images_per_second": 370, "top1": 0.5,
-    }  # fmt: skip
+        "run_id": "published-paper-four",
+        "study": "mine",
+        "status": "ok",
+        "timing_source": "published",
+        "quality": "read_off",
+        "devices_per_node": 2,
+        "global_batch": 256,
+        "images_per_second": 370,
+        "top1": 0.5,
+    }
     assert parquet_files.table(rows, table_columns.RUNS).num_rows == 2
 
 
@@ -158,8 +185,10 @@ def test_a_relative_number_is_recomputed_and_rounded_as_printed(
 
 
 def test_times_are_compared_where_only_those_were_published(study):
-    timed = [row | {"metric": "duration_s", "value": v, "printed": p, "epochs": 5}
-             for row, v, p in ((ONE, "121500", "33:45"), (FOUR, "30840", "8:34"))]  # fmt: skip
+    timed = [
+        row | {"metric": "duration_s", "value": v, "printed": p, "epochs": 5}
+        for row, v, p in ((ONE, "121500", "33:45"), (FOUR, "30840", "8:34"))
+    ]
     found = study(*timed, SPEEDUP | {"value": "3.9", "epochs": 5})
     runs = [own(None, n, duration_s=t, epochs=2) for n, t in ((1, 400.0), (4, 125.0))]
     row = number(found, *runs)
@@ -209,8 +238,10 @@ def test_own_relative_numbers_are_ratios_of_means(study):
     ratio = estimates.ratio([190, 200, 210], [50, 51, 52])
     row = number(study(ONE, FOUR, SPEEDUP), *RUNS)
     assert (row["own"], row["own_ci95_low"], row["own_ci95_high"]) == (
-        ratio.value, ratio.low, ratio.high,
-    )  # fmt: skip
+        ratio.value,
+        ratio.low,
+        ratio.high,
+    )
     slower = SPEEDUP | {"metric": "slowdown", "value": "0.27"}
     row = number(study(ONE, FOUR, slower), *RUNS, metric="slowdown")
     assert (row["own_ci95_low"], row["own_ci95_high"]) == (1 / ratio.high, 1 / ratio.low)
@@ -226,9 +257,11 @@ def test_one_run_gives_no_interval(study):
 
 def test_failed_and_published_runs_are_not_our_own(study):
     others = [
-        own(9, repeat=4, status="failed"), own(9, repeat=5, timing_source="published"),
-        own(9, repeat=6, status="skipped"), own(None, repeat=7),
-    ]  # fmt: skip
+        own(9, repeat=4, status="failed"),
+        own(9, repeat=5, timing_source="published"),
+        own(9, repeat=6, status="skipped"),
+        own(None, repeat=7),
+    ]
     row = number(study(ONE), *RUNS, *others, metric="images_per_second")
     assert row["own_runs"] == 3
     assert "own" not in number(study(ONE), *others, metric="images_per_second")

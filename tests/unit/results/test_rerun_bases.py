@@ -19,10 +19,12 @@ PROGRAM = Path(__file__).parents[3] / "workflow_scripts/rerun_bases.py"
 BLOCK = SETTINGS["matrix"][0] | {"batch_per_device": 8}
 STUDY = SETTINGS | {
     "repeats": 3,
-    "matrix": [BLOCK | {"precision": ["float32", "tf32", "bfloat16"]},
-               BLOCK | {"name": "other", "model": "cnn12"}],
+    "matrix": [
+        BLOCK | {"precision": ["float32", "tf32", "bfloat16"]},
+        BLOCK | {"name": "other", "model": "cnn12"},
+    ],
     "compare": [{"field": "precision", "base": "float32"}],
-}  # fmt: skip
+}
 
 
 @pytest.fixture(autouse=True)

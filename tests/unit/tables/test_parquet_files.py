@@ -13,12 +13,29 @@ from dlbench.tables import parquet_files, run_columns, table_columns
 from dlbench.tables.parquet_files import TableError
 
 STEP = {
-    "run_id": "run", "rank": 0, "step": 1, "epoch": 1, "t_s": 0.5, "step_time_s": 0.25,
-    "loss": 2.0, "learning_rate": 0.01, "warm_up": True, "window_steps": None,
-}  # fmt: skip
+    "run_id": "run",
+    "rank": 0,
+    "step": 1,
+    "epoch": 1,
+    "t_s": 0.5,
+    "step_time_s": 0.25,
+    "loss": 2.0,
+    "learning_rate": 0.01,
+    "warm_up": True,
+    "window_steps": None,
+}
 
-UNITS = {"_s": b"s", "_j": b"J", "_bytes": b"B", "images_per_second": b"items/s", "batch": b"items",
-         "_bytes_per_s": b"B/s", "_percent": b"%", "_cores": b"cores", "_mhz": b"MHz"}  # fmt: skip
+UNITS = {
+    "_s": b"s",
+    "_j": b"J",
+    "_bytes": b"B",
+    "images_per_second": b"items/s",
+    "batch": b"items",
+    "_bytes_per_s": b"B/s",
+    "_percent": b"%",
+    "_cores": b"cores",
+    "_mhz": b"MHz",
+}
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""Statistics of finished runs: estimates, comparisons, speedups, drift.
+"""Statistics of finished runs: estimates, comparisons, speedups and drift between sessions.
 
-Imports tables, records, study and common.
+Rows of tables come in and go out. Other rooms import every file. Imports tables, records, study,
+log and common.
 """

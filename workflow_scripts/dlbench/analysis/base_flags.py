@@ -4,20 +4,50 @@ They name fields and facts in which the two sides differ, APART or NEIGHBOURS. J
 are a column of tables.
 """
 
+from dlbench.tables.cells import Row, is_absent
+
 # In sessions between which the machine is not known to have stayed the same.
 APART = "measured apart"
 NEIGHBOURS = "neighbours"  # others disturbed a run of either side
-OTHERS = {NEIGHBOURS: "disturbed by others", APART: APART}  # no names of fields, and in few words
+OTHERS = {NEIGHBOURS: "disturbed by others", APART: APART}  # flags beside fields, in few words
 REMEDY = "With workflow_scripts/rerun_bases.py both sides are measured again, in one session."
 
+# Facts in which runs must agree, beside their fields, to be of one condition.
+FACTS = ("site", "device_model", "framework_version", "timing_source", "item_shape")
+# Digests of hardware and software of a run.
+FINGERPRINTS = ("hardware_sha256", "software_sha256")
+FOUND_OUT = ("item_shape", *FINGERPRINTS)  # may be unknown of a run, which is no difference
+# A speedup compares like with like: these must agree between a point and its base, and the
+# batch per device (weak scaling) or the global batch (strong).
+BASE_KEYS = (
+    "model",
+    "dataset",
+    "data_sha256",
+    "seed",
+    "steps_measured",
+    "precision",
+    "xla",
+    "mode",
+    "strategy",
+    "strategy_options",
+    "runtime",
+    "runtime_options",
+    "copies_per_node",
+    "framework_version",
+    "environment",
+    "device_model",
+    "site",
+    *FOUND_OUT,
+)
 
-def words(flags, sides, verb="differ in"):
+
+def words(flags: str, sides: str, verb: str = "differ in") -> str:
     """Flags as a clause.
 
     Args:
-        flags: a column's text.
-        sides: what both are called, in the plural.
-        verb: before names of fields.
+        flags: the text of a column.
+        sides: the name of both sides, in the plural.
+        verb: before the names of fields.
 
     >>> words("device_model, seed, neighbours, measured apart", "both")
     'both differ in device_model and seed and were measured apart, and others on the machine \
@@ -26,24 +56,24 @@ disturbed some of their runs'
     'others on the machine disturbed some runs of point and base'
     """
     fields, others = _split(flags)
-    said = [f"{verb} {_listed(fields)}"] if fields else []
-    said += ["were measured apart"] if APART in others else []
-    clauses = [f"{sides} {' and '.join(said)}"] if said else []
+    predicates = [f"{verb} {_listed(fields)}"] if fields else []
+    predicates += ["were measured apart"] if APART in others else []
+    clauses = [f"{sides} {' and '.join(predicates)}"] if predicates else []
     if NEIGHBOURS in others:
-        whose = "of their runs" if said else f"runs of {sides}"
+        whose = "of their runs" if predicates else f"runs of {sides}"
         clauses.append(f"others on the machine disturbed some {whose}")
     return ", and ".join(clauses)
 
 
-def note(flags):
-    """Flags in few words, as beside a row of a figure.
+def note(flags: str | None) -> str:
+    """Flags in few words, for a row of a figure.
 
     >>> note("seed, measured apart"), note("")
     ('differs in seed \u00b7 measured apart', '')
     """
     fields, others = _split(flags or "")
-    said = [f"differs in {_listed(fields)}"] if fields else []
-    return " \u00b7 ".join([*said, *(OTHERS[name] for name in others)])
+    notes = [f"differs in {_listed(fields)}"] if fields else []
+    return " \u00b7 ".join([*notes, *(OTHERS[name] for name in others)])
 
 
 def _split(flags):
@@ -54,3 +84,22 @@ def _split(flags):
 def _listed(names):
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def base_mismatch(row: Row, base: Row, fixed: str = "batch_per_device") -> list[str]:
+    """The names of the keys that must agree and differ between a row and its base."""
+    keys = [key for key in BASE_KEYS if key not in FOUND_OUT]
+    differing = [key for key in (*keys, fixed) if _differ(row[key], base[key])]
+    both = [key for key in FOUND_OUT if row.get(key) and base.get(key)]
+    differing += [key for key in both if _differ(row[key], base[key])]
+    return differing + [NEIGHBOURS] * is_disturbed(row, base)
+
+
+def is_disturbed(*rows: Row) -> bool:
+    """Whether others on the machine used more than they may beside any of some runs."""
+    return any(not is_absent(row.get("disturbed")) for row in rows)
+
+
+def _differ(one, other):
+    """Whether two values differ; absent ones (None or nan) are equal to one another."""
+    return not (one == other or (is_absent(one) and is_absent(other)))

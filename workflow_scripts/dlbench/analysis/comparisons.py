@@ -10,17 +10,23 @@
 - All comparisons of a study are one family: their p are adjusted for one another.
 """
 
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
 import numpy as np
 
-from dlbench.analysis import base_flags, estimates
+from dlbench.analysis import base_flags, equivalence, estimates
 from dlbench.analysis.drift import Drift
 from dlbench.log.event_fields import ENDED_WELL
 from dlbench.records import sentinel_runs
-from dlbench.study.config import COMPANIONS
+from dlbench.study.config import COMPANIONS, Study
 from dlbench.study.runs import CONDITION, FIELDS
+from dlbench.tables import cells
+from dlbench.tables.cells import Row
+from dlbench.tables.timing_sources import MEASURED, PUBLISHED
 
 NO_RUNS = "no runs"  # of the condition or of the base that finished
-NO_BASE = "no base"  # in the group: nobody asked for such runs
+NO_BASE = "no base"  # the study asks for no run of it
 GROUP = CONDITION
 # Fields with which the software differs by intent.
 SOFTWARE = {"framework", "environment", "runtime", "trainer"}
@@ -41,54 +47,73 @@ NUMBERS = (
 )
 
 
-def rows(study, runs, repeated=()):
+def rows(study: Study, runs: Sequence[Row], repeated: Sequence[Row] = ()) -> list[Row]:
     """Rows of the table of comparisons, in the order of the config and of the conditions.
 
     Args:
-        study: a Study.
-        runs: rows of the runs table, dictionaries; repeated: of the table of sentinels.
+        runs: rows of the runs table.
+        repeated: rows of the table of sentinels.
     """
     drift = Drift(runs, repeated, study.equivalence_margin)
-    made, comparisons = [], []
+    table, tested = [], []
     for entry, fields, words, run, a, b in pairs(study, runs):
-        made.append({"field": entry["field"], **words, **_row(study, run, a, b or [], fields)})
+        row = {"field": entry["field"], **words, **_row(study, run, a, b or [])}
+        table.append(row)
         if a and b:
-            found = drift.compared(a, b)
-            made[-1] |= found.columns
-            made[-1]["base_flags"] = ", ".join([*_differing(a, b, fields), *found.flags])
-            compared = estimates.judged(found.difference, study.equivalence_margin)
-            comparisons.append((made[-1], compared))
+            sides = drift.compare(a, b)
+            row |= sides.columns
+            row["base_flags"] = ", ".join([*_differing(a, b, fields), *sides.flags])
+            tested.append((row, equivalence.judge(sides.difference, study.equivalence_margin)))
         else:
-            made[-1]["verdict"] = NO_BASE if b is None else NO_RUNS
-    judged = estimates.together([compared for _, compared in comparisons])
-    for (row, _), compared in zip(comparisons, judged, strict=True):
-        row |= {name: _known(getattr(compared, name)) for name in NUMBERS}
-        row |= {name: getattr(compared, name) for name in ("verdict", "family", "repeats_needed")}
-    return made
+            row["verdict"] = NO_BASE if b is None else NO_RUNS
+    adjusted = equivalence.adjust([comparison for _, comparison in tested])
+    for (row, _), comparison in zip(tested, adjusted, strict=True):
+        row |= {name: _known(getattr(comparison, name)) for name in NUMBERS}
+        row |= {name: getattr(comparison, name) for name in ("verdict", "family", "repeats_needed")}
+    return table
 
 
-def pairs(study, runs):
-    """Yield (entry of `compare`, its fields, words, run, a, b) of each condition and its base.
+class Pair(NamedTuple):
+    """A condition and its base, as an entry of `compare` asks for them.
 
-    `words` has what both are called, `run` stands for the repeats of the condition; a and b are
-    those rows of both that ended well, b is None where there are no runs of a base.
+    Attributes:
+        fields: the compared field and its companions.
+        words: what both are called.
+        run: stands for the repeats of the condition.
+        a, b: rows of the runs of the condition and of its base that ended well; b is None if the
+            study has no run of a base.
+    """
+
+    entry: dict[str, Any]
+    fields: tuple[str, ...]
+    words: dict[str, str]
+    run: Any
+    a: list[Row]
+    b: list[Row] | None
+
+
+def pairs(study: Study, runs: Iterable[Row]) -> Iterator[Pair]:
+    """Yield each condition that the config compares, with its base.
+
+    Args:
+        runs: rows of the runs table.
     """
     finished = {
         row["run_id"]: row
         for row in runs
         if row.get("images_per_second") and row["status"] in ENDED_WELL
     }
-    # Sentinels are there where they count as repeats.
+    # Sentinels are among the runs if they count as repeats.
     own = [*study.runs, *sentinel_runs.sentinels_of(study.runs, finished).values()]
     ours = {run.id for run in own}  # some of them trained by other programs
     imported = [
         _Imported(row)
         for run_id, row in finished.items()
-        if run_id not in ours and row.get("timing_source") not in (None, "dlbench", "published")
+        if run_id not in ours and row.get("timing_source") not in (None, MEASURED, PUBLISHED)
     ]
     for entry in study.compare:
         fields = (entry["field"], *COMPANIONS.get(entry["field"], ()))
-        others = _groups(imported, fields, estimates.FACTS)
+        others = _groups(imported, fields, base_flags.FACTS)
         for conditions in [*_groups(own, fields), *others]:
             conditions = {
                 name: (run, [finished[r.id] for r in repeats if r.id in finished])
@@ -107,19 +132,19 @@ def pairs(study, runs):
             b = conditions.pop(base)[1] if base else None
             for name, (run, a) in conditions.items():
                 words = {"condition": name, "base": base or str(entry["base"])}
-                yield entry, fields, words, run, a, b
+                yield Pair(entry, fields, words, run, a, b)
 
 
 class _Imported:
-    """A row of the runs table with the attributes of a Run, so far as its log states them."""
+    """A row of the runs table with the attributes of a Run; None if its log does not state one."""
 
     def __init__(self, row):
-        self.__dict__.update({name: row.get(name) for name in (*FIELDS, *estimates.FACTS, *WHOLE)})
+        self.__dict__.update({name: row.get(name) for name in (*FIELDS, *base_flags.FACTS, *WHOLE)})
         self.id, self.combination = row["run_id"], self
 
     @property
     def _key(self):
-        return tuple(getattr(self, name) for name in (*GROUP, *estimates.FACTS))
+        return tuple(getattr(self, name) for name in (*GROUP, *base_flags.FACTS))
 
     def __eq__(self, other):
         return self._key == other._key
@@ -129,7 +154,7 @@ class _Imported:
 
 
 def _groups(runs, fields, facts=()):
-    """Runs alike in all but `fields`: for each group [(name of a condition, run, repeats), ...].
+    """Runs equal in all but `fields`: for each group [(name of a condition, run, repeats), ...].
 
     The run stands for all repeats; base and conditions are in the order of their values.
     """
@@ -148,7 +173,7 @@ def _order(run, names):
 
 
 def _named(conditions, fields):
-    """A launcher goes by its name only where conditions are alike but for it."""
+    """The conditions with names, which have the launcher only if it alone tells two apart."""
     names = [_text(run, fields[:2]) for run in conditions]
     if len(set(names)) < len(names):
         names = [_text(run, fields) for run in conditions]
@@ -156,15 +181,15 @@ def _named(conditions, fields):
 
 
 def _text(run, fields):
-    """What a condition is called, as in `udocker execmode=S1`."""
+    """The name of a condition, as in `udocker execmode=S1`."""
     return (
         " ".join(str(v) for name in fields if (v := getattr(run, name)) not in ("", None))
         or "defaults"
     )
 
 
-def _row(study, run, a, b, fields):
-    """What is known of a condition's runs `a` and the base's `b` before any test."""
+def _row(study, run, a, b):
+    """The columns of a comparison that need no test; `a` and `b` are the runs of both sides."""
     row = {
         "study": study.name,
         **{name: next((row.get(name) for row in [*a, *b]), None) for name in NAMED},
@@ -187,20 +212,20 @@ def _row(study, run, a, b, fields):
 
 
 def _differing(a, b, fields):
-    """What should agree and does not, over all runs of both sides; [] where one has none."""
+    """The keys in which runs of both sides differ though they should agree."""
     rows = [*a, *b] if a and b else []
-    found = {key for row in rows for key in estimates.base_mismatch(row, rows[0])}
+    differing = {key for row in rows for key in base_flags.base_mismatch(row, rows[0])}
     if "dataset" in fields:
-        found.discard("data_sha256")
+        differing.discard("data_sha256")
     if not SOFTWARE.isdisjoint(fields):
-        found.discard("software_sha256")
-    keys = (*estimates.BASE_KEYS, base_flags.NEIGHBOURS)
-    return [key for key in keys if key in found and key not in fields]
+        differing.discard("software_sha256")
+    keys = (*base_flags.BASE_KEYS, base_flags.NEIGHBOURS)
+    return [key for key in keys if key in differing and key not in fields]
 
 
 def _over(what, runs, name):
     """A number over the runs that have one, or None."""
-    values = [run[name] for run in runs if not estimates.is_absent(run.get(name))]
+    values = [run[name] for run in runs if not cells.is_absent(run.get(name))]
     return float(what(values)) if values else None
 
 

@@ -1,19 +1,22 @@
 """What a batch size, a strategy, a precision ... changes, where runs are alike in all else.
 
-- Nobody asked for these comparisons: all of them are one family, corrected (Holm) for how many
-  there are, whatever of them is shown.
+- The config does not ask for these comparisons. All of them are one family, corrected (Holm) for
+  how many there are, whichever of them are shown.
 - Real items are compared with synthetic ones of their shape, and of runs as long as theirs.
 - A batch size is compared from the smallest to the largest that ended well; other fields, each
   value with the field's default, or with the first value where that was not run.
 """
 
-from dlbench.analysis import estimates, run_lengths
-from dlbench.analysis.drift import Drift
+from collections.abc import Collection, Sequence
+
+from dlbench.analysis import base_flags, equivalence, run_lengths
+from dlbench.analysis.drift import Drift, Sides
 from dlbench.log import event_fields
 from dlbench.study import config
 from dlbench.study.runs import CONDITION, DEFAULTS
+from dlbench.tables.cells import Row
 
-# Topics that are looked at unasked: field of a run, its figure.
+# Fields of a run that are compared, and their figures.
 TOPICS = {
     "batch_per_device": "batch_size",
     "strategy": "scaling",
@@ -25,47 +28,58 @@ TOPICS = {
 }
 SYNTHETIC = "synthetic"
 # How real items are read, and what changes numbers but not the work of a step.
-NOT_OF_DATA = ("augment", "cache", "evaluate", "learning_rate", "learning_rate_scaling",
-               "learning_rate_batch", "learning_rate_warmup_steps", "steps", "warmup_steps",
-               "epochs", "seed")  # fmt: skip
+NOT_OF_DATA = (
+    "augment",
+    "cache",
+    "evaluate",
+    "learning_rate",
+    "learning_rate_scaling",
+    "learning_rate_batch",
+    "learning_rate_warmup_steps",
+    "steps",
+    "warmup_steps",
+    "epochs",
+    "seed",
+)
+
+# Runs of a condition, those of its base, and how they compare.
+Contrast = tuple[list[Row], list[Row], equivalence.Comparison, Sides]
 
 
-def found(runs, asked, margin, sentinels=()):
-    """{field: [(runs of the condition, runs of its base, Comparison, Sides), ...]}
+def by_field(
+    runs: Sequence[Row], asked: Collection[str], margin: float, sentinels: Sequence[Row] = ()
+) -> dict[str, list[Contrast]]:
+    """The Contrasts of each field, their p adjusted for all of them.
 
     Args:
-        runs, sentinels: rows of these tables.
+        runs, sentinels: rows of the tables of these names.
         asked: fields that are left out, since the config has them compared.
         margin: of equivalence.
     """
     drift = Drift(runs, sentinels, margin)
     done = [
-        row for row in runs
+        row
+        for row in runs
         if row["status"] in event_fields.ENDED_WELL and (row.get("images_per_second") or 0) > 0
-    ]  # fmt: skip
-    pairs = [
-        (name, *pair)
-        for name in TOPICS
-        if name not in asked
-        for pair in _pairs(name, done)
-    ]  # fmt: skip
-    sides = [drift.compared(a, b) for _, a, b in pairs]
-    judged = estimates.together([estimates.judged(s.difference, margin) for s in sides])
-    by_field = {}
+    ]
+    pairs = [(name, *pair) for name in TOPICS if name not in asked for pair in _pairs(name, done)]
+    sides = [drift.compare(a, b) for _, a, b in pairs]
+    judged = equivalence.adjust([equivalence.judge(s.difference, margin) for s in sides])
+    contrasts: dict[str, list[Contrast]] = {}
     for (name, a, b), compared, both in zip(pairs, judged, sides, strict=True):
-        by_field.setdefault(name, []).append((a, b, compared, both))
-    return by_field
+        contrasts.setdefault(name, []).append((a, b, compared, both))
+    return contrasts
 
 
 def _pairs(name, rows):
-    """[(runs of a condition, runs of its base), ...] equal in all but a field."""
+    """Yield (runs of a condition, runs of its base), which are equal in all but a field."""
     free = {name, *config.COMPANIONS.get(name, ())}
     free |= set(NOT_OF_DATA) if name == "dataset" else set()
-    alike = [field for field in (*CONDITION, *estimates.FACTS) if field not in free]
+    alike = [field for field in (*CONDITION, *base_flags.FACTS) if field not in free]
     groups = {}
     for row in rows:
         if row[name] is None or (name == "dataset" and not row.get("item_shape")):
-            continue  # not stated, so of no condition
+            continue  # a field that is not stated makes no condition
         key = tuple(row.get(field) for field in alike)
         groups.setdefault(key, {}).setdefault(row[name], []).append(row)
     for conditions in groups.values():

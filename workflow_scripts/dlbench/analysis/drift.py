@@ -22,19 +22,24 @@
 import dataclasses
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from typing import Any
 
 import numpy as np
 
-from dlbench.analysis import base_flags, estimates
+from dlbench.analysis import base_flags, equivalence, estimates
 from dlbench.log.event_fields import ENDED_WELL
 from dlbench.records import sessions
+from dlbench.study.config import Study
 from dlbench.study.runs import CONDITION, is_sentinel
+from dlbench.tables import cells
+from dlbench.tables.cells import Row
+from dlbench.tables.timing_sources import PUBLISHED
 
 NONE = "none"  # the verdict where drift is equivalent to none
-PUBLISHED = "published"
-ALIKE = (*CONDITION, *estimates.FACTS, "devices")  # what runs of one condition share
+ALIKE = (*CONDITION, *base_flags.FACTS, "devices")  # what runs of one condition share
 LAYOUT = ("nodes", "devices_per_node")
 SHAPE = (*LAYOUT, "devices")  # the product, which alone is known of some imported runs
 NEVER = datetime.min.replace(tzinfo=timezone.utc)
@@ -45,10 +50,11 @@ class Sides:
     """Two sides that are compared.
 
     Attributes:
-        difference: of their throughputs; where they are of other sessions, or of other shares of
-            them, and the drift between these is known, corrected for it and with its uncertainty.
+        difference: of their throughputs. If the sides have other sessions, or other shares of
+            them, and the drift between these is known, it is corrected for the drift and has its
+            uncertainty.
         apart: no session has runs of both.
-        drift: what was corrected for, as a Difference of the same sign; None where nothing was.
+        drift: what the difference is corrected for, of the same sign; None if it is not corrected.
         allowed: they share a session, or the drift is shown to be equivalent to none.
     """
 
@@ -58,19 +64,19 @@ class Sides:
     allowed: bool = True
 
     @property
-    def flags(self):
-        """What is to be said of them among `base_flags` or `base_mismatch`."""
+    def flags(self) -> tuple[str, ...]:
+        """Flags for the columns `base_flags` and `base_mismatch`."""
         return () if self.allowed else (base_flags.APART,)
 
     @property
-    def columns(self):
+    def columns(self) -> Row:
         """Columns of the tables of comparisons and of speedups."""
         drift = self.drift.ratio.columns("drift") if self.drift else {}
         return {"measured_apart": self.apart, **drift}
 
     @property
-    def words(self):
-        """As in `drift +0.3 % [-0.2, +0.9]`; "" where nothing is corrected for."""
+    def words(self) -> str:
+        """As in `drift +0.3 % [-0.2, +0.9]`; "" if nothing is corrected for."""
         if self.drift is None:
             return ""
         ratio = self.drift.ratio
@@ -81,7 +87,7 @@ class Sides:
 class Drift:
     """What is known of the drift between the sessions of some runs."""
 
-    def __init__(self, rows, sentinels=(), margin=0.01):
+    def __init__(self, rows: Sequence[Row], sentinels: Sequence[Row] = (), margin: float = 0.01):
         """
         Args:
             rows: rows of the runs table.
@@ -89,27 +95,29 @@ class Drift:
             margin: of equivalence.
         """
         self._margin = margin
-        groups = {}
-        there = set(filter(is_sentinel, (row.get("run_id") or "" for row in rows)))
-        sentinels = [row for row in sentinels if row.get("run_id") not in there]
+        groups: dict[tuple[Any, ...], list[Row]] = {}
+        repeats = set(filter(is_sentinel, (row.get("run_id") or "" for row in rows)))
+        sentinels = [row for row in sentinels if row.get("run_id") not in repeats]
         for row, own in (*((row, True) for row in rows), *((row, False) for row in sentinels)):
-            if _is_measured(row) and not estimates.is_disturbed(row):
+            if _is_measured(row) and not base_flags.is_disturbed(row):
                 key = (_values(row, ALIKE), sessions.of(row), own)
                 groups.setdefault(key, []).append(row)
         self._groups = {
-            key: _Group(index, *key[:2], rows) for index, (key, rows) in enumerate(groups.items())
+            key: _Group(index, key[0], key[1], rows)
+            for index, (key, rows) in enumerate(groups.items())
         }
-        by_shape = {}
+        by_shape: dict[tuple[Any, ...], list[_Group]] = {}
         for group in self._groups.values():
             by_shape.setdefault(_values(group.rows[0], SHAPE), []).append(group)
         self.shapes = {shape: _Shape(own) for shape, own in by_shape.items()}
         self._means = np.array([group.mean for group in self._groups.values()])
 
-    def compared(self, a, b):
-        """The Sides a, and its base b.
+    def compare(self, a: Sequence[Row], b: Sequence[Row]) -> Sides:
+        """A side and its base, corrected for the drift between their sessions.
 
         Args:
-            a, b: rows of the runs table, each side of one device shape; neither is empty.
+            a, b: rows of the runs table of the side and of its base, each of one device shape;
+                neither is empty.
         """
         rates = ([row["images_per_second"] for row in side] for side in (a, b))
         measured = estimates.Difference.of(*rates)
@@ -119,13 +127,13 @@ class Drift:
         if drift is None:
             return Sides(measured, apart, allowed=not apart)
         plain = self._weights(self._side(a)) - self._weights(self._side(b))
-        corrected, found = (self._difference(k, measured) for k in (plain - drift, drift))
+        corrected, change = (self._difference(k, measured) for k in (plain - drift, drift))
         if min(measured.runs) < 2:
             corrected = dataclasses.replace(corrected, error=np.nan, freedom=np.nan)
-        return Sides(corrected, apart, found, not apart or self.verdict(found) == NONE)
+        return Sides(corrected, apart, change, not apart or self.verdict(change) == NONE)
 
     def _between_sides(self, a, b):
-        """Coefficients of the drift from the sessions of b to those of a; None if not known."""
+        """Coefficients of the drift from the sessions of b to those of a; None if unknown."""
         sides = self._side(a), self._side(b)
         if None in sides:
             return None
@@ -136,8 +144,8 @@ class Drift:
                 return sign * (self._moved(shape, moved, to) - self._weights(moved))
         return None
 
-    def between(self, shape, earlier, later):
-        """The Difference of two sessions of a _Shape, the later one's logarithms higher by it."""
+    def between(self, shape: "_Shape", earlier: Any, later: Any) -> estimates.Difference:
+        """The later session's mean logarithm of throughput less the earlier one's, on one shape."""
         coefficients = np.zeros(len(self._groups))
         change = shape.deltas[shape.place[later]] - shape.deltas[shape.place[earlier]]
         coefficients[[group.index for group in shape.groups]] = change
@@ -145,17 +153,17 @@ class Drift:
         blank = estimates.Difference(np.nan, np.nan, np.nan, np.nan, runs)
         return self._difference(coefficients, blank)
 
-    def verdict(self, drift):
-        """What a Difference that is a drift shows: NONE, faster, slower or undecided."""
+    def verdict(self, drift: estimates.Difference) -> str:
+        """The verdict on a drift: NONE, faster, slower or undecided."""
         p_tost, p_difference = drift.tests(np.log1p(self._margin))
-        if p_tost < estimates.ALPHA:
+        if p_tost < equivalence.ALPHA:
             return NONE
-        if p_difference < estimates.ALPHA:
-            return estimates.SLOWER if drift.mean < 0 else estimates.FASTER
-        return estimates.UNDECIDED
+        if p_difference < equivalence.ALPHA:
+            return equivalence.SLOWER if drift.mean < 0 else equivalence.FASTER
+        return equivalence.UNDECIDED
 
     def _side(self, rows):
-        """{group: its share of the side's runs}, or None where one is not known."""
+        """{group: its share of the side's runs}; None if a run is of no group."""
         side = {}
         for row in rows:
             group = self._groups.get((_values(row, ALIKE), sessions.of(row), True))
@@ -180,20 +188,20 @@ class Drift:
         return coefficients
 
     def _difference(self, coefficients, like):
-        """That of a linear combination; without an error where no scatter is known."""
+        """The Difference that is a linear combination of groups; its error is nan if unknown."""
         mean = float(coefficients @ self._means)
-        found = dataclasses.replace(like, mean=mean, error=np.nan, freedom=np.nan)
+        difference = dataclasses.replace(like, mean=mean, error=np.nan, freedom=np.nan)
         groups = list(self._groups.values())
         used = [groups[index] for index in np.flatnonzero(abs(coefficients) > 1e-9)]
         if not all(group.freedom for group in used):
-            return found
+            return difference
         errors = np.array(
             [coefficients[g.index] ** 2 * g.variance / len(g.rows) for g in used] or [0.0]
         )
         errors = np.maximum(errors, estimates.RESOLUTION**2)
         spare = np.array([group.freedom for group in used] or [1])
         return dataclasses.replace(
-            found,
+            difference,
             error=float(np.sqrt(errors.sum())),
             freedom=float(errors.sum() ** 2 / np.sum(errors**2 / spare)),
         )
@@ -254,19 +262,19 @@ class _Shape:
                 group.freedom = freedom
 
     def _joined(self):
-        """For each session, which part it is of: those that conditions with enough runs lead to."""
+        """The part of each session: sessions that conditions with enough runs connect."""
         parts = np.arange(len(self.place))
         for counts in self._counts.values():
-            (enough,) = np.nonzero(counts >= estimates.FEWEST_RUNS)
+            (enough,) = np.nonzero(counts >= equivalence.FEWEST_RUNS)
             if len(enough) > 1:
                 parts[np.isin(parts, parts[enough])] = parts[enough[0]]
         return parts
 
-    def joins(self, found):
-        """Whether the drift between some sessions is known."""
-        if any(session not in self.place for session in found):
+    def joins(self, sessions):
+        """Whether the drift between sessions is known."""
+        if any(session not in self.place for session in sessions):
             return False
-        return len({self._parts[self.place[session]] for session in found}) == 1
+        return len({self._parts[self.place[session]] for session in sessions}) == 1
 
     def mean_of(self, condition):
         """Coefficients over `groups` of mu of a condition."""
@@ -289,22 +297,21 @@ class _Shape:
             yield int(sum(self._counts[c][self.place[session]] for c in self.shared(*two)))
 
 
-def rows(study, runs, sentinels=()):
+def rows(study: Study, runs: Sequence[Row], sentinels: Sequence[Row] = ()) -> list[Row]:
     """Rows of the table of drift: pairs of sessions that share conditions, by device shape.
 
     Args:
-        study: a Study.
-        runs, sentinels: rows of these tables, dictionaries.
+        runs, sentinels: rows of the tables of these names.
     """
-    found = Drift(runs, sentinels, study.equivalence_margin)
+    drift = Drift(runs, sentinels, study.equivalence_margin)
     return [
         row
-        for _, shape in sorted(found.shapes.items(), key=lambda item: str(item[0]))
-        for row in _rows(study, found, shape)
+        for _, shape in sorted(drift.shapes.items(), key=lambda item: str(item[0]))
+        for row in _rows(study, drift, shape)
     ]
 
 
-def _rows(study, found, shape):
+def _rows(study, drift, shape):
     began = _began(shape)
     known = {name: shape.groups[0].rows[0].get(name) for name in ("site", "device_kind", *LAYOUT)}
     ordered = sorted(began, key=lambda session: (began[session] or NEVER, str(session)))
@@ -312,8 +319,8 @@ def _rows(study, found, shape):
         conditions = shape.shared(earlier, later)
         if not conditions:
             continue
-        drift = found.between(shape, earlier, later)
-        verdict = found.verdict(drift)
+        change = drift.between(shape, earlier, later)
+        verdict = drift.verdict(change)
         yield {
             "study": study.name,
             **known,
@@ -321,23 +328,23 @@ def _rows(study, found, shape):
             "later_session": _name(later),
             "earlier_started_at": began[earlier],
             "later_started_at": began[later],
-            "earlier_runs": drift.runs[0],
-            "later_runs": drift.runs[1],
+            "earlier_runs": change.runs[0],
+            "later_runs": change.runs[1],
             "conditions": len(conditions),
-            **drift.ratio.columns("ratio"),
+            **change.ratio.columns("ratio"),
             "margin": study.equivalence_margin,
-            "verdict": verdict if shape.joins((earlier, later)) else estimates.TOO_FEW_RUNS,
+            "verdict": verdict if shape.joins((earlier, later)) else equivalence.TOO_FEW_RUNS,
         }
 
 
 def _began(shape):
     """{session: when the first of its runs began, or None}."""
-    found = {}
+    began = {}
     for group in shape.groups:
         dates = [row.get("started_at") for row in group.rows]
-        dates = [date for date in (*dates, found.get(group.session)) if date]
-        found[group.session] = min(dates, default=None)
-    return found
+        dates = [date for date in (*dates, began.get(group.session)) if date]
+        began[group.session] = min(dates, default=None)
+    return began
 
 
 def _name(session):
@@ -362,11 +369,11 @@ def _is_measured(row):
     rate = row.get("images_per_second")
     return (
         row["status"] in ENDED_WELL
-        and not estimates.is_absent(rate)
+        and not cells.is_absent(rate)
         and 0 < rate < np.inf
         and row.get("timing_source") != PUBLISHED
     )
 
 
 def _values(row, names):
-    return tuple(None if estimates.is_absent(v := row.get(name)) else v for name in names)
+    return tuple(None if cells.is_absent(v := row.get(name)) else v for name in names)

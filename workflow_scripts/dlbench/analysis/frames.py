@@ -1,18 +1,18 @@
-"""The tables of a study as data frames, read when they are asked for."""
+"""The tables of a study as data frames."""
 
 from pathlib import Path
 
 import pandas as pd
 
 from dlbench.analysis.drift import Drift
-from dlbench.analysis.speedups import MARGIN
+from dlbench.analysis.scaling_series import MARGIN
 from dlbench.tables import parquet_files, run_columns, table_columns
 
 
 class Tables:
-    """The result tables as pandas data frames, read when asked for."""
+    """The tables of a study, and of its runs, as pandas data frames; each access reads a file."""
 
-    def __init__(self, folder, runs_folder):
+    def __init__(self, folder: Path | str, runs_folder: Path | str):
         self._folder, self._runs_folder = Path(folder), Path(runs_folder)
 
     @property
@@ -48,22 +48,22 @@ class Tables:
         return self._of_study("drift")
 
     @property
-    def margin(self):
-        """Within which drift is equivalent to none."""
+    def margin(self) -> float:
+        """The margin within which drift is equivalent to none."""
         margins = self.drift["margin"]
         return margins.iloc[0] if len(margins) else MARGIN
 
-    def drift_of(self, runs):
-        """What is known of drift between the sessions of some rows of `runs`, a Drift."""
+    def drift_of(self, runs: pd.DataFrame) -> Drift:
+        """The Drift between the sessions of some rows of `runs`."""
         sentinels = self.sentinels.to_dict("records")
         return Drift(runs.to_dict("records"), sentinels, self.margin)
 
-    def steps(self, run_id):
-        """All steps of one run, ranks one after the other; none where they are not known."""
+    def steps(self, run_id: str) -> pd.DataFrame:
+        """All steps of a run, ranks one after the other; no rows if they are not known."""
         return self._of_run(run_id, "steps", run_columns.STEPS)
 
-    def samples(self, run_id):
-        """What was sampled once a second during a run, of its processes and its GPUs."""
+    def samples(self, run_id: str) -> pd.DataFrame:
+        """The samples of a run, one a second of each process and of each of its GPUs."""
         return self._of_run(run_id, "samples", run_columns.SAMPLES)
 
     def _of_study(self, name):
@@ -75,7 +75,7 @@ class Tables:
         if own.is_file():
             return parquet_files.read(own, schema).to_pandas()
         for path in sorted(self._runs_folder.parent.glob(f"imports/*/{name}.parquet")):
-            found = parquet_files.read(path, schema, run_id, earlier=True)
-            if len(found):
-                return found.to_pandas()
+            table = parquet_files.read(path, schema, run_id, earlier=True)
+            if len(table):
+                return table.to_pandas()
         return parquet_files.table([], schema).to_pandas()

@@ -13,6 +13,7 @@ negative: that is a speedup above the number of devices.
 """
 
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 from scipy import special
@@ -22,26 +23,26 @@ from dlbench.analysis.estimates import CONFIDENCE, Estimate
 FEWEST_DEVICE_COUNTS = 5
 
 
-def amdahl(devices, throughputs):
-    """The serial share as an Estimate, or None where no law of this kind can be fitted.
+def amdahl(devices: Sequence[int], throughputs: Sequence[float]) -> Estimate | None:
+    """Fit Amdahl's law: the serial share, or None if the fit fails.
 
     Args:
-        devices, throughputs: one of each for every run.
+        devices, throughputs: of each run.
     """
     most = np.max(devices)
-    found = _fit(lambda n, s: s * (n - 1), devices, throughputs, [0.5 / (most - 1)])
-    return found and found[0]
+    parameters = _fit(lambda n, s: s * (n - 1), devices, throughputs, [0.5 / (most - 1)])
+    return parameters and parameters[0]
 
 
-def usl(devices, throughputs):
-    """(alpha, beta) as Estimates, or None where no law of this kind can be fitted."""
+def usl(devices: Sequence[int], throughputs: Sequence[float]) -> list[Estimate] | None:
+    """Fit the universal scalability law: [alpha, beta], or None if the fit fails."""
     most = np.max(devices)
     lowest = [0.45 / (most - 1), 0.45 / (most * (most - 1))]
     return _fit(lambda n, a, b: a * (n - 1) + b * n * (n - 1), devices, throughputs, lowest)
 
 
-def why_no_fit(devices):
-    """Why laws are not fitted to runs on such numbers of devices; "" where they are."""
+def why_no_fit(devices: Sequence[int]) -> str:
+    """Why no law is fitted to runs on these numbers of devices; "" if one is."""
     count = len(set(devices))
     if count >= FEWEST_DEVICE_COUNTS:
         return ""
@@ -75,9 +76,16 @@ def _fit(loss, devices, throughputs, lowest):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optimize.OptimizeWarning)
             best, covariance = optimize.curve_fit(
-                law, n, logs, p0=start, bounds=(lower, np.inf), x_scale=[1.0, *lowest],
-                ftol=1e-12, xtol=1e-12, gtol=1e-12,
-            )  # fmt: skip
+                law,
+                n,
+                logs,
+                p0=start,
+                bounds=(lower, np.inf),
+                x_scale=[1.0, *lowest],
+                ftol=1e-12,
+                xtol=1e-12,
+                gtol=1e-12,
+            )
     except RuntimeError:
         return None  # it did not converge
     half = special.stdtrit(freedom, 0.5 + CONFIDENCE / 2) * np.sqrt(np.diag(covariance))
@@ -88,7 +96,7 @@ def _fit(loss, devices, throughputs, lowest):
 
 
 def _interval(value, half, bound):
-    """None is known where the best value is the lowest that is allowed."""
+    """The ends of the 95 % interval; nan if the best value is the lowest that is allowed."""
     if not np.isfinite(half) or value <= bound + 1e-6 * abs(bound):
         return np.nan, np.nan
     return float(value - half), float(value + half)

@@ -9,14 +9,16 @@ import io
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from dlbench import Error
-from dlbench.analysis import estimates
+from dlbench.analysis import base_flags
 from dlbench.common import phrases
 from dlbench.study.runs import MODES, PRECISIONS
 from dlbench.tables import table_columns
+from dlbench.tables.cells import Row
 
 COUNTS = ("nodes", "devices", "batch_per_device", "epochs")
 # What a point states, by the names of the runs table.
@@ -66,7 +68,8 @@ class Number:
     note: str
 
     @property
-    def decimals(self):
+    def decimals(self) -> int:
+        """Digits after the point in the file."""
         return len(self.text.partition(".")[2])
 
 
@@ -75,18 +78,19 @@ class Point:
     """What was measured, by the settings that are stated, and its numbers."""
 
     name: str
-    settings: dict
-    numbers: tuple
+    settings: dict[str, Any]
+    numbers: tuple[Number, ...]
 
-    def value(self, metric):
+    def value(self, metric: str) -> float | None:
+        """The value of the first number with that metric; None if there is none."""
         return next((n.value for n in self.numbers if n.metric == metric), None)
 
-    def row(self):
-        """All that the check of a base asks for; what is not stated is None."""
-        return dict.fromkeys((*estimates.BASE_KEYS, "batch_per_device")) | self.settings
+    def row(self) -> Row:
+        """The fields that `base_mismatch` compares; what is not stated is None."""
+        return dict.fromkeys((*base_flags.BASE_KEYS, "batch_per_device")) | self.settings
 
 
-def read(path):
+def read(path: Path | str) -> dict[str, Point]:
     """The points of a file of references, by name.
 
     Raises:
@@ -98,7 +102,8 @@ def read(path):
     except (OSError, UnicodeDecodeError) as error:
         raise Error(f"{path} cannot be read as UTF-8 text: {error}") from error
     reader = csv.reader(io.StringIO(text), strict=True)
-    settings, numbers = {}, {}
+    settings: dict[str, dict[str, Any]] = {}
+    numbers: dict[str, list[Number]] = {}
     try:
         columns = next(reader, [])
         _check_header(columns, path)
@@ -127,13 +132,16 @@ def read(path):
     return points
 
 
-def _check_header(found, path):
-    expected = tuple(name for name in COLUMNS if name != OPTIONAL or name in found)
-    missing = [name for name in expected if name not in found]
-    unknown = [name for name in found if name not in COLUMNS]
-    if missing or unknown or tuple(found) != expected:
-        words = [f"{what} {', '.join(names)}" for what, names in
-                 (("without", missing), ("with", unknown)) if names]  # fmt: skip
+def _check_header(columns, path):
+    expected = tuple(name for name in COLUMNS if name != OPTIONAL or name in columns)
+    missing = [name for name in expected if name not in columns]
+    unknown = [name for name in columns if name not in COLUMNS]
+    if missing or unknown or tuple(columns) != expected:
+        words = [
+            f"{what} {', '.join(names)}"
+            for what, names in (("without", missing), ("with", unknown))
+            if names
+        ]
         raise Error(
             f"{path}, line 1: expected the columns {','.join(expected)}; found them "
             f"{' and '.join(words) or 'in another order'}"
@@ -144,17 +152,19 @@ def _settings(row, where):
     """The settings that a line states."""
     if not row["point"]:
         raise Error(f"{where}: expected the name of a point, found none")
-    found = {}
+    settings = {}
     for name in SETTINGS:
         text = row[name]
         if not text:
             continue
         _check_allowed(name, text, where)
-        found[name] = _count(name, text, where) if name in COUNTS else text
-    nodes = found.get("nodes")
-    if nodes and "devices" in found and found["devices"] % nodes:
-        raise Error(f"{where}: {found['devices']} devices cannot be spread evenly on {nodes} nodes")
-    return found
+        settings[name] = _count(name, text, where) if name in COUNTS else text
+    nodes = settings.get("nodes")
+    if nodes and "devices" in settings and settings["devices"] % nodes:
+        raise Error(
+            f"{where}: {settings['devices']} devices cannot be spread evenly on {nodes} nodes"
+        )
+    return settings
 
 
 def _check_allowed(name, text, where):
@@ -186,9 +196,9 @@ def _numbers(row, line, where):
         )
     relative = row["metric"] in RELATIVE
     if relative != bool(row["base"]):
-        found = "none" if relative else repr(row["base"])
+        base = "none" if relative else repr(row["base"])
         wanted = "the point that it is relative to" if relative else "none: it is relative to none"
-        raise Error(f"{where}, base of {row['metric']}: expected {wanted}, found {found}")
+        raise Error(f"{where}, base of {row['metric']}: expected {wanted}, found {base}")
     for name in ("quality", "source"):
         if not row[name]:
             raise Error(f"{where}, {name}: expected where the number is from, found nothing")

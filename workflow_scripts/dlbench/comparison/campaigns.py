@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.analysis import estimates
+from dlbench.analysis import base_flags
 from dlbench.log.event_fields import ENDED_WELL
 from dlbench.machine import fingerprints
 from dlbench.records import run_record
@@ -159,7 +159,7 @@ def _of_record(record):
         numbers=_numbers(record["summary"]),
         facts=_known(facts),
         session=(provenance.get("session") or {}).get("id"),
-        disturbed=estimates.is_disturbed(record["summary"]),
+        disturbed=base_flags.is_disturbed(record["summary"]),
     )
 
 
@@ -171,7 +171,7 @@ def _of_row(row):
         numbers=_numbers(row),
         facts=_known({name: row.get(name) for name in FACTS}),
         session=row.get("session"),
-        disturbed=estimates.is_disturbed(row),
+        disturbed=base_flags.is_disturbed(row),
     )
 
 

@@ -4,7 +4,7 @@
   else differs between the two sides (site, versions, devices) is named once, and so is that no
   session has runs of both sides; neither changes a verdict or a check.
 - Each combination has the ratio B / A of geometric means over its runs and a verdict of
-  dlbench/analysis/estimates.py; all combinations are one family (Holm). No verdict rests on runs
+  dlbench/analysis/equivalence.py; all combinations are one family (Holm). No verdict rests on runs
   that others on the machine disturbed: such a combination is undecided and fails no check.
 - A combination that only one side has is listed with its nearest partner on the other side.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlbench import Error
-from dlbench.analysis import estimates
+from dlbench.analysis import equivalence, estimates
 from dlbench.common.phrases import did_you_mean
 from dlbench.comparison.campaigns import FACTS, JOINABLE, REPEATED, Campaign, Measured, positive
 from dlbench.records import sessions
@@ -74,7 +74,7 @@ class Pair:
 
     Attributes:
         values: the fields it was joined on.
-        compared: an estimates.Comparison of B with A; None if a side has no numbers.
+        compared: an equivalence.Comparison of B with A; None if a side has no numbers.
         beyond_margin: B is shown to be worse by more than the margin, after Holm's correction.
         verdict, reason: in words.
     """
@@ -82,7 +82,7 @@ class Pair:
     values: dict[str, Any]
     a: Side
     b: Side
-    compared: estimates.Comparison | None
+    compared: equivalence.Comparison | None
     beyond_margin: bool
     verdict: str
     reason: str
@@ -91,8 +91,8 @@ class Pair:
     def shown(self) -> bool:
         """Whether a difference is shown that is not within the margin."""
         return self.verdict not in (
-            estimates.EQUIVALENT,
-            estimates.UNDECIDED,
+            equivalence.EQUIVALENT,
+            equivalence.UNDECIDED,
             *WITHOUT_NUMBERS.values(),
         )
 
@@ -271,9 +271,9 @@ def _judged(combinations, metric, margin):
     # Times 1 + margin, what is just within the margin is at 1: that tests the margin itself.
     shift = (1 + margin) if metric.more_is_better else 1 / (1 + margin)
     sides = [(combinations[i][2].values, combinations[i][1].values) for i in tested]
-    plain = estimates.together([estimates.compare(b, a, margin) for b, a in sides])
-    beyond = estimates.together(
-        [estimates.compare([shift * value for value in b], a, margin) for b, a in sides]
+    plain = equivalence.adjust([equivalence.compare(b, a, margin) for b, a in sides])
+    beyond = equivalence.adjust(
+        [equivalence.compare([shift * value for value in b], a, margin) for b, a in sides]
     )
     results = dict(zip(tested, zip(plain, beyond, strict=True), strict=True))
     for index, (values, a, b) in enumerate(combinations):
@@ -282,10 +282,10 @@ def _judged(combinations, metric, margin):
             continue
         compared, shifted = results[index]
         worse = (
-            shifted.p_difference < estimates.ALPHA and metric.word(shifted.ratio) == metric.worse
+            shifted.p_difference < equivalence.ALPHA and metric.word(shifted.ratio) == metric.worse
         )
         if disturbed := _disturbed(a, b):
-            yield Pair(values, a, b, compared, False, estimates.UNDECIDED, disturbed)
+            yield Pair(values, a, b, compared, False, equivalence.UNDECIDED, disturbed)
             continue
         yield Pair(values, a, b, compared, worse, *_verdict(compared, metric))
 
@@ -303,17 +303,17 @@ def _verdict(compared, metric):
     fewest = min(compared.n_a, compared.n_b)
     if fewest == 1:
         both = compared.n_a == compared.n_b
-        # `a` of an estimates.Comparison is our B: the condition that is compared with its base.
-        return estimates.UNDECIDED, (
+        # `a` of an equivalence.Comparison is our B: the condition that is compared with its base.
+        return equivalence.UNDECIDED, (
             "one run a side" if both else f"one run in {'B' if compared.n_a == 1 else 'A'}"
         )
-    if compared.verdict == estimates.TOO_FEW_RUNS:
-        return estimates.UNDECIDED, f"fewer than {estimates.FEWEST_RUNS} runs a side"
-    if compared.verdict in (estimates.SLOWER, estimates.FASTER):
+    if compared.verdict == equivalence.TOO_FEW_RUNS:
+        return equivalence.UNDECIDED, f"fewer than {equivalence.FEWEST_RUNS} runs a side"
+    if compared.verdict in (equivalence.SLOWER, equivalence.FASTER):
         return metric.word(compared.ratio), ""
-    if compared.verdict == estimates.UNDECIDED:
+    if compared.verdict == equivalence.UNDECIDED:
         needed = compared.repeats_needed
-        more = "over " if needed >= estimates.MOST_REPEATS else ""
+        more = "over " if needed >= equivalence.MOST_REPEATS else ""
         return compared.verdict, f"{more}{needed} repeats needed" if needed > fewest else ""
     return compared.verdict, ""
 
@@ -323,7 +323,7 @@ def _without_numbers(a, b):
     for end in WITHOUT_NUMBERS.values():
         if sides := [name for name, side in (("A", a), ("B", b)) if side.end == end]:
             return end, f"in {' and '.join(sides)}"
-    return estimates.UNDECIDED, f"no such number in {' and '.join(empty)}"
+    return equivalence.UNDECIDED, f"no such number in {' and '.join(empty)}"
 
 
 def _importance(pair):

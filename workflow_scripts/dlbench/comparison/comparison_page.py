@@ -4,7 +4,7 @@ import json
 import math
 from collections import Counter
 
-from dlbench.analysis import estimates
+from dlbench.analysis import equivalence
 from dlbench.common import phrases
 from dlbench.comparison.campaigns import Campaign
 from dlbench.comparison.compare_runs import FAILED, SKIPPED, TIMEOUT, Compared, Pair, listed
@@ -54,7 +54,7 @@ def runs_of(campaign: Campaign) -> str:
 def _lead(comparison):
     counts = Counter(pair.verdict for pair in comparison.pairs)
     metric = comparison.metric
-    judged = (metric.worse, metric.better, estimates.EQUIVALENT, estimates.UNDECIDED)
+    judged = (metric.worse, metric.better, equivalence.EQUIVALENT, equivalence.UNDECIDED)
     order = (*judged, FAILED, TIMEOUT, SKIPPED)
     verdicts = ", ".join(f"{counts[word]} {word}" for word in order if counts[word])
     lead = (
@@ -159,7 +159,7 @@ def _digits(ratio):
 
 
 def _verdict(pair, metric):
-    kinds = {metric.better: "good", estimates.EQUIVALENT: "same"}
+    kinds = {metric.better: "good", equivalence.EQUIVALENT: "same"}
     kinds |= dict.fromkeys((metric.worse, FAILED, TIMEOUT), "bad")
     return Cell(
         pair.verdict,

@@ -4,4 +4,7 @@ A figure file defines:
     CAPTION: how it was computed, for the report; reStructuredText.
     CATEGORY: where the report files it.
     draw(tables, stem): draw from a `Tables` and save as STEM.svg, STEM.png and STEM.pdf.
+
+Figures are loaded by name (common/plugins.py); of drawing/, other rooms import formats. Imports
+analysis, tables, study, log and common.
 """

@@ -1,5 +1,8 @@
 """Throughput on one device against the batch size, a panel a model and mode."""
 
+from pathlib import Path
+
+from dlbench.analysis.frames import Tables
 from dlbench.figures.drawing import line_charts, series, styles
 
 CATEGORY = "Batch size"
@@ -13,7 +16,7 @@ points are published numbers.
 PANEL = ("mode", "model", "dataset")
 
 
-def draw(tables, stem):
+def draw(tables: Tables, stem: Path | str) -> None:
     runs = series.tried(tables.runs)
     runs = runs[(runs["devices"] == 1) & runs["epochs"].isna()]
     several = series.along("batch_per_device", runs, PANEL, fewest=2)
@@ -24,17 +27,17 @@ def draw(tables, stem):
     line_charts.draw(stem, ordered, _paint, words, columns=min(4, models))
 
 
-def _subtitle(mode, found):
-    shared = series.common((s.runs for s in found), ("strategy", "precision", "runtime"))
+def _subtitle(mode, all_series):
+    shared = series.common((s.runs for s in all_series), ("strategy", "precision", "runtime"))
     return f"{series.MODES[mode]} \u00b7 {shared}" if shared else series.MODES[mode]
 
 
-def _paint(axes, key, found):
+def _paint(axes, key, all_series):
     (axis,) = axes
     mode, model, dataset = key
-    ends = line_charts.lines(axis, found, lambda s: s.means("images_per_second"))
+    ends = line_charts.lines(axis, all_series, lambda s: s.means("images_per_second"))
     axis.set_ylim(bottom=0)
     axis.set_ylabel("images / s")
     axis.set_xlabel("batch per device")
-    styles.heading(axis, f"{model} \u00b7 {dataset}", _subtitle(mode, found))
+    styles.heading(axis, f"{model} \u00b7 {dataset}", _subtitle(mode, all_series))
     return ends

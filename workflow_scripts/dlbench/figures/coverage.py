@@ -1,9 +1,11 @@
 """What of a study is there: a row a condition, a column a number of devices or batch size."""
 
 import json
+from pathlib import Path
 
 from matplotlib.lines import Line2D
 
+from dlbench.analysis.frames import Tables
 from dlbench.common import phrases
 from dlbench.figures.drawing import row_charts, series, styles
 from dlbench.log import event_fields
@@ -37,7 +39,7 @@ MOST_ROWS, MOST_REASONS, REASON_CHARACTERS = 120, 8, 76
 CELL_INCHES, ROW_INCHES = 0.62, 0.27
 
 
-def draw(tables, stem):
+def draw(tables: Tables, stem: Path | str) -> None:
     cells = _cells(tables.coverage, tables.runs)
     if cells.empty:
         styles.draw_words(stem, "no runs in this study")
@@ -55,8 +57,10 @@ def draw(tables, stem):
     with styles.figure(1, width=max(width, 6.2), height=height) as (figure, axes):
         axis = axes[0, 0]
         _map(axis, shown, column, columns)
-        words = f"{len(rows) - len(shown)} of {len(rows)} rows not drawn: see coverage.parquet"
-        words = [_counts(cells), *([words] if len(rows) > len(shown) else [])]
+        words = [_counts(cells)]
+        if len(rows) > len(shown):
+            left_out = len(rows) - len(shown)
+            words.append(f"{left_out} of {len(rows)} rows not drawn: see coverage.parquet")
         styles.heading(axis, "Coverage", "\n".join(words))
         _legend(figure, cells, reasons)
         styles.save(figure, stem)
@@ -113,9 +117,14 @@ def _map(axis, rows, column, columns):
         symbol, colour, _ = _looks(status)
         edge = colour if symbol in "x_" else "white"
         axis.plot(
-            *zip(*places, strict=True), symbol, color=colour, ms=9, mec=edge,
-            mew=2.2 if symbol in "x_" else 0.8, label=status,
-        )  # fmt: skip
+            *zip(*places, strict=True),
+            symbol,
+            color=colour,
+            ms=9,
+            mec=edge,
+            mew=2.2 if symbol in "x_" else 0.8,
+            label=status,
+        )
     axis.set_xticks(range(len(columns)), [f"{value:g}" for value in columns])
     axis.set_xlim(-0.6, len(columns) - 0.2)
     axis.set_yticks(range(len(rows) - 1, -1, -1), [name for name, _ in rows], fontsize=9)
@@ -144,11 +153,13 @@ def _reasons(cells):
 
     Reasons that differ in numbers only are one.
     """
-    said = cells[cells["reason"].fillna("") != ""]
-    alike = said["reason"].map(phrases.without_numbers)
-    one = said.groupby(["status", alike])["reason"].transform(lambda g: phrases.merge(list(g)))
-    said = said.assign(reason=one)
-    counts = said.groupby(["status", "reason"]).size().sort_values(ascending=False, kind="stable")
+    explained = cells[cells["reason"].fillna("") != ""]
+    alike = explained["reason"].map(phrases.without_numbers)
+    one = explained.groupby(["status", alike])["reason"].transform(lambda g: phrases.merge(list(g)))
+    explained = explained.assign(reason=one)
+    counts = (
+        explained.groupby(["status", "reason"]).size().sort_values(ascending=False, kind="stable")
+    )
     words = []
     for (status, reason), count in counts[:MOST_REASONS].items():
         short = (

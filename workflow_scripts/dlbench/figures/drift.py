@@ -2,16 +2,19 @@
 
 import itertools
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from dlbench.analysis.frames import Tables
 from dlbench.common import phrases
 from dlbench.figures.drawing import styles
 from dlbench.log import event_fields
 from dlbench.study.runs import CONDITION, is_sentinel
+from dlbench.tables import timing_sources
 
 CATEGORY = "Study"
 CAPTION = """
@@ -43,13 +46,13 @@ class Session:
     left: float
     right: float
 
-    def at(self, dates):
+    def at(self, dates: pd.Series) -> np.ndarray:
         """Where some dates are in the figure."""
         share = (dates - self.begin).dt.total_seconds() / self.seconds
         return self.left + (self.right - self.left) * share.to_numpy()
 
 
-def draw(tables, stem):
+def draw(tables: Tables, stem: Path | str) -> None:
     rows = _measured(tables.runs, tables.sentinels)
     if rows.empty:
         styles.draw_words(stem, "no own run of this study that ended well has a date")
@@ -69,8 +72,8 @@ def draw(tables, stem):
     inches = (sum(heights) + 1.3) / len(heights)
     with styles.figure(
         1, len(heights), width=WIDTH_INCHES, height=inches, sharex=True, height_ratios=heights
-    ) as (figure, axes):
-        axes = list(axes[:, 0])
+    ) as (figure, grid):
+        axes = list(grid[:, 0])
         for axis, (nodes, devices) in zip(axes, shapes, strict=False):
             own = rows[(rows["nodes"] == nodes) & (rows["devices_per_node"] == devices)]
             name = _shape_words(nodes, devices) if len(shapes) > 1 else ""
@@ -90,7 +93,9 @@ def draw(tables, stem):
 
 def _measured(runs, sentinels):
     """Own runs and sentinels that ended well, with `relative`: per cent off their condition."""
-    own = runs["timing_source"].isin(["dlbench"]) & ~runs["run_id"].map(is_sentinel).astype(bool)
+    own = runs["timing_source"].isin([timing_sources.MEASURED]) & ~runs["run_id"].map(
+        is_sentinel
+    ).astype(bool)
     runs = runs[own]
     parts = [part for part in (runs.assign(sentinel=0), sentinels) if len(part)]
     if not parts:
@@ -115,11 +120,11 @@ def _measured(runs, sentinels):
 def _sessions(rows):
     """([Session, ...] in the order of their begin, what is left out in words)."""
     ends = rows["started_at"] + pd.to_timedelta(rows["seconds"], unit="s")
-    found = [
+    spans = [
         (own["started_at"].min(), ends[own.index].max(), name)
         for name, own in rows.groupby("session", sort=True)
     ]
-    shown = sorted(found)[-MOST_SESSIONS:]
+    shown = sorted(spans)[-MOST_SESSIONS:]
     seconds = [max(1.0, (end - begin).total_seconds()) for begin, end, _ in shown]
     share = np.maximum(np.array(seconds) / sum(seconds), LEAST_SHARE)
     share *= (1 - GAP_SHARE * (len(shown) - 1)) / share.sum()
@@ -128,8 +133,8 @@ def _sessions(rows):
         Session(name, begin, length, left, left + width)
         for (begin, _, name), length, left, width in zip(shown, seconds, lefts, share, strict=True)
     ]
-    left_out = len(found) - len(shown)
-    return sessions, [f"the first {left_out} of {len(found)} sessions"] * bool(left_out)
+    left_out = len(spans) - len(shown)
+    return sessions, [f"the first {left_out} of {len(spans)} sessions"] * bool(left_out)
 
 
 def _panel(axis, rows, sessions, name, room):
@@ -147,21 +152,32 @@ def _panel(axis, rows, sessions, name, room):
         if several.any():
             mean = 100 * np.expm1(np.log1p(y[several] / 100).mean())
             ends = [session.left, session.right]
-            axis.plot(ends, [mean, mean], color=OWN, lw=2.2, alpha=0.55, zorder=1.5,
-                      solid_capstyle="butt")  # fmt: skip
+            axis.plot(
+                ends, [mean, mean], color=OWN, lw=2.2, alpha=0.55, zorder=1.5, solid_capstyle="butt"
+            )
     axis.axhline(0, color=styles.GREY, lw=0.8, zorder=1.2)
     axis.set_ylim(-room, room)
     axis.yaxis.set_major_locator(MaxNLocator(5, symmetric=True))
     axis.yaxis.set_major_formatter(FuncFormatter(_percent))
     if name:
-        axis.text(0, 0.97, f" {name}", transform=axis.transAxes, va="top", fontsize=9,
-                  fontweight="bold", zorder=5)  # fmt: skip
+        axis.text(
+            0,
+            0.97,
+            f" {name}",
+            transform=axis.transAxes,
+            va="top",
+            fontsize=9,
+            fontweight="bold",
+            zorder=5,
+        )
 
 
 def _named(drift):
     """The table of drift, with what is not known of a session as runs have it, and `shape`."""
-    names = {name: drift[name].astype(object).fillna(UNKNOWN)
-             for name in ("earlier_session", "later_session")}  # fmt: skip
+    names = {
+        name: drift[name].astype(object).fillna(UNKNOWN)
+        for name in ("earlier_session", "later_session")
+    }
     shapes = zip(drift["nodes"], drift["devices_per_node"], strict=True)
     return drift.assign(**names, shape=pd.Series(list(shapes), index=drift.index, dtype=object))
 
@@ -170,20 +186,25 @@ def _say_drift(axis, drift, rows, sessions):
     """How each session differs from the one before, where there is room for it."""
     several = rows[rows["repeated"]].groupby("session")["relative"].mean()
     for before, session in itertools.pairwise(sessions):
-        found = drift[
+        changes = drift[
             (drift["earlier_session"] == before.name) & (drift["later_session"] == session.name)
         ]
-        for _, row in found.iterrows() if session.right - session.left > WORDS_SHARE else ():
+        for _, row in changes.iterrows() if session.right - session.left > WORDS_SHARE else ():
             low, high = row["ratio_ci95_low"], row["ratio_ci95_high"]
             words = f"{_change(row['ratio'])} %"
             words += f" [{_change(low)}, {_change(high)}]" if np.isfinite(low) else ""
             words += f", {VERDICTS.get(row['verdict'], row['verdict'])} "
             above = several.get(session.name, 0.0) < 0  # where its points are not
             axis.text(
-                session.right, 0.96 if above else 0.04, words,
-                transform=axis.get_xaxis_transform(), ha="right", va="top" if above else "bottom",
-                fontsize=8, color=styles.GREY,
-            )  # fmt: skip
+                session.right,
+                0.96 if above else 0.04,
+                words,
+                transform=axis.get_xaxis_transform(),
+                ha="right",
+                va="top" if above else "bottom",
+                fontsize=8,
+                color=styles.GREY,
+            )
 
 
 def _change(ratio):
@@ -224,8 +245,9 @@ def _fields(axis, sessions):
     axis.tick_params(axis="x", length=0)
     # How long each session was, where there is room for it.
     named = [s for s in sessions if s.right - s.left > 0.08 or len(sessions) == 1]
-    axis.set_xticks([(s.left + s.right) / 2 for s in named], [_length(s.seconds) for s in named],
-                    fontsize=8.5)  # fmt: skip
+    axis.set_xticks(
+        [(s.left + s.right) / 2 for s in named], [_length(s.seconds) for s in named], fontsize=8.5
+    )
 
 
 def _length(seconds):
@@ -244,10 +266,16 @@ def _dates(axis, sessions):
                 waited = (session.begin - before.begin).total_seconds() - before.seconds
                 words += f"\n{_length(waited)} later" if waited >= 1 else ""
             axis.annotate(
-                words, (session.left, 1), xytext=(0, 4), xycoords=axis.get_xaxis_transform(),
-                textcoords="offset points", fontsize=8, color=styles.GREY, va="bottom",
+                words,
+                (session.left, 1),
+                xytext=(0, 4),
+                xycoords=axis.get_xaxis_transform(),
+                textcoords="offset points",
+                fontsize=8,
+                color=styles.GREY,
+                va="bottom",
                 linespacing=1.15,
-            )  # fmt: skip
+            )
             free_from = session.left + room
         before = session
 

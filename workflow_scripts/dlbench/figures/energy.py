@@ -1,6 +1,9 @@
 """Energy per image, a row a condition."""
 
+from pathlib import Path
+
 from dlbench.analysis import estimates
+from dlbench.analysis.frames import Tables
 from dlbench.figures.drawing import row_charts, series, styles
 from dlbench.log import event_fields
 
@@ -14,7 +17,7 @@ drawn.
 """
 
 
-def draw(tables, stem):
+def draw(tables: Tables, stem: Path | str) -> None:
     runs = series.tried(tables.runs)
     counted = runs["energy_per_image_j"].gt(0)
     drawn = runs[counted | ~runs["status"].isin(event_fields.ENDED_WELL)]

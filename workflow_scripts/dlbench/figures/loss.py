@@ -1,8 +1,11 @@
 """Loss in training and on held-out items against steps, epochs and wall-clock time."""
 
+from pathlib import Path
+
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
+from dlbench.analysis.frames import Tables
 from dlbench.figures.drawing import line_charts, series, styles
 from dlbench.tables import timing_sources
 
@@ -24,15 +27,15 @@ MOST_RAW = 12  # series whose single steps are drawn
 MOST_PANELS = 8  # models and datasets
 
 
-def draw(tables, stem):
+def draw(tables: Tables, stem: Path | str) -> None:
     runs = series.tried(tables.runs)
     runs = runs[(runs["mode"] == "train") & (runs["timing_source"] != timing_sources.PUBLISHED)]
     trained = runs.groupby(["model", "dataset"], dropna=False).size()
     runs = runs[runs["epochs"].notna()] if runs["epochs"].notna().any() else runs
     evals = tables.evals
     evals = evals[evals["run_id"].isin(runs["run_id"])]
-    found = dict(list(series.along(None, runs).items())[:MOST_PANELS])
-    drawn = {key: [s for s in all_ if s.index < series.MOST_SERIES] for key, all_ in found.items()}
+    panels = dict(list(series.along(None, runs).items())[:MOST_PANELS])
+    drawn = {key: [s for s in all_ if s.index < series.MOST_SERIES] for key, all_ in panels.items()}
     curves = {key: [_training(s, tables) for s in all_] for key, all_ in drawn.items()}
     scored = set(evals[evals["loss"] > 0]["run_id"])
     drawn = {
@@ -55,7 +58,7 @@ def draw(tables, stem):
             _panel(own, key, curves_of, words, evals, tables)
         names = {s.name: s for all_series in drawn.values() for s in all_series}
         if len(names) > 1:
-            total = len({s.index for all_ in found.values() for s in all_})
+            total = len({s.index for all_ in panels.values() for s in all_})
             words = f"{total - len(names)} of {total} series not drawn: see runs.parquet"
             line_charts.legend(figure, names.values(), words if total > len(names) else "")
         styles.save(figure, stem)
@@ -105,8 +108,14 @@ def _limits(axes):
             axis.yaxis.set_major_formatter(lambda value, _: f"{value:.3g}")
             axis.set_ylim(low.min() / 1.1, high.max() * 1.1)
             if not _has_data(axis):
-                axis.annotate("not known", (0.5, 0.5), xycoords="axes fraction", color=styles.GREY,
-                              ha="center", va="center")  # fmt: skip
+                axis.annotate(
+                    "not known",
+                    (0.5, 0.5),
+                    xycoords="axes fraction",
+                    color=styles.GREY,
+                    ha="center",
+                    va="center",
+                )
             axis.set_xlim(
                 0, max((a.dataLim.xmax for a in axes[:, column] if _has_data(a)), default=1)
             )

@@ -1,13 +1,15 @@
 """Conditions against their base: differences of throughput with verdicts, and start-up apart."""
 
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea
 from matplotlib.ticker import MaxNLocator
 
-from dlbench.analysis import base_flags, comparisons, estimates
+from dlbench.analysis import base_flags, comparisons, equivalence
+from dlbench.analysis.frames import Tables
 from dlbench.common import phrases
 from dlbench.figures.drawing import styles
 from dlbench.study import wording
@@ -32,9 +34,9 @@ only. Where copies are trained at once, SD is the standard deviation of the step
 and of the row.
 """
 LOOKS = {
-    estimates.EQUIVALENT: (styles.COLOURS[2], "o"),
-    estimates.SLOWER: (styles.COLOURS[3], "D"),
-    estimates.FASTER: (styles.COLOURS[0], "D"),
+    equivalence.EQUIVALENT: (styles.COLOURS[2], "o"),
+    equivalence.SLOWER: (styles.COLOURS[3], "D"),
+    equivalence.FASTER: (styles.COLOURS[0], "D"),
 }
 OPEN = ("#8a8a8a", "s")  # no verdict
 ZONE = "#e3f4ee"
@@ -70,7 +72,7 @@ SPREAD_POINTS = 28  # by how much a spread is wider than the base above it
 ROW_INCHES, FRAME_INCHES = 0.44, 1.5
 
 
-def draw(tables, stem):
+def draw(tables: Tables, stem: Path | str) -> None:
     table = tables.comparisons
     if table["site"].nunique() < 2:  # it is said elsewhere
         table = table.assign(site=None)
@@ -88,16 +90,17 @@ def draw(tables, stem):
         height=sum(heights) / len(heights),
         gridspec_kw={"width_ratios": [3, 2], "height_ratios": heights},
     ) as (figure, axes):
-        figure.get_layout_engine().set(h_pad=0.1)
+        figure.set_layout_engine("constrained", h_pad=0.1)
         if not panels:
             _say_nothing(axes[0], len(table))
         for (differences, start_up), (key, rows) in zip(axes, panels, strict=False):
-            _differences(differences, *key, rows)
+            _differences(differences, key, rows)
             _start_up(start_up, rows)
         styles.save(figure, stem)
 
 
-def _differences(axes, field, base, model, dataset, rows):
+def _differences(axes, key, rows):
+    field, base, model, dataset = key
     margin = rows["margin"].iloc[0]
     axes.axvspan(_percent(1 / (1 + margin)), _percent(1 + margin), color=ZONE, zorder=0)
     axes.axvline(0, color=styles.GREY, linewidth=1.4, zorder=1)
@@ -163,9 +166,9 @@ def _columns(axes, y, row, colour):
         _beside(axes, y, base, BASE_COLUMN, 6 if spread else 0)
         _beside(axes, y, spread, BASE_COLUMN, -6, fontsize=8)
     notes = []
-    if row["verdict"] in (estimates.UNDECIDED, estimates.TOO_FEW_RUNS):
+    if row["verdict"] in (equivalence.UNDECIDED, equivalence.TOO_FEW_RUNS):
         least, needed = min(row["n_a"], row["n_b"]), row["repeats_needed"]
-        more = "\u2265\u2009" if needed == estimates.MOST_REPEATS else ""
+        more = "\u2265\u2009" if needed == equivalence.MOST_REPEATS else ""
         notes += [f"{more}{styles.thousands(needed)} repeats needed"] if needed > least else []
     if row["verdict"] == comparisons.NO_RUNS:
         notes.append("of the base" if row["n_a"] else "of this condition")

@@ -3,10 +3,12 @@
 import itertools
 import textwrap
 from dataclasses import dataclass
+from pathlib import Path
 
 import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
+from dlbench.analysis.frames import Tables
 from dlbench.figures.drawing import row_charts, series, styles
 
 CATEGORY = "Comparisons"
@@ -48,13 +50,11 @@ PRINTED, MEASURED, RATIO = 54, 102, 154
 GAP_POINTS, CHARACTER_POINTS = 8, 5.2  # between axes and words; of a character
 
 
-def draw(tables, stem):
+def draw(tables: Tables, stem: Path | str) -> None:
     table = _plain(tables.published)
     lines = _merged(
-        line
-        for rows in _groups(table, ("framework", "model", "dataset"))
-        for line in _lines(rows)
-    )  # fmt: skip
+        line for rows in _groups(table, ("framework", "model", "dataset")) for line in _lines(rows)
+    )
     if not lines:
         styles.draw_words(stem, "no published numbers to draw: see `references` in the config")
         return
@@ -69,7 +69,7 @@ def draw(tables, stem):
         height=sum(heights) / len(shown),
         gridspec_kw={"height_ratios": heights},
     ) as (figure, axes):
-        figure.get_layout_engine().set(h_pad=0.12, w_pad=0.1)
+        figure.set_layout_engine("constrained", h_pad=0.12, w_pad=0.1)
         for row, line in zip(axes, shown, strict=True):
             for axis, panel in itertools.zip_longest(row, line.panels):
                 if panel is None:
@@ -143,7 +143,7 @@ def _lines(rows):
             for metric, base in zip(rows["metric"], rows["base"], strict=True)
         )
     )
-    found = []
+    lines = []
     for i in range(0, len(keys), COLUMNS):
         numbers = [_of(rows, *key) for key in keys[i : i + COLUMNS]]
         labels, heights = _laid_out(pd.concat(numbers).sort_index().drop_duplicates("point"))
@@ -153,21 +153,21 @@ def _lines(rows):
             _Panel(own, *key, heights, *words)
             for own, key, words in zip(numbers, keys[i:], above, strict=False)
         ]
-        found.append(_Line(labels, panels))
-    return found
+        lines.append(_Line(labels, panels))
+    return lines
 
 
 def _merged(lines):
     """Lines whose rows have the same names, beside each other where there is room."""
-    found = []
+    merged = []
     for line in lines:
-        before = found[-1] if found else None
+        before = merged[-1] if merged else None
         room = before and len(before.panels) + len(line.panels) <= COLUMNS
         if room and before.labels == line.labels:
-            found[-1] = _Line(line.labels, before.panels + line.panels)
+            merged[-1] = _Line(line.labels, before.panels + line.panels)
         else:
-            found.append(line)
-    return found
+            merged.append(line)
+    return merged
 
 
 def _title(rows):
@@ -179,9 +179,9 @@ def _title(rows):
 def _words(rows):
     """Whose numbers these are, and in what own runs are not as the published ones."""
     sources = ", ".join(dict.fromkeys(rows["source"]))
-    there = [words for name, words in QUALITIES.items() if (rows["quality"] == name).any()]
+    qualities = [words for name, words in QUALITIES.items() if (rows["quality"] == name).any()]
     own = " \u00b7 filled: own, 95 % CI" if rows["own"].notna().any() else ""
-    words = [f"hollow: published by {sources}, {', '.join(there)}{own}"]
+    words = [f"hollow: published by {sources}, {', '.join(qualities)}{own}"]
     differs = _listed(rows["own_differs"])
     words += [f"own runs differ in {_spaced(differs)}"] if differs else []
     words += [f"no own number: {note}" for note in dict.fromkeys(rows["own_note"].dropna())]
@@ -189,26 +189,26 @@ def _words(rows):
 
 
 def _of(rows, metric, base):
-    found = rows[rows["metric"] == metric]
-    return found if base is None else found[found["base"] == base]
+    numbers = rows[rows["metric"] == metric]
+    return numbers if base is None else numbers[numbers["base"] == base]
 
 
 def _laid_out(points):
     """(labels, heights) of points, those alike in all but their devices under one heading."""
     telling = series.differing(points, GROUP)
     groups = _groups(points, telling) if telling else [points]
-    found = []
+    entries = []
     for group in groups:
         name = series.called(group.iloc[0], telling)
         several = group["nodes"].nunique() > 1
         rows = [(_devices(row, several), row["point"]) for _, row in group.iterrows()]
         if len(groups) > 1 and len(rows) > 1:
-            found += [(name, None), *rows]
+            entries += [(name, None), *rows]
         else:
-            found += [(", ".join(filter(None, (name, words))) or p, p) for words, p in rows]
-    ys = range(len(found) - 1, -1, -1)
-    labels = [(y, name, point is None) for y, (name, point) in zip(ys, found, strict=True)]
-    return labels, {point: y for y, (_, point) in zip(ys, found, strict=True) if point}
+            entries += [(", ".join(filter(None, (name, words))) or p, p) for words, p in rows]
+    ys = range(len(entries) - 1, -1, -1)
+    labels = [(y, name, point is None) for y, (name, point) in zip(ys, entries, strict=True)]
+    return labels, {point: y for y, (_, point) in zip(ys, entries, strict=True) if point}
 
 
 def _devices(row, several):
@@ -230,10 +230,10 @@ def _panel(axes, panel, line):
     numbers = panel.numbers
     own = numbers["own"].notna().any()
     points = numbers.groupby("point", sort=False)
-    longest = max(len(_said(found)) for _, found in points)
+    longest = max(len(_said(numbers_of_point)) for _, numbers_of_point in points)
     shift = max(0, GAP_POINTS + CHARACTER_POINTS * longest - PRINTED)
-    for point, found in points:
-        _cell(axes, panel.heights[point], found, shift)
+    for point, numbers_of_point in points:
+        _cell(axes, panel.heights[point], numbers_of_point, shift)
     _scale(axes, panel.metric, numbers)
     over = f" over {panel.base}" if panel.base else ""
     differs = _listed(numbers["base_mismatch"])
@@ -251,18 +251,27 @@ def _panel(axes, panel, line):
         axes.texts[-1].set_in_layout(False)  # it may go across the panels
 
 
-def _cell(axes, y, found, shift):
+def _cell(axes, y, numbers, shift):
     """The numbers of one point, mostly one; those in words moved right by so many points."""
-    row = found.iloc[0]
+    row = numbers.iloc[0]
     alarming = _is_wrong(row) or bool(row["base_mismatch"] and not pd.isna(row["base_mismatch"]))
     colour = row_charts.ALARM if alarming else THEIRS
-    for _, number in found.iterrows():
+    for _, number in numbers.iterrows():
         if not pd.isna(number["low"]):
             axes.plot([number["low"], number["high"]], [y, y], color=colour, lw=4, alpha=0.4)
-        axes.plot(number["value"], y, MARKERS[number["quality"]], ms=6.5, color=colour,
-                  mfc="white", mec=colour, mew=1.5, zorder=3)  # fmt: skip
+        axes.plot(
+            number["value"],
+            y,
+            MARKERS[number["quality"]],
+            ms=6.5,
+            color=colour,
+            mfc="white",
+            mec=colour,
+            mew=1.5,
+            zorder=3,
+        )
     ink = colour if alarming else row_charts.INK
-    _beside(axes, y, _said(found), PRINTED + shift, color=ink)
+    _beside(axes, y, _said(numbers), PRINTED + shift, color=ink)
     if pd.isna(row["own"]):
         return
     axes.plot([row["value"], row["own"]], [y, y], color=styles.LIGHT, lw=2, zorder=1)
@@ -280,15 +289,15 @@ def _is_wrong(row):
     return row["agrees"] is not None and not pd.isna(row["agrees"]) and not row["agrees"]
 
 
-def _said(found):
+def _said(numbers):
     """The printed number of a point, and what follows from the others where that is another one."""
-    row = found.iloc[0]
-    return _printed(found) + (f" (= {row['recomputed']:.4g})" if _is_wrong(row) else "")
+    row = numbers.iloc[0]
+    return _printed(numbers) + (f" (= {row['recomputed']:.4g})" if _is_wrong(row) else "")
 
 
-def _printed(found):
+def _printed(numbers):
     """As the source has it; of several numbers the least and the most."""
-    ordered = found.sort_values("value")["printed"]
+    ordered = numbers.sort_values("value")["printed"]
     words = " to ".join(dict.fromkeys((ordered.iloc[0], ordered.iloc[-1])))
     return words.replace("-", "\u2212")
 
@@ -338,21 +347,39 @@ def _scale(axes, metric, numbers):
     else:
         axes.set_xlim(0, 1.08 * most)
         ticks = MaxNLocator(5, steps=[1, 2, 5, 10])
-        axes.set_xticks([tick * seconds for tick in ticks.tick_values(0, most / seconds)
-                         if tick * seconds <= 1.08 * most])  # fmt: skip
+        axes.set_xticks(
+            [
+                tick * seconds
+                for tick in ticks.tick_values(0, most / seconds)
+                if tick * seconds <= 1.08 * most
+            ]
+        )
     axes.xaxis.set_major_formatter(lambda v, _: f"{styles.thousands(v / seconds)} {unit}".strip())
 
 
 def _below(axes, text):
     axes.annotate(
-        text, (0.5, 0), xytext=(0, -46), xycoords="axes fraction", textcoords="offset points",
-        ha="center", color=row_charts.ALARM, fontsize=8, in_layout=False,
-    )  # fmt: skip
+        text,
+        (0.5, 0),
+        xytext=(0, -46),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        ha="center",
+        color=row_charts.ALARM,
+        fontsize=8,
+        in_layout=False,
+    )
 
 
 def _beside(axes, y, text, x_points, **looks):
     axes.annotate(
-        text, (1, y), xytext=(x_points, 0), xycoords=axes.get_yaxis_transform(),
-        textcoords="offset points", ha="right", va="center", annotation_clip=False,
+        text,
+        (1, y),
+        xytext=(x_points, 0),
+        xycoords=axes.get_yaxis_transform(),
+        textcoords="offset points",
+        ha="right",
+        va="center",
+        annotation_clip=False,
         **{"fontsize": 9} | looks,
-    )  # fmt: skip
+    )

@@ -1,9 +1,12 @@
 """What reading real data costs: throughput on real and on synthetic items, in pairs."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 
 from dlbench.analysis import base_flags, estimates, run_lengths
+from dlbench.analysis.frames import Tables
 from dlbench.common import plugins
 from dlbench.figures.drawing import row_charts, series, styles
 from dlbench.log import event_fields
@@ -26,7 +29,7 @@ REAL, SYNTHETIC = (styles.COLOURS[0], "o"), (styles.COLOURS[1], "s")
 FOUND_OUT = ("site", "framework_version", "device_model")
 
 
-def draw(tables, stem):
+def draw(tables: Tables, stem: Path | str) -> None:
     runs = series.tried(tables.runs)
     made_up = runs["dataset"].map(_synthetic).astype(bool)
     real = runs[~made_up]
@@ -54,7 +57,7 @@ def _row(axes, row, synthetic, known):
     published = (row.runs["timing_source"] == timing_sources.PUBLISHED).all()
     timed = [runs.dropna(subset="images_per_second") for runs in (row.finished, base)]
     rates = [runs["images_per_second"] for runs in timed]
-    sides = known.compared(*(t.to_dict("records") for t in timed)) if all(map(len, timed)) else None
+    sides = known.compare(*(t.to_dict("records") for t in timed)) if all(map(len, timed)) else None
     apart = bool(sides and sides.flags)
     means = []
     for values, (colour, marker) in zip(rates, (REAL, SYNTHETIC), strict=True):

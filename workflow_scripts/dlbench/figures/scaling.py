@@ -1,11 +1,13 @@
 """Throughput and parallel efficiency against the number of devices."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from dlbench.analysis import base_flags, speedups
+from dlbench.analysis import base_flags, scaling_series
+from dlbench.analysis.frames import Tables
 from dlbench.common import phrases
 from dlbench.figures.drawing import line_charts, styles
 from dlbench.figures.drawing.series import Series, differing
@@ -28,28 +30,28 @@ corrected for it and have its uncertainty.
 """
 
 
-def draw(tables, stem):
+def draw(tables: Tables, stem: Path | str) -> None:
     runs = tables.runs
     # A publication that states no mode is about training.
     runs = runs[(runs["mode"].isna() | (runs["mode"] == "train")) & runs["epochs"].isna()]
     sentinels = tables.sentinels.to_dict("records")
-    found = _panels(speedups.tried(runs.to_dict("records"), sentinels, tables.margin))
-    if not found:
+    panels = _panels(scaling_series.tried(runs.to_dict("records"), sentinels, tables.margin))
+    if not panels:
         styles.draw_words(stem, "no series on more than one device")
         return
-    with styles.figure(2, len(found), width=5.2) as (figure, axes):
-        for row, panel in zip(axes, found, strict=True):
+    with styles.figure(2, len(panels), width=5.2) as (figure, axes):
+        for row, panel in zip(axes, panels, strict=True):
             _panel(row, panel)
         styles.save(figure, stem)
 
 
 def _panels(tried):
     """The series of each panel: those of one kind, model and dataset."""
-    found = {}
+    panels = {}
     for one in tried:
         key = (one.kind, one.row["model"], one.row["dataset"])
-        found.setdefault(key, []).append(one)
-    return list(found.values())
+        panels.setdefault(key, []).append(one)
+    return list(panels.values())
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class _Drawn:
 
     own: Series
     count: int
-    found: speedups.Series | None
+    found: scaling_series.Series | None
 
     @property
     def color(self):
@@ -135,7 +137,7 @@ def _notes(series):
         notes.append("half-filled: measured apart from the base")
     alone = sum(one.found.base is None for one in series if one.found)
     if alone:
-        notes.append(f"no efficiency of {alone} series: {speedups.ONE_COUNT} ended well")
+        notes.append(f"no efficiency of {alone} series: {scaling_series.ONE_COUNT} ended well")
     return "\n".join(notes)
 
 
@@ -200,7 +202,9 @@ def _labels(panel):
     """
     rows = [series.row for series in panel]
     names = [
-        name for name in (speedups.FIXED[panel[0].kind], *speedups.SERIES) if name != "launcher"
+        name
+        for name in (scaling_series.FIXED[panel[0].kind], *scaling_series.SERIES)
+        if name != "launcher"
     ]
     names = differing(pd.DataFrame([{n: row.get(n) for n in names} for row in rows]), names)
     labels = [_label(row, names) for row in rows]
@@ -213,7 +217,7 @@ def _label(row, names):
     names = [name for name in names if row.get(name) not in (None, "", MEASURED)]
     parts = [str(row["strategy"])] if "strategy" in names or not names else []
     parts += [str(row[name]) for name in ("site", "timing_source") if name in names]
-    parts += [f"batch {row[name]}" for name in speedups.FIXED.values() if name in names]
+    parts += [f"batch {row[name]}" for name in scaling_series.FIXED.values() if name in names]
     parts += ["XLA" if row["xla"] else "no XLA"] if "xla" in names else []
     parts += [str(row[name]) for name in names if name in ("precision", "runtime")]
     parts += [
@@ -225,14 +229,14 @@ def _label(row, names):
     parts += [
         f"{name.replace('_', ' ')} {row[name]}"
         for name in names
-        if name in speedups.FURTHER and name not in ("site", "timing_source")
+        if name in scaling_series.FURTHER and name not in ("site", "timing_source")
     ]
     return ", ".join(filter(None, parts))
 
 
 def _fixed_words(kind, panel):
     """As in `weak scaling, 64 per device`."""
-    fixed = {series.row[speedups.FIXED[kind]] for series in panel}
+    fixed = {series.row[scaling_series.FIXED[kind]] for series in panel}
     if len(fixed) > 1 or None in fixed:
         return f"{kind} scaling"
     return f"{kind} scaling, {fixed.pop()} {'per device' if kind == 'weak' else 'in all'}"

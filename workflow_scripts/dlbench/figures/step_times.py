@@ -1,7 +1,11 @@
 """How step times are distributed, and which steps stalled: a row a condition."""
 
-import numpy as np
+from pathlib import Path
 
+import numpy as np
+import pandas as pd
+
+from dlbench.analysis.frames import Tables
 from dlbench.figures.drawing import row_charts, series, styles
 from dlbench.log import event_fields
 
@@ -19,7 +23,7 @@ MOST_RUNS = 20  # of a row
 MOST_STALLS = 200  # points of a run; the longest
 
 
-def draw(tables, stem):
+def draw(tables: Tables, stem: Path | str) -> None:
     runs = series.tried(tables.runs)
     runs = runs[runs["step_time_median_s"].gt(0) | ~runs["status"].isin(event_fields.ENDED_WELL)]
     groups = series.conditions(runs)
@@ -64,7 +68,7 @@ def _run(axes, y, run, times, width):
     return stalls
 
 
-def measured(steps, copies=1):
+def measured(steps: pd.DataFrame, copies: int = 1) -> np.ndarray:
     """Times of the steps after the warm-up where known, of the rank that took longest for them."""
     steps = steps[~steps["warm_up"].astype(bool) & steps["step_time_s"].notna()]
     if copies > 1:  # each process is a copy of its own

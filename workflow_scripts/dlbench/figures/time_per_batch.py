@@ -1,6 +1,9 @@
 """The time of a batch, normalised: an image's share of it, and relative to the smallest batch."""
 
+from pathlib import Path
+
 from dlbench.analysis import estimates
+from dlbench.analysis.frames import Tables
 from dlbench.figures.drawing import line_charts, series, styles
 
 CATEGORY = "Batch size"
@@ -16,26 +19,28 @@ corrected for it and have its uncertainty.
 """
 
 
-def draw(tables, stem):
+def draw(tables: Tables, stem: Path | str) -> None:
     runs = series.tried(tables.runs)
     runs = runs.assign(image_s=runs["devices"] / runs["images_per_second"])
     several = series.along("batch_per_device", runs, fewest=2)
-    known = tables.drift_of(runs)
+    drift = tables.drift_of(runs)
 
-    def paint(*panel):
-        return _paint(*panel, known)
+    def paint(axes, key, all_series):
+        return _paint(axes, key, all_series, drift)
 
     line_charts.draw(stem, several, paint, "no series with several batch sizes", rows=2)
 
 
-def _paint(axes, key, found, known):
+def _paint(axes, key, all_series, drift):
     times, relative = axes
     model, dataset = key
-    ends = line_charts.lines(times, found, lambda s: s.means("image_s"))
-    points = [_relative(one, known) for one in found]
-    values = {one.name: [pair[:2] for pair in own] for one, own in zip(found, points, strict=True)}
-    line_charts.lines(relative, found, lambda one: values[one.name])
-    apart = sum(_mark_apart(relative, found, points))
+    ends = line_charts.lines(times, all_series, lambda s: s.means("image_s"))
+    points = [_relative(one, drift) for one in all_series]
+    values = {
+        one.name: [pair[:2] for pair in own] for one, own in zip(all_series, points, strict=True)
+    }
+    line_charts.lines(relative, all_series, lambda one: values[one.name])
+    apart = sum(_mark_apart(relative, all_series, points))
     for axis in axes:
         axis.set_xlabel("batch per device")
     if ends:
@@ -46,7 +51,7 @@ def _paint(axes, key, found, known):
         relative.axhline(1, color=styles.GREY, linestyle="--", linewidth=1.2, zorder=1)
     times.set_ylabel("ms / image and device")
     relative.set_ylabel("relative")
-    shared = series.common((s.runs for s in found), ("mode", "devices", "precision"))
+    shared = series.common((s.runs for s in all_series), ("mode", "devices", "precision"))
     styles.heading(
         times, f"{model} \u00b7 {dataset}", ", ".join(filter(None, ["time per image", shared]))
     )
@@ -56,25 +61,25 @@ def _paint(axes, key, found, known):
     return ends
 
 
-def _mark_apart(axes, found, points):
+def _mark_apart(axes, all_series, points):
     """Mark points that may not be compared with the smallest batch. Yields how many of a series."""
-    for number, (one, own) in enumerate(zip(found, points, strict=True)):
+    for number, (one, own) in enumerate(zip(all_series, points, strict=True)):
         apart = [(x, estimate.value) for x, estimate, sides in own if sides and sides.flags]
         for x, value in apart:
-            at = styles.side_by_side([x], number, len(found))
+            at = styles.side_by_side([x], number, len(all_series))
             styles.half(axes, at, [value], styles.looks(one.index), zorder=3.5)
         yield len(apart)
 
 
-def _relative(found, known):
+def _relative(one, drift):
     """[(x, Estimate of the time over that of the smallest, Sides or None for it itself), ...]"""
-    rows = found.finished.dropna(subset="image_s").groupby(found.x)
+    rows = one.finished.dropna(subset="image_s").groupby(one.x)
     repeats = [(x, runs.to_dict("records")) for x, runs in rows]
     if not repeats:
         return []
     first, base = repeats[0]
     points = [(first, estimates.Estimate(1.0, float("nan"), float("nan"), len(base)), None)]
     for x, runs in repeats[1:]:
-        sides = known.compared(base, runs)  # times, which are the smaller the more items a second
+        sides = drift.compare(base, runs)  # times, which are the smaller the more items a second
         points.append((x, sides.difference.ratio, sides))
     return points

@@ -1,5 +1,8 @@
 """How long trainings of whole epochs take against the number of devices."""
 
+from pathlib import Path
+
+from dlbench.analysis.frames import Tables
 from dlbench.figures.drawing import line_charts, series, styles
 
 CATEGORY = "Learning"
@@ -13,7 +16,7 @@ Hollow points are published numbers.
 """
 
 
-def draw(tables, stem):
+def draw(tables: Tables, stem: Path | str) -> None:
     runs = series.tried(tables.runs)
     runs = runs[runs["epochs"].notna()]
     line_charts.draw(
@@ -25,19 +28,19 @@ def draw(tables, stem):
     )
 
 
-def _paint(axes, key, found):
+def _paint(axes, key, all_series):
     (axis,) = axes
     model, dataset = key
-    ends = line_charts.lines(axis, found, lambda s: s.means("duration_s"))
-    longest = max((e.value for s in found for _, e in s.means("duration_s")), default=1)
+    ends = line_charts.lines(axis, all_series, lambda s: s.means("duration_s"))
+    longest = max((e.value for s in all_series for _, e in s.means("duration_s")), default=1)
     unit, seconds = styles.time_unit(longest)
-    few = len(found) <= styles.MOST_DIRECT_LABELS
-    for number, one in enumerate(found):
+    few = len(all_series) <= styles.MOST_DIRECT_LABELS
+    for number, one in enumerate(all_series):
         points = one.means("duration_s")
         if len(points) > 1 and few:
             (first, longest), (most, _) = points[0], points[-1]
             axis.plot(
-                styles.side_by_side([first, most], number, len(found)),
+                styles.side_by_side([first, most], number, len(all_series)),
                 [longest.value, longest.value * first / most],
                 color=line_charts.marks(one)["color"],
                 linestyle="--",
@@ -50,7 +53,7 @@ def _paint(axes, key, found):
         axis.yaxis.set_major_formatter(lambda value, _: styles.significant(value / seconds))
     axis.set_ylabel(f"time, {unit}")
     axis.set_xlabel("devices")
-    epochs = series.common((s.runs for s in found), ("epochs", "batch_per_device"))
+    epochs = series.common((s.runs for s in all_series), ("epochs", "batch_per_device"))
     words = " \u00b7 ".join(filter(None, [epochs, "dashed: in proportion to devices" * few]))
     styles.heading(axis, f"{model} \u00b7 {dataset}", words)
     return ends

@@ -1,9 +1,11 @@
 """Laws of scaling beside the throughputs they were fitted to, a panel a series."""
 
 import textwrap
+from pathlib import Path
 
 import numpy as np
 
+from dlbench.analysis.frames import Tables
 from dlbench.figures.drawing import series, styles
 
 CATEGORY = "Scaling"
@@ -24,13 +26,15 @@ LAWS = {"USL": (styles.COLOURS[0], 2.0), "Amdahl": (styles.COLOURS[3], 1.6)}
 SERIES = [name for name in series.SETTINGS if name not in ("devices", "nodes", "global_batch")]
 
 
-def draw(tables, stem):
+def draw(tables: Tables, stem: Path | str) -> None:
     points = tables.speedups
     points = points[points["scaling"].notna()]
     fitted = points[points["usl_alpha"].notna()]
-    found, left_out = _series(fitted), _left_out(points, fitted)
-    shown = found[:MOST_PANELS]
-    left_out += [f"{len(found) - len(shown)} not drawn"] if len(found) > len(shown) else []
+    all_series, left_out = _series(fitted), _left_out(points, fitted)
+    shown = all_series[:MOST_PANELS]
+    left_out += (
+        [f"{len(all_series) - len(shown)} not drawn"] if len(all_series) > len(shown) else []
+    )
     if not shown:
         styles.draw_words(stem, "\n".join(["no law is fitted to any series", *left_out]))
         return
@@ -76,7 +80,7 @@ def _panel(axes, name, own):
     rates = own["images_per_second"].to_numpy()
     weights = own["runs"].to_numpy()
     n = np.geomspace(devices[0], FURTHER * devices[-1], 200)
-    said = []
+    legend = []
     first = own.iloc[0]
     for law, words, penalty in _laws(first):
         colour, width = LAWS[law]
@@ -88,15 +92,21 @@ def _panel(axes, name, own):
             axes.plot(n[part], curve, dashes, color=colour, lw=width, zorder=2)
         if law == "USL":
             axes.plot(n, one * n, ":", color=styles.GREY, lw=1, zorder=1)
-        said.append((words, colour))
+        legend.append((words, colour))
     for x, y, low, high in own[["devices", *_with_interval()]].to_numpy(dtype=float):
         axes.plot([x, x], [low, high], color="black", lw=1.4, zorder=3)
         axes.plot(x, y, "o", color="black", ms=5.5, zorder=4)
-    for line, (words, colour) in enumerate(reversed(said)):
+    for line, (words, colour) in enumerate(reversed(legend)):
         axes.text(
-            0.98, 0.03 + 0.13 * line, words, transform=axes.transAxes, ha="right", va="bottom",
-            fontsize=8, color=styles.text_colour(colour),
-        )  # fmt: skip
+            0.98,
+            0.03 + 0.13 * line,
+            words,
+            transform=axes.transAxes,
+            ha="right",
+            va="bottom",
+            fontsize=8,
+            color=styles.text_colour(colour),
+        )
     styles.powers(axes.xaxis, [*devices, FURTHER * devices[-1]])
     styles.logarithmic(axes.yaxis)
     axes.set_ylim(bottom=rates.min() / 2.2)
@@ -117,12 +127,12 @@ def _laws(row):
     words = f"USL: alpha {_parameter(row, 'usl_alpha')}\nbeta {_parameter(row, 'usl_beta')}"
     if row["usl_beta_ci95_low"] > 0 and a < 1:
         words += f" \u00b7 most at {styles.significant(np.sqrt((1 - a) / b))} devices"
-    found = [("USL", words, lambda n: np.maximum(1 + a * (n - 1) + b * n * (n - 1), 1e-9))]
+    laws = [("USL", words, lambda n: np.maximum(1 + a * (n - 1) + b * n * (n - 1), 1e-9))]
     s = row["serial_fraction"]
     if not np.isnan(s):
         words = f"Amdahl: s {_parameter(row, 'serial_fraction')}"
-        found.append(("Amdahl", words, lambda n: np.maximum(1 + s * (n - 1), 1e-9)))
-    return found
+        laws.append(("Amdahl", words, lambda n: np.maximum(1 + s * (n - 1), 1e-9)))
+    return laws
 
 
 def _parameter(row, name):

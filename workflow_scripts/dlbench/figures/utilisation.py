@@ -1,8 +1,11 @@
 """How busy devices were during a run, a strip a condition."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 
+from dlbench.analysis.frames import Tables
 from dlbench.figures.drawing import row_charts, series, styles
 
 CATEGORY = "Steps"
@@ -17,7 +20,7 @@ HEIGHT = 0.8  # of a strip, where rows are 1 apart
 COLOUR = styles.COLOURS[0]
 
 
-def draw(tables, stem):
+def draw(tables: Tables, stem: Path | str) -> None:
     runs = series.tried(tables.runs)
     groups = series.conditions(runs)
     if not groups:
@@ -48,19 +51,19 @@ def _first(tables, row):
     return None
 
 
-def utilisation(samples, run):
+def utilisation(samples: pd.DataFrame, run: pd.Series) -> pd.DataFrame | None:
     """Per cent over time: a data frame of `mean` and `least` over devices, or None.
 
     All devices at the times of the first one, since processes sample in their own time.
     """
-    found = samples[samples["utilisation_percent"].notna()]
+    measured = samples[samples["utilisation_percent"].notna()]
     names, cores = ["rank", "gpu"], 1
     values = "utilisation_percent"
-    if found.empty:
-        found, names, values = samples[samples["cpu_percent"].notna()], ["rank"], "cpu_percent"
-        ranks = max(1, found["rank"].nunique())
+    if measured.empty:
+        measured, names, values = samples[samples["cpu_percent"].notna()], ["rank"], "cpu_percent"
+        ranks = max(1, measured["rank"].nunique())
         cores = run["threads_per_device"] * run["devices"] * run["copies_per_node"] / ranks
-    devices = [d.sort_values("t_s") for _, d in found.groupby(names, observed=True)]
+    devices = [d.sort_values("t_s") for _, d in measured.groupby(names, observed=True)]
     if not devices or len(devices[0]) < 2:
         return None
     at = devices[0]["t_s"].to_numpy()

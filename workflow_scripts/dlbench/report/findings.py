@@ -16,7 +16,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from dlbench.analysis import base_flags, contrasts, estimates
+from dlbench.analysis import base_flags, contrasts, equivalence
 from dlbench.common import phrases
 from dlbench.study import learning_gates, wording
 from dlbench.study.runs import CONDITION
@@ -107,8 +107,8 @@ def _of_comparisons(name, group, judged):
     first = min(judged, key=_by_evidence)
     evidence = _evidence_of(first)
     words = f"{first['condition']}: {first['verdict']}"
-    if first["verdict"] not in (estimates.UNDECIDED, estimates.TOO_FEW_RUNS):
-        preposition = "to" if first["verdict"] == estimates.EQUIVALENT else "than"
+    if first["verdict"] not in (equivalence.UNDECIDED, equivalence.TOO_FEW_RUNS):
+        preposition = "to" if first["verdict"] == equivalence.EQUIVALENT else "than"
         words = f"{first['condition']} is {first['verdict']} {preposition} {first['base']}"
     else:
         words = f"{first['condition']} against {first['base']}: {first['verdict']}"
@@ -127,11 +127,11 @@ def _of_comparisons(name, group, judged):
 def _reservation(row):
     """What keeps a comparison from carrying more."""
     words = []
-    if row["verdict"] in (estimates.UNDECIDED, estimates.TOO_FEW_RUNS):
+    if row["verdict"] in (equivalence.UNDECIDED, equivalence.TOO_FEW_RUNS):
         words += _not_after_correction(row)
         needed = row.get("repeats_needed") or 0
         if needed > min(row["n_a"], row["n_b"]):
-            more = "at least " if needed >= estimates.MOST_REPEATS else "about "
+            more = "at least " if needed >= equivalence.MOST_REPEATS else "about "
             words.append(f"It takes {more}{needed} repeats of each for a verdict.")
     if row.get("base_flags"):
         said = base_flags.words(row["base_flags"], "the two sides", "also differ in")
@@ -153,7 +153,7 @@ def _over_sessions(row):
 def _not_after_correction(row):
     """Why a comparison is undecided though its interval, of it alone, leaves out no difference."""
     family = row.get("family") or 1
-    if row["verdict"] == estimates.UNDECIDED and family > 1 and _effect(row):
+    if row["verdict"] == equivalence.UNDECIDED and family > 1 and _effect(row):
         yield (
             "The interval, of this comparison alone, excludes no difference; corrected for "
             f"{phrases.counted(family, 'comparison')} none is shown."
@@ -165,7 +165,7 @@ def _by_evidence(row):
 
 
 def _evidence_of(row):
-    if row["verdict"] in (estimates.UNDECIDED, estimates.TOO_FEW_RUNS):
+    if row["verdict"] in (equivalence.UNDECIDED, equivalence.TOO_FEW_RUNS):
         return OPEN
     return INDICATED if row.get("base_flags") else SHOWN
 
@@ -202,7 +202,7 @@ def _scaling(rows):
     low, high = best.get("efficiency_ci95_low"), best.get("efficiency_ci95_high")
     runs = min(best["runs"], best["base_runs"])
     undecided = low is not None and low * widest <= 1 <= high * widest
-    evidence = SHOWN if runs >= estimates.FEWEST_RUNS else INDICATED
+    evidence = SHOWN if runs >= equivalence.FEWEST_RUNS else INDICATED
     evidence = OPEN if low is None or undecided else evidence
     text = (
         f"{names[0]}, {best['scaling']} scaling: {_number(best['speedup'])} times the base of "
@@ -257,22 +257,22 @@ def _devices(row, name="devices"):
 
 
 def _contrasts(runs, asked, margin, sentinels):
-    found = contrasts.found(runs, asked, margin, sentinels)
+    found = contrasts.by_field(runs, asked, margin, sentinels)
     return [_of_contrasts(name, pairs) for name, pairs in found.items()]
 
 
 def _of_contrasts(name, found):
     a, b, first, sides = min(found, key=_clearness)
     row, base = a[0], b[0]
-    tested = first.verdict != estimates.TOO_FEW_RUNS
-    carried = tested and first.verdict != estimates.UNDECIDED
+    tested = first.verdict != equivalence.TOO_FEW_RUNS
+    carried = tested and first.verdict != equivalence.UNDECIDED
     has_interval = not math.isnan(first.ci95_low)
     evidence = SHOWN if carried else INDICATED if has_interval and not tested else OPEN
-    flags = [*sides.flags, *[base_flags.NEIGHBOURS] * estimates.is_disturbed(*a, *b)]
+    flags = [*sides.flags, *[base_flags.NEIGHBOURS] * base_flags.is_disturbed(*a, *b)]
     evidence = INDICATED if carried and flags else evidence
     what = _value(name, row), _value(name, base)
     verdict = first.verdict if carried else "undecided" if tested else "too few runs for a verdict"
-    preposition = "equivalent to" if verdict == estimates.EQUIVALENT else f"{verdict} than"
+    preposition = "equivalent to" if verdict == equivalence.EQUIVALENT else f"{verdict} than"
     headline = f"{what[0]} is {preposition} {what[1]}"
     if not carried:
         headline = f"{what[0]} against {what[1]}: {verdict}"
@@ -304,7 +304,7 @@ def _of_contrasts(name, found):
 def _clearness(one):
     """What contrasts are sorted by: differences first, of them those measured together."""
     _, _, compared, sides = one
-    rank = {estimates.FASTER: 0, estimates.SLOWER: 1}.get(compared.verdict, 2)
+    rank = {equivalence.FASTER: 0, equivalence.SLOWER: 1}.get(compared.verdict, 2)
     return rank == 2, bool(sides.flags), rank, -_effect(vars(compared))
 
 
@@ -348,8 +348,8 @@ def _field(name):
 
 
 def _kind(verdict):
-    return {estimates.FASTER: "good", estimates.SLOWER: "bad",
-            estimates.EQUIVALENT: "same"}.get(verdict, "open")  # fmt: skip
+    return {equivalence.FASTER: "good", equivalence.SLOWER: "bad",
+            equivalence.EQUIVALENT: "same"}.get(verdict, "open")  # fmt: skip
 
 
 def _counted(verdicts):

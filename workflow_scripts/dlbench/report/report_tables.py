@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from dlbench.analysis import estimates
+from dlbench.analysis import base_flags, estimates
 from dlbench.log import event_fields
 from dlbench.report import findings
 from dlbench.study.runs import CONDITION
-from dlbench.tables import table_columns, timing_sources
+from dlbench.tables import cells, table_columns, timing_sources
 
 LOW, HIGH = "_ci95_low", "_ci95_high"
 WORDS = {"xla": "XLA", "top1": "top 1", "top5": "top 5", "iou": "IoU", "p_tost": "p TOST",
          "usl_alpha": "USL alpha", "usl_beta": "USL beta"}  # fmt: skip
 # What makes a combination.
-SETTINGS = tuple(n for n in (*CONDITION, *estimates.FACTS) if n != "seed")
+SETTINGS = tuple(n for n in (*CONDITION, *base_flags.FACTS) if n != "seed")
 MEBIBYTE = 2**20
 SHORT = 12  # hexadecimal digits of a digest that are shown
 # Columns that are seen though all rows agree in them.
@@ -301,7 +301,7 @@ def _mean(rows, name):
 
 
 def _arithmetic(rows, name):
-    values = [row[name] for row in rows if not estimates.is_absent(row.get(name))]
+    values = [row[name] for row in rows if not cells.is_absent(row.get(name))]
     return _rounded(sum(values) / len(values)) if values else None
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from dlbench.analysis import base_flags, estimates
+from dlbench.analysis import base_flags
 from dlbench.common import phrases
 from dlbench.log import event_fields
 from dlbench.records import sessions
@@ -177,14 +177,14 @@ def _of_repeats(runs):
                "interval, and no verdict rests on them.")  # fmt: skip
     if sizes[2]:
         yield f"{_are(sizes[2], 'combination')} measured by two runs: the intervals are wide."
-    disturbed = [row for row in runs if estimates.is_disturbed(row)]
+    disturbed = [row for row in runs if base_flags.is_disturbed(row)]
     if disturbed:
         one = len(disturbed) == 1
         yield (f"{phrases.counted(len(disturbed), 'run')} {'was' if one else 'were'} disturbed by "
                f"others on the machine ({'' if one else 'one of them: '}"
                f"{disturbed[0]['disturbed']}). No finding that rests on such a run is called "
                "shown.")  # fmt: skip
-    unstable = sum(row["status"] == "unstable" and not estimates.is_disturbed(row) for row in runs)
+    unstable = sum(row["status"] == "unstable" and not base_flags.is_disturbed(row) for row in runs)
     if unstable:
         yield (f"{_are(unstable, 'run')} unstable: some steps stalled, so that the mean is not "
                "what a usual step does.")  # fmt: skip

@@ -1,4 +1,5 @@
-"""From records to tables, and tables in the formats of others.
+"""From records to tables, and from records to files that other programs read.
 
-Imports plan, analysis, tables, records and below.
+Other rooms import collect_runs, export_runs, run_rows, run_tables and rerun_bases. Imports plan,
+analysis, tables, records and rooms below.
 """

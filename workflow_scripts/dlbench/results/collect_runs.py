@@ -3,10 +3,10 @@
 - results/tables: runs, evaluations, coverage, comparisons of conditions, speedups, published
   numbers, sentinels, drift. Beside our own runs there are those of others, imported and published.
 - steps.parquet, evals.parquet and samples.parquet in each run's folder, made from
-  its logs where they are missing or were made from another log.
+  its logs where they are missing or of another log.
 - The learning gate is judged here (dlbench/study/learning_gates.py), since it is no part of a run.
   So is whether a run is stale: the code may have changed while the others were trained.
-- One run is looked at at a time.
+- Runs are read one after the other, so that memory does not grow with their logs.
 """
 
 import json
@@ -21,13 +21,15 @@ from dlbench.plan import sentinels
 from dlbench.records import run_record, staleness
 from dlbench.results import derived, published_beside_own, run_rows, run_tables
 from dlbench.study import learning_gates
+from dlbench.study.config import Study
 from dlbench.tables import parquet_files, run_columns, table_columns
+from dlbench.tables.cells import Row
 
 EXCLUDED, STALE, IMPORTED = "excluded", "stale", "imported"
 IMPORTS = Path("results/imports")
 
 
-def collect(study, device_kind, output):
+def collect(study: Study, device_kind: str, output: Path | str) -> None:
     """Write the tables of a study, every record checked to the last byte.
 
     Args:
@@ -41,70 +43,94 @@ def collect(study, device_kind, output):
     """
     output = Path(output)
     recipes = stores.recipes(stores.adopted(study))
-    rows, coverage, repeats, damaged = [], [], fingerprints.Repeats(), {}
     with run_tables.appending(output / "evals.parquet", run_columns.EVALS) as append_evals:
-        for run in sorted(study.runs, key=lambda run: run.id):
-            place = run_record.folder(run.id)
-            record = run_record.read(place / "run.json")
-            try:
-                run_record.check_files(place, record, content=True)
-            except run_record.RecordError as error:
-                damaged[run.id] = str(error)
-                continue
-            rows.append(run_rows.row(run, record, study, device_kind))
-            run_tables.ensure_run_tables(run.id, record["log_sha256"])
-            append_evals(run_tables.evals_of(run.id, place / "train.jsonl"))
-            stale = staleness.outdated(run, record, False, recipes, study.images)
-            coverage.append(_covered(study.labels[run.id], rows[-1], stale))
-            if record["status"] in event_fields.ENDED_WELL:
-                repeats.add(run, record["provenance"])
-        if damaged:
-            raise run_record.Damaged(damaged)
-        own = len(rows)
-        _say_how_repeats_differ(rows, coverage, repeats.differences())
+        rows, coverage = _own_runs(study, device_kind, recipes, append_evals)
         for entry in study.imports:
-            folder = IMPORTS / entry["name"]
-            # An archive may have imports of an earlier version.
-            others = parquet_files.read(
-                folder / "runs.parquet", table_columns.RUNS, earlier=True
-            ).to_pylist()
-            rows += others
-            coverage += _imported(others, entry["name"])
-            append_evals(
-                parquet_files.read(folder / "evals.parquet", run_columns.EVALS).to_pylist()
-            )
-        again = list(sentinels.finished(study, recipes))
-        repeated = [run_rows.row(run, record, study, device_kind) for run, record in again]
-        for one in repeated if study.sentinels_are_repeats else ():
-            if one["status"] in event_fields.ENDED_WELL:
-                run_tables.ensure_run_tables(one["run_id"], one["log_sha256"])
-                append_evals(
-                    run_tables.evals_of(
-                        one["run_id"], run_record.folder(one["run_id"]) / "train.jsonl"
-                    )
-                )
-                rows.append(one)
-    _say_how_many(coverage, own)
+            imported = _imported_runs(entry["name"], append_evals)
+            rows += imported
+            coverage += _imported_coverage(imported, entry["name"])
+        sentinel_runs = list(sentinels.finished(study, recipes))
+        repeated = [run_rows.row(run, record, study, device_kind) for run, record in sentinel_runs]
+        if study.sentinels_are_repeats:
+            rows += _repeats_of_bases(repeated, append_evals)
+    _say_how_many_are_stale(coverage, len(study.runs))
     rows += published_beside_own.rows(study)
     derived.add_item_shapes([*rows, *repeated])
     derived.add_synthetic(rows)
-    told = [one | {"sentinel": run.sentinel} for one, (run, _) in zip(repeated, again, strict=True)]
-    for name, content, schema in (
-        ("runs", rows, table_columns.RUNS),
-        ("coverage", [*coverage, *excluded(study)], table_columns.COVERAGE),
-        ("comparisons", comparisons.rows(study, rows, repeated), table_columns.COMPARISONS),
-        ("speedups", speedups.rows(study, rows, repeated), table_columns.SPEEDUPS),
-        ("published", published_beside_own.numbers(study, rows), table_columns.PUBLISHED),
-        ("sentinels", told, table_columns.SENTINELS),
-        ("drift", drift.rows(study, rows, repeated), table_columns.DRIFT),
+    numbered = [
+        row | {"sentinel": run.sentinel}
+        for row, (run, _) in zip(repeated, sentinel_runs, strict=True)
+    ]
+    for name, content in (
+        ("runs", rows),
+        ("coverage", [*coverage, *excluded(study)]),
+        ("comparisons", comparisons.rows(study, rows, repeated)),
+        ("speedups", speedups.rows(study, rows, repeated)),
+        ("published", published_beside_own.numbers(study, rows)),
+        ("sentinels", numbered),
+        ("drift", drift.rows(study, rows, repeated)),
     ):
+        schema = table_columns.STUDY_TABLES[name]
         parquet_files.write(output / f"{name}.parquet", content, schema)
         parquet_files.write_csv(
             output / f"{name}.csv", parquet_files.read(output / f"{name}.parquet", schema)
         )
 
 
-def _imported(rows, name):
+def _own_runs(study, device_kind, recipes, append_evals):
+    """Rows of the tables of runs and of coverage for the runs of a study.
+
+    Raises:
+        RecordError, Damaged: as in `collect`.
+    """
+    rows, coverage, repeats, damaged = [], [], fingerprints.Repeats(), {}
+    for run in sorted(study.runs, key=lambda run: run.id):
+        place = run_record.folder(run.id)
+        record = run_record.read(place / "run.json")
+        try:
+            run_record.check_files(place, record, content=True)
+        except run_record.RecordError as error:
+            damaged[run.id] = str(error)
+            continue
+        row = run_rows.row(run, record, study, device_kind)
+        rows.append(row)
+        _append_own_evals(row, append_evals)
+        stale = staleness.outdated(run, record, False, recipes, study.images)
+        coverage.append(_covered(study.labels[run.id], row, stale))
+        if record["status"] in event_fields.ENDED_WELL:
+            repeats.add(run, record["provenance"])
+    if damaged:
+        raise run_record.Damaged(damaged)
+    _say_how_repeats_differ(rows, coverage, repeats.differences())
+    return rows, coverage
+
+
+def _append_own_evals(row, append_evals):
+    """See that the tables of a run of ours are there, and append its evaluations."""
+    run_tables.ensure_run_tables(row["run_id"], row["log_sha256"])
+    log = run_record.folder(row["run_id"]) / "train.jsonl"
+    append_evals(run_tables.evals_of(row["run_id"], log))
+
+
+def _imported_runs(name, append_evals):
+    """Rows of the runs table of an import, whose evaluations are appended."""
+    folder = IMPORTS / name
+    # An archive may have imports of an earlier version.
+    runs = parquet_files.read(folder / "runs.parquet", table_columns.RUNS, earlier=True)
+    evals = parquet_files.read(folder / "evals.parquet", run_columns.EVALS)
+    append_evals(evals.to_pylist())
+    return runs.to_pylist()
+
+
+def _repeats_of_bases(repeated, append_evals):
+    """The rows of sentinels that ended well, which count as repeats of the runs they repeat."""
+    rows = [row for row in repeated if row["status"] in event_fields.ENDED_WELL]
+    for row in rows:
+        _append_own_evals(row, append_evals)
+    return rows
+
+
+def _imported_coverage(rows, name):
     """Rows of the table of coverage of what an import brought."""
     return [
         {
@@ -124,14 +150,18 @@ def _called(row):
     parts = [row.get("site") and f"{row['site']}:", row.get("model"), row.get("dataset")]
     words = [" ".join(filter(None, parts))]
     for field, form in (
-        ("batch_per_device", "batch {}"), ("strategy", "{}"), ("devices", "{} devices"),
-        ("precision", "{}"), ("runtime", "{}"), ("repeat", "repeat {}"),
-    ):  # fmt: skip
+        ("batch_per_device", "batch {}"),
+        ("strategy", "{}"),
+        ("devices", "{} devices"),
+        ("precision", "{}"),
+        ("runtime", "{}"),
+        ("repeat", "repeat {}"),
+    ):
         words += [form.format(row[field])] if row.get(field) else []
     return ", ".join(words)
 
 
-def excluded(study):
+def excluded(study: Study) -> list[Row]:
     """Rows of the table of coverage of what the config leaves out."""
     return [
         {
@@ -168,7 +198,7 @@ def _say_how_repeats_differ(rows, coverage, differences):
             covered["reason"] = "; ".join(filter(None, (covered["reason"], reason)))
 
 
-def _say_how_many(coverage, runs):
+def _say_how_many_are_stale(coverage, runs):
     stale = sum(row["status"] == STALE for row in coverage)
     if stale:
         print(f"{stale} of {runs} runs are stale (see the table coverage)", file=sys.stderr)

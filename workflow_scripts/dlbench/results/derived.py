@@ -6,29 +6,35 @@
 - Real beside synthetic data: the same combination on made-up items of the same shape.
 """
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 import numpy as np
 
 from dlbench.analysis import estimates, run_lengths
 from dlbench.common import plugins
 from dlbench.log.event_fields import ENDED_WELL
 from dlbench.study import learning_gates, runs
+from dlbench.study.runs import Run
+from dlbench.tables.cells import Row
 
 AGREES = "agrees"
 CLOCK_SHARE = 0.05  # the clock and the steps may differ by so much, and by one batch
 
 
-def energy_per_image_j(run, summary):
-    """Joules an item; None where there is no energy, or only that of a part of the run."""
+def energy_per_image_j(run: Run, summary: dict[str, Any]) -> float | None:
+    """Joules an item; None if energy is not known, or only of the part since a resumption."""
     energy, steps = summary.get("energy_j"), _steps(summary)
     if energy is None or not steps or summary.get("resumes"):
         return None
     return energy / (steps * run.global_batch * run.copies_per_node)
 
 
-def epochs_check(run, summary):
-    """Whether epochs x images / time and the steps tell the same; None where there is no such.
+def epochs_check(run: Run, summary: dict[str, Any]) -> str | None:
+    """AGREES if epochs x images / time is the throughput of the steps, else by how much it differs.
 
-    They may differ by CLOCK_SHARE, and by the one batch that goes across the end of an epoch.
+    None if the run has no whole measured epoch. The two may differ by CLOCK_SHARE, and by the one
+    batch that goes across the end of an epoch.
     """
     clock, steps = summary.get("epochs_images_per_second"), summary.get("images_per_second")
     if not clock or not steps:
@@ -42,18 +48,18 @@ def epochs_check(run, summary):
     )
 
 
-def disagreement(checked):
-    """What to say of a check that failed; "" of others."""
+def disagreement(checked: str | None) -> str:
+    """An `epochs_check` that failed, in words; "" for any other."""
     if not checked or checked == AGREES:
         return ""
     return f"throughput by the clock differs by {checked}"
 
 
-def reached_at(must_reach, evals):
+def reached_at(must_reach: dict[str, Any] | None, evals: Iterable[Row]) -> Row | None:
     """The first evaluation with all scores that a gate asks for, or None.
 
     Args:
-        must_reach: bounds by score; that of the training loss is none of an evaluation.
+        must_reach: bounds by score; final_loss, of training, is left out.
         evals: rows of the evals table, in their order.
     """
     bounds = {k: v for k, v in (must_reach or {}).items() if k != "final_loss"}
@@ -62,7 +68,9 @@ def reached_at(must_reach, evals):
     return next((row for row in evals if not learning_gates.missed(bounds, row)), None)
 
 
-def training_time_s(ranks, steps, step_times_s, until):
+def training_time_s(
+    ranks: np.ndarray, steps: np.ndarray, step_times_s: np.ndarray, until: int
+) -> float:
     """Seconds of the steps up to one of them, on the rank that took longest for them.
 
     Args:
@@ -78,21 +86,21 @@ def training_time_s(ranks, steps, step_times_s, until):
     return float(by_rank.max(initial=0.0))
 
 
-def add_synthetic(rows):
-    """Put into rows of the runs table how fast they are beside the same on synthetic items.
+def add_synthetic(rows: Sequence[Row]) -> None:
+    """Add to rows of the runs table their throughput over that on synthetic items.
 
-    The partner is equal in all of SAME, in the shape of its items (and in site and framework's
-    version); its throughput is the geometric mean of its repeats that ended well. Of several
-    lengths it is of the run's own (`of_length`).
+    The partner is equal in all of SAME_SPEED and in the shape of its items, site, device and
+    framework's version; its throughput is the geometric mean of its repeats that ended well. If
+    partners have several lengths, those as long as the run count (`of_length`).
     """
-    synthetic = {}
+    synthetic: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         if _is_measured(row) and _is_synthetic(row["dataset"]) and row.get("item_shape"):
             synthetic.setdefault(_same(row), []).append(row)
     for row in rows:
-        found = synthetic.get(_same(row))
-        if found and _is_measured(row) and not _is_synthetic(row["dataset"]):
-            partners = run_lengths.of_length(row, found)
+        twins = synthetic.get(_same(row))
+        if twins and _is_measured(row) and not _is_synthetic(row["dataset"]):
+            partners = run_lengths.of_length(row, twins)
             rates = [partner["images_per_second"] for partner in partners]
             row["synthetic_ratio"] = row["images_per_second"] / estimates.mean(rates).value
             row["synthetic_runs"] = len(partners)
@@ -103,8 +111,8 @@ def _same(row):
     return tuple(row.get(name) for name in names)
 
 
-def shape_words(shape):
-    """The shape of an item as text; None where it is not known.
+def shape_words(shape: Sequence[int] | None) -> str | None:
+    """The shape of an item as text; None if it is not known.
 
     >>> shape_words([224, 224, 3]), shape_words(None)
     ('224x224x3', None)
@@ -112,9 +120,9 @@ def shape_words(shape):
     return "x".join(map(str, shape)) if shape else None
 
 
-def add_item_shapes(rows):
-    """Give runs that ended before they knew it the shape of others of their model and dataset."""
-    known = {}
+def add_item_shapes(rows: Sequence[Row]) -> None:
+    """Add to runs that ended before they knew their item shape that of their model and dataset."""
+    known: dict[tuple[Any, ...], set[str]] = {}
     for row in rows:
         if row.get("item_shape"):
             known.setdefault(_of_one_data(row), set()).add(row["item_shape"])

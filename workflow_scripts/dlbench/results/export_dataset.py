@@ -25,6 +25,7 @@ import pyarrow.dataset
 from dlbench import Error
 from dlbench.common.files import write_json
 from dlbench.results import export_runs, run_tables
+from dlbench.study.config import Study
 from dlbench.tables import parquet_files, run_columns, table_columns
 
 PARTITION = ("site", "model", "strategy")
@@ -34,7 +35,7 @@ MOST_WAITING = 500  # runs without so many rows
 MARK = "_dlbench.json"  # readers leave out names that begin so
 
 
-def export(study, output):
+def export(study: Study, output: Path | str) -> None:
     """Write the dataset of a study as far as it is there, whole or not at all.
 
     Args:
@@ -42,7 +43,7 @@ def export(study, output):
         output: folder of the dataset; an earlier one is replaced.
 
     Raises:
-        Error: there is something else.
+        Error: something else than an exported dataset lies there.
     """
     output = Path(output)
     if output.exists() and not (output / MARK).is_file():
@@ -59,13 +60,13 @@ def export(study, output):
     print(f"{output}: {exported} of {len(study.runs)} runs{words}", file=sys.stderr)
 
 
-def schema(name):
+def schema(name: str) -> pa.Schema:
     """The columns of a table's files: those of the table but for what names the folders."""
     fields = [field for field in TABLES[name] if field.name not in PARTITION]
     return pa.schema(fields, {"schema_version": str(parquet_files.SCHEMA_VERSION)})
 
 
-def opened(folder, name):
+def opened(folder: Path | str, name: str) -> pyarrow.dataset.Dataset:
     """A table of an exported dataset as a pyarrow Dataset, with the types and units it has.
 
     Raises:

@@ -8,6 +8,7 @@
 
 import math
 import sys
+from collections.abc import Collection
 from datetime import datetime
 from pathlib import Path
 
@@ -18,55 +19,57 @@ from dlbench.plan import site_devices, skipping, standing
 from dlbench.records import judgement, run_record
 from dlbench.records.judgement import State
 from dlbench.results import collect_runs, derived, run_rows
+from dlbench.study.config import Study
 from dlbench.tables import parquet_files, table_columns
+from dlbench.tables.cells import Row
 
 
-def export(study, output, statuses):
+def export(study: Study, output: Path | str, statuses: Collection[str]) -> None:
     """Write the runs table of a study as far as it is there, whole or not at all.
 
     Args:
         study: the Study.
         output: path that ends in .csv, .parquet or .json.
-        statuses: rows of runs that ended like this.
+        statuses: of the runs whose rows are written.
 
     Raises:
-        Error: another kind of file is asked for.
+        Error: the path ends in something else.
     """
-    output = _checked(output)
-    there = rows(study)
-    chosen = [row for row in there if row["status"] in statuses]
-    WRITERS[output.suffix](output, chosen, table_columns.RUNS)
+    path = _checked(output)
+    standing_rows = rows(study)
+    chosen = [row for row in standing_rows if row["status"] in statuses]
+    WRITERS[path.suffix](path, chosen, table_columns.RUNS)
     print(
-        f"{output}: {len(chosen)} of {len(study.runs)} runs"
-        f"{_count(len(there) - len(chosen), 'with another status')}"
-        f"{_count(len(study.runs) - len(there), 'without a result that stands')}",
+        f"{path}: {len(chosen)} of {len(study.runs)} runs"
+        f"{_count(len(standing_rows) - len(chosen), 'with another status')}"
+        f"{_count(len(study.runs) - len(standing_rows), 'without a result that stands')}",
         file=sys.stderr,
     )
 
 
-def export_coverage(study, output):
+def export_coverage(study: Study, output: Path | str) -> None:
     """Write the table of coverage of a study as it stands, whole or not at all.
 
     Raises:
-        Error: another kind of file is asked for.
+        Error: the path ends in something else.
     """
-    output = _checked(output)
-    found = coverage(study)
-    WRITERS[output.suffix](output, found, table_columns.COVERAGE)
-    print(f"{output}: {len(found)} combinations", file=sys.stderr)
+    path = _checked(output)
+    covered = coverage(study)
+    WRITERS[path.suffix](path, covered, table_columns.COVERAGE)
+    print(f"{path}: {len(covered)} combinations", file=sys.stderr)
 
 
-def coverage(study):
+def coverage(study: Study) -> list[Row]:
     """Rows of the table of coverage, in the order of the runs' ids; what is excluded at the end."""
-    standings = sorted(standing.look(study), key=lambda standing: standing.run.id)
+    standings = sorted(standing.look(study), key=lambda one: one.run.id)
     return [
         {
-            "run_id": found.run.id,
-            "combination": study.labels[found.run.id],
-            "status": found.state,
-            "reason": "; ".join(filter(None, (found.message, found.missed))),
+            "run_id": one.run.id,
+            "combination": study.labels[one.run.id],
+            "status": one.state,
+            "reason": "; ".join(filter(None, (one.message, one.missed))),
         }
-        for found in standings
+        for one in standings
     ] + collect_runs.excluded(study)
 
 
@@ -77,12 +80,12 @@ def _checked(output):
     return output
 
 
-def rows(study):
+def rows(study: Study) -> list[Row]:
     """Rows of the runs table, in the order of the runs' ids."""
-    found = list(_rows(study))
-    derived.add_item_shapes(found)
-    derived.add_synthetic(found)
-    return found
+    standing_rows = list(_rows(study))
+    derived.add_item_shapes(standing_rows)
+    derived.add_synthetic(standing_rows)
+    return standing_rows
 
 
 def _rows(study):

@@ -21,6 +21,7 @@ import json
 import re
 import sys
 import tempfile
+from collections.abc import Iterable
 from contextlib import closing
 from datetime import datetime, timezone
 from pathlib import Path
@@ -42,14 +43,21 @@ ID = re.compile(r"[a-z0-9_-][a-z0-9_.-]*")  # of a run of ours: no path
 FILE = "events.out.tfevents.dlbench"  # always the same, so that a new export takes its place
 THROUGHPUT = "summary/images_per_second"
 HPARAMS = (
-    "model", "dataset", "batch_per_device", "global_batch", "precision", "xla", "strategy",
-    "devices", "repeat",
-)  # fmt: skip
+    "model",
+    "dataset",
+    "batch_per_device",
+    "global_batch",
+    "precision",
+    "xla",
+    "strategy",
+    "devices",
+    "repeat",
+)
 QUEUE = 1000  # events between this thread and the writer's
 NO_NUMBERS = ("event", "epoch", "step", "t_s", "split", "gpu", "gpus")
 
 
-def export(folders, output):
+def export(folders: Iterable[Path | str], output: Path | str) -> None:
     """Write the logs of some runs for TensorBoard, replacing earlier exports of them.
 
     Runs that did not start, skipped ones for instance, are left out and named on stderr.
@@ -74,7 +82,7 @@ def export(folders, output):
             print(f"{place}: left out, it did not start ({status}: {message})", file=sys.stderr)
 
 
-def trained_here(table):
+def trained_here(table: Path | str) -> list[Path]:
     """The folders of the runs in runs.csv; imported and published ones have none."""
     with open(table, newline="", encoding="utf-8") as file:
         ids = [row["run_id"] for row in csv.DictReader(file)]

@@ -9,31 +9,34 @@ From the files of published numbers (published_numbers.py) that a study names ar
 """
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 from scipy import special
 
-from dlbench.analysis import estimates
+from dlbench.analysis import base_flags, estimates
 from dlbench.analysis.published_numbers import ABOUT, ALLOWED, OF_RUNS, RELATIVE, read
 from dlbench.log.event_fields import ENDED_WELL
+from dlbench.study.config import Study
 from dlbench.study.runs import CONDITION
-from dlbench.tables import table_columns
+from dlbench.tables import cells, table_columns
+from dlbench.tables.cells import Row
+from dlbench.tables.timing_sources import PUBLISHED
 
-PUBLISHED = "published"  # timing source, as figures know it
 # Where one's own runs are expected to differ from what was published.
 ELSEWHERE = ("site", "device_kind", "device_model", "framework_version")
 SCORES = ("top1", "top5", "iou")  # shares: their means are arithmetic, all others geometric
 
 
-def rows(study):
+def rows(study: Study) -> list[Row]:
     """Rows of the runs table, one for each point with a metric of runs.
 
     Args:
         study: a Study; its `references` are mappings with the `path` of a file.
 
     Raises:
-        Error: a file is not as it must be.
+        Error: a file of published numbers has a mistake.
     """
     return [
         _row(study, entry["path"], point)
@@ -47,8 +50,8 @@ def _row(study, path, point):
     numbers = [number for number in point.numbers if number.metric in OF_RUNS]
     settings = point.settings
     devices, nodes = settings.get("devices"), settings.get("nodes")
-    made = dict.fromkeys(table_columns.RUNS.names) | settings
-    made |= {
+    row = dict.fromkeys(table_columns.RUNS.names) | settings
+    row |= {
         "run_id": f"published-{_folder(path)}-{point.name}",
         "study": study.name,
         "status": "ok",
@@ -57,7 +60,7 @@ def _row(study, path, point):
         "devices_per_node": devices // nodes if devices and nodes else None,
         "global_batch": _product(settings.get("batch_per_device"), devices),
     }
-    return made | {number.metric: number.value for number in numbers}
+    return row | {number.metric: number.value for number in numbers}
 
 
 def _folder(path):
@@ -68,7 +71,7 @@ def _product(*factors):
     return math.prod(factors) if all(factors) else None
 
 
-def numbers(study, runs):
+def numbers(study: Study, runs: Iterable[Row]) -> list[Row]:
     """Rows of the table of published numbers, in the order of the files.
 
     Args:
@@ -77,13 +80,13 @@ def numbers(study, runs):
         runs: rows of the runs table, dictionaries; those that were published are left out.
     """
     own = [r for r in runs if r["timing_source"] != PUBLISHED and r["status"] in ENDED_WELL]
-    made = []
+    table = []
     for entry in study.references:
         points = read(entry["path"])
         for point in points.values():
             for number in point.numbers:
                 base = points.get(number.base)
-                made.append(
+                table.append(
                     {
                         "study": study.name,
                         "reference": _folder(entry["path"]),
@@ -93,7 +96,7 @@ def numbers(study, runs):
                         **_own(point, number, base, own, entry["match"]),
                     }
                 )
-    return made
+    return table
 
 
 def _published(point, number, base):
@@ -113,11 +116,11 @@ def _published(point, number, base):
 
 def _mismatch(point, number, base):
     """What should agree with the base and does not; a difference is one of a single setting."""
-    found = estimates.base_mismatch(point.row(), base.row())
-    return [] if number.metric == "difference_percent" and len(found) == 1 else found
+    differing = base_flags.base_mismatch(point.row(), base.row())
+    return [] if number.metric == "difference_percent" and len(differing) == 1 else differing
 
 
-def rounds_to(value, printed, decimals):
+def rounds_to(value: float, printed: float, decimals: int) -> bool:
     """Whether a value is the printed one when rounded to its digits; halves go either way.
 
     >>> rounds_to(1998 / 604, 3.3, 1)
@@ -166,9 +169,9 @@ def _own(point, number, base, runs, match):
         if sides[0][0]["run_id"] == sides[1][0]["run_id"]:
             return {"own_note": "the same runs match the point and its base"}
         devices = [side[0]["devices"] for side in sides]
-        found = estimates.ratio(*(values[::-1] if column == "duration_s" else values))
-        value, *ends = (_related(metric, r, devices) for r in (found.value, found.low, found.high))
-        estimate = estimates.Estimate(value, min(ends), max(ends), found.runs)
+        ratio = estimates.ratio(*(values[::-1] if column == "duration_s" else values))
+        value, *ends = (_related(metric, r, devices) for r in (ratio.value, ratio.low, ratio.high))
+        estimate = estimates.Estimate(value, min(ends), max(ends), ratio.runs)
     row = {
         "own": estimate.value,
         "own_ci95_low": None if math.isnan(estimate.low) else estimate.low,
@@ -187,11 +190,11 @@ def _matching(point, runs, match):
 
 
 def _is_positive(value):
-    return not estimates.is_absent(value) and 0 < value < math.inf
+    return not cells.is_absent(value) and 0 < value < math.inf
 
 
 def _is_score(value):
-    return not estimates.is_absent(value) and 0 <= value <= 1
+    return not cells.is_absent(value) and 0 <= value <= 1
 
 
 def _mean_score(values):
@@ -213,7 +216,7 @@ def _mixed(runs):
 
 
 def _plain(value):
-    return None if estimates.is_absent(value) else value
+    return None if cells.is_absent(value) else value
 
 
 def _differing(point, runs):

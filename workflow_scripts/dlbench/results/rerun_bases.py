@@ -7,14 +7,16 @@
 - Comparisons that nobody asked for (dlbench/analysis/contrasts.py) are mended, but demand no more.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dlbench import Error
-from dlbench.analysis import base_flags, comparisons, contrasts, speedups
+from dlbench.analysis import base_flags, comparisons, contrasts, scaling_series
 from dlbench.analysis.drift import Drift
 from dlbench.common import phrases
 from dlbench.records import costs
+from dlbench.study.config import Study
 from dlbench.study.runs import is_sentinel
 from dlbench.tables import parquet_files, table_columns
 
@@ -26,8 +28,8 @@ SHOWN = 20  # comparisons that are named
 class Link:
     """A condition and its base, as ids of their runs; `asked`: by the config, or a speedup."""
 
-    runs: frozenset
-    base: frozenset
+    runs: frozenset[str]
+    base: frozenset[str]
     apart: bool
     asked: bool
 
@@ -36,19 +38,19 @@ class Link:
 class Chosen:
     """What is to be measured again: links that were measured apart, and ids of runs."""
 
-    links: list
-    run_ids: list
-    words: list
+    links: list[Link]
+    run_ids: list[str]
+    words: list[str]
 
 
-def chosen(study, only=(), folder=TABLES):
+def chosen(study: Study, only: Sequence[str] = (), folder: Path | str = TABLES) -> Chosen:
     """The Chosen of a study, from its tables.
 
     Args:
-        only: comparisons with one of these texts in what they are called; all, if none is given.
+        only: comparisons whose name has one of these texts; all comparisons, if it is empty.
 
     Raises:
-        Error: the tables are not there, or nothing is called so.
+        Error: a table is missing, or no comparison that was measured apart has such a text.
     """
     rows, sentinels = (_rows(folder, name) for name in ("runs", "sentinels"))
     by_id = {row["run_id"]: row for row in rows}
@@ -77,24 +79,28 @@ def _links(study, rows, sentinels):
     margin = study.equivalence_margin
     drift = Drift(rows, sentinels, margin)
     asked = {entry["field"] for entry in study.compare}
-    sides = [(a, b, drift.compared(a, b), True)
-             for *_, a, b in comparisons.pairs(study, rows) if a and b]  # fmt: skip
+    sides = [
+        (a, b, drift.compare(a, b), True) for *_, a, b in comparisons.pairs(study, rows) if a and b
+    ]
     sides += [
         (point.runs, series.base.runs, point.sides, True)
-        for series in speedups.all_series(rows, sentinels, margin) if series.base
-        for point in series.points if point.runs is not series.base.runs
-    ]  # fmt: skip
-    sides += [
-        (a, b, found, False)
-        for pairs in contrasts.found(rows, asked, margin, sentinels).values()
-        for a, b, _, found in pairs
+        for series in scaling_series.all_series(rows, sentinels, margin)
+        if series.base
+        for point in series.points
+        if point.runs is not series.base.runs
     ]
-    made = {}
-    for a, b, found, is_asked in sides:
-        ids = [_of_study(side) for side in (a, b)]
-        if all(side and side <= own for side in ids):
-            made.setdefault(tuple(ids), Link(*ids, base_flags.APART in found.flags, is_asked))
-    return list(made.values())
+    sides += [
+        (a, b, compared, False)
+        for pairs in contrasts.by_field(rows, asked, margin, sentinels).values()
+        for a, b, _, compared in pairs
+    ]
+    links_by_ids: dict[tuple[frozenset, frozenset], Link] = {}
+    for a, b, compared, is_asked in sides:
+        runs, base = _of_study(a), _of_study(b)
+        if runs and base and runs | base <= own:
+            apart = base_flags.APART in compared.flags
+            links_by_ids.setdefault((runs, base), Link(runs, base, apart, is_asked))
+    return list(links_by_ids.values())
 
 
 def _of_study(side):
@@ -144,9 +150,11 @@ def _words(study, apart, run_ids, rows):
     )
     bases = frozenset().union(*(link.base for link in apart))
     yield from _shown(
-        [f"{name} ({phrases.counted(len(ids), 'run')}){', a base' if bases & {*ids} else ''}"
-         for name, ids in repeats.items()]
-    )  # fmt: skip
+        [
+            f"{name} ({phrases.counted(len(ids), 'run')}){', a base' if bases & {*ids} else ''}"
+            for name, ids in repeats.items()
+        ]
+    )
 
 
 def _shown(names):

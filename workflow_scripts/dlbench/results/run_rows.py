@@ -1,13 +1,15 @@
 """The row of a run in the table of runs."""
 
 from datetime import datetime
+from typing import Any
 
 from dlbench.log import event_fields
 from dlbench.machine import fingerprints
 from dlbench.results import derived, run_tables
 from dlbench.study import learning_gates
-from dlbench.study.runs import FIELDS
+from dlbench.study.runs import FIELDS, Run
 from dlbench.tables import table_columns
+from dlbench.tables.cells import Row
 
 _KNOWN = tuple(name for name in FIELDS if name in table_columns.RUNS.names)
 
@@ -29,7 +31,7 @@ def _time_to_accuracy(run, record, study):
     }
 
 
-def row(run, record, study, device_kind):
+def row(run: Run, record: dict[str, Any], study: Any, device_kind: str | None) -> Row:
     """One row of the runs table from a record; what takes other runs is still to be added."""
     provenance, summary = record["provenance"], dict(record["summary"])
     summary.pop("copies_images_per_second", None)  # a list, for which there is no column

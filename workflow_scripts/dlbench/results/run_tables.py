@@ -7,11 +7,17 @@ run whenever results are collected, which takes a tenth of the time of opening t
 import contextlib
 import mmap
 import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
 
 from dlbench.common.files import read_json, write_json, written_whole
 from dlbench.log import event_fields
 from dlbench.records import parse_run, run_record
 from dlbench.tables import parquet_files
+from dlbench.tables.cells import Row
 from dlbench.tables.run_columns import RUN_TABLES
 
 ROW_GROUP = 20_000  # rows that wait to be written
@@ -19,7 +25,7 @@ STAMP = ".tables.json"
 FILES = (*(f"{name}.parquet" for name in RUN_TABLES), STAMP)
 
 
-def ensure_run_tables(run_id, log_sha256):
+def ensure_run_tables(run_id: str, log_sha256: str) -> None:
     """Make a run's tables (RUN_TABLES) from its logs unless all are there and of this log."""
     place = run_record.folder(run_id)
     try:
@@ -37,12 +43,12 @@ def _stamp(place, log_sha256):
     return {"log_sha256": log_sha256, "schema_version": version, "bytes": sizes}
 
 
-def run_table(run_id, name):
+def run_table(run_id: str, name: str) -> pa.Table:
     """One of a run's tables, which are there."""
     return parquet_files.read(run_record.folder(run_id) / f"{name}.parquet", RUN_TABLES[name])
 
 
-def evals_of(run_id, log):
+def evals_of(run_id: str, log: Path) -> Iterator[Row]:
     """Rows of the table of evaluations, from a log that was read just now.
 
     Looking for the few lines that begin so takes a tenth of the time of opening a table.
@@ -55,13 +61,13 @@ def evals_of(run_id, log):
 
 def _lines(content, beginning):
     """The whole lines that begin so, but for the first of all."""
-    found = content.find(b"\n" + beginning)
-    while found >= 0:
-        end = content.find(b"\n", found + 1)
+    begin = content.find(b"\n" + beginning)
+    while begin >= 0:
+        end = content.find(b"\n", begin + 1)
         if end < 0:
             return  # a write that a kill cut short
-        yield content[found + 1 : end]
-        found = content.find(b"\n" + beginning, end)
+        yield content[begin + 1 : end]
+        begin = content.find(b"\n" + beginning, end)
 
 
 def _make_run_tables(run_id, place, log_sha256):
@@ -85,7 +91,7 @@ def _make_run_tables(run_id, place, log_sha256):
         parquet_files.write(path, rows[name], schema, run_id=run_id, log_sha256=log_sha256)
 
 
-def sample_rows(sample):
+def sample_rows(sample: dict[str, Any]) -> Iterator[Row]:
     """One row for the process and its node, and one for each of its GPUs."""
     values = _values(sample)
     gpus = values.pop("gpus", None) or []
@@ -105,9 +111,9 @@ def _values(event):
 
 
 @contextlib.contextmanager
-def appending(output, schema):
+def appending(output: Path, schema: pa.Schema) -> Iterator[Callable[[Iterable[Row]], None]]:
     """Yield a function that appends rows to a Parquet file, which is whole afterwards."""
-    rows = []
+    rows: list[Row] = []
     empty = parquet_files.table(rows, schema)
 
     def append(more):

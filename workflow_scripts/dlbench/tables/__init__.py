@@ -1,4 +1,5 @@
-"""The tables: their columns and units, and Parquet files of them.
+"""The tables: their names, columns and units, Parquet and CSV files of them, pages that list them.
 
-Imports records, study, log and common.
+Other rooms import every file; table_names, timing_sources and meanings load no library. Imports
+study, log and common.
 """

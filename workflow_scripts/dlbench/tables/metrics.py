@@ -1,4 +1,4 @@
-"""The numbers of a run by which campaigns are compared and checked, and what is good of each."""
+"""The numbers by which campaigns are compared and checked, and which direction is better."""
 
 from dataclasses import dataclass
 
@@ -9,10 +9,10 @@ from dlbench.tables import table_columns
 
 @dataclass(frozen=True)
 class Metric:
-    """A number of a run that can be compared: its unit and in which direction it is better.
+    """A number of a run that can be compared.
 
     Attributes:
-        worse, better: what a side is called whose numbers are so.
+        worse, better: words for a side whose numbers are worse or better.
     """
 
     name: str
@@ -21,22 +21,41 @@ class Metric:
     worse: str
     better: str
 
-    def word(self, ratio):
+    def word(self, ratio: float) -> str:
+        """The word for a side whose number is `ratio` times that of the other side."""
         return self.better if (ratio > 1) == self.more_is_better else self.worse
 
 
 def _metrics():
     speed, score = ("slower", "faster"), ("worse", "better")
     kinds = {
-        (True, speed): ("images_per_second", "first_epoch_images_per_second",
-                        "epochs_images_per_second"),
-        (False, speed): ("step_time_mean_s", "step_time_median_s", "step_time_p95_s", "compile_s",
-                         "start_s", "import_s", "first_batch_s", "duration_s", "cpu_time_s",
-                         "time_to_accuracy_s", "training_time_to_accuracy_s"),
+        (True, speed): (
+            "images_per_second",
+            "first_epoch_images_per_second",
+            "epochs_images_per_second",
+        ),
+        (False, speed): (
+            "step_time_mean_s",
+            "step_time_median_s",
+            "step_time_p95_s",
+            "compile_s",
+            "start_s",
+            "import_s",
+            "first_batch_s",
+            "duration_s",
+            "cpu_time_s",
+            "time_to_accuracy_s",
+            "training_time_to_accuracy_s",
+        ),
         (True, score): ("top1", "top5", "iou"),
-        (False, score): ("final_loss", "perplexity", "energy_j", "energy_per_image_j",
-                         "peak_memory_bytes"),
-    }  # fmt: skip
+        (False, score): (
+            "final_loss",
+            "perplexity",
+            "energy_j",
+            "energy_per_image_j",
+            "peak_memory_bytes",
+        ),
+    }
     for (more_is_better, words), names in kinds.items():
         for name in set(names) & set(table_columns.RUNS.names):
             unit = (table_columns.RUNS.field(name).metadata or {}).get(b"unit", b"1").decode()
@@ -46,8 +65,12 @@ def _metrics():
 METRICS = {metric.name: metric for metric in _metrics()}
 
 
-def known_metric(name):
-    """The Metric of that name, or an Error that names the nearest."""
+def known_metric(name: str) -> Metric:
+    """The metric of a name.
+
+    Raises:
+        Error: there is none; the nearest is named.
+    """
     if name not in METRICS:
         raise Error(
             f"no metric {name!r}{did_you_mean(name, METRICS)}; "

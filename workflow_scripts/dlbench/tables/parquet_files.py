@@ -5,15 +5,19 @@
 - Read with the schema of this version; a file of a newer one is refused.
 """
 
+from collections.abc import Iterable
+from pathlib import Path
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dlbench import Error
 from dlbench.common.files import written_whole
+from dlbench.tables.cells import Row
 
 SCHEMA_VERSION = 2
-# How texts begin that spreadsheets run as formulas, also such as were made harmless before.
+# The beginning of texts that spreadsheets run as formulas, or that have apostrophes already.
 FORMULA = r"'*[=+\-@\t\r]"
 NUMBER = r"^[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?$"
 
@@ -22,15 +26,15 @@ class TableError(Error):
     """A table that cannot be read; the message says why."""
 
 
-def write(path, rows, schema, **notes):
+def write(path: Path | str, rows: Iterable[Row], schema: pa.Schema, **notes: str) -> None:
     """Write rows as one Parquet file, whole or not at all; see `table`."""
-    made = table(rows, schema, **notes)
-    with written_whole(path) as part, writer(part, made.schema) as parquet:
-        parquet.write_table(made)
+    content = table(rows, schema, **notes)
+    with written_whole(path) as part, writer(part, content.schema) as parquet:
+        parquet.write_table(content)
 
 
-def writer(path, schema):
-    """A ParquetWriter for tables of a schema: each of them becomes a row group."""
+def writer(path: Path | str, schema: pa.Schema) -> pq.ParquetWriter:
+    """A ParquetWriter for tables of a schema; each table that it writes becomes a row group."""
     encoding = {f.name: "BYTE_STREAM_SPLIT" for f in schema if pa.types.is_floating(f.type)}
     if "step" in schema.names:
         encoding["step"] = "DELTA_BINARY_PACKED"
@@ -44,11 +48,11 @@ def writer(path, schema):
     )
 
 
-def table(rows, schema, **notes):
-    """A table of rows (dictionaries); what a row has not is absent.
+def table(rows: Iterable[Row], schema: pa.Schema, **notes: str) -> pa.Table:
+    """A table of rows; columns that a row lacks are empty.
 
     Args:
-        notes: further entries of the table's metadata, as text.
+        notes: further entries of the table's metadata.
 
     Raises:
         ValueError: a row has a key that the schema lacks.
@@ -60,7 +64,7 @@ def table(rows, schema, **notes):
     return pa.Table.from_pylist(rows, schema=schema.with_metadata(metadata))
 
 
-def notes_of(path):
+def notes_of(path: Path | str) -> dict[str, str]:
     """The metadata of a Parquet file as text by key; {} if it cannot be read or has none."""
     try:
         metadata = pq.read_schema(path).metadata or {}
@@ -69,21 +73,23 @@ def notes_of(path):
         return {}
 
 
-def made_from(path, log_sha256):
+def made_from(path: Path | str, log_sha256: str) -> bool:
     """Whether a table of this version was made from the log with that digest."""
     notes = {"log_sha256": log_sha256, "schema_version": str(SCHEMA_VERSION)}
     return notes.items() <= notes_of(path).items()
 
 
-def read(path, schema, run_id=None, earlier=False):
+def read(
+    path: Path | str, schema: pa.Schema, run_id: str | None = None, earlier: bool = False
+) -> pa.Table:
     """A table with exactly the columns of `schema`.
 
     Args:
         run_id: read the rows of this run only.
-        earlier: columns that it lacks are empty, as in a table of an earlier version.
+        earlier: allow a table of an earlier version; columns that it lacks are empty.
 
     Raises:
-        TableError: no Parquet file, or one of a newer version.
+        TableError: it is no Parquet file, lacks a column, or is of a newer version.
     """
     try:
         file = pq.ParquetFile(path)
@@ -101,17 +107,17 @@ def read(path, schema, run_id=None, earlier=False):
             raise TableError(f"{path}: columns missing: {', '.join(missing)}")
         columns = [name for name in schema.names if name not in missing]
         if run_id is None:
-            found = file.read(columns=columns, use_threads=False)
+            content = file.read(columns=columns, use_threads=False)
         else:
             chosen = [("run_id", "=", run_id)]
-            found = pq.read_table(path, columns=columns, filters=chosen, use_threads=False)
+            content = pq.read_table(path, columns=columns, filters=chosen, use_threads=False)
     for name in missing:
-        found = found.append_column(name, pa.nulls(len(found), schema.field(name).type))
-    return found.select(schema.names).cast(schema)
+        content = content.append_column(name, pa.nulls(len(content), schema.field(name).type))
+    return content.select(schema.names).cast(schema)
 
 
-def from_csv(table):
-    """A table as it was before `write_csv` made its texts harmless."""
+def from_csv(table: pa.Table) -> pa.Table:
+    """Take away the apostrophes that `write_csv` put before texts like formulas."""
     plain = {
         name: pc.replace_substring_regex(column, f"^'({FORMULA})", r"\1")
         if pa.types.is_string(column.type)
@@ -122,7 +128,10 @@ def from_csv(table):
 
 
 def _harmless(column):
-    """Texts that begin as formulas do, behind an apostrophe; numbers are none."""
+    """A column in which an apostrophe stands before texts that begin like formulas.
+
+    Numbers stay as they are.
+    """
     if not pa.types.is_string(column.type):
         return column
     formula = pc.and_(
@@ -132,7 +141,7 @@ def _harmless(column):
     return pc.if_else(formula, pc.binary_join_element_wise("'", column, ""), column)
 
 
-def write_csv(path, table):
+def write_csv(path: Path | str, table: pa.Table) -> None:
     """Write a table as CSV, whole or not at all; absent values are empty.
 
     A text that a spreadsheet would run as a formula gets an apostrophe before it, which

@@ -1,6 +1,7 @@
 """Rows of a table of runs, from a Parquet, CSV or JSON file."""
 
 import json
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv
@@ -8,10 +9,15 @@ import pyarrow.parquet as pq
 
 from dlbench import Error
 from dlbench.tables import parquet_files, table_columns
+from dlbench.tables.cells import Row
 
 
-def table_rows(path):
-    """The rows of a runs table, with those columns of ours that it has."""
+def table_rows(path: Path) -> list[Row]:
+    """The rows of a runs table, with those of its columns that our table of runs has.
+
+    Raises:
+        Error: it is no runs table, or cannot be read.
+    """
     readers = {".parquet": _parquet, ".csv": _csv, ".json": _json}
     if path.suffix not in readers:
         raise Error(f"{path}: expected a runs table that ends in {', '.join(readers)}")

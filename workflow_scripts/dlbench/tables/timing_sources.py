@@ -1,4 +1,6 @@
-"""Where the times of a row are from."""
+"""Where the times of a row come from: `timing_source` of own runs and of published numbers.
 
-# Timing sources: of our own runs, and of numbers that others published.
+Those of imported runs name the kind of log.
+"""
+
 MEASURED, PUBLISHED = "dlbench", "published"

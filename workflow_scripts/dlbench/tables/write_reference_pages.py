@@ -69,7 +69,7 @@ def pages() -> dict[str, str]:
     }
 
 
-def config_page():
+def config_page() -> str:
     """Every key of a config as Markdown."""
     top, defaults = schema(), config.read(DEFAULT_STUDY)
     plain = {name: part for name, part in top["properties"].items() if not _parts(part)}
@@ -120,13 +120,13 @@ def _default(value, in_words):
 
 
 def _parts(part):
-    """The keys below a key of the schema; {} where it has none."""
+    """The keys below a key of the schema; {} if it has none."""
     part = _resolved(part)
-    found = dict(part.get("properties", {}))
+    keys = dict(part.get("properties", {}))
     for below in (part.get("items"), part.get("additionalProperties"), *part.get("anyOf", ())):
         if isinstance(below, dict):
-            found |= _parts(below)
-    return found
+            keys |= _parts(below)
+    return keys
 
 
 def _resolved(part):
@@ -140,7 +140,7 @@ def _resolved(part):
 
 
 def _value(part):
-    """What a key takes, in words."""
+    """The values that a key takes, in words."""
     if "anyOf" in part:
         return " or ".join(_value(one) for one in part["anyOf"])
     if "const" in part or "enum" in part:
@@ -172,7 +172,7 @@ def _plain(part):
     return isinstance(part, dict) and part.get("type") != "object"
 
 
-def tables_page():
+def tables_page() -> str:
     """Every column of every table as Markdown."""
     schemas = table_columns.STUDY_TABLES | run_columns.RUN_TABLES
     sections = [TABLES_HEAD]
@@ -189,7 +189,7 @@ def tables_page():
 
 
 def _as_in_runs(table, column):
-    """Whether a column of another table is what it is in the table of runs, and no more is said."""
+    """Whether a column of another table means what it means in `runs`."""
     told = _noted(column, b"description") or f"{table}.{column.name}" in MEANINGS
     return table != "runs" and column.name in table_columns.RUNS.names and not told
 
@@ -203,8 +203,8 @@ def _row(table, column):
     return f"| `{column.name}` | {_type(column.type)} | {unit} | {_cell(meaning(table, column))} |"
 
 
-def meaning(table, column):
-    """What a column of a table means; "" where nothing says it."""
+def meaning(table: str, column: pa.Field) -> str:
+    """What a column of a table means; "" if nothing says it."""
     axes = schema()["$defs"]["axes"]["properties"]
     return (
         _noted(column, b"description")

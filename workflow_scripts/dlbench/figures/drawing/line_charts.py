@@ -2,13 +2,19 @@
 
 import itertools
 import math
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.transforms import offset_copy
 
+from dlbench.analysis.estimates import Estimate
 from dlbench.figures.drawing import styles
-from dlbench.figures.drawing.series import MOST_PANELS, MOST_SERIES
+from dlbench.figures.drawing.series import MOST_PANELS, MOST_SERIES, Series
 
 FAILED = {"oom": "out of\nmemory", "timeout": "time\nlimit"}
 X_ROOM = 1.35  # left and right of the outermost values, a factor
@@ -16,16 +22,29 @@ MOST_CROSSES = 3  # above one another; more are counted
 LEGEND_LINE_INCHES, CHARACTER_INCHES = 0.19, 0.072
 NARROW_INCHES = 6.0  # figures below have their legend beside them
 
+Point = tuple[Any, Estimate]  # x, y
+End = tuple[Any, float, Series]  # of a line: x, y, whose
+Panels = dict[Any, list[Series]]
 
-def draw(stem, panels, paint, nothing, columns=3, size=(4.4, 3.5), rows=1):
+
+def draw(
+    stem: Path | str,
+    panels: Panels,
+    paint: Callable[[list[Axes], Any, list[Series]], list[End]],
+    nothing: str,
+    columns: int = 3,
+    size: tuple[float, float] = (4.4, 3.5),
+    rows: int = 1,
+) -> None:
     """Draw panels and save them.
 
     Args:
         panels: {key: [Series, ...]}.
         paint: paint(axes, key, series) draws one panel into a list of `rows` axes, below one
             another, and returns (x, y, series) of the ends of the lines of the first one.
-        nothing: said where there are no panels.
-        columns: at most so many beside each other.
+        nothing: what the figure says if there are no panels.
+        columns: the most panels beside each other.
+        size: width and height of a panel in inches.
     """
     shown, left_out = _capped(panels)
     if not shown:
@@ -77,13 +96,13 @@ def _name_ends(axes, ends, names):
         legend(axes.figure, missing)
 
 
-def legend(figure, series, left_out=""):
-    """All series below the panels, or beside a single one; the figure grows by what it takes."""
+def legend(figure: Figure, series: Iterable[Series], left_out: str = "") -> None:
+    """Add a legend below the panels, or beside a single one; the figure grows by its size."""
     handles = [
         Line2D([], [], label=s.name or "all runs", **marks(s))
         for s in sorted(series, key=lambda s: s.index)
     ]
-    entry = 0.6 + CHARACTER_INCHES * max(len(handle.get_label()) for handle in handles)
+    entry = 0.6 + CHARACTER_INCHES * max(len(str(handle.get_label())) for handle in handles)
     width, height = figure.get_size_inches()
     beside = width < NARROW_INCHES and len(handles) > 3
     if beside:
@@ -104,8 +123,8 @@ def legend(figure, series, left_out=""):
     )
 
 
-def marks(series):
-    """How a series is drawn; published points are hollow."""
+def marks(series: Series) -> dict[str, Any]:
+    """Colour, marker and line of a series; published points are hollow."""
     looks = styles.looks(series.index)
     if series.published:
         looks |= {"markerfacecolor": "white", "markeredgecolor": looks["color"]}
@@ -113,14 +132,16 @@ def marks(series):
     return looks
 
 
-def line(axes, series, points, place=(0, 1)):
-    """Draw (x, Estimate) points with their intervals.
+def line(
+    axes: Axes, series: Series, points: list[Point], place: tuple[int, int] = (0, 1)
+) -> list[End]:
+    """Draw points of a series with their intervals.
 
     Args:
-        place: (number of the series, how many there are), side by side at one x.
+        place: (index of the series, number of series), which stand side by side at one x.
 
     Returns:
-        [(x, y, series)] of its end, or [] where it has no points.
+        [(x, y, series)] of the line's end; [] if there are no points.
     """
     if not points:
         return []
@@ -137,11 +158,13 @@ def line(axes, series, points, place=(0, 1)):
     return [(x[-1], values[-1], series)]
 
 
-def lines(axes, all_series, points):
-    """Draw points(series) of each, its failures as crosses, and ticks where there are values.
+def lines(
+    axes: Axes, all_series: list[Series], points: Callable[[Series], list[Point]]
+) -> list[End]:
+    """Draw points(series) of each series, and its failures as crosses; ticks are at their x.
 
     Returns:
-        The ends of the lines.
+        (x, y, series) of the ends of the lines.
     """
     ends = []
     for number, series in enumerate(all_series):
@@ -158,40 +181,57 @@ def lines(axes, all_series, points):
     return ends
 
 
-def failures(axes, all_series):
-    """Crosses on the lower edge, with the reason: those of some series above one another.
+def failures(axes: Axes, all_series: Iterable[Series]) -> list[float]:
+    """Draw a cross for each series that failed at an x, above one another, with the reason.
 
     Returns:
-        Where they are.
+        The x at which there are crosses.
     """
-    at = {}
+    failed_at: dict[float, list[tuple[str, str, int, int]]] = {}
     for series in all_series:
-        for x, *found in series.failures():
-            at.setdefault(x, []).append((styles.looks(series.index)["color"], *found))
-    for x, found in at.items():
-        colours = [colour for colour, *_ in found]
-        if len(found) > MOST_CROSSES:
+        colour = styles.looks(series.index)["color"]
+        for x, status, failed, tried in series.failures():
+            failed_at.setdefault(x, []).append((colour, status, failed, tried))
+    for x, failed_series in failed_at.items():
+        colours = [colour for colour, *_ in failed_series]
+        if len(failed_series) > MOST_CROSSES:
             colours = [styles.GREY]
         for height, colour in enumerate(colours):
             axes.plot(
-                x, 0, "x", color=colour, mec=colour, ms=7, mew=2, clip_on=False, zorder=4,
+                x,
+                0,
+                "x",
+                color=colour,
+                mec=colour,
+                ms=7,
+                mew=2,
+                clip_on=False,
+                zorder=4,
                 transform=_above_the_edge(axes, 10 * height),
-            )  # fmt: skip
+            )
         axes.text(
-            x, 0, _reason(found), ha="center", va="bottom", fontsize=8, linespacing=1.05, zorder=4,
+            x,
+            0,
+            _reason(failed_series),
+            ha="center",
+            va="bottom",
+            fontsize=8,
+            linespacing=1.05,
+            zorder=4,
             color=styles.text_colour(colours[0]) if len(colours) == 1 else styles.GREY,
             transform=_above_the_edge(axes, 10 * len(colours) - 4),
             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5},
-        )  # fmt: skip
-    return list(at)
+        )
+    return list(failed_at)
 
 
 def _above_the_edge(axes, points):
     return offset_copy(axes.get_xaxis_transform(), axes.figure, y=points, units="points")
 
 
-def _reason(found):
-    statuses = sorted({status for _, status, *_ in found})
+def _reason(failed_series):
+    statuses = sorted({status for _, status, *_ in failed_series})
     words = " or\n".join(FAILED.get(status, status) for status in statuses)
-    failed, tried = (sum(numbers) for numbers in list(zip(*found, strict=True))[2:])
+    failed = sum(count for *_, count, _ in failed_series)
+    tried = sum(count for *_, count in failed_series)
     return words if failed == tried else f"{failed} of {tried} runs\n{words}"

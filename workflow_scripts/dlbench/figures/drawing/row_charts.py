@@ -2,11 +2,16 @@
 
 import contextlib
 import textwrap
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from dlbench.analysis.estimates import Estimate
 from dlbench.figures.drawing import styles
 from dlbench.figures.drawing.line_charts import FAILED
 from dlbench.log.event_fields import ENDED_WELL
@@ -16,6 +21,9 @@ ROW_INCHES, FRAME_INCHES = 0.34, 1.5
 NAME_CHARACTERS = 44
 AXES_INCHES, CHARACTER_INCHES = 4.4, 0.075
 INK, ALARM = "#262626", styles.COLOURS[3]
+
+# (heading, words below it): (name, runs) of each condition.
+Groups = dict[tuple[str, str], list[tuple[str, pd.DataFrame]]]
 
 
 @dataclass(frozen=True)
@@ -27,11 +35,11 @@ class Row:
     runs: pd.DataFrame
 
     @property
-    def finished(self):
+    def finished(self) -> pd.DataFrame:
         return self.runs[self.runs["status"].isin(ENDED_WELL)]
 
-    def failures(self):
-        """As in `1 of 3 out of memory`; "" where none failed."""
+    def failures(self) -> str:
+        """As in `1 of 3: out of memory`; "" if no run failed."""
         failed = self.runs[~self.runs["status"].isin(ENDED_WELL)]["status"]
         if failed.empty:
             return ""
@@ -40,12 +48,14 @@ class Row:
 
 
 @contextlib.contextmanager
-def figure(stem, groups, title, subtitle="", beside_inches=1.0):
-    """Yield (rows, axes), then save.
+def figure(
+    stem: Path | str, groups: Groups, title: str, subtitle: str = "", beside_inches: float = 1.0
+) -> Iterator[tuple[list[Row], Axes]]:
+    """Yield (rows, axes) to draw into, then save the figure.
 
     Args:
-        groups: {(heading, words): [(name, runs), ...]}, from the top; not empty.
-        beside_inches: what words beside the axes take.
+        groups: from the top; not empty.
+        beside_inches: width of the words right of the axes.
     """
     rows, labels, left_out = _laid_out(groups)
     names = [textwrap.fill(name, NAME_CHARACTERS) for _, name, _ in labels]
@@ -89,20 +99,33 @@ def _rows(axes, labels, names):
         if words is not None:
             label.set_fontweight("bold")
             axes.text(
-                0.01, y, words, transform=axes.get_yaxis_transform(), va="center", fontsize=8,
-                color=styles.GREY, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
-            )  # fmt: skip
+                0.01,
+                y,
+                words,
+                transform=axes.get_yaxis_transform(),
+                va="center",
+                fontsize=8,
+                color=styles.GREY,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
+            )
 
 
-def say(axes, row, text, note="", **looks):
-    """Words right of a row, below them a note and what failed; a cross where all did."""
+def say(axes: Axes, row: Row, text: str, note: str = "", **looks: Any) -> None:
+    """Write right of a row, below it a note and what failed; draw a cross if all runs failed."""
     failed = row.failures()
     notes = " \u00b7 ".join(filter(None, (failed, note)))
     if row.finished.empty:
         axes.plot(
-            0.015, row.y, "x", color=ALARM, mec=ALARM, ms=7, mew=2, clip_on=False,
+            0.015,
+            row.y,
+            "x",
+            color=ALARM,
+            mec=ALARM,
+            ms=7,
+            mew=2,
+            clip_on=False,
             transform=axes.get_yaxis_transform(),
-        )  # fmt: skip
+        )
         _beside(axes, row.y, notes, color=ALARM)
         return
     _beside(axes, row.y, text, 5 if notes else 0, **looks)
@@ -122,14 +145,26 @@ def _beside(axes, y, text, y_points=0, **looks):
     )
 
 
-def interval(axes, y, estimate, colour, marker="o", **looks):
-    """A point with its 95 % interval."""
+def interval(
+    axes: Axes, y: float, estimate: Estimate, colour: str, marker: str = "o", **looks: Any
+) -> None:
+    """Draw a point with its 95 % interval."""
     axes.plot([estimate.low, estimate.high], [y, y], color=colour, lw=1.6, zorder=2)
     axes.plot(estimate.value, y, marker, color=colour, zorder=3, **looks)
 
 
-def value_axis(axes, values, label, form=styles.thousands, logarithmic=False, unit=1.0):
-    """From nought, or logarithmic where values differ by more than twentyfold; none without."""
+def value_axis(
+    axes: Axes,
+    values: Collection[float],
+    label: str,
+    form: Callable[..., str] = styles.thousands,
+    logarithmic: bool = False,
+    unit: float = 1.0,
+) -> None:
+    """Scale the axis from 0, or by logarithms if values differ by more than a factor of 20.
+
+    Without values it has no ticks.
+    """
     axes.set_xlabel(label)
     if not values:
         axes.set_xticks([])

@@ -7,8 +7,11 @@
 """
 
 import functools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from dlbench.analysis import estimates
@@ -57,9 +60,9 @@ ALONG = {
     "batch_per_device": ("batch_per_device", "global_batch"),
     None: ("global_batch",),
 }
-# What is found out when a run trains, so absent where it failed before.
+# Known only once a run trains; missing if it failed earlier.
 FOUND_OUT = ("device_model", "framework_version")
-# What is said above a panel where all its runs have it.
+# Settings that the heading of a panel names if all its runs share them.
 HEADING = ("mode", "strategy", "devices", "batch_per_device", "precision", "runtime")
 MODES = {"train": "training", "forward": "forward", "forward_backward": "forward and backward"}
 
@@ -70,40 +73,43 @@ class Series:
 
     name: str
     index: int
-    x: str
+    x: str | None
     runs: pd.DataFrame
 
     @functools.cached_property
-    def finished(self):
+    def finished(self) -> pd.DataFrame:
         return self.runs[self.runs["status"].isin(ENDED_WELL)]
 
     @property
-    def published(self):
+    def published(self) -> bool:
         return bool((self.runs["timing_source"] == timing_sources.PUBLISHED).all())
 
-    def repeats(self, value):
-        """[(x, values of the repeats that have one), ...]"""
+    def repeats(self, value: str) -> list[tuple[Any, np.ndarray]]:
+        """[(x, values of the repeats that have this column), ...]"""
         known = self.finished[[self.x, value]].dropna()
-        return [(x, found.to_numpy(dtype=float)) for x, found in known.groupby(self.x)[value]]
+        return [(x, values.to_numpy(dtype=float)) for x, values in known.groupby(self.x)[value]]
 
-    def means(self, value):
+    def means(self, value: str) -> list[tuple[Any, estimates.Estimate]]:
         """[(x, Estimate), ...]: geometric means over repeats."""
-        return [(x, estimates.mean(values)) for x, values in self.repeats(value)]
+        return [(x, estimates.mean(values.tolist())) for x, values in self.repeats(value)]
 
-    def failures(self):
+    def failures(self) -> list[tuple[Any, str, int, int]]:
         """[(x, status, failed, tried), ...] where runs failed, the commonest status first."""
-        found = []
+        failures: list[tuple[Any, str, int, int]] = []
         if len(self.finished) == len(self.runs):
-            return found
+            return failures
         for x, statuses in self.runs.groupby(self.x)["status"]:
             failed = statuses[~statuses.isin(ENDED_WELL)]
             if len(failed):
-                found.append((x, failed.mode().iloc[0], len(failed), len(statuses)))
-        return found
+                failures.append((x, failed.mode().iloc[0], len(failed), len(statuses)))
+        return failures
 
 
-def tried(runs):
-    """Runs that were begun, with text instead of categories and nothing found out missing."""
+def tried(runs: pd.DataFrame) -> pd.DataFrame:
+    """Runs that were begun, with text instead of categories.
+
+    Facts that are known once a run trains (FOUND_OUT) are filled in from runs of equal settings.
+    """
     runs = runs[runs["status"] != "skipped"]
     names = [name for name in runs if isinstance(runs[name].dtype, pd.CategoricalDtype)]
     runs = runs.astype({name: object for name in names})
@@ -121,12 +127,14 @@ def tried(runs):
     return runs
 
 
-def along(x, runs, panel=("model", "dataset"), fewest=1):
+def along(
+    x: str | None, runs: pd.DataFrame, panel: Sequence[str] = ("model", "dataset"), fewest: int = 1
+) -> dict[Any, list[Series]]:
     """Series along an axis, by panel: {values of `panel`: [Series, ...]}.
 
     Args:
         x: a key of ALONG; None for series of repeats only.
-        runs: as `tried` gives them.
+        runs: what `tried` returns.
         fewest: series with fewer values of x are left out.
     """
     keys = [name for name in SETTINGS if name not in (*panel, *ALONG[x])]
@@ -138,7 +146,8 @@ def along(x, runs, panel=("model", "dataset"), fewest=1):
     telling = differing(runs, keys)
     if not _shapes_differ(runs):
         telling = [name for name in telling if name != "item_shape"]
-    panels, indices = {}, {}
+    panels: dict[Any, list[Series]] = {}
+    indices: dict[str, int] = {}
     for key, group in runs.groupby([*panel], dropna=False):
         for _, series in group.groupby(keys, dropna=False):
             name = called(series.iloc[0], telling)
@@ -147,28 +156,30 @@ def along(x, runs, panel=("model", "dataset"), fewest=1):
     return panels
 
 
-def conditions(runs, heading=("model", "dataset")):
+def conditions(
+    runs: pd.DataFrame, heading: Sequence[str] = ("model", "dataset")
+) -> dict[tuple[str, str], list[tuple[str, pd.DataFrame]]]:
     """Repeats of one condition each, under headings: {(heading, words): [(name, runs), ...]}.
 
-    Conditions are called by what differs under their heading; what does not is in the words.
+    A condition's name has the settings that differ under its heading; the words have the others.
     """
     if runs.empty:
         return {}
     keys = [name for name in SETTINGS if name not in (*heading, "global_batch")]
-    found = {}
+    groups = {}
     for key, group in runs.groupby(list(heading), dropna=False):
         telling = differing(group, keys)
-        found[" \u00b7 ".join(map(str, key)), common([group])] = [
+        groups[" \u00b7 ".join(map(str, key)), common([group])] = [
             (called(repeats.iloc[0], telling), repeats)
             for _, repeats in group.groupby(keys, dropna=False)
         ]
-    return found
+    return groups
 
 
-def differing(runs, keys):
-    """Those of the settings in which runs differ.
+def differing(runs: pd.DataFrame, keys: Iterable[str]) -> list[str]:
+    """The settings in which runs differ.
 
-    What a publication or a log does not state is no difference from what other runs are.
+    A setting that a publication or a log does not state is not counted as a difference.
     """
     if "timing_source" not in runs:
         return [name for name in keys if runs[name].nunique(dropna=False) > 1]
@@ -180,8 +191,8 @@ def differing(runs, keys):
     ]
 
 
-def called(row, names):
-    """As in `mirrored, batch 64`.
+def called(row: pd.Series, names: Iterable[str]) -> str:
+    """Some settings of a run in words.
 
     >>> called(pd.Series({"strategy": "mirrored", "xla": True}), ["strategy", "xla"])
     'mirrored, XLA'
@@ -189,8 +200,8 @@ def called(row, names):
     return ", ".join(filter(None, (word(row, name) for name in names)))
 
 
-def word(row, name):
-    """What one setting of a run is called; "" where it has none."""
+def word(row: pd.Series, name: str) -> str:
+    """One setting of a run in words; "" if it has none."""
     value = row[name]
     if pd.isna(value) or value in ("", timing_sources.MEASURED):
         return ""
@@ -208,8 +219,8 @@ def word(row, name):
     return SETTINGS[name].format(f"{value:g}" if isinstance(value, float) else value)
 
 
-def common(tables, names=HEADING):
-    """What all runs of some data frames share of some settings, for a heading."""
+def common(tables: Iterable[pd.DataFrame], names: Sequence[str] = HEADING) -> str:
+    """The settings that all runs of some data frames share, in words for a heading."""
     runs = pd.concat([table[[*names, "device_kind"]] for table in tables])
     return called(runs.iloc[0], [name for name in names if name not in differing(runs, names)])
 

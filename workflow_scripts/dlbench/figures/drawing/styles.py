@@ -1,15 +1,20 @@
-"""How our figures look, and files that are the same byte for byte when drawn again."""
+"""How figures look. Drawn again, their files are the same byte for byte."""
 
 import contextlib
 import itertools
 import math
 import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, Locator, MaxNLocator, NullFormatter, NullLocator
 
@@ -32,7 +37,7 @@ SUPERSCRIPTS = str.maketrans(
     "-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"
 )
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "figure.constrained_layout.use": True,
     "font.size": 10,
     "axes.titlesize": 12,
@@ -58,7 +63,7 @@ STYLE = {
 }
 
 
-def looks(index):
+def looks(index: int) -> dict[str, Any]:
     """Colour, marker and line of the series number `index`; 72 of them differ."""
     return {
         "color": COLOURS[index % 6],
@@ -67,19 +72,23 @@ def looks(index):
     }
 
 
-def half(axes, x, y, looks, **more):
-    """Markers of which one half is filled, over others: of what was measured apart."""
-    hollow = {"fillstyle": "bottom", "markerfacecoloralt": "white", "linestyle": "none"}
-    edge = {"markeredgecolor": looks["color"], "markeredgewidth": 1.4}
-    axes.plot(x, y, **{k: looks[k] for k in ("color", "marker")}, **hollow, **edge, **more)
+def half(axes: Axes, x: Any, y: Any, looks: Mapping[str, Any], **more: Any) -> None:
+    """Draw half-filled markers over others, for what was measured apart."""
+    marker: dict[str, Any] = {name: looks[name] for name in ("color", "marker")}
+    marker |= {"fillstyle": "bottom", "markerfacecoloralt": "white", "linestyle": "none"}
+    marker |= {"markeredgecolor": looks["color"], "markeredgewidth": 1.4}
+    axes.plot(x, y, **marker, **more)
 
 
-def text_colour(colour):
+def text_colour(colour: str) -> str:
+    """The colour for text of a series: darker where its own is too bright to read."""
     return TEXT_COLOURS.get(colour, colour)
 
 
 @contextlib.contextmanager
-def figure(columns, rows=1, width=5.0, height=3.6, **options):
+def figure(
+    columns: int, rows: int = 1, width: float = 5.0, height: float = 3.6, **options: Any
+) -> Iterator[tuple[Figure, np.ndarray]]:
     """Yield (figure, axes array of shape (rows, columns)) in our style."""
     with mpl.rc_context(STYLE):
         drawn, axes = plt.subplots(
@@ -91,7 +100,7 @@ def figure(columns, rows=1, width=5.0, height=3.6, **options):
             plt.close(drawn)
 
 
-def save(drawn, stem):
+def save(drawn: Figure, stem: Path | str) -> None:
     """Write STEM.svg, STEM.png and STEM.pdf, without dates and versions in them."""
     _mark_logarithmic(drawn)
     drawn.draw_without_rendering()
@@ -116,8 +125,8 @@ def _mark_logarithmic(drawn):
                 axis.set_label_text(f"{words} (log){label[len(words) :]}")
 
 
-def heading(axes, title, subtitle):
-    """A bold title with a grey line, or several, below it."""
+def heading(axes: Axes, title: str, subtitle: str) -> None:
+    """Write a bold title with one or several grey lines below it."""
     axes.set_title(title, pad=20 + 13 * subtitle.count("\n"))
     axes.annotate(
         subtitle,
@@ -130,15 +139,15 @@ def heading(axes, title, subtitle):
     )
 
 
-def draw_words(stem, words):
-    """A figure that says why there is nothing to draw."""
+def draw_words(stem: Path | str, words: str) -> None:
+    """Save a figure that says why there is nothing to draw."""
     with figure(1, width=6, height=0.35 + 0.25 * (1 + words.count("\n"))) as (drawn, axes):
         axes[0, 0].set_axis_off()
         axes[0, 0].text(0, 0.5, words, color=GREY, transform=axes[0, 0].transAxes, va="center")
         save(drawn, stem)
 
 
-def name_series(axes, ends):
+def name_series(axes: Axes, ends: Sequence[tuple[Any, ...]]) -> None:
     """Write each series' name at its end, in its colour; beside the axes where they are many.
 
     Call it when the limits are final.
@@ -199,8 +208,12 @@ def _legend_beside(axes, ends):
     figure.set_figwidth(figure.get_figwidth() + figure.grown_inches - grown)
 
 
-def side_by_side(values, index, count):
-    """Positions on a logarithmic axis, moved a little so that `count` series do not overlap."""
+def side_by_side(values: Sequence[float], index: int, count: int) -> np.ndarray:
+    """Positions on a logarithmic axis, moved a little so that series do not overlap.
+
+    Args:
+        index: of the series, of `count`.
+    """
     step = min(0.03, 0.4 / count)
     return np.asarray(values, dtype=float) * 2 ** (step * (index - (count - 1) / 2))
 
@@ -208,14 +221,15 @@ def side_by_side(values, index, count):
 class RoundTicks(Locator):
     """A few round numbers on a logarithmic axis, also within one decade or a part of one."""
 
-    def __init__(self, most, unit=1.0):
+    def __init__(self, most: int, unit: float = 1.0):
         """`unit`: what the numbers are shown in, as 60 where seconds are shown as minutes."""
         self._most, self._unit = most, unit
 
     def __call__(self):
         return self.tick_values(*self.axis.get_view_interval())
 
-    def tick_values(self, vmin, vmax):
+    def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
+        """Round numbers between two limits."""
         low, high = (value / self._unit for value in sorted((vmin, vmax)))
         return [tick * self._unit for tick in self._round(low, high) if low <= tick <= high]
 
@@ -231,23 +245,23 @@ class RoundTicks(Locator):
         return ticks[:: math.ceil(len(ticks) / self._most)]
 
 
-def logarithmic(axis, unit=1.0):
-    """A logarithmic axis with a few round ticks."""
+def logarithmic(axis: Any, unit: float = 1.0) -> None:
+    """Make an axis logarithmic, with a few round ticks."""
     getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
     axis.set_major_locator(RoundTicks(8 if axis.axis_name == "y" else 6, unit))
     axis.set_major_formatter(thousands)
     axis.set_minor_locator(NullLocator())
 
 
-def powers(axis, values):
-    """A logarithmic axis whose ticks are the values that occur."""
+def powers(axis: Any, values: Iterable[float]) -> None:
+    """Make an axis logarithmic, its ticks the values that occur."""
     getattr(axis.axes, f"set_{axis.axis_name}scale")("log", base=2)
     axis.set_ticks(sorted(set(values)))
     axis.set_major_formatter(FuncFormatter(thousands))
     axis.set_minor_formatter(NullFormatter())
 
 
-def thousands(value, _=None):
+def thousands(value: float, _: Any = None) -> str:
     """1500 -> `1 500`, with a thin space; 4e11 -> `4\u00b710\u00b9\u00b9`."""
     if value and not 1e-4 <= abs(value) < 1e7:
         mantissa, exponent = f"{value:.3g}".partition("e")[::2]
@@ -257,24 +271,24 @@ def thousands(value, _=None):
     return f"{value:,.0f}".replace(",", "\u2009") if value >= 10 else f"{value:g}"
 
 
-def significant(value, _=None):
+def significant(value: float, _: Any = None) -> str:
     """Three digits: 12.3456 -> `12.3`, 12345.6 -> `12\u2009300`."""
     rounded = float(f"{value:.3g}")
     return f"{rounded:g}" if 1e-4 <= abs(rounded) < 100 else thousands(rounded)
 
 
-def milliseconds(value, _=None):
+def milliseconds(value: float, _: Any = None) -> str:
     """0.0123 s -> `12.3`."""
     return significant(1e3 * value)
 
 
-def percent(value, _=None):
+def percent(value: float, _: Any = None) -> str:
     """0.9612 -> `96.12 %`."""
     return f"{100 * value:.4g} %"
 
 
-def time_unit(longest_s):
-    """(unit, seconds in it) in which a time is a number that one can read.
+def time_unit(longest_s: float) -> tuple[str, float]:
+    """(unit, its seconds) in which a time is a number that one reads easily.
 
     >>> time_unit(5000)
     ('min', 60)

@@ -1,0 +1,263 @@
+"""equivalence: verdicts, their power, and repeats that suffice, held to tables and simulations."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as some
+from scipy import stats
+
+from dlbench.analysis import equivalence
+
+
+def test_a_comparison_has_the_numbers_that_a_table_of_t_gives():
+    # Logs 0.1, 0.2, 0.3 against 0.0, 0.1, 0.2: variances 0.01, 4 degrees of freedom.
+    found = equivalence.compare(np.exp([0.1, 0.2, 0.3]), np.exp([0.0, 0.1, 0.2]), 0.01)
+    error = math.sqrt(0.02 / 3)
+    assert found.ratio == pytest.approx(math.exp(0.1))
+    assert found.scatter == pytest.approx(0.1)
+    assert math.log(found.ci90_low) == pytest.approx(0.1 - 2.131847 * error, abs=1e-6)
+    assert math.log(found.ci90_high) == pytest.approx(0.1 + 2.131847 * error, abs=1e-6)
+    assert math.log(found.ci95_low) == pytest.approx(0.1 - 2.776445 * error, abs=1e-6)
+    # The distribution of t with 4 degrees of freedom in closed form.
+    for p, distance in ((found.p_difference / 2, -0.1), (found.p_tost, 0.1 - math.log(1.01))):
+        t = distance / error
+        share = t / math.sqrt(t**2 + 4)
+        assert p == pytest.approx(0.5 + 0.75 * (share - share**3 / 3))
+    assert (found.n_a, found.n_b, found.family) == (3, 3, 1)
+    assert found.verdict == "undecided"
+
+
+def test_its_p_are_those_of_scipys_tests_of_welch():
+    random = np.random.default_rng(5)
+    a, b = random.normal(0.004, 0.01, 4), random.normal(0, 0.02, 7)
+    found = equivalence.compare(np.exp(a), np.exp(b), 0.02)
+    margin = math.log(1.02)
+    sides = [
+        stats.ttest_ind(a + margin, b, equal_var=False, alternative="greater").pvalue,
+        stats.ttest_ind(a - margin, b, equal_var=False, alternative="less").pvalue,
+    ]
+    assert found.p_tost == pytest.approx(max(sides))
+    both = stats.ttest_ind(a, b, equal_var=False)
+    assert found.p_difference == pytest.approx(both.pvalue)
+    assert math.log(found.ci90_low) == pytest.approx(both.confidence_interval(0.9).low)
+
+
+@pytest.mark.parametrize(
+    ("difference", "scatter", "verdict"),
+    [
+        (0, 0.001, "equivalent"),
+        (0.005, 0.001, "equivalent"),
+        (0.03, 0.001, "faster"),
+        (-0.03, 0.001, "slower"),
+        (0, 0.02, "undecided"),
+        (0.01, 0.05, "undecided"),
+    ],
+)
+def test_the_verdict_is_what_the_numbers_say(difference, scatter, verdict):
+    spread = scatter * np.array([-1.2, -0.5, 0, 0.5, 1.2])
+    assert equivalence.compare(np.exp(difference + spread), np.exp(spread), 0.01).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"),
+    [
+        (100.0, "equivalent"),
+        (100.5, "equivalent"),
+        (101.0, "faster"),
+        (103.0, "faster"),
+        (97.0, "slower"),
+    ],
+)
+def test_runs_without_scatter_have_a_verdict(value, verdict):
+    found = equivalence.compare([value] * 3, [100.0] * 4, 0.01)
+    assert found.verdict == verdict
+    assert (found.ci90_low, found.ci95_high) == pytest.approx((value / 100, value / 100))
+    assert (found.p_difference > 0.9) == (value == 100)
+    assert found.repeats_needed == 3
+
+
+def test_one_side_without_scatter_has_the_freedom_of_the_other():
+    noisy = np.exp([0.0, 0.01, 0.02])
+    found = equivalence.compare(noisy, [1.0] * 5, 0.01)
+    half = stats.t.ppf(0.95, 2) * 0.01 / math.sqrt(3)
+    assert math.log(found.ci90_high) == pytest.approx(0.01 + half)
+
+
+@pytest.mark.parametrize(("n_a", "n_b"), [(1, 1), (1, 9), (2, 2), (9, 2)])
+def test_too_few_runs_have_no_verdict_and_say_how_many_it_takes(n_a, n_b):
+    values, base = np.linspace(100, 101, n_a), np.linspace(100, 101, n_b)
+    found = equivalence.compare(values, base, 0.01)
+    assert (found.verdict, found.repeats_needed) == ("too few runs", 3)
+    assert math.isnan(found.p_tost)
+    assert math.isnan(found.p_difference)
+    assert math.isnan(found.ci90_low) == (min(n_a, n_b) < 2)
+
+
+throughputs = some.lists(some.floats(50, 200), min_size=3, max_size=8)
+margins = some.floats(0.001, 0.3)
+
+
+@given(throughputs, throughputs, margins)
+def test_exchanging_the_sides_exchanges_slower_and_faster_and_nothing_else(a, b, margin):
+    there, back = equivalence.compare(a, b, margin), equivalence.compare(b, a, margin)
+    assert there.ratio * back.ratio == pytest.approx(1)
+    assert there.ci90_low * back.ci90_high == pytest.approx(1)
+    assert (there.p_tost, there.p_difference) == pytest.approx((back.p_tost, back.p_difference))
+    exchanged = {"slower": "faster", "faster": "slower"}
+    assert back.verdict == exchanged.get(there.verdict, there.verdict)
+
+
+@given(throughputs, throughputs, margins, some.floats(0.01, 100))
+def test_the_unit_of_throughput_does_not_matter(a, b, margin, factor):
+    found = equivalence.compare(a, b, margin)
+    scaled = equivalence.compare(np.multiply(a, factor), np.multiply(b, factor), margin)
+    assert scaled.ratio == pytest.approx(found.ratio)
+    assert scaled.p_tost == pytest.approx(found.p_tost, abs=1e-6)
+
+
+@given(throughputs, throughputs, margins)
+def test_alone_a_verdict_can_be_read_off_the_intervals(a, b, margin):
+    assume(np.ptp(a) > 1e-6 and np.ptp(b) > 1e-6)
+    found = equivalence.compare(a, b, margin)
+    inside = 1 / (1 + margin) < found.ci90_low and found.ci90_high < 1 + margin
+    assert (found.verdict == "equivalent") == inside
+    if not inside:
+        apart = {found.ci95_low > 1: "faster", found.ci95_high < 1: "slower"}
+        assert found.verdict == apart.get(True, "undecided")
+    assert found.ci95_low <= found.ci90_low <= found.ratio <= found.ci90_high <= found.ci95_high
+
+
+@given(some.lists(some.floats(0, 1), min_size=1, max_size=12))
+def test_holms_p_are_no_smaller_keep_their_order_and_reject_as_the_steps_do(p_values):
+    adjusted = equivalence.holm(p_values)
+    for p, q in zip(p_values, adjusted, strict=True):
+        assert p <= q <= min(1, p * len(p_values) + 1e-15)
+    order = np.argsort(p_values, kind="stable")
+    assert sorted(adjusted) == [adjusted[i] for i in order]
+    rejected = 0  # Holm's own words: stop at the first p that is not small enough.
+    while rejected < len(p_values):
+        if p_values[order[rejected]] * (len(p_values) - rejected) >= 0.05:
+            break
+        rejected += 1
+    assert sum(p < 0.05 for p in adjusted) == rejected
+
+
+def test_no_p_values_need_no_adjustment():
+    assert equivalence.holm([]) == []
+    assert equivalence.adjust([]) == []
+
+
+def test_a_family_of_one_is_the_comparison_alone():
+    alone = equivalence.compare([100, 101, 102], [100, 101, 103], 0.01)
+    assert equivalence.adjust([alone]) == [alone]
+
+
+def test_in_a_family_verdicts_follow_the_adjusted_p():
+    # t = 0.03 / sqrt(0.0002 / 3) = 3.674 with 4 degrees of freedom.
+    spread = np.array([-0.01, 0, 0.01])
+    alone = equivalence.compare(np.exp(0.03 + spread), np.exp(spread), 0.01)
+    assert alone.p_difference == pytest.approx(0.0213, abs=1e-3)
+    assert alone.verdict == "faster"
+    family = equivalence.adjust([alone] * 3)
+    assert [c.verdict for c in family] == ["undecided"] * 3
+    assert [c.family for c in family] == [3] * 3
+    assert family[0].p_difference == pytest.approx(3 * alone.p_difference)
+    assert family[0].p_difference_raw == alone.p_difference
+    assert family[0].ci95_low == alone.ci95_low
+    assert family[0].repeats_needed > alone.repeats_needed
+
+
+def test_what_has_too_few_runs_does_not_weigh_on_the_others():
+    alone = equivalence.compare([100, 101, 102], [100, 101, 103], 0.01)
+    few = equivalence.compare([100, 101], [100, 101, 103], 0.01)
+    found = equivalence.adjust([few, alone, few])
+    assert found[1] == alone
+    assert [c.verdict for c in found] == ["too few runs", alone.verdict, "too few runs"]
+
+
+@pytest.mark.parametrize("scatter", [0.002, 0.005, 0.01, 0.03])
+def test_repeats_needed_is_the_least_number_with_the_power(scatter):
+    needed = equivalence.repeats_needed(scatter, 0.01)
+    assert equivalence.power(needed, scatter, 0.01) >= 0.8
+    assert needed == 3 or equivalence.power(needed - 1, scatter, 0.01) < 0.8
+
+
+@pytest.mark.parametrize(("repeats", "scatter", "difference"), [(5, 0.02, 0.03), (10, 0.05, 0.06)])
+def test_the_power_to_show_a_difference_is_that_of_simulated_tests(repeats, scatter, difference):
+    random = np.random.default_rng(1)
+    a, b = random.normal(0, scatter, (2, 20_000, repeats))
+    shown = stats.ttest_ind(a + difference, b, axis=1).pvalue < 0.05
+    found = equivalence.power_to_differ(repeats, scatter, difference)
+    assert found == pytest.approx(shown.mean(), abs=0.015)
+
+
+def test_a_ratio_beyond_the_margin_needs_repeats_that_show_it_not_equivalence():
+    spread = np.array([-0.3, 0, 0.3])
+    found = equivalence.compare(np.exp(np.log(0.67) + spread), np.exp(spread), 0.01)
+    assert found.verdict == "undecided"
+    assert 5 < found.repeats_needed < 30 < equivalence.repeats_needed(found.scatter, 0.01)
+    needed = found.repeats_needed
+    size = abs(math.log(found.ratio))
+    assert equivalence.power_to_differ(needed, found.scatter, size) >= 0.8
+    assert equivalence.power_to_differ(needed - 1, found.scatter, size) < 0.8
+
+
+def test_more_scatter_needs_more_repeats_up_to_the_cap():
+    found = [equivalence.repeats_needed(s, 0.01) for s in (0, 0.001, 0.01, 0.02, 0.04, 0.08, 1)]
+    assert found == sorted(found)
+    assert (found[0], found[-1]) == (3, 1000)
+
+
+def test_for_many_repeats_power_is_that_of_the_normal_distribution():
+    n, scatter = 900, 0.08
+    room = math.log(1.01) / (scatter * math.sqrt(2 / n)) - stats.norm.ppf(0.95)
+    assert equivalence.power(n, scatter, 0.01) == pytest.approx(
+        2 * stats.norm.cdf(room) - 1, abs=0.002
+    )
+
+
+def simulated(seed, studies, repeats, scatter, difference, family=1):
+    """Lists of comparisons, one list a study, of normal logarithms."""
+    random = np.random.default_rng(seed)
+    logs = random.normal(0, scatter, (studies, family, 2, repeats))
+    logs[:, :, 0] += difference
+    return [
+        equivalence.adjust([equivalence.compare(a, b, 0.01) for a, b in study])
+        for study in np.exp(logs)
+    ]
+
+
+def share(studies, *verdicts):
+    return np.mean([any(c.verdict in verdicts for c in study) for study in studies])
+
+
+@pytest.mark.parametrize("side", [1, -1])
+def test_equivalence_is_claimed_wrongly_in_at_most_5_percent_of_studies(side):
+    studies = simulated(1, 4000, 5, 0.004, side * math.log(1.01))
+    assert 0.03 < share(studies, "equivalent") <= 0.06
+
+
+@pytest.mark.parametrize("family", [1, 5])
+def test_a_difference_is_claimed_wrongly_in_at_most_5_percent_of_studies(family):
+    studies = simulated(2, 4000 if family == 1 else 2000, 5, 0.03, 0, family)
+    assert 0.02 < share(studies, "slower", "faster") <= 0.06
+
+
+def test_any_wrong_equivalence_in_a_family_is_as_rare():
+    studies = simulated(3, 2000, 8, 0.004, math.log(1.01), family=5)
+    assert 0.02 < share(studies, "equivalent") <= 0.06
+
+
+def test_intervals_of_five_runs_cover_the_true_ratio():
+    found = [study[0] for study in simulated(4, 4000, 5, 0.02, 0.05)]
+    truth = math.exp(0.05)
+    assert 0.92 <= np.mean([c.ci95_low <= truth <= c.ci95_high for c in found]) <= 0.97
+    assert 0.87 <= np.mean([c.ci90_low <= truth <= c.ci90_high for c in found]) <= 0.93
+
+
+@pytest.mark.parametrize(("repeats", "scatter"), [(5, 0.005), (10, 0.01), (20, 0.01)])
+def test_power_is_how_often_equivalence_is_shown(repeats, scatter):
+    found = share(simulated(5, 4000, repeats, scatter, 0), "equivalent")
+    assert found == pytest.approx(equivalence.power(repeats, scatter, 0.01), abs=0.03)

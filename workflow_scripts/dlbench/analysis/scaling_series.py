@@ -1,0 +1,297 @@
+"""Series of runs on several numbers of devices: throughput, speedup, efficiency.
+
+- A series has runs that are equal in all but the number of devices and what goes with it:
+  weak, the batch per device is fixed; strong, the global batch is.
+- Its base is its own runs on the fewest devices; without any on one device it borrows those of
+  another strategy, where there are some. What differs between a point and its base
+  (base_flags.BASE_KEYS) is named; so is that it was measured apart (dlbench/analysis/drift.py).
+- Speedup is the ratio of throughputs to the base, efficiency that times the base's devices
+  over the point's. Uncertainty adds on the logarithm (Welch's t, estimates.ratio).
+
+The figure of scaling and the table of speedups (speedups.py) are both made from these series.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from dlbench.analysis import base_flags, drift, estimates
+from dlbench.log.event_fields import ENDED_WELL
+from dlbench.study.runs import FIELDS
+from dlbench.tables import cells
+from dlbench.tables.cells import Row
+
+# What is fixed in a kind of scaling.
+FIXED = {"weak": "batch_per_device", "strong": "global_batch"}
+# What a series can borrow a base across.
+STRATEGY = ("strategy", "strategy_options", "launcher")
+_FIRST = (
+    "precision",
+    "xla",
+    "strategy",
+    "strategy_options",
+    "runtime",
+    "runtime_options",
+    "copies_per_node",
+)
+# The seed is seen by the check of the base instead.
+_NOT_OF_A_SERIES = (
+    *("model", "dataset", "nodes", "devices_per_node", "batch_per_device", "repeat", "sentinel"),
+    *("warmup_steps", "seed"),
+)
+FURTHER = (
+    *("site", "timing_source", "item_shape"),
+    *(name for name in FIELDS if name not in (*_FIRST, *_NOT_OF_A_SERIES)),
+)
+# What a series is, beside model, dataset and what is fixed.
+SERIES = (*_FIRST, *FURTHER)
+ONE_COUNT = "one number of devices"
+MARGIN = 0.01  # of equivalence, where no study says another
+
+
+@dataclass(frozen=True)
+class Base:
+    """What a series is compared with; `borrowed` from another strategy."""
+
+    devices: int
+    nodes: int | None
+    runs: list[Row]
+    borrowed: bool
+
+    @property
+    def throughput(self) -> estimates.Estimate:
+        return _mean(self.runs)
+
+
+@dataclass(frozen=True)
+class Point:
+    """The repeats of a series on one number of devices.
+
+    `speedup` and `efficiency` are Estimates, without an interval where the point is the base;
+    None where the series has no base. `mismatch` names what should agree with the base. `sides`
+    are the point and its base, as they are compared.
+    """
+
+    devices: int
+    nodes: int | None
+    runs: list[Row]
+    throughput: estimates.Estimate
+    speedup: estimates.Estimate | None = None
+    efficiency: estimates.Estimate | None = None
+    mismatch: tuple[str, ...] = ()
+    sides: drift.Sides | None = None
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points in the order of their devices; `kind` is weak, strong, or None: on one number only."""
+
+    kind: str | None
+    points: list[Point]
+    base: Base | None
+
+    @property
+    def row(self) -> Row:
+        """A run on the fewest devices; it stands for what all runs have in common."""
+        return self.points[0].runs[0]
+
+    @property
+    def runs(self) -> list[Row]:
+        return [run for point in self.points for run in point.runs]
+
+    @property
+    def mismatch(self) -> tuple[str, ...]:
+        """What differs from the base in any of the points."""
+        return _in_order({key for point in self.points for key in point.mismatch})
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Runs of a series, also those that failed.
+
+    `series` is of those that ended well, without a kind where they are on one number of devices;
+    None where there are none.
+    """
+
+    kind: str
+    runs: list[Row]
+    series: Series | None
+
+    @property
+    def row(self) -> Row:
+        return self.runs[0]
+
+
+def all_series(
+    rows: Sequence[Row], sentinels: Sequence[Row] = (), margin: float = MARGIN
+) -> list[Series]:
+    """The Series of all runs that ended well, weak ones first, each kind in the order of SERIES.
+
+    Args:
+        rows: rows of the runs table; nan stands for an absent value.
+        sentinels: rows of the table of sentinels.
+        margin: within which drift between sessions is equivalent to none.
+    """
+    known = drift.Drift(rows, sentinels, margin)
+    done = _sorted(row for row in map(_plain, rows) if _is_done(row))
+    lenders = {kind: _lenders(done, kind) for kind in FIXED}
+    scaled = [_series(kind, group, lenders, known) for kind, group in _groups(done, lenders)]
+    seen = {id(run) for series in scaled for run in series.runs}
+    weak = _grouped(done, FIXED["weak"])
+    rest = [[row for row in group if id(row) not in seen] for group in weak]
+    return [*scaled, *(_series(None, group, lenders, known) for group in rest if group)]
+
+
+def tried(
+    rows: Sequence[Row], sentinels: Sequence[Row] = (), margin: float = MARGIN
+) -> list[Tried]:
+    """The series that there would be if all runs had ended well.
+
+    Args:
+        rows, sentinels, margin: as of `all_series`.
+    """
+    rows = [row for row in map(_plain, rows) if _is_done(row) or _has_failed(row)]
+    lenders = {kind: _lenders(filter(_is_done, rows), kind) for kind in FIXED}
+    well = all_series(rows, sentinels, margin)
+    series_by_key = {(s.kind, _key(s.row, FIXED[s.kind])): s for s in well if s.kind}
+    return [
+        Tried(
+            kind,
+            group,
+            series_by_key.get((kind, _key(group[0], FIXED[kind]))) or _on_one_count(group),
+        )
+        for kind, group in _groups(_sorted(rows), lenders)
+    ]
+
+
+def _on_one_count(group):
+    done = [row for row in group if _is_done(row)]
+    return _series(None, done, {}, None) if done else None
+
+
+def _groups(rows, lenders):
+    """[(kind, the runs of a series), ...]"""
+    weak, strong = (_grouped(rows, fixed) for fixed in FIXED.values())
+    return [
+        ("weak", group)
+        for group in weak
+        if _counts(group) > 1 or (group[0]["devices"] > 1 and _lent("weak", group[0], lenders))
+    ] + [("strong", group) for group in strong if _counts(group) > 1 and group[0]["global_batch"]]
+
+
+def _sorted(rows):
+    return sorted(
+        rows, key=lambda row: (row["devices"], row.get("nodes") or 0, row.get("repeat") or 0)
+    )
+
+
+def _is_done(row):
+    return row["status"] in ENDED_WELL and _is_rate(row)
+
+
+def _has_failed(row):
+    return row["status"] not in (*ENDED_WELL, "skipped")
+
+
+def _plain(row):
+    return {name: None if cells.is_absent(value) else value for name, value in row.items()}
+
+
+def _is_rate(row):
+    rate = row["images_per_second"]
+    return rate is not None and 0 < rate < math.inf
+
+
+def _key(row, fixed):
+    return tuple(row.get(name) for name in ("model", "dataset", fixed, *SERIES))
+
+
+def _grouped(rows, fixed):
+    groups = {}
+    for row in rows:
+        groups.setdefault(_key(row, fixed), []).append(row)
+    # None before numbers and names.
+    ordered = sorted(groups, key=lambda key: [(value is not None, value) for value in key])
+    return [groups[key] for key in ordered]
+
+
+def _counts(group):
+    return len({row["devices"] for row in group})
+
+
+def _lenders(rows, kind):
+    """Runs on one device by all that a borrower must share with them."""
+    lenders = {}
+    for row in rows:
+        if row["devices"] == 1:
+            lenders.setdefault(_shared(row, kind), []).append(row)
+    return lenders
+
+
+def _shared(row, kind):
+    names = [name for name in SERIES if name not in STRATEGY]
+    return tuple(row.get(name) for name in ("model", "dataset", FIXED[kind], *names))
+
+
+def _lent(kind, row, lenders):
+    """The runs of the first other strategy that lends a base; [] if none does."""
+    lenders_runs = lenders[kind].get(_shared(row, kind), [])
+    return [r for r in lenders_runs if all(r.get(n) == lenders_runs[0].get(n) for n in STRATEGY)]
+
+
+def _series(kind, group, lenders, known):
+    layouts = {}
+    for row in group:
+        layouts.setdefault((row["devices"], row.get("nodes")), []).append(row)
+    base = _base(kind, layouts, lenders) if kind else None
+    points = [_point(kind, layout, runs, base, known) for layout, runs in layouts.items()]
+    return Series(kind, points, base)
+
+
+def _base(kind, layouts, lenders):
+    (devices, nodes), own = next(iter(layouts.items()))
+    lent = _lent(kind, own[0], lenders) if devices > 1 else []
+    if lent:
+        return Base(1, lent[0].get("nodes"), lent, borrowed=True)
+    return Base(devices, nodes, own, borrowed=False)
+
+
+def _point(kind, layout, runs, base, known):
+    if base is None:
+        return Point(*layout, runs, _mean(runs))
+    sides = known.compare(runs, base.runs)
+    ratio = sides.difference.ratio
+    if runs is base.runs:  # a speedup of 1, as it was defined
+        ratio = estimates.Estimate(1.0, math.nan, math.nan, len(runs))
+    share = base.devices / layout[0]
+    efficiency = estimates.Estimate(
+        ratio.value * share, ratio.low * share, ratio.high * share, ratio.runs
+    )
+    mismatch = (*_mismatch(kind, runs, base), *sides.flags)
+    return Point(*layout, runs, _mean(runs), ratio, efficiency, mismatch, sides)
+
+
+def _mismatch(kind, runs, base):
+    """The keys in which runs of a point and of its base differ though they should agree."""
+    first = base.runs[0]
+    differing = {
+        key
+        for run in (*runs, *base.runs)
+        for key in base_flags.base_mismatch(run, first, FIXED[kind])
+    }
+    if runs[0].get("epochs"):  # more devices take fewer steps for as many epochs
+        differing.discard("steps_measured")
+    return _in_order(differing)
+
+
+def _in_order(keys):
+    order = (*base_flags.BASE_KEYS, *FIXED.values(), *base_flags.OTHERS)
+    return tuple(key for key in order if key in keys)
+
+
+def rates(runs: Iterable[Row]) -> list[float]:
+    return [run["images_per_second"] for run in runs]
+
+
+def _mean(runs):
+    return estimates.mean(rates(runs))
