@@ -14,6 +14,7 @@ from log_samples import GLOBAL_BATCH, KINDS, NO_STEP_TIMES, ROUNDING_S, STEP_TIM
 from dlbench import Error
 from dlbench.common import plugins
 from dlbench.imports import import_logs, merging, table_rows
+from dlbench.imports.importers import Steps
 from dlbench.imports.log_file import LogError, LogFile
 from dlbench.tables import parquet_files, table_columns
 
@@ -189,3 +190,12 @@ def test_an_empty_file_is_an_error_alone(tmp_path):
     (tmp_path / "log").write_bytes(b"")
     with pytest.raises(Error, match="empty"):
         import_logs.import_paths([tmp_path / "log"])
+
+
+def test_a_row_of_steps_is_one_step_without_a_loss_unless_the_log_says_more():
+    steps = Steps()
+    steps.add(1, 0.5)
+    steps.add(11, 0.25, loss=2.5, window_steps=10, warm_up=True)
+    assert len(steps) == 2
+    assert (list(steps.window_steps), list(steps.warm_up)) == ([1, 10], [0, 1])
+    assert math.isnan(steps.loss[0]) and steps.loss[1] == 2.5

@@ -15,6 +15,7 @@ and may define:
 An importer notes everything that it leaves out of a log, with line and reason.
 """
 
+import math
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -41,6 +42,21 @@ class Steps:
 
     def __len__(self) -> int:
         return len(self.step)
+
+    def add(
+        self,
+        step: int,
+        step_time_s: float,
+        loss: float | None = None,
+        window_steps: int = 1,
+        warm_up: bool = False,
+    ) -> None:
+        """Add a row; a loss of None is unknown."""
+        self.step.append(step)
+        self.step_time_s.append(step_time_s)
+        self.loss.append(math.nan if loss is None else loss)
+        self.window_steps.append(window_steps)
+        self.warm_up.append(warm_up)
 
 
 @dataclass

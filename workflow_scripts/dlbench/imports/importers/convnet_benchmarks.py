@@ -53,7 +53,7 @@ def read(log: LogFile) -> Iterator[Imported]:
     for number, line in log.lines():
         if match := STEP.search(line):
             fixed = fixed or int(match[2]) == 0
-            _add(steps, int(match[2]) + BURN_IN_STEPS + 1, float(match[3]))
+            steps.add(int(match[2]) + BURN_IN_STEPS + 1, float(match[3]))
         elif match := RESULT.search(line):
             run = _imported(log, number, match, steps, fixed)
             run.columns |= {"device_model": gpu, "device_kind": "gpu"} if gpu else {}
@@ -73,14 +73,6 @@ def read(log: LogFile) -> Iterator[Imported]:
         )
     elif first_line == 1:
         raise log.error(number, "no result and no step could be read")
-
-
-def _add(steps, step, duration_s):
-    steps.step.append(step)
-    steps.step_time_s.append(duration_s)
-    steps.loss.append(math.nan)
-    steps.window_steps.append(1)
-    steps.warm_up.append(0)
 
 
 def _imported(log, number, match, steps, fixed):

@@ -77,7 +77,8 @@ class _Run:
         time_ms = real(self.values.get("results.time"), 0, MOST_TIME_S * 1000)
         times_ms = self._times_ms()
         if times_ms:
-            _fill(run.steps, times_ms, run.columns.get("warmup_steps", 0))
+            for step, step_time_ms in enumerate(times_ms, run.columns.get("warmup_steps", 0) + 1):
+                run.steps.add(step, step_time_ms / 1000)
             self._compare(run, time_ms, sum(times_ms) / len(times_ms))
         elif time_ms:
             run.columns["step_time_mean_s"] = time_ms / 1000
@@ -159,12 +160,3 @@ class _Run:
         known |= {f"results.{name}" for name in ("time", "time_data", "throughput", "status")}
         if unused := self.values.keys() - known:
             run.notes.append(f"keys left out: {log_values.listed(unused)}")
-
-
-def _fill(steps, times_ms, warmup_steps):
-    for number, time_ms in enumerate(times_ms, start=warmup_steps + 1):
-        steps.step.append(number)
-        steps.step_time_s.append(time_ms / 1000)
-        steps.loss.append(math.nan)
-        steps.window_steps.append(1)
-        steps.warm_up.append(0)

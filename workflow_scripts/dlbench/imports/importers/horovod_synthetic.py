@@ -121,7 +121,9 @@ class _Run:
             run.columns["images_per_second"] = self.total
             run.notes.append("the arithmetic mean of rates: no less than items over time")
         elif self.batch:
-            self._fill(run.steps)
+            for iteration, rate in zip(self.iterations, self.rates, strict=True):
+                step = (iteration + 1) * WINDOW_STEPS
+                run.steps.add(step, self.batch / rate, window_steps=WINDOW_STEPS)
             run.notes.append(
                 f"an iteration is taken as {WINDOW_STEPS} steps: the program's default, the log "
                 "does not say; the warm-up is not in the log"
@@ -133,14 +135,6 @@ class _Run:
         self._compare(run)
         run.notes += self.left_out.notes()
         return run
-
-    def _fill(self, steps):
-        for iteration, rate in zip(self.iterations, self.rates, strict=True):
-            steps.step.append((iteration + 1) * WINDOW_STEPS)
-            steps.step_time_s.append(self.batch / rate)
-            steps.loss.append(float("nan"))
-            steps.window_steps.append(WINDOW_STEPS)
-            steps.warm_up.append(0)
 
     def _compare(self, run):
         """Compare the printed mean with that of the iterations; they differ if some are missing."""

@@ -212,11 +212,7 @@ class _Steps:
         time_s = real(values.get("step_time_s", 1 / rate if rate else None), 0, MOST_TIME_S)
         if time_s and not self.batch:
             self.batch = count(round(time_s * (real(values.get("items_per_second"), 0, 1e15) or 0)))
-        rows.step.append(step)
-        rows.step_time_s.append(time_s or math.nan)
-        rows.loss.append(values.get("loss", math.nan))
-        rows.window_steps.append(1 if time_s else 0)
-        rows.warm_up.append(0)
+        rows.add(step, time_s or math.nan, values.get("loss"), window_steps=1 if time_s else 0)
         self.rates.append(values.get("learning_rate", math.nan))
 
     def _go_back(self, step):
