@@ -14,7 +14,6 @@ NOT_YET = {
     "cluster",
     "plan",
     "records",
-    "report",
     "schedulers",
     "starting",
     "study",

@@ -1,4 +1,5 @@
 """The report: one HTML page of a study.
 
-Imports what is below it; no other room imports it.
+build_report.py gathers what it says, report_html.py writes it with the templates beside it.
+Imports pages, results and rooms below; no room imports it.
 """

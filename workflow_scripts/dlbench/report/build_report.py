@@ -1,27 +1,29 @@
-"""What the report of a study says, in no format yet: plain values, made from results/tables.
+"""The content of a study's report, in no format: plain values, made from results/tables.
 
-- The summary first: what was measured, on what, what the numbers carry (findings.py), what
-  failed and why, what is stale.
-- Then coverage, tables, figures, machine and software, method, caveats, how to make it again.
+- The summary: what was measured, on what, what the numbers carry (findings.py), what failed and
+  why, what is stale.
+- Coverage, tables, figures, machine and software, method, caveats, how to make it again.
 
-The same tables, records and figures give the same report: nothing is of now.
-    dlbench/report/report_html.py
-makes a file of it.
+The same tables, records and figures give the same report: it has no date of its making.
+report_html.py makes a file of it.
 """
 
 import contextlib
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from dlbench.analysis import estimates
 from dlbench.common import phrases
 from dlbench.common.files import sha256
 from dlbench.log import event_log
 from dlbench.records import run_record
 from dlbench.report import findings, report_figures, report_tables, sentences
+from dlbench.report.findings import Finding
 from dlbench.study import wording
 from dlbench.study.runs import CONDITION, is_sentinel
 from dlbench.tables import parquet_files, table_columns
@@ -30,7 +32,7 @@ MOST_FINDINGS = 3
 MOST_GROUPS = 20  # of the coverage that is seen at once
 ORDER = ("ok", "unstable", "stale", *event_log.FAILED, "skipped", "excluded", "imported")
 KNOWN = ("runs", "evals", "coverage", "comparisons", "speedups", "sentinels")
-# Tables that are shown as they are: what a row is, and the columns that come first.
+# Tables that are shown as they are: (what a row is, the columns that come first).
 TABLES = {
     "speedups": (
         "One row a condition and number of devices; a row whose base differs says so.",
@@ -60,7 +62,10 @@ FURTHER = {
 
 @dataclass(frozen=True)
 class Reason:
-    """Why runs have a status, how many, and one of them; reasons that differ in numbers are one."""
+    """Why runs have a status, how many have it, and one of them.
+
+    Reasons that differ in numbers only are one.
+    """
 
     status: str
     words: str
@@ -77,50 +82,56 @@ class Report:
         statuses: (status, runs) of all combinations, those that ended well first.
         fastest: (name, Estimate) of the highest throughputs.
         findings, further: what the numbers carry; the first three, and all others.
-        failures, left_out, stale: Reasons; left_out are skipped and excluded runs.
+        left_out: reasons of skipped and excluded runs.
         groups: (name, {status: runs}); `grouped_by` says what makes a group.
         machine: (fact, [(value, runs), ...]).
-        made_from: (file, digest).
+        method: (term, words).
+        made_from: (file, SHA-256).
     """
 
     study: str
     lead: str
-    facts: list
-    statuses: list
-    fastest: list
-    findings: list
-    further: list
-    failures: list
-    left_out: list
-    stale: list
-    groups: list
+    facts: list[tuple[str, str]]
+    statuses: list[tuple[str, int]]
+    fastest: list[tuple[str, estimates.Estimate]]
+    findings: list[Finding]
+    further: list[Finding]
+    failures: list[Reason]
+    left_out: list[Reason]
+    stale: list[Reason]
+    groups: list[tuple[str, dict[str, int]]]
     grouped_by: str
-    tables: list
-    figures: list
-    machine: list
-    method: list
-    caveats: list
-    made_from: list
+    tables: list[report_tables.DataTable]
+    figures: list[report_figures.Figure]
+    machine: list[tuple[str, list[tuple[str, int]]]]
+    method: list[tuple[str, str]]
+    caveats: list[str]
+    made_from: list[tuple[str, str]]
 
 
-def read(folder, runs_folder, figures_folder, figures):
+def read(
+    tables_folder: str | Path,
+    runs_folder: str | Path,
+    figures_folder: str | Path,
+    figures: Sequence[str],
+) -> Report:
     """The Report of the tables in a folder.
 
     Args:
-        folder, runs_folder, figures_folder: as in results/.
-        figures: names of the figures that it has, in their order.
+        tables_folder, runs_folder, figures_folder: tables, runs and figures of results/.
+        figures: names of the figures that it shows, in their order.
 
     Raises:
         TableError: a table is missing or cannot be read.
         FileNotFoundError: a figure is missing.
     """
-    folder = Path(folder)
-    found = {
+    folder = Path(tables_folder)
+    tables = {
         name: parquet_files.read(folder / f"{name}.parquet", getattr(table_columns, name.upper()))
         for name in KNOWN
         if name != "evals"
     }
-    rows = {name: table.to_pylist() for name, table in found.items()}
+    rows = {name: table.to_pylist() for name, table in tables.items()}
     runs, coverage = rows["runs"], rows["coverage"]
     everything = findings.findings(runs, rows["speedups"], rows["comparisons"], rows["sentinels"])
     asked = [row for row in runs if not is_sentinel(row["run_id"])]
@@ -140,16 +151,16 @@ def read(folder, runs_folder, figures_folder, figures):
         stale=_reasons(coverage, ("stale",)),
         groups=groups,
         grouped_by=grouped_by,
-        tables=_tables(found, rows, folder),
+        tables=_tables(tables, rows, folder),
         figures=[report_figures.figure(name, Path(figures_folder)) for name in figures],
         machine=_machine(runs, Path(runs_folder)),
         method=sentences.METHOD,
         caveats=sentences.caveats(runs, rows["speedups"], rows["comparisons"], coverage),
         made_from=[
             (f"{name}.parquet", sha256(folder / f"{name}.parquet"))
-            for name in (*found, *_others(folder))
+            for name in (*tables, *_others(folder))
         ],
-    )  # fmt: skip
+    )
 
 
 def _drift(folder):
@@ -160,8 +171,8 @@ def _drift(folder):
 def _study(rows):
     """The name of the study; rows of imported runs have the names of their imports."""
     tables_of_study = ("speedups", "comparisons", "published", "runs")
-    found = (row["study"] for name in tables_of_study for row in rows.get(name, ()))
-    return next(filter(None, found), "")
+    names = (row["study"] for name in tables_of_study for row in rows.get(name, ()))
+    return next(filter(None, names), "")
 
 
 def _statuses(coverage):
@@ -175,33 +186,34 @@ def _place(status):
 
 def _reasons(coverage, statuses):
     """Reasons of some statuses, the commonest first."""
-    found = {}
+    groups = {}
     for row in coverage:
         if row["status"] in statuses:
             words = row["reason"] or ""
             key = _place(row["status"]), phrases.without_numbers(words)
-            found.setdefault(key, []).append((row["status"], words, row["combination"]))
-    made = [
+            groups.setdefault(key, []).append((row["status"], words, row["combination"]))
+    reasons = [
         Reason(
             group[0][0],
             phrases.merge([words for _, words, _ in group]) or "no reason is known",
             len(group),
             _combination(group[0][2]),
         )
-        for group in found.values()
+        for group in groups.values()
     ]
-    return sorted(made, key=lambda reason: (-reason.runs, reason.status, reason.words))
+    return sorted(reasons, key=lambda reason: (-reason.runs, reason.status, reason.words))
 
 
 def _combination(text):
-    """What was excluded is a JSON object in the table of coverage, others are words."""
+    """A combination in words; that of an excluded one is a JSON object in the table."""
     try:
         values = json.loads(text)
     except ValueError:
         return text
     if not isinstance(values, dict):
         return text
-    return ", ".join(filter(None, (wording.field(k, v) for k, v in values.items())))
+    names = sorted(values, key=[*wording.WORDS, *values].index)
+    return ", ".join(filter(None, (wording.field(name, values[name]) for name in names)))
 
 
 def _groups(runs, coverage):
@@ -209,19 +221,22 @@ def _groups(runs, coverage):
     status = {row["run_id"]: row["status"] for row in coverage}
     fields = [name for name in (*wording.NAMED, *CONDITION) if name != "seed"]
     fields = [
-        name for name in dict.fromkeys(fields)
+        name
+        for name in dict.fromkeys(fields)
         if name in wording.ALWAYS[:2] or len({str(row.get(name)) for row in runs}) > 1
-    ]  # fmt: skip
-    found = _grouped(runs, fields)
-    while len(found) > MOST_GROUPS and len(fields) > 1:
+    ]
+    groups = _grouped(runs, fields)
+    while len(groups) > MOST_GROUPS and len(fields) > 1:
         fields.pop()
-        found = _grouped(runs, fields)
-    named = [
-        (", ".join(filter(None, map(wording.field, fields, key))) or "all",
-         dict(sorted(Counter(status.get(row["run_id"], row["status"]) for row in group).items(),
-                     key=lambda item: _place(item[0]))))
-        for key, group in found.items()
-    ]  # fmt: skip
+        groups = _grouped(runs, fields)
+    values = [dict(zip(fields, key, strict=True)) for key in groups]
+    names = wording.combinations(values) if values else []
+    counts = (
+        Counter(status.get(row["run_id"], row["status"]) for row in group)
+        for group in groups.values()
+    )
+    ordered = (dict(sorted(c.items(), key=lambda item: _place(item[0]))) for c in counts)
+    named = [(name or "all", c) for name, c in zip(names, ordered, strict=True)]
     return named, ", ".join(map(report_tables.called, fields))
 
 
@@ -236,16 +251,18 @@ def _sortable(value):
     return (value is not None, not isinstance(value, str), value if value is not None else 0)
 
 
-def _tables(found, rows, folder):
-    made = [report_tables.results(rows["runs"])]
+def _tables(tables, rows, folder):
+    shown = [report_tables.results(rows["runs"])]
     for name, (words, first) in TABLES.items():
         heading = name.capitalize()
-        made.append(report_tables.of_parquet(name, heading, words, found[name], ("study",), first))
+        shown.append(
+            report_tables.of_parquet(name, heading, words, tables[name], ("study",), first)
+        )
     for name in _others(folder):
         heading = name.replace("_", " ").capitalize()
         table = pq.read_table(folder / f"{name}.parquet")
-        made.append(report_tables.of_parquet(name, heading, FURTHER.get(name, ""), table))
-    return [table for table in made if table.rows]
+        shown.append(report_tables.of_parquet(name, heading, FURTHER.get(name, ""), table))
+    return [table for table in shown if table.rows]
 
 
 def _others(folder):
@@ -287,10 +304,10 @@ def _of_row(row):
     }
 
 
-def _of_record(place):
-    """Facts that only a run's record has; {} where there is none, as of imported runs."""
+def _of_record(folder):
+    """Facts that only a run's record has; {} of imported runs, which have none."""
     with contextlib.suppress(run_record.RecordError):
-        known = run_record.read(place / "run.json")["provenance"]
+        known = run_record.read(folder / "run.json")["provenance"]
         versions = dict(known.get("versions") or {})
         site = known.get("site") or {}
         return {
@@ -305,7 +322,7 @@ def _of_record(place):
 
 
 def _of_machine(known):
-    """What the first of its nodes is; {} of runs of before."""
+    """Hardware of the first node; {} of records of earlier versions."""
     hardware = next(iter((known.get("hardware") or {}).values()), None)
     if not hardware:
         return {}

@@ -1,29 +1,33 @@
 """What the numbers of a study carry: findings, those with the best evidence first.
 
-- A finding is a sentence that its table could be asked for, with its interval, its runs, and the
-  table and figure it is from. Nothing is found by looking at pictures.
-- Of each topic there is one: comparisons that the config asked for, scaling, and what a batch
-  size, a strategy, a precision ... changes where all else is equal; learning gates.
-- `shown` is what a test or an interval over at least three runs of each side carries;
-  `indicated` has an interval of fewer, or something else differs too, or the sides were measured
-  apart; `open` has none, or is undecided. They are ranked in that order; then what was asked for,
-  scaling, the largest effects (by the end of the interval that is nearest to none), gates.
-- What nobody asked for is one family of tests, corrected (Holm) for how many there are.
-- Published numbers are references: there is no finding about them.
+- A finding is a sentence that follows from a table, with its interval, its runs, and the table
+  and figure that it is from.
+- Each topic has one: comparisons that the config asked for; scaling; what a batch size, a
+  strategy, a precision ... changes where all else is equal; learning gates.
+- `shown`: a test, or an interval over at least three runs of each side, carries it. `indicated`:
+  the interval is of fewer runs, or something else differs too, or the sides were measured apart.
+  `open`: there is no interval, or it is undecided. They are ranked in that order; then come
+  comparisons of the config, scaling, the largest effects (by the end of the interval that is
+  nearest to no effect), gates.
+- Contrasts that the config did not ask for are one family of tests, corrected (Holm).
+- Published numbers are references: no finding is about them.
 """
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dlbench.analysis import base_flags, contrasts, equivalence
 from dlbench.common import phrases
+from dlbench.report import finding_words
 from dlbench.study import learning_gates, wording
 from dlbench.study.runs import CONDITION
 from dlbench.tables import timing_sources
 
+Row = dict[str, Any]
 SHOWN, INDICATED, OPEN = "shown", "indicated", "open"
-MINUS, TIMES = "\u2212", "\u00d7"
 EVIDENCE = (SHOWN, INDICATED, OPEN)
 MARGIN = 0.01  # of equivalence, where no comparison of the study says another
 
@@ -35,8 +39,8 @@ class Finding:
     Attributes:
         number, interval: the number that carries it and its 95 % interval, as texts; "" for none.
         kind: good, bad, same or open, which gives it a colour.
-        tables, figures: names of those it is from.
-        rank: what it is sorted by, the lowest first.
+        tables, figures: names of those that it is from.
+        rank: what findings are sorted by, the lowest first.
     """
 
     headline: str
@@ -45,37 +49,46 @@ class Finding:
     interval: str
     evidence: str
     kind: str
-    tables: tuple
-    figures: tuple
-    rank: tuple
+    tables: tuple[str, ...]
+    figures: tuple[str, ...]
+    rank: tuple[float, ...]
 
 
-def findings(runs, speedups, comparisons, sentinels=()):
-    """All Findings of a study, the best first.
-
-    Args:
-        runs, speedups, comparisons, sentinels: rows of these tables, dictionaries.
-    """
+def findings(
+    runs: list[Row],
+    speedups: list[Row],
+    comparisons: list[Row],
+    sentinels: Sequence[Row] = (),
+) -> list[Finding]:
+    """All Findings of a study, the best first; arguments are rows of these tables."""
     own = [row for row in runs if row.get("timing_source") != timing_sources.PUBLISHED]
     speedups = [row for row in speedups if row.get("timing_source") != timing_sources.PUBLISHED]
     asked = {row["field"] for row in comparisons}
     margin = next((row["margin"] for row in comparisons if row.get("margin")), MARGIN)
     own, speedups, comparisons, sentinels = of_sites(own, speedups, comparisons, sentinels)
-    found = [*_compared(comparisons), *_scaling(speedups),
-             *_contrasts(own, asked, margin, sentinels), *_gates(own)]  # fmt: skip
-    return sorted(found, key=lambda finding: finding.rank)
+    unsorted = [
+        *_compared(comparisons),
+        *_scaling(speedups),
+        *_contrasts(own, asked, margin, sentinels),
+        *_gates(own),
+    ]
+    return sorted(unsorted, key=lambda finding: finding.rank)
 
 
-def of_sites(runs, *others):
-    """The same rows, with their sites only where runs are of several: a name says it there."""
+def of_sites(runs: list[Row], *others: Sequence[Row]) -> list[list[Row]]:
+    """The same rows; their site is None unless runs are of several, so that names have it then."""
     several = len({row.get("site") for row in runs} - {None}) > 1
     return [
-        rows if several else [{**row, "site": None} for row in rows] for rows in (runs, *others)
+        list(rows) if several else [{**row, "site": None} for row in rows]
+        for rows in (runs, *others)
     ]
 
 
-def named(rows, left_out=()):
-    """Names of rows, by their sites and what tells them apart among the fields of a run.
+def named(rows: list[Row], left_out: Sequence[str] = ()) -> list[str]:
+    """Names of rows: their sites and the fields of a run that tell them apart.
+
+    Args:
+        left_out: fields that no name has.
 
     >>> same = {"model": "vgg16", "dataset": "digits", "batch_per_device": 8}
     >>> named([same | {"precision": "float16"}, same | {"precision": "tf32"}])
@@ -103,7 +116,7 @@ def _compared(rows):
 
 
 def _of_comparisons(name, group, judged):
-    counts = _counted(row["verdict"] for row in group)
+    counts = finding_words.counted_verdicts(row["verdict"] for row in group)
     first = min(judged, key=_by_evidence)
     evidence = _evidence_of(first)
     words = f"{first['condition']}: {first['verdict']}"
@@ -112,16 +125,24 @@ def _of_comparisons(name, group, judged):
         words = f"{first['condition']} is {first['verdict']} {preposition} {first['base']}"
     else:
         words = f"{first['condition']} against {first['base']}: {first['verdict']}"
-    others = f"All of {_field(name)}: {counts}. " if len(group) > 1 else ""
+    others = f"All of {finding_words.field(name)}: {counts}. " if len(group) > 1 else ""
     place = named([first, *(row for row in judged if row is not first)], (name,))[0]
-    text = f"{place}, {_of_runs(first['n_a'], first['n_b'])}. {others}{_reservation(first)}"
-    number, interval = _ratio(first["ratio"], first.get("ci95_low"), first.get("ci95_high"))
+    runs = finding_words.runs_of_sides(first["n_a"], first["n_b"])
+    text = f"{place}, {runs}. {others}{_reservation(first)}"
+    number, interval = finding_words.ratio(
+        first["ratio"], first.get("ci95_low"), first.get("ci95_high")
+    )
     return Finding(
-        headline=words, text=text.strip(), number=number,
-        interval=interval, evidence=evidence,
-        kind=_kind(first["verdict"]), tables=("comparisons",), figures=("overhead",),
+        headline=words,
+        text=text.strip(),
+        number=number,
+        interval=interval,
+        evidence=evidence,
+        kind=finding_words.kind(first["verdict"]),
+        tables=("comparisons",),
+        figures=("overhead",),
         rank=(EVIDENCE.index(evidence), 0, -_effect(first)),
-    )  # fmt: skip
+    )
 
 
 def _reservation(row):
@@ -143,7 +164,7 @@ def _over_sessions(row):
     """What is to be said of two sides that were measured apart."""
     low, high = row.get("drift_ci95_low"), row.get("drift_ci95_high")
     if row.get("drift"):
-        number, interval = _ratio(row["drift"], low, high)
+        number, interval = finding_words.ratio(row["drift"], low, high)
         interval = f" ({interval})" if interval else ""
         yield f"The ratio is corrected for the drift between their sessions, {number}{interval}."
     if base_flags.APART in (row.get("base_flags") or ""):
@@ -183,10 +204,7 @@ def _effect(row):
 
 def _scaling(rows):
     """How much of a linear speedup is left of series that go farthest; other bases are flagged."""
-    ends = [
-        row for row in rows
-        if row.get("efficiency") and row["devices"] > row["base_devices"]
-    ]  # fmt: skip
+    ends = [row for row in rows if row.get("efficiency") and row["devices"] > row["base_devices"]]
     if not ends:
         return
     sound = [row for row in ends if not row.get("base_mismatch")]
@@ -204,10 +222,11 @@ def _scaling(rows):
     undecided = low is not None and low * widest <= 1 <= high * widest
     evidence = SHOWN if runs >= equivalence.FEWEST_RUNS else INDICATED
     evidence = OPEN if low is None or undecided else evidence
+    speedup, base_rate = map(wording.number, (best["speedup"], best["base_images_per_second"]))
     text = (
-        f"{names[0]}, {best['scaling']} scaling: {_number(best['speedup'])} times the base of "
-        f"{_devices(best, 'base_devices')} ({_number(best['base_images_per_second'])} items/s), "
-        f"{_of_runs(best['runs'], best['base_runs'])}."
+        f"{names[0]}, {best['scaling']} scaling: {speedup} times the base of "
+        f"{_devices(best, 'base_devices')} ({base_rate} items/s), "
+        f"{finding_words.runs_of_sides(best['runs'], best['base_runs'])}."
     )
     if undecided:
         text += " Undecided: not even that the more devices are faster is shown."
@@ -219,10 +238,15 @@ def _scaling(rows):
         text += f" {phrases.counted(len(flagged), 'point')} {are} left out: {_of_points(flagged)}."
     yield Finding(
         headline=f"{_devices(best)} keep {100 * best['efficiency']:.3g} % of linear scaling",
-        text=text, number=f"{100 * best['efficiency']:.3g} %", interval=_shares(low, high),
-        evidence=evidence, kind="open" if evidence == OPEN else "same", tables=("speedups",),
-        figures=("scaling",), rank=(EVIDENCE.index(evidence), 1, 0.0),
-    )  # fmt: skip
+        text=text,
+        number=f"{100 * best['efficiency']:.3g} %",
+        interval=finding_words.shares(low, high),
+        evidence=evidence,
+        kind="open" if evidence == OPEN else "same",
+        tables=("speedups",),
+        figures=("scaling",),
+        rank=(EVIDENCE.index(evidence), 1, 0.0),
+    )
 
 
 def _no_sound_base(flagged):
@@ -230,9 +254,14 @@ def _no_sound_base(flagged):
         headline="No speedup of this study is one of like against like",
         text=f"No point is comparable with its base: {_of_points(flagged)}. What devices add "
         "cannot be told from what that changes.",
-        number="", interval="", evidence=OPEN, kind="bad", tables=("speedups",),
-        figures=("scaling",), rank=(EVIDENCE.index(OPEN), 1, 0.0),
-    )  # fmt: skip
+        number="",
+        interval="",
+        evidence=OPEN,
+        kind="bad",
+        tables=("speedups",),
+        figures=("scaling",),
+        rank=(EVIDENCE.index(OPEN), 1, 0.0),
+    )
 
 
 def _of_points(flagged):
@@ -253,16 +282,16 @@ def _devices(row, name="devices"):
     return phrases.counted(row[name], wording.device(row.get("device_kind")))
 
 
-# What changes where all else is equal, though nobody asked.
+# What changes where all else is equal, though the config asks for no comparison.
 
 
 def _contrasts(runs, asked, margin, sentinels):
-    found = contrasts.by_field(runs, asked, margin, sentinels)
-    return [_of_contrasts(name, pairs) for name, pairs in found.items()]
+    pairs_by_field = contrasts.by_field(runs, asked, margin, sentinels)
+    return [_of_contrasts(name, pairs) for name, pairs in pairs_by_field.items()]
 
 
-def _of_contrasts(name, found):
-    a, b, first, sides = min(found, key=_clearness)
+def _of_contrasts(name, pairs):
+    a, b, first, sides = min(pairs, key=_clearness)
     row, base = a[0], b[0]
     tested = first.verdict != equivalence.TOO_FEW_RUNS
     carried = tested and first.verdict != equivalence.UNDECIDED
@@ -270,17 +299,19 @@ def _of_contrasts(name, found):
     evidence = SHOWN if carried else INDICATED if has_interval and not tested else OPEN
     flags = [*sides.flags, *[base_flags.NEIGHBOURS] * base_flags.is_disturbed(*a, *b)]
     evidence = INDICATED if carried and flags else evidence
-    what = _value(name, row), _value(name, base)
+    what = finding_words.setting(name, row), finding_words.setting(name, base)
     verdict = first.verdict if carried else "undecided" if tested else "too few runs for a verdict"
     preposition = "equivalent to" if verdict == equivalence.EQUIVALENT else f"{verdict} than"
     headline = f"{what[0]} is {preposition} {what[1]}"
     if not carried:
         headline = f"{what[0]} against {what[1]}: {verdict}"
-    place = named([row, *(one[0][0] for one in found if one[0] is not a)], (name,))[0]
-    text = f"{place}, {_of_runs(first.n_a, first.n_b)}."
-    if len(found) > 1:
-        text += f" The clearest of {len(found)} pairs alike in all but {_field(name)}: "
-        text += f"{_counted(one[2].verdict for one in found)}."
+    place = named([row, *(one[0][0] for one in pairs if one[0] is not a)], (name,))[0]
+    text = f"{place}, {finding_words.runs_of_sides(first.n_a, first.n_b)}."
+    if len(pairs) > 1:
+        text += (
+            f" The clearest of {len(pairs)} pairs alike in all but {finding_words.field(name)}: "
+        )
+        text += f"{finding_words.counted_verdicts(one[2].verdict for one in pairs)}."
     if tested:
         family = phrases.counted(first.family, "comparison")
         text += f" Not asked for in the config; corrected for {family}."
@@ -291,14 +322,19 @@ def _of_contrasts(name, found):
     text += f" Flagged: {base_flags.words(flags, 'the two sides')}." if flags else ""
     over = {**sides.columns, "base_flags": flags}
     text += "".join(f" {words}" for words in _over_sessions(over))
-    number, interval = _ratio(first.ratio, first.ci95_low, first.ci95_high)
+    number, interval = finding_words.ratio(first.ratio, first.ci95_low, first.ci95_high)
     figure = contrasts.TOPICS[name]
     return Finding(
-        headline=headline, text=text, number=number,
-        interval=interval, evidence=evidence,
-        kind=_kind(first.verdict), tables=("results",), figures=(figure,),
+        headline=headline,
+        text=text,
+        number=number,
+        interval=interval,
+        evidence=evidence,
+        kind=finding_words.kind(first.verdict),
+        tables=("results",),
+        figures=(figure,),
         rank=(EVIDENCE.index(evidence), 2, -_effect(vars(first))),
-    )  # fmt: skip
+    )
 
 
 def _clearness(one):
@@ -321,67 +357,23 @@ def _gates(runs):
         yield Finding(
             headline=f"{len(missed)} of {len(judged)} runs miss their learning gate",
             text=f"{name}: {missed[0]['learning_gate']}.",
-            number=f"{len(missed)} of {len(judged)}", interval="", evidence=SHOWN, kind="bad",
-            tables=("runs",), figures=("loss", "accuracy"), rank=(0, 3, 0.0),
-        )  # fmt: skip
+            number=f"{len(missed)} of {len(judged)}",
+            interval="",
+            evidence=SHOWN,
+            kind="bad",
+            tables=("runs",),
+            figures=("loss", "accuracy"),
+            rank=(0, 3, 0.0),
+        )
         return
     yield Finding(
         headline=f"All {len(judged)} runs with a learning gate reach it",
         text="They are fast at training that works: the scores that the config asks for are there.",
-        number=f"{len(judged)} of {len(judged)}", interval="", evidence=SHOWN, kind="good",
-        tables=("runs",), figures=("loss", "accuracy"), rank=(0, 4, 0.0),
-    )  # fmt: skip
-
-
-# Words.
-
-
-def _value(name, row):
-    value = row[name]
-    if name == "xla":
-        return "XLA" if value else "no XLA"
-    return wording.field(name, value) or str(value)
-
-
-def _field(name):
-    return {"xla": "XLA"}.get(name, name.replace("_", " "))
-
-
-def _kind(verdict):
-    return {equivalence.FASTER: "good", equivalence.SLOWER: "bad",
-            equivalence.EQUIVALENT: "same"}.get(verdict, "open")  # fmt: skip
-
-
-def _counted(verdicts):
-    counts = {}
-    for verdict in verdicts:
-        counts[verdict] = counts.get(verdict, 0) + 1
-    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
-
-
-def _of_runs(a, b):
-    if a == b == 1:
-        return "one run each: no interval"
-    return f"{a} and {b} runs" if a != b else f"{a} runs each"
-
-
-def _number(value):
-    return wording.number(value)
-
-
-def _ratio(ratio, low, high):
-    """(a ratio, its interval or ""): as differences, or as factors where any is large."""
-    known = low is not None and not math.isnan(low)
-    ends = (low, high) if known else ()
-    if any(value >= 2 or value <= 0.5 for value in (ratio, *ends)):
-        return f"{TIMES} {ratio:.3g}", f"{low:.3g} to {high:.3g}" if known else ""
-    number, *ends = (_signed(f"{100 * (value - 1):+.1f}") for value in (ratio, *ends))
-    return f"{number} %", f"{ends[0]} to {ends[1]} %" if known else ""
-
-
-def _signed(number):
-    return number.lstrip("+-") if float(number) == 0 else number.replace("-", MINUS)
-
-
-def _shares(low, high):
-    return "" if low is None else f"{100 * low:.3g} to {100 * high:.3g} %"
+        number=f"{len(judged)} of {len(judged)}",
+        interval="",
+        evidence=SHOWN,
+        kind="good",
+        tables=("runs",),
+        figures=("loss", "accuracy"),
+        rank=(0, 4, 0.0),
+    )

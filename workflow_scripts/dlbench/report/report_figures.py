@@ -1,6 +1,6 @@
-"""Figures of the report, each as a data URI of its own: no file beside the page, no clash of ids.
+"""Figures of the report, each as a data URI: no file beside the page, no clash of ids.
 
-A figure is its SVG, less what is not seen; one that is large is a picture in 256 colours.
+A figure is its SVG without what is not seen; a large one is a picture in 256 colours.
 """
 
 import ast
@@ -9,6 +9,7 @@ import io
 import re
 import urllib.parse
 from dataclasses import dataclass
+from pathlib import Path
 
 from PIL import Image
 
@@ -27,7 +28,7 @@ SAFE = " !$'()*+,-./:;<=>?@[]_|~{}"
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure with what the report says of it; width and height in pixels."""
+    """A figure with its title and caption; width and height in pixels."""
 
     name: str
     title: str
@@ -37,15 +38,15 @@ class Figure:
     height: int
 
 
-def figure(name, folder):
-    """The figure of a name, from the files that draw_figure.py made.
+def figure(name: str, folder: Path) -> Figure:
+    """The figure of a name, from the files that draw_figure.py made in a folder.
 
     Raises:
-        UnknownName: there is no such figure.
+        UnknownName: no figure has that name.
         FileNotFoundError: it was not drawn.
         Error: its SVG does not say how large it is.
     """
-    known = plugins.constants("figures", name)
+    caption = plugins.constants("figures", name)["CAPTION"].strip()
     docstring = ast.get_docstring(plugins.parse_file(plugins.path("figures", name))) or name
     text = (folder / f"{name}.svg").read_text(encoding="utf-8")
     size = SIZE.search(text)
@@ -53,11 +54,15 @@ def figure(name, folder):
         raise Error(f"{folder / name}.svg: expected an SVG with its size in points")
     width, height = (round(POINTS * float(side)) for side in size.groups())
     svg = _less(text)
+    is_small = len(svg) <= MOST_SVG_BYTES
     return Figure(
-        name, docstring.splitlines()[0].rstrip("."), known["CAPTION"].strip(),
-        _svg_uri(svg) if len(svg) <= MOST_SVG_BYTES else _picture_uri(folder / f"{name}.png"),
-        width, height,
-    )  # fmt: skip
+        name=name,
+        title=docstring.splitlines()[0].rstrip("."),
+        caption=caption,
+        uri=_svg_uri(svg) if is_small else _picture_uri(folder / f"{name}.png"),
+        width=width,
+        height=height,
+    )
 
 
 def _less(svg):
@@ -74,8 +79,8 @@ def _svg_uri(svg):
 
 def _picture_uri(path):
     """The picture in 256 colours, as WebP without loss: two thirds of its PNG, or less."""
-    made = io.BytesIO()
+    webp = io.BytesIO()
     with Image.open(path) as image:
         few = image.convert("RGB").quantize(256, dither=Image.Dither.NONE).convert("RGB")
-        few.save(made, "WEBP", lossless=True, method=4)
-    return "data:image/webp;base64," + base64.b64encode(made.getvalue()).decode()
+        few.save(webp, "WEBP", lossless=True, method=4)
+    return "data:image/webp;base64," + base64.b64encode(webp.getvalue()).decode()

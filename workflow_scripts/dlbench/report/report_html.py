@@ -37,7 +37,6 @@ SECTIONS = {
     "again": "Make it again",
 }
 STATUS_WORDS = {
-    "unstable": "ok, but in doubt",
     "oom": "out of memory",
     "timeout": "over the time limit",
     "imported": "imported, beside them",

@@ -1,12 +1,14 @@
-"""Tables of the report: plain columns with units and what they mean, from the schemas.
+"""Tables of the report: plain columns with units and descriptions of the schemas.
 
-- A column in which all rows agree is said in words, not shown; an empty one is left out.
+- A column in which all rows agree is listed in words below its table; an empty one is left out.
 - A value and the ends of its 95 % interval become two columns: the value and the interval.
 - Numbers have six digits, bytes are MiB; all digits are in results/tables.
 """
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,9 +18,17 @@ from dlbench.report import findings
 from dlbench.study.runs import CONDITION
 from dlbench.tables import cells, table_columns, timing_sources
 
+Row = dict[str, Any]
 LOW, HIGH = "_ci95_low", "_ci95_high"
-WORDS = {"xla": "XLA", "top1": "top 1", "top5": "top 5", "iou": "IoU", "p_tost": "p TOST",
-         "usl_alpha": "USL alpha", "usl_beta": "USL beta"}  # fmt: skip
+WORDS = {
+    "xla": "XLA",
+    "top1": "top 1",
+    "top5": "top 5",
+    "iou": "IoU",
+    "p_tost": "p TOST",
+    "usl_alpha": "USL alpha",
+    "usl_beta": "USL beta",
+}
 # What makes a combination.
 SETTINGS = tuple(n for n in (*CONDITION, *base_flags.FACTS) if n != "seed")
 MEBIBYTE = 2**20
@@ -26,7 +36,7 @@ SHORT = 12  # hexadecimal digits of a digest that are shown
 # Columns that are seen though all rows agree in them.
 TELLING = ("status", "field", "condition", "base", "verdict", "images_per_second", "efficiency")
 DIGESTS = ("_sha256", "_digest", "_commit")
-# Columns that are there but not seen until they are asked for.
+# Columns that are seen only when they are asked for.
 OF_LITTLE_USE = (
     *("study", "seed", "steps_measured", "burn_in_steps", "step_time_mad_s", "step_time_mean_s"),
     *("copy_sd_images_per_second", "devices_per_node", "parser_version", "started_at", "ended_at"),
@@ -35,20 +45,26 @@ OF_LITTLE_USE = (
     *("first_batch_s", "compile_s", "peak_memory_bytes", "epochs_images_per_second", "base_nodes"),
     *("first_epoch_images_per_second", "threads_per_device", "base_runs", "unstable_runs"),
 )
-SCORES = ("final_loss", "top1", "top5", "iou", "perplexity", "energy_per_image_j",
-          "time_to_accuracy_s")  # fmt: skip
+SCORES = (
+    *("final_loss", "top1", "top5", "iou", "perplexity"),
+    *("energy_per_image_j", "time_to_accuracy_s"),
+)
 
 
 @dataclass(frozen=True)
 class Column:
-    """`values` are numbers, texts, booleans, (low, high) or None; `kind` says which.
+    """A column of a table.
 
-    `shown` is False for columns that are there for those who ask.
+    Attributes:
+        kind: what the values are: number, text, bool, date or interval, which is (low, high).
+        values: one a row, None where it has none.
+        note: what the column means.
+        shown: whether the column is seen before anybody asks for it.
     """
 
     name: str
     kind: str
-    values: list
+    values: list[Any]
     unit: str = ""
     note: str = ""
     shown: bool = True
@@ -56,47 +72,63 @@ class Column:
 
 @dataclass(frozen=True)
 class DataTable:
-    """`constant` are (name, value) of what all rows agree in; `file` has all digits."""
+    """A table of the report.
+
+    Attributes:
+        words: what a row is.
+        file: path of the file with all digits, without its suffix.
+        constant: (name, value) of what all rows agree in.
+    """
 
     name: str
     heading: str
     words: str
-    columns: list
+    columns: list[Column]
     rows: int
     file: str
-    constant: list = field(default_factory=list)
+    constant: list[tuple[str, str]] = field(default_factory=list)
 
 
-def of_parquet(name, heading, words, table, known=(), first=()):
+def of_parquet(
+    name: str,
+    heading: str,
+    words: str,
+    table: pa.Table,
+    left_out: Sequence[str] = (),
+    first: Sequence[str] = (),
+) -> DataTable:
     """A table of results/tables as it is.
 
     Args:
-        known: columns that are left out.
+        left_out: columns that the report does not have.
         first: columns that come before the others, in this order.
     """
     columns, constant = [], []
     names = [name for name in first if name in table.schema.names]
     table = table.select([*names, *(n for n in table.schema.names if n not in names)])
-    telling = {called(name, _metadata(table.schema.field(name))[0]) for name in TELLING
-               if name in table.schema.names}  # fmt: skip
-    for made in _columns(table, known):
-        values = made.values
-        distinct = set(values)
+    telling = {
+        called(name, _metadata(table.schema.field(name))[0])
+        for name in TELLING
+        if name in table.schema.names
+    }
+    for column in _columns(table, left_out):
+        distinct = set(column.values)
         if distinct <= {None, ""}:
             continue
-        if len(distinct) == 1 and len(values) > 1 and made.name not in telling:
-            constant.append((_with_unit(made), _shown(values[0])))
+        if len(distinct) == 1 and len(column.values) > 1 and column.name not in telling:
+            constant.append((_with_unit(column), _shown(column.values[0])))
         else:
-            columns.append(made)
-    return DataTable(name, heading, words, columns, table.num_rows, f"results/tables/{name}",
-                     constant)  # fmt: skip
+            columns.append(column)
+    return DataTable(
+        name, heading, words, columns, table.num_rows, f"results/tables/{name}", constant
+    )
 
 
-def _columns(table, known):
+def _columns(table, left_out):
     names = table.schema.names
     for name in names:
         is_end = name.endswith((LOW, HIGH)) and name[: name.rindex("_ci95")] in names
-        if is_end or name in known:
+        if is_end or name in left_out:
             continue
         yield _column(table, name)
         if f"{name}{LOW}" in names:
@@ -131,17 +163,17 @@ def _interval(table, name, low, high):
     unit, note = _metadata(table.schema.field(low))
     ends = [_numbers(table[end].to_pylist(), unit)[1] for end in (low, high)]
     values = [None if None in pair else pair for pair in zip(*ends, strict=True)]
-    return Column(f"{called(name, unit)}: 95 % interval", "interval", values,
-                  "" if unit == "1" else unit, note)  # fmt: skip
+    heading = f"{called(name, unit)}: 95 % interval"
+    return Column(heading, "interval", values, "" if unit == "1" else unit, note)
 
 
 def _metadata(schema_field):
-    known = schema_field.metadata or {}
-    return (known.get(b"unit", b"").decode(), known.get(b"description", b"").decode())
+    metadata = schema_field.metadata or {}
+    return metadata.get(b"unit", b"").decode(), metadata.get(b"description", b"").decode()
 
 
 def _numbers(values, unit):
-    """(unit, values) with six digits; what is not finite is a text."""
+    """(unit, values) with six digits; infinities are texts."""
     factor = 1 / MEBIBYTE if unit == "B" else 1
     unit = "MiB" if unit == "B" else "" if unit == "1" else unit
     return unit, [None if v is None else _rounded(v * factor) for v in values]
@@ -154,8 +186,8 @@ def _rounded(value):
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
 
 
-def called(name, unit=""):
-    """The words of a column's name; its unit stands beside it.
+def called(name: str, unit: str = "") -> str:
+    """The words of a column's name, without its unit.
 
     >>> called("step_time_median_s", "s"), called("top1"), called("xla")
     ('step time median', 'top 1', 'XLA')
@@ -178,23 +210,18 @@ def _shown(value):
     return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
-def conditions(rows):
-    """[(settings and facts, their runs), ...]: repeats of one combination together.
-
-    Args:
-        rows: rows of the runs table, dictionaries.
-    """
-    groups = {}
+def conditions(rows: Iterable[Row]) -> list[tuple[Row, list[Row]]]:
+    """(settings and facts, their runs) of each combination, of rows of the runs table."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row.get(name) for name in SETTINGS), []).append(row)
     return [(dict(zip(SETTINGS, key, strict=True)), group) for key, group in groups.items()]
 
 
-def results(rows):
-    """The table of results: a row a combination, named; numbers before its settings."""
-    found = conditions(rows)
-    groups = [group for _, group in found]
-    names = _names(values for values, _ in found)
+def results(rows: list[Row]) -> DataTable:
+    """The table of results: a row a combination; its numbers come before its settings."""
+    settings, groups = zip(*conditions(rows), strict=True) if rows else ((), ())
+    names = _names(settings)
     columns = [Column("combination", "text", names), *_measured(groups)]
     constant = []
     for name in ("devices", *SETTINGS):
@@ -209,12 +236,14 @@ def results(rows):
     )
 
 
-def fastest(rows):
-    """[(name, Estimate), ...]: the highest throughput of each site, model and dataset.
+def fastest(rows: list[Row]) -> list[tuple[str, estimates.Estimate]]:
+    """(name, Estimate) of the highest throughput of each site, model and dataset.
 
-    That of training, where there is any. Those of most runs first; published numbers are left out.
+    It is that of training, if there is any. Those of most runs come first; published numbers are
+    left out.
     """
-    best, runs = {}, {}
+    best: dict[tuple[Any, ...], list[tuple[Row, estimates.Estimate]]] = {}
+    runs: dict[tuple[Any, ...], int] = {}
     for values, group in conditions(
         row for row in rows if row.get("timing_source") != timing_sources.PUBLISHED
     ):
@@ -226,12 +255,12 @@ def fastest(rows):
         if rate:
             best.setdefault(key, []).append((values, rate))
     keys = sorted(best, key=lambda key: (-runs[key], str(key)))
-    found = [max(best[key], key=lambda v: (v[0]["mode"] == "train", v[1].value)) for key in keys]
-    names = _names(values for values, _ in found)
-    modes = (f", {v['mode']}" if v["mode"] not in ("train", None) else "" for v, _ in found)
+    highest = [max(best[key], key=lambda v: (v[0]["mode"] == "train", v[1].value)) for key in keys]
+    names = _names(values for values, _ in highest)
+    modes = (f", {v['mode']}" if v["mode"] not in ("train", None) else "" for v, _ in highest)
     return [
         (name if name.endswith(mode) else f"{name}{mode}", rate)
-        for name, mode, (_, rate) in zip(names, modes, found, strict=True)
+        for name, mode, (_, rate) in zip(names, modes, highest, strict=True)
     ]
 
 
@@ -251,8 +280,10 @@ def _measured(groups):
         "items of the measured steps over their time; geometric mean over runs",
     )
     known = [r is not None and not math.isnan(r.low) for r in rates]
-    ends = [(_rounded(r.low), _rounded(r.high)) if k else None
-            for r, k in zip(rates, known, strict=True)]  # fmt: skip
+    ends = [
+        (_rounded(r.low), _rounded(r.high)) if k else None
+        for r, k in zip(rates, known, strict=True)
+    ]
     yield Column(
         "95 % interval",
         "interval",
@@ -260,8 +291,10 @@ def _measured(groups):
         "items/s",
         "Student's t on the logarithm of the throughput; none for one run",
     )
-    half = [_rounded(50 * (r.high - r.low) / r.value) if k else None
-            for r, k in zip(rates, known, strict=True)]  # fmt: skip
+    half = [
+        _rounded(50 * (r.high - r.low) / r.value) if k else None
+        for r, k in zip(rates, known, strict=True)
+    ]
     yield Column("half width", "number", half, "%", "of the interval, of the mean")
     yield Column("runs", "number", [len(group) for group in well], "", "that ended well")
     yield Column(
@@ -313,19 +346,18 @@ def _others(rows):
     return ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or None
 
 
-def plain(table):
-    """A DataTable as values of JSON: texts that recur are written once."""
+def plain(table: DataTable) -> dict[str, Any]:
+    """A table as plain values for JSON: texts that recur are written once."""
     return {"name": table.name, "rows": table.rows, "columns": list(map(_plain, table.columns))}
 
 
 def _plain(column):
-    made = {"name": column.name, "kind": column.kind}
+    values = {"name": column.name, "kind": column.kind}
     unit = "" if column.unit == column.name else column.unit
-    made |= {k: v for k, v in (("unit", unit), ("note", column.note)) if v}
-    made |= {} if column.shown else {"hidden": True}
+    values |= {k: v for k, v in (("unit", unit), ("note", column.note)) if v}
+    values |= {} if column.shown else {"hidden": True}
     if column.kind != "text":
-        return made | {"values": column.values}
+        return values | {"values": column.values}
     codes = {}
-    numbered = [None if v in (None, "") else codes.setdefault(v, len(codes))
-                for v in column.values]  # fmt: skip
-    return made | {"levels": list(codes), "codes": numbered}
+    numbered = [None if v in (None, "") else codes.setdefault(v, len(codes)) for v in column.values]
+    return values | {"levels": list(codes), "codes": numbered}

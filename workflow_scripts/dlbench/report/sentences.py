@@ -1,6 +1,8 @@
 """Sentences of the report: what was measured, on what, what numbers mean, what to beware of."""
 
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 from dlbench.analysis import base_flags
 from dlbench.common import phrases
@@ -11,6 +13,7 @@ from dlbench.results import derived
 from dlbench.study import wording
 from dlbench.tables import timing_sources
 
+Row = dict[str, Any]
 MOST_NOTES = 8
 FEW = 3  # runs of a combination, below which there is no verdict
 # Facts of machine and software, in their order; further ones follow.
@@ -50,8 +53,8 @@ METHOD = [
 ]  # fmt: skip
 
 
-def lead(runs, coverage):
-    """The sentence that says it all."""
+def lead(runs: list[Row], coverage: list[Row]) -> str:
+    """The sentence that sums up the study: how many runs ended well, where, and what did not."""
     if not coverage:
         return "This study has no runs."
     counts = Counter(row["status"] for row in coverage)
@@ -63,16 +66,27 @@ def lead(runs, coverage):
             f", {counts['unstable']} of them unstable (their steps stalled, or others disturbed "
             "them)"
         )
-    others = [f"{counts[s]} {w}" for s, w in (("failed", "failed"), ("oom", "ran out of memory"),
-              ("timeout", "exceeded the time limit"), ("skipped", "were skipped"),
-              ("stale", "are stale")) if counts[s]]  # fmt: skip
+    others = [
+        f"{counts[s]} {w}"
+        for s, w in (
+            ("failed", "failed"),
+            ("oom", "ran out of memory"),
+            ("timeout", "exceeded the time limit"),
+            ("skipped", "were skipped"),
+            ("stale", "are stale"),
+        )
+        if counts[s]
+    ]
     own = [row for row in runs if row.get("timing_source") in (None, timing_sources.MEASURED)]
     machines = _listed(row.get("device_model") for row in own)
     sites = _listed(row.get("site") for row in own)
     place = f" on {sites}" if sites else ""
-    return words + (f"; {', '.join(others)}" if others else "") + (
-        f". Measured{place}{f' ({machines})' if machines else ''}." if well else "."
-    ) + _beside(runs)  # fmt: skip
+    return (
+        words
+        + (f"; {', '.join(others)}" if others else "")
+        + (f". Measured{place}{f' ({machines})' if machines else ''}." if well else ".")
+        + _beside(runs)
+    )
 
 
 def _beside(runs):
@@ -91,12 +105,17 @@ def _amount(some, all_):
     return f"{some} of {all_} runs"
 
 
-def facts(runs, conditions, sentinels=(), drift=()):
-    """(term, words) of what was measured, on what; quiet about what is not known.
+def facts(
+    runs: list[Row],
+    conditions: list[tuple[Row, list[Row]]],
+    sentinels: Sequence[Row] = (),
+    drift: Sequence[Row] = (),
+) -> list[tuple[str, str]]:
+    """(term, words) of what was measured and on what, as far as it is known.
 
     Args:
         runs, sentinels, drift: rows of these tables.
-        conditions: of the runs, as report_tables has them.
+        conditions: of the runs, from report_tables.conditions.
     """
     own = [row for row in runs if row.get("timing_source") == timing_sources.MEASURED]
     known = {sessions.of(row) for row in (*own, *sentinels)}
@@ -148,7 +167,7 @@ def _listed(values, most=4):
     return ", ".join(names[:most]) + more
 
 
-def dates(runs):
+def dates(runs: list[Row]) -> str:
     """From the first start to the last end, days in UTC."""
     starts = [row["started_at"] for row in runs if row.get("started_at")]
     ends = [row["ended_at"] for row in runs if row.get("ended_at")]
@@ -158,12 +177,17 @@ def dates(runs):
     return f"{first} (UTC)" if first == last else f"{first} to {last} (UTC)"
 
 
-def caveats(runs, speedups, comparisons, coverage):
-    """What keeps numbers of this study from carrying more, one sentence each."""
-    return list(filter(None, (
-        *_of_repeats(runs), *_of_sources(runs), *_of_bases(speedups, comparisons),
-        *_of_confounding(runs), *_of_checks(runs, coverage),
-    )))  # fmt: skip
+def caveats(
+    runs: list[Row], speedups: list[Row], comparisons: list[Row], coverage: list[Row]
+) -> list[str]:
+    """What limits the numbers of this study, one sentence each; arguments are rows of tables."""
+    return [
+        *_of_repeats(runs),
+        *_of_sources(runs),
+        *_of_bases(speedups, comparisons),
+        *_of_confounding(runs),
+        *_of_checks(runs, coverage),
+    ]
 
 
 def _of_repeats(runs):
@@ -173,21 +197,27 @@ def _of_repeats(runs):
         if (well := [row for row in group if row["status"] in event_fields.ENDED_WELL])
     )
     if sizes[1]:
-        yield (f"{_are(sizes[1], 'combination')} measured by a single run: their numbers have no "
-               "interval, and no verdict rests on them.")  # fmt: skip
+        yield (
+            f"{_are(sizes[1], 'combination')} measured by a single run: their numbers have no "
+            "interval, and no verdict rests on them."
+        )
     if sizes[2]:
         yield f"{_are(sizes[2], 'combination')} measured by two runs: the intervals are wide."
     disturbed = [row for row in runs if base_flags.is_disturbed(row)]
     if disturbed:
         one = len(disturbed) == 1
-        yield (f"{phrases.counted(len(disturbed), 'run')} {'was' if one else 'were'} disturbed by "
-               f"others on the machine ({'' if one else 'one of them: '}"
-               f"{disturbed[0]['disturbed']}). No finding that rests on such a run is called "
-               "shown.")  # fmt: skip
+        yield (
+            f"{phrases.counted(len(disturbed), 'run')} {'was' if one else 'were'} disturbed by "
+            f"others on the machine ({'' if one else 'one of them: '}"
+            f"{disturbed[0]['disturbed']}). No finding that rests on such a run is called "
+            "shown."
+        )
     unstable = sum(row["status"] == "unstable" and not base_flags.is_disturbed(row) for row in runs)
     if unstable:
-        yield (f"{_are(unstable, 'run')} unstable: some steps stalled, so that the mean is not "
-               "what a usual step does.")  # fmt: skip
+        yield (
+            f"{_are(unstable, 'run')} unstable: some steps stalled, so that the mean is not "
+            "what a usual step does."
+        )
 
 
 def _of_sources(runs):
@@ -199,8 +229,10 @@ def _of_sources(runs):
         where = _listed(found, 2 if timing != timing_sources.PUBLISHED else 8)
         where = f" ({where})" if where else ""
         if timing == timing_sources.PUBLISHED:
-            yield (f"{_are(len(found), 'row')} not measured here but published{where}: references, "
-                   "on which no finding rests.")  # fmt: skip
+            yield (
+                f"{_are(len(found), 'row')} not measured here but published{where}: references, "
+                "on which no finding rests."
+            )
         else:
             yield f"{_are(len(found), 'run')} imported from logs of {timing}{where}."
     notes = {}  # those that differ in numbers only are one
@@ -228,9 +260,13 @@ def _of_bases(speedups, comparisons):
 
 def _of_confounding(runs):
     own = [row for row in runs if row.get("timing_source") == timing_sources.MEASURED]
-    for name, words in (("device_model", "device models"), ("framework_version", "versions"),
-                        ("host", "hosts"), ("hardware_sha256", "fingerprints of hardware"),
-                        ("git_commit", "commits of dlbench")):  # fmt: skip
+    for name, words in (
+        ("device_model", "device models"),
+        ("framework_version", "versions"),
+        ("host", "hosts"),
+        ("hardware_sha256", "fingerprints of hardware"),
+        ("git_commit", "commits of dlbench"),
+    ):
         values = sorted({row[name] for row in own if row.get(name)})
         if len(values) > 1:
             short = report_tables.SHORT if name in ("git_commit", "hardware_sha256") else None
@@ -243,19 +279,25 @@ def _of_confounding(runs):
         software.setdefault(place, set()).add(row.get("software_sha256"))
     for place, found in software.items():
         if len(found - {None}) > 1:
-            yield (f"Runs of environment {place[0]} ({place[1]}) are of {len(found - {None})} "
-                   "fingerprints of software: it changed between them.")  # fmt: skip
+            yield (
+                f"Runs of environment {place[0]} ({place[1]}) are of {len(found - {None})} "
+                "fingerprints of software: it changed between them."
+            )
     dirty = sum(bool(row.get("git_dirty")) for row in own)
     if dirty:
-        yield (f"{_are(dirty, 'run')} of files that differ from their commit; the digest of the "
-               "code stands in each record.")  # fmt: skip
+        yield (
+            f"{_are(dirty, 'run')} of files that differ from their commit; the digest of the "
+            "code stands in each record."
+        )
 
 
 def _of_checks(runs, coverage):
     differs = [row for row in runs if derived.disagreement(row.get("epochs_check"))]
     if differs:
-        yield (f"In {phrases.counted(len(differs), 'run')} the clock and the steps tell different "
-               f"throughputs; {derived.disagreement(differs[0]['epochs_check'])}.")  # fmt: skip
+        yield (
+            f"In {phrases.counted(len(differs), 'run')} the clock and the steps tell different "
+            f"throughputs; {derived.disagreement(differs[0]['epochs_check'])}."
+        )
     unlike = Counter(row["repeats_differ"] for row in runs if row.get("repeats_differ"))
     for words, count in unlike.most_common(MOST_NOTES):
         yield f"{_are(count, 'run')} unlike the first repeat of their combination: {words}."

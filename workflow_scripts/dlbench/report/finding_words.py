@@ -1,0 +1,63 @@
+"""Settings, verdicts and numbers of findings in words."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from dlbench.analysis import equivalence
+from dlbench.study import wording
+
+MINUS, TIMES = "\u2212", "\u00d7"
+
+
+def setting(name: str, row: dict[str, Any]) -> str:
+    """What the setting of a row is called, as in `batch 64` or `no XLA`."""
+    value = row[name]
+    if name == "xla":
+        return "XLA" if value else "no XLA"
+    return wording.field(name, value) or str(value)
+
+
+def field(name: str) -> str:
+    return {"xla": "XLA"}.get(name, name.replace("_", " "))
+
+
+def kind(verdict: str) -> str:
+    """The colour of a verdict: good, bad, same or open."""
+    kinds = {
+        equivalence.FASTER: "good",
+        equivalence.SLOWER: "bad",
+        equivalence.EQUIVALENT: "same",
+    }
+    return kinds.get(verdict, "open")
+
+
+def counted_verdicts(verdicts: Iterable[str]) -> str:
+    """As in `2 faster, 1 undecided`."""
+    return ", ".join(f"{count} {verdict}" for verdict, count in Counter(verdicts).items())
+
+
+def runs_of_sides(a: int, b: int) -> str:
+    """How many runs the two sides of a comparison have."""
+    if a == b == 1:
+        return "one run each: no interval"
+    return f"{a} and {b} runs" if a != b else f"{a} runs each"
+
+
+def ratio(value: float, low: float | None, high: float | None) -> tuple[str, str]:
+    """(a ratio, its interval or ""): as differences, or as factors if any is large."""
+    ends = () if low is None or high is None or math.isnan(low) else (low, high)
+    if any(number >= 2 or number <= 0.5 for number in (value, *ends)):
+        return f"{TIMES} {value:.3g}", " to ".join(f"{end:.3g}" for end in ends)
+    number, *words = (_signed(f"{100 * (one - 1):+.1f}") for one in (value, *ends))
+    return f"{number} %", f"{words[0]} to {words[1]} %" if words else ""
+
+
+def _signed(number):
+    return number.lstrip("+-") if float(number) == 0 else number.replace("-", MINUS)
+
+
+def shares(low: float | None, high: float | None) -> str:
+    """An interval of shares in percent, "" if there is none."""
+    return "" if low is None or high is None else f"{100 * low:.3g} to {100 * high:.3g} %"
