@@ -11,7 +11,6 @@
 """
 
 import contextlib
-import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ from dlbench.common.files import written_whole
 from dlbench.imports import finding, own_results, table_rows
 from dlbench.imports.import_fields import PathPattern, parse_fields
 from dlbench.imports.log_file import LogError
-from dlbench.imports.merging import MergedRun, Source, merge
+from dlbench.imports.merging import MergedRun, Source, digest_of, group_by_run, merge
 from dlbench.log import event_log
 from dlbench.tables import parquet_files, run_columns, table_columns
 
@@ -190,8 +189,8 @@ class _Import:
                 attached.append(sources)
             else:
                 logs.setdefault(module.FAMILY, {}).setdefault(kind, []).append(sources)
-        runs = [run for logs_by_kind in logs.values() for run in _group_by_run(logs_by_kind)]
-        digests = [_digest([source.identity for source in run]) for run in runs]
+        runs = [run for logs_by_kind in logs.values() for run in group_by_run(logs_by_kind)]
+        digests = [digest_of([source.identity for source in run]) for run in runs]
         self._attach(runs, attached)
         return list(zip(runs, digests, strict=True))
 
@@ -297,7 +296,7 @@ class _Import:
         """Add a row as it is, under another id if another run has its id."""
         row = {name: value for name, value in row.items() if value is not None}
         run_id = row["run_id"]
-        digest = row.get("log_sha256") or _digest([run_id, repr(sorted(row.items()))])
+        digest = row.get("log_sha256") or digest_of([run_id, repr(sorted(row.items()))])
         if self.digests.get(run_id, digest) != digest:
             run_id = f"{run_id}-{digest[:10]}"
         if run_id in self.digests or (digest, None) in self.logs:
@@ -332,48 +331,11 @@ def _read(module, kind, log):
         raise LogError(f"{log.path}: the importer {kind} failed: {message}") from error
 
 
-def _group_by_run(logs_by_kind):
-    """The Sources of each run, of the logs that one program wrote into one folder.
-
-    Args:
-        logs_by_kind: for each kind of log the logs of it, each a list of the Sources of its runs.
-    """
-    every = [source for logs in logs_by_kind.values() for log in logs for source in log]
-    folders = [source.path.rpartition("/")[0].rpartition("/")[2] for source in every]
-    if sorted(folders) == sorted(finding.KERAS_PARTS):
-        return [every]
-    if any(len(logs) > 1 for logs in logs_by_kind.values()):
-        if len(logs_by_kind) > 1:
-            for source in every:
-                source.imported.notes.append("which logs of its folder go with it is unknown")
-        return [[source] for source in every]
-    logs = [log for (log,) in logs_by_kind.values()]
-    longest = max(logs, key=len, default=[])
-    runs = [[source] for source in longest]
-    for log in logs:
-        if log is longest:
-            continue
-        if 0 < len(log) < len(longest):
-            note = f"taken for the last of {len(longest)} runs of this folder"
-            log[-1].imported.notes.append(note)
-        # A log that each run overwrites is of the last runs.
-        for source, run in zip(reversed(log), reversed(runs), strict=False):
-            run.append(source)
-    return [sorted(run, key=lambda source: source.kind) for run in runs]
-
-
 def _has_results(run):
     """Whether logs have more of a run than its settings."""
     scores = any(row.keys() & set(event_log.SCORES) for row in run.evals)
     known = {name for name, value in run.columns.items() if value is not None}
     return bool(len(run.steps) or known & MEASURED or scores or run.status != "ok")
-
-
-def _digest(identities):
-    """SHA-256 of a run: that of its log if it is the first run of one log, else of identities."""
-    if len(identities) == 1 and identities[0].endswith(":0"):
-        return identities[0].removesuffix(":0")
-    return hashlib.sha256("\n".join(sorted(identities)).encode()).hexdigest()
 
 
 def show_progress(words: str) -> None:

@@ -1,5 +1,7 @@
-"""Merge what several logs of one program say of one run.
+"""Group the logs of one program by run, and merge what they say of each.
 
+- Logs of different kinds in one folder are of one run, or in turn of several. If one kind has
+  several logs there, each log is of a run of its own.
 - A column is taken from the log that has it. Of two numbers that differ by rounding only, the one
   with more digits is taken. Of two different values the first log's is taken, and the notes have
   both.
@@ -7,11 +9,13 @@
   the throughput.
 """
 
+import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dlbench.imports.finding import KERAS_PARTS
 from dlbench.imports.importers import Imported, Steps
 
 
@@ -120,6 +124,43 @@ class MergedRun:
             return not of_training, imported.status != "ok"
 
         return min(self.sources, key=order)
+
+
+def group_by_run(logs_by_kind: Mapping[str, list[list[Source]]]) -> list[list[Source]]:
+    """The Sources of each run, of the logs that one program wrote into one folder.
+
+    Args:
+        logs_by_kind: for each kind of log the logs of it, each a list of the Sources of its runs.
+    """
+    every = [source for logs in logs_by_kind.values() for log in logs for source in log]
+    folders = [source.path.rpartition("/")[0].rpartition("/")[2] for source in every]
+    if sorted(folders) == sorted(KERAS_PARTS):
+        return [every]
+    if any(len(logs) > 1 for logs in logs_by_kind.values()):
+        if len(logs_by_kind) > 1:
+            for source in every:
+                source.imported.notes.append("which logs of its folder go with it is unknown")
+        return [[source] for source in every]
+    logs = [log for (log,) in logs_by_kind.values()]
+    longest = max(logs, key=len, default=[])
+    runs = [[source] for source in longest]
+    for log in logs:
+        if log is longest:
+            continue
+        if 0 < len(log) < len(longest):
+            note = f"taken for the last of {len(longest)} runs of this folder"
+            log[-1].imported.notes.append(note)
+        # A log that each run overwrites is of the last runs.
+        for source, run in zip(reversed(log), reversed(runs), strict=False):
+            run.append(source)
+    return [sorted(run, key=lambda source: source.kind) for run in runs]
+
+
+def digest_of(identities: Sequence[str]) -> str:
+    """SHA-256 of a run: that of its log if it is the first run of one log, else of identities."""
+    if len(identities) == 1 and identities[0].endswith(":0"):
+        return identities[0].removesuffix(":0")
+    return hashlib.sha256("\n".join(sorted(identities)).encode()).hexdigest()
 
 
 def merge(sources: Iterable[Source]) -> MergedRun:
