@@ -9,14 +9,10 @@ from dlbench.common import plugins
 LIBRARY = plugins.LIBRARY
 ROOMS = sorted(path.name for path in LIBRARY.iterdir() if (path / "__init__.py").is_file())
 NOT_YET = {
-    "archive",
     "campaign",
     "cluster",
-    "plan",
-    "records",
     "schedulers",
     "starting",
-    "study",
 }
 
 

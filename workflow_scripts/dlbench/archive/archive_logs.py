@@ -13,6 +13,7 @@ from pathlib import Path
 from dlbench import Error
 from dlbench.archive import bag as bags
 from dlbench.archive import verify_archive
+from dlbench.archive.verify_archive import Bag
 from dlbench.records import rereading, run_record
 
 MOST_LOG_BYTES = 1 << 30  # all events of a run are held in memory
@@ -33,13 +34,14 @@ class Compared:
     others: dict
 
 
-def compare(bag):
+def compare(bag: Bag) -> Compared:
     """Compare each record of a bag with the logs beside it.
 
     Args:
         bag: an open one, seen to be sound.
     """
-    same, differing, others = 0, [], Counter()
+    others: Counter[int] = Counter()
+    same, differing = 0, []
     for name in bag.payload:
         if not verify_archive.RECORD.fullmatch(name):
             continue
@@ -55,7 +57,7 @@ def compare(bag):
     return Compared(same, differing, dict(others))
 
 
-def not_compared(others):
+def not_compared(others: dict[int, int]) -> str:
     """A line about records of other versions of the parser, "" where there are none."""
     if not others:
         return ""

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import re
 import zipfile
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from dlbench import Error
@@ -26,7 +27,12 @@ _UNIX = 3
 _UNUSUAL = re.compile(r"[\x00-\x1f\x7f%\\]")
 
 
-def write(output, files, info, check=None):
+def write(
+    output: str | Path,
+    files: Mapping[str, Path | bytes],
+    info: Iterable[tuple[str, str]],
+    check: Callable[[dict[str, tuple[int, str]]], None] | None = None,
+) -> None:
     """Write a bag, whole or not at all.
 
     Args:

@@ -7,6 +7,8 @@ https://w3id.org/ro/wfrun/provenance/0.5, and what it rests on.
 """
 
 import json
+from collections.abc import Iterable, Sequence
+from typing import Any
 from urllib.parse import quote
 
 from dlbench import __version__
@@ -40,7 +42,14 @@ ENCODINGS = {
 }  # fmt: skip
 
 
-def metadata(title, authors, license_id, engine_version, names, runs):
+def metadata(
+    title: str,
+    authors: Sequence[dict[str, Any]],
+    license_id: str,
+    engine_version: str,
+    names: Iterable[str],
+    runs: Sequence[dict[str, Any]],
+) -> bytes:
     """The content of ro-crate-metadata.json, as bytes.
 
     Args:
@@ -87,7 +96,7 @@ def metadata(title, authors, license_id, engine_version, names, runs):
     return f"{text}\n".encode()
 
 
-def author(number, entry):
+def author(number: int, entry: dict[str, Any]) -> dict[str, Any]:
     """What the crate says of an author.
 
     Args:
@@ -103,7 +112,7 @@ def author(number, entry):
     }
 
 
-def last_date(runs):
+def last_date(runs: Sequence[dict[str, Any]]) -> str:
     """The day of the last run that ended, the date of an archive: it is of no later content."""
     return max((run["ended"] for run in runs if run["ended"]), default="1980-01-01")[:10]
 

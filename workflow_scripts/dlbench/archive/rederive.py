@@ -16,6 +16,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import metadata
@@ -23,6 +24,7 @@ from pathlib import Path
 
 from dlbench import Error
 from dlbench.archive import archive_logs, verify_archive
+from dlbench.archive.verify_archive import Bag
 from dlbench.common import tools
 from dlbench.common.files import sha256
 from dlbench.log.event_fields import ENDED_WELL
@@ -64,7 +66,7 @@ class Outcome:
     records: archive_logs.Compared
 
 
-def rederive(bag, folder, own_code=False):
+def rederive(bag: Bag, folder: str | Path, own_code: bool = False) -> Outcome:
     """Make everything that the archive's logs give again, in a new folder.
 
     Args:
@@ -109,13 +111,13 @@ def rederive(bag, folder, own_code=False):
     )  # fmt: skip
 
 
-def see_sound(bag):
+def see_sound(bag: Bag) -> None:
     """Raises Error with every problem of an archive."""
     if problems := verify_archive.problems(bag):
         raise Error("\n".join([f"{bag.path} is not sound:", *verify_archive.summarised(problems)]))
 
 
-def training_plan(bag):
+def training_plan(bag: Bag) -> Iterator[str]:
     """Lines that say what would be trained to repeat a study, the longest runs first."""
     everything = [_cost(bag, name) for name in bag.payload if verify_archive.RECORD.fullmatch(name)]
     # Sentinels were trained for what was added later.

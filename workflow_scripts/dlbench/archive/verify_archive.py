@@ -16,6 +16,7 @@ import struct
 import zipfile
 import zlib
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -56,12 +57,12 @@ class Bag:
     entries: dict
 
     @property
-    def payload(self):
+    def payload(self) -> list[str]:
         """Names of the payload's files, relative to it, in order."""
         prefix = f"{PAYLOAD}/"
         return sorted(n.removeprefix(prefix) for n in self.entries if n.startswith(prefix))
 
-    def read(self, name, most_bytes=MOST_TAG_BYTES):
+    def read(self, name: str, most_bytes: int = MOST_TAG_BYTES) -> bytes:
         """The content of a small file.
 
         Raises:
@@ -73,7 +74,7 @@ class Bag:
             raise Refused(f"{name}: {self.entries[name].file_size} bytes, expected a small file")
         return b"".join(self.blocks(name))
 
-    def blocks(self, name):
+    def blocks(self, name: str) -> Iterator[bytes]:
         """Yield the content of a file.
 
         Raises:
@@ -92,7 +93,7 @@ class Bag:
 
 
 @contextmanager
-def opened(path, limit_bytes=DEFAULT_LIMIT_BYTES):
+def opened(path: str | Path, limit_bytes: float = DEFAULT_LIMIT_BYTES) -> Iterator[Bag]:
     """Open a bag, having seen that its files may be read and unpacked.
 
     Args:
@@ -119,7 +120,7 @@ def opened(path, limit_bytes=DEFAULT_LIMIT_BYTES):
         yield Bag(path, archive, {e.filename.removeprefix(f"{top}/"): e for e in entries})
 
 
-def problems(bag):
+def problems(bag: Bag) -> list[str]:
     """What is wrong with a bag: one line each, none where all is as it was written.
 
     Args:
@@ -128,9 +129,10 @@ def problems(bag):
     return list(map(shown, _problems(bag)))
 
 
-def summarised(problems):
+def summarised(problems: list[str]) -> list[str]:
     """The same lines; of very many that say the same of other files the first ones, and a count."""
-    kinds, lines = Counter(), []
+    kinds: Counter[str] = Counter()
+    lines = []
     for problem in problems:
         kind = problem.partition(": ")[2]
         kinds[kind] += 1
@@ -142,12 +144,12 @@ def summarised(problems):
     return lines + ([f"and {left} more problems"] if left > 0 else [])
 
 
-def shown(text):
+def shown(text: str) -> str:
     """A text from an archive for a terminal, which must not obey it."""
     return text if text.isprintable() else repr(text)
 
 
-def unpack(bag, folder, wanted):
+def unpack(bag: Bag, folder: str | Path, wanted: Callable[[str], bool]) -> None:
     """Write files of the payload into a new or empty folder.
 
     Args:
@@ -174,7 +176,7 @@ def unpack(bag, folder, wanted):
                 file.write(block)
 
 
-def digests(bag):
+def digests(bag: Bag) -> dict[str, str]:
     """{name: SHA-256} of the payload's files, as the bag's list has them."""
     listed = _manifest(bag, MANIFEST, [])
     return {name.removeprefix(f"{PAYLOAD}/"): digest for name, digest in listed.items()}

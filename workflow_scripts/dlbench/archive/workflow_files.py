@@ -1,6 +1,7 @@
 """The files of the workflow itself: all that a copy needs to compute a study again."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 NAMES = (
@@ -10,7 +11,7 @@ NAMES = (
 MADE = ("__pycache__", "node_modules")
 
 
-def workflow_files():
+def workflow_files() -> list[str]:
     """Their paths, relative to the workflow's folder; installed environments are none."""
     return sorted(
         path.as_posix()
@@ -20,7 +21,7 @@ def workflow_files():
     )
 
 
-def files_below(path):
+def files_below(path: Path) -> Iterator[Path]:
     """The plain files of a folder, or the file itself; links are not followed."""
     if path.is_file():
         yield path

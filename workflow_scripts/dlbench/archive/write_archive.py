@@ -15,6 +15,7 @@ import os
 import platform
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -41,7 +42,9 @@ ORDER = ("results/runs/", "results/imports/", "results/tables/", "results/figure
 HEADER = "# The merged config of the study, as it was computed. Paths are those of this archive.\n"
 
 
-def write(settings, output, with_images=False):
+def write(
+    settings: dict[str, Any], output: str | Path, with_images: bool = False
+) -> tuple[int, int]:
     """Write the archive of a study whose runs, tables, figures and report are there.
 
     Args:
@@ -61,7 +64,7 @@ def write(settings, output, with_images=False):
         record = run_record.read(run_record.folder(run.id) / "run.json")
         runs.append(_described(run, study.labels.get(run.id, run.label()), record))
         logs[run.id] = record["files"]
-    files = {name: Path(name) for name in workflow_files()}
+    files: dict[str, Path | bytes] = {name: Path(name) for name in workflow_files()}
     files |= _results(study, trained) | _environments(study)
     settings, taken = portable(settings, study)
     if with_images:
@@ -80,8 +83,9 @@ def write(settings, output, with_images=False):
             "made_with": versions(),
         }
     )
+    authors, license_id = _cited()
     files[crate.METADATA] = crate.metadata(
-        study.name, *_cited(), metadata.version("snakemake"), [*files], runs
+        study.name, authors, license_id, metadata.version("snakemake"), [*files], runs
     )
     _see_all_there(files)
     info = [
@@ -100,20 +104,23 @@ def _trained(study):
     return [*study.runs, *(run for run, _ in sentinels.finished(study, recipes))]
 
 
-def versions():
+def versions() -> dict[str, str]:
     """What made, or would make, tables and figures here."""
     return {"python": platform.python_version()} | {
         name: metadata.version(name) for name in MAKERS[1:]
     }
 
 
-def portable(settings, study):
+def portable(
+    settings: dict[str, Any], study: config.Study
+) -> tuple[dict[str, Any], dict[str, Path | bytes]]:
     """The merged config with its paths leading into the archive, and what lies there.
 
     Raises:
         Error: a dataset of others is not where the config says.
     """
-    files, changed = {}, dict(settings)
+    files: dict[str, Path | bytes] = {}
+    changed = dict(settings)
     devices = site_devices.devices(study.site)
     changed["site"] = settings["site"] | {"device": devices.kind, "cores_per_node": devices.cores}
     if devices.per_node is not None:

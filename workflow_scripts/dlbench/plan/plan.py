@@ -9,8 +9,10 @@ import re
 import shlex
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dlbench import Error
 from dlbench.common import own_code, phrases, plugins
@@ -58,7 +60,7 @@ class Plan:
     sentinels: sentinels.Chosen
     attempts: int = ATTEMPTS
 
-    def config_file(self, keep=True):
+    def config_file(self, keep: bool = True) -> str:
         """The merged config as a file; `keep`: write it, where it is not there yet."""
         return str(config.keep(self.config_json) if keep else config.kept(self.config_json))
 
@@ -76,12 +78,12 @@ class Plan:
             ) from None
 
     @property
-    def datasets(self):
+    def datasets(self) -> list[str]:
         """The datasets of the study that are stored."""
         return sorted({run.dataset for run in self.runs.values() if staleness.has_data(run)})
 
     @property
-    def to_train(self):
+    def to_train(self) -> list[Run]:
         """The runs that are to be trained, in the order of their execution."""
         return [
             self.runs[run_id]
@@ -90,17 +92,17 @@ class Plan:
         ]
 
     @functools.cached_property
-    def labels(self):
+    def labels(self) -> dict[str, str]:
         """{run id: label}, each another."""
         return self.study.labels | {run.id: run.label() for run in self.sentinels.runs}
 
-    def begin_session(self):
+    def begin_session(self) -> None:
         """Begin a session, where there is something to train, with its sentinels."""
         # Beside a workflow at work, whose session it would end, Snakemake starts nothing.
         if self.to_train and not any(LOCKS.glob("*")):
             sessions.begin([run.values() for run in self.sentinels.runs])
 
-    def keep_code(self):
+    def keep_code(self) -> None:
         """Keep lists of the files that are executed, so that those that change can be named."""
         executed = [staleness.training_code(run) for run in self.to_train]
         executed += [staleness.data_code(dataset) for dataset in self.datasets]
@@ -108,7 +110,7 @@ class Plan:
             own_code.keep_digests(files)
 
     @property
-    def why(self):
+    def why(self) -> Iterator[str]:
         """Lines that say how many runs are to be done, and why: which files changed, say."""
         reasons = Counter(self._why(run_id) for run_id in self.pending).most_common()
         for reason, number in reasons[:MOST_REASONS]:
@@ -124,7 +126,7 @@ class Plan:
             return f"to skip: {self.skipped[run_id]}"
         return f"{TO_DO[state]}: {reason.replace(f'{run_record.folder(run_id)}/', '')}"
 
-    def put_damaged_aside(self):
+    def put_damaged_aside(self) -> None:
         """Keep the logs of damaged runs, which are trained again, and say so on stderr."""
         for run_id, (state, reason) in self.pending.items():
             log = run_record.folder(run_id) / "train.jsonl"
@@ -133,7 +135,7 @@ class Plan:
                 print(f"{run_id}: {reason}; kept as {kept}, trained again", file=sys.stderr)
 
     @property
-    def standing_files(self):
+    def standing_files(self) -> list[str]:
         """Logs and records of the runs that need nothing."""
         return [
             str(run_record.folder(run_id) / name)
@@ -141,13 +143,13 @@ class Plan:
             for name in ("train.jsonl", "run.json")
         ]
 
-    def training_inputs(self, wildcards):
+    def training_inputs(self, wildcards: Any) -> dict[str, str | list[str]]:
         """What a run needs: nothing once it is trained, or where it is skipped.
 
         Its code is not among them: the record knows its digest.
         """
         run = self.run(wildcards.run_id)
-        inputs = {}
+        inputs: dict[str, str | list[str]] = {}
         if run.id in self.pending and run.id not in self.skipped:
             if environment := environment_stamp(run):
                 inputs["environment"] = environment
@@ -160,14 +162,14 @@ class Plan:
         return inputs
 
     @property
-    def imports(self):
+    def imports(self) -> list[str]:
         return [entry["name"] for entry in self.study.imports]
 
     @property
-    def references(self):
+    def references(self) -> list[str]:
         return [entry["path"] for entry in self.study.references]
 
-    def import_files(self, name):
+    def import_files(self, name: str) -> list[str]:
         """What an import reads, but for files with braces, which Snakemake takes for wildcards.
 
         Those are read, too; a change to them alone is not noticed.
@@ -176,7 +178,7 @@ class Plan:
         files = [p for p in path.rglob("*") if p.is_file()] if path.is_dir() else [path]
         return sorted(name for name in map(str, files) if not set("{}") & set(name))
 
-    def import_flags(self, name):
+    def import_flags(self, name: str) -> str:
         """Arguments of import_logs.py but for its outputs, quoted for the shell."""
         entry = self._import(name)
         flags = [entry["path"], f"--name={name}"]
@@ -186,20 +188,20 @@ class Plan:
         return shlex.join(flags)
 
     @property
-    def unread(self):
+    def unread(self) -> str:
         """A pattern that matches the runs whose logs stand but whose records do not."""
         ids = [run_id for run_id, (state, _) in self.pending.items() if state is State.UNREAD]
         return "|".join(map(re.escape, ids)) or "(?!)"
 
     @property
-    def adoptable(self):
+    def adoptable(self) -> str:
         """A pattern that matches the datasets that are there already."""
         return "|".join(self.adopted) or "(?!)"
 
-    def adopted_folder(self, dataset):
+    def adopted_folder(self, dataset: str) -> str:
         return str(self.adopted[dataset].folder)
 
-    def fetching(self, dataset):
+    def fetching(self, dataset: str) -> str:
         """Flags of fetch_dataset.py that say where files may come from, quoted for the shell."""
         data = self.study.data
         flags = [f"--manual-dir={data['manual_dir']}"] if data["manual_dir"] else []
@@ -207,47 +209,47 @@ class Plan:
         flags += ["--terms-accepted"] if dataset in data["terms_accepted"] else []
         return shlex.join(flags)
 
-    def code(self, program):
+    def code(self, program: str) -> list[str]:
         return own_code.executed_files(program)
 
-    def figure(self, name):
+    def figure(self, name: str) -> dict[str, Any]:
         """The constants of a figure's file: CATEGORY and CAPTION."""
         return plugins.constants("figures", name)
 
-    def figure_code(self, name):
+    def figure_code(self, name: str) -> list[str]:
         return own_code.executed_files("draw_figure.py", plugins.path("figures", name))
 
     @property
-    def export_environment(self):
+    def export_environment(self) -> str:
         """What says that the environment of `export_python` is installed."""
         return f"results/environments/{self._export_environment}.json"
 
     @property
-    def export_python(self):
+    def export_python(self) -> str:
         """The Python that exports runs to TensorBoard, which comes with TensorFlow."""
         return str(trainer_environments.trainer_python(self._export_environment))
 
-    def recipe(self, dataset):
+    def recipe(self, dataset: str) -> str:
         return staleness.recipe(dataset)
 
-    def spec(self, run_id):
+    def spec(self, run_id: str) -> str:
         return json.dumps(self.run(run_id).values(), sort_keys=True)
 
-    def priority(self, run_id):
+    def priority(self, run_id: str) -> int:
         """Higher for runs that come earlier in the seeded order."""
         return len(self.runs) - self._positions[run_id]
 
     @property
-    def environments(self):
+    def environments(self) -> list[str]:
         """What says that the environments and images of the runs are there."""
         done = (run for run in self.runs.values() if run.id not in self.skipped)
-        return sorted({environment_stamp(run) for run in done} - {None})
+        return sorted(stamp for stamp in set(map(environment_stamp, done)) if stamp)
 
-    def image(self, name):
+    def image(self, name: str) -> str:
         """The config's entry of an image, as JSON."""
         return json.dumps(self.study.images.get(name, {}), sort_keys=True)
 
-    def directive_image(self, run_id):
+    def directive_image(self, run_id: str) -> Any:
         """The image that Snakemake's container directive enters, or None.
 
         That of a run that is to be done: its form is there by the time the run starts.
@@ -262,21 +264,21 @@ class Plan:
         return trainer_image.directive_image(run)
 
     @property
-    def directive_environment(self):
+    def directive_environment(self) -> dict[str, str]:
         """Variables that give the container directive what it has no words for."""
         entering = [
             run
             for run in self.runs.values()
             if run.id in self.pending and start_command.by_directive(run)
         ]
-        found = {}
+        variables: dict[str, str] = {}
         binds = dict.fromkeys(bind for run in entering for bind in self.binds(run))
         for runtime in {run.runtime for run in entering}:
             module = plugins.load("runtimes", runtime)
-            found |= module.directive_environment(binds, self.device_kind == "gpu")
-        return found
+            variables |= module.directive_environment(binds, self.device_kind == "gpu")
+        return variables
 
-    def binds(self, run):
+    def binds(self, run: Run) -> list[str]:
         """What a run's container must see of this machine beside the workflow's folder."""
         store = self.adopted[run.dataset].folder if run.dataset in self.adopted else None
         here = Path.cwd()
@@ -302,13 +304,13 @@ class Plan:
         return min(installed, default=DEFAULTS["environment"])
 
     @functools.cached_property
-    def facts(self):
+    def facts(self) -> dict[str, Any]:
         """What the log of each run says of the workflow and of the site."""
         facts = {key: self.study.site[key] for key in ("name", "interconnect", "storage")}
         return {**own_code.git_state(), "site": facts}
 
     @functools.cached_property
-    def recipes(self):
+    def recipes(self) -> dict[str, str]:
         """Digests of the adopted datasets' recipes, by dataset."""
         return stores.recipes(self.adopted)
 
@@ -319,7 +321,7 @@ class Plan:
     def _import(self, name):
         return next(entry for entry in self.study.imports if entry["name"] == name)
 
-    def position(self, run_id):
+    def position(self, run_id: str) -> int:
         """Which run of how many this is, those counted first that are done already."""
         return len(self.runs) - len(self.pending) + self._pending_positions.get(run_id, 0) + 1
 

@@ -61,7 +61,7 @@ def make_plan(
         )
         if state is not State.CURRENT:
             pending[run.id] = state, reason
-        elif run.id not in skipped and record["status"] in event_fields.ENDED_WELL:
+        elif record and run.id not in skipped and record["status"] in event_fields.ENDED_WELL:
             took_s[run.id] = costs.recorded_s(record)
     to_train = [runs[run_id] for run_id in pending if run_id not in skipped]
     for run in to_train:

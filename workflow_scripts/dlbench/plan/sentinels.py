@@ -17,7 +17,9 @@ that is measured again beside it shows how the machine drifted in between
 
 import sys
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dlbench.records import costs, run_record, sentinel_runs, sessions, staleness
 from dlbench.study import config
@@ -26,7 +28,7 @@ from dlbench.study.runs import CONDITION, Run, shuffled
 SHARE = 0.2  # of a session's time that those of `auto` may take
 FEWEST = 3  # repeats of a condition, without which drift is not judged (statistics.FEWEST_RUNS)
 UNRELATED = 4  # rank of conditions that nothing new is compared with
-_NONE_OF = {str: "the new conditions are compared with", list: "`sentinels` means"}
+_NONE_OF: dict[type, str] = {str: "the new conditions are compared with", list: "`sentinels` means"}
 PLANNED = "a sentinel: it repeats a finished run, to see how the machine drifted"
 
 
@@ -38,7 +40,7 @@ class Chosen:
     words: str = ""
 
 
-def choose(study, to_train, took_s):
+def choose(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -> Chosen:
     """The sentinels of a session that is to begin.
 
     Args:
@@ -58,11 +60,11 @@ def choose(study, to_train, took_s):
     elif isinstance(study.sentinels, int):
         first = _first_of_each_shape(ordered)
         ordered = [*first, *(one for one in ordered if one not in first)][: study.sentinels]
-    else:
+    elif isinstance(study.sentinels, list):
+        meant = study.sentinels
         ordered = [
-            one for one in ordered
-            if any(config.is_meant(entry, one.runs[0]) for entry in study.sentinels)
-        ]  # fmt: skip
+            one for one in ordered if any(config.is_meant(entry, one.runs[0]) for entry in meant)
+        ]
     if not ordered:
         return _none(
             f"{_NONE_OF.get(type(study.sentinels), 'there is')} no condition that has {fewest} "
@@ -91,15 +93,17 @@ def choose(study, to_train, took_s):
     )
 
 
-def kept(study, to_train, took_s):
+def kept(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -> Chosen:
     """Those of the session that was begun; arguments as `choose` has them, for its jobs."""
     return Chosen(tuple(Run(**values) for values in sessions.sentinels()))
 
 
-def order(runs, to_train, sentinels, seed):
+def order(
+    runs: Iterable[Run], to_train: Iterable[Run], sentinels: Iterable[Run], seed: int
+) -> list[Run]:
     """All runs in the order of execution, sentinels evenly among those that are to be trained."""
     blocks = sorted({run.repeat for run in to_train}) or [1]
-    of_condition = {}
+    of_condition: dict[Run, list[Run]] = {}
     for run in sentinels:
         of_condition.setdefault(run.combination, []).append(run)
     place = {
@@ -110,7 +114,7 @@ def order(runs, to_train, sentinels, seed):
     return shuffled([*runs, *sentinels], seed, lambda run: place.get(run.id, run.repeat))
 
 
-def finished(study, recipes):
+def finished(study: config.Study, recipes: dict[str, str]) -> Iterator[tuple[Run, dict[str, Any]]]:
     """Yield (Run, record) of each sentinel of a study that has a result which stands.
 
     Others are left out: unfinished ones without a word, damaged and outdated ones with one.

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class Devices:
     nodes: int = 1
 
 
-def devices(site):
+def devices(site: dict[str, Any]) -> Devices:
     """The devices the config's `site` names, `auto` answered by this machine.
 
     A CPU device is `threads_per_device` cores, so `per_node` is None there

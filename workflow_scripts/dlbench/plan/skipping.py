@@ -1,13 +1,20 @@
 """The machine: what counts as a device, how many there are, and which runs it cannot do."""
 
+from typing import Any
+
 from dlbench.common import plugins, tools
 from dlbench.images import trainer_image
+from dlbench.plan.site_devices import Devices
 from dlbench.records import enough
 from dlbench.study import other_trainers, trainer_environments
+from dlbench.study.config import Study
+from dlbench.study.runs import Run
 from dlbench.trainer import copies
 
 
-def cannot_run(run, devices, image_settings=None):
+def cannot_run(
+    run: Run, devices: Devices, image_settings: dict[str, Any] | None = None
+) -> str | None:
     """Why this machine cannot do a run, or None where it can.
 
     The reason says what to do about it, where something can be done.
@@ -67,7 +74,7 @@ def _missing_package(run, strategy, image_settings):
     return None
 
 
-def skip_reason(run, devices, study):
+def skip_reason(run: Run, devices: Devices, study: Study) -> str | None:
     """Why a run of a study is not done on this machine, or need not be done; None where it is."""
     reason = cannot_run(run, devices, study.images)
     if not reason and run.id in study.targets:

@@ -31,6 +31,7 @@ from dlbench.records import costs, judgement, progress, run_record
 from dlbench.records.judgement import State
 from dlbench.starting import fates, refusals
 from dlbench.study import learning_gates
+from dlbench.study.config import Study
 
 LEFT = ("running", "pending", "interrupted", "stale")
 STATES = (*ENDED_WELL, *LEFT, "unread", *FAILED, "skipped")
@@ -60,7 +61,7 @@ class Standing:
     session: str | None = None
 
 
-def look(study):
+def look(study: Study) -> list[Standing]:
     """The Standing of each run, in the order of execution."""
     devices = site_devices.devices(study.site)
     recipes = stores.recipes(stores.adopted(study))
@@ -156,7 +157,7 @@ def _unfinished(state, log, record, skip, hang_limit_s, reason):
     return "stale", reason
 
 
-def is_written(log, hang_limit_s):
+def is_written(log: Path, hang_limit_s: float) -> bool:
     """Whether somebody still writes a log that has no end.
 
     Yes where it or another rank's was written just now, or where its supervisor is a process

@@ -2,13 +2,15 @@
 
 import functools
 from pathlib import Path
+from typing import Any
 
 from dlbench.common import own_code, plugins
 from dlbench.common.files import sha256
 from dlbench.study import other_trainers
+from dlbench.study.runs import Run
 
 
-def of(run):
+def of(run: Run) -> dict[str, Any]:
     """For a run's log; {} where all that it executes is ours."""
     if run.is_external:
         files = other_trainers.trainer(run).get("files", [])

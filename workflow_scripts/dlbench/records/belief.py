@@ -11,10 +11,13 @@ Needs the standard library only.
 
 import json
 import re
+from pathlib import Path
+from typing import Any
 
 from dlbench import Error
 from dlbench.common.files import sha256
 from dlbench.log import event_log
+from dlbench.study.runs import Run
 
 _NAMED = re.compile(
     rb'"(train[^"/]*\.jsonl)":\s*\{\s*"bytes":\s*\d+,\s*"sha256":\s*"([0-9a-f]{64})"'
@@ -23,7 +26,7 @@ _FIRST = re.compile(rb'"log_sha256":\s*"([0-9a-f]{64})"')
 _WHOSE = re.compile(rb'"run_id":\s*("[^"]*")')
 
 
-def damage(run, log, whole=True):
+def damage(run: Run, log: Path, whole: bool = True) -> str:
     """What is amiss with logs that have an end, or "".
 
     A log that a kill or a full disk cut short would otherwise be read as a run that failed.
@@ -35,7 +38,8 @@ def damage(run, log, whole=True):
     Raises:
         LogError: one is no event log.
     """
-    well = event_log.final_run_end(log)["status"] == "ok"
+    end = event_log.final_run_end(log)
+    well = end is not None and end["status"] == "ok"
     starts = {}
     for path in event_log.rank_paths(log):
         for event in event_log.read(path):
@@ -52,7 +56,7 @@ def damage(run, log, whole=True):
     return another_run(run, starts)
 
 
-def another_run(run, starts):
+def another_run(run: Run, starts: dict[Path, dict[str, Any]]) -> str:
     """Why logs are not those of a run by what they say, or "".
 
     Args:
@@ -80,7 +84,7 @@ def another_run(run, starts):
     return ""
 
 
-def unlike_record(run, place):
+def unlike_record(run: Run, place: Path) -> str:
     """Which log in a run's folder has not the digest that the run's record names, or "".
 
     Whatever else is wrong with the record.

@@ -12,12 +12,16 @@ import functools
 import os
 import statistics
 from collections import Counter
+from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
 
 from dlbench.common import phrases
 from dlbench.log import event_fields, event_log
 from dlbench.log.attempts import kept_logs
 from dlbench.records import progress, run_record
+from dlbench.study.runs import Run
 
 BASES = ("same combination", "same model, dataset and strategy", "all runs")
 UNKNOWN = "unknown"
@@ -27,21 +31,22 @@ KEPT = tuple(
 )
 
 
-def parts(log):
+def parts(log: Path) -> dict[str, float]:
     """Seconds of each part of a log, by the date of its launch; up to its last word."""
-    found, lines = {}, []
+    parts_s: dict[str, float] = {}
+    lines: list[bytes] = []
     with contextlib.suppress(OSError), open(log, "rb") as file:
         for line in file:
             if line.startswith(KEPT[0]):
-                _add(lines, found)
+                _add(lines, parts_s)
                 lines = []
             # Of the others, the last one only: it says when the part ended.
             if lines and not lines[-1].startswith(KEPT):
                 lines.pop()
             if line.endswith(b"\n"):
                 lines.append(line)
-    _add(lines, found)
-    return found
+    _add(lines, parts_s)
+    return parts_s
 
 
 def _add(lines, found):
@@ -62,20 +67,20 @@ def _add(lines, found):
         found[launched] = max(0.0, ended or 0.0)
 
 
-def attempts(place):
+def attempts(place: Path) -> dict[str, float]:
     """The parts of all logs that were kept aside in a run's folder."""
-    found = {}
+    parts_s: dict[str, float] = {}
     for _, path in kept_logs(place):
-        found = longer(found, parts(path))
-    return found
+        parts_s = longer(parts_s, parts(path))
+    return parts_s
 
 
-def longer(some, others):
+def longer(some: dict[str, float], others: dict[str, float]) -> dict[str, float]:
     """All parts of both; of one that is in both, the longer: a checkpoint keeps it cut short."""
     return {date: max(some.get(date, 0.0), others.get(date, 0.0)) for date in {*some, *others}}
 
 
-def until_now(found):
+def until_now(found: dict[str, float]) -> dict[str, float]:
     """The parts of a run that goes on, the last of which lasts until now."""
     if not found:
         return found
@@ -84,7 +89,7 @@ def until_now(found):
     return {**found, last: max(found[last], event_log.seconds_between(last, now))}
 
 
-def whole_s(log):
+def whole_s(log: Path) -> float | None:
     """Seconds from launch to end of a run that ended well, interruptions apart; else None.
 
     Of a run that went on from a checkpoint they are about those it takes in one piece. Only the
@@ -93,19 +98,19 @@ def whole_s(log):
     end = event_log.last_run_end(log) or {}
     if end.get("status") not in event_fields.ENDED_WELL:
         return None
-    dates = {event["event"]: event.get("t_utc") for event in progress.head(log)}
+    dates: dict[str, Any] = {event["event"]: event.get("t_utc") for event in progress.head(log)}
     with contextlib.suppress(KeyError, TypeError, ValueError):
         return event_log.seconds_between(dates["launch"], dates["run_start"]) + end["t_s"]
     return sum(parts(log).values()) or None
 
 
-def recorded_s(record):
+def recorded_s(record: dict[str, Any]) -> float:
     """Seconds that a run took by its record: starting, importing and training."""
     parts = (record["summary"].get(name) for name in ("start_s", "import_s", "duration_s"))
     return sum(filter(None, parts))
 
 
-def estimates(runs):
+def estimates(runs: Iterable[Run]) -> "Estimates":
     """The Estimates that the logs on this disk give. None is read before it is asked for."""
 
     @functools.cache
@@ -128,10 +133,12 @@ class Estimates:
         seconds_of: run -> the seconds it took, or None; asked of those only that are needed.
     """
 
-    def __init__(self, runs, seconds_of):
-        self._runs, self._seconds_of, self._known, self._means = runs, seconds_of, {}, {}
+    def __init__(self, runs: Iterable[Run], seconds_of: Callable[[Run], float | None]) -> None:
+        self._runs, self._seconds_of = runs, seconds_of
+        self._known: dict[str, float | None] = {}
+        self._means: dict[Any, float | None] = {}
 
-    def of(self, run):
+    def of(self, run: Run) -> tuple[float | None, str]:
         """(seconds, on what it rests); (None, "unknown") where nothing has finished."""
         for basis, key in zip(BASES, self._keys(run), strict=True):
             mean = self._mean(key)
@@ -164,7 +171,7 @@ class Estimates:
         return run.combination, (run.model, run.dataset, run.strategy), None
 
 
-def forecast(runs, estimates, time_limit_s):
+def forecast(runs: Iterable[Run], estimates: Estimates, time_limit_s: float) -> str:
     """One line on what it costs to train some runs.
 
     Args:
@@ -177,20 +184,24 @@ def forecast(runs, estimates, time_limit_s):
         return "cost: no run to train"
     most = node_hours(time_limit_s * sum(run.nodes for run in runs) / 3600)
     said = f"cost: {phrases.counted(len(runs), 'run')} to train"
-    found = [estimates.of(run) for run in runs]
-    bases = Counter(basis for _, basis in found)
+    expected = [estimates.of(run) for run in runs]
+    bases = Counter(basis for _, basis in expected)
     if UNKNOWN in bases:
         return f"{said}, at most {most} by time_limit_s; an estimate follows from the first runs"
-    likely = sum(run.nodes * seconds for run, (seconds, _) in zip(runs, found, strict=True)) / 3600
+    node_s = sum(
+        run.nodes * (seconds or 0.0) for run, (seconds, _) in zip(runs, expected, strict=True)
+    )
     resting_on = resting({basis: bases[basis] for basis in BASES})
-    return f"{said}, about {node_hours(likely)} ({resting_on}), at most {most} by time_limit_s"
+    return (
+        f"{said}, about {node_hours(node_s / 3600)} ({resting_on}), at most {most} by time_limit_s"
+    )
 
 
-def node_hours(hours):
+def node_hours(hours: float) -> str:
     return f"{hours:.3g} node-hours"
 
 
-def resting(bases):
+def resting(bases: dict[str, int]) -> str:
     """On what some estimates rest, in words.
 
     >>> resting({"same combination": 11, "all runs": 0})

@@ -1,13 +1,14 @@
 """Whether others used more of a run's machine than they may."""
 
 import math
+from typing import Any
 
 NOT_TOLD = 0.2  # of a run's traffic: its journals, metadata and late writes count as others'
 LEAST_READ = 1e5  # bytes a second; a run whose items are in memory reads less, waits for no disk
 HOUSEKEEPING = 0.002  # of a core, that daemons and the kernel take of each on a node at rest
 
 
-def disturbance(values):
+def disturbance(values: dict[str, Any]) -> str:
     """What others used more of than they may, in words; "" for nothing.
 
     Args:
@@ -38,10 +39,10 @@ def disturbance(values):
     return "; ".join(words)
 
 
-def cores_for_others(share, device_cores, cores):
+def cores_for_others(share: float, device_cores: float, cores: float) -> float:
     """Cores that others may use; a run of few devices must not pay for all of a large node."""
     return share * device_cores + HOUSEKEEPING * cores
 
 
-def share_words(others, cores):
+def share_words(others: float, cores: float) -> str:
     return f"{others:.2f} of {cores} cores"

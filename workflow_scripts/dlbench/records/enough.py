@@ -3,18 +3,20 @@
 import dataclasses
 import math
 import statistics
+from collections.abc import Iterable, Sequence
 
 from dlbench.log.event_fields import ENDED_WELL
 from dlbench.records import run_record
 from dlbench.study import repeats
+from dlbench.study.runs import Run
 
 
-def earlier(run):
+def earlier(run: Run) -> list[str]:
     """The ids of the repeats before this one."""
     return [dataclasses.replace(run, repeat=number).id for number in range(1, run.repeat)]
 
 
-def not_needed(run_ids, target):
+def not_needed(run_ids: Iterable[str], target: repeats.Target) -> str | None:
     """Why no further repeat is needed after some, in words; None where one is, or may be.
 
     Args:
@@ -41,7 +43,7 @@ def not_needed(run_ids, target):
     return None
 
 
-def half_width(values):
+def half_width(values: Sequence[float]) -> float | None:
     """Half of the 95 % interval of a geometric mean, relative to it; None for fewer than two.
 
     >>> half_width([100.0, 100.0, 100.0])

@@ -5,11 +5,14 @@ Needs the standard library only: it goes into a record, which is written where t
 
 import math
 import statistics
+from collections.abc import Sequence
+from typing import Any
 
 from dlbench.records import step_times
+from dlbench.study.runs import Run
 
 
-def images_per_second(run, copies):
+def images_per_second(run: Run, copies: Sequence[Sequence[Any]]) -> float | None:
     """Epochs times the items of the dataset, over the time that the logs' clocks say; or None.
 
     Of the measured epochs of a run in one piece, evaluations between them left out; of several

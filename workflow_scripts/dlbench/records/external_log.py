@@ -4,9 +4,12 @@ Its numbers are those that dlbench/imports/train_external.py read from the progr
 """
 
 import math
+from typing import Any
+
+from dlbench.study.runs import Run
 
 
-def summary(log):
+def summary(log: Any) -> dict[str, Any]:
     """The numbers of a run's record.
 
     Args:
@@ -23,6 +26,6 @@ def summary(log):
     }
 
 
-def mismatch(run, logs, found):
+def mismatch(run: Run, logs: list[Any], found: dict[str, Any]) -> tuple[str, str] | None:
     """Status and message where nothing was measured."""
     return None if found.get("images_per_second") else ("failed", "no throughput in its log")

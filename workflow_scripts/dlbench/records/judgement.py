@@ -1,10 +1,12 @@
 """Whether a run's result is believed, and if not, why."""
 
 from enum import Enum
+from typing import Any
 
 from dlbench.log import event_fields, event_log
 from dlbench.records import belief, run_record, staleness
 from dlbench.records.run_record import RecordError
+from dlbench.study.runs import Run
 
 
 class State(Enum):
@@ -21,7 +23,13 @@ class State(Enum):
     DAMAGED = "damaged"
 
 
-def state(run, can_run=True, adopted=None, image_settings=None, time_limit_s=None):
+def state(
+    run: Run,
+    can_run: bool = True,
+    adopted: dict[str, str] | None = None,
+    image_settings: dict[str, Any] | None = None,
+    time_limit_s: float | None = None,
+) -> tuple[State, str]:
     """Whether a run's record stands, and if not, why.
 
     Args:
@@ -36,7 +44,13 @@ def state(run, can_run=True, adopted=None, image_settings=None, time_limit_s=Non
     return state_and_record(run, can_run, adopted, image_settings, time_limit_s)[:2]
 
 
-def state_and_record(run, can_run=True, adopted=None, image_settings=None, time_limit_s=None):
+def state_and_record(
+    run: Run,
+    can_run: bool = True,
+    adopted: dict[str, str] | None = None,
+    image_settings: dict[str, Any] | None = None,
+    time_limit_s: float | None = None,
+) -> tuple[State, str, dict[str, Any] | None]:
     """(State, reason, record) of a run, as `state`; the record is None where none stands."""
     place = run_record.folder(run.id)
     if not place.is_dir():

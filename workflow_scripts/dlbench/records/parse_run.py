@@ -21,6 +21,8 @@ Needs the standard library only: a record is written where the run was trained.
 import itertools
 import math
 import statistics
+from pathlib import Path
+from typing import Any
 
 from dlbench.common.files import sha256
 from dlbench.log import event_fields, event_log
@@ -34,6 +36,7 @@ from dlbench.records import (
     step_times,
 )
 from dlbench.records.step_times import images_per_second
+from dlbench.study.runs import Run
 
 UNSTABLE_SHARE = 0.05
 LEAST_OVERLAP = 0.9
@@ -45,7 +48,7 @@ BESIDE = (
 )
 
 
-def parse(run, log, output):
+def parse(run: Run, log: str | Path, output: str | Path) -> None:
     """Write the record of one run.
 
     Args:
@@ -60,12 +63,12 @@ def parse(run, log, output):
     run_record.write(output, content(run, logs), [log.path for log in logs])
 
 
-def rank_logs(log):
+def rank_logs(log: str | Path) -> "list[RankLog]":
     """The RankLog of each rank or copy, given the path of the first one's."""
     return [RankLog(path) for path in event_log.rank_paths(log)]
 
 
-def content(run, logs):
+def content(run: Run, logs: "list[RankLog]") -> dict[str, Any]:
     """What a record says of a run by its logs, but for the files beside it; see `parse`."""
     starts = {log.path: log.start for log in logs if log.start}
     if reason := belief.another_run(run, starts):
@@ -91,9 +94,9 @@ def content(run, logs):
 class RankLog:
     """The events of one rank, sorted by kind."""
 
-    def __init__(self, path):
+    def __init__(self, path: Path) -> None:
         self.path = path
-        kinds = {
+        kinds: dict[str, list[dict[str, Any]]] = {
             "launch": [],
             "begin": [],
             "machine": [],
@@ -113,16 +116,16 @@ class RankLog:
                 kinds.setdefault(event["event"], []).append(event)
         except FileNotFoundError:
             raise event_fields.LogError(f"{path}: there is no training log") from None
-        self.launch = next(iter(kinds["launch"]), {})
-        self.begin = next(iter(kinds["begin"]), {})
+        self.launch: dict[str, Any] = next(iter(kinds["launch"]), {})
+        self.begin: dict[str, Any] = next(iter(kinds["begin"]), {})
         self.machines = kinds["machine"]  # another one where the run was resumed
-        self.start = next(iter(kinds["run_start"]), {})
+        self.start: dict[str, Any] = next(iter(kinds["run_start"]), {})
         self.trace_s = next((event.get("trace_s") for event in kinds["compile"]), None)
         self.waited_s = sum(event["waited_s"] for event in kinds["met"])
         self.steps, self.evals = kinds["step"], kinds["eval"]
         self.samples, self.resumes = kinds["sample"], kinds["resume"]
         self.imported = next(iter(kinds["imported"]), None)
-        self.neighbours = next(iter(kinds["neighbours"][-1:]), {})
+        self.neighbours: dict[str, Any] = next(iter(kinds["neighbours"][-1:]), {})
         self.end = kinds["run_end"][-1] if kinds["run_end"] else None
 
 

@@ -8,6 +8,8 @@ import itertools
 import math
 import os
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from dlbench import Error
 from dlbench.log import event_fields, event_log
@@ -27,7 +29,7 @@ class Progress:
     step_time_s: float | None
 
 
-def latest(log):
+def latest(log: Path) -> Progress | None:
     """The Progress of a run, or None before its first step, or where its log is damaged."""
     start, steps = _start(log), _last_steps(log)
     if not start or not steps:
@@ -48,7 +50,7 @@ def latest(log):
     )
 
 
-def words(log):
+def words(log: Path) -> str:
     """Steps done of all, loss, and items per second of late, as far as the log has them."""
     found = latest(log)
     if not found:
@@ -59,7 +61,7 @@ def words(log):
     return said
 
 
-def duration_s(log):
+def duration_s(log: Path) -> float | None:
     """Seconds from launch to run_end, None where the log has not both."""
     launch, end = next(iter(head(log)), {}), event_log.last_run_end(log) or {}
     with contextlib.suppress(KeyError, TypeError):
@@ -67,12 +69,12 @@ def duration_s(log):
     return None
 
 
-def head(log):
+def head(log: Path) -> list[dict[str, Any]]:
     """The first events of a log: launch, begin and run_start, and machine where it is before."""
-    found = []
+    events: list[dict[str, Any]] = []
     with contextlib.suppress(OSError, event_fields.LogError):
-        found.extend(itertools.islice(event_log.read(log), 4))
-    return found
+        events.extend(itertools.islice(event_log.read(log), 4))
+    return events
 
 
 def _start(log):

@@ -3,6 +3,9 @@
 Needs the standard library only: a record is written where the run was trained.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 from dlbench.machine import fingerprints
 from dlbench.machine.limits import OF_GROUPS
 
@@ -14,7 +17,7 @@ STARTED = ("device_model", "devices", "cores", "host", "platform", "versions",
 RESUMED = ("step", "t_utc", "host", "device_model")
 
 
-def of(logs):
+def of(logs: Sequence[Any]) -> dict[str, Any]:
     """The `provenance` of a record.
 
     Args:

@@ -5,12 +5,14 @@ Needs the standard library only.
 
 import json
 import math
+from pathlib import Path
+from typing import Any
 
 from dlbench.records import parse_run, run_record
 from dlbench.study.runs import Run
 
 
-def differences(record, log):
+def differences(record: dict[str, Any], log: Path) -> list[tuple[str, Any, Any]]:
     """Where a record says otherwise than its logs; both are read by the same version of the parser.
 
     Args:

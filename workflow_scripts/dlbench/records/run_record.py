@@ -10,7 +10,9 @@ keep their runs.
 
 import contextlib
 import json
+from collections.abc import Container, Iterable
 from pathlib import Path
+from typing import Any
 
 from dlbench import Error
 from dlbench.common.files import json_digest, sha256, write_json
@@ -39,7 +41,7 @@ class RecordError(Error):
 class Damaged(RecordError):
     """Files beside records that stood are not those that they name: `runs` maps ids to why."""
 
-    def __init__(self, runs):
+    def __init__(self, runs: dict[str, str]) -> None:
         super().__init__("\n".join(runs.values()))
         self.runs = runs
 
@@ -48,11 +50,11 @@ class NewerVersion(RecordError):
     """A record that a newer dlbench made."""
 
 
-def folder(run_id):
+def folder(run_id: str) -> Path:
     return RESULTS / "runs" / run_id
 
 
-def write(path, content, files):
+def write(path: str | Path, content: dict[str, Any], files: Iterable[Path]) -> None:
     """Complete a record with the digests of the files beside it and its own, and write it."""
     path = Path(path)
     content = {
@@ -64,12 +66,12 @@ def write(path, content, files):
     write_json(path, {**content, "record_sha256": digest(content)})
 
 
-def files_of(paths):
+def files_of(paths: Iterable[Path]) -> dict[str, dict[str, Any]]:
     """What a record says of the files beside it: size and digest by name."""
     return {path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in paths}
 
 
-def read(path):
+def read(path: str | Path) -> dict[str, Any]:
     """The content of a record.
 
     Raises:
@@ -82,7 +84,7 @@ def read(path):
     return parsed(content, path)
 
 
-def parsed(content, path):
+def parsed(content: bytes, path: str | Path) -> dict[str, Any]:
     """The record in these bytes, of a file of that name. Raises as `read` does."""
     try:
         record = json.loads(content)
@@ -104,7 +106,7 @@ def parsed(content, path):
     return record
 
 
-def check_files(place, record, content=False):
+def check_files(place: Path, record: dict[str, Any], content: bool = False) -> None:
     """Compare the files beside a record with what it says of them.
 
     Args:
@@ -125,7 +127,7 @@ def check_files(place, record, content=False):
             raise RecordError(f"{path}: changed after its record was written")
 
 
-def with_status(statuses, text=""):
+def with_status(statuses: Container[str], text: str = "") -> list[str]:
     """The ids of all runs in the results whose record has one of these statuses.
 
     Sentinels are left out: none is trained again.
@@ -144,7 +146,7 @@ def with_status(statuses, text=""):
     return found
 
 
-def forget(run_id):
+def forget(run_id: str) -> None:
     """Remove the record of a run, so that it is trained again; its logs are kept aside."""
     place = folder(run_id)
     (place / "run.json").unlink(missing_ok=True)
@@ -153,6 +155,6 @@ def forget(run_id):
         event_log.keep_aside(log)
 
 
-def digest(content):
+def digest(content: dict[str, Any]) -> str:
     """Digest of what a record says, which it ends with."""
     return json_digest(content)

@@ -2,25 +2,28 @@
 
 import contextlib
 import os
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from dlbench.records import run_record
-from dlbench.study.runs import SENTINEL_ID
+from dlbench.study.runs import SENTINEL_ID, Run
 
 
-def sentinels_of(runs, ids=None):
+def sentinels_of(runs: Iterable[Run], ids: Iterable[str] | None = None) -> dict[str, Run]:
     """{id: Run} of the sentinels that repeat some runs' combinations.
 
     Args:
         ids: among which they are; those in the results, if none are given.
     """
     there = list(ids_there() if ids is None else filter(None, map(SENTINEL_ID.fullmatch, ids)))
-    known = {}
+    known: dict[str, dict[Run, Run]] = {}
     for run in runs if there else ():
         known.setdefault(_begin(run), {})[run.combination] = run
     made = {}
     for match in there:
-        numbers = {name: int(match[name]) for name in ("repeat", "sentinel")}
+        numbers: dict[str, Any] = {name: int(match[name]) for name in ("repeat", "sentinel")}
         for run in known.get(match["begin"], {}).values():
             sentinel = replace(run, **numbers)
             if sentinel.id == match[0]:
@@ -28,7 +31,7 @@ def sentinels_of(runs, ids=None):
     return made
 
 
-def ids_there():
+def ids_there() -> Iterator[re.Match[str]]:
     """A match of SENTINEL_ID for each sentinel in the results, finished or not."""
     with contextlib.suppress(OSError):
         names = os.listdir(run_record.RESULTS / "runs")

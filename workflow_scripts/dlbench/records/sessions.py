@@ -14,8 +14,10 @@ import os
 import platform
 import secrets
 from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from dlbench import Error
 from dlbench.common import phrases
@@ -27,7 +29,7 @@ CURRENT = "current.json"
 KEYS = ("id", "started_at", "host")
 
 
-def begin(sentinels=()):
+def begin(sentinels: Sequence[dict[str, Any]] = ()) -> dict[str, str]:
     """Begin a session, keep what it is, and return it: `id`, `started_at` (UTC) and `host`.
 
     Args:
@@ -51,7 +53,7 @@ def begin(sentinels=()):
     return session
 
 
-def current():
+def current() -> dict[str, str] | None:
     """The session that was begun last in this folder; None where there is none that can be read."""
     with contextlib.suppress(KeyError):
         found = _read()
@@ -59,12 +61,12 @@ def current():
     return None
 
 
-def restless(session):
+def restless(session: dict[str, str] | None) -> Path | None:
     """The file that is there while others keep this node busy; None without a session."""
     return FOLDER / f"{session['id']}.busy.{platform.node()}" if session else None
 
 
-def sentinels():
+def sentinels() -> list[dict[str, Any]]:
     """The values of the runs that the current session repeats, as `begin` was given them."""
     return _read().get("sentinels", [])
 
@@ -78,7 +80,7 @@ def _read():
     return {}
 
 
-def of(row):
+def of(row: Mapping[str, Any]) -> Hashable:
     """The session of a row of the runs table.
 
     Runs whose session is not known are of one session, each study, site and kind of log of its own.
@@ -89,7 +91,7 @@ def of(row):
     return (None, *(row.get(name) for name in ("study", "site", "timing_source")))
 
 
-def words(sessions, sentinels, verdicts):
+def words(sessions: int, sentinels: int, verdicts: Iterable[str]) -> str:
     """In how many sessions something was measured, and what is known of the drift between them.
 
     >>> words(3, 4, ["none", "slower", "none"])
@@ -108,7 +110,7 @@ def words(sessions, sentinels, verdicts):
     return f"{said}; drift between sessions, by number of devices: {judged or 'not known'}"
 
 
-def apart(a, b):
+def apart(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> bool:
     """Whether two sides were measured apart: no session has runs of both.
 
     Args:

@@ -8,13 +8,14 @@ in the digest of its data, not in that of its code.
 import functools
 import itertools
 import json
+from typing import Any
 
 from dlbench.common import own_code, plugins
 from dlbench.common.files import sha256
 from dlbench.images import trainer_image
 from dlbench.records import run_record
 from dlbench.study import other_trainers, trainer_environments
-from dlbench.study.runs import PLUGIN_FOLDERS
+from dlbench.study.runs import PLUGIN_FOLDERS, Run
 
 EXECUTED = {key: folder for key, folder in PLUGIN_FOLDERS.items() if key != "dataset"}
 # Which GPUs a process uses and what they are doing is measured; all else there is told of.
@@ -33,20 +34,22 @@ ONLY_SAYING = frozenset(
 )
 
 
-def training_code(run):
+def training_code(run: Run) -> list[str]:
     """The files of ours that training this run executes, relative to the workflow's folder."""
     if run.is_external:
         return []
     return list(_training_code(run.framework, *(getattr(run, key) for key in EXECUTED)))
 
 
-def data_code(dataset):
+def data_code(dataset: str) -> list[str]:
     """The files that converting a dataset executes."""
     path = plugins.path("datasets", dataset)
     return own_code.executed_files("convert_dataset.py", path, without=ONLY_SAYING)
 
 
-def made_from(run, adopted=None, image_settings=None):
+def made_from(
+    run: Run, adopted: dict[str, str] | None = None, image_settings: dict[str, Any] | None = None
+) -> dict[str, str | None]:
     """Digests of what a run's result depends on beside its own values.
 
     Those of an image that is not there are None: `image`, what it is made from, where its source
@@ -70,14 +73,14 @@ def made_from(run, adopted=None, image_settings=None):
     return {**found, "image": identity, "environment": digest}
 
 
-def has_data(run):
+def has_data(run: Run) -> bool:
     """Whether a run reads a dataset that we store; another program may have its own."""
     ours = not run.is_external or other_trainers.needs(run, "data")
     return ours and bool(recipe(run.dataset))
 
 
 @functools.cache
-def recipe(dataset):
+def recipe(dataset: str) -> str:
     """Digest of what a dataset's shards are made from; "" where we store nothing."""
     if dataset not in plugins.names("datasets"):
         return ""  # another program's
@@ -86,7 +89,14 @@ def recipe(dataset):
     return own_code.digest(data_code(dataset))
 
 
-def outdated(run, record, can_run=True, adopted=None, image_settings=None, time_limit_s=None):
+def outdated(
+    run: Run,
+    record: dict[str, Any],
+    can_run: bool = True,
+    adopted: dict[str, str] | None = None,
+    image_settings: dict[str, Any] | None = None,
+    time_limit_s: float | None = None,
+) -> str:
     """Why a sound record does not stand; "" where it does. Arguments as in `state`."""
     wanted = made_from(run, adopted, image_settings)
     if difference := what_differs(run, wanted, record["made_from"]):
@@ -99,7 +109,7 @@ def outdated(run, record, can_run=True, adopted=None, image_settings=None, time_
     return ""
 
 
-def what_differs(run, wanted, found):
+def what_differs(run: Run, wanted: dict[str, str | None], found: dict[str, Any]) -> str:
     """What a result was made from that is another now, in words; not known here is the same."""
     names = [key for key, value in wanted.items() if value is not None and found.get(key) != value]
     if not names:

@@ -7,11 +7,13 @@ longer now and another then, and the maxima add up to more than the time that pa
 
 import math
 import statistics
+from collections.abc import Sequence
+from typing import Any
 
 MAD_TO_SIGMA = 1.4826
 
 
-def summary(times_s):
+def summary(times_s: Sequence[float]) -> dict[str, float | None]:
     """Columns of the runs table from the times of all measured steps, in seconds; at least one.
 
     >>> summary([0.25, 0.25])["step_time_sd_s"]
@@ -28,7 +30,7 @@ def summary(times_s):
     }
 
 
-def of_all_ranks(logs):
+def of_all_ranks(logs: Sequence[Any]) -> list[tuple[dict[str, Any], ...]]:
     """The steps that all ranks of one training finished.
 
     Args:
@@ -40,7 +42,7 @@ def of_all_ranks(logs):
     return list(zip(*(log.steps for log in logs), strict=False))
 
 
-def slowest(steps):
+def slowest(steps: Sequence[tuple[dict[str, Any], ...]]) -> list[float]:
     """Seconds of each step on the rank that took longest over all of them; the first of equals.
 
     Args:
@@ -50,7 +52,7 @@ def slowest(steps):
     return max(ranks, key=math.fsum, default=[])
 
 
-def images_per_second(step_times_s, global_batch):
+def images_per_second(step_times_s: Sequence[float], global_batch: int) -> float:
     """Throughput over the measured steps: items over time.
 
     Args:

@@ -11,6 +11,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dlbench import Error
 from dlbench.common import phrases, plugins
@@ -58,24 +59,24 @@ class Study:
     images: dict
     compare: tuple
     equivalence_margin: float
-    sentinels: str | int | list
+    sentinels: str | int | list[dict[str, Any]]
     sentinels_are_repeats: bool
     imports: tuple
     references: tuple
 
     @functools.cached_property
-    def labels(self):
+    def labels(self) -> dict[str, str]:
         """{run id: label}, each another."""
         return labels(self.runs)
 
 
-def read(*paths):
+def read(*paths: str | Path) -> dict[str, Any]:
     """The merged content of some config files, the last one winning.
 
     Raises:
         ConfigError: a file is missing, is not YAML or has a key twice.
     """
-    merged = {}
+    merged: dict[str, Any] = {}
     for path in paths:
         try:
             content = yaml_files.read(path)
@@ -85,12 +86,12 @@ def read(*paths):
     return merged
 
 
-def kept(text):
+def kept(text: str) -> Path:
     """The file that a merged config travels in, for which a command line may be too short."""
     return KEPT / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
 
 
-def keep(text):
+def keep(text: str) -> Path:
     """Write the file of a merged config where it is not there yet, and return its path."""
     if not kept(text).exists():
         with written_whole(kept(text)) as part:
@@ -98,17 +99,17 @@ def keep(text):
     return kept(text)
 
 
-def merged(file):
+def merged(file: str | Path | None) -> dict[str, Any] | None:
     """The merged config in such a file; None where no file is given."""
     return json.loads(Path(file).read_text(encoding="utf-8")) if file else None
 
 
-def study_of(files):
+def study_of(files: list[str]) -> Study:
     """The Study that the workflow computes with these config files, merged as in the Snakefile."""
     return study(settings_of(files))
 
 
-def settings_of(files):
+def settings_of(files: list[str]) -> dict[str, Any]:
     """The content of config.yaml with these config files over it, merged as in the Snakefile."""
     absent = next((file for file in files if not Path(file).exists()), None)
     if absent:
@@ -120,7 +121,7 @@ def settings_of(files):
     return read("config.yaml", *site, *files)
 
 
-def study(config):
+def study(config: dict[str, Any]) -> Study:
     """Check a config (plain values, as from YAML) and expand it.
 
     Raises:
@@ -128,7 +129,9 @@ def study(config):
     """
     config = config_schema.checked(config)
     _use(config)
-    runs, excluded, must_reach, targets = {}, [], {}, {}
+    runs: dict[str, tuple[Run, str]] = {}
+    excluded: list[Excluded] = []
+    must_reach, targets = {}, {}
     for index, block in enumerate(config["matrix"]):
         where = f"matrix[{index}] ({block['name']})"
         combinations, left_out = matrix.expand(block, where)
@@ -257,7 +260,7 @@ def _check_compare(field, base, runs, imports, where):
             )
 
 
-def is_meant(entry, run):
+def is_meant(entry: dict[str, Any], run: Run) -> bool:
     """Whether a run has what an entry of `sentinels` says, one value of a field or several."""
     return all(getattr(run, key) in matrix.listed(value) for key, value in entry.items())
 

@@ -8,6 +8,7 @@ import functools
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 
@@ -25,12 +26,12 @@ class ConfigError(Error):
 
 
 @functools.cache
-def schema():
+def schema() -> dict[str, Any]:
     """The JSON schema of the config (draft 2020-12)."""
     return json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
 
 
-def checked(config):
+def checked(config: dict[str, Any]) -> dict[str, Any]:
     """The config, seen to have the keys and kinds of values that it should have.
 
     A whole number may be written with a point; it is one without it in what is returned.
@@ -56,7 +57,7 @@ def _breaches(config):
     return [line for error in errors for line in _described(error, config)]
 
 
-def named(folder, name, where):
+def named(folder: str, name: str, where: str) -> None:
     """See that a folder of plugins has a name.
 
     Raises:

@@ -1,10 +1,12 @@
 """Learning gates: the scores that a run must reach, which are no part of the run."""
 
+from typing import Any
+
 REACHED = "reached"
 AT_MOST = ("perplexity", "final_loss")  # scores that are better the lower they are
 
 
-def gate(must_reach, summary):
+def gate(must_reach: dict[str, float] | None, summary: dict[str, Any]) -> str | None:
     """Whether a run learned what it must: None where nothing is asked.
 
     >>> gate({"top1": 0.9}, {"top1": 0.95}), gate({"perplexity": 120}, {"perplexity": 300.0})
@@ -26,7 +28,7 @@ def gate(must_reach, summary):
     return f"missed: {'; '.join(missed)}" if missed else REACHED
 
 
-def missed(must_reach, summary):
+def missed(must_reach: dict[str, float] | None, summary: dict[str, Any]) -> str:
     """By how much a run missed what it must reach; "" where it did not."""
     judged = gate(must_reach, summary)
     return judged if judged and judged != REACHED else ""

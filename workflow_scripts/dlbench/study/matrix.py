@@ -8,6 +8,7 @@ valid name.
 import functools
 import itertools
 from dataclasses import dataclass
+from typing import Any
 
 from dlbench import Error, launchers
 from dlbench.common import options, own_code, phrases, plugins
@@ -29,7 +30,9 @@ class Excluded:
     reason: str
 
 
-def expand(block, where):
+def expand(
+    block: dict[str, Any], where: str
+) -> tuple[list[tuple[str, dict[str, Any]]], list[Excluded]]:
     """The combinations of one block, and those it excludes.
 
     Returns:
@@ -101,7 +104,7 @@ def _axes(block, where):
     return axes
 
 
-def listed(value):
+def listed(value: Any) -> list[Any]:
     """What a key takes, one value or several, as a list."""
     return value if isinstance(value, list) else [value]
 
@@ -116,7 +119,7 @@ def _value(combination, key):
     return combination.get(key, DEFAULTS.get(key))
 
 
-def run_of(values, where, images):
+def run_of(values: dict[str, Any], where: str, images: dict[str, Any]) -> Run:
     """The run of one combination, or a ConfigError that says why it cannot be."""
     values = _with_batch_per_device(values, where)
     missing = [key for key in ("model", "dataset") if key not in values]
@@ -181,7 +184,7 @@ def _with_batch_per_device(values, where):
     return {**values, "batch_per_device": total // devices}
 
 
-def gate(must_reach, run, where):
+def gate(must_reach: dict[str, float], run: Run, where: str) -> dict[str, float]:
     """The scores a run must reach, seen to be scores that it will have."""
     scores = event_log.SCORES
     if not run.is_external:
@@ -235,7 +238,7 @@ def _check_task(run, where):
 
 
 @functools.cache
-def environments():
+def environments() -> list[str]:
     """The folders in envs/."""
     folder = own_code.PROGRAMS.parent / trainer_environments.ENVIRONMENTS
     return sorted(path.parent.name for path in folder.glob("*/pyproject.toml"))

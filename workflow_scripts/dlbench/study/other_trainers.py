@@ -21,10 +21,11 @@ import json
 import shutil
 import string
 from pathlib import Path
+from typing import Any
 
 from dlbench import Error
 from dlbench.common import phrases, plugins
-from dlbench.study.runs import DEFAULTS, FIELDS
+from dlbench.study.runs import DEFAULTS, FIELDS, Run
 
 OWN = DEFAULTS["trainer"]
 # What a command may name beside the fields of a run.
@@ -42,7 +43,7 @@ FOLDER, PRINTED, PROOF = "output", "printed.log", "containment.json"  # in a run
 _trainers = {}
 
 
-def use(trainers):
+def use(trainers: dict[str, dict[str, Any]]) -> None:
     """Take these for the trainers there are: the config's `trainers`.
 
     Raises:
@@ -70,7 +71,7 @@ def use(trainers):
         _trainers[name] = trainer
 
 
-def trainer(run):
+def trainer(run: Run) -> dict[str, Any]:
     """The config's entry of a run's trainer.
 
     Raises:
@@ -85,13 +86,13 @@ def trainer(run):
         ) from None
 
 
-def needs(run, place):
+def needs(run: Run, place: str) -> bool:
     """Whether the command of a run's trainer names one of PLACES."""
     where = f"trainers.{run.trainer}.command"
     return any(place in _fields(word, where) for word in trainer(run)["command"])
 
 
-def command(run, python, data, folder):
+def command(run: Run, python: str, data: str, folder: str) -> list[str]:
     """The command that trains a run, one process of it, as a list."""
     values = {
         **{name: getattr(run, name) for name in FIELDS},
@@ -105,7 +106,7 @@ def command(run, python, data, folder):
 
 
 @functools.cache
-def digest(name):
+def digest(name: str) -> str:
     """Digest of what makes a trainer's results: its command and the content of its files."""
     entry = _trainers[name]
     total = hashlib.sha256(json.dumps(entry["command"]).encode())
@@ -119,7 +120,7 @@ def digest(name):
     return total.hexdigest()
 
 
-def unsupported(run):
+def unsupported(run: Run) -> str | None:
     """Why another program cannot train a run, or None, also for runs that we train."""
     if not run.is_external:
         return None
@@ -133,7 +134,7 @@ def unsupported(run):
     return None
 
 
-def proving(run, command, marker):
+def proving(run: Run, command: list[str], marker: str) -> list[str]:
     """A command that leaves the image's marker in the run's folder before it trains there."""
     proof = f"results/runs/{run.id}/{FOLDER}/{PROOF}"
     return ["sh", "-c", f'cat /{marker} > "$0" && exec "$@"', proof, *command]

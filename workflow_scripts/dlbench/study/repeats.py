@@ -14,6 +14,7 @@ Runs inside images too, so it needs the standard library only.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 # Student's t, 97.5 % quantile, for 1 to 30 degrees of freedom; the tests compare them with SciPy's.
 T_975 = (
@@ -31,7 +32,7 @@ class Target:
     fewest: int
 
 
-def wanted(repeats):
+def wanted(repeats: int | dict[str, Any]) -> tuple[int, Target | None]:
     """(how many runs a combination has at most, its Target or None) from the config's `repeats`."""
     if isinstance(repeats, int):
         return repeats, None

@@ -12,7 +12,9 @@ import json
 import operator
 import random
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from dlbench import Error
 from dlbench.common import files
@@ -76,7 +78,7 @@ class Run:
     sentinel: int = 0
 
     @classmethod
-    def from_json(cls, text):
+    def from_json(cls, text: str) -> "Run":
         """The run with the values that `values()` gives, as JSON.
 
         Raises:
@@ -88,7 +90,7 @@ class Run:
             raise Error(f"expected the fields of a run as JSON, found {text!r}: {error}") from error
 
     @classmethod
-    def of_log(cls, spec):
+    def of_log(cls, spec: dict[str, Any]) -> "Run":
         """The run that a log says it is of, in the `spec` of its run_start.
 
         Raises:
@@ -113,16 +115,16 @@ class Run:
         return self.trainer != DEFAULTS["trainer"]
 
     @property
-    def devices(self):
+    def devices(self) -> int:
         return self.nodes * self.devices_per_node
 
     @property
-    def global_batch(self):
+    def global_batch(self) -> int:
         """Items that one training step takes from the dataset, over all devices."""
         return self.batch_per_device * self.devices
 
     @property
-    def combination(self):
+    def combination(self) -> "Run":
         """The run without its repeat: runs of equal combination are repeats of one another.
 
         Those of a later session, too: sentinels.
@@ -130,7 +132,7 @@ class Run:
         return dataclasses.replace(self, repeat=1, sentinel=0)
 
     @functools.cached_property
-    def id(self):
+    def id(self) -> str:
         words = [self.model, self.dataset, f"b{self.batch_per_device}"]
         words += [
             getattr(self, name)
@@ -145,11 +147,11 @@ class Run:
         words += [f"r{self.repeat}", self.digest()]
         return "-".join(words)
 
-    def digest(self):
+    def digest(self) -> str:
         """Ten hexadecimal digits over the values that differ from their defaults."""
         return files.json_digest(self.values())[:10]
 
-    def values(self):
+    def values(self) -> dict[str, Any]:
         """The values that differ from their defaults, as plain Python values."""
         return {
             field.name: getattr(self, field.name)
@@ -157,7 +159,7 @@ class Run:
             if getattr(self, field.name) != field.default
         }
 
-    def flags(self):
+    def flags(self) -> list[str]:
         """The command line of `train.py` that trains this run, less data folder and log."""
         return list(
             itertools.chain.from_iterable(
@@ -165,7 +167,7 @@ class Run:
             )
         )
 
-    def label(self, also=()):
+    def label(self, also: Iterable[str] = ()) -> str:
         """One line for people, as in `lenet5 digits batch 64, mirrored on 2 devices, repeat 1`.
 
         Args:
@@ -217,14 +219,14 @@ DEFAULTS = {
 SENTINEL_ID = re.compile(r"(?P<begin>.+)-s(?P<sentinel>\d+)-r(?P<repeat>\d+)-[0-9a-f]{10}")
 
 
-def is_sentinel(run_id):
+def is_sentinel(run_id: str) -> bool:
     """Whether an id is that of a sentinel."""
     return bool(SENTINEL_ID.fullmatch(run_id))
 
 
-def labels(runs):
+def labels(runs: Iterable[Run]) -> dict[str, str]:
     """{run id: label}, one that no other of these runs has: alike ones name what they differ in."""
-    alike = {}
+    alike: dict[str, list[Run]] = {}
     for run in runs:
         alike.setdefault(run.label(), []).append(run)
     return {
@@ -234,7 +236,9 @@ def labels(runs):
     }
 
 
-def shuffled(runs, seed, block_of=operator.attrgetter("repeat")):
+def shuffled(
+    runs: Iterable[Run], seed: int, block_of: Callable[[Run], int] = operator.attrgetter("repeat")
+) -> list[Run]:
     """All first repeats in random order, then all second ones, and so on.
 
     Drift of the machine (heat, other users) then falls on all conditions alike
@@ -243,7 +247,7 @@ def shuffled(runs, seed, block_of=operator.attrgetter("repeat")):
     Args:
         block_of: run -> number of the block that it is in; its repeat, if not given.
     """
-    blocks = {}
+    blocks: dict[int, list[Run]] = {}
     for run in sorted(runs, key=lambda run: run.id):
         blocks.setdefault(block_of(run), []).append(run)
     for number, block in blocks.items():

@@ -1,5 +1,8 @@
 """What runs have in common and what they differ in, in words."""
 
+from collections.abc import Sequence
+from typing import Any
+
 # How a field is named in a combination; others are `name value`.
 WORDS = {
     "model": "{}",
@@ -26,7 +29,7 @@ NAMED = (*ALWAYS, "strategy", "runtime", "precision", "nodes", "devices_per_node
 COUNTED = ("nodes", "devices_per_node", "steps", "epochs")
 
 
-def combinations(values):
+def combinations(values: Sequence[dict[str, Any]]) -> list[str]:
     """Names of combinations, no longer than it takes to tell them apart.
 
     Args:
@@ -46,7 +49,7 @@ def _name(values, names):
     return ", ".join(filter(None, (field(name, values.get(name)) for name in names)))
 
 
-def field(name, value):
+def field(name: str, value: Any) -> str:
     """As in `batch 32`; nothing where there is no value."""
     if value in (None, "") or (name, value) == ("launcher", "none"):
         return ""
@@ -64,7 +67,7 @@ def device(kind: str | None) -> str:
     return {"cpu": "CPU device", "gpu": "GPU"}.get(kind or "", "device")
 
 
-def number(value):
+def number(value: float) -> str:
     """Four digits, or all of them before the point.
 
     >>> [number(v) for v in (0.0123456, 12.3456, 13933.6)]

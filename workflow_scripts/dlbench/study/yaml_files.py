@@ -8,6 +8,7 @@ import datetime
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -17,7 +18,7 @@ NUMBER = re.compile(r"\s*[-+]?\d+(\.\d*)?\s*")
 POWER = re.compile(r"([-+]?\d+(?:\.\d*)?)[eE]([-+]?\d+)")
 
 
-def read(path):
+def read(path: str | Path) -> Any:
     """The content of a YAML or JSON file as plain values; None of an empty one.
 
     Raises:
@@ -42,7 +43,7 @@ def read(path):
         return _yaml(text, path)
 
 
-def hint(found, wanted):
+def hint(found: Any, wanted: str) -> str:
     """What YAML made of a value, for messages; "" where it is what it looks like.
 
     >>> hint("1e-3", "number")
