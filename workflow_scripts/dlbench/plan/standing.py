@@ -32,6 +32,7 @@ from dlbench.records.judgement import State
 from dlbench.starting import fates, refusals
 from dlbench.study import learning_gates
 from dlbench.study.config import Study
+from dlbench.study.runs import Run
 
 LEFT = ("running", "pending", "interrupted", "stale")
 STATES = (*ENDED_WELL, *LEFT, "unread", *FAILED, "skipped")
@@ -48,7 +49,7 @@ class Standing:
     result. `session` is that of its record.
     """
 
-    run: object
+    run: Run
     state: str
     message: str
     duration_s: float
