@@ -2,7 +2,7 @@
 
 Logs are recognised by their content, also in folders. The logs of one program in one folder are one
 run. A summary at the end says what was left out and why. docs/importing.md has the kinds of logs.
-Exit codes: 0, 1 where nothing was imported, 3 where some logs could not be read and the others were
+Exit codes: 0; 1 if nothing was imported; 3 if some logs could not be read and the others were
 imported.
 """
 
@@ -16,7 +16,7 @@ from dlbench.common.command_line import run_program
 from dlbench.imports import import_logs
 from dlbench.imports.finding import KIND
 
-PARTLY = 3  # the exit code where some logs could not be read
+PARTLY = 3  # the exit code if some logs could not be read
 
 
 def main():

@@ -3,6 +3,7 @@
 import argparse
 import sys
 
+from dlbench.common import phrases
 from dlbench.common.command_line import run_program
 from dlbench.data import verify_dataset
 
@@ -15,8 +16,9 @@ def main():
     if problems:
         print("\n".join(problems))
         print(
-            f"{len(problems)} problem(s); the rule convert_dataset rebuilds the shards: "
-            f"delete {args.folder}/manifest.json and the damaged shards, and run the workflow again"
+            f"{phrases.counted(len(problems), 'problem')}; the rule convert_dataset rebuilds the "
+            f"shards: delete {args.folder}/manifest.json and the damaged shards, and run the "
+            "workflow again"
         )
         sys.exit(1)
     print(f"{args.folder}: all shards are as the manifest says")

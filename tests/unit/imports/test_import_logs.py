@@ -79,7 +79,7 @@ def test_a_file_that_no_importer_knows_is_named_and_is_an_error_alone(tmp_path):
         "notes.txt": finding.UNKNOWN,
         "empty": "empty, or damaged from its beginning",
     }
-    assert made.summary().endswith("1 runs of 3 files")
+    assert made.summary().endswith("1 run of 3 files")
     with pytest.raises(Error, match=r"notes\.txt: no importer knows it"):
         import_logs.import_paths([tmp_path / "notes.txt"])
     with pytest.raises(Error, match="no such file"):
@@ -254,7 +254,7 @@ def test_the_program_writes_tables_and_says_what_was_left_out(tmp_path):
     output = tmp_path / "runs.parquet"
     done = program(tmp_path / "logs", "--output", output, "--fields", '{"site": "far"}')
     assert done.returncode == 0
-    assert done.stderr.splitlines() == [f"left out: README: {finding.UNKNOWN}", "1 runs of 2 files"]
+    assert done.stderr.splitlines() == [f"left out: README: {finding.UNKNOWN}", "1 run of 2 files"]
     assert pq.read_table(output, columns=["site"]).to_pylist() == [{"site": "far"}]
 
 

@@ -40,7 +40,7 @@ def test_a_log_that_several_importers_know_is_named_and_the_others_are_imported(
     assert made.unread == ["m/log"]
     (found,) = made.left_out
     assert found == ("m/log", "a log of several kinds: mlperf, mxnet; choose one with --kind")
-    assert made.summary().endswith("2 runs of 3 files; 1 logs could not be read")
+    assert made.summary().endswith("2 runs of 3 files; 1 log could not be read")
 
 
 @pytest.mark.parametrize(("kind", "rate"), [("mlperf", 256.0), ("mxnet", 512.0)])

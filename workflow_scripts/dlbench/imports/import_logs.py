@@ -55,8 +55,17 @@ class Imports:
     def summary(self) -> str:
         """The lines that an import ends with."""
         lines = [f"left out: {name}: {why}" for name, why in self.left_out]
-        unread = f"; {len(self.unread)} logs could not be read" if self.unread else ""
-        return "\n".join([*lines, f"{len(self.rows)} runs of {self.files} files{unread}"])
+        total = f"{phrases.counted(len(self.rows), 'run')} of {self._files()}"
+        if self.unread:
+            total += f"; {phrases.counted(len(self.unread), 'log')} could not be read"
+        return "\n".join([*lines, total])
+
+    def progress(self) -> str:
+        """How many files were examined so far, and how many runs they have."""
+        return f"{self._files()}, {phrases.counted(len(self.rows), 'run')}"
+
+    def _files(self):
+        return phrases.counted(self.files, "file")
 
 
 def import_paths(
@@ -99,7 +108,7 @@ def import_paths(
         for candidates in finding.candidates_by_folder(paths, own_results.is_results_folder):
             job.import_folder(candidates)
             if show:
-                show(f"{job.result.files} files, {len(job.result.rows)} runs")
+                show(job.result.progress())
         if runs_output:
             if not job.result.rows:
                 raise Error(f"nothing was imported\n{job.result.summary()}")

@@ -1,7 +1,8 @@
 """Group the logs of one program by run, and merge what they say of each.
 
-- Logs of different kinds in one folder are of one run, or in turn of several. If one kind has
-  several logs there, each log is of a run of its own.
+- Logs of different kinds in one folder are of the same run; if they have several runs each, these
+  are paired from the last one backwards. If one kind has several logs in the folder, each log is a
+  run of its own.
 - A column is taken from the log that has it. Of two numbers that differ by rounding only, the one
   with more digits is taken. Of two different values the first log's is taken, and the notes have
   both.
