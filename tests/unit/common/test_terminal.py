@@ -77,7 +77,7 @@ def test_status_shows_no_codes(capsys):
         "cost": {"aside_node_hours": 0, "used_node_hours": 1, "left_s": 1, "estimates": {}},
         "sessions": {"number": 2, "sentinels": 3, "verdicts": {}},
     }  # fmt: skip
-    status.say(report)
+    status.print_report(report)
     shown = capsys.readouterr().out
     assert "failed       red linkover" in shown
     assert "\x1b" not in shown

@@ -9,7 +9,6 @@ from dlbench.common import plugins
 LIBRARY = plugins.LIBRARY
 ROOMS = sorted(path.name for path in LIBRARY.iterdir() if (path / "__init__.py").is_file())
 NOT_YET = {
-    "campaign",
     "cluster",
     "schedulers",
     "starting",

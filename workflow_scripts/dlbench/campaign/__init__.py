@@ -1,4 +1,6 @@
-"""How a study stands, what is wrong with it, and what is to be forgotten.
+"""How a study stands, what is wrong with its results, and which of them are forgotten.
 
-Imports what is below it; no other room imports it.
+status.py is the state of all runs, partial_results.py tables of those that are done, doctor.py
+finds and repairs damage, forget_runs.py has runs trained again.
+Imports figures, results, plan and rooms below; no room imports it.
 """

@@ -39,12 +39,13 @@ def problems(
     if study and unknown and others:
         more = f" and {len(others) - SHOWN} more" if len(others) > SHOWN else ""
         yield Problem(
-            "unknown runs", str(run_record.RESULTS / "runs"),
+            "unknown runs",
+            str(run_record.RESULTS / "runs"),
             f"{len(others)} of no run of the study {study.name!r}: "
             f"{', '.join(others[:SHOWN])}{more}",
             "no table or figure of it has them",
             "none needed; another study may have them: move away those that none has",
-        )  # fmt: skip
+        )
 
 
 def _problems(place, hang_limit_s, content):
@@ -59,8 +60,13 @@ def _problems(place, hang_limit_s, content):
         record = run_record.read(path)
         _see_its_place(place, record)
     except run_record.NewerVersion as error:
-        yield Problem("record", str(path), _why(error, path), "what it says cannot be known here",
-                      "update dlbench to at least its version")  # fmt: skip
+        yield Problem(
+            "record",
+            str(path),
+            _why(error, path),
+            "what it says cannot be known here",
+            "update dlbench to at least its version",
+        )
         return
     except run_record.RecordError as error:
         if log.exists() or path.exists() or not spare.exists():
@@ -76,16 +82,19 @@ def _problems(place, hang_limit_s, content):
     ours = record["parser_version"] == run_record.PARSER_VERSION  # else it is read again anyway
     if content and ours and (differs := _differs_from_log(place, record)):
         yield Problem(
-            "record", str(path), f"its {differs} is not what its log says",
+            "record",
+            str(path),
+            f"its {differs} is not what its log says",
             "somebody edited it, and the next start would believe it",
-            "--repair reads its log again", _reading(place),
-        )  # fmt: skip
+            "--repair reads its log again",
+            _reading(place),
+        )
     yield from _tables(place, record)
     yield from _dates(log, content)
 
 
 def _of_sentinel(place, content):
-    """One that did not come to its end is no work to be done: none is trained again."""
+    """The Problem of a sentinel. Unfinished ones are none, since no sentinel is trained again."""
     path = place / "run.json"
     if not path.exists():
         return
@@ -94,10 +103,14 @@ def _of_sentinel(place, content):
         _see_its_place(place, record)
         run_record.check_files(place, record, content)
     except (run_record.RecordError, OSError) as error:
-        yield Problem("sentinel", str(place), _why(error, path),
-                      "it is left out of the table sentinels, and of the drift",
-                      "no start trains it again; --repair moves the folder aside",
-                      functools.partial(put_aside, place))  # fmt: skip
+        yield Problem(
+            "sentinel",
+            str(place),
+            _why(error, path),
+            "it is left out of the table sentinels, and of the drift",
+            "no start trains it again; --repair moves the folder aside",
+            functools.partial(put_aside, place),
+        )
 
 
 def _see_its_place(place, record):
@@ -112,41 +125,62 @@ def _why(error, path):
 
 
 def _without_record(place, log, path, why):
-    """A run whose record is not there or not believed: what its log allows."""
+    """The Problem of a run without a record that is believed; its log says what can be done."""
     if not log.exists():
         if path.exists():
-            yield Problem("record", str(path), f"{why}, and it has no log",
-                          "nothing of it is believed", f"{TRAINED_AGAIN}; --repair moves it aside",
-                          functools.partial(put_aside, path))  # fmt: skip
+            yield Problem(
+                "record",
+                str(path),
+                f"{why}, and it has no log",
+                "nothing of it is believed",
+                f"{TRAINED_AGAIN}; --repair moves it aside",
+                functools.partial(put_aside, path),
+            )
         return
     state, damage = _log_state(place, log)
     if state == "newer":
-        yield Problem("log", str(log), damage, "what it says cannot be known here",
-                      "update dlbench to at least its version")  # fmt: skip
+        yield Problem(
+            "log",
+            str(log),
+            damage,
+            "what it says cannot be known here",
+            "update dlbench to at least its version",
+        )
     elif state == "whole":
-        yield Problem("record", str(path), why, "its numbers are not believed", READ_AGAIN,
-                      _reading(place))  # fmt: skip
+        yield Problem(
+            "record", str(path), why, "its numbers are not believed", READ_AGAIN, _reading(place)
+        )
     elif state == "foreign":
-        yield Problem("run", str(place), damage, "its results are not those of this run",
-                      f"{TRAINED_AGAIN}; --repair moves the folder aside",
-                      functools.partial(put_aside, place))  # fmt: skip
+        yield Problem(
+            "run",
+            str(place),
+            damage,
+            "its results are not those of this run",
+            f"{TRAINED_AGAIN}; --repair moves the folder aside",
+            functools.partial(put_aside, place),
+        )
     else:
         kept = place / "checkpoint" / "latest.json"
         again = "the next start goes on from its checkpoint" if kept.exists() else TRAINED_AGAIN
         kind = "interrupted" if state == "open" else "log"
-        yield Problem(kind, str(log), damage, "no result was taken from it",
-                      f"{again}; --repair moves the log aside",
-                      functools.partial(_forget, place))  # fmt: skip
+        yield Problem(
+            kind,
+            str(log),
+            damage,
+            "no result was taken from it",
+            f"{again}; --repair moves the log aside",
+            functools.partial(_forget, place),
+        )
 
 
 def _log_state(place, log):
     """(state, damage): whole, open (it stops without an end), foreign, newer, or damaged."""
-    start, made = {}, None
+    start, made_from = {}, None
     try:
         for path in event_log.rank_paths(log):
             for number, event in enumerate(event_log.read(path)):
                 if path == log and number == 0:
-                    made = event.get("made_from")
+                    made_from = event.get("made_from")
                 if path == log and event["event"] == "run_start":
                     start = event
             if start.get("log_version", 0) > event_log.LOG_VERSION:
@@ -155,7 +189,7 @@ def _log_state(place, log):
                 return "open", "it stops without an end"
     except (event_fields.LogError, OSError, TypeError) as error:
         return "damaged", _why(error, log)
-    if not made:
+    if not made_from:
         return "damaged", "what the run was made from is not in it"
     if not start:
         return "whole", ""  # it was refused before the trainer's first words
@@ -190,25 +224,43 @@ def _reading(place):
 def _open_attempt(place, log, spare):
     """An attempt that was killed with its supervisor, before or after its end."""
     if not log.exists() and event_log.final_run_end(spare):
-        return Problem("interrupted", str(spare), "the log of an attempt that came to its end",
-                       "its result is not taken: its supervisor was killed before that",
-                       "--repair gives the log its name again", lambda: spare.rename(log)
-                       )  # fmt: skip
+        return Problem(
+            "interrupted",
+            str(spare),
+            "the log of an attempt that came to its end",
+            "its result is not taken: its supervisor was killed before that",
+            "--repair gives the log its name again",
+            lambda: spare.rename(log),
+        )
     if log.exists() and log.samefile(spare):
-        return Problem("interrupted", str(spare), "a second name of the run's log is left",
-                       "its supervisor was killed; another attempt would move the log aside",
-                       "--repair moves that name aside",
-                       functools.partial(put_aside, spare))  # fmt: skip
-    return Problem("interrupted", str(spare), "the log of an attempt that was killed",
-                   "no result was taken from it", f"{TRAINED_AGAIN}; --repair moves it aside",
-                   functools.partial(put_aside, spare))  # fmt: skip
+        return Problem(
+            "interrupted",
+            str(spare),
+            "a second name of the run's log is left",
+            "its supervisor was killed; another attempt would move the log aside",
+            "--repair moves that name aside",
+            functools.partial(put_aside, spare),
+        )
+    return Problem(
+        "interrupted",
+        str(spare),
+        "the log of an attempt that was killed",
+        "no result was taken from it",
+        f"{TRAINED_AGAIN}; --repair moves it aside",
+        functools.partial(put_aside, spare),
+    )
 
 
 def _other_files(place, what, again):
-    """A sound record, and a log that is another by now: nobody can say which one is right."""
-    return Problem("run", str(place), what, "its record and its logs do not belong together",
-                   f"{again}; --repair forgets it now, its logs kept aside",
-                   functools.partial(_forget, place))  # fmt: skip
+    """The record is sound, but the log has changed since: neither is known to be right."""
+    return Problem(
+        "run",
+        str(place),
+        what,
+        "its record and its logs do not belong together",
+        f"{again}; --repair forgets it now, its logs kept aside",
+        functools.partial(_forget, place),
+    )
 
 
 def _forget(place):
@@ -218,7 +270,7 @@ def _forget(place):
 
 
 def _differs_from_log(place, record):
-    """What a record says that its log does not, "" where they agree."""
+    """Names of what a record says otherwise than its log, "" where they agree."""
     try:
         return ", ".join(
             name for name, _, _ in rereading.differences(record, place / "train.jsonl")
@@ -236,29 +288,44 @@ def _tables(place, record):
         if log_sha256 != record["log_sha256"]:
             what = "made from another log" if log_sha256 else "no table of ours"
             yield Problem(
-                "table", str(path), what, "whoever reads it gets other numbers than the record's",
+                "table",
+                str(path),
+                what,
+                "whoever reads it gets other numbers than the record's",
                 "the next start makes it anew; --repair moves it aside",
                 functools.partial(put_aside, path),
-            )  # fmt: skip
+            )
 
 
 def _dates(log, content):
     """Dates that cannot be: the clock of the machine was set while, or before, it trained."""
-    clock = ("throughput and step times come from a clock that is never set; dates, start_s, "
-             "import_s and costs are off")  # fmt: skip
+    clock = (
+        "throughput and step times come from a clock that is never set; dates, start_s, "
+        "import_s and costs are off"
+    )
     by_hand = "none; set the clock (NTP), and forget the run (forget_runs.py) to have its dates"
     dated = list(_dated(log, content))
     for (name, before), (other, after) in itertools.pairwise(dated):
         if after < before:
-            yield Problem("clock", str(log), f"{other} is dated {after}, {name} before it {before}",
-                          clock, by_hand)  # fmt: skip
+            yield Problem(
+                "clock",
+                str(log),
+                f"{other} is dated {after}, {name} before it {before}",
+                clock,
+                by_hand,
+            )
             return
     if dated and (committed := _committed(_commit(log))):
         first = datetime.fromisoformat(dated[0][1].replace("Z", "+00:00"))
         if first < committed:
-            yield Problem("clock", str(log),
-                          f"it began at {dated[0][1]}, before its code was committed "
-                          f"({committed.isoformat()})", clock, by_hand)  # fmt: skip
+            yield Problem(
+                "clock",
+                str(log),
+                f"it began at {dated[0][1]}, before its code was committed "
+                f"({committed.isoformat()})",
+                clock,
+                by_hand,
+            )
 
 
 def _dated(log, content):
@@ -289,7 +356,11 @@ def _committed(commit):
     if not isinstance(commit, str) or not commit.isalnum():
         return None
     with contextlib.suppress(OSError, ValueError):
-        said = subprocess.run(["git", "show", "-s", "--format=%cI", commit],
-                              capture_output=True, text=True, check=False)  # fmt: skip
-        return datetime.fromisoformat(said.stdout.strip())
+        answer = subprocess.run(
+            ["git", "show", "-s", "--format=%cI", commit],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return datetime.fromisoformat(answer.stdout.strip())
     return None

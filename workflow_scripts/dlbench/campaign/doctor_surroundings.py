@@ -1,7 +1,7 @@
 """What is wrong around the runs: disk, permissions, locks, processes, data and images.
 
-What processes do is known of this machine only. So on a file system that others share nothing is
-taken from a workflow that may be at work elsewhere: then it is said what to do.
+Processes are known of this machine only. On a file system that other machines share a workflow may
+be at work elsewhere, so nothing is repaired that it may use: the Problem says what to do.
 """
 
 import base64
@@ -64,9 +64,9 @@ def _processes():
 
 
 def _disk(results):
-    found = os.statvfs(results)
-    free = found.f_bavail * found.f_frsize
-    if found.f_flag & os.ST_RDONLY or not os.access(results, os.W_OK | os.X_OK):
+    file_system = os.statvfs(results)
+    free = file_system.f_bavail * file_system.f_frsize
+    if file_system.f_flag & os.ST_RDONLY or not os.access(results, os.W_OK | os.X_OK):
         yield Problem(
             "disk",
             str(results),
@@ -75,14 +75,18 @@ def _disk(results):
             "mount it for writing, or ask for permission; copies elsewhere can be read",
         )
     elif free < LEAST_FREE_BYTES:
-        yield Problem("disk", str(results), f"{free >> 20} MiB are free",
-                      "a run whose log cannot be written fails", "make room, then start again: "
-                      "what was cut short is trained again")  # fmt: skip
-    elif found.f_files and found.f_favail < LEAST_FREE_FILES:
         yield Problem(
             "disk",
             str(results),
-            f"{found.f_favail} more files can be made",
+            f"{free >> 20} MiB are free",
+            "a run whose log cannot be written fails",
+            "make room, then start again: what was cut short is trained again",
+        )
+    elif file_system.f_files and file_system.f_favail < LEAST_FREE_FILES:
+        yield Problem(
+            "disk",
+            str(results),
+            f"{file_system.f_favail} more files can be made",
             "a run whose log cannot be made fails",
             "remove files of others",
         )
@@ -102,11 +106,14 @@ def _permissions(results):
                     shut.append((path, mode))
     if shut:
         example, _ = shut[0]
-        yield Problem("permissions", str(example),
-                      f"{len(shut)} files or folders shut out the group that may use {results}",
-                      "others of the group cannot read these results or go on with them",
-                      "--repair gives the group what it has of the results; see your umask",
-                      functools.partial(_open_up, shut, wanted))  # fmt: skip
+        yield Problem(
+            "permissions",
+            str(example),
+            f"{len(shut)} files or folders shut out the group that may use {results}",
+            "others of the group cannot read these results or go on with them",
+            "--repair gives the group what it has of the results; see your umask",
+            functools.partial(_open_up, shut, wanted),
+        )
 
 
 def _is_tree(path):
@@ -148,11 +155,19 @@ def _locks():
     if not locks:
         return
     shared = _shared(".")
-    advice = ("if none is at work on another machine either: snakemake --unlock" if shared
-              else "snakemake --unlock, or --repair")  # fmt: skip
-    yield Problem("lock", str(LOCKS), "locked, and no workflow is at work on this machine",
-                  "the next start is refused", advice,
-                  None if shared else functools.partial(_all_aside, locks))  # fmt: skip
+    advice = (
+        "if none is at work on another machine either: snakemake --unlock"
+        if shared
+        else "snakemake --unlock, or --repair"
+    )
+    yield Problem(
+        "lock",
+        str(LOCKS),
+        "locked, and no workflow is at work on this machine",
+        "the next start is refused",
+        advice,
+        None if shared else functools.partial(_all_aside, locks),
+    )
 
 
 def _all_aside(paths):
@@ -173,8 +188,14 @@ def _markers():
                 run_record.check_files(path.parent, run_record.read(path.parent / "run.json"))
                 repair = "the next start sees that its record stands; --repair takes the mark away"
                 mend = functools.partial(put_aside, marker)
-        yield Problem("incomplete", name, "marked as half written by a workflow that is gone",
-                      "Snakemake would not use it", repair, mend)  # fmt: skip
+        yield Problem(
+            "incomplete",
+            name,
+            "marked as half written by a workflow that is gone",
+            "Snakemake would not use it",
+            repair,
+            mend,
+        )
 
 
 def _marked(marker):
@@ -186,14 +207,14 @@ def _marked(marker):
 
 
 def _orphans():
-    """Trainers of this folder that nobody waits for."""
+    """Trainers of this folder whose workflow is gone."""
     here = os.path.realpath(".")
-    found = {pid: (words, cwd, parent) for pid, words, cwd, parent in _processes()}
-    for pid, (words, cwd, parent) in sorted(found.items()):
+    processes = {pid: (words, cwd, parent) for pid, words, cwd, parent in _processes()}
+    for pid, (words, cwd, parent) in sorted(processes.items()):
         program = next((Path(w).name for w in words[:4] if Path(w).name in TRAINERS), None)
         if cwd != here or not program:
             continue
-        if parent in found and found[parent][1] == here and _program(found[parent][0]):
+        if parent in processes and processes[parent][1] == here and _program(processes[parent][0]):
             continue  # the one above it is named
         yield Problem(
             "process",
@@ -211,9 +232,14 @@ def _program(words):
 def _parts(results):
     """What a write that was killed left behind."""
     for path in _leftovers(results):
-        yield Problem("left over", str(path), "part of a file whose writing was killed",
-                      "it takes room and is never read", "--repair moves it aside",
-                      functools.partial(put_aside, path))  # fmt: skip
+        yield Problem(
+            "left over",
+            str(path),
+            "part of a file whose writing was killed",
+            "it takes room and is never read",
+            "--repair moves it aside",
+            functools.partial(put_aside, path),
+        )
 
 
 def _leftovers(results):
@@ -241,9 +267,13 @@ def _data(content):
         adopted = (common_files.read_json(manifest) or {}).get("folder")
         for problem in problems:
             where, _, what = problem.partition(": ")
-            yield Problem("data", where, what or problem, "training on it fails, or learns from "
-                          "other items than its manifest says", *_of_data(place, adopted, where)
-                          )  # fmt: skip
+            yield Problem(
+                "data",
+                where,
+                what or problem,
+                "training on it fails, or learns from other items than its manifest says",
+                *_of_data(place, adopted, where),
+            )
 
 
 def _of_data(place, adopted, where):
@@ -263,18 +293,23 @@ def _unmade(place, where):
 def _images():
     """Images, or forms of them, whose files are gone."""
     for path in sorted((run_record.RESULTS / "images").glob("*/*.json")):
-        found = common_files.read_json(path)
+        content = common_files.read_json(path)
         key = "path" if path.name == "image.json" else "prepared"
-        file = (found or {}).get(key)
-        if found is None:
+        file = (content or {}).get(key)
+        if content is None:
             what = "damaged"
         elif isinstance(file, str) and _is_path(file) and not os.path.exists(file):
             what = f"{file} is gone"
         else:
             continue
-        yield Problem("image", str(path), what, "runs in it cannot start",
-                      "snakemake images makes it again once --repair has moved this file aside",
-                      functools.partial(put_aside, path))  # fmt: skip
+        yield Problem(
+            "image",
+            str(path),
+            what,
+            "runs in it cannot start",
+            "snakemake images makes it again once --repair has moved this file aside",
+            functools.partial(put_aside, path),
+        )
 
 
 def _is_path(file):

@@ -1,9 +1,11 @@
-"""Which recorded results are forgotten, so that the next start trains their runs again.
+"""Forget recorded results, so that the next start trains their runs again.
 
-What forget_runs.py and retry_runs.py share: the choice on their command lines. The logs of
-forgotten runs are kept aside.
+forget_runs.py and retry_runs.py share the choice of runs on their command lines. Logs of forgotten
+runs are kept aside.
 """
 
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 from dlbench import Error
@@ -11,41 +13,45 @@ from dlbench.common import phrases
 from dlbench.log.event_fields import STATUSES
 from dlbench.log.event_log import FAILED
 from dlbench.records import run_record
+from dlbench.study.config import Study
 
 LOCKS = Path(".snakemake/locks")
 
 
-def add_choice(parser):
-    """The flags that choose runs."""
+def add_choice(parser: ArgumentParser) -> None:
+    """Add the flags that choose runs."""
     parser.add_argument("run_id", nargs="*", help="these runs only, whatever their status")
     parser.add_argument(
-        "--status", nargs="+", choices=STATUSES, default=FAILED,
+        "--status",
+        nargs="+",
+        choices=STATUSES,
+        default=FAILED,
         help=f"runs that ended like this; {', '.join(FAILED)} if not given",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--message", default="", metavar="TEXT", help="of them, those whose message has this text"
     )
     parser.add_argument("--dry-run", action="store_true", help="only say what would be forgotten")
 
 
-def chosen(args, study=None):
+def chosen(args: Namespace, study: Study | None = None) -> list[str]:
     """The ids of the runs that a command line chooses.
 
     Args:
-        args: as `add_choice` has them parsed.
-        study: leave out runs that are not of this Study; None for all in the results.
+        args: the parsed flags of `add_choice`.
+        study: leave out runs that are not of this Study; None: all runs in the results.
 
     Raises:
-        Error: a run that was named is not there, or not of the study.
+        Error: a run that was named has no results, or is not of the study.
     """
-    ours = {run.id for run in study.runs} if study else None
+    ours = {run.id for run in study.runs} if study else set()
     if args.run_id and args.message:
         raise Error(
             "expected either runs or --message, found both: runs that are named are chosen "
             "whatever their message"
         )
     for run_id in args.run_id:
-        if ours is not None and run_id not in ours:
+        if study and run_id not in ours:
             raise Error(
                 f"no run {run_id!r} in the study {study.name!r}"
                 f"{phrases.did_you_mean(run_id, ours)}; "
@@ -53,12 +59,15 @@ def chosen(args, study=None):
             )
         if not run_record.folder(run_id).is_dir():
             raise Error(f"no run {run_id!r} in {run_record.RESULTS / 'runs'}")
-    found = args.run_id or run_record.with_status(args.status, args.message)
-    return [run_id for run_id in found if ours is None or run_id in ours]
+    run_ids = args.run_id or run_record.with_status(args.status, args.message)
+    return [run_id for run_id in run_ids if study is None or run_id in ours]
 
 
-def refuse_if_at_work():
-    """Snakemake would not start beside another one, and the runs would be forgotten already."""
+def refuse_if_at_work() -> None:
+    """Raise an Error while Snakemake is at work here.
+
+    Another Snakemake would not start beside it, and the runs would be forgotten already.
+    """
     if any(LOCKS.glob("*.lock")):
         raise Error(
             "Snakemake is at work in this folder, or was killed: nothing is forgotten. Try again "
@@ -66,8 +75,8 @@ def refuse_if_at_work():
         )
 
 
-def forget(run_ids, dry_run):
-    """Forget the results of some runs and name them, or only name them."""
+def forget(run_ids: Sequence[str], dry_run: bool) -> None:
+    """Forget the results of runs and print their ids; with `dry_run` only print them."""
     for run_id in run_ids:
         if not dry_run:
             run_record.forget(run_id)

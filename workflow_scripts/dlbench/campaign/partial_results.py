@@ -1,8 +1,8 @@
-"""Tables and figures of what is done now, while a campaign goes on.
+"""Tables and figures of the runs that are done, while a campaign goes on.
 
-They are made as the workflow makes them, from copies of the records that stand, in a folder of
-their own: nothing is started or locked, and the results and Snakemake's lock stay as they are.
-Runs that are not done yet are as if they had not been asked for.
+They are made as the workflow makes them, in a folder of their own, from copies of the current
+records: nothing is started or locked, and the results and Snakemake's lock stay as they are. Runs
+that are not done yet are left out as if the study did not have them.
 """
 
 import contextlib
@@ -18,18 +18,19 @@ from dlbench.log import event_log
 from dlbench.plan import site_devices
 from dlbench.records import run_record, sentinel_runs
 from dlbench.results import collect_runs, export_runs, run_tables
+from dlbench.study.config import Study
 
 TABLES = ("steps.parquet", "evals.parquet", "samples.parquet")
-ATTEMPTS = 3  # for runs of which the record goes while it is looked at
+ATTEMPTS = 3  # since a record may vanish while it is read
 
 
-def write(study, output):
+def write(study: Study, folder: str | Path) -> None:
     """Write tables/, figures/ and the runs' own tables into a folder.
 
     Raises:
         Error: no run is done, or the folder is among the results.
     """
-    output = Path(output)
+    output = Path(folder)
     if output.resolve().is_relative_to(run_record.RESULTS.resolve()):
         raise Error(
             f"{output}: expected a folder outside {run_record.RESULTS}, which stays as it is"
@@ -42,10 +43,10 @@ def write(study, output):
 
 
 def _collect(study, output):
-    """Write the tables of what is done; returns the study of those runs alone."""
+    """Write the tables of the runs that are done; returns the study with these runs only."""
     for attempt in range(1, ATTEMPTS + 1):
-        there = {row["run_id"] for row in export_runs.rows(study)}
-        runs = tuple(run for run in study.runs if run.id in there)
+        done_ids = {row["run_id"] for row in export_runs.rows(study)}
+        runs = tuple(run for run in study.runs if run.id in done_ids)
         if not runs:
             raise Error(f"none of {len(study.runs)} runs has a result that stands")
         imports = tuple(e for e in study.imports if (collect_runs.IMPORTS / e["name"]).is_dir())
@@ -60,9 +61,9 @@ def _collect(study, output):
 
 
 def _sentinels(runs):
-    """The sentinels of some runs that have a result."""
-    there = sentinel_runs.sentinels_of(runs).values()
-    return [run for run in there if (run_record.folder(run.id) / "run.json").is_file()]
+    """The sentinels of these runs that have a result."""
+    sentinels = sentinel_runs.sentinels_of(runs).values()
+    return [run for run in sentinels if (run_record.folder(run.id) / "run.json").is_file()]
 
 
 @contextlib.contextmanager

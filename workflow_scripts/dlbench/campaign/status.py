@@ -33,12 +33,14 @@ import sys
 import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 from dlbench.campaign import status_text
 from dlbench.common import phrases, terminal
 from dlbench.log import event_fields, event_log
 from dlbench.plan.standing import LEFT, STATES, look
 from dlbench.records import costs, run_record, sentinel_runs
+from dlbench.study.config import Study
 
 SCHEMA_VERSION = 1
 INTENDED = ("skipped", "excluded")
@@ -47,30 +49,37 @@ OWN_STEPS = "their own steps"
 DRIFT = Path("results/tables/drift.csv")
 
 
-def show(study, at_a_time=None, with_runs=False, as_json=False, every_s=None):
-    """Print how a study stands, once or, on a screen, every so many seconds."""
+def show(
+    study: Study,
+    at_a_time: int | None = None,
+    with_runs: bool = False,
+    as_json: bool = False,
+    every_s: float | None = None,
+) -> None:
+    """Print how a study stands, once or every `every_s` seconds."""
     with contextlib.suppress(KeyboardInterrupt):  # how one stops watching
         while True:
-            found = report(study, at_a_time, with_runs)
+            now = report(study, at_a_time, with_runs)
             clear = "\033[H\033[2J" if every_s and not as_json and sys.stdout.isatty() else ""
             print(clear, end="")
-            say(found, as_json)
+            print_report(now, as_json)
             if not every_s:
                 return
             time.sleep(every_s)
 
 
-def say(found, as_json=False):
-    """Print a report; what logs have in it, no terminal obeys."""
-    words = json.dumps(found) if as_json else "\n".join(status_text.lines(found))
+def print_report(report: dict[str, Any], as_json: bool = False) -> None:
+    """Print a report, without control characters that logs may have."""
+    words = json.dumps(report) if as_json else "\n".join(status_text.lines(report))
     print(terminal.plain(words), flush=True)
 
 
-def report(study, at_a_time=None, with_runs=False):
-    """What the docstring of this module says, as plain values.
+def report(study: Study, at_a_time: int | None = None, with_runs: bool = False) -> dict[str, Any]:
+    """How a study stands, as plain values with the keys in the docstring of this module.
 
     Args:
-        at_a_time: how many runs are trained at a time; None for as many as are running now.
+        at_a_time: how many runs are trained at a time; None: as many as are running now.
+        with_runs: also list every run.
     """
     standings = look(study)
     counts = dict.fromkeys(STATES, 0)
@@ -101,7 +110,7 @@ def report(study, at_a_time=None, with_runs=False):
 
 
 def _reasons(study, standings):
-    """(state, message) of each run of which there is something to say."""
+    """(state, message) of each run that has a message."""
     for standing in standings:
         if standing.message and standing.state not in ("running", "unread"):
             yield standing.state, standing.message
@@ -112,11 +121,11 @@ def _reasons(study, standings):
 
 
 def _left_by_steps(standing):
-    """Seconds that the steps of a running run still take, None where it has not done enough."""
-    found = standing.going
-    if not found or found.step_time_s is None:
+    """Seconds that the steps of a running run still take; None if it has done too few."""
+    going = standing.going
+    if not going or going.step_time_s is None:
         return None
-    return max(0, found.total_steps - found.step) * found.step_time_s
+    return max(0, going.total_steps - going.step) * going.step_time_s
 
 
 def _left(standing, estimates):
@@ -130,9 +139,9 @@ def _left(standing, estimates):
     return seconds, basis
 
 
-def _grouped(found):
+def _grouped(reasons):
     groups = {}
-    for state, message in found:
+    for state, message in reasons:
         groups.setdefault((state, phrases.without_numbers(message)), []).append(message)
     ordered = sorted(groups.items(), key=lambda item: (item[0][0] in INTENDED, -len(item[1])))
     return [
@@ -142,15 +151,15 @@ def _grouped(found):
 
 
 def _running(label, standing, left_s):
-    found = standing.going
+    going = standing.going
     return {
         "run_id": standing.run.id,
         "label": label,
-        "step": found.step if found else None,
-        "total_steps": found.total_steps if found else None,
+        "step": going.step if going else None,
+        "total_steps": going.total_steps if going else None,
         # JSON has no nan.
-        "loss": found.loss if found and math.isfinite(found.loss) else None,
-        "images_per_second": found.images_per_second if found else None,
+        "loss": going.loss if going and math.isfinite(going.loss) else None,
+        "images_per_second": going.images_per_second if going else None,
         "elapsed_s": standing.duration_s,
         "left_s": left_s,
         "message": standing.message,
@@ -185,7 +194,7 @@ def _cost(standings, left, at_a_time):
 
 
 def _sessions(study, standings):
-    """See the docstring of this module; runs of no known session are of one."""
+    """The sessions of the report; runs of no known session count as one session."""
     done = {standing.session for standing in standings if standing.state in event_fields.ENDED_WELL}
     repeated = sentinel_runs.sentinels_of(study.runs)
     ended = [run_id for run_id in repeated if (run_record.folder(run_id) / "run.json").is_file()]

@@ -1,6 +1,8 @@
-"""How a study stands, in words: the report of dlbench/campaign/status.py for people."""
+"""How a study stands, as text for people: lines of the report of status.py."""
 
+from collections.abc import Iterator
 from datetime import datetime, timezone
+from typing import Any
 
 from dlbench.common import terminal
 from dlbench.log import event_fields
@@ -12,10 +14,10 @@ from dlbench.records import costs, sessions
 SHOWN = 8  # reasons and running runs on the screen
 
 
-def lines(found):
-    """A report for people: quiet about what there is none of."""
-    counts = found["combinations"]
-    yield f"{found['study']} on {found['site']}: {counts['total']} runs"
+def lines(report: dict[str, Any]) -> Iterator[str]:
+    """Lines for people of a report of `status.report`; counts of 0 are left out."""
+    counts = report["combinations"]
+    yield f"{report['study']} on {report['site']}: {counts['total']} runs"
     yield ""
     done, failed = (sum(counts[state] for state in states) for states in (ENDED_WELL, FAILED))
     yield _count("done", done, _split(counts, ENDED_WELL) if counts["unstable"] else "")
@@ -27,32 +29,32 @@ def lines(found):
     for state in ("skipped", "excluded"):
         if counts[state]:
             yield _count(state, counts[state], "")
-    if found["running"]:
+    if report["running"]:
         yield from ("", "running")
-        for run in found["running"][:SHOWN]:
+        for run in report["running"][:SHOWN]:
             yield f"  {run['label']}"
             yield f"    {_going(run)}"
-        yield from _more(found["running"])
-    if found["reasons"]:
+        yield from _more(report["running"])
+    if report["reasons"]:
         yield from ("", "why")
-        for reason in found["reasons"][:SHOWN]:
+        for reason in report["reasons"][:SHOWN]:
             why = terminal.message(reason["message"], 200)
             yield f"{reason['runs']:7d}  {reason['state']:<11}  {why}"
-        yield from _more(found["reasons"])
+        yield from _more(report["reasons"])
     yield ""
-    yield from _cost_lines(found["cost"], any(counts[state] for state in LEFT))
-    over = found["sessions"]
+    yield from _cost_lines(report["cost"], any(counts[state] for state in LEFT))
+    over = report["sessions"]
     if over["number"] > 1 or over["sentinels"]:
         yield f"  sessions  {sessions.words(over['number'], over['sentinels'], over['verdicts'])}"
-    if found["runs"]:
+    if report["runs"]:
         yield ""
-        for run in found["runs"]:
-            said = f": {run['message']}" if run["message"] else ""
-            yield f"{run['state']:<11}  {duration(run['duration_s']):>8}  {run['label']}{said}"
+        for run in report["runs"]:
+            message = f": {run['message']}" if run["message"] else ""
+            yield f"{run['state']:<11}  {duration(run['duration_s']):>8}  {run['label']}{message}"
 
 
-def duration(seconds):
-    """Seconds in words of two units at most.
+def duration(seconds: float) -> str:
+    """A duration in at most two units.
 
     >>> [duration(s) for s in (0, 59, 60, 3700, 200_000)]
     ['0 s', '59 s', '1 min', '1 h 2 min', '2 d 8 h']
@@ -101,10 +103,11 @@ def _cost_lines(cost, any_left):
     if cost["left_s"] is None:
         yield "  left  unknown: no run of this study has ended well yet"
         return
-    there = datetime.strptime(cost["done_at"], event_fields.UTC_FORMAT).replace(tzinfo=timezone.utc)
+    done_at = datetime.strptime(cost["done_at"], event_fields.UTC_FORMAT)
+    done_at = done_at.replace(tzinfo=timezone.utc).astimezone()
     how = f"{cost['at_a_time']} at a time" if cost["at_a_time"] > 1 else "one after the other"
     yield (
         f"  left  about {costs.node_hours(cost['left_node_hours'])}; {how} "
-        f"{duration(cost['left_wall_s'])}, until {there.astimezone():%a %d %b %H:%M}"
+        f"{duration(cost['left_wall_s'])}, until {done_at:%a %d %b %H:%M}"
     )
     yield f"        {costs.resting(cost['estimates'])}"
