@@ -80,7 +80,7 @@ def say_what_stays():
 
 @functools.cache
 def meet_cluster():
-    """Before the first job is submitted, see that the scheduler would take it."""
+    """Before the first job is submitted, check that the scheduler would accept all."""
     if workflow.local_exec or workflow.exec_mode.name != "DEFAULT":
         return
     scheduler = submitting.scheduler(
@@ -93,13 +93,20 @@ def meet_cluster():
         workflow.executor_settings,
     )
     try:
-        starts_anew = JOBS.to_cluster(
+        cancelled = JOBS.check_cluster(
             scheduler,
             lambda rule, name: workflow.get_rule(rule).resources.get(name).raw,
         )
     except Error as error:
         sys.exit(f"Nothing was submitted:\n{error}")
-    if starts_anew:
+    if cancelled:
+        # What they left is not what the plan was made from.
+        print(
+            f"cancelled jobs that an earlier start left behind: {', '.join(cancelled)}; "
+            "starting anew",
+            file=sys.stderr,
+            flush=True,
+        )
         os.execv(sys.executable, [sys.executable, "-m", "snakemake", *sys.argv[1:]])
 
 

@@ -6,18 +6,14 @@ The workflow goes on without them, with the runs that need none of them.
 import argparse
 from pathlib import Path
 
-from dlbench import Error
 from dlbench.common.command_line import run_program
-from dlbench.images import trainer_image
+from dlbench.images import see_images
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("form", nargs="*", type=Path, help="as prepare_image.py wrote it")
-    args = parser.parse_args()
-    failures = dict.fromkeys(filter(None, map(trainer_image.failure, args.form)))
-    if failures:
-        raise Error("\n".join(failures))
+    see_images.check(parser.parse_args().form)
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def write(path, content):
 
 
 def findings(profile="slurm", with_job=False, timeout_s=20):
-    return list(check_site.findings(profile, [], with_job, timeout_s))
+    return list(check_site.remarks(profile, [], with_job, timeout_s))
 
 
 def texts(mark, **how):
@@ -130,8 +130,8 @@ def test_resources_of_a_profile_are_read_in_all_their_forms(place):
     write("two.yaml", {"default-resources": ["a=1", "b='x'"], "set-resources": ["train:a=2"]})
     for name in ("one.yaml", "two.yaml"):
         found = profiles.read(name)
-        assert (found.asked("train", "a"), found.asked("other", "a")) == (2, 1)
-        assert (found.asked("train", "b"), found.asked("train", "c")) == ("x", None)
+        assert (found.value("train", "a"), found.value("other", "a")) == (2, 1)
+        assert (found.value("train", "b"), found.value("train", "c")) == ("x", None)
 
 
 @pytest.mark.parametrize(

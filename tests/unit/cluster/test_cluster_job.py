@@ -52,13 +52,14 @@ def ended(job_id, code):
 
 def test_what_a_job_asks_for_is_read_from_its_script(folder):
     script = job_script(folder, {"rule": "train", "threads": 1, "resources": RESOURCES})
-    found = cluster_job.asked(script)
+    found = cluster_job.read_request(script)
     assert (found.name, found.nodes, found.tasks_per_node, found.cores_per_node) == (
         "smk.train", 2, 2, 6
     )  # fmt: skip
     assert found.exclusive and found.extra == ("-m", "fast nodes")
     group = job_script(folder, {"groupid": "b", "threads": 8, "resources": RESOURCES})
-    assert (cluster_job.asked(group).name, cluster_job.asked(group).cores_per_node) == (
+    request = cluster_job.read_request(group)
+    assert (request.name, request.cores_per_node) == (
         "smk.group", 8
     )  # fmt: skip
 
@@ -67,10 +68,10 @@ def test_a_script_that_lacks_something_is_refused_with_what_is_missing(folder):
     resources = {k: v for k, v in RESOURCES.items() if k != "tasks"}
     script = job_script(folder, {"rule": "train", "threads": 1, "resources": resources})
     with pytest.raises(Error, match=r"no resource 'tasks' in the job.*default-resources"):
-        cluster_job.asked(script)
+        cluster_job.read_request(script)
     script.write_text("#!/bin/sh\n")
     with pytest.raises(Error, match="expected a line '# properties = '"):
-        cluster_job.asked(script)
+        cluster_job.read_request(script)
 
 
 def test_a_submitted_job_is_watched_until_it_says_how_it_ended(folder, program):
@@ -99,6 +100,14 @@ def test_a_job_that_was_killed_has_failed_and_one_in_an_error_state_is_removed(f
     program("qstat", ALIVE.replace("<state>r<", "<state>Eqw<"))
     assert cluster_job.status("sge", "7") == "failed"
     assert Path("deleted").read_text().splitlines()[-1] == "7"
+
+
+def test_a_job_is_cancelled_by_the_program_of_its_scheduler(folder, program, monkeypatch):
+    monkeypatch.setattr(plugins.load("schedulers", "sge"), "CANCEL", "cancel")
+    program("cancel", script='#!/bin/sh\necho "$*" >cancelled\n')
+    program("qstat", ALIVE.replace("<state>r<", "<state>Eqw<"))
+    assert cluster_job.status("sge", "7") == "failed"
+    assert Path("cancelled").read_text() == "7\n" and not Path("deleted").exists()
 
 
 def test_a_job_that_nobody_knows_is_lost_after_a_while(folder, monkeypatch):

@@ -14,7 +14,7 @@ from dlbench.cluster import cluster_job, node_check
 from dlbench.cluster.remarks import Remark
 from dlbench.common import plugins
 
-ASKED = cluster_job.Asked(
+ASKED = cluster_job.JobRequest(
     name="check_site",
     nodes=2,
     tasks_per_node=1,
@@ -25,7 +25,7 @@ ASKED = cluster_job.Asked(
     gpu_request="gpu:a100",
     exclusive=False,
     extra=("--comment=x",),
-    given={
+    resources={
         "slurm_partition": "gpu", "slurm_account": "mine", "constraint": "ib", "queue": "gpu.q",
         "account": "mine", "pe": "smp", "lsf_queue": "gpu", "mem_mb": 600,
     },
@@ -45,7 +45,7 @@ REPORT = {
 
 
 def test_a_node_that_has_all_has_nothing_to_fix():
-    found = list(node_check.findings([REPORT], EXPECTED))
+    found = list(node_check.remarks([REPORT], EXPECTED))
     assert {finding.mark for finding in found} == {"ok"}
     assert all(finding.text.startswith("n1: ") for finding in found)
 
@@ -59,13 +59,13 @@ def test_a_node_that_has_all_has_nothing_to_fix():
 )
 def test_an_mpirun_that_does_not_know_the_scheduler_needs_a_remote_shell(shell, mark, said):
     expected = EXPECTED | {"mpi_across": {"component": "tm", "shells": ["pbs_tmrsh", "ssh"]}}
-    found = list(node_check.findings([REPORT | {"remote_shell": shell}], expected))
+    found = list(node_check.remarks([REPORT | {"remote_shell": shell}], expected))
     (told,) = [finding for finding in found if "tm of ompi_info" in finding.text]
     assert told.mark == mark and said in told.text
 
 
 def test_what_holds_for_several_nodes_is_said_once():
-    found = list(node_check.findings([REPORT, REPORT | {"host": "n2", "cores": 2}], EXPECTED))
+    found = list(node_check.remarks([REPORT, REPORT | {"host": "n2", "cores": 2}], EXPECTED))
     assert Remark("ok", "n1, n2: 9999 MiB are free for temporary files in /tmp") in found
     assert [f.text.split(":")[0] for f in found if f.mark == "fix"] == ["n2"]
 
@@ -99,7 +99,7 @@ SLOW = {"round_trip_s": 8.0, "offset_s": 0.0}
     ],
 )
 def test_what_a_node_lacks_is_said_with_what_to_do(changed, mark, said):
-    found = [f for f in node_check.findings([REPORT | changed], EXPECTED) if f.mark != "ok"]
+    found = [f for f in node_check.remarks([REPORT | changed], EXPECTED) if f.mark != "ok"]
     assert [f.mark for f in found] == [mark], found
     assert said in found[0].text
 

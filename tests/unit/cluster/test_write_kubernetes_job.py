@@ -275,6 +275,6 @@ def test_what_a_pod_asks_for_is_what_a_cluster_job_asks_for(place):
     with write_kubernetes_job.as_in_a_pod():
         plan = planning.make_plan(study)
     (run,) = plan.runs.values()
-    asked = jobs.ask(run, plan.study.site, "cpu", 1200)
+    asked = jobs.job_of_run(run, plan.study.site, "cpu", 1200)
     limits = pod(manifests(study))["containers"][0]["resources"]["limits"]
     assert limits == {"cpu": "2", "memory": f"{asked.memory_mb}Mi"}

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from paths import REPOSITORY
 
 from dlbench.common import plugins
 from dlbench.tables import house_map
@@ -22,6 +23,21 @@ ALONE = (
     *("study/runs.py", "study/other_trainers.py", "study/repeats.py", "images"),
     "study/trainer_environments.py",
 )
+PROGRAMS, TESTS = LIBRARY.parent, REPOSITORY / "tests"
+# Programs that run under a stranger's Python, without the library.
+STAND_ALONE = {"check_node.py", "describe_image.py"}
+# Programs whose one call is not yet a file of their name.
+NO_TWIN_YET = {
+    "draw_figure.py": "loads a figure by its name",
+    "retry_runs.py": "is one call of campaign/forget_runs.py",
+}
+NO_TEST_YET = {
+    "export_tensorboard.py": "tested in tests/trainer, for it needs TensorBoard",
+    "make_environment.py": "tested in tests/unit/house/test_programs.py",
+    "start_pod.py": "tested in tests/trainer/test_pods.py",
+    "train.py": "tested by all of tests/trainer",
+    "write_reference_pages.py": "tested in tests/unit/house/test_docs.py",
+}
 
 
 def room(file):
@@ -125,3 +141,36 @@ def test_what_all_frameworks_share_imports_the_folder_of_none():
 def test_the_path_of_a_room_is_the_one_that_is_tested():
     tested = {path.name for path in Path(__file__).parents[1].iterdir() if path.is_dir()}
     assert tested - {"house", "__pycache__"} <= set(ROOMS)
+
+
+def twins(program):
+    """The files of rooms that have the name of a program."""
+    return [file for file in FILES if file.count("/") == 1 and file.split("/")[1] == program]
+
+
+@pytest.mark.parametrize("program", sorted(path.name for path in PROGRAMS.glob("*.py")))
+def test_what_a_program_calls_is_a_file_of_its_name_in_one_room_and_is_tested_there(program):
+    if program in STAND_ALONE:
+        assert not twins(program)
+        source = (PROGRAMS / program).read_text(encoding="utf-8")
+        assert "dlbench" not in {name.split(".")[0] for name in imports_of(source)}
+        return
+    if program in NO_TWIN_YET:
+        assert not twins(program), f"{program} has its twin: take it out of NO_TWIN_YET"
+        pytest.skip(NO_TWIN_YET[program])
+    (twin,) = twins(program)
+    name = f"dlbench.{twin.removesuffix('.py').replace('/', '.')}"
+    assert name in set(imports_of((PROGRAMS / program).read_text(encoding="utf-8")))
+    tested = TESTS / "unit" / room(twin) / f"test_{program}"
+    if program in NO_TEST_YET:
+        assert not tested.exists(), f"{program} has its test: take it out of NO_TEST_YET"
+        pytest.skip(NO_TEST_YET[program])
+    assert tested.exists() or (TESTS / room(twin) / f"test_{program}").exists()
+
+
+def imports_of(source):
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)

@@ -9,8 +9,6 @@ from dlbench.common import plugins
 LIBRARY = plugins.LIBRARY
 ROOMS = sorted(path.name for path in LIBRARY.iterdir() if (path / "__init__.py").is_file())
 NOT_YET = {
-    "cluster",
-    "schedulers",
     "starting",
 }
 

@@ -45,10 +45,10 @@ def test_the_jobs_of_a_plan_ask_the_scheduler_for_what_its_runs_need(plan, progr
     program("sinfo", "cpu*|up|1:00:00|3|8|8000|(null)|idle")
     program("squeue")
     with pytest.raises(Error, match=r"site\.cores_per_node: auto counts what this machine has"):
-        submitting.Submitting(plan).to_cluster("slurm", lambda rule, name: None)
+        submitting.Submitting(plan).check_cluster("slurm", lambda rule, name: None)
     cluster = planning.make_plan(STUDY | {"site": SITE | {"cores_per_node": 8}})
     jobs = submitting.Submitting(cluster)
-    jobs.to_cluster("slurm", lambda rule, name: None)
+    jobs.check_cluster("slurm", lambda rule, name: None)
     asked = {name: resource(_Wildcards(cluster.to_train[0].id), 1)
              for name, resource in jobs.resources.items()}  # fmt: skip
     assert asked["runtime"] == 1 + 5 and asked["slurm_extra"] == "--exclusive"
@@ -56,11 +56,11 @@ def test_the_jobs_of_a_plan_ask_the_scheduler_for_what_its_runs_need(plan, progr
     again = jobs.resources["mem_mb"](_Wildcards(cluster.to_train[0].id), 2)
     assert again == 8000  # of the node, less than twice as much for the device
     with pytest.raises(Error, match="the scheduler has no partition"):
-        jobs.to_cluster("slurm", lambda rule, name: "gpu" if name == "slurm_partition" else None)
+        jobs.check_cluster("slurm", lambda rule, name: "gpu" if name == "slurm_partition" else None)
 
 
 def test_what_a_killed_workflow_left_in_the_queue_is_cancelled_unless_one_is_at_work(
-    plan, program, tmp_path, capsys
+    plan, program, tmp_path
 ):
     program("sinfo", "cpu*|up|1:00:00|3|8|8000|(null)|idle")
     left = tmp_path / "left"
@@ -72,12 +72,11 @@ def test_what_a_killed_workflow_left_in_the_queue_is_cancelled_unless_one_is_at_
     locks = tmp_path / ".snakemake/locks"
     locks.mkdir(parents=True)
     (locks / "0.output.lock").touch()
-    assert not jobs.to_cluster("slurm", lambda rule, name: None)
+    assert jobs.check_cluster("slurm", lambda rule, name: None) == []
     assert not (tmp_path / "cancelled").exists()
     (locks / "0.output.lock").unlink()
-    assert jobs.to_cluster("slurm", lambda rule, name: None)  # Snakemake must start anew
+    assert jobs.check_cluster("slurm", lambda rule, name: None) == ["7"]
     assert (tmp_path / "cancelled").read_text() == "7\n"
-    assert "cancelled jobs that an earlier start left behind: 7" in capsys.readouterr().err
 
 
 class _Wildcards:

@@ -7,7 +7,7 @@ import pytest
 from dlbench.cluster import cluster_job
 from dlbench.schedulers import Fate, pbs
 
-ASKED = cluster_job.Asked(
+ASKED = cluster_job.JobRequest(
     name="smk.convert_dataset",
     nodes=2,
     tasks_per_node=4,
@@ -18,7 +18,7 @@ ASKED = cluster_job.Asked(
     gpu_request="gpu",
     exclusive=True,
     extra=("-W", "umask=022"),
-    given={},
+    resources={},
 )
 SERVER = """Server: pbs
     server_state = Active
@@ -148,7 +148,9 @@ def test_a_job_is_submitted_with_what_it_asks_for():
 
 def test_queue_account_and_kind_of_gpu_are_named_where_they_are_given():
     given = {"queue": "gpu", "account": "a", "project": "p"}
-    asked = replace(ASKED, given=given, nodes=1, gpu_request="gpu:a100", exclusive=False, extra=())
+    asked = replace(
+        ASKED, resources=given, nodes=1, gpu_request="gpu:a100", exclusive=False, extra=()
+    )
     command = pbs.submission(asked, "logs")
     assert command[command.index("smk.convert_dat") + 1 :] == [
         "-q", "gpu", "-A", "a", "-P", "p",

@@ -9,7 +9,7 @@ from dlbench import Error
 from dlbench.cluster import cluster_job, jobs
 from dlbench.schedulers import Fate, Queue, sge
 
-ASKED = cluster_job.Asked(
+ASKED = cluster_job.JobRequest(
     name="smk.train",
     nodes=1,
     tasks_per_node=2,
@@ -20,7 +20,7 @@ ASKED = cluster_job.Asked(
     gpu_request="gpu",
     exclusive=True,
     extra=("-l", "fast=1"),
-    given={"pe": "smp"},
+    resources={"pe": "smp"},
 )
 QSTAT = """<?xml version='1.0'?>
 <job_info  xmlns:xsd="http://arc.liv.ac.uk/repos/darcs/sge/source/dist/util/resources/qstat.xsd">
@@ -166,7 +166,7 @@ def test_a_sites_names_are_used_where_it_gives_them(program):
         "memory_complex": "mem_free", "exclusive_complex": "excl",
     }  # fmt: skip
     program("qconf", complexes(gpu="YES"))
-    asked = replace(ASKED, given=given, nodes=2, gpu_request="gpu:a100", extra=())
+    asked = replace(ASKED, resources=given, nodes=2, gpu_request="gpu:a100", extra=())
     asked = replace(asked, gpus_per_node=8)
     command = sge.submission(asked, "logs")
     assert command[command.index("smk.train") + 1 :] == [
@@ -197,8 +197,8 @@ def test_gpus_are_asked_for_as_they_are_counted(how, slots, gpus, asked, program
 )
 def test_memory_is_asked_for_as_it_is_counted(how, memory, program):
     program("qconf", complexes(memory=how))
-    given = ASKED.given | {"memory_complex": "mf"}
-    command = sge.submission(replace(ASKED, given=given, memory_mb=16001), "logs")
+    given = ASKED.resources | {"memory_complex": "mf"}
+    command = sge.submission(replace(ASKED, resources=given, memory_mb=16001), "logs")
     assert f"mf={memory}" in command[command.index("-l") + 1].split(",")
 
 
@@ -222,8 +222,8 @@ def test_gpus_that_cannot_be_asked_for_are_told_before_anything_is_submitted(pro
 
 def test_several_slots_need_the_name_of_a_parallel_environment():
     with pytest.raises(Error, match=r"smk\.train needs 8 slots .* parallel environment"):
-        sge.submission(replace(ASKED, given={}), "logs")
-    serial = replace(ASKED, given={}, cores_per_node=1)
+        sge.submission(replace(ASKED, resources={}), "logs")
+    serial = replace(ASKED, resources={}, cores_per_node=1)
     assert "-pe" not in sge.submission(serial, "logs")
 
 

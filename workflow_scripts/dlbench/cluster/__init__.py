@@ -1,4 +1,5 @@
-"""Clusters: jobs, profiles of schedulers, and a look at a site before anything is trained.
+"""Clusters: the jobs of runs, Snakemake's profiles, and checks of a site before a campaign.
 
-Imports what is below it; no other room imports it.
+Programs and rules import its files; no other room does. It imports plan, starting, records, images,
+schedulers, study, launchers and common.
 """

@@ -1,47 +1,50 @@
-"""Whether a site is ready for a campaign: what must fit, and what to do where it does not.
+"""Check whether a site is ready for a campaign, and say what is to be fixed.
 
-What this machine can say comes first: profile, plugin, scheduler, queue, site.yaml and what runs
-ask for. Then one short job on a compute node says what is there (dlbench/cluster/node_check.py).
+First what can be checked on this machine: profile, plugin, scheduler, queue, site.yaml and the jobs
+of runs. Then one short job reports from a compute node (dlbench/cluster/node_check.py).
 """
 
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from dlbench import Error
 from dlbench.cluster import node_check, profiles, queue_check, submitting
-from dlbench.cluster.cluster_job import Asked
 from dlbench.cluster.queue_check import SITE_FILE
-from dlbench.cluster.remarks import fix, note, ok
+from dlbench.cluster.remarks import Remark, fix, note, ok
 from dlbench.common import files, phrases, plugins, tools
 from dlbench.images import trainer_image
 from dlbench.images.runtimes import Container
 from dlbench.launchers import mpirun
 from dlbench.plan import site_devices
+from dlbench.schedulers import JobRequest
 from dlbench.starting import start_command
-from dlbench.study import config, trainer_environments  # fmt: skip
+from dlbench.study import config, trainer_environments
 
 JOB_MB = 1000
 UNSAID = "this machine"  # site.name in config.yaml
 
 
-def show(name, configfiles, with_job, timeout_s):
-    """Print a line for each finding; whether there is nothing to fix.
+def show(name: str, configfiles: list[str], with_job: bool, timeout_s: float) -> bool:
+    """Print all remarks. Returns whether there is nothing to fix.
 
     Args:
         name: of the profile, or its folder.
         timeout_s: how long the job on a compute node may wait in the queue.
     """
     counts = {"ok": 0, "fix": 0, "note": 0}
-    for finding in findings(name, configfiles, with_job, timeout_s):
-        print(finding, flush=True)
-        counts[finding.mark] += 1
+    for remark in remarks(name, configfiles, with_job, timeout_s):
+        print(remark, flush=True)
+        counts[remark.mark] += 1
     print(f"{counts['fix']} to fix" if counts["fix"] else "nothing to fix")
     return not counts["fix"]
 
 
-def findings(name, configfiles, with_job, timeout_s):
-    """All findings, in the order in which things are needed."""
+def remarks(
+    name: str, configfiles: list[str], with_job: bool, timeout_s: float
+) -> Iterator[Remark]:
+    """All remarks, in the order in which the workflow needs the things that they are about."""
     try:
         profile = profiles.read(name)
         study = config.study_of(configfiles)
@@ -59,7 +62,7 @@ def findings(name, configfiles, with_job, timeout_s):
     yield from here
     if not with_job:
         yield note("compute nodes: not looked at (--no-job)")
-    elif any(finding.mark == "fix" for finding in here) or queue_check.autos(study):
+    elif any(remark.mark == "fix" for remark in here) or queue_check.autos(study):
         yield note("compute nodes: not looked at before the above is fixed")
     else:
         yield from _nodes(scheduler, profile, study, timeout_s)
@@ -119,7 +122,7 @@ def _scheduler(name, profile, study):
         yield fix(f"{name} does not answer: {error}")
         return
     yield ok(f"{name} answers, and has {', '.join(sorted(queues))}")
-    yield from queue_check.findings(module, queues, profile, study)
+    yield from queue_check.remarks(module, queues, profile, study)
     yield from _account(module, profile)
     unwatched = hasattr(module, "unwatched") and module.unwatched(profile.content)
     if unwatched:
@@ -127,7 +130,7 @@ def _scheduler(name, profile, study):
 
 
 def _account(module, profile):
-    """Only a note: not every site has its accounts where they can be asked for."""
+    """A note on the account; not every site keeps accounts where users can list them."""
     if not hasattr(module, "accounts"):
         return
     try:
@@ -135,7 +138,7 @@ def _account(module, profile):
     except Error as error:
         yield note(f"accounts not looked at: {error}")
         return
-    given = profile.asked("train", "slurm_account")
+    given = profile.value("train", "slurm_account")
     if given and known and given not in known:
         yield note(
             f"account {given!r} is not among yours{phrases.did_you_mean(given, known)}: "
@@ -147,29 +150,31 @@ def _account(module, profile):
 
 def _nodes(scheduler, profile, study, timeout_s):
     module = plugins.load("schedulers", scheduler)
-    asked = _job(module, profile, study)
+    job = _job(module, profile, study)
     request = _request(module, profile, study)
     try:
-        reports = node_check.run(scheduler, asked, request, timeout_s)
+        reports = node_check.run(scheduler, job, request, timeout_s)
     except Error as error:
         yield fix(str(error))
         return
     hosts = [report["host"] for report in reports]
-    if len(set(hosts)) < asked.nodes:
-        yield fix(f"a job on {asked.nodes} nodes ran on {', '.join(hosts)} only")
+    if len(set(hosts)) < job.nodes:
+        yield fix(f"a job on {job.nodes} nodes ran on {', '.join(hosts)} only")
     else:
         yield ok(f"a job ran on {', '.join(hosts)}")
     yield from _images(study)
-    yield from node_check.findings(reports, _expected(profile, asked, request))
+    yield from node_check.remarks(reports, _expected(profile, job, request))
 
 
 def _job(module, profile, study):
     """The job of the check: devices of a whole node, as many cores as runs ask for."""
     facts = study.site
     devices = site_devices.devices(facts)
-    cores = [job.cores_per_task * job.tasks_per_node for _, job in queue_check.asked(study)[0]]
+    cores = [
+        job.cores_per_task * job.tasks_per_node for _, job in queue_check.jobs_of_study(study)[0]
+    ]
     several = facts["nodes"] > 1 and hasattr(module, "on_each_node")
-    return Asked(
+    return JobRequest(
         name="check_site",
         nodes=2 if several else 1,
         tasks_per_node=1,
@@ -180,7 +185,7 @@ def _job(module, profile, study):
         gpu_request=facts["job"]["gpu_request"],
         exclusive=False,
         extra=tuple(shlex.split(facts["job"]["extra"])),
-        given=profile.defaults,
+        resources=profile.defaults,
     )
 
 
@@ -204,7 +209,7 @@ def _request(module, profile, study):
         "mpi": _mpiruns(environments.values()) if "mpirun" in launchers else None,
         "mpi_across": _across_nodes(module, study),
         "srun_mpi": any(run.launcher == "srun" and run.strategy == "horovod" for run in study.runs),
-        "tmpdir": profile.asked("train", "tmpdir"),
+        "tmpdir": profile.value("train", "tmpdir"),
         "images": dict(_image_commands(study)),
     }
 
@@ -259,10 +264,10 @@ def _image_commands(study):
             yield f"{run.environment}, {run.runtime}", start(container, [form["python"], "-V"])
 
 
-def _expected(profile, asked, request):
+def _expected(profile, job, request):
     return {
-        "cores": asked.cores_per_node,
-        "gpus": asked.gpus_per_node or None,
+        "cores": job.cores_per_node,
+        "gpus": job.gpus_per_node or None,
         "latency_s": float(profile.content.get("latency-wait", 5)),
         "modules": request["modules"],
         "mpi_across": request["mpi_across"],

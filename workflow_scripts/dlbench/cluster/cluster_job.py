@@ -1,17 +1,17 @@
-"""Jobs of the schedulers for which Snakemake has no plugin of their own: submitted and watched.
+"""Submit and watch jobs of the schedulers for which Snakemake has no plugin of their own.
 
 Snakemake's plugin cluster-generic 1.0.9 starts a program to submit a job, and one for each job
-whenever it wants to know how jobs stand.
-- A job says itself how it ended, in a file (profiles/sge/jobscript.sh): that needs no scheduler,
-  and no accounting, which lags some seconds.
-- Else the scheduler is asked, for all jobs at once, and what it says is good for some seconds.
-- Where it does not answer, jobs run. A job that it does not know although it answers is lost
-  after LOST_S.
-- While the plugin asks how jobs stand, it would cancel none of them; nor does it know those of a
-  Snakemake that was killed. So its sidecar cancels what is left, at its start and at its end.
+whenever it needs the states of jobs.
+- A job writes its exit code to a file (profiles/sge/jobscript.sh). Reading it needs neither the
+  scheduler nor its accounting, which lags some seconds.
+- Without that file the scheduler is asked, for all jobs at once; its answer is kept for seconds.
+- If it does not answer, jobs count as running. A job that it does not know although it answers is
+  lost after LOST_S.
+- While the plugin asks for states, it cancels no jobs; nor does it know the jobs of a Snakemake
+  that was killed. So its sidecar cancels jobs that are left, at its start and at its end.
 
-What is remembered lies in .snakemake/cluster_jobs: ID for a job that is watched, ID.end with the
-exit code that it wrote, ID.lost since when it is not known, and the scheduler's last answer.
+.snakemake/cluster_jobs has: ID for a job that is watched, ID.end with its exit code, ID.lost with
+the time since when the scheduler does not know it, and the last answer of the scheduler.
 """
 
 import contextlib
@@ -21,12 +21,12 @@ import os
 import shlex
 import signal
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from dlbench import Error
 from dlbench.common import plugins
-from dlbench.schedulers import Fate, ask
+from dlbench.schedulers import Fate, JobRequest, ask
 
 MEMORY = Path(".snakemake/cluster_jobs")
 LOGS = Path("results/logs/cluster")
@@ -35,74 +35,57 @@ GOOD_FOR_S = 5.0
 OWN_FILES = (".end", ".lost", ".json")
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What a job asks for. `given` are the resources as Snakemake knows them."""
-
-    name: str
-    nodes: int
-    tasks_per_node: int
-    cores_per_node: int
-    memory_mb: int
-    minutes: int
-    gpus_per_node: int
-    gpu_request: str
-    exclusive: bool
-    extra: tuple
-    given: dict
-
-
-def submit(scheduler, script):
-    """Submit a job script of Snakemake's. Returns the job's id."""
+def submit(scheduler: str, script: str | Path) -> str:
+    """Submit a job script of Snakemake. Returns the id of the job."""
     for folder in (MEMORY, LOGS):
         folder.mkdir(parents=True, exist_ok=True)
-    command = plugins.load("schedulers", scheduler).submission(asked(script), LOGS)
+    command = plugins.load("schedulers", scheduler).submission(read_request(script), LOGS)
     job_id = ask([*command, str(script)]).strip().splitlines()[-1].strip()
     (MEMORY / job_id).touch()
     return job_id
 
 
-def status(scheduler, job_id):
-    """How a job stands, in cluster-generic's words: running, success or failed."""
+def status(scheduler: str, job_id: str) -> str:
+    """The state of a job as cluster-generic names it: running, success or failed."""
     code = _exit_code(job_id)
     if code is not None:
-        said = "success" if code == 0 else "failed"
+        state = "success" if code == 0 else "failed"
     else:
-        said = _status(scheduler, job_id, _answer(scheduler, job_id).get(job_id))
-        if said == "failed":
-            # It may wait in an error state, or come back with its node: another takes its place.
-            _cancel([job_id])
-    if said != "running":
+        state = _status(scheduler, job_id, _answer(scheduler, job_id).get(job_id))
+        if state == "failed":
+            # It may wait in an error state, or come back with its node; another job replaces it.
+            _cancel(scheduler, [job_id])
+    if state != "running":
         _forget(job_id)
-    return said
+    return state
 
 
-def accompany(scheduler):
-    """Cancel what is left of an earlier start, wait for the end of this one, cancel again.
+def accompany(scheduler: str) -> None:
+    """Cancel the jobs of an earlier start, wait for the end of this one, cancel what it left.
 
-    Where Snakemake is killed, its jobs run on until the next start.
+    If Snakemake is killed, its jobs run on until the next start.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is also for Snakemake, which ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Snakemake gets Ctrl-C too, and ends us
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     parent = os.getppid()
-    _cancel_watched()
+    _cancel_watched(scheduler)
     print(scheduler, flush=True)  # the plugin waits for a line
     while not signal.sigtimedwait({signal.SIGTERM}, 2.0):
         if os.getppid() != parent:
             return
-    _cancel_watched()
+    _cancel_watched(scheduler)
 
 
-def watched():
-    """Ids of the jobs that were submitted and have not been seen to end."""
+def watched() -> list[str]:
+    """Ids of the jobs that were submitted and whose end is not known."""
     return sorted(p.name for p in MEMORY.glob("*") if p.suffix not in OWN_FILES)
 
 
-def asked(script):
-    """What a job script of Snakemake's asks for, from the line in which its properties stand.
+def read_request(script: str | Path) -> JobRequest:
+    """The JobRequest of a job script of Snakemake, from its line with the properties of the job.
 
     Raises:
-        Error: there is none, or it lacks a resource.
+        Error: there is no such line, or it lacks a resource.
     """
     mark = "# properties = "
     with open(script, encoding="utf-8") as file:
@@ -110,22 +93,22 @@ def asked(script):
     if line is None:
         raise Error(f"{script}: expected a line {mark!r}, as Snakemake writes it; found none")
     properties = json.loads(line.removeprefix(mark))
-    given = properties["resources"]
+    resources = properties["resources"]
     try:
-        nodes = given["nodes"]
-        tasks_per_node = -(-given["tasks"] // nodes)
-        return Asked(
+        nodes = resources["nodes"]
+        tasks_per_node = -(-resources["tasks"] // nodes)
+        return JobRequest(
             name="smk." + properties.get("rule", "group"),
             nodes=nodes,
             tasks_per_node=tasks_per_node,
-            cores_per_node=max(properties["threads"], tasks_per_node * given["cpus_per_task"]),
-            memory_mb=given["mem_mb"],
-            minutes=math.ceil(given["runtime"]),
-            gpus_per_node=given["gpus_per_node"],
-            gpu_request=given["gpu_request"],
-            exclusive=bool(given["exclusive"]),
-            extra=tuple(shlex.split(given.get("extra") or "")),
-            given=given,
+            cores_per_node=max(properties["threads"], tasks_per_node * resources["cpus_per_task"]),
+            memory_mb=resources["mem_mb"],
+            minutes=math.ceil(resources["runtime"]),
+            gpus_per_node=resources["gpus_per_node"],
+            gpu_request=resources["gpu_request"],
+            exclusive=bool(resources["exclusive"]),
+            extra=tuple(shlex.split(resources.get("extra") or "")),
+            resources=resources,
         )
     except KeyError as error:
         raise Error(
@@ -143,7 +126,7 @@ def _status(scheduler, job_id, fate):
 
 
 def _is_lost(scheduler, mark):
-    """Whether a job has been unknown for long to a scheduler that answers; its mark is as old."""
+    """Whether a scheduler that answers has not known a job for LOST_S, the age of its mark."""
     try:
         plugins.load("schedulers", scheduler).queues()
         return time.time() - mark.stat().st_mtime > LOST_S
@@ -154,41 +137,40 @@ def _is_lost(scheduler, mark):
 
 
 def _answer(scheduler, job_id):
-    """{job id: Fate} of all jobs that are watched: the last answer, or a new one."""
+    """{job id: Fate} of all jobs that are watched, by a recent answer or a new one."""
     file = MEMORY / "answer.json"
     try:
-        found = json.loads(file.read_text())
-        fresh = time.time() - file.stat().st_mtime < GOOD_FOR_S and job_id in found["of"]
+        answer = json.loads(file.read_text())
+        fresh = time.time() - file.stat().st_mtime < GOOD_FOR_S and job_id in answer["of"]
     except (OSError, ValueError):
         fresh = False
     if not fresh:
         ids = {job_id, *(one for one in watched() if _exit_code(one) is None)}
         fates = plugins.load("schedulers", scheduler).fates(ids)
-        found = {"of": sorted(ids), "fates": {one: asdict(fate) for one, fate in fates.items()}}
-        _write(file, json.dumps(found))
-    return {one: Fate(**fate) for one, fate in found["fates"].items()}
+        answer = {"of": sorted(ids), "fates": {one: asdict(fate) for one, fate in fates.items()}}
+        _write(file, json.dumps(answer))
+    return {one: Fate(**fate) for one, fate in answer["fates"].items()}
 
 
 def _exit_code(job_id):
-    """What the job wrote as it ended; None where it has not, or was killed."""
+    """The exit code that a job wrote; None if it has not ended, or was killed."""
     try:
         return int((MEMORY / f"{job_id}.end").read_text())
     except (OSError, ValueError):
         return None
 
 
-def _cancel_watched():
+def _cancel_watched(scheduler):
     left = [job_id for job_id in watched() if _exit_code(job_id) is None]
     if left:
-        _cancel(left)
+        _cancel(scheduler, left)
     for job_id in watched():
         _forget(job_id)
 
 
-def _cancel(job_ids):
-    """Those that have ended meanwhile make it fail."""
-    with contextlib.suppress(Error):
-        ask(["qdel", *job_ids])
+def _cancel(scheduler, job_ids):
+    with contextlib.suppress(Error):  # one of them has ended meanwhile
+        ask([plugins.load("schedulers", scheduler).CANCEL, *job_ids])
 
 
 def _forget(job_id):
@@ -197,7 +179,7 @@ def _forget(job_id):
 
 
 def _write(file, text):
-    """All or nothing: another process may read it."""
+    """Write a file whole, for another process may read it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_name(f"{file.name}.{os.getpid()}.json")
     part.write_text(text)

@@ -1,99 +1,90 @@
-"""What a run asks of a cluster's scheduler, and which runs share a job.
+"""The job that a run requests from a cluster's scheduler, and which runs share a job.
 
-- A run's processes are the tasks of its job where its launcher takes them from the scheduler;
-  else the job has one task, in which all of them are started.
-- Time: so many times what runs like it took (dlbench/records/costs.py), what it may wait for a
-  quiet node and what starting takes; all of time_limit_s where none is done yet, and when it is
-  tried again.
-- Memory: by device; twice as much when a run is tried again, at most a node's.
-- Runs of one shape, which ask for the same, may share a job, in which they follow one another.
+- If the launcher takes its processes from the scheduler, they are the tasks of the job; otherwise
+  the job has one task for each node, which starts them.
+- Time: a multiple of what runs like it took (dlbench/records/costs.py), the longest wait for a
+  quiet node, and the start; the whole of time_limit_s for the first run of its kind and for another
+  attempt.
+- Memory: by device; twice as much for each further attempt, at most that of a node.
+- Runs with the same request may share a job, in which they follow one another.
 """
 
 import itertools
 import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dlbench import Error
 from dlbench.common import phrases, plugins
-from dlbench.schedulers import Nodes
+from dlbench.schedulers import Job, Nodes, Queue
+from dlbench.study.runs import Run
 
 CONVERSION = "conversion of data"
-# Of the 128 KiB that Linux gives to one argument: sbatch gets the ids of all runs of a job in one.
+# sbatch gets the ids of all runs of a job in one argument, for which Linux allows 128 KiB.
 MOST_IDS_BYTES = 100_000
-WORKFLOW_MB = 1000  # of the two Snakemakes in a job, 400 MB measured, and the run's supervisor
+WORKFLOW_MB = 1000  # for two Snakemakes (400 MB measured) and the supervisor of the run
 
 
-@dataclass(frozen=True)
-class Job:
-    """What a run asks for. `memory_mb` and `gpus_per_node` are those of each node."""
-
-    nodes: int
-    tasks: int
-    cores_per_task: int
-    memory_mb: int
-    gpus_per_node: int
-    time_min: int
-    exclusive: bool
-    gpu_request: str
-    extra: str
-
-    @property
-    def tasks_per_node(self):
-        return math.ceil(self.tasks / self.nodes)
-
-    @property
-    def each(self):
-        """What it asks of each node, as Queue.count takes it."""
-        cores = self.cores_per_task * self.tasks_per_node
-        return {"cores": cores, "memory_mb": self.memory_mb, "gpus": self.gpus_per_node}
-
-
-def ask(run, site, kind, time_limit_s, estimate_s=None, attempt=1, place=None, wait_s=0):
+def job_of_run(
+    run: Run,
+    site: Mapping[str, Any],
+    kind: str,
+    time_limit_s: float,
+    estimate_s: float | None = None,
+    attempt: int = 1,
+    place: int | None = None,
+    wait_s: float = 0,
+) -> Job:
     """The Job of a run.
 
     Args:
         site: the config's `site`.
-        kind: cpu or gpu, what a device is.
-        estimate_s: what runs like it took; None where none has.
-        place: where in a job that runs share, from 0; None where it is alone in its job.
-        wait_s: the most that it waits for a quiet node before it starts.
+        kind: of devices, cpu or gpu.
+        estimate_s: the time that runs like it took; None if none has been trained.
+        place: in a job that runs share, from 0; None if the run is alone in its job.
+        wait_s: the longest wait for a quiet node before the run starts.
     """
-    wanted = site["job"]
+    settings = site["job"]
     devices = run.devices_per_node * run.copies_per_node
     tasks = _tasks(run)
     cores = devices * run.threads_per_device
     if kind == "gpu" and site["cores_per_node"] != "auto":
-        # Those that belong to the GPUs: they read and prepare the data.
+        # The GPUs' share of the cores of a node, which read and prepare the data.
         cores = max(cores, site["cores_per_node"] * devices // site["devices_per_node"])
-    memory_mb = WORKFLOW_MB + wanted["memory_mb_per_device"] * devices * 2 ** (attempt - 1)
+    memory_mb = WORKFLOW_MB + settings["memory_mb_per_device"] * devices * 2 ** (attempt - 1)
     time_s = time_limit_s
-    # In a shared job the others are tried again too, so that there is time enough.
+    # All runs of a shared job are tried again, so that its time suffices.
     if estimate_s is not None and (attempt == 1 or place is not None):
-        time_s = min(time_limit_s, estimate_s * wanted["time_margin"])
+        time_s = min(time_limit_s, estimate_s * settings["time_margin"])
     return Job(
         nodes=run.nodes,
         tasks=tasks,
         cores_per_task=math.ceil(cores / math.ceil(tasks / run.nodes)),
         memory_mb=min(memory_mb, site["memory_mb_per_node"] or memory_mb),
         gpus_per_node=devices if kind == "gpu" else 0,
-        time_min=math.ceil((time_s + wait_s) / 60) + (0 if place else wanted["start_up_min"]),
-        exclusive=wanted["exclusive"],
-        gpu_request=wanted["gpu_request"],
-        extra=wanted["extra"],
+        time_min=math.ceil((time_s + wait_s) / 60) + (0 if place else settings["start_up_min"]),
+        exclusive=settings["exclusive"],
+        gpu_request=settings["gpu_request"],
+        extra=settings["extra"],
     )
 
 
-def plain(asked):
-    """The Job of a step that trains nothing, which asks for what the profile says."""
-    values = (str(asked("convert_dataset", name)) for name in ("mem_mb", "runtime"))
-    # What is no number is an expression of Snakemake's, known only once it submits.
+def job_of_conversion(profile_value: Callable[[str, str], Any]) -> Job:
+    """The Job of a step that trains nothing, with the memory and time of the profile.
+
+    Args:
+        profile_value: (rule, resource) -> the value in the profile.
+    """
+    values = (str(profile_value("convert_dataset", name)) for name in ("mem_mb", "runtime"))
+    # Any other value is an expression, which Snakemake evaluates when it submits the job.
     memory_mb, time_min = (int(value) if value.isdecimal() else 0 for value in values)
     return Job(1, 1, 1, memory_mb, 0, time_min, False, "", "")
 
 
-def resources(job, scheduler=None):
-    """A job as resources of Snakemake: those that all schedulers share, and one's own."""
-    found = {
+def resources(job: Job, scheduler: str | None = None) -> dict[str, Any]:
+    """A job as resources of Snakemake: those of all schedulers, and those of this one."""
+    shared = {
         "nodes": job.nodes,
         "tasks": job.tasks,
         "cpus_per_task": job.cores_per_task,
@@ -104,12 +95,12 @@ def resources(job, scheduler=None):
         "gpu_request": job.gpu_request,
         "extra": job.extra,
     }
-    return found | (plugins.load("schedulers", scheduler).resources(job) if scheduler else {})
+    return shared | (plugins.load("schedulers", scheduler).resources(job) if scheduler else {})
 
 
 @dataclass
 class Bundle:
-    """A job that several runs share: what they take by what runs like them took, and ask for."""
+    """A job that several runs share: their number, estimated time and requested time."""
 
     name: str
     runs: int = 0
@@ -118,17 +109,24 @@ class Bundle:
     ids_bytes: int = 0
 
 
-def bundles(runs, job_of, estimate_of, bundle_min, limit_min=None):
+def bundle_runs(
+    runs: Iterable[Run],
+    job_of: Callable[[Run, int], Job],
+    estimate_of: Callable[[Run], float | None],
+    bundle_min: float,
+    limit_min: float | None = None,
+) -> dict[str, tuple[str, int]]:
     """Which runs share a job: {run id: (name of the bundle, place in it)}.
 
     Args:
         runs: in the order of their execution.
-        job_of: (run, place) -> Job; runs of one bundle ask for the same but for time.
-        estimate_of: run -> seconds, or None where it is not known; such runs are left alone.
-        bundle_min: how long the training in a job takes at least, where there are enough runs.
-        limit_min: how long a job may be; None for any length.
+        job_of: (run, place) -> Job; the jobs of a bundle differ in time only.
+        estimate_of: run -> seconds; runs without an estimate, None, share no job.
+        bundle_min: training time that a bundle reaches, if there are enough runs.
+        limit_min: the longest time of a job; None for any.
     """
-    found, last = {}, {}
+    places: dict[str, tuple[str, int]] = {}
+    last: dict[tuple, Bundle] = {}
     numbers = itertools.count(1)
     for run in runs if bundle_min else ():
         seconds = estimate_of(run)
@@ -136,48 +134,52 @@ def bundles(runs, job_of, estimate_of, bundle_min, limit_min=None):
             continue
         shape = _shape(run, job_of(run, 0))
         bundle = last.get(shape)
-        full = bundle and (
+        full = bundle is not None and (
             bundle.takes_s >= bundle_min * 60 or bundle.ids_bytes + _id_bytes(run) > MOST_IDS_BYTES
         )
         if bundle and limit_min and bundle.asks_min + job_of(run, 1).time_min > limit_min:
             full = True
         if not bundle or full:
             bundle = last[shape] = Bundle(f"bundle{next(numbers)}")
-        found[run.id] = bundle.name, bundle.runs
+        places[run.id] = bundle.name, bundle.runs
         bundle.asks_min += job_of(run, bundle.runs).time_min
         bundle.takes_s += seconds
         bundle.ids_bytes += _id_bytes(run)
         bundle.runs += 1
-    return found
+    return places
 
 
 def _id_bytes(run):
     return len(f" 'train:run_id={run.id}'")
 
 
-def within(job, queue):
-    """A job that asks for no more memory than a node with its cores and GPUs has."""
+def limit_memory(job: Job, queue: Queue) -> Job:
+    """A job whose memory is limited to that of the nodes with its cores and GPUs."""
     able = [n for n in queue.nodes if n.have(**{**job.each, "memory_mb": 0})]
     most = replace(queue, nodes=tuple(able)).most("memory_mb")
     return replace(job, memory_mb=min(job.memory_mb, most)) if most else job
 
 
-def check(asked, queues, wanted, unfit=None):
-    """See that a queue would take some jobs, before the first is submitted.
+def check(
+    labelled_jobs: Sequence[tuple[str, Job]],
+    queues: Mapping[str, Queue],
+    queue_name: str | None,
+    unfit: Callable[[Iterable[Job]], Iterable[tuple[str, Job]]] | None = None,
+) -> Queue | None:
+    """Check that a queue would accept jobs, before the first is submitted.
 
     Args:
-        asked: [(what it does, Job)].
-        queues: {name: schedulers.Queue}.
-        wanted: name of the queue; None for the scheduler's default.
-        unfit: that of the scheduler's file, where it has one.
+        labelled_jobs: (label for messages, Job) of each.
+        queue_name: None for the scheduler's default.
+        unfit: of the scheduler's file, if it has one.
 
     Returns:
-        The schedulers.Queue; None where the scheduler chooses.
+        The Queue; None if the scheduler chooses one.
 
     Raises:
-        Error: it would not; with every reason, one a line.
+        Error: it would not accept them; with a line for each reason.
     """
-    name = wanted or next((queue.name for queue in queues.values() if queue.default), None)
+    name = queue_name or next((queue.name for queue in queues.values() if queue.default), None)
     if name is None:
         return None
     if name not in queues:
@@ -188,18 +190,19 @@ def check(asked, queues, wanted, unfit=None):
         )
     queue = queues[name]
     if not queue.up:
-        raise Error(f"{name} is down; sinfo shows its state")
-    found = {}
-    for label, job in asked:
+        raise Error(f"{name} is down: the scheduler starts no jobs in it now")
+    labels_by_problem: dict[str, list[str]] = {}
+    for label, job in labelled_jobs:
         for problem in _problems(job, queue):
-            found.setdefault(problem, []).append(label)
-    for problem, job in unfit([job for _, job in asked]) if unfit else ():
-        found.setdefault(problem, []).append(next(label for label, one in asked if one is job))
-    if found:
+            labels_by_problem.setdefault(problem, []).append(label)
+    for problem, job in unfit([job for _, job in labelled_jobs]) if unfit else ():
+        label = next(label for label, one in labelled_jobs if one is job)
+        labels_by_problem.setdefault(problem, []).append(label)
+    if labels_by_problem:
         raise Error(
             "\n".join(
                 f"{problem}: {phrases.counted(len(labels), 'job')}, as {labels[0]}"
-                for problem, labels in found.items()
+                for problem, labels in labels_by_problem.items()
             )
         )
     return queue
@@ -214,13 +217,12 @@ def _tasks(run):
 
 
 def _shape(run, job):
-    return (
-        job.nodes, job.tasks, job.cores_per_task, job.gpus_per_node, job.memory_mb, run.launcher
-    )  # fmt: skip
+    size = job.nodes, job.tasks, job.cores_per_task, job.gpus_per_node, job.memory_mb
+    return *size, run.launcher
 
 
 def _problems(job, queue):
-    """Why a queue would not take a job, in words that are the same for like jobs."""
+    """Why a queue would not accept a job, in the same words for jobs with the same request."""
     each = job.each
     limits = (
         ("nodes", job.nodes, queue.count() if queue.nodes else None, "lower site.nodes"),
@@ -240,9 +242,9 @@ def _problems(job, queue):
         ),
     )  # fmt: skip
     above = [limit for limit in limits if limit[2] is not None and limit[1] > limit[2]]
-    for what, asked, offered, remedy in above:
+    for what, requested, offered, remedy in above:
         yield (
-            f"asks for {asked:g} {what}, and {queue.name} has {offered:g} ({remedy}, "
+            f"asks for {requested:g} {what}, and {queue.name} has {offered:g} ({remedy}, "
             "or leave such runs out)"
         )
     if queue.nodes and not above and queue.count(**each) < job.nodes:

@@ -1,8 +1,8 @@
-"""One short job on a compute node that says what is there: workflow_scripts/check_node.py.
+"""One short job that reports from compute nodes: workflow_scripts/check_node.py.
 
-- The scheduler's own program submits it, with what the profile says, and waits for its end.
-- Node and this machine write files for one another into a folder of the results, which shows that
-  it is shared, how long a file takes to be seen and how far the clocks are apart.
+- The scheduler's own program submits it, with the settings of the profile, and waits for its end.
+- The nodes and this machine write files for one another into a folder of the results. That shows
+  whether the folder is shared, how long files take to appear, and how far the clocks are apart.
 """
 
 import contextlib
@@ -15,19 +15,21 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from dlbench import Error
 from dlbench.cluster.remarks import Remark, fix, note, ok
 from dlbench.common import plugins, tools
 from dlbench.common.files import write_json
-from dlbench.schedulers import ask
+from dlbench.schedulers import JobRequest, ask
 
 PLACE = Path("results/site_check")
 PROGRAM = "workflow_scripts/check_node.py"
-MINUTES = 5  # most that the job may take; it takes seconds
-LATE_S = 5.0  # what a job wrote last may be seen so much after its end
-SKEW_S = 1.0  # more than that makes times in logs of several nodes misleading
+MINUTES = 5  # limit of the job, which takes seconds
+LATE_S = 5.0  # after the end of the job, until its last files appear
+SKEW_S = 1.0  # of clocks; with more the times in logs of several nodes mislead
 FREE_MB = 1024
 SCRIPT = """#!/bin/sh
 cd {here} || exit 1
@@ -39,32 +41,33 @@ exit 1
 """
 
 
-def run(scheduler, asked, request, timeout_s):
-    """What check_node.py reports, of each node.
+def run(
+    scheduler: str, job: JobRequest, request: Mapping[str, Any], timeout_s: float
+) -> list[dict[str, Any]]:
+    """The reports of check_node.py, one of each node.
 
     Args:
         scheduler: name of a file in schedulers/.
-        asked: the job, a cluster_jobs.Asked.
         request: what check_node.py is to look for.
         timeout_s: how long the job may wait in the queue.
 
     Raises:
-        Error: it was refused, waited too long, or ended without a report.
+        Error: the job was refused, waited too long, or ended without a report.
     """
     module = plugins.load("schedulers", scheduler)
     folder = PLACE.absolute() / secrets.token_hex(8)
     write_json(folder / "request.json", {**request, "token": folder.name})
     script = folder / "job.sh"
-    before = module.on_each_node(asked) if asked.nodes > 1 else []
+    before = module.on_each_node(job) if job.nodes > 1 else []
     script.write_text(_script(folder, before))
-    command = module.wait_command(asked, script, folder)
-    with open(folder / "submitted.out", "wb") as said:
+    command = module.wait_command(job, script, folder)
+    with open(folder / "submitted.out", "wb") as output:
         try:
-            process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
+            process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         except OSError as error:
             raise Error(f"{command[0]} cannot be started: {error}") from None
     try:
-        reports = _meet(process, folder, asked.nodes, timeout_s)
+        reports = _meet(process, folder, job.nodes, timeout_s)
         if reports is None:
             raise Error(_waited(module, scheduler, folder, timeout_s))
     finally:
@@ -75,20 +78,20 @@ def run(scheduler, asked, request, timeout_s):
     return reports
 
 
-def findings(reports, expected):
-    """What is to be said of some nodes; what holds for several is said once.
+def remarks(reports: Sequence[Mapping[str, Any]], expected: Mapping[str, Any]) -> Iterator[Remark]:
+    """Remarks on nodes; one that holds for several nodes is made once.
 
     Args:
         reports: of check_node.py.
-        expected: {"cores", "gpus" (None where devices are CPUs), "latency_s", "modules",
+        expected: {"cores", "gpus" (None if devices are CPUs), "latency_s", "modules",
             "packages": {python: package}, "mpi_across": None or {"component", "shells"}}.
     """
-    hosts = {}
+    hosts: dict[Remark, list[str]] = {}
     for report in reports:
-        for finding in _findings(report, expected):
-            hosts.setdefault(finding, []).append(report["host"])
-    for finding, names in hosts.items():
-        yield Remark(finding.mark, f"{', '.join(names)}: {finding.text}")
+        for remark in _remarks(report, expected):
+            hosts.setdefault(remark, []).append(report["host"])
+    for remark, names in hosts.items():
+        yield Remark(remark.mark, f"{', '.join(names)}: {remark.text}")
 
 
 def _script(folder, before):
@@ -102,7 +105,7 @@ def _script(folder, before):
 
 
 def _meet(process, folder, nodes, timeout_s):
-    """Reports of all nodes, or fewer where the job has ended; None if it waited for too long."""
+    """Reports of all nodes, or fewer if the job has ended; None if it waited for too long."""
     began, heard, ended_at = time.monotonic(), False, None
     while True:
         heard = _greet(folder) or heard
@@ -120,7 +123,7 @@ def _meet(process, folder, nodes, timeout_s):
 
 
 def _greet(folder):
-    """Answers what nodes have written since the last time; whether there was ever anything."""
+    """Answer new files of the nodes. Returns whether there has been any."""
     hellos = list(folder.glob("hello.*.json"))
     for hello in hellos:
         answer = hello.with_name("answer" + hello.name.removeprefix("hello"))
@@ -134,13 +137,13 @@ def _reports(folder):
 
 
 def _job_id(folder):
-    """As the scheduler's program has printed it; None if it has not."""
-    found = re.search(r"\d+(\.[\w.-]+)?", (folder / "submitted.out").read_text(errors="replace"))
-    return found and found[0]
+    """The id of the job that the scheduler's program has printed, or None."""
+    match = re.search(r"\d+(\.[\w.-]+)?", (folder / "submitted.out").read_text(errors="replace"))
+    return match and match[0]
 
 
 def _end(process, module, folder):
-    """Nothing is left of the job, nor of the program that waits for it."""
+    """End the job and the program that waits for it."""
     if process.poll() is not None:
         return
     job_id = _job_id(folder)
@@ -188,7 +191,7 @@ def _last_lines(path):
     return " | ".join(list(filter(None, lines))[-3:])
 
 
-def _findings(report, expected):
+def _remarks(report, expected):
     if not report["token"]:
         yield fix(
             "does not see what is written into the results here: is that folder on a file system "

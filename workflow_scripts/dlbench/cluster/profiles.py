@@ -1,4 +1,4 @@
-"""Profiles of Snakemake: found and read as Snakemake does it, without starting it."""
+"""Profiles of Snakemake, found and read as Snakemake does it, without starting it."""
 
 import importlib.util
 import os
@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import tomllib
 
@@ -21,44 +22,49 @@ PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
 
 @dataclass(frozen=True)
 class Profile:
-    """A profile's file and what it says. `hidden`: not where Snakemake looks for its name."""
+    """A profile's file and its content.
+
+    Attributes:
+        hidden: whether Snakemake does not find it by its name.
+    """
 
     file: Path
-    content: dict
+    content: dict[str, Any]
     hidden: bool
 
     @property
-    def executor(self):
-        """The name of the executor; local where jobs run where Snakemake does."""
+    def executor(self) -> str:
+        """The name of the executor; local if jobs run on the machine of Snakemake."""
         return self.content.get("executor") or "local"
 
     @property
-    def submit_cmd(self):
+    def submit_cmd(self) -> str | None:
         """The submit command of the executor cluster-generic."""
         return self.content.get("cluster-generic-submit-cmd")
 
     @property
-    def defaults(self):
-        """Resources of all jobs."""
+    def defaults(self) -> dict[str, Any]:
+        """Default resources of all jobs."""
         return _resources(self.content.get("default-resources"))
 
-    def asked(self, rule, resource):
-        """What a profile says of a resource of a rule; None where it says nothing."""
+    def value(self, rule: str, resource: str) -> Any:
+        """The value of a resource of a rule, or None."""
         return {**self.defaults, **self._of_rule(rule)}.get(resource)
 
     def _of_rule(self, rule):
-        said = self.content.get("set-resources") or {}
-        if isinstance(said, dict):
-            return _resources(said.get(rule))
+        settings = self.content.get("set-resources") or {}
+        if isinstance(settings, dict):
+            return _resources(settings.get(rule))
         prefix = f"{rule}:"
-        return _resources([text.removeprefix(prefix) for text in said if text.startswith(prefix)])
+        lines = [line.removeprefix(prefix) for line in settings if line.startswith(prefix)]
+        return _resources(lines)
 
 
-def read(name):
+def read(name: str) -> Profile:
     """The Profile of a name, as in slurm, or of a folder, as in profiles/slurm.
 
     Raises:
-        Error: there is none, or it is not YAML.
+        Error: there is no such profile, or it is not YAML.
     """
     for folder, hidden in _folders(name):
         file = _file(folder)
@@ -72,17 +78,17 @@ def read(name):
     )
 
 
-def installed(executor):
-    """Whether Snakemake has an executor, itself or by a plugin."""
+def installed(executor: str) -> bool:
+    """Whether Snakemake has an executor, built in or by a plugin."""
     module = f"snakemake_executor_plugin_{executor.replace('-', '_')}"
     return executor in ("local", "dryrun", "touch") or importlib.util.find_spec(module) is not None
 
 
-def installation(executor, scheduler):
-    """The command that installs an executor's plugin, pinned where we know it.
+def installation(executor: str, scheduler: str | None) -> str:
+    """The command that installs an executor's plugin, with the version of our extras if it has one.
 
     Args:
-        scheduler: the extra's name where several have the plugin.
+        scheduler: name of the extra to take if several have the plugin.
     """
     extras = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
     having = [
@@ -97,7 +103,7 @@ def installation(executor, scheduler):
 
 
 def _folders(name):
-    """Where Snakemake looks for a profile, in its order, and then where ours lie."""
+    """(folder, hidden) in which a profile may be: Snakemake's folders in its order, then ours."""
     if Path(name).exists():
         return [(Path(name), False)]
     site = os.environ.get("XDG_CONFIG_DIRS", "/etc/xdg").split(os.pathsep)[0]
@@ -110,34 +116,34 @@ def _user_folder():
 
 
 def _file(folder):
-    """A profile's file: that for the newest Snakemake that is not newer than ours."""
+    """A profile's file: the one for the newest version of Snakemake up to the installed one."""
     if folder.is_file():
         return folder
     ours = int(metadata.version("snakemake").split(".")[0])
-    found = {file: match for file in folder.glob("*") if (match := FILE.fullmatch(file.name))}
-    majors = {file: int(match[1] or 0) for file, match in found.items()}
+    matches = {file: match for file in folder.glob("*") if (match := FILE.fullmatch(file.name))}
+    majors = {file: int(match[1] or 0) for file, match in matches.items()}
     fitting = [file for file in sorted(majors) if majors[file] <= ours]
     return max(fitting, key=majors.get, default=None)
 
 
 def _content(file):
-    found = yaml_files.read(file) or {}
-    if not isinstance(found, dict):
-        raise Error(f"{file}: expected keys with values, found a {type(found).__name__}")
-    return found
+    content = yaml_files.read(file) or {}
+    if not isinstance(content, dict):
+        raise Error(f"{file}: expected keys with values, found a {type(content).__name__}")
+    return content
 
 
-def _resources(said):
+def _resources(settings):
     """Resources from a mapping or from a list of name=value, numbers as numbers."""
-    if isinstance(said, dict):
-        pairs = list(said.items())
+    if isinstance(settings, dict):
+        pairs = list(settings.items())
     else:
-        pairs = [str(text).partition("=")[::2] for text in said or []]
+        pairs = [str(text).partition("=")[::2] for text in settings or []]
     return {str(name).strip(): _plain(value) for name, value in pairs}
 
 
 def _plain(value):
-    """A value as Snakemake sees it, which takes a quoted text for what is inside the quotes."""
+    """A value as Snakemake reads it, which removes quotes around a text."""
     text = str(value).strip()
     if re.fullmatch(r"-?\d+", text):
         return int(text)

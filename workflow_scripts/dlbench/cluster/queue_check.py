@@ -1,16 +1,21 @@
-"""What a queue offers, and whether the jobs of a study would get it: part of check_site.py."""
+"""Whether a queue offers what the jobs of a study request: part of check_site.py."""
+
+from collections.abc import Iterator, Mapping
+from types import ModuleType
 
 from dlbench import Error
 from dlbench.cluster import jobs
-from dlbench.cluster.remarks import fix, note, ok
+from dlbench.cluster.profiles import Profile
+from dlbench.cluster.remarks import Remark, fix, note, ok
 from dlbench.common import phrases
 from dlbench.plan import site_devices, skipping
 from dlbench.plan.plan import ATTEMPTS
 from dlbench.records import staleness
-from dlbench.schedulers import Nodes
+from dlbench.schedulers import Job, Nodes, Queue
+from dlbench.study.config import Study
 
 SITE_FILE = "site.yaml"
-# What it says of a node, and what a scheduler calls that.
+# Its keys about a node, and the fields of Nodes.
 PROMISED = {
     "devices_per_node": "gpus",
     "cores_per_node": "cores",
@@ -18,15 +23,16 @@ PROMISED = {
 }
 
 
-def findings(module, queues, profile, study):
-    """A Remark for all that the queue of the runs, and that of other jobs, would refuse.
+def remarks(
+    module: ModuleType, queues: Mapping[str, Queue], profile: Profile, study: Study
+) -> Iterator[Remark]:
+    """What the queue of the runs, and that of other jobs, offers and would refuse.
 
     Args:
         module: the scheduler's file.
-        queues: as it has them.
-        profile: a profiles.Profile.
     """
-    runs, unfit = [], {}
+    runs: list[tuple[str, Job]] = []
+    unfit: dict[str, list[str]] = {}
     left_open = autos(study)
     if left_open:
         yield fix(
@@ -34,19 +40,19 @@ def findings(module, queues, profile, study):
             f"others; say in {SITE_FILE} what a node has"
         )
     else:
-        runs, unfit = asked(study)
-    wanted = profile.asked("train", module.QUEUE)
+        runs, unfit = jobs_of_study(study)
+    wanted = profile.value("train", module.QUEUE)
     checks = [(runs, wanted, getattr(module, "unfit", None))]
     if any(staleness.has_data(run) for run in study.runs):
-        conversion = [(jobs.CONVERSION, jobs.plain(profile.asked))]
-        checks.append((conversion, profile.asked("convert_dataset", module.QUEUE), None))
-    found = {}
+        conversion = [(jobs.CONVERSION, jobs.job_of_conversion(profile.value))]
+        checks.append((conversion, profile.value("convert_dataset", module.QUEUE), None))
+    problems: dict[str, None] = {}
     for jobs_of_queue, name, fits in checks:
         try:
             jobs.check(jobs_of_queue, queues, name, fits)
         except Error as error:
-            found |= dict.fromkeys(str(error).splitlines())
-    yield from map(fix, found)
+            problems |= dict.fromkeys(str(error).splitlines())
+    yield from map(fix, problems)
     queue = _named(queues, wanted)
     if queue is None:
         if wanted is None:
@@ -64,25 +70,26 @@ def findings(module, queues, profile, study):
         yield ok(f"{_counted(runs)} to train, of at most {longest} min")
 
 
-def autos(study):
-    """Facts that a cluster cannot leave to the machine where Snakemake runs."""
+def autos(study: Study) -> list[str]:
+    """Keys of the site that are auto, though this machine cannot know those of compute nodes."""
     facts = study.site
     keys = ["device", "cores_per_node"]
     keys += ["devices_per_node"] if facts["device"] != "cpu" else []
     return [f"site.{key}" for key in keys if facts[key] == "auto"]
 
 
-def asked(study):
-    """([(label, Job)] of what can be trained, {reason: labels} of what cannot)."""
+def jobs_of_study(study: Study) -> tuple[list[tuple[str, Job]], dict[str, list[str]]]:
+    """((label, Job) of each run that can be trained, {reason: labels} of all others)."""
     devices = site_devices.devices(study.site)
-    asked, unfit = [], {}
+    labelled_jobs: list[tuple[str, Job]] = []
+    unfit: dict[str, list[str]] = {}
     for run in study.runs:
         reason = skipping.skip_reason(run, devices, study)
         if reason:
             unfit.setdefault(reason, []).append(study.labels[run.id])
         else:
-            # The last attempt asks for the most.
-            job = jobs.ask(
+            # The last attempt requests the most.
+            job = jobs.job_of_run(
                 run,
                 study.site,
                 devices.kind,
@@ -90,8 +97,8 @@ def asked(study):
                 attempt=ATTEMPTS,
                 wait_s=study.wait_for_quiet_s,
             )
-            asked.append((study.labels[run.id], job))
-    return asked, unfit
+            labelled_jobs.append((study.labels[run.id], job))
+    return labelled_jobs, unfit
 
 
 def _counted(runs):
@@ -103,7 +110,7 @@ def _named(queues, wanted):
 
 
 def _not_up(queue, runs):
-    """Nodes that start no job now: jobs would wait for them."""
+    """Remarks on nodes that start no jobs now."""
     down = queue.count() - queue.count(up=True)
     if not down:
         return
@@ -125,7 +132,7 @@ def _not_up(queue, runs):
 
 
 def _against_site(queue, facts):
-    """What the site's file promises and a queue has not, though no run asks for it."""
+    """What the site's file says of nodes and the queue does not have, needed by a run or not."""
     wanted = {key: facts[key] for key in PROMISED if facts[key] not in (None, "auto")}
     if facts["device"] != "gpu":
         wanted.pop("devices_per_node", None)

@@ -1,35 +1,38 @@
-"""What the rules tell Snakemake of the jobs in which a plan's runs are trained on a cluster."""
+"""The jobs in which a plan's runs are trained on a cluster, as the rules tell Snakemake."""
 
 import dataclasses
 import functools
 import itertools
 import re
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from dlbench import Error, schedulers
 from dlbench.cluster import jobs
 from dlbench.common import plugins
+from dlbench.plan.plan import Plan
 from dlbench.records import costs, run_record
 from dlbench.starting import refusals
 
 
-def scheduler(executor, settings):
-    """The file in schedulers/ that is behind one of Snakemake's executors, by name; or None.
+def scheduler(executor: str, settings: Any) -> str | None:
+    """The name of the file in schedulers/ for one of Snakemake's executors, or None.
 
     Args:
-        settings: the executor's; those of cluster-generic name it in their submit command.
+        settings: of the executor; the submit command of cluster-generic has the name.
     """
     words = [executor, *re.findall(r"\w+", getattr(settings, "submit_cmd", None) or "")]
     return next((word for word in words if word in plugins.names("schedulers")), None)
 
 
-def mend(name, plugin, every_s, settings):
-    """Change what lacks in an executor plugin, once it is loaded.
+def mend(name: str | None, plugin: Any, every_s: float, settings: Any) -> None:
+    """Mend an executor plugin of Snakemake, once it is loaded.
 
     Args:
+        name: of a file in schedulers/; None if there is none for this executor.
         plugin: its module.
-        every_s: seconds between two looks at the queue, at most.
+        every_s: the longest time between two looks at the queue.
         settings: of the executor.
     """
     refusals.hear(plugin.Executor, name)
@@ -38,37 +41,19 @@ def mend(name, plugin, every_s, settings):
         change(plugin, every_s, settings)
 
 
-def _cancelled_leftovers(scheduler):
-    """Cancel what a killed Snakemake left in the queue: it would write what we are to write.
-
-    Returns whether there was any. What it has left is not what the plan was made from.
-    """
-    locked = any(Path(".snakemake/locks").glob("*"))  # another one may be at work; ours will say so
-    if hasattr(scheduler, "clear") and not locked:
-        cancelled = scheduler.clear(Path.cwd())
-        if cancelled:
-            ids = ", ".join(sorted(cancelled))
-            print(
-                f"cancelled jobs that an earlier start left behind: {ids}; starting anew",
-                file=sys.stderr, flush=True,
-            )  # fmt: skip
-            return True
-    return False
-
-
 class Submitting:
-    """The jobs of a plan.Plan. Nothing is looked at before it is asked for."""
+    """The jobs of a Plan. Records and queues are read when they are needed, not before."""
 
-    def __init__(self, plan):
+    def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._on_cluster = False
-        self._queue = None  # where it is known what it offers
-        # Within a job, where Snakemake is started again, it is that whose job it is.
-        self._scheduler = (schedulers.job() or (None,))[0]
+        self._queue: schedulers.Queue | None = None  # None if its offer is not known
+        # In a job, where Snakemake is started again, the scheduler of that job.
+        self._scheduler: str | None = (schedulers.job() or (None,))[0]
 
     @property
-    def resources(self):
-        """What a run asks for, as resources of its rule: {name: function}."""
+    def resources(self) -> dict[str, Callable[..., Any]]:
+        """The resources of the rule that trains a run: {name: function}."""
 
         def resource(name):
             return lambda wildcards, attempt: jobs.resources(
@@ -78,74 +63,88 @@ class Submitting:
         return {name: resource(name) for name in self._names}
 
     @property
-    def cost(self):
-        """What training costs, in one line."""
+    def cost(self) -> str:
+        """The cost of training, in one line."""
         plan = self._plan
         return costs.forecast(plan.to_train, self._estimates, plan.study.time_limit_s)
 
-    def bundle(self, run_id):
-        """The name of the runs that share a job with this one, or None."""
+    def bundle(self, run_id: str) -> str | None:
+        """The name of the bundle of runs that share a job with this one, or None."""
         return self._bundles.get(run_id, (None, None))[0]
 
-    def to_cluster(self, name, asked):
-        """See that a scheduler would take all that is to be submitted.
+    def check_cluster(
+        self, name: str | None, profile_value: Callable[[str, str], Any]
+    ) -> list[str]:
+        """Check that a scheduler would accept all jobs that are to be submitted.
+
+        Jobs that a killed Snakemake left in the queue would write the same files; they are
+        cancelled first.
 
         Args:
-            name: of a file in schedulers/; None where Snakemake submits to something else.
-            asked: (rule, resource) -> what the profile says of it, as of the queue; None for
-                nothing.
+            name: of a file in schedulers/; None if Snakemake submits to something else.
+            profile_value: (rule, resource) -> the value in the profile, or None.
 
         Returns:
-            Whether jobs of an earlier start were cancelled, so that Snakemake must start anew.
+            The ids of the cancelled jobs. If there are any, nothing was checked: the plan was
+            made before they ended, so that the workflow is to be started anew.
 
         Raises:
-            Error: it would not take it.
+            Error: a job would be refused, or the scheduler does not answer.
         """
         plan = self._plan
         self._on_cluster, self._scheduler = True, name
         self._refuse_auto()
         if not name:
-            return False
+            return []
         module = plugins.load("schedulers", name)
-        if _cancelled_leftovers(module):
-            return True
+        # If another workflow is at work here, Snakemake itself will refuse to start.
+        if hasattr(module, "clear") and not any(Path(".snakemake/locks").glob("*")):
+            cancelled = sorted(module.clear(Path.cwd()))
+            if cancelled:
+                return cancelled
         queues, unfit = module.queues(), getattr(module, "unfit", None)
-        # All of the time; what a node has of memory bounds what is asked for again.
-        named = plan.labels
-        training = [(named[r.id], self._ask(r, 1, None, None)) for r in plan.to_train]
-        queue = jobs.check(training, queues, asked("train", module.QUEUE), unfit)
+        # With all of the time; the memory of later attempts is limited to that of a node.
+        labels = plan.labels
+        training = [(labels[run.id], self._request(run, 1, None, None)) for run in plan.to_train]
+        queue = jobs.check(training, queues, profile_value("train", module.QUEUE), unfit)
         if plan.datasets:
-            other = asked("convert_dataset", module.QUEUE)
-            jobs.check([(jobs.CONVERSION, jobs.plain(asked))], queues, other)
+            conversion = [(jobs.CONVERSION, jobs.job_of_conversion(profile_value))]
+            jobs.check(conversion, queues, profile_value("convert_dataset", module.QUEUE))
         self._queue = queue
-        return False
+        return []
 
     def _refuse_auto(self):
         keys = ["device", "cores_per_node"]
         keys += ["devices_per_node"] if self._plan.device_kind == "gpu" else []
-        found = [f"site.{key}" for key in keys if self._plan.study.site[key] == "auto"]
-        if found:
+        automatic = [f"site.{key}" for key in keys if self._plan.study.site[key] == "auto"]
+        if automatic:
             raise Error(
-                f"{', '.join(found)}: auto counts what this machine has, and runs are trained on "
-                "others; say in site.yaml what a node has (docs/clusters.md)"
+                f"{', '.join(automatic)}: auto counts what this machine has, and runs are trained "
+                "on others; say in site.yaml what a node has (docs/clusters.md)"
             )
 
     def _job(self, run, attempt=1):
         place = self._bundles.get(run.id, (None, None))[1] if self._on_cluster else None
         if place and attempt > 1 and run_record.folder(run.id).joinpath("run.json").exists():
-            # It shares a job with one that failed, and has nothing more to do.
-            return dataclasses.replace(self._ask(run, attempt, place, None), time_min=0)
+            # It is done; a run that shares its job has failed.
+            return dataclasses.replace(self._request(run, attempt, place, None), time_min=0)
         estimate_s = self._estimates.of(run)[0] if self._on_cluster else None
-        return self._ask(run, attempt, place, estimate_s)
+        return self._request(run, attempt, place, estimate_s)
 
-    def _ask(self, run, attempt, place, estimate_s):
+    def _request(self, run, attempt, place, estimate_s):
         study, kind = self._plan.study, self._plan.device_kind
-        job = jobs.ask(
-            run, study.site, kind, study.time_limit_s, estimate_s, attempt, place,
+        job = jobs.job_of_run(
+            run,
+            study.site,
+            kind,
+            study.time_limit_s,
+            estimate_s,
+            attempt,
+            place,
             wait_s=study.wait_for_quiet_s,
-        )  # fmt: skip
+        )
         bounded = self._queue and not study.site["memory_mb_per_node"]
-        return jobs.within(job, self._queue) if bounded else job
+        return jobs.limit_memory(job, self._queue) if bounded else job
 
     @functools.cached_property
     def _names(self):
@@ -160,9 +159,9 @@ class Submitting:
     @functools.cached_property
     def _bundles(self):
         limit_s = self._queue and self._queue.time_limit_s
-        return jobs.bundles(
+        return jobs.bundle_runs(
             self._plan.to_train,
-            lambda run, place: self._ask(run, 1, place, self._estimates.of(run)[0]),
+            lambda run, place: self._request(run, 1, place, self._estimates.of(run)[0]),
             lambda run: self._estimates.of(run)[0],
             self._plan.study.site["job"]["bundle_min"],
             limit_s and int(limit_s // 60),

@@ -1,20 +1,21 @@
 """A run as an indexed Job of Kubernetes: the manifests, as plain dicts.
 
-- One pod for each node of the run, never two on one node. Pod 0 supervises the run as on any
-  machine and writes its log and its record; start_pod.py starts the processes in each.
-- The pods know one another by the names that a headless Service gives them: neither an operator
-  nor Helm is needed.
-- They meet in an init container first. So pulling the image and waiting for nodes is over in all
-  of them when the run's time begins.
-- One pod that fails ends the Job: what is left of a run is no run.
+- Each node of the run has one pod. Pod 0 supervises the run as on any machine and writes its log
+  and its record; start_pod.py starts the processes in each pod.
+- The pods find one another by the names of a headless Service, without an operator or Helm.
+- They meet in an init container first, so that all images are pulled and all nodes are there when
+  the time of the run begins.
+- If one pod fails the Job ends, since the run cannot go on.
 """
 
 import contextlib
 import os
 import re
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import yaml
 
@@ -25,6 +26,7 @@ from dlbench.launchers.kubernetes import INDEX
 from dlbench.plan import planning, run_command
 from dlbench.records.judgement import State
 from dlbench.study import trainer_environments
+from dlbench.study.runs import Run
 
 PROGRAMS = "workflow_scripts"
 PORT = 29_400  # any that is free in the pods
@@ -33,18 +35,22 @@ START_S = 300  # for the other pods' processes, once all have met
 LINGER_S = 30  # in which pod 0 writes the record before the Job ends it
 # For a last checkpoint, and for the processes to end: see dlbench/starting/supervisor.py.
 GRACE_S = 90
-KEPT_S = 7 * 24 * 3600  # a Job that has ended, with what its pods printed
+KEPT_S = 7 * 24 * 3600  # of a Job that has ended, and of the output of its pods
 NAME = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 QUALIFIED = r"([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?"
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the pods run, and what they see there.
+    """The place of the pods: image, volume and cluster.
 
-    `folder` is the workflow's, on the volume `claim` that is mounted at `mount`; `python` and
-    `workflow_python` are paths in the image, absolute or from that folder: of the trainer, and of
-    what supervises it. `python` None is that of the run's environment.
+    Attributes:
+        claim: of the volume that all pods share.
+        mount: where the volume is mounted.
+        folder: of the workflow, on that volume.
+        python: of the trainer, absolute or relative to the folder; None: the environment's.
+        workflow_python: of the supervisor, absolute or relative to the folder.
+        environment: variables of all processes.
     """
 
     image: str
@@ -54,10 +60,10 @@ class Place:
     namespace: str = "default"
     gpu_resource: str | None = None
     service_account: str | None = None
-    node_selector: dict = field(default_factory=dict)
+    node_selector: dict[str, str] = field(default_factory=dict)
     python: str | None = None
     workflow_python: str = ".venv/bin/python"
-    environment: dict = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self):
         _match("namespace", NAME, self.namespace)
@@ -81,8 +87,8 @@ class Place:
 
 
 @contextlib.contextmanager
-def as_in_a_pod():
-    """Within it, launchers find what they find in the pods of a Job."""
+def as_in_a_pod() -> Iterator[None]:
+    """Set the variable of a pod for a block, so that the launcher plans runs as in a pod."""
     before = os.environ.get(INDEX)
     os.environ[INDEX] = "0"
     try:
@@ -93,44 +99,43 @@ def as_in_a_pod():
             os.environ[INDEX] = before
 
 
-def manifests(settings, run_id, place):
+def manifests(settings: dict[str, Any], run_id: str, place: Place) -> list[dict[str, Any]]:
     """The Service, the NetworkPolicy and the Job of a run that is to be trained.
 
     Args:
         settings: the merged config.
-        place: Place.
 
     Raises:
-        Error: there is no such run, nothing is to be done for it, or it cannot be a Job.
+        Error: there is no such run, it is trained already, or it cannot be a Job.
     """
     with as_in_a_pod():
         plan = planning.make_plan(settings)
         run = _run(plan, run_id)
         _check(plan, run, place)
-        # There is one attempt: whether to apply the Job again is for people to say. When it is
-        # applied nobody knows, so it is of no session of the workflow.
+        # There is one attempt: people decide whether to apply the Job again, and when, so that it
+        # belongs to no session of the workflow.
         words = [
             word
-            for word in run_command.start_run_arguments(plan, run_id, 1)
-            if not word.startswith(("--attempt=", "--attempts=", "--session="))
+            for word in run_command.start_run_arguments(plan, run_id)
+            if not word.startswith(("--attempts=", "--session="))
         ]
         first = words.index("--") + 1
         if place.python:
             words[first] = place.python
         trainer = words[first:]
         launcher = plugins.load("launchers", run.launcher)
-        # As in the workflow's folder, to which all paths in it are relative.
+        # All paths are relative to the workflow's folder, where the pods start.
         others = launcher.command(run, trainer, None)
-    asked = jobs.ask(run, plan.study.site, plan.device_kind, plan.study.time_limit_s)
+    job = jobs.job_of_run(run, plan.study.site, plan.device_kind, plan.study.time_limit_s)
     return [
         _service(run, place),
         _policy(run, place),
-        _job(run, place, asked, plan.study, words, others),
+        _job(run, place, job, plan.study, words, others),
     ]
 
 
-def text(documents):
-    """Manifests as YAML, scripts in them as they are."""
+def text(documents: list[dict[str, Any]]) -> str:
+    """Manifests as YAML, with scripts line by line."""
     return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=100)
 
 
@@ -153,7 +158,7 @@ def _run(plan, run_id):
 
 
 def _check(plan, run, place):
-    """See that the run is to be trained, and can be as a Job.
+    """Check that the run is to be trained, and that it can be a Job.
 
     Raises:
         Error: with the reason.
@@ -163,7 +168,7 @@ def _check(plan, run, place):
             f"{run.id} has launcher {run.launcher}, which does not know the pods of a Job: give "
             "it launcher kubernetes (that makes another run of it)"
         )
-    # Packages are those of the image where that has a Python of its own.
+    # If the image has a Python of its own, packages of the environment do not matter.
     strategy = plugins.load("strategies", run.strategy).Strategy
     launcher = plugins.load("launchers", run.launcher)
     reason = strategy.unsupported(run) or launcher.unsupported(run)
@@ -196,12 +201,12 @@ def _check(plan, run, place):
         )
 
 
-def name(run):
-    """Of a run's Job and Service; a run's id is no name in Kubernetes."""
+def name(run: Run) -> str:
+    """The name of a run's Job and Service; Kubernetes does not allow the id of a run as a name."""
     return f"dlbench-{run.digest()}"
 
 
-def hosts(run):
+def hosts(run: Run) -> list[str]:
     """The host names of the pods, in order."""
     return [f"{name(run)}-{index}.{name(run)}" for index in range(run.nodes)]
 
@@ -221,7 +226,7 @@ def _service(run, place):
 
 
 def _policy(run, place):
-    """Nobody but the pods of the run reaches them: its servers ask for no password."""
+    """Only the pods of the run reach one another, for its servers have no passwords."""
     own = {"podSelector": {"matchLabels": _labels(run)}}
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -231,11 +236,12 @@ def _policy(run, place):
     }
 
 
-def _job(run, place, asked, study, supervised, others):
-    """
+def _job(run, place, job, study, supervised, others):
+    """The Job.
+
     Args:
-        asked: jobs.Job.
-        supervised: what follows start_run.py in pod 0.
+        job: schedulers.Job.
+        supervised: arguments of start_run.py in pod 0.
         others: command of all other pods.
     """
     return {
@@ -246,23 +252,23 @@ def _job(run, place, asked, study, supervised, others):
             "completionMode": "Indexed",
             "completions": run.nodes,
             "parallelism": run.nodes,
-            # One pod started anew would not find the others where it left them.
+            # A pod that started again would not find the others.
             "backoffLimit": 0,
             "ttlSecondsAfterFinished": KEPT_S,
             "template": {
                 "metadata": {"labels": _labels(run)},
-                "spec": _pod(run, place, asked, study, supervised, others),
+                "spec": _pod(run, place, job, study, supervised, others),
             },
         },
     }
 
 
-def _pod(run, place, asked, study, supervised, others):
+def _pod(run, place, job, study, supervised, others):
     spec = {
         "subdomain": name(run),
         "restartPolicy": "Never",
-        # Of the pod and not of the Job, whose time runs while it waits for nodes. start_run.py ends
-        # a run at time_limit_s and records it; this is for what that does not reach.
+        # Of the pod, since the time of the Job includes its wait for nodes. start_run.py ends a run
+        # at time_limit_s and records it; this limit is for the case that it cannot.
         "activeDeadlineSeconds": int(
             MEET_S
             + study.wait_for_quiet_s
@@ -271,20 +277,20 @@ def _pod(run, place, asked, study, supervised, others):
             + GRACE_S
         ),
         "terminationGracePeriodSeconds": GRACE_S,
-        # A pod's first process, which this makes one of Kubernetes's own, clears away processes
-        # whose parent is gone; start_run.py does not.
+        # With it the first process is Kubernetes's own, which waits for orphaned processes, as
+        # start_run.py does not.
         "shareProcessNamespace": True,
         "enableServiceLinks": False,
         "automountServiceAccountToken": False,
         "affinity": {"podAntiAffinity": _apart(run)},
-        "initContainers": [_meeting(run, place, asked)],
-        "containers": [_training(run, place, asked, supervised, others)],
+        "initContainers": [_meeting(run, place, job)],
+        "containers": [_training(run, place, job, supervised, others)],
         "volumes": [
             {"name": "work", "persistentVolumeClaim": {"claimName": place.claim}},
-            # NCCL and data pipelines share memory; a container has 64 MiB by itself.
+            # For the shared memory of NCCL and data pipelines; the default is 64 MiB.
             {
                 "name": "shm",
-                "emptyDir": {"medium": "Memory", "sizeLimit": f"{asked.memory_mb // 2}Mi"},
+                "emptyDir": {"medium": "Memory", "sizeLimit": f"{job.memory_mb // 2}Mi"},
             },
         ],
     }
@@ -292,8 +298,8 @@ def _pod(run, place, asked, study, supervised, others):
         spec["serviceAccountName"] = place.service_account
     if place.node_selector:
         spec["nodeSelector"] = dict(place.node_selector)
-    if asked.gpus_per_node:
-        # Nodes with GPUs are often kept free of others by a taint of that name.
+    if job.gpus_per_node:
+        # A taint of that name often keeps other pods off nodes with GPUs.
         spec["tolerations"] = [
             {"key": place.gpu_resource, "operator": "Exists", "effect": "NoSchedule"}
         ]
@@ -301,7 +307,7 @@ def _pod(run, place, asked, study, supervised, others):
 
 
 def _apart(run):
-    """No two pods of a run on one node: each is one of its nodes."""
+    """Rule that no two pods of a run share a node."""
     return {
         "requiredDuringSchedulingIgnoredDuringExecution": [
             {
@@ -312,13 +318,13 @@ def _apart(run):
     }
 
 
-def _meeting(run, place, asked):
-    """The init container; in the run's image, so that this is there when the run begins."""
+def _meeting(run, place, job):
+    """The init container, with the image of the run, so that it is pulled before the run begins."""
     program = [_python(run, place), f"{PROGRAMS}/start_pod.py", "--meet"]
-    return _container("meet", run, place, asked, program, MEET_S)
+    return _container("meet", run, place, job, program, MEET_S)
 
 
-def _training(run, place, asked, supervised, others):
+def _training(run, place, job, supervised, others):
     log = f"results/runs/{run.id}/train.jsonl"
     messages = f"results/logs/train/{run.id}.log"
     supervisor = [place.workflow_python, f"{PROGRAMS}/start_run.py"]
@@ -330,17 +336,17 @@ def _training(run, place, asked, supervised, others):
         "fi\n"
         f"exec {shlex.join(others)}\n"
     )
-    container = _container("train", run, place, asked, ["sh", "-c", script], START_S)
-    if asked.gpus_per_node:
+    container = _container("train", run, place, job, ["sh", "-c", script], START_S)
+    if job.gpus_per_node:
         for part in container["resources"].values():
-            part[place.gpu_resource] = str(asked.gpus_per_node)
+            part[place.gpu_resource] = str(job.gpus_per_node)
     container["volumeMounts"].append({"name": "shm", "mountPath": "/dev/shm"})
     return container
 
 
-def _container(title, run, place, asked, command, wait_s):
-    # Equal to the limits, whole cores: so the node's kubelet may give the pod cores of its own.
-    amounts = {"cpu": str(asked.cores_per_task), "memory": f"{asked.memory_mb}Mi"}
+def _container(title, run, place, job, command, wait_s):
+    # Requests equal to limits, and whole cores: so the kubelet may give the pod cores of its own.
+    amounts = {"cpu": str(job.cores_per_task), "memory": f"{job.memory_mb}Mi"}
     variables = {
         "DLBENCH_POD_HOSTS": ",".join(hosts(run)),
         "DLBENCH_POD_PORT": str(PORT),
@@ -360,7 +366,7 @@ def _container(title, run, place, asked, command, wait_s):
 
 
 def _escaped(words):
-    """Words that are the given ones once Kubernetes has replaced $(NAME) and $$ in them.
+    """Words in which Kubernetes, which replaces $(NAME) and $$, leaves everything as it is.
 
     >>> _escaped(["$A $(B) $$"])
     ['$A $$(B) $$$']

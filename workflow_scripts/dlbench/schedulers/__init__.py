@@ -1,50 +1,113 @@
-"""Schedulers of clusters, one file each: what they say about jobs and queues.
+"""Schedulers of clusters, one file each: their queues and jobs, and how a job is submitted.
 
-Snakemake's executor plugins submit and watch jobs; asked here is what they do not say. A file
-defines:
-    JOB_ID: the environment variable that names the job inside a job.
-    PROGRAMS: what must be on the path, as in `tools.missing`.
+Snakemake's executor plugins submit and watch most jobs; these files add what the plugins lack. They
+import common and the standard library only. Other rooms import this file, and load a scheduler by
+its name. A scheduler's file defines:
+    JOB_ID: the environment variable with the id of the job inside a job.
+    PROGRAMS: programs that must be on PATH, as in `tools.missing`.
     QUEUE: the resource of a Snakemake profile that names the queue (or partition).
-    queues(): {name: Queue}, those one may submit to.
-        Raises Error where the scheduler does not answer.
-    fates(job_ids): {job_id: Fate} of those that the scheduler knows; {} where it does not answer.
-    resources(job): what Snakemake's executor plugin is told beside what all are told, from a
-        jobs.Job, as {name: value or None}.
-    wait_command(asked, script, folder): submits a script and waits for its end, a list; the job is
-        a cluster_jobs.Asked and says in `folder` what it prints. The job's id is the first number
-        that it prints.
-    CANCEL: the program that cancels a job of that id.
-    hosts(environ): names of the allocation's nodes, from the variables inside a job; [] if unknown.
-    OPEN_MPI: the name of Open MPI's component that knows it, as `ompi_info` lists them.
-and where it has it:
+    CANCEL: the program that cancels a job, given its id.
+    OPEN_MPI: the name of Open MPI's component for it, as `ompi_info` lists them.
+    queues(): {name: Queue} of those that users may submit to. Raises Error if the scheduler does
+        not answer.
+    fates(job_ids): {job id: Fate} of the jobs that it knows; {} if it does not answer.
+    resources(job): resources for Snakemake's executor plugin beyond those that all schedulers
+        share, from a Job, as {name: value or None}.
+    wait_command(request, script, folder): the command that submits a script with a JobRequest and
+        waits for its end. The job writes its output to `folder`; the first number that the command
+        prints is the id of the job.
+    hosts(environ): names of the job's nodes, from its variables; [] if unknown.
+and, if the scheduler has such a thing:
     REMOTE_SHELL: the command that starts another on a node of the job, as rsh and ssh do.
-    on_each_node(asked): what is put before a command for it to run on each node of such a job.
-    accounts(): names of the accounts that this user may give.
-    unwatched(profile): why Snakemake would not see jobs end, or None.
-    unfit(jobs): [(why, job)] of the jobs.Job that it cannot be asked for in its terms.
+    submission(request, logs): the command that submits a JobRequest, without the script, for
+        cluster_job.py.
+    on_each_node(request): the words before a command that make it run on each node of such a job.
+    accounts(): names of the accounts that this user may use.
+    unwatched(profile): why Snakemake would not notice that jobs end, or None.
+    unfit(jobs): (reason, job) of each Job that cannot be requested from it.
 and may define:
     clear(folder): cancels the jobs that a killed Snakemake left behind; returns their ids.
-    variables(environ): those of the job that the executor plugin has taken from the environment.
-    mend(plugin, every_s, settings): changes what lacks in Snakemake's executor plugin.
+    variables(environ): variables of the job that the executor plugin has removed from `environ`.
+    mend(plugin, every_s, settings): mends Snakemake's executor plugin.
 """
 
+import math
 import os
 import subprocess
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dlbench import Error
 from dlbench.common import plugins
 
-PATIENCE_S = 30.0
-MOST_LINES = 8
+PATIENCE_S = 30.0  # with a program of a scheduler
+MOST_LINES = 8  # of its message, in errors
+
+
+@dataclass(frozen=True)
+class Job:
+    """The job of a run, or of a step of the workflow, as all schedulers can request it.
+
+    Attributes:
+        tasks: processes that the scheduler starts or counts, on all nodes.
+        memory_mb: of each node.
+        gpus_per_node: 0 for none.
+        gpu_request: the name by which GPUs are requested, e.g. gpu or gpu:a100.
+        extra: further options of the submit command.
+    """
+
+    nodes: int
+    tasks: int
+    cores_per_task: int
+    memory_mb: int
+    gpus_per_node: int
+    time_min: int
+    exclusive: bool
+    gpu_request: str
+    extra: str
+
+    @property
+    def tasks_per_node(self) -> int:
+        """Tasks on each node, rounded up."""
+        return math.ceil(self.tasks / self.nodes)
+
+    @property
+    def each(self) -> dict[str, int]:
+        """The needs on each node, as keyword arguments of Queue.count."""
+        cores = self.cores_per_task * self.tasks_per_node
+        return {"cores": cores, "memory_mb": self.memory_mb, "gpus": self.gpus_per_node}
+
+
+@dataclass(frozen=True)
+class JobRequest:
+    """The job of one script that we submit ourselves.
+
+    Attributes:
+        extra: further options of the submit command.
+        resources: all resources of the job by their names in Snakemake.
+    """
+
+    name: str
+    nodes: int
+    tasks_per_node: int
+    cores_per_node: int
+    memory_mb: int
+    minutes: int
+    gpus_per_node: int
+    gpu_request: str
+    exclusive: bool
+    extra: tuple[str, ...]
+    resources: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """Nodes of a queue that are alike; None where the scheduler does not say.
+    """Nodes of a queue that are alike; None means that the scheduler does not say.
 
-    `up` is False where they start no job now: drained, down, or not answering.
+    Attributes:
+        up: False if they start no jobs now: drained, down, or not answering.
     """
 
     count: int
@@ -53,49 +116,53 @@ class Nodes:
     gpus: int | None = None
     up: bool = True
 
-    def have(self, cores=0, memory_mb=0, gpus=0):
-        """Whether each of them has so much of all."""
-        wanted = (cores, self.cores), (memory_mb, self.memory_mb), (gpus, self.gpus)
-        return all(offered is None or asked <= offered for asked, offered in wanted)
+    def have(self, cores: int = 0, memory_mb: int = 0, gpus: int = 0) -> bool:
+        """Whether each of them has at least so many cores, MiB and GPUs, as far as is known."""
+        needs = (cores, self.cores), (memory_mb, self.memory_mb), (gpus, self.gpus)
+        return all(offered is None or needed <= offered for needed, offered in needs)
 
-    def __str__(self):
-        said = (self.cores, "cores"), (self.memory_mb, "MiB"), (self.gpus, "GPUs")
-        has = ", ".join(f"{value} {unit}" for value, unit in said if value is not None)
+    def __str__(self) -> str:
+        offers = (self.cores, "cores"), (self.memory_mb, "MiB"), (self.gpus, "GPUs")
+        has = ", ".join(f"{value} {unit}" for value, unit in offers if value is not None)
         return f"{self.count} node{'s' if self.count != 1 else ''} of {has or 'any kind'}"
 
 
 @dataclass(frozen=True)
 class Queue:
-    """What a queue (or partition) offers; `nodes` are its kinds of Nodes, () for unknown ones."""
+    """A queue (or partition); `nodes` has an entry for each kind of node, () if not known."""
 
     name: str
     default: bool = False
     up: bool = True
     time_limit_s: float | None = None
-    nodes: tuple = ()
+    nodes: tuple[Nodes, ...] = ()
 
     @property
-    def kinds(self):
-        """Its nodes in words, whether they are up or not."""
+    def kinds(self) -> str:
+        """Its kinds of nodes in words, up or not."""
         return "; ".join(map(str, alike(replace(nodes, up=True) for nodes in self.nodes)))
 
-    def most(self, what):
-        """The most that any node has of cores, memory_mb or gpus; None where nothing is said."""
-        found = (getattr(nodes, what) for nodes in self.nodes)
-        return max((value for value in found if value is not None), default=None)
+    def most(self, what: str) -> int | None:
+        """The most cores, memory_mb or gpus of any node; None if not known."""
+        amounts = (getattr(nodes, what) for nodes in self.nodes)
+        return max((amount for amount in amounts if amount is not None), default=None)
 
-    def count(self, up=False, **each):
-        """How many nodes have so much of cores, memory_mb and gpus; those that are up, or all."""
+    def count(self, up: bool = False, **each: int) -> int:
+        """The number of nodes with at least so many cores, memory_mb and gpus.
+
+        Args:
+            up: count nodes that are up only.
+        """
         return sum(n.count for n in self.nodes if n.have(**each) and (n.up or not up))
 
 
-def alike(nodes):
-    """Nodes with those that are alike put together.
+def alike(nodes: Iterable[Nodes]) -> tuple[Nodes, ...]:
+    """Nodes, with those that are alike counted together.
 
     >>> [str(kind) for kind in alike([Nodes(2, cores=8), Nodes(1, cores=4), Nodes(1, cores=8)])]
     ['3 nodes of 8 cores', '1 node of 4 cores']
     """
-    counts = Counter()
+    counts: Counter[Nodes] = Counter()
     for one in nodes:
         counts[replace(one, count=1)] += one.count
     return tuple(replace(kind, count=count) for kind, count in counts.items())
@@ -103,30 +170,32 @@ def alike(nodes):
 
 @dataclass(frozen=True)
 class Fate:
-    """How a job stands or ended.
+    """The state of a job, or how it ended.
 
-    `state` is the scheduler's own word. `status` is running (also: waiting), ok, or what becomes of
-    a run in it: failed, oom or timeout. The latter two would repeat themselves, a failure may pass.
+    Attributes:
+        state: the scheduler's own word.
+        status: running (or waiting), ok, failed, oom or timeout. Another attempt may succeed after
+            failed, but not after oom and timeout.
     """
 
     state: str
     status: str
 
 
-def job(environ=os.environ):
-    """(name of the scheduler, id) of the job this process runs in; None outside of one."""
+def job(environ: Mapping[str, str] = os.environ) -> tuple[str, str] | None:
+    """(name of the scheduler, id) of the job in which this process runs; None outside of jobs."""
     variables = {
         n: plugins.constants("schedulers", n)["JOB_ID"] for n in plugins.names("schedulers")
     }
-    # The most telling first: plain JOB_ID, as Grid Engine has it, may be somebody else's.
+    # The longest name first: JOB_ID, of Grid Engine, may be set by another program.
     for name, variable in sorted(variables.items(), key=lambda item: -len(item[1])):
         if environ.get(variable):
             return name, environ[variable]
     return None
 
 
-def called(name):
-    """A scheduler's name in a sentence.
+def called(name: str) -> str:
+    """The name of a scheduler in a sentence.
 
     >>> called("slurm"), called("pbs")
     ('Slurm', 'PBS')
@@ -134,11 +203,11 @@ def called(name):
     return name.upper() if len(name) <= 3 else name.capitalize()
 
 
-def ask(command):
-    """What a scheduler's program prints.
+def ask(command: Sequence[str]) -> str:
+    """The output of a scheduler's program.
 
     Raises:
-        Error: it fails, is not there, or does not answer.
+        Error: it fails, does not exist, or does not answer.
     """
     try:
         answer = subprocess.run(
@@ -149,15 +218,15 @@ def ask(command):
     except subprocess.TimeoutExpired:
         raise Error(f"{command[0]} did not answer within {PATIENCE_S:g} s") from None
     if answer.returncode:
-        said = (answer.stderr or answer.stdout).strip().splitlines() or ["no message"]
-        # The reason is in the first lines, as of qsub, or in the last, below what a site greets by.
-        said = "; ".join(line.strip() for line in said[-MOST_LINES:] if line.strip())
-        raise Error(f"{command[0]} failed (exit code {answer.returncode}): {said}")
+        lines = (answer.stderr or answer.stdout).strip().splitlines() or ["no message"]
+        # The reason may be in any line: qsub prints it first, sites print greetings before it.
+        message = "; ".join(line.strip() for line in lines[-MOST_LINES:] if line.strip())
+        raise Error(f"{command[0]} failed (exit code {answer.returncode}): {message}")
     return answer.stdout
 
 
-def ask_often(executor, every_s):
-    """Let an executor of Snakemake wait for so long at most between two questions on its jobs."""
+def ask_often(executor: Any, every_s: float) -> None:
+    """Have an executor class of Snakemake ask for the states of its jobs at least so often."""
     theirs = executor.next_seconds_between_status_checks
 
     def shortened(self):

@@ -1,24 +1,25 @@
 """What snakemake-executor-plugin-lsf 0.3.3 lacks, mended while it is loaded.
 
-- Where bjobs does not answer for some seconds, or the user may not read LSF's file of events, it
-  fails with all its jobs: here nothing new is known then.
-- A job that bsub refuses ends the campaign: here it has failed, as with other plugins.
-- UNKWN, as LSF says where it has lost touch with a node, counts as success: here the job runs
-  until LSF knows more.
-- It asks less and less often, up to every three minutes, whatever --seconds-between-status-checks
-  says: here that is the most it waits.
+- If bjobs does not answer for some seconds, or the user may not read LSF's file of events, the
+  plugin fails with all its jobs. Mended: the states stay as they were.
+- A job that bsub refuses ends the campaign. Mended: the job has failed, as with other plugins.
+- UNKWN, LSF's state after it lost contact with a node, counts as success. Mended: the job runs.
+- The plugin asks less and less often, up to every three minutes. Mended: it waits
+  --seconds-between-status-checks at most.
 """
+
+from typing import Any
 
 from dlbench.schedulers import ask_often
 
 
-def mend(plugin, every_s, settings=None):
+def mend(plugin: Any, every_s: float, settings: Any = None) -> None:
     """Change the loaded plugin, once.
 
     Args:
         plugin: the module snakemake_executor_plugin_lsf.
-        every_s: seconds between two questions, at most.
-        settings: of the executor; not needed.
+        every_s: the longest time between two questions.
+        settings: of the executor; not used.
     """
     if getattr(plugin, "_mended", False):
         return
@@ -46,7 +47,7 @@ def _answers(query):
     async def ask(self):
         try:
             states, duration_s = await query(self)
-        except UnboundLocalError:  # of a duration, where the question failed
+        except UnboundLocalError:  # the plugin's own mistake if the question failed
             states, duration_s = None, None
         states = {job: "RUN" if s == "UNKWN" else s for job, s in (states or {}).items()}
         return states, duration_s or 0.0

@@ -1,33 +1,34 @@
 """What snakemake-executor-plugin-slurm 2.8.0 lacks, mended while it is loaded.
 
-- It asks less and less often, up to every three minutes, whatever --seconds-between-status-checks
-  says: here that is the most it waits.
-- `CANCELLED by 0`, as sacct says it, is no state to it, and it waits for ever; nor is PREEMPTED,
-  where jobs are not requeued.
-- Where sacct does not answer, for a moment or because there is no accounting, it forgets all its
-  jobs: here squeue is asked, and where that does not answer either, nothing new is known.
-- A job that Slurm has forgotten is waited for, for ever.
-- A Slurm that is set to no or small job arrays (MaxArraySize below 3) ends the campaign, though no
-  arrays are used.
-- In a job it starts a Snakemake that starts another by srun, for each run anew where several share
-  the job: here the first does the work. What a run needs of srun its launcher does.
+- It asks less and less often, up to every three minutes. Mended: it waits
+  --seconds-between-status-checks at most.
+- It does not know the state `CANCELLED by 0`, which sacct prints, nor PREEMPTED if jobs are not
+  requeued, and waits for ever. Mended: both are ends.
+- If sacct does not answer, for a moment or because Slurm keeps no accounts, it forgets its jobs.
+  Mended: squeue is asked; if that does not answer either, the states stay as they were.
+- It waits for ever for a job that Slurm has forgotten. Mended: the job has failed after some time.
+- If Slurm allows no or small job arrays (MaxArraySize below 3) it ends the campaign, though it uses
+  no arrays. Mended: the limit is not asked for.
+- In a job it starts a Snakemake that starts another one by srun, once for each of several runs that
+  share the job. Mended: the first does the work; the launcher of a run uses srun if needed.
 """
 
 import time
+from typing import Any
 
 from dlbench.schedulers import ask_often
 
-GONE_AFTER_S = 120.0  # a job that was seen and that nobody knows any longer
-ARRAY_SIZE = 1000  # as the plugin has it where Slurm does not say
+GONE_AFTER_S = 120.0  # since Slurm knew the job last
+ARRAY_SIZE = 1000  # the plugin's own default
 
 
-def mend(plugin, every_s, settings):
+def mend(plugin: Any, every_s: float, settings: Any) -> None:
     """Change the loaded plugin, once.
 
     Args:
         plugin: the module snakemake_executor_plugin_slurm.
-        every_s: seconds between two questions, at most.
-        settings: of the executor, which say whether preempted jobs start again by themselves.
+        every_s: the longest time between two questions.
+        settings: of the executor; they tell whether Slurm requeues preempted jobs.
     """
     if getattr(plugin, "_mended", False):
         return
@@ -58,7 +59,7 @@ def _answers(plugin, query, requeue):
             name = command.split()[-1]
             states, duration_s = await query(plugin.query_job_status_squeue(name), logger)
         if states is None:
-            return {}, 0.0  # nothing new is known; jobs that are not named stay
+            return {}, 0.0  # jobs that are not named stay as they are
         now = time.monotonic()
         states = {job_id: plain(state, requeue) for job_id, state in states.items()}
         seen.update(dict.fromkeys(states, now))
@@ -68,8 +69,8 @@ def _answers(plugin, query, requeue):
     return ask
 
 
-def plain(state, requeue=False):
-    """A state in the one word that the plugin knows.
+def plain(state: str, requeue: bool = False) -> str:
+    """A state of sacct as the one word that the plugin knows.
 
     >>> plain("CANCELLED by 1000"), plain("PREEMPTED"), plain("PREEMPTED", requeue=True)
     ('CANCELLED', 'FAILED', 'PREEMPTED')

@@ -1,12 +1,14 @@
-"""LSF. Written after its manuals, never run against a real one."""
+"""LSF. Written from its manuals, never run against a real one."""
 
 import contextlib
 import re
 import shutil
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from dlbench import Error
-from dlbench.schedulers import Fate, Queue, ask
+from dlbench.schedulers import Fate, Job, JobRequest, Queue, ask
 from dlbench.schedulers._lsf_plugin import mend as mend
 
 JOB_ID = "LSB_JOBID"
@@ -20,39 +22,41 @@ ENDS = {"TERM_RUNLIMIT": "timeout", "TERM_DEADLINE": "timeout", "TERM_MEMLIMIT":
 FIELDS = "jobid stat exit_code exit_reason delimiter='|'"
 
 
-def queues():
-    found = {}
+def queues() -> dict[str, Queue]:
+    """The queues that the user may submit to, by name."""
+    queues = {}
     blocks = re.split(r"^QUEUE: ", ask(["bqueues", "-l"]), flags=re.MULTILINE)[1:]
     for block in blocks:
         name = block.split(None, 1)[0]
-        # The limit by default comes before the one that may be asked for.
+        # The default limit comes before the maximum.
         limits = re.findall(r"^ *RUNLIMIT[^\n]*\n\s*([\d.]+) min", block, re.MULTILINE)
-        found[name] = Queue(
+        queues[name] = Queue(
             name=name,
             default="This is the default queue" in block,
             up=bool(re.search(r"\sOpen:", block)),
             time_limit_s=float(limits[-1]) * 60 if limits else None,
         )
-    return found
+    return queues
 
 
-def fates(job_ids):
-    found = {}
-    for job_id, *said in _jobs(sorted(job_ids)):
-        if job_id in job_ids:
-            found[job_id] = _fate(*said)
-    for job_id in set(job_ids) - set(found):
-        fate = _remembered(job_id)
-        if fate:
-            found[job_id] = fate
-    return found
+def fates(job_ids: Collection[str]) -> dict[str, Fate]:
+    """The fates of the jobs that the scheduler knows, by id."""
+    fates = {
+        job_id: _fate(state, code, reason)
+        for job_id, state, code, reason in _jobs(sorted(job_ids))
+        if job_id in job_ids
+    }
+    for job_id in set(job_ids) - set(fates):
+        if fate := _remembered(job_id):
+            fates[job_id] = fate
+    return fates
 
 
-def resources(job):
-    """For snakemake-executor-plugin-lsf 0.3.3; {} where there is no LSF.
+def resources(job: Job) -> dict[str, Any]:
+    """Resources for snakemake-executor-plugin-lsf 0.3.3; {} without LSF.
 
-    Its `cpus_per_task` are the slots of the whole job, and its `mem_mb` is shared by as many: for
-    other plugins these names mean other things.
+    Its `cpus_per_task` are the slots of the whole job, and its `mem_mb` is shared by these slots;
+    in other plugins these names mean something else.
     """
     if not shutil.which("bsub"):
         return {}
@@ -61,33 +65,46 @@ def resources(job):
     extra += ["-x"] if job.exclusive else []
     if job.gpus_per_node:
         kind = job.gpu_request.partition(":")[2]
-        # Counted on each host.
+        # The number is that of each host.
         extra.append(f"-gpu num={job.gpus_per_node}/host" + (f":gmodel={kind}" if kind else ""))
     return {
         "cpus_per_task": slots_per_node * job.nodes,
         "mem_mb_per_cpu": max(1, job.memory_mb // slots_per_node),
-        # Without it the plugin asks for one host.
+        # Without it the plugin requests one host.
         "mpi": "mpirun" if job.nodes > 1 else None,
         "ptile": slots_per_node,
         "lsf_extra": " ".join(extra) or None,
     }
 
 
-def wait_command(asked, script, folder):
-    slots = asked.cores_per_node
-    command = ["bsub", "-K", "-J", asked.name, "-o", f"{folder}/job.out", "-W", str(asked.minutes)]
+def wait_command(request: JobRequest, script: str | Path, folder: str | Path) -> list[str]:
+    """The command that submits a script and waits for its end."""
+    slots = request.cores_per_node
+    command = [
+        "bsub",
+        "-K",
+        "-J",
+        request.name,
+        "-o",
+        f"{folder}/job.out",
+        "-W",
+        str(request.minutes),
+    ]
     for option, resource in (("-q", "lsf_queue"), ("-P", "lsf_project")):
-        command += [option, asked.given[resource]] if asked.given.get(resource) else []
-    command += ["-n", str(slots * asked.nodes), "-R", f"span[ptile={slots}]"]
-    if asked.gpus_per_node:
-        kind = asked.gpu_request.partition(":")[2]
+        command += [option, request.resources[resource]] if request.resources.get(resource) else []
+    command += ["-n", str(slots * request.nodes), "-R", f"span[ptile={slots}]"]
+    if request.gpus_per_node:
+        kind = request.gpu_request.partition(":")[2]
         model = f":gmodel={kind}" if kind else ""
-        command += ["-gpu", f"num={asked.gpus_per_node}/host{model}"]
-    return [*command, *asked.extra, "sh", str(script)]
+        command += ["-gpu", f"num={request.gpus_per_node}/host{model}"]
+    return [*command, *request.extra, "sh", str(script)]
 
 
-def hosts(environ):
-    """From "n1 4 n2 4", or a file of a line for each slot, or "n1 n1 n2 n2"."""
+def hosts(environ: Mapping[str, str]) -> list[str]:
+    """Names of the nodes of a job; [] if unknown.
+
+    From "n1 4 n2 4", or from a file with a line for each slot, or from "n1 n1 n2 n2".
+    """
     named = environ.get("LSB_MCPU_HOSTS", "").split()[::2]
     with contextlib.suppress(KeyError, OSError):
         named = named or Path(environ["LSB_DJOB_HOSTFILE"]).read_text().split()
@@ -95,13 +112,13 @@ def hosts(environ):
 
 
 def _jobs(job_ids):
-    """What bjobs says of jobs: (id, state, exit code, reason)."""
+    """(id, state, exit code, reason) of the jobs that bjobs lists."""
     if not job_ids:
         return []
     try:
         lines = ask(["bjobs", "-a", "-noheader", "-o", FIELDS, *job_ids]).splitlines()
     except Error:
-        # It fails for all where one is not known.
+        # It fails for all jobs if one of them is unknown.
         return [] if len(job_ids) == 1 else [job for one in job_ids for job in _jobs([one])]
     return [line.split("|", 3) for line in lines if line.count("|") >= 3]
 
@@ -126,5 +143,5 @@ def _fate(state, code, reason):
     if state not in ("EXIT", "ZOMBI"):
         return Fate(state, "running")
     word = re.match(r"\w+", reason)
-    said = f"{state}, {reason}" if word else f"{state}, exit code {code}"
-    return Fate(said, ENDS.get(word[0], "failed") if word else "failed")
+    end = f"{state}, {reason}" if word else f"{state}, exit code {code}"
+    return Fate(end, ENDS.get(word[0], "failed") if word else "failed")

@@ -1,14 +1,16 @@
 """PBS: OpenPBS and PBS Professional; jobs of Torque are understood too.
 
-Written after its manuals, never run against a server. The text form is read, since its JSON is
-not valid where a job's environment has quotes.
+Written from its manuals, never run against a server. Its output is read as text, since its JSON is
+invalid if the environment of a job has quotes.
 """
 
 import re
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from dlbench import Error
-from dlbench.schedulers import Fate, Nodes, Queue, alike, ask
+from dlbench.schedulers import Fate, Job, JobRequest, Nodes, Queue, alike, ask
 
 JOB_ID = "PBS_JOBID"
 PROGRAMS = ("qsub", "qstat", "qdel")
@@ -17,50 +19,49 @@ CANCEL = "qdel"
 OPEN_MPI = "tm"
 REMOTE_SHELL = "pbs_tmrsh"
 
-# Of the states of a node, those in which it starts no job.
+# States of a node in which it starts no jobs.
 UNUSABLE = {"offline", "down", "stale", "unresolvable", "state-unknown", "unknown"}
 ENDED = ("F", "C", "X")  # finished; completed in Torque; expired
-# Exit statuses by which PBS says what limit it enforced; where it signalled the job, it may give
-# 256 and the signal instead.
+# Exit statuses of jobs over a limit; if PBS signalled the job, it may give 256 and the signal.
 TIMEOUTS = {-29}
 OUT_OF_MEMORY = {-26, -27}
 
 
-def queues():
+def queues() -> dict[str, Queue]:
+    """The queues that users may submit to, by name."""
     default = re.search(r"^\s+default_queue = (\S+)", _joined(ask(["qstat", "-B", "-f"])), re.M)
     nodes = _records(ask(["pbsnodes", "-a"]), r"^(\S+)$")
-    found = {}
+    queues = {}
     for name, queue in _records(ask(["qstat", "-Q", "-f"]), r"^Queue: (\S+)").items():
         if queue.get("queue_type") == "Route":
             continue
-        # A node that belongs to a queue serves no other.
+        # A node that is assigned to a queue serves no other.
         own = [n for n in nodes.values() if n.get("queue") == name]
         own = own or [n for n in nodes.values() if "queue" not in n]
         limit = queue.get("resources_max.walltime")
-        found[name] = Queue(
+        queues[name] = Queue(
             name=name,
-            default=bool(default) and default[1] == name,
+            default=default is not None and default[1] == name,
             up=queue.get("enabled") == queue.get("started") == "True",
             time_limit_s=_seconds(limit) if limit else None,
             nodes=alike(map(_node, own)),
         )
-    return found
+    return queues
 
 
-def fates(job_ids):
-    found = {}
-    for job_id, job in _jobs(sorted(job_ids)).items():
-        if job_id in job_ids:
-            found[job_id] = _fate(job)
-    return found
+def fates(job_ids: Collection[str]) -> dict[str, Fate]:
+    """The fates of the jobs that the scheduler knows, by id."""
+    jobs = _jobs(sorted(job_ids))
+    return {job_id: _fate(job) for job_id, job in jobs.items() if job_id in job_ids}
 
 
-def resources(job):
-    """Nothing: what it is submitted with is made from the resources that all have."""
+def resources(job: Job) -> dict[str, Any]:
+    """{}: `submission` needs no resources beyond those that all schedulers share."""
     return {}
 
 
-def hosts(environ):
+def hosts(environ: Mapping[str, str]) -> list[str]:
+    """Names of the nodes of a job, from its variables; [] if unknown."""
     try:
         lines = Path(environ["PBS_NODEFILE"]).read_text().split()
     except (KeyError, OSError):
@@ -68,34 +69,35 @@ def hosts(environ):
     return list(dict.fromkeys(lines))
 
 
-def submission(asked, logs):
-    """The command that submits a job, but for its script."""
+def submission(request: JobRequest, logs: str | Path) -> list[str]:
+    """The command that submits a job, without its script."""
     chunk = [
-        f"select={asked.nodes}",
-        f"ncpus={asked.cores_per_node}",
-        f"mpiprocs={asked.tasks_per_node}",
-        f"mem={asked.memory_mb}mb",
+        f"select={request.nodes}",
+        f"ncpus={request.cores_per_node}",
+        f"mpiprocs={request.tasks_per_node}",
+        f"mem={request.memory_mb}mb",
     ]
-    if asked.gpus_per_node:
-        name, _, kind = asked.gpu_request.partition(":")
-        chunk.append(f"n{name}s={asked.gpus_per_node}")
+    if request.gpus_per_node:
+        name, _, kind = request.gpu_request.partition(":")
+        chunk.append(f"n{name}s={request.gpus_per_node}")
         chunk += [f"{name}_type={kind}"] if kind else []
-    place = "scatter:excl" if asked.exclusive else "scatter"
-    hours, minutes = divmod(asked.minutes, 60)
+    place = "scatter:excl" if request.exclusive else "scatter"
+    hours, minutes = divmod(request.minutes, 60)
     command = ["qsub", "-V", "-S", "/bin/sh", "-r", "n", "-j", "oe"]
-    command += ["-o", f"{logs}/", "-N", asked.name[:15]]
+    command += ["-o", f"{logs}/", "-N", request.name[:15]]
     for option, resource in (("-q", "queue"), ("-A", "account"), ("-P", "project")):
-        command += [option, asked.given[resource]] if asked.given.get(resource) else []
+        command += [option, request.resources[resource]] if request.resources.get(resource) else []
     command += ["-l", ":".join(chunk), "-l", f"place={place}"]
-    return [*command, "-l", f"walltime={hours}:{minutes:02}:00", *asked.extra]
+    return [*command, "-l", f"walltime={hours}:{minutes:02}:00", *request.extra]
 
 
-def wait_command(asked, script, folder):
-    return [*submission(asked, folder), "-W", "block=true", str(script)]
+def wait_command(request: JobRequest, script: str | Path, folder: str | Path) -> list[str]:
+    """The command that submits a script and waits for its end."""
+    return [*submission(request, folder), "-W", "block=true", str(script)]
 
 
 def _jobs(job_ids):
-    """What qstat says of jobs, {job id: fields}; jobs it does not know are left out."""
+    """{job id: fields} of the jobs that qstat knows."""
     if not job_ids:
         return {}
     try:
@@ -104,7 +106,7 @@ def _jobs(job_ids):
             text = ask(["qstat", "-f", *job_ids])
         return _records(text, r"^Job Id: (\S+)")
     except Error:
-        # It fails for all where one is not known.
+        # It fails for all jobs if one of them is unknown.
         if len(job_ids) == 1:
             return {}
         return {key: job for one in job_ids for key, job in _jobs([one]).items()}
@@ -117,48 +119,49 @@ def _fate(job):
     code = job.get("Exit_status", job.get("exit_status"))
     if code is None:  # deleted before it ran
         return Fate(f"{state}, no exit status", "failed")
-    said = f"{state}, exit status {code}"
+    end = f"{state}, exit status {code}"
     comment = job.get("comment", "").lower()
     if int(code) == 0:
-        return Fate(said, "ok")
+        return Fate(end, "ok")
     if int(code) in TIMEOUTS or "walltime" in comment or _overtime(job):
-        return Fate(said, "timeout")
+        return Fate(end, "timeout")
     if int(code) in OUT_OF_MEMORY or re.search(r"\bmem(ory)?\b.*exceed|exceed.*\bmem", comment):
-        return Fate(said, "oom")
-    return Fate(said, "failed")
+        return Fate(end, "oom")
+    return Fate(end, "failed")
 
 
 def _overtime(job):
-    """Whether a job used all the time it asked for: then it was killed for that."""
-    used, asked = job.get("resources_used.walltime"), job.get("Resource_List.walltime")
-    return bool(used and asked) and _seconds(used) >= _seconds(asked)
+    """Whether a job used all the time that it requested, so that it was killed for that."""
+    used, limit = job.get("resources_used.walltime"), job.get("Resource_List.walltime")
+    return bool(used and limit) and _seconds(used) >= _seconds(limit)
 
 
 def _records(text, heading):
-    """Blocks of `key = value` lines by what their heading names."""
-    found, fields = {}, {}
+    """{name in the heading: fields} of blocks of `key = value` lines."""
+    records: dict[str, dict[str, str]] = {}
+    fields: dict[str, str] = {}
     for line in _joined(text).splitlines():
         match = re.search(heading, line)
         if match:
-            fields = found.setdefault(match[1], {})
+            fields = records.setdefault(match[1], {})
         elif " = " in line:
             key, _, value = line.strip().partition(" = ")
             fields[key] = value
-    return found
+    return records
 
 
 def _joined(text):
-    """Long lines in one piece: they are folded, and go on after a tab."""
+    """A text whose folded lines, which go on after a tab, are joined."""
     return text.replace("\n\t", "")
 
 
 def _node(fields):
-    def has(resource, read, unsaid=None):
+    def has(resource, read, default=None):
         text = fields.get(f"resources_available.{resource}")
-        return read(text) if text else unsaid
+        return read(text) if text else default
 
     up = not UNUSABLE & set(fields.get("state", "").lower().split(","))
-    return Nodes(1, has("ncpus", int), has("mem", _mb), has("ngpus", int, unsaid=0), up)
+    return Nodes(1, has("ncpus", int), has("mem", _mb), has("ngpus", int, default=0), up)
 
 
 def _seconds(text):

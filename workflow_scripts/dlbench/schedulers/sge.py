@@ -3,137 +3,144 @@
 import getpass
 import math
 import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 from dlbench import Error
 from dlbench.common import phrases
-from dlbench.schedulers import Fate, Nodes, Queue, alike, ask
+from dlbench.schedulers import Fate, Job, JobRequest, Nodes, Queue, alike, ask
 
 JOB_ID = "JOB_ID"
 PROGRAMS = ("qsub", "qstat", "qdel", "qacct")
 QUEUE = "queue"
 CANCEL = "qdel"
 OPEN_MPI = "gridengine"
-# The parallel environment must allow it: control_slaves TRUE.
+# The parallel environment must have control_slaves TRUE.
 REMOTE_SHELL = "qrsh -inherit -nostdin -V"
 
 LIMIT_EXCEEDED = 37  # "qmaster enforced h_rt, h_cpu, or h_vmem limit"
 KILLED = 137
-BY_SLOT, BY_JOB = "YES", "JOB"  # of a complex, what is said as consumable
-UNUSABLE = set("acdEosuCDS")  # letters of a queue's states in which no job starts
+BY_SLOT, BY_JOB = "YES", "JOB"  # the column consumable of a complex
+UNUSABLE = set("acdEosuCDS")  # letters of the states of a queue that starts no jobs
 
 
-def queues():
-    found = {}
+def queues() -> dict[str, Queue]:
+    """The queues that users may submit to, by name."""
+    nodes_by_queue: dict[str, list[Nodes]] = {}
     for name, node in _instances():
-        found.setdefault(name, []).append(node)
+        nodes_by_queue.setdefault(name, []).append(node)
     return {
         name: Queue(
             name=name,
-            default=len(found) == 1,
+            default=len(nodes_by_queue) == 1,
             up=any(node.up for node in nodes),
             time_limit_s=_limit_s(name),
             nodes=alike(nodes),
         )
-        for name, nodes in found.items()
+        for name, nodes in nodes_by_queue.items()
     }
 
 
-def fates(job_ids):
+def fates(job_ids: Collection[str]) -> dict[str, Fate]:
+    """The fates of the jobs that the scheduler knows, by id."""
     if not job_ids:
         return {}
     try:
         alive = _alive()
     except Error:
-        return {}  # what qacct does not know may be running
-    found = {}
-    for job_id in job_ids:
-        fate = alive.get(job_id) or _ended(job_id)
-        if fate:
-            found[job_id] = fate
-    return found
+        return {}  # a job that qacct does not know may be running
+    fates = {job_id: alive.get(job_id) or _ended(job_id) for job_id in job_ids}
+    return {job_id: fate for job_id, fate in fates.items() if fate}
 
 
-def resources(job):
-    """Nothing: what it is submitted with is made from the resources that all have."""
+def resources(job: Job) -> dict[str, Any]:
+    """{}: `submission` needs no resources beyond those that all schedulers share."""
     return {}
 
 
-def hosts(environ):
+def hosts(environ: Mapping[str, str]) -> list[str]:
+    """Names of the nodes of a job, from its variables; [] if unknown."""
     try:
         lines = Path(environ["PE_HOSTFILE"]).read_text().splitlines()
     except (KeyError, OSError):
-        # A job in no parallel environment has one slot, where it runs.
+        # A job without a parallel environment has one slot, on this node.
         return [environ["HOSTNAME"]] if environ.get(JOB_ID) and environ.get("HOSTNAME") else []
     return list(dict.fromkeys(line.split()[0] for line in lines if line.strip()))
 
 
-def submission(asked, logs):
-    """The command that submits a job, but for its script.
+def submission(request: JobRequest, logs: str | Path) -> list[str]:
+    """The command that submits a job, without its script.
 
-    Slots are counted over all nodes; the parallel environment says how they are spread.
+    Slots are those of all nodes; the parallel environment decides how they are spread.
     """
-    slots = asked.nodes * asked.cores_per_node
+    slots = request.nodes * request.cores_per_node
     command = ["qsub", "-terse", "-cwd", "-V", "-S", "/bin/sh", "-r", "n", "-j", "y"]
-    command += ["-o", str(logs), "-N", asked.name]
+    command += ["-o", str(logs), "-N", request.name]
     for option, resource in (("-q", "queue"), ("-P", "project"), ("-A", "account")):
-        command += [option, asked.given[resource]] if asked.given.get(resource) else []
+        command += [option, request.resources[resource]] if request.resources.get(resource) else []
     if slots > 1:
-        command += ["-pe", _parallel_environment(asked), str(slots)]
-    return [*command, "-l", ",".join(_complexes(asked)), *asked.extra]
+        command += ["-pe", _parallel_environment(request), str(slots)]
+    return [*command, "-l", ",".join(_complexes(request)), *request.extra]
 
 
-def wait_command(asked, script, folder):
-    return [*submission(asked, folder), "-sync", "y", str(script)]
+def wait_command(request: JobRequest, script: str | Path, folder: str | Path) -> list[str]:
+    """The command that submits a script and waits for its end."""
+    return [*submission(request, folder), "-sync", "y", str(script)]
 
 
-def _parallel_environment(asked):
-    found = asked.given.get("pe")
-    if not found:
+def _parallel_environment(request):
+    name = request.resources.get("pe")
+    if not name:
+        slots = request.nodes * request.cores_per_node
         raise Error(
-            f"{asked.name} needs {asked.nodes * asked.cores_per_node} slots and so the name of a "
+            f"{request.name} needs {slots} slots and so the name of a "
             "parallel environment (qconf -spl): give it in the profile's default-resources as pe"
         )
-    return found
+    return name
 
 
-def unfit(jobs):
-    asking = [job for job in jobs if job.gpus_per_node]
-    counting = _counting() if asking else {}
-    for job in asking:
+def unfit(jobs: Iterable[Job]) -> Iterator[tuple[str, Job]]:
+    """(reason, job) of each job whose GPUs Grid Engine cannot count as requested."""
+    with_gpus = [job for job in jobs if job.gpus_per_node]
+    consumables = _consumables() if with_gpus else {}
+    for job in with_gpus:
         try:
-            _gpus(job.gpu_request, job.gpus_per_node, job.each["cores"], job.nodes, counting)
+            _gpus(job.gpu_request, job.gpus_per_node, job.each["cores"], job.nodes, consumables)
         except Error as error:
             yield str(error), job
 
 
-def _complexes(asked):
-    """What is asked for by -l. The names are a site's own but for that of the time."""
-    slots, given, memory = asked.cores_per_node, asked.given, asked.given.get("memory_complex")
-    counting = _counting() if memory or asked.gpus_per_node else {}
-    yield f"h_rt={asked.minutes * 60}"
+def _complexes(request):
+    """The requests of -l. All names but that of the time limit are chosen by the site."""
+    slots, resources = request.cores_per_node, request.resources
+    memory = resources.get("memory_complex")
+    consumables = _consumables() if memory or request.gpus_per_node else {}
+    yield f"h_rt={request.minutes * 60}"
     if memory:
-        by_slot = _counted(memory, counting, "memory_complex in the profile") == BY_SLOT
-        yield f"{memory}={math.ceil(asked.memory_mb / slots) if by_slot else asked.memory_mb}M"
-    if asked.gpus_per_node:
-        name, _, kind = asked.gpu_request.partition(":")
-        number = _gpus(asked.gpu_request, asked.gpus_per_node, slots, asked.nodes, counting)
+        by_slot = _counted(memory, consumables, "memory_complex in the profile") == BY_SLOT
+        yield f"{memory}={math.ceil(request.memory_mb / slots) if by_slot else request.memory_mb}M"
+    if request.gpus_per_node:
+        name, _, kind = request.gpu_request.partition(":")
+        number = _gpus(
+            request.gpu_request, request.gpus_per_node, slots, request.nodes, consumables
+        )
         yield f"{name}={number}"
         if kind:
             yield f"{name}_type={kind}"
-    if asked.exclusive and given.get("exclusive_complex"):
-        yield f"{given['exclusive_complex']}=true"
+    if request.exclusive and resources.get("exclusive_complex"):
+        yield f"{resources['exclusive_complex']}=true"
 
 
-def _gpus(request, gpus, slots, nodes, counting):
-    """How many GPUs -l must ask for, so that a job has so many on each node.
+def _gpus(request, gpus, slots, nodes, consumables):
+    """The number of GPUs in -l by which a job gets `gpus` on each node.
 
     Raises:
-        Error: it cannot be asked for.
+        Error: no number does.
     """
     name = request.partition(":")[0]
-    how = _counted(name, counting, "site.job.gpu_request")
+    how = _counted(name, consumables, "site.job.gpu_request")
     if how == BY_SLOT and gpus % slots:
         raise Error(
             f"asks for {gpus} GPUs and {slots} slots a node, and Grid Engine counts {name} by slot "
@@ -150,28 +157,28 @@ def _gpus(request, gpus, slots, nodes, counting):
     return gpus // slots if how == BY_SLOT else gpus
 
 
-def _counted(name, counting, where):
-    if name not in counting:
+def _counted(name, consumables, where):
+    if name not in consumables:
         raise Error(
             f"asks for {name}, and Grid Engine has no complex of that name (qconf -sc)"
-            f"{phrases.did_you_mean(name, counting)}: correct {where}"
+            f"{phrases.did_you_mean(name, consumables)}: correct {where}"
         )
-    return counting[name]
+    return consumables[name]
 
 
-def _counting():
-    """{name of a complex, long and short: how it is counted}: one of the BY_, HOST, or NO."""
-    found = {}
+def _consumables():
+    """{name of a complex, long and short: its column consumable}: BY_SLOT, BY_JOB, HOST or NO."""
+    consumables = {}
     for line in ask(["qconf", "-sc"]).splitlines():
         words = line.split()
         if len(words) == 8 and not line.startswith("#"):
             long, short, how = words[0], words[1], words[5]
-            found[long] = found[short] = how
-    return found
+            consumables[long] = consumables[short] = how
+    return consumables
 
 
 def _instances():
-    """(name of a queue, Nodes of one), of all nodes and queues."""
+    """(name of a queue, one of its nodes) of all queues and nodes."""
     for host in _parsed(ask(["qhost", "-q", "-xml"])).findall("host"):
         values = {value.get("name"): value.text or "" for value in host.findall("hostvalue")}
         for queue in host.findall("queue"):
@@ -184,7 +191,7 @@ def _instances():
 
 
 def _limit_s(queue):
-    """The most of what a queue allows; in brackets are limits of some of its nodes."""
+    """The longest limit of a queue; limits of some of its nodes are in brackets."""
     text = ask(["qconf", "-sq", queue]).replace("\\\n", " ")
     match = re.search(r"^h_rt\s+(.+)$", text, re.MULTILINE)
     limits = [_seconds(part) for part in re.split(r"[\s,=\[\]]+", match[1]) if ":" in part]
@@ -195,17 +202,17 @@ def _limit_s(queue):
 
 def _alive():
     """Fates of this user's jobs that wait or run."""
-    found = {}
+    fates = {}
     for job in _parsed(ask(["qstat", "-u", getpass.getuser(), "-xml"])).iter("job_list"):
         state = job.findtext("state")
-        # A job in an error state waits for ever, for someone who clears it.
+        # A job in an error state waits until someone clears that state.
         status = "failed" if "E" in state else "running"
-        found[job.findtext("JB_job_number")] = Fate(state, status)
-    return found
+        fates[job.findtext("JB_job_number")] = Fate(state, status)
+    return fates
 
 
 def _ended(job_id):
-    """The Fate of a job in the accounting; None where it is not, or not yet: qacct lags seconds."""
+    """The Fate of a job by the accounting, which lags some seconds; None if it is not in it."""
     try:
         text = ask(["qacct", "-j", job_id])
     except Error:
@@ -216,23 +223,23 @@ def _ended(job_id):
 
 
 def _fate(fields):
-    """A record of the accounting, judged.
+    """The Fate by a record of the accounting.
 
-    What is killed for its time ends by code 37, or as any other that is killed, by 100, where the
-    node's own daemon was faster.
+    A job over its time limit has failed code 37, or 100 as any killed job, if the daemon of the
+    node killed it first.
     """
     failed = int(fields["failed"].split()[0])
     code = int(fields["exit_status"].split()[0])
     if failed == 0 and code == 0:
         return Fate("exit code 0", "ok")
     state = f"exit code {code}" + (f", failed {fields['failed'].strip()}" if failed else "")
-    asked = dict(re.findall(r"(h_rt|h_vmem)=([^\s,]+)", fields.get("category", "")))
+    limits = dict(re.findall(r"(h_rt|h_vmem)=([^\s,]+)", fields.get("category", "")))
     if code == KILLED or failed == LIMIT_EXCEEDED:
         lasted_s = float(fields["ru_wallclock"].strip().rstrip("s"))
-        if "h_rt" in asked and lasted_s >= _seconds(asked["h_rt"]):
+        if "h_rt" in limits and lasted_s >= _seconds(limits["h_rt"]):
             return Fate(state, "timeout")
         if failed == LIMIT_EXCEEDED:
-            return Fate(state, "oom" if "h_vmem" in asked else "timeout")
+            return Fate(state, "oom" if "h_vmem" in limits else "timeout")
     return Fate(state, "failed")
 
 
@@ -245,7 +252,7 @@ def _seconds(text):
 
 
 def _mb(text):
-    """MiB in Grid Engine's notation of a size, as in 23.5G; 0 where it is not known (-)."""
+    """MiB in Grid Engine's notation of a size, as in 23.5G; 0 if it is not known (-)."""
     match = re.fullmatch(r"([\d.]+)([KMGT]?)", text.strip(), re.IGNORECASE)
     if not match:
         return 0

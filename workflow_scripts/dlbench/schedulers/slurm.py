@@ -4,12 +4,14 @@ import getpass
 import os
 import re
 import time
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from dlbench import Error
 from dlbench.common import host_lists
-from dlbench.schedulers import Fate, Nodes, Queue, alike, ask
+from dlbench.schedulers import Fate, Job, JobRequest, Nodes, Queue, alike, ask
 from dlbench.schedulers._slurm_plugin import mend as mend
 
 JOB_ID = "SLURM_JOB_ID"
@@ -17,7 +19,7 @@ PROGRAMS = ("sbatch", "squeue", "scancel", "sinfo")
 QUEUE = "slurm_partition"
 CANCEL = "scancel"
 OPEN_MPI = "slurm"
-# Options of sbatch by the resources that the executor plugin makes them from.
+# Options of sbatch, by the resources of the executor plugin.
 OPTIONS = {
     "slurm_partition": "partition", "slurm_account": "account", "constraint": "constraint",
     "qos": "qos", "reservation": "reservation", "clusters": "clusters",
@@ -29,41 +31,43 @@ ALIVE = (
     "PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "REQUEUED", "RESIZING",
     "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "SIGNALING", "STAGE_OUT", "STOPPED",
 )  # fmt: skip
-# How states begin in which a node starts no job.
+# Beginnings of the states of nodes that start no jobs.
 UNUSABLE = ("down", "drain", "drng", "fail", "maint", "inval", "unknown", "future")
 ENDS = {"COMPLETED": "ok", "TIMEOUT": "timeout", "DEADLINE": "timeout", "OUT_OF_MEMORY": "oom"}
 
 
-def queues():
-    what = "--format=%P|%a|%l|%D|%c|%m|%G|%T"
-    found = {}
-    # Without --exact sinfo puts unlike nodes into one line.
-    for line in ask(["sinfo", "--noheader", "--exact", what]).splitlines():
+def queues() -> dict[str, Queue]:
+    """The queues that users may submit to, by name."""
+    columns = "--format=%P|%a|%l|%D|%c|%m|%G|%T"
+    queues: dict[str, Queue] = {}
+    # Without --exact sinfo joins nodes that differ in one line.
+    for line in ask(["sinfo", "--noheader", "--exact", columns]).splitlines():
         name, up, limit, count, cores, memory, gres, state = line.split("|")
         nodes = Nodes(
             count=int(count),
             cores=int(cores.rstrip("+")),
             memory_mb=int(memory.rstrip("+")),
             gpus=_gpus(gres),
-            # With an asterisk: it does not answer.
+            # An asterisk: the node does not answer.
             up=not state.lower().startswith(UNUSABLE) and not state.endswith("*"),
         )
-        one = found.get(name) or Queue(
+        queue = queues.get(name) or Queue(
             name=name.rstrip("*"),
             default=name.endswith("*"),
             up=up == "up",
             time_limit_s=seconds(limit),
         )
-        found[name] = replace(one, nodes=alike((*one.nodes, nodes)))
-    return {queue.name: queue for queue in found.values()}
+        queues[name] = replace(queue, nodes=alike((*queue.nodes, nodes)))
+    return {queue.name: queue for queue in queues.values()}
 
 
-def fates(job_ids):
+def fates(job_ids: Collection[str]) -> dict[str, Fate]:
+    """The fates of the jobs that the scheduler knows, by id."""
     if not job_ids:
         return {}
     listed = ",".join(sorted(job_ids))
-    found = {}
-    # squeue forgets jobs after a while, sacct is not everywhere; what both know squeue knows best.
+    fates = {}
+    # squeue forgets jobs after a while, and not every site has sacct; of both squeue is newer.
     for command in (
         ["sacct", "-X", "--noheader", "--parsable2", "--format=JobID,State", "--jobs", listed],
         ["squeue", "--noheader", "--states=all", "--format=%i|%T", "--jobs", listed],
@@ -75,21 +79,24 @@ def fates(job_ids):
         for line in lines:
             job_id, _, state = line.partition("|")
             if job_id in job_ids and state:
-                found[job_id] = _fate(state)
-    return found
+                fates[job_id] = _fate(state)
+    return fates
 
 
-def clear(folder):
+def clear(folder: Path) -> set[str]:
     """Cancel the jobs that a killed Snakemake left in the queue, and wait for their end.
 
     Args:
-        folder: that of the workflow, where they were submitted.
+        folder: of the workflow, from which they were submitted.
+
+    Returns:
+        The ids of the jobs.
 
     Raises:
-        Error: Slurm does not answer, or they do not end.
+        Error: Slurm does not answer, or the jobs do not end.
     """
     deadline = time.monotonic() + CANCEL_PATIENCE_S
-    cancelled = set()
+    cancelled: set[str] = set()
     while left := _left(folder):
         if not left <= cancelled:
             ask(["scancel", *sorted(left)])
@@ -105,7 +112,7 @@ def clear(folder):
 def _left(folder):
     listed = ask(["squeue", "--me", "--noheader", "--format=%i|%Z|%k"]).splitlines()
     jobs = (line.split("|", 2) for line in listed if line)
-    # As snakemake-executor-plugin-slurm comments upon its jobs.
+    # The comments are those of snakemake-executor-plugin-slurm.
     return {
         job_id
         for job_id, place, comment in jobs
@@ -113,11 +120,11 @@ def _left(folder):
     }
 
 
-def resources(job):
-    """For snakemake-executor-plugin-slurm 2.8.0.
+def resources(job: Job) -> dict[str, Any]:
+    """Resources for snakemake-executor-plugin-slurm 2.8.0.
 
     - `mpi` keeps it from starting Snakemake itself by srun, as one task that holds all cores.
-    - GPUs by node: its own resources ask for a total, and for tasks by GPU.
+    - GPUs are requested by node; its own resources request a total, and tasks by GPU.
     """
     extra = [job.extra] if job.extra else []
     extra += ["--exclusive"] if job.exclusive else []
@@ -131,31 +138,37 @@ def resources(job):
     return {"slurm_extra": " ".join(extra) or None, "mpi": "srun" if job.tasks > 1 else None}
 
 
-def wait_command(asked, script, folder):
-    command = ["sbatch", "--parsable", "--wait", f"--job-name={asked.name}"]
-    command += [f"--output={folder}/job.out", f"--time={asked.minutes}"]
-    command += [f"--nodes={asked.nodes}", f"--ntasks-per-node={asked.tasks_per_node}"]
-    command += [f"--cpus-per-task={asked.cores_per_node // asked.tasks_per_node}"]
-    command += [f"--mem={asked.memory_mb}"] if asked.memory_mb else []
-    if asked.gpus_per_node:
-        kind = asked.gpu_request.partition(":")[2]
-        command.append(f"--gpus-per-node={kind + ':' if kind else ''}{asked.gpus_per_node}")
-    given = {OPTIONS[name]: value for name, value in asked.given.items() if name in OPTIONS}
-    command += [f"--{option}={value}" for option, value in given.items()]
-    return [*command, *asked.extra, str(script)]
+def wait_command(request: JobRequest, script: str | Path, folder: str | Path) -> list[str]:
+    """The command that submits a script and waits for its end."""
+    command = ["sbatch", "--parsable", "--wait", f"--job-name={request.name}"]
+    command += [f"--output={folder}/job.out", f"--time={request.minutes}"]
+    command += [f"--nodes={request.nodes}", f"--ntasks-per-node={request.tasks_per_node}"]
+    command += [f"--cpus-per-task={request.cores_per_node // request.tasks_per_node}"]
+    command += [f"--mem={request.memory_mb}"] if request.memory_mb else []
+    if request.gpus_per_node:
+        kind = request.gpu_request.partition(":")[2]
+        command.append(f"--gpus-per-node={kind + ':' if kind else ''}{request.gpus_per_node}")
+    command += [
+        f"--{OPTIONS[name]}={value}" for name, value in request.resources.items() if name in OPTIONS
+    ]
+    return [*command, *request.extra, str(script)]
 
 
-def on_each_node(asked):
+def on_each_node(request: JobRequest) -> list[str]:
+    """The words before a command that make it run on each node of a job."""
     return [
-        "srun", f"--nodes={asked.nodes}", f"--ntasks={asked.nodes * asked.tasks_per_node}",
-        # Since 22.05 srun does not know how many the job has.
-        f"--cpus-per-task={asked.cores_per_node // asked.tasks_per_node}",
-        "--mpi=none", "--cpu-bind=none",
-    ]  # fmt: skip
+        "srun",
+        f"--nodes={request.nodes}",
+        f"--ntasks={request.nodes * request.tasks_per_node}",
+        # Since 22.05 srun does not take it over from the job.
+        f"--cpus-per-task={request.cores_per_node // request.tasks_per_node}",
+        "--mpi=none",
+        "--cpu-bind=none",
+    ]
 
 
-def accounts():
-    """Names of the accounts that this user may give; [] where Slurm keeps none.
+def accounts() -> list[str]:
+    """Names of the accounts that this user may use; [] if Slurm keeps none.
 
     Raises:
         Error: the accounting does not answer.
@@ -165,14 +178,14 @@ def accounts():
     return sorted({line.strip() for line in lines if line.strip()})
 
 
-def unwatched(profile):
-    """Why Snakemake would not see jobs end, with what to do; None where it would.
+def unwatched(profile: Mapping[str, Any]) -> str | None:
+    """Why Snakemake would not notice that jobs end, and the remedy; None if it would.
 
-    Its plugin asks sacct where there is such a program, also where Slurm keeps no accounts: it
-    would wait for ever.
+    Its plugin asks sacct if there is such a program, even if Slurm keeps no accounts, and then
+    waits for ever.
 
     Args:
-        profile: what a profile's file says.
+        profile: the content of a profile's file.
     """
     if profile.get("slurm-status-command", "sacct") != "sacct":
         return None
@@ -183,11 +196,11 @@ def unwatched(profile):
     return None
 
 
-def variables(environ):
-    """Those that Slurm gave the job and snakemake-executor-plugin-slurm-jobstep 0.6.1 takes away.
+def variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables of the job that snakemake-executor-plugin-slurm-jobstep 0.6.1 removes.
 
-    mpirun needs SLURM_NODELIST and SLURM_TASKS_PER_NODE, srun may need SLURM_CONF. The shell that
-    Slurm started has them all.
+    mpirun needs SLURM_NODELIST and SLURM_TASKS_PER_NODE, srun may need SLURM_CONF. They are read
+    from the shell that Slurm started, an ancestor of this process.
     """
     job_id, pid = environ[JOB_ID], os.getppid()
     while pid > 1:
@@ -196,19 +209,20 @@ def variables(environ):
             pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         except (OSError, ValueError):
             break
-        given = dict(word.split("=", 1) for word in words if word.startswith("SLURM_"))
-        if given.get(JOB_ID) == job_id and "SLURM_JOB_NODELIST" in given:
-            return {name: value for name, value in given.items() if name not in environ}
+        of_slurm = dict(word.split("=", 1) for word in words if word.startswith("SLURM_"))
+        if of_slurm.get(JOB_ID) == job_id and "SLURM_JOB_NODELIST" in of_slurm:
+            return {name: value for name, value in of_slurm.items() if name not in environ}
     return {}
 
 
-def hosts(environ):
+def hosts(environ: Mapping[str, str]) -> list[str]:
+    """Names of the nodes of a job, from its variables; [] if unknown."""
     listed = environ.get("SLURM_JOB_NODELIST") or environ.get("SLURM_NODELIST")
     return host_lists.expand_hosts(listed) if listed else []
 
 
-def seconds(text):
-    """Seconds in Slurm's notation of a time; None where there is no limit.
+def seconds(text: str) -> int | None:
+    """Seconds in Slurm's notation of a time; None without a limit.
 
     >>> [seconds(text) for text in ("1-02:00:00", "30:00", "infinite")]
     [93600, 1800, None]
@@ -221,7 +235,7 @@ def seconds(text):
 
 
 def _fate(state):
-    word = state.split()[0].rstrip("+")  # as in CANCELLED by 0
+    word = state.split()[0].rstrip("+")  # e.g. of CANCELLED by 0
     return Fate(state, "running" if word in ALIVE else ENDS.get(word, "failed"))
 
 

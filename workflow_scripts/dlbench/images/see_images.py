@@ -1,0 +1,21 @@
+"""Report the images that could not be made or prepared."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from dlbench import Error
+from dlbench.images import trainer_image
+
+
+def check(forms: Iterable[Path]) -> None:
+    """Check that forms of images could be made.
+
+    Args:
+        forms: paths of their descriptions, by prepare_image.py.
+
+    Raises:
+        Error: some could not; with a line for each reason.
+    """
+    failures = dict.fromkeys(filter(None, map(trainer_image.failure, forms)))
+    if failures:
+        raise Error("\n".join(failures))
