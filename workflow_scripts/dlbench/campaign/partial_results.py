@@ -53,7 +53,8 @@ def _collect(study, output):
         done = dataclasses.replace(study, runs=runs, imports=imports)
         try:
             with _view([*runs, *_sentinels(runs)], output):
-                collect_runs.collect(done, site_devices.devices(study.site).kind, output / "tables")
+                kind = site_devices.devices(study.site).kind
+                collect_runs.collect(done, kind, output / "tables", results=output)
             return done
         except (run_record.RecordError, FileNotFoundError):
             if attempt == ATTEMPTS:
@@ -68,7 +69,7 @@ def _sentinels(runs):
 
 @contextlib.contextmanager
 def _view(runs, output):
-    """The records of some runs beside one another in `output`, which stands for the results.
+    """The records of some runs beside one another in `output`, as in the results.
 
     Logs are links, for so long only; a run's own tables are copied, or are made there.
     """
@@ -85,10 +86,8 @@ def _view(runs, output):
                 links[-1].symlink_to(log.resolve())
             shutil.copy2(run_record.folder(run.id) / "run.json", place)
             _copy_tables(run_record.folder(run.id), place)
-        run_record.RESULTS = output
         yield
     finally:
-        run_record.RESULTS = results
         for link in links:
             link.unlink(missing_ok=True)
 

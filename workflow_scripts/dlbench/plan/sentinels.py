@@ -19,6 +19,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from dlbench.records import costs, run_record, sentinel_runs, sessions, staleness
@@ -114,16 +115,19 @@ def order(
     return shuffled([*runs, *sentinels], seed, lambda run: place.get(run.id, run.repeat))
 
 
-def finished(study: config.Study, recipes: dict[str, str]) -> Iterator[tuple[Run, dict[str, Any]]]:
+def finished(
+    study: config.Study, recipes: dict[str, str], results: Path = run_record.RESULTS
+) -> Iterator[tuple[Run, dict[str, Any]]]:
     """Yield (Run, record) of each sentinel of a study that has a result which stands.
 
     Others are left out: unfinished ones without a word, damaged and outdated ones with one.
 
     Args:
-        recipes: digests of adopted datasets, as records.made_from takes them.
+        recipes: digests of adopted datasets, as staleness.made_from takes them.
+        results: folder of all results.
     """
-    for _, run in sorted(sentinel_runs.sentinels_of(study.runs).items()):
-        place = run_record.folder(run.id)
+    for _, run in sorted(sentinel_runs.sentinels_of(study.runs, results=results).items()):
+        place = run_record.folder(run.id, results)
         if not (place / "run.json").exists():
             continue
         try:

@@ -50,8 +50,9 @@ class NewerVersion(RecordError):
     """A record that a newer dlbench made."""
 
 
-def folder(run_id: str) -> Path:
-    return RESULTS / "runs" / run_id
+def folder(run_id: str, results: Path = RESULTS) -> Path:
+    """The folder of a run, below that of all results."""
+    return results / "runs" / run_id
 
 
 def write(path: str | Path, content: dict[str, Any], files: Iterable[Path]) -> None:

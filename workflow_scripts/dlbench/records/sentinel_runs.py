@@ -5,19 +5,25 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from dlbench.records import run_record
 from dlbench.study.runs import SENTINEL_ID, Run
 
 
-def sentinels_of(runs: Iterable[Run], ids: Iterable[str] | None = None) -> dict[str, Run]:
+def sentinels_of(
+    runs: Iterable[Run], ids: Iterable[str] | None = None, results: Path = run_record.RESULTS
+) -> dict[str, Run]:
     """{id: Run} of the sentinels that repeat some runs' combinations.
 
     Args:
         ids: among which they are; those in the results, if none are given.
+        results: folder of all results.
     """
-    there = list(ids_there() if ids is None else filter(None, map(SENTINEL_ID.fullmatch, ids)))
+    there = list(
+        ids_there(results) if ids is None else filter(None, map(SENTINEL_ID.fullmatch, ids))
+    )
     known: dict[str, dict[Run, Run]] = {}
     for run in runs if there else ():
         known.setdefault(_begin(run), {})[run.combination] = run
@@ -31,10 +37,10 @@ def sentinels_of(runs: Iterable[Run], ids: Iterable[str] | None = None) -> dict[
     return made
 
 
-def ids_there() -> Iterator[re.Match[str]]:
+def ids_there(results: Path = run_record.RESULTS) -> Iterator[re.Match[str]]:
     """A match of SENTINEL_ID for each sentinel in the results, finished or not."""
     with contextlib.suppress(OSError):
-        names = os.listdir(run_record.RESULTS / "runs")
+        names = os.listdir(results / "runs")
         yield from filter(None, map(SENTINEL_ID.fullmatch, names))
 
 

@@ -26,16 +26,19 @@ from dlbench.tables import parquet_files, run_columns, table_columns
 from dlbench.tables.cells import Row
 
 EXCLUDED, STALE, IMPORTED = "excluded", "stale", "imported"
-IMPORTS = Path("results/imports")
+IMPORTS = run_record.RESULTS / "imports"
 
 
-def collect(study: Study, device_kind: str, output: Path | str) -> None:
+def collect(
+    study: Study, device_kind: str, output: Path | str, results: Path = run_record.RESULTS
+) -> None:
     """Write the tables of a study, every record checked to the last byte.
 
     Args:
         study: the Study whose runs are collected.
         device_kind: cpu or gpu, what a device of this site is.
         output: folder of the tables.
+        results: folder of all results.
 
     Raises:
         RecordError: a record is damaged.
@@ -44,15 +47,17 @@ def collect(study: Study, device_kind: str, output: Path | str) -> None:
     output = Path(output)
     recipes = stores.recipes(stores.adopted(study))
     with run_tables.appending(output / "evals.parquet", run_columns.EVALS) as append_evals:
-        rows, coverage = _own_runs(study, device_kind, recipes, append_evals)
+        rows, coverage = _own_runs(study, device_kind, recipes, results, append_evals)
         for entry in study.imports:
-            imported = _imported_runs(entry["name"], append_evals)
+            imported = _imported_runs(results / "imports" / entry["name"], append_evals)
             rows += imported
             coverage += _imported_coverage(imported, entry["name"])
-        sentinel_runs = list(sentinels.finished(study, recipes))
-        repeated = [run_rows.row(run, record, study, device_kind) for run, record in sentinel_runs]
+        sentinel_runs = list(sentinels.finished(study, recipes, results))
+        repeated = [
+            run_rows.row(run, record, study, device_kind, results) for run, record in sentinel_runs
+        ]
         if study.sentinels_are_repeats:
-            rows += _repeats_of_bases(repeated, append_evals)
+            rows += _repeats_of_bases(repeated, results, append_evals)
     _say_how_many_are_stale(coverage, len(study.runs))
     rows += published_beside_own.rows(study)
     derived.add_item_shapes([*rows, *repeated])
@@ -77,7 +82,7 @@ def collect(study: Study, device_kind: str, output: Path | str) -> None:
         )
 
 
-def _own_runs(study, device_kind, recipes, append_evals):
+def _own_runs(study, device_kind, recipes, results, append_evals):
     """Rows of the tables of runs and of coverage for the runs of a study.
 
     Raises:
@@ -85,16 +90,16 @@ def _own_runs(study, device_kind, recipes, append_evals):
     """
     rows, coverage, repeats, damaged = [], [], fingerprints.Repeats(), {}
     for run in sorted(study.runs, key=lambda run: run.id):
-        place = run_record.folder(run.id)
+        place = run_record.folder(run.id, results)
         record = run_record.read(place / "run.json")
         try:
             run_record.check_files(place, record, content=True)
         except run_record.RecordError as error:
             damaged[run.id] = str(error)
             continue
-        row = run_rows.row(run, record, study, device_kind)
+        row = run_rows.row(run, record, study, device_kind, results)
         rows.append(row)
-        _append_own_evals(row, append_evals)
+        _append_own_evals(row, results, append_evals)
         stale = staleness.outdated(run, record, False, recipes, study.images)
         coverage.append(_covered(study.labels[run.id], row, stale))
         if record["status"] in event_fields.ENDED_WELL:
@@ -105,16 +110,15 @@ def _own_runs(study, device_kind, recipes, append_evals):
     return rows, coverage
 
 
-def _append_own_evals(row, append_evals):
+def _append_own_evals(row, results, append_evals):
     """See that the tables of a run of ours are there, and append its evaluations."""
-    run_tables.ensure_run_tables(row["run_id"], row["log_sha256"])
-    log = run_record.folder(row["run_id"]) / "train.jsonl"
+    run_tables.ensure_run_tables(row["run_id"], row["log_sha256"], results)
+    log = run_record.folder(row["run_id"], results) / "train.jsonl"
     append_evals(run_tables.evals_of(row["run_id"], log))
 
 
-def _imported_runs(name, append_evals):
+def _imported_runs(folder, append_evals):
     """Rows of the runs table of an import, whose evaluations are appended."""
-    folder = IMPORTS / name
     # An archive may have imports of an earlier version.
     runs = parquet_files.read(folder / "runs.parquet", table_columns.RUNS, earlier=True)
     evals = parquet_files.read(folder / "evals.parquet", run_columns.EVALS)
@@ -122,11 +126,11 @@ def _imported_runs(name, append_evals):
     return runs.to_pylist()
 
 
-def _repeats_of_bases(repeated, append_evals):
+def _repeats_of_bases(repeated, results, append_evals):
     """The rows of sentinels that ended well, which count as repeats of the runs they repeat."""
     rows = [row for row in repeated if row["status"] in event_fields.ENDED_WELL]
     for row in rows:
-        _append_own_evals(row, append_evals)
+        _append_own_evals(row, results, append_evals)
     return rows
 
 

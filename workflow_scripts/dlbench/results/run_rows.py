@@ -1,10 +1,12 @@
 """The row of a run in the table of runs."""
 
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from dlbench.log import event_fields
 from dlbench.machine import fingerprints
+from dlbench.records import run_record
 from dlbench.results import derived, run_tables
 from dlbench.study import learning_gates
 from dlbench.study.runs import FIELDS, Run
@@ -14,16 +16,17 @@ from dlbench.tables.cells import Row
 _KNOWN = tuple(name for name in FIELDS if name in table_columns.RUNS.names)
 
 
-def _time_to_accuracy(run, record, study):
+def _time_to_accuracy(run, record, study, results):
     """Columns of the runs table for runs with a learning gate that ended well and reached it."""
     must_reach = study.must_reach.get(run.id)
     if not must_reach or record["status"] not in event_fields.ENDED_WELL:
         return {}
-    run_tables.ensure_run_tables(run.id, record["log_sha256"])
-    first = derived.reached_at(must_reach, run_tables.run_table(run.id, "evals").to_pylist())
+    run_tables.ensure_run_tables(run.id, record["log_sha256"], results)
+    evals = run_tables.run_table(run.id, "evals", results).to_pylist()
+    first = derived.reached_at(must_reach, evals)
     if first is None:
         return {}
-    steps = run_tables.run_table(run.id, "steps")
+    steps = run_tables.run_table(run.id, "steps", results)
     columns = (steps[name].to_numpy() for name in ("rank", "step", "step_time_s"))
     return {
         "time_to_accuracy_s": first["t_s"],
@@ -31,7 +34,13 @@ def _time_to_accuracy(run, record, study):
     }
 
 
-def row(run: Run, record: dict[str, Any], study: Any, device_kind: str | None) -> Row:
+def row(
+    run: Run,
+    record: dict[str, Any],
+    study: Any,
+    device_kind: str | None,
+    results: Path = run_record.RESULTS,
+) -> Row:
     """One row of the runs table from a record; what takes other runs is still to be added."""
     provenance, summary = record["provenance"], dict(record["summary"])
     summary.pop("copies_images_per_second", None)  # a list, for which there is no column
@@ -66,6 +75,6 @@ def row(run: Run, record: dict[str, Any], study: Any, device_kind: str | None) -
         "parser_version": record["parser_version"],
         "energy_per_image_j": derived.energy_per_image_j(run, summary),
         "epochs_check": derived.epochs_check(run, summary),
-        **_time_to_accuracy(run, record, study),
+        **_time_to_accuracy(run, record, study, results),
         **summary,
     }

@@ -25,9 +25,9 @@ STAMP = ".tables.json"
 FILES = (*(f"{name}.parquet" for name in RUN_TABLES), STAMP)
 
 
-def ensure_run_tables(run_id: str, log_sha256: str) -> None:
+def ensure_run_tables(run_id: str, log_sha256: str, results: Path = run_record.RESULTS) -> None:
     """Make a run's tables (RUN_TABLES) from its logs unless all are there and of this log."""
-    place = run_record.folder(run_id)
+    place = run_record.folder(run_id, results)
     try:
         if read_json(f"{place}/{STAMP}") == _stamp(place, log_sha256):
             return
@@ -43,9 +43,10 @@ def _stamp(place, log_sha256):
     return {"log_sha256": log_sha256, "schema_version": version, "bytes": sizes}
 
 
-def run_table(run_id: str, name: str) -> pa.Table:
+def run_table(run_id: str, name: str, results: Path = run_record.RESULTS) -> pa.Table:
     """One of a run's tables, which are there."""
-    return parquet_files.read(run_record.folder(run_id) / f"{name}.parquet", RUN_TABLES[name])
+    path = run_record.folder(run_id, results) / f"{name}.parquet"
+    return parquet_files.read(path, RUN_TABLES[name])
 
 
 def evals_of(run_id: str, log: Path) -> Iterator[Row]:
