@@ -131,7 +131,7 @@ def test_what_ran_beside_a_run_joins_it_and_no_other(tmp_path):
     samples = pq.read_table(outputs["samples"])
     assert set(samples["run_id"].to_pylist()) == {first["run_id"]}
     assert [(name, why.rpartition("; ")[2]) for name, why in made.left_out] == [
-        ("gpus.csv", "here is 2 runs, it is unknown of which"),
+        ("gpus.csv", "here is 2 runs, and it is unknown of which"),
         ("gpus.csv", "here is no run"),
     ]
 

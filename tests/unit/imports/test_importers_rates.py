@@ -102,8 +102,8 @@ def test_iterations_that_are_missing_show_in_the_printed_mean(log):
     ("content", "reason"),
     [
         (HEADER, "line 4: no iteration was printed"),
-        (ITERATIONS, "rates are per device, of how many is not said"),
-        (HEADER.replace("4", "0") + ITERATIONS, "of how many is not said"),
+        (ITERATIONS, "rates are per device, and the number"),
+        (HEADER.replace("4", "0") + ITERATIONS, "the number of devices is unknown"),
     ],
 )
 def test_a_horovod_log_without_a_rate_of_all_devices_is_refused(log, content, reason):

@@ -229,7 +229,7 @@ class _Import:
             if sources:
                 self.logs[log.sha256, folder] = candidate.name
             else:
-                why = "no run of its own: of one beside it"
+                why = "no run of its own: it is of the run of a log beside it"
                 self.result.left_out.append((candidate.name, why))
             return kind, sources
         except (Error, OSError) as error:
@@ -261,7 +261,7 @@ class _Import:
             if len(runs) == 1:
                 runs[0].append(source)
             else:
-                why = "no run" if not runs else f"{len(runs)} runs, it is unknown of which"
+                why = "no run" if not runs else f"{len(runs)} runs, and it is unknown of which"
                 self.result.left_out.append(
                     (source.path, f"{source.kind} is of a run; here is {why}")
                 )
@@ -270,7 +270,7 @@ class _Import:
         run = merge(sources)
         first = run.sources[0]
         if not _has_results(run):
-            why = "says what was run, and no log of that folder what came out"
+            why = "has the settings of a run, and no log of that folder has its results"
             self.result.left_out += [(source.path, why) for source in run.sources]
             return
         fields = {BY_FIELDS: self.fields}

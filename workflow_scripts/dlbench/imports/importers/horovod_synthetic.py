@@ -97,8 +97,8 @@ class _Run:
         if not self.devices:
             raise log.error(
                 self.first_line,
-                "neither 'Number of GPUs' nor the total is there: rates are per device, of how "
-                "many is not said",
+                "the log has neither 'Number of GPUs' nor a total: rates are per device, and the "
+                "number of devices is unknown",
             )
         if self.of_all_devices:
             self.rates = [rate / self.devices for rate in self.rates]

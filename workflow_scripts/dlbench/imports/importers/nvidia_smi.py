@@ -182,9 +182,7 @@ class _Samples:
 
     def imported(self, last_line):
         if self.names is None:
-            raise self.log.error(
-                1, f"no header, so what the columns are is not said; log with: {QUERY}"
-            )
+            raise self.log.error(1, f"no header that names the columns; log with: {QUERY}")
         if not self.rows:
             raise self.log.error(last_line, "no sample after the header")
         run = Imported({}, samples=self.rows, lines=(1, last_line))
