@@ -56,7 +56,7 @@ def commands(form):
     run = Run(model="lenet5", dataset="synthetic", batch_per_device=1, runtime=form["runtime"],
               runtime_options=words)  # fmt: skip
     form = {**form, "python": "true"}
-    ours = list(start_command.start(run, ["python"], form).command)
+    ours = list(start_command.build(run, ["python"], form).command)
     if form["runtime"] == "udocker":
         folders = [f"{key}={form['prepared']}/{name}" for key, name in udocker.PLACES.items()]
         words = ["--allow-root"] if os.geteuid() == 0 else []

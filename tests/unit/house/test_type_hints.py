@@ -8,9 +8,6 @@ from dlbench.common import plugins
 
 LIBRARY = plugins.LIBRARY
 ROOMS = sorted(path.name for path in LIBRARY.iterdir() if (path / "__init__.py").is_file())
-NOT_YET = {
-    "starting",
-}
 
 
 def public_functions(tree):
@@ -35,8 +32,6 @@ def without_hints(function):
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_public_functions_of_a_room_have_type_hints(room):
-    if room in NOT_YET:
-        pytest.skip("not yet")
     missing = {}
     for path in sorted((LIBRARY / room).rglob("*.py")):
         for function in public_functions(ast.parse(path.read_bytes())):

@@ -40,7 +40,7 @@ def values(watch, kernel, elapsed_s, log=None):
     watch._readings[0] = dataclasses.replace(
         watch._readings[0], at_s=watch._read().at_s - elapsed_s
     )
-    return watch.values(log or kernel.root / "absent.jsonl")
+    return watch.summarise(log or kernel.root / "absent.jsonl")
 
 
 def test_others_are_what_was_busy_less_what_the_run_and_its_children_used(kernel):
@@ -179,10 +179,10 @@ def test_what_a_kernel_does_not_tell_is_null_with_the_reason(kernel):
 @pytest.mark.parametrize("gone", ["stat", "10/stat", "loadavg"])
 def test_files_that_vanish_end_nothing(kernel, gone):
     found = watch(kernel, share=0.05)
-    found.see()
+    found.read_if_due()
     (kernel.root / "proc" / gone).unlink()
     found.wait_for_quiet(0.1, lambda: False, print)
-    said = found.values(kernel.root / "absent.jsonl")
+    said = found.summarise(kernel.root / "absent.jsonl")
     assert said["others_cpu_cores"] is None or gone != "stat"
     assert not disturbance(said)
     json.dumps(said)

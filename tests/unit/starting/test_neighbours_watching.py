@@ -115,7 +115,7 @@ def test_a_disk_hog_is_one_beside_a_run_that_reads_from_disks_only(tmp_path, run
             pytest.skip("no direct reading where temporary files are")
         watch = neighbours.Watch(share=0.05, pid=ours.pid)
         time.sleep(1)
-        said = watch.values(tmp_path / "absent.jsonl")
+        said = watch.summarise(tmp_path / "absent.jsonl")
     finally:
         for process in (hog, ours):
             process.kill()

@@ -45,7 +45,7 @@ def report():
         Executor().report_job_error(info, message)
 
     report.heard = []
-    refusals.hear(Executor, "slurm")
+    refusals.report(Executor, "slurm")
     return report
 
 
@@ -60,7 +60,7 @@ def test_the_schedulers_own_words_are_shown_kept_and_handed_on(study, report, ca
     report(job(run), message)
     words = "Slurm refused its job: sbatch: error: ask for less; sbatch: error: Invalid account"
     assert capsys.readouterr().err == f"{run.id}: {words}\n"
-    assert refusals.words(run_record.folder(run.id)) == words
+    assert refusals.describe(run_record.folder(run.id)) == words
     assert [said for _, said in report.heard] == [message]
 
 
@@ -78,7 +78,7 @@ def test_status_says_what_was_refused_and_how_often(study, report):
 def test_all_runs_of_a_shared_job_are_told_of(study, report, capsys):
     report(Job({}, jobs=tuple(map(job, study.runs[:2]))), LSF.format(words="No such queue"))
     assert capsys.readouterr().err.count("No such queue") == 2
-    assert all(refusals.words(run_record.folder(run.id)) for run in study.runs[:2])
+    assert all(refusals.describe(run_record.folder(run.id)) for run in study.runs[:2])
 
 
 def test_a_job_that_trains_nothing_is_named_by_its_rule(tmp_path, monkeypatch, report, capsys):
@@ -93,7 +93,7 @@ def test_a_job_that_was_taken_and_failed_is_none_of_these(study, report, capsys)
     report(job(study.runs[0]), "SLURM-job '7' failed", external_jobid="7")
     report(job(study.runs[0]), None)
     assert (capsys.readouterr().err, len(report.heard)) == ("", 2)
-    assert not refusals.words(run_record.folder(study.runs[0].id))
+    assert not refusals.describe(run_record.folder(study.runs[0].id))
 
 
 def test_a_note_is_taken_once(study, report):
@@ -109,4 +109,4 @@ def test_a_damaged_note_is_none(study):
     place.mkdir(parents=True)
     for content in ("", "[]", "{}", '{"by": 1}'):
         (place / refusals.FILE).write_text(content)
-        assert refusals.words(place) == "" and refusals.take(place) is None
+        assert refusals.describe(place) == "" and refusals.take(place) is None

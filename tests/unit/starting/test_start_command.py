@@ -63,7 +63,7 @@ def run_of(runtime="apptainer", options="start=command", **changes):
 
 
 def start(run, form=FORM, **more):
-    return start_command.start(run, list(TRAINER), form, **more)
+    return start_command.build(run, list(TRAINER), form, **more)
 
 
 def enters(hidden=(), binds=(), gpu=()):
@@ -126,7 +126,7 @@ def test_one_process_enters_the_image_itself():
     assert begun.cleanup is None
     assert begun.container == {
         "start": "command", "launcher_mpi": None,
-        **{key: FORM[key] for key in start_command.SAID},
+        **{key: FORM[key] for key in start_command.LOGGED},
     }  # fmt: skip
 
 

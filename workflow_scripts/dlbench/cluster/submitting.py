@@ -35,7 +35,7 @@ def mend(name: str | None, plugin: Any, every_s: float, settings: Any) -> None:
         every_s: the longest time between two looks at the queue.
         settings: of the executor.
     """
-    refusals.hear(plugin.Executor, name)
+    refusals.report(plugin.Executor, name)
     change = getattr(plugins.load("schedulers", name), "mend", None) if name else None
     if change:
         change(plugin, every_s, settings)

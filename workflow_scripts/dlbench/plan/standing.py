@@ -116,15 +116,15 @@ def _missed(must_reach, name, record):
 
 def _attempt(name, place, log):
     if name == "interrupted":
-        return fates.going(log)
+        return fates.current_attempt(log)
     # What was refused since says more than how the last attempt ended.
-    return fates.kept_aside(place) if name == "pending" and not refusals.words(place) else None
+    return fates.last_attempt(place) if name == "pending" and not refusals.describe(place) else None
 
 
 def _with_fates(standings):
     """The same, with what ended those that have no result; running where their job lives."""
     asked = {s.attempt.job for s in standings if s.attempt and s.attempt.job}
-    found = fates.of(asked)
+    found = fates.ask_schedulers(asked)
     return [
         _with_fate(standing, found.get(standing.attempt.job)) if standing.attempt else standing
         for standing in standings
@@ -132,7 +132,7 @@ def _with_fates(standings):
 
 
 def _with_fate(standing, fate):
-    message = fates.words(standing.attempt, fate)
+    message = fates.describe(standing.attempt, fate)
     if fate is None or fate.status != "running":
         return dataclasses.replace(standing, message=message)
     log = run_record.folder(standing.run.id) / "train.jsonl"
@@ -152,7 +152,7 @@ def _unfinished(state, log, record, skip, hang_limit_s, reason):
     if skip:
         return "skipped", skip
     if not there and not recorded:
-        return "pending", refusals.words(log.parent)
+        return "pending", refusals.describe(log.parent)
     if there and not ended and not recorded:
         return "interrupted", ""
     return "stale", reason

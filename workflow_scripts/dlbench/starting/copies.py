@@ -3,16 +3,16 @@
 import os
 from pathlib import Path
 
+from dlbench.study.runs import Run
 from dlbench.trainer import copies
 
 PROGRAM = Path(__file__).parents[2] / "start_processes.py"
 
 
-def command(run, trainer, python, device):
-    """The command line, a list of strings, that starts `trainer` once per copy.
+def command(run: Run, trainer: list[str], python: str, device: str) -> list[str]:
+    """The command line that starts the command `trainer` once per copy.
 
     Args:
-        trainer: list of strings.
         python: runs start_processes.py.
         device: "cpu" or "gpu", what each copy gets its own of.
     """
@@ -20,5 +20,5 @@ def command(run, trainer, python, device):
         each = ["--gpus-each", str(run.devices_per_node)]
     else:
         each = ["--cores-each", str(copies.cores_of_one(run))]
-    started = [python, os.path.relpath(PROGRAM), "--copies", str(run.copies_per_node), *each]
-    return [*started, "--", *trainer]
+    count = str(run.copies_per_node)
+    return [python, os.path.relpath(PROGRAM), "--copies", count, *each, "--", *trainer]

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 
 from dlbench import Error
 
@@ -18,8 +19,8 @@ exec "$DLBENCH_PYTHON" -c 'import json, os; print("\\n" + json.dumps(dict(os.env
 """
 
 
-def load(names, environ=os.environ):
-    """The variables as they are once some modules are loaded, in this order.
+def load(names: list[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The environment's variables once some modules are loaded, in this order.
 
     Raises:
         Error: there are no modules on this machine, or one cannot be loaded.
@@ -29,16 +30,19 @@ def load(names, environ=os.environ):
     answer = subprocess.run(
         ["bash", "-lc", SCRIPT, "module", *names],
         env={**environ, "DLBENCH_PYTHON": sys.executable},
-        capture_output=True, text=True, errors="replace", check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
     if answer.returncode:
-        said = " | ".join(line.strip() for line in answer.stderr.splitlines() if line.strip())
+        message = " | ".join(line.strip() for line in answer.stderr.splitlines() if line.strip())
         raise Error(
-            f"module load {' '.join(names)} failed: {said[-500:] or 'no message'}; "
+            f"module load {' '.join(names)} failed: {message[-500:] or 'no message'}; "
             "the modules are named under site.modules"
         )
-    found = json.loads(answer.stdout.splitlines()[-1])
+    variables = json.loads(answer.stdout.splitlines()[-1])
     # What the shell itself sets is none of the modules' doing.
     own = {"DLBENCH_PYTHON", "SHLVL", "PWD", "OLDPWD", "_"}
     kept = {name: environ[name] for name in own if name in environ}
-    return {name: value for name, value in found.items() if name not in own} | kept
+    return {name: value for name, value in variables.items() if name not in own} | kept

@@ -1,37 +1,41 @@
 """What ended runs that have no result, also in the words of the scheduler whose job they were in.
 
-Schedulers are slow to ask, and many times over: each is asked once, for all jobs.
+Asking a scheduler is slow, the more so many times over: each is asked once, for all jobs.
 """
 
 import contextlib
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from dlbench import Error, schedulers
 from dlbench.common import plugins
 from dlbench.log import attempts, event_fields, event_log
+from dlbench.schedulers import Fate
 
 LAUNCH = b'{"event": "launch"'
+Job = tuple[str, str]  # (scheduler, id)
 
 
 @dataclass(frozen=True)
 class Attempt:
     """The last attempt of a run that has no result.
 
-    `number` is None where its log was not kept aside; `job` is (scheduler, id), None outside of
-    one; `ended` is what its log says of its end, "" where it stops without one.
+    `number` is None if its log was not kept aside; `job` is None outside of a scheduler; `ended`
+    is what its log says of its end, "" if it stops without one.
     """
 
     number: int | None
-    job: tuple | None
+    job: Job | None
     ended: str
 
 
-def going(log):
+def current_attempt(log: Path) -> Attempt:
     """The Attempt whose log lies where that of a run that goes on lies."""
-    return Attempt(None, job(log), "")
+    return Attempt(None, job_of_log(log), "")
 
 
-def kept_aside(place):
+def last_attempt(place: Path) -> Attempt | None:
     """The last Attempt whose log was kept aside in a run's folder, or None."""
     logs = attempts.kept_logs(place)
     if not logs:
@@ -39,61 +43,61 @@ def kept_aside(place):
     number, log = logs[-1]
     end = event_log.final_run_end(log)
     if end is None:
-        return Attempt(number, job(log), "")
+        return Attempt(number, job_of_log(log), "")
     return Attempt(number, None, ": ".join(filter(None, (end["status"], end["message"]))))
 
 
-def job(log):
-    """(scheduler, id) of the job that wrote the end of a log; None outside of one."""
-    found = None
+def job_of_log(log: Path) -> Job | None:
+    """The job that wrote the end of a log; None outside of one."""
+    last = None
     with contextlib.suppress(OSError, event_fields.LogError), open(log, "rb") as file:
         for line in file:
             # A run that went on from a checkpoint was launched several times.
             if line.startswith(LAUNCH):
-                given = event_fields.parse_event(line).get("job")
-                found = (given["scheduler"], given["id"]) if given else None
-    return found
+                job = event_fields.parse_event(line).get("job")
+                last = (job["scheduler"], job["id"]) if job else None
+    return last
 
 
-def of(jobs):
-    """{(scheduler, id): Fate} of those jobs of which their schedulers know and say something."""
-    ids = {}
+def ask_schedulers(jobs: Iterable[Job]) -> dict[Job, Fate]:
+    """What schedulers say of their jobs; those of which they know nothing are left out."""
+    ids: dict[str, set[str]] = {}
     for scheduler, job_id in jobs:
         ids.setdefault(scheduler, set()).add(job_id)
-    found = {}
-    for scheduler, asked in ids.items():
+    fate_by_job: dict[Job, Fate] = {}
+    for scheduler, job_ids in ids.items():
         # A scheduler of another machine, or more jobs than fit onto a command line.
         with contextlib.suppress(Error, OSError):
-            known = plugins.load("schedulers", scheduler).fates(asked)
-            found |= {(scheduler, job_id): fate for job_id, fate in known.items()}
-    return found
+            fates = plugins.load("schedulers", scheduler).fates(job_ids)
+            fate_by_job |= {(scheduler, job_id): fate for job_id, fate in fates.items()}
+    return fate_by_job
 
 
-def words(attempt, fate):
-    """What ended an attempt, or how its job stands.
+def describe(attempt: Attempt, fate: Fate | None) -> str:
+    """What ended an attempt, or how its job stands, in words.
 
     Args:
-        fate: that of its job; None where it is not known.
+        fate: of its job; None if it is not known.
     """
-    said = attempt.ended or "its log stops without an end"
-    if fate:
+    words = attempt.ended or "its log stops without an end"
+    if fate and attempt.job:
         scheduler, job_id = attempt.job
         name = schedulers.called(scheduler)
         if fate.status == "running":
             return f"{name} still has job {job_id}: {fate.state}"
-        said = f"{name} ended job {job_id}: {fate.state}"
-    return said if attempt.number is None else f"attempt {attempt.number}: {said}"
+        words = f"{name} ended job {job_id}: {fate.state}"
+    return words if attempt.number is None else f"attempt {attempt.number}: {words}"
 
 
-def verdict(log):
-    """What a scheduler's word on the last attempt makes of a run: (status, message), or None.
+def verdict(log: Path) -> tuple[str, str] | None:
+    """The result, (status, message), that follows from how the last attempt's job ended, or None.
 
     Only what would repeat itself is a result: an attempt that ran out of memory or time.
     """
-    last = kept_aside(log.parent)
+    last = last_attempt(log.parent)
     if last is None or last.job is None:
         return None
-    fate = of([last.job]).get(last.job)
+    fate = ask_schedulers([last.job]).get(last.job)
     if fate is None or fate.status not in ("oom", "timeout"):
         return None
     return fate.status, f"its job {last.job[1]} was ended, as those before it: {fate.state}"

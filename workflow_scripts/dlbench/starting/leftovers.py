@@ -23,51 +23,51 @@ PATIENCE_S = 10.0
 SHARED = ("catatonit", "conmon", "podman", "fuse-overlayfs")
 
 
-def mark(log):
-    """The variable of the processes of a run whose log this process supervises."""
+def mark(log: Path) -> dict[str, str]:
+    """The variable by which processes say that this process supervises their run, and its log."""
     with contextlib.suppress(OSError):
         words = [_kernel(), os.getpid(), _started(os.getpid()), log.absolute()]
         return {VARIABLE: " ".join(map(str, words))}
     return {}
 
 
-def end():
-    """End what attempts left behind that never came to an end.
+def end() -> None:
+    """End the processes of attempts whose supervisor was killed.
 
     Raises:
-        Error: something is there still.
+        Error: some cannot be ended.
     """
-    if not (found := _leftovers()):
+    if not (log_by_pid := _leftovers()):
         return
-    logs = ", ".join(sorted({log.parent.name for log in found.values()}))
-    print(f"{len(found)} processes of killed attempts are ended ({logs})", file=sys.stderr)
+    logs = ", ".join(sorted({log.parent.name for log in log_by_pid.values()}))
+    print(f"{len(log_by_pid)} processes of killed attempts are ended ({logs})", file=sys.stderr)
     deadline = time.monotonic() + PATIENCE_S
-    while found and time.monotonic() < deadline:
-        for pid in found:
+    while log_by_pid and time.monotonic() < deadline:
+        for pid in log_by_pid:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.05)
-        found = _leftovers()
-    if found:
+        log_by_pid = _leftovers()
+    if log_by_pid:
         raise Error(
-            f"processes {', '.join(map(str, found))} of a killed attempt ({logs}) cannot be ended; "
-            "beside them nothing can be timed"
+            f"processes {', '.join(map(str, log_by_pid))} of a killed attempt ({logs}) cannot be "
+            "ended; beside them nothing can be timed"
         )
 
 
 def _leftovers():
-    """{process: log of the attempt it is of} of this user's on this node."""
-    found = {}
+    """{process: log of its attempt}, those of this user on this node."""
+    log_by_pid = {}
     for path in PROC.glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError):  # ended meanwhile, or somebody else's
             log = _orphaned(path) if path.stat().st_uid == os.geteuid() else None
             if log and attempts.is_open(log) and (path / "comm").read_text().strip() not in SHARED:
-                found[int(path.name)] = log
-    return found
+                log_by_pid[int(path.name)] = log
+    return log_by_pid
 
 
 def _orphaned(path):
-    """The log of a run that a process is of, where its supervisor is gone; else None."""
+    """The log of the run that a process is of, if its supervisor is gone; else None."""
     variables = (path / "environ").read_bytes().split(b"\0")
     value = next((v for v in variables if v.startswith(f"{VARIABLE}=".encode())), None)
     if value is None:

@@ -1,10 +1,11 @@
 """What others used of a run's cores and of its node while it was measured.
 
-- Others are all but the processes of the run and of the workflow that started it: what was busy
-  on the CPUs that the run may use, less what these processes used.
-- `Watch` takes a reading a second, in the process that supervises the run; `values` is about the
-  readings around the measured steps. What cannot be known is None, with a reason in `unknown`.
-- `disturbance` says in words whether that is more than the config allows.
+- Others are all processes but those of the run and of the workflow that started it. Their use is
+  what was busy on the CPUs that the run may use, less what the run's processes used.
+- `Watch` takes a reading a second, in the process that supervises the run; `summarise` compares
+  the readings around the measured steps. A value that is not known is None, with a reason in
+  `unknown`.
+- Whether that is more than the config allows: records/disturbances.py.
 
 Needs the standard library only; Linux only.
 """
@@ -12,8 +13,10 @@ Needs the standard library only; Linux only.
 import math
 import os
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dlbench.log import event_log, measured_part
 from dlbench.machine import host_name, limits, node_use
@@ -33,7 +36,7 @@ LXCFS = "/proc/stat is one that a container is given, without the node's CPUs"
 
 @dataclass(frozen=True)
 class Reading:
-    """Totals so far; None where they cannot be read."""
+    """Totals so far; None if they cannot be read."""
 
     at_s: float
     utc: str
@@ -43,7 +46,7 @@ class Reading:
     own_read_bytes: int | None
     own_bytes: int | None
     moved: int
-    pressure_s: tuple
+    pressure_s: tuple[float | None, ...]
     disk_bytes: int | None
     clock_mhz: float | None
 
@@ -54,12 +57,22 @@ class Watch:
     Args:
         mark: of the run's processes, as in `leftovers.mark`.
         share: what others may use, as a share of `device_cores`; None: never judged.
-        device_cores: those of the run's devices on a node; None: all that it may use.
+        device_cores: how many cores the run's devices on a node have; None: all that it may use.
         root: the folder in which proc and sys are.
+        pid: of the process that supervises the run; None: this one.
+        cpus: numbers of those that the run may use; None: those that this process may use.
     """
 
-    def __init__(self, mark=None, share=None, device_cores=None, root="/", pid=None, cpus=None):
-        self.unknown = {}
+    def __init__(
+        self,
+        mark: dict[str, str] | None = None,
+        share: float | None = None,
+        device_cores: int | None = None,
+        root: str | Path = "/",
+        pid: int | None = None,
+        cpus: Iterable[int] | None = None,
+    ):
+        self.unknown: dict[str, str] = {}
         self.waited_s = 0.0
         self._files, self._root = Files(root), Path(root)
         self._proc = self._root / "proc"
@@ -76,14 +89,14 @@ class Watch:
         self._load = None
         self._readings = [self._read()]
 
-    def of_run(self, mark, share, device_cores):
-        """What was not known yet when the watch began; as for `Watch`."""
+    def set_run(self, mark: dict[str, str], share: float | None, device_cores: int | None) -> None:
+        """Set what was not known yet when the watch began; arguments as for `Watch`."""
         self._share, self._device_cores = share, device_cores
         if self._own:
             self._own.mark = mark
 
-    def see(self):
-        """Take a reading where it is time for one."""
+    def read_if_due(self) -> None:
+        """Take a reading if it is time for one."""
         now = time.monotonic()
         affordable = ALLOWANCE_S + MOST_SHARE * (now - self._readings[0].at_s)
         if now - self._readings[-1].at_s >= EVERY_S and self._spent_s < affordable:
@@ -93,13 +106,15 @@ class Watch:
             if len(self._readings) > MOST_READINGS:
                 del self._readings[1:-1:2]
 
-    def wait_for_quiet(self, most_s, stopped, say):
+    def wait_for_quiet(
+        self, most_s: float, stopped: Callable[[], str], say: Callable[[str], None]
+    ) -> bool:
         """Wait until others use less than they may, or the time is over, or `stopped()`.
 
         What passed since the watch began is looked at first.
 
         Returns:
-            False where the time was over and others were still there.
+            False if the time was over and others still used too much.
         """
         began, quiet = time.monotonic(), None
         if most_s and self._share is not None and self._own:
@@ -124,19 +139,19 @@ class Watch:
             return True
         # A look so short is not sure.
         before = node_use.read_processes(self._proc)
-        said = None
+        waiting_since = None
         while not stopped():
-            last = self._readings[-1] if said else use.last
+            last = self._readings[-1] if waiting_since else use.last
             _sleep(LOOK_S, stopped)
             self._readings.append(self._read())
             use = _Use(last, self._readings[-1])
             if use.others - use.resolution <= limit:
-                if said:
-                    say(f"it is quiet after {time.monotonic() - said:.0f} s")
+                if waiting_since:
+                    say(f"it is quiet after {time.monotonic() - waiting_since:.0f} s")
                 return True
             over = time.monotonic() >= deadline
-            if not said and not over:
-                said = use.first.at_s
+            if not waiting_since and not over:
+                waiting_since = use.first.at_s
                 names = self._busiest(before)
                 words = f" ({', '.join(names)})" if names else ""
                 used = disturbances.share_words(use.others, use.cores)
@@ -151,34 +166,34 @@ class Watch:
         """Names and numbers of others' processes that used most CPU since then."""
         now = node_use.read_processes(self._proc)
         used = {
-            pid: found.own - (before[pid].own if pid in before else 0)
-            for pid, found in now.items()
+            pid: process.own - (before[pid].own if pid in before else 0)
+            for pid, process in now.items()
             if pid not in self._own
         }
         most = sorted((pid for pid in used if used[pid] > 0), key=used.get, reverse=True)
         return [f"{now[pid].name} {pid}" for pid in most[:MOST_NAMES]]
 
-    def values(self, log):
+    def summarise(self, log: Path) -> dict[str, Any]:
         """Fields of the event `neighbours`.
 
         Args:
             log: of rank 0, complete; those of other ranks and copies lie beside it.
         """
-        found = self._ask("neighbours", lambda: self._values(log)) or {"span_s": 0.0}
-        found |= {"host": host_name.host()} if "host" not in found else {}
+        use = self._ask("neighbours", lambda: self._summary(log)) or {"span_s": 0.0}
+        use |= {"host": host_name.host()} if "host" not in use else {}
         return {
             "waited_for_quiet_s": self.waited_s,
-            **{key: round(v, 6) if isinstance(v, float) else v for key, v in found.items()},
-            "unknown": {k: why for k, why in self.unknown.items() if found.get(k) is None},
+            **{key: round(v, 6) if isinstance(v, float) else v for key, v in use.items()},
+            "unknown": {k: why for k, why in self.unknown.items() if use.get(k) is None},
         }
 
-    def _values(self, log):
+    def _summary(self, log):
         self._readings.append(self._read())
         parts = self._ask("measured", lambda: measured_part.read_parts(log)) or []
         use = _Use(*self._around(parts))
         first, last = use.first, use.last
         throttled = self._ask("cpu_throttle_count", self._throttle_count)
-        found = {
+        summary = {
             "span_s": use.span_s,
             "host": host_name.host(),
             "others_cpu_cores": use.others,
@@ -186,8 +201,9 @@ class Watch:
             "node_others_cpu_cores": use.node_others,
             "node_cores": last.node and last.node.count,
             "resolution_cpu_cores": use.resolution,
-            "steal_cpu_cores": use.rate(first.ours and first.ours.steal_s,
-                                        last.ours and last.ours.steal_s),
+            "steal_cpu_cores": use.rate(
+                first.ours and first.ours.steal_s, last.ours and last.ours.steal_s
+            ),
             **{
                 f"{name}_pressure_percent": use.rate(before, after, 100)
                 for name, before, after in zip(
@@ -198,7 +214,8 @@ class Watch:
             "own_disk_read_bytes_per_s": use.rate(first.own_read_bytes, last.own_read_bytes),
             "own_disk_bytes_per_s": use.rate(first.own_bytes, last.own_bytes),
             "cpu_clock_mhz": _mean(
-                reading.clock_mhz for reading in self._readings
+                reading.clock_mhz
+                for reading in self._readings
                 if first.at_s <= reading.at_s <= last.at_s
             ),
             "cpu_throttle_count": _less(throttled, self._throttled),
@@ -207,12 +224,12 @@ class Watch:
             "share": self._share,
             "device_cores": self._device_cores or use.cores,
             "other_gpu_processes": measured_part.other_gpu_processes(parts),
-        }  # fmt: skip
-        if any(part.gpus for part in parts) and found["other_gpu_processes"] is None:
+        }
+        if any(part.gpus for part in parts) and summary["other_gpu_processes"] is None:
             self.unknown["other_gpu_processes"] = BESIDE
-        self._see_what_is_hidden(found, parts)
-        self._see_other_nodes(found, parts)
-        return found
+        self._leave_out_what_is_hidden(summary, parts)
+        self._look_at_other_nodes(summary, parts)
+        return summary
 
     def _around(self, parts):
         """The last reading before the measured steps, and the first one after them."""
@@ -227,53 +244,59 @@ class Watch:
         # Where a clock was set meanwhile.
         return (first, last) if first.at_s < last.at_s else (self._readings[0], self._readings[-1])
 
-    def _see_what_is_hidden(self, found, parts):
-        """Say nothing of others where a part of them may be us, or is not there to be seen."""
-        here = _here(parts, found["host"])
-        said_s = sum(part.cpu_time_s or 0 for part in here)
+    def _leave_out_what_is_hidden(self, summary, parts):
+        """Say nothing of others if a part of them may be the run's, or cannot be seen."""
+        here = _here(parts, summary["host"])
+        logged_s = sum(part.cpu_time_s or 0 for part in here)
         own_s = _less(self._readings[-1].own_s, self._readings[0].own_s) or 0
         quota = limits.read(Files(self._root))["cpu_time_cores"]
         names = ("others_cpu_cores", "node_others_cpu_cores")
         reason = ""
         if not node_use.has_kernels_stat(self._root):
             reason = LXCFS
-        elif own_s < LEAST_SEEN * said_s - 10 * node_use.TICK_S:
+        elif own_s < LEAST_SEEN * logged_s - 10 * node_use.TICK_S:
             reason = (
-                f"the run's processes used {said_s:.1f} s of CPU, of which {own_s:.1f} s are seen "
-                "from here: they are in a namespace of their own, or started by a service"
+                f"the run's processes used {logged_s:.1f} s of CPU, of which {own_s:.1f} s are "
+                "seen from here: they are in a namespace of their own, or started by a service"
             )
-        elif isinstance(quota, float | int) and found["node_cores"] and quota < found["node_cores"]:
-            reason = f"a quota of {quota:g} of {found['node_cores']} cores: others may use the rest"
+        elif isinstance(quota, float | int) and (summary["node_cores"] or 0) > quota:
+            cores = summary["node_cores"]
+            reason = f"a quota of {quota:g} of {cores} cores: others may use the rest"
             names = names[:1]
         for name in names if reason else ():
-            found[name] = None
+            summary[name] = None
             self.unknown[name] = reason
 
-    def _see_other_nodes(self, found, parts):
+    def _look_at_other_nodes(self, summary, parts):
         """Of several nodes the one counts whose others used most."""
-        here = _here(parts, found["host"])
+        here = _here(parts, summary["host"])
         for host in sorted({part.host for part in parts if part not in here}):
             try:
                 others, cores = measured_part.cores_of_others([p for p in parts if p.host == host])
             except ValueError as error:
-                found["others_cpu_cores"] = None
+                summary["others_cpu_cores"] = None
                 self.unknown["others_cpu_cores"] = f"{host}: {error}"
                 return
-            if found["others_cpu_cores"] is not None and others > found["others_cpu_cores"]:
-                found |= {"host": host, "others_cpu_cores": others, "cores": cores}
+            if summary["others_cpu_cores"] is not None and others > summary["others_cpu_cores"]:
+                summary |= {"host": host, "others_cpu_cores": others, "cores": cores}
 
     def _read(self):
         ours, node = self._ask(
             "others_cpu_cores", lambda: node_use.cpu_times(self._proc, self._cpus)
-        ) or (None, None)  # fmt: skip
+        ) or (None, None)
         at_s, utc = time.monotonic(), event_log.utc_now()
-        own_s, disks, moved = (
-            self._own and self._ask("others_cpu_cores", self._own.look)
-        ) or (None, None, 0)  # fmt: skip
+        own = self._own and self._ask("others_cpu_cores", self._own.look)
+        own_s, disks, moved = own or (None, None, 0)
         own_read_bytes, own_bytes = disks or (None, None)
         return Reading(
-            at_s=at_s, utc=utc, ours=ours, node=node, own_s=own_s,
-            own_read_bytes=own_read_bytes, own_bytes=own_bytes, moved=moved,
+            at_s=at_s,
+            utc=utc,
+            ours=ours,
+            node=node,
+            own_s=own_s,
+            own_read_bytes=own_read_bytes,
+            own_bytes=own_bytes,
+            moved=moved,
             pressure_s=tuple(
                 self._ask(
                     f"{name}_pressure_percent",
@@ -285,7 +308,7 @@ class Watch:
                 "others_disk_bytes_per_s", lambda: node_use.disk_bytes(self._root)
             ),
             clock_mhz=self._ask("cpu_clock_mhz", self._clock_mhz),
-        )  # fmt: skip
+        )
 
     def _clock_mhz(self):
         """Of one CPU after the other: the driver may take 20 ms for each."""
@@ -299,13 +322,13 @@ class Watch:
 
     def _ask(self, name, answer):
         """As Files.ask: what cannot be read is None, with the reason."""
-        found = self._files.ask(name, answer)
+        value = self._files.ask(name, answer)
         self.unknown |= self._files.unknown
-        return found
+        return value
 
 
 class _Use:
-    """What was used between two readings, in cores; None where a reading lacks it."""
+    """What was used between two readings, in cores; None if a reading lacks it."""
 
     def __init__(self, first, last):
         self.first, self.last = first, last
@@ -334,7 +357,7 @@ class _Use:
         return None if None in (before, after) else times * (after - before) / self.span_s
 
     def _others(self, before, after, own):
-        """Where a machine's kernel counts stolen time as that of processes, it is taken as said."""
+        """What is busy less our own; at least the stolen time, which some kernels count as ours."""
         if None in (before, after, own):
             return None
         busy = after.count - (after.idle_s - before.idle_s) / self.span_s

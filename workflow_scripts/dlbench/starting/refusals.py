@@ -1,13 +1,15 @@
 """Jobs that a scheduler did not take, in its own words: account, quota, a filter of the site's.
 
-Snakemake 9.27 loses these words on their way from a plugin to the terminal. So they are said here,
-and kept in the run's folder as refused.json, where status.py finds them; the attempt that begins
-after all takes them into its log, and so into the run's record.
+Snakemake 9.27 loses these words on their way from a plugin to the terminal. So they are printed
+here, and kept in the run's folder as refused.json, where status.py reads them; the next attempt
+takes them into its log, and so into the run's record.
 """
 
 import json
 import re
 import sys
+from pathlib import Path
+from typing import Any
 
 from dlbench import schedulers
 from dlbench.common.files import write_json
@@ -24,8 +26,8 @@ AROUND = (
 )
 
 
-def hear(executor, scheduler):
-    """Have an executor of Snakemake's, a class, tell of each job that was not taken.
+def report(executor: Any, scheduler: str | None) -> None:
+    """Have an executor of Snakemake's, a class, report each job that was not taken.
 
     Args:
         scheduler: name of a file in schedulers/, or None.
@@ -40,19 +42,23 @@ def hear(executor, scheduler):
     executor.report_job_error = report_job_error
 
 
-def words(place):
-    """What was refused to the run of a folder since its last attempt, "" for nothing."""
-    found = _read(place)
-    times = found.get("times", 0)
+def describe(place: Path) -> str:
+    """Who refused the job of a run since its last attempt, and why; "" if nobody did.
+
+    Args:
+        place: the run's folder.
+    """
+    refusal = _read(place)
+    times = refusal.get("times", 0)
     often = f", {times} times" if times > 1 else ""
-    return f"{found['by']} refused its job{often}: {found['message']}" if found else ""
+    return f"{refusal['by']} refused its job{often}: {refusal['message']}" if refusal else ""
 
 
-def take(place):
-    """{"by", "message", "times", "t_utc"} or None; no longer there afterwards."""
-    found = _read(place)
+def take(place: Path) -> dict[str, Any] | None:
+    """Read and remove the refusal in a run's folder: by, message, times, t_utc; or None."""
+    refusal = _read(place)
     (place / FILE).unlink(missing_ok=True)
-    return found or None
+    return refusal or None
 
 
 def _tell(job, scheduler, message):
@@ -64,19 +70,19 @@ def _tell(job, scheduler, message):
         if run_id:
             place = run_record.folder(run_id)
             times = _read(place).get("times", 0) + 1
-            said = {"by": by, "message": message, "times": times, "t_utc": event_log.utc_now()}
-            write_json(place / FILE, said)
+            refusal = {"by": by, "message": message, "times": times, "t_utc": event_log.utc_now()}
+            write_json(place / FILE, refusal)
 
 
 def _words(text):
-    found = (re.search(pattern, text, re.DOTALL) for pattern in AROUND)
-    said = next((match[1] for match in found if match), text)
-    return "; ".join(filter(None, map(str.strip, said.splitlines())))[:LONGEST] or "no message"
+    matches = (re.search(pattern, text, re.DOTALL) for pattern in AROUND)
+    message = next((match[1] for match in matches if match), text)
+    return "; ".join(filter(None, map(str.strip, message.splitlines())))[:LONGEST] or "no message"
 
 
 def _read(place):
     try:
-        found = json.loads((place / FILE).read_text())
-        return found if {"by", "message", "times"} <= found.keys() else {}
+        refusal = json.loads((place / FILE).read_text())
+        return refusal if {"by", "message", "times"} <= refusal.keys() else {}
     except (OSError, ValueError, AttributeError):
         return {}

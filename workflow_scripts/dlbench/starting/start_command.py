@@ -2,8 +2,8 @@
 
     mpirun -np 2 ... apptainer exec ... IMAGE python workflow_scripts/train.py ...
 
-Where Snakemake's container directive has entered the image already, the launcher is inside too.
-For that case it needs the standard library and NumPy only.
+If Snakemake's container directive has entered the image already, the launcher is inside too: so
+this file needs the standard library and NumPy only.
 """
 
 import functools
@@ -12,8 +12,10 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dlbench import Error, schedulers
 from dlbench.common import options, plugins
@@ -23,9 +25,10 @@ from dlbench.launchers import mpirun as launchers_mpirun
 from dlbench.machine import host_name
 from dlbench.starting import copies, environment_modules, start_unreachable
 from dlbench.study import other_trainers, trainer_environments
+from dlbench.study.runs import Run
 
 # Of what is known about an image, this goes into the log of each run.
-SAID = ("image", "digest", "image_id", "runtime_version", "options", "libc", "mpi", "packages")
+LOGGED = ("image", "digest", "image_id", "runtime_version", "options", "libc", "mpi", "packages")
 
 
 class NotEntered(Error):
@@ -40,47 +43,64 @@ class Nameless(Error):
 class Start:
     """How a run is started.
 
-    `command` starts it, `cleanup` (or None) ends what may be left; `container` is what a run in
-    a container says about it in its log, {} on bare metal.
+    Attributes:
+        command: starts the run.
+        cleanup: the command that ends what may be left of its container, or None.
+        container: what the run's log says about its container; {} on bare metal.
     """
 
-    command: tuple
-    cleanup: tuple | None
-    container: dict
+    command: tuple[str, ...]
+    cleanup: tuple[str, ...] | None
+    container: dict[str, Any]
 
 
 NOTHING = Start((), None, {})
 
 
-def start(run, trainer, form=None, device="cpu", binds=()):
-    """How to start a run.
+def build(
+    run: Run,
+    trainer: list[str],
+    form: Mapping[str, Any] | None = None,
+    device: str = "cpu",
+    binds: Iterable[str] = (),
+) -> Start:
+    """The command that starts a run, and what belongs to it.
 
     Args:
         trainer: the command that trains, of one process, with the Python of bare metal.
-        form: what `images.prepare` wrote about the image, for a run in a container.
+        form: what prepare_image.py wrote about the image; None on bare metal.
         device: cpu or gpu.
         binds: what the container sees of this machine beside the workflow's folder, as in
             /scratch, /data:/input or /data:/input:ro.
 
     Raises:
         Error: a folder to bind is not there, or no launcher fits the image's MPI.
-        images.Unusable: the image lacks a package that the run needs.
-        NotEntered: this is to be inside the image already, and is not.
+        trainer_image.Unusable: the image lacks a package that the run needs.
+        NotEntered: this process should be inside the image already, and is not.
     """
-    runtime = plugins.load("runtimes", run.runtime)
-    if not runtime.CONTAINED:
-        if run.is_external:
-            ours = trainer_environments.trainer_python(run.environment).absolute().parents[1]
-            environment = _having(run.launcher, ours)
-        else:
-            environment = Path(trainer[0]).absolute().parents[1]
-        return Start(tuple(_launched(run, trainer, environment, device)), None, {})
+    if not contained(run):
+        return Start(tuple(_on_bare_metal(run, trainer, device)), None, {})
+    return _in_an_image(run, trainer, form or {}, device, binds)
+
+
+def _on_bare_metal(run, trainer, device):
+    """The command that starts a run without an image."""
+    if run.is_external:
+        ours = trainer_environments.trainer_python(run.environment).absolute().parents[1]
+        environment = _having(run.launcher, ours)
+    else:
+        environment = Path(trainer[0]).absolute().parents[1]
+    return _launched(run, trainer, environment, device)
+
+
+def _in_an_image(run, trainer, form, device, binds):
+    """The Start of a run in an image; arguments as for `build`."""
     trainer_image.check_packages(run, form)
     if run.is_external:
         inside = other_trainers.proving(run, trainer, trainer_image.MARKER)
     else:
         inside = [form["python"], *trainer[1:], "--image-id", form["image_id"]]
-    said = {key: form[key] for key in SAID}
+    logged = {key: form[key] for key in LOGGED}
     if by_directive(run):
         if not Path("/", trainer_image.MARKER).exists():
             raise NotEntered(
@@ -88,9 +108,10 @@ def start(run, trainer, form=None, device="cpu", binds=()):
                 "with --software-deployment-method apptainer, as profiles/default does, or give "
                 "the runs runtime_options: {start: command}"
             )
-        said["start"] = "directive"
+        logged["start"] = "directive"
         environment = _having(run.launcher, Path(form["python"]).parents[1])
-        return Start(tuple(_launched(run, inside, environment, device)), None, said)
+        return Start(tuple(_launched(run, inside, environment, device)), None, logged)
+    runtime = plugins.load("runtimes", run.runtime)
     container = Container(
         image=form["prepared"],
         folder=os.getcwd(),
@@ -110,28 +131,29 @@ def start(run, trainer, form=None, device="cpu", binds=()):
     hidden = [word for name in absent for word in ("-u", name)]
     contained = runtime.command(container, ["env", *hidden, *inside])
     launcher, version = _outer_tools(run, form)
-    said |= {"start": "command", "launcher_mpi": version}
+    logged |= {"start": "command", "launcher_mpi": version}
     cleanup = runtime.cleanup(container)
     command = _launched(run, contained, launcher, device)
-    return Start(tuple(command), cleanup and tuple(cleanup), said)
+    return Start(tuple(command), cleanup and tuple(cleanup), logged)
 
 
-def surroundings(run, module_names):
-    """Variables to be set before a run is started: those of its modules and of its job.
+def job_variables(run: Run, module_names: list[str]) -> dict[str, str]:
+    """The environment in which a run is started: with its modules, and what its job asks for.
 
     Raises:
         Error: a module cannot be loaded.
     """
-    found = environment_modules.load([] if by_directive(run) else module_names)  # an image has none
-    job = schedulers.job(found)
+    # In an image there are no modules.
+    variables = environment_modules.load([] if by_directive(run) else module_names)
+    job = schedulers.job(variables)
     scheduler = job and plugins.load("schedulers", job[0])
     if hasattr(scheduler, "variables"):
-        found |= scheduler.variables(found)
-    return found
+        variables |= scheduler.variables(variables)
+    return variables
 
 
-def where(environ=os.environ):
-    """For a run's log: the scheduler's job this is, and its nodes; {"job": None} outside of one."""
+def job_facts(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """For a run's log: the scheduler's job around it, with its nodes; {"job": None} outside."""
     job = schedulers.job(environ)
     if not job:
         return {"job": None}
@@ -140,21 +162,21 @@ def where(environ=os.environ):
     return {"job": {"scheduler": name, "id": job_id, "hosts": hosts}}
 
 
-def contained(run):
+def contained(run: Run) -> bool:
     """Whether a run is trained inside an image."""
     return plugins.load("runtimes", run.runtime).CONTAINED
 
 
-def by_directive(run):
+def by_directive(run: Run) -> bool:
     """Whether Snakemake's container directive starts a run."""
     runtime = plugins.load("runtimes", run.runtime)
     if "start" not in runtime.OPTIONS or run.is_external:
         return False
-    asked = options.parse("runtime", run.runtime, runtime.OPTIONS, run.runtime_options)["start"]
-    return asked == "directive" or (asked == "auto" and run.nodes == 1 and run.copies_per_node == 1)
+    start = options.parse("runtime", run.runtime, runtime.OPTIONS, run.runtime_options)["start"]
+    return start == "directive" or (start == "auto" and run.nodes == 1 and run.copies_per_node == 1)
 
 
-def may_be_unreachable(run, environ=os.environ):
+def may_be_unreachable(run: Run, environ: Mapping[str, str] = os.environ) -> bool:
     """Whether all processes of a run may be in a network with nothing but loopback.
 
     Not those in containers that the command line starts: an engine, or its privileged starter,
@@ -171,13 +193,16 @@ def may_be_unreachable(run, environ=os.environ):
     )
 
 
-def network(run, asked):
-    """The network of a run that starts: loopback, one of its own, or host, the machine's.
+def network(run: Run, requested: str) -> str:
+    """The network in which a run starts: `loopback`, one of its own, or `host`, the machine's.
+
+    Args:
+        requested: auto or host.
 
     Raises:
-        Nameless: it would have to be the machine's, and the run cannot work there.
+        Nameless: it must be the machine's, and the run cannot work there.
     """
-    if asked == "auto" and may_be_unreachable(run) and start_unreachable.possible():
+    if requested == "auto" and may_be_unreachable(run) and start_unreachable.possible():
         return "loopback"
     launcher = plugins.load("launchers", run.launcher)
     # What is in a container that the command line starts may know other names.
@@ -228,11 +253,11 @@ def _outer_tools(run, form):
 
 
 def _having(program, environment):
-    """The environment where it has a program, else None: it is that of the path."""
+    """The environment if it has a program, else None: the program is that of the path."""
     return environment if (environment / "bin" / program).exists() else None
 
 
-def fits(outside, inside):
+def fits(outside: str, inside: str) -> bool:
     """Whether an mpirun may start processes that use another MPI library.
 
     >>> fits("Open MPI 4.1.8", "Open MPI 4.1.4"), fits("Open MPI 4.1.4", "Open MPI 5.0.3")
@@ -248,15 +273,18 @@ def _split(text):
 
 
 @functools.cache
-def mpi_version(mpirun, environment=None):
-    """As in `Open MPI 4.1.8`; None where it does not say."""
+def mpi_version(mpirun: str | Path, environment: Path | None = None) -> str | None:
+    """The version that an mpirun names, as in `Open MPI 4.1.8`; None if it names none."""
     variables = {} if environment is None else launchers_mpirun.own_variables(environment)
     try:
-        said = subprocess.run(
-            [mpirun, "--version"], capture_output=True, text=True, check=False,
+        answer = subprocess.run(
+            [mpirun, "--version"],
+            capture_output=True,
+            text=True,
+            check=False,
             env=os.environ | variables,
-        ).stdout  # fmt: skip
+        )
     except OSError:
         return None
-    match = re.search(r"(Open MPI|MPICH|Intel\(R\) MPI)\D*([\d.]*\d)", said)
+    match = re.search(r"(Open MPI|MPICH|Intel\(R\) MPI)\D*([\d.]*\d)", answer.stdout)
     return " ".join(match.groups()) if match else None

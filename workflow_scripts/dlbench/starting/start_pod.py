@@ -15,6 +15,8 @@ import select
 import socket
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 from dlbench import Error
 from dlbench.starting import start_processes
@@ -22,20 +24,20 @@ from dlbench.starting import start_processes
 POLL_S = 0.2
 HELLO_S = 5.0  # for one that connects to say who it is
 MOST_LINE_BYTES = 1 << 20  # who says more at once is no pod of ours
+Task = tuple[str, int]  # (kind of job, number)
 FINDING = ("tf_config", "horovod", "nothing")
 
 
-def run(pod, jobs, finding, command):
+def run(pod: "Pod", jobs: dict[str, int], finding: str, command: list[str]) -> int:
     """Start this pod's processes and wait for all of all pods.
 
     Args:
-        pod: Pod.
         jobs: processes of each kind in all pods together, as in {"chief": 1, "worker": 2}.
-        finding: one of FINDING, by what they find one another.
-        command: list of strings.
+        finding: one of FINDING, how they find one another.
+        command: what each process runs.
 
     Returns:
-        Exit code of the first that failed, 0 where none did.
+        Exit code of the first that failed, 0 if none did.
 
     Raises:
         Error: another pod did not come, or the processes cannot be spread over the pods.
@@ -70,7 +72,7 @@ def run(pod, jobs, finding, command):
     return code
 
 
-def layout(jobs, nodes):
+def layout(jobs: dict[str, int], nodes: int) -> list[list[Task]]:
     """Which tasks each pod starts, as (job, index): as many workers in each, the others in turn.
 
     >>> layout({"chief": 1, "worker": 2, "ps": 1}, nodes=2)
@@ -86,7 +88,9 @@ def layout(jobs, nodes):
     ]
 
 
-def tf_configs(index, tasks, hosts, ports):
+def tf_configs(
+    index: int, tasks: list[list[Task]], hosts: list[str], ports: list[list[int]]
+) -> list[dict[str, str]]:
     """The variables of each task of one pod.
 
     Args:
@@ -95,10 +99,10 @@ def tf_configs(index, tasks, hosts, ports):
     """
     addresses = {
         task: f"{host}:{port}"
-        for host, some, theirs in zip(hosts, tasks, ports, strict=True)
-        for task, port in zip(some, theirs, strict=True)
+        for host, tasks_there, ports_there in zip(hosts, tasks, ports, strict=True)
+        for task, port in zip(tasks_there, ports_there, strict=True)
     }
-    cluster = {}
+    cluster: dict[str, list[str]] = {}
     for job, number in sorted(addresses):
         cluster.setdefault(job, []).append(addresses[job, number])
     return [
@@ -107,11 +111,10 @@ def tf_configs(index, tasks, hosts, ports):
     ]
 
 
-def horovod_variables(index, each, hosts, port):
+def horovod_variables(index: int, each: int, hosts: list[str], port: int) -> list[dict[str, str]]:
     """The variables of each rank of one pod, as horovodrun --gloo sets them.
 
-    Which network gloo takes is that of the pod's own host name, unless HOROVOD_GLOO_IFACE says
-    another.
+    Gloo takes the network of the pod's own host name, unless HOROVOD_GLOO_IFACE names another.
 
     Args:
         each: ranks in a pod.
@@ -146,13 +149,17 @@ class Pod:
         linger_s: how much later than its processes a pod ends that has failed, pod 0 apart.
     """
 
-    def __init__(self, index, hosts, port, wait_s, linger_s=0.0):
+    def __init__(
+        self, index: int, hosts: list[str], port: int, wait_s: float, linger_s: float = 0.0
+    ):
         if not 0 <= index < len(hosts):
             raise Error(f"pod {index}: expected a number from 0 to {len(hosts) - 1}")
         self.index, self.hosts, self.port = index, hosts, port
         self.wait_s, self.linger_s = wait_s, linger_s
 
-    def meet(self, offer=None, prepare=lambda: None):
+    def meet(
+        self, offer: Any = None, prepare: Callable[[], Any] = lambda: None
+    ) -> tuple[dict[int, "Link"], list[Any], Any]:
         """Wait until all pods are there.
 
         Args:
@@ -160,8 +167,8 @@ class Pod:
             prepare: called in pod 0 only, once all are there.
 
         Returns:
-            (links: {index: Link} to pod 0 or, there, to all others; the offers of all pods; what
-            `prepare` gave)
+            ({index: Link} to pod 0 or, there, to all others; the offers of all pods; what
+            `prepare` returned)
 
         Raises:
             Error: one did not come in time.
@@ -224,11 +231,14 @@ class Pod:
 class Link:
     """A connection over which objects travel as lines of JSON.
 
-    `gone` is whether the other side has closed it.
+    Attributes:
+        gone: whether the other side has closed it.
+        end: the exit code that the other side has sent; None if it has not ended.
     """
 
-    def __init__(self, connection):
-        self.gone, self.end = False, None
+    def __init__(self, connection: socket.socket):
+        self.gone = False
+        self.end: int | None = None
         self._connection, self._buffer = connection, b""
         connection.setblocking(True)
         # A node that loses its power closes nothing.
@@ -237,20 +247,21 @@ class Link:
             if hasattr(socket, option):
                 connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
-    def send(self, content):
-        with contextlib.suppress(OSError):  # the reader sees that it is gone
+    def send(self, content: Any) -> None:
+        """Send an object; a connection that is gone is seen when it is read."""
+        with contextlib.suppress(OSError):
             self._connection.sendall(json.dumps(content).encode() + b"\n")
 
-    def wait(self, deadline):
-        """The next object; None where none comes in time."""
+    def wait(self, deadline: float) -> dict[str, Any] | None:
+        """The next object; None if none comes in time."""
         while not self.gone and time.monotonic() < deadline:
-            found = self.read(min(POLL_S, max(0.0, deadline - time.monotonic())))
-            if found is not None:
-                return found
+            content = self.read(min(POLL_S, max(0.0, deadline - time.monotonic())))
+            if content is not None:
+                return content
         return None
 
-    def read(self, patience_s=0.0):
-        """The next object if it is there; its exit code is kept as `end`."""
+    def read(self, patience_s: float = 0.0) -> dict[str, Any] | None:
+        """The next object if it is there; an exit code in it is kept as `end`."""
         if not self.gone and select.select([self._connection], [], [], patience_s)[0]:
             try:
                 received = self._connection.recv(1 << 16)
@@ -264,16 +275,17 @@ class Link:
             return None
         self._buffer = rest
         try:
-            found = json.loads(line)
+            content = json.loads(line)
         except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
+            content = None
+        if not isinstance(content, dict):
             self.gone = True
             return None
-        self.end = found.get("code", self.end)
-        return found
+        self.end = content.get("code", self.end)
+        return content
 
-    def close(self):
+    def close(self) -> None:
+        """Close the connection."""
         self.gone = True
         self._connection.close()
 

@@ -17,6 +17,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 from dlbench import Error
 
@@ -26,15 +28,15 @@ LAST_S = 60.0  # for the others to end once the first process has ended well
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
-def run(jobs, command):
+def run(jobs: dict[str, int], command: list[str]) -> int:
     """Start `command` once per task and wait for all.
 
     Args:
         jobs: number of tasks of each kind of job, as in {"chief": 1, "worker": 2}.
-        command: list of strings.
+        command: what each task runs.
 
     Returns:
-        Exit code of the first task that failed, 0 where none did.
+        Exit code of the first task that failed, 0 if none did.
     """
     names = [(job, index) for job, count in jobs.items() for index in range(count)]
     addresses = dict(zip(names, _free_addresses(len(names)), strict=True))
@@ -47,53 +49,58 @@ def run(jobs, command):
     return supervise(how, command, LAST_S)
 
 
-def run_copies(count, command, cores_each=0, gpus_each=0):
+def run_copies(count: int, command: list[str], cores_each: int = 0, gpus_each: int = 0) -> int:
     """Start `command` as copies that know their number, and wait for all.
 
     Args:
         count: how many copies.
-        command: list of strings.
+        command: what each copy runs.
         cores_each: cores that each copy keeps to, of those this process may use; 0: all.
         gpus_each: GPUs that each copy sees, of those CUDA_VISIBLE_DEVICES names here, or of
-            all in their order where it is unset; 0: those this process sees.
+            all in their order if it is unset; 0: those this process sees.
 
     Returns:
-        Exit code of the first copy that failed, 0 where none did.
+        Exit code of the first copy that failed, 0 if none did.
 
     Raises:
         Error: there are too few cores or GPUs.
     """
-    how = {
+    how: dict[tuple[str, int], dict[str, Any]] = {
         ("copy", index): {"env": os.environ | {"DLBENCH_COPY": str(index)}}
         for index in range(count)
     }
     if cores_each:
         cores = _shares(sorted(os.sched_getaffinity(0)), count, cores_each, "core")
-        for options, mine in zip(how.values(), cores, strict=True):
-            options["preexec_fn"] = functools.partial(os.sched_setaffinity, 0, mine)
+        for options, own in zip(how.values(), cores, strict=True):
+            options["preexec_fn"] = functools.partial(os.sched_setaffinity, 0, own)
     if gpus_each:
         gpus = _shares(_visible_gpus(count * gpus_each), count, gpus_each, "GPU")
-        for options, mine in zip(how.values(), gpus, strict=True):
-            options["env"]["CUDA_VISIBLE_DEVICES"] = ",".join(mine)
+        for options, own in zip(how.values(), gpus, strict=True):
+            options["env"]["CUDA_VISIBLE_DEVICES"] = ",".join(own)
     # How much later the last one ends is what is measured.
     return supervise(how, command, math.inf)
 
 
-def supervise(how, command, last_s, elsewhere=lambda: None):
+def supervise(
+    how: dict[tuple[str, int], dict[str, Any]],
+    command: list[str],
+    last_s: float,
+    elsewhere: Callable[[], tuple[int, str] | None] = lambda: None,
+) -> int:
     """Start `command` once per name in `how` and wait for all.
 
     Args:
         how: options of subprocess.Popen by (job, index).
         last_s: seconds for the others to end once the first has ended well.
-        elsewhere: function that returns (exit code, message) where something that these
-            processes need has failed, else None.
+        elsewhere: returns (exit code, message) if something that these processes need has
+            failed, else None.
 
     Returns:
-        Exit code of the first that failed, 0 where none did.
+        Exit code of the first that failed, 0 if none did.
     """
-    received = []
+    received: list[int] = []
     before = {n: signal.signal(n, lambda number, _: received.append(number)) for n in FORWARDED}
-    processes = {}
+    processes: dict[tuple[str, int], subprocess.Popen[bytes]] = {}
     try:
         for name, options in how.items():
             processes[name] = subprocess.Popen(command, **options)

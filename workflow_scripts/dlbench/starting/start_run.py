@@ -42,7 +42,7 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
     run = Run.from_json(options.spec)
     label = options.label or run.label()
     devices = run.devices_per_node * run.copies_per_node
-    watch.of_run(
+    watch.set_run(
         leftovers.mark(options.log),
         options.others_share,
         devices * run.threads_per_device if options.device == "cpu" else None,
@@ -64,7 +64,7 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
     form, how, network = None, start_command.NOTHING, None
     if not refusal:
         try:
-            os.environ.update(start_command.surroundings(run, options.module))
+            os.environ.update(start_command.job_variables(run, options.module))
             form = trainer_image.read_form(options.form) if options.form else None
             how, network = _command(run, options, form)
         except start_command.NotEntered:
@@ -120,7 +120,7 @@ def _command(
         Error: it cannot be started so.
     """
     trainer = options.command[1:] if options.command[:1] == ["--"] else options.command
-    how = start_command.start(run, trainer, form, options.device, options.bind)
+    how = start_command.build(run, trainer, form, options.device, options.bind)
     if options.external:
         how = _through_us(run, how, options, form)
     return how, start_command.network(run, options.network)
@@ -172,7 +172,7 @@ def _watched(
             "container": how.container,
             "network": network,
             "limits": limits.read(hardware.Files()),  # a container may not see its own
-            **start_command.where(),
+            **start_command.job_facts(),
             "refused": refusals.take(options.log.parent),
             "modules": options.module,
             "session": options.session,

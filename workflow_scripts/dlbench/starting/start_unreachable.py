@@ -14,6 +14,7 @@ import os
 import socket
 import struct
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from dlbench.machine import host_name
@@ -26,7 +27,7 @@ REQUEST = "16sh14x"  # struct ifreq: a name and flags
 PROGRAM = Path(__file__).parents[2] / "start_unreachable.py"
 
 
-def enter():
+def enter() -> None:
     """Give this process, and all that it will start, a network of their own.
 
     User and groups stay; an ordinary user does it within a user namespace. `host` goes on to say
@@ -51,8 +52,8 @@ def enter():
     socket.sethostname("localhost")
 
 
-def possible():
-    """Whether `enter` would do it, and servers could listen in there: tried in another process."""
+def possible() -> bool:
+    """Whether `enter` works here, and servers could listen then: tried in another process."""
     child = os.fork()
     if not child:
         try:
@@ -63,23 +64,23 @@ def possible():
     return os.waitpid(child, 0)[1] == 0
 
 
-def own_address():
+def own_address() -> str | None:
     """The first address behind this machine's own name that one can listen at, or None.
 
-    As Gloo looks for it (gloo/transport/tcp/device.cc, lookupAddrForHostname), which aborts where
+    As Gloo looks for it (gloo/transport/tcp/device.cc, lookupAddrForHostname), which aborts if
     there is none.
     """
     try:
-        found = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return None
-    for family, kind, protocol, _, address in found:
+    for family, kind, protocol, _, address in addresses:
         with contextlib.suppress(OSError), socket.socket(family, kind, protocol) as one:
             one.bind(address)
-            return address[0]
+            return str(address[0])
     return None
 
 
-def command(program):
-    """The command that starts another one in a network of its own."""
+def command(program: Sequence[str]) -> list[str]:
+    """The command that starts a program in a network of its own."""
     return [sys.executable, os.path.relpath(PROGRAM), "--", *program]

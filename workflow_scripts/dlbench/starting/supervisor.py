@@ -3,8 +3,8 @@
 - Ends the trainer with all its processes at the time limit, when it or one of several
   copies hangs (takes no step, evaluation or checkpoint for long), when a signal arrives,
   and when the workflow that started us is gone.
-- Where the run is checkpointed, it is asked for a checkpoint first. The request is a
-  file: a signal would not reach ranks on other nodes or in containers.
+- A run that writes checkpoints is asked for one first. The request is a file: a signal
+  would not reach ranks on other nodes or in containers.
 - A trainer that ended without a word (killed, crashed) gets its run_end here.
 - Shows one line at the start, one now and then, and one at the end.
 """
@@ -19,6 +19,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dlbench import Error
 from dlbench.common import terminal
@@ -42,32 +43,32 @@ class Watched:
 
     log: Path
     messages: Path
-    command: tuple
+    command: tuple[str, ...]
     label: str
     position: str
-    launch: dict
+    launch: dict[str, Any]
     time_limit_s: float
     last_attempt: bool
     hang_limit_s: float = float("inf")
     checkpoint: Path | None = None
     copies: int = 1
-    cleanup: tuple | None = None
+    cleanup: tuple[str, ...] | None = None
     watch: neighbours.Watch | None = None
     wait_for_quiet_s: float = 0.0
     restless: Path | None = None
 
     @property
-    def logs(self):
-        """Those that show whether the run goes on: rank 0's, or each copy's."""
+    def logs(self) -> list[Path]:
+        """The logs that show whether the run goes on: rank 0's, or each copy's."""
         return [event_log.rank_path(self.log, copy) for copy in range(self.copies)]
 
 
-def supervise(run):
+def supervise(run: Watched) -> bool:
     """Run the trainer to its end.
 
     Returns:
-        True where the log now holds the run's result, be it a failure; False
-        where the attempt failed for a passing reason and should be repeated.
+        True if the log now holds the run's result, be it a failure; False if the attempt failed
+        for a passing reason and should be repeated.
     """
     watch = run.watch or neighbours.Watch(leftovers.mark(run.log))
     with stopping.signals() as received:
@@ -89,9 +90,9 @@ def supervise(run):
             if run.cleanup:
                 with open(run.messages, "ab") as messages:
                     subprocess.run(run.cleanup, stdout=messages, stderr=messages, check=False)
-    beside = watch.values(run.log)
+    neighbour_use = watch.summarise(run.log)
     with contextlib.suppress(OSError):  # a full disk, which the end of the run tells
-        log.write("neighbours", **beside)
+        log.write("neighbours", **neighbour_use)
     end = _end_of_ranks(run.log)
     cut_short, no_result = stopped_by or end is None, ""
     if cut_short:
@@ -104,7 +105,7 @@ def supervise(run):
             no_result = "it is tried again"
         end = {"status": status, "message": message, "hung": stopped_by == HANG}
         end |= _limit(run, status)
-    disturbed = disturbances.disturbance(beside)
+    disturbed = disturbances.disturbance(neighbour_use)
     if end["status"] == "ok" and disturbed and not run.last_attempt:
         no_result = f"{disturbed}; it is tried again"
     if attempts.failed_on_full_disk(run.log, end):
@@ -125,7 +126,7 @@ def supervise(run):
 
 
 def _wait_for_quiet(run, watch, received):
-    """Wait as long as the run may for others to end. Returns what ended that from outside, "".
+    """Wait as long as the run may for others to end. Returns what ended the wait from outside.
 
     A node on which one run of a session waited in vain is only looked at before the next one.
     """
@@ -134,40 +135,40 @@ def _wait_for_quiet(run, watch, received):
     if run.restless and run.restless.exists():
         most_s = min(most_s, neighbours.LOOK_S)
     quiet = watch.wait_for_quiet(
-        most_s, lambda: stopping.by(received, parent), lambda words: _say(run, words)
+        most_s, lambda: stopping.reason(received, parent), lambda words: _say(run, words)
     )
     with contextlib.suppress(OSError):
         if run.restless and quiet:
             run.restless.unlink(missing_ok=True)
         elif run.restless:
             run.restless.touch()
-    return stopping.by(received, parent)
+    return stopping.reason(received, parent)
 
 
 def _end_of_ranks(log):
-    """The run_end that says how the ranks ended; None where none knows.
+    """The run_end that says how the ranks ended; None if no rank knows.
 
     What ends one rank ends the others: they fail because it is gone, or their launcher
     stops them. So the first failure is the one that counts, and none does beside a rank
     that ended without a word, but for memory, which such an end may follow too.
     """
     ends = [event_log.last_run_end(path) for path in event_log.rank_paths(log) if path.is_file()]
-    said = [end for end in ends if end and end["message"] != event_log.STOPPED_BY_SIGNAL]
-    failed = sorted((end for end in said if end["status"] != "ok"), key=_when)
+    ended = [end for end in ends if end and end["message"] != event_log.STOPPED_BY_SIGNAL]
+    failed = sorted((end for end in ended if end["status"] != "ok"), key=_when)
     for end in failed:
         if end["status"] != "failed":
             return end
-    if len(said) < len(ends):
-        stopped = [end for end in ends if end and end not in said]
-        return failed[0] if failed and len(said) + len(stopped) == len(ends) else None
-    return failed[0] if failed else next(iter(said), None)
+    if len(ended) < len(ends):
+        stopped = [end for end in ends if end and end not in ended]
+        return failed[0] if failed and len(ended) + len(stopped) == len(ends) else None
+    return failed[0] if failed else next(iter(ended), None)
 
 
 def _when(end):
     return str(end.get("t_utc", ""))
 
 
-def refuse(run, status, reason):
+def refuse(run: Watched, status: str, reason: str) -> None:
     """Write the log of a run that is not started: skipped, or failed before it began."""
     _clear(run.log)
     log = event_log.EventLog(run.log)
@@ -194,8 +195,8 @@ def _watch(trainer, run, started, received, watch):
         while trainer.poll() is None:
             time.sleep(POLL_S)
             now = time.monotonic()
-            watch.see()
-            if reason := stopping.by(received, parent):
+            watch.read_if_due()
+            if reason := stopping.reason(received, parent):
                 pass
             elif now - started > run.time_limit_s:
                 reason = TIME_LIMIT
@@ -257,12 +258,12 @@ def _checkpoint_to_start_from(run):
     with contextlib.suppress(FileNotFoundError):
         (run.checkpoint / checkpoints.STOP_FILE).unlink()
     try:
-        found = checkpoints.latest(run.checkpoint)
-        if found is None:
+        newest = checkpoints.latest(run.checkpoint)
+        if newest is None:
             return "starts"
-        launch = json.loads(found.log(0).splitlines()[0])
+        launch = json.loads(newest.log(0).splitlines()[0])
         if launch.get("made_from") == run.launch["made_from"]:
-            return f"goes on after step {found.step}"
+            return f"goes on after step {newest.step}"
         reason = "is of other code, data or environment"
     except (Error, OSError, ValueError, IndexError, AttributeError, RecursionError) as error:
         reason = f"cannot be read ({error})"
@@ -301,8 +302,8 @@ def _clear(log):
 
 
 def _say(run, words):
-    said = terminal.plain(f"run {run.position}  {run.label}: {words}")
-    print(said, file=sys.stderr, flush=True)
+    line = terminal.plain(f"run {run.position}  {run.label}: {words}")
+    print(line, file=sys.stderr, flush=True)
 
 
 def _progress_of_all(run):
@@ -320,8 +321,8 @@ def _summary(run, end, seconds, no_result):
 
 def _next_start(run):
     with contextlib.suppress(Error, OSError, ValueError):
-        if run.checkpoint and (found := checkpoints.latest(run.checkpoint)):
-            return f"the next start goes on after step {found.step}"
+        if run.checkpoint and (newest := checkpoints.latest(run.checkpoint)):
+            return f"the next start goes on after step {newest.step}"
     return "the next start trains it anew"
 
 
@@ -349,12 +350,12 @@ def _last_words(path):
     """The last line in a file that says something, and what a known failure means."""
     with contextlib.suppress(OSError):
         lines = path.read_bytes().decode(errors="replace").splitlines()
-        said = [line.strip() for line in lines if set(line) - set("-=* ")]
-        if any("An error occurred in MPI_Init" in line for line in said[-60:]):
+        spoken = [line.strip() for line in lines if set(line) - set("-=* ")]
+        if any("An error occurred in MPI_Init" in line for line in spoken[-60:]):
             return (
                 "MPI could not start: the MPI of mpirun must be that of the trainer's environment "
                 "or image; the run's log has what it said"
             )
-        if said:
-            return terminal.message(redaction.redact(said[-1]), 300)
+        if spoken:
+            return terminal.message(redaction.redact(spoken[-1]), 300)
     return "no message"
