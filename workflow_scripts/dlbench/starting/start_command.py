@@ -147,7 +147,7 @@ def job_variables(run: Run, module_names: list[str]) -> dict[str, str]:
     variables = environment_modules.load([] if by_directive(run) else module_names)
     job = schedulers.job(variables)
     scheduler = job and plugins.load("schedulers", job[0])
-    if hasattr(scheduler, "variables"):
+    if scheduler and hasattr(scheduler, "variables"):
         variables |= scheduler.variables(variables)
     return variables
 
