@@ -56,7 +56,7 @@ def later(*precisions):
 
 
 def again(made, **arguments):
-    found = rerun_bases.chosen(made, **arguments)
+    found = rerun_bases.choose(made, **arguments)
     runs = {run.id: run for run in made.runs}
     return found, {(runs[i].model, runs[i].precision) for i in found.run_ids}
 
@@ -97,7 +97,7 @@ def test_comparisons_are_chosen_by_what_they_are_called():
 
 def test_without_tables_it_says_what_makes_them():
     with pytest.raises(Error, match=r"runs\.parquet: there is no such table; `snakemake tables`"):
-        rerun_bases.chosen(config.study(STUDY))
+        rerun_bases.choose(config.study(STUDY))
 
 
 def start(*arguments):

@@ -1,4 +1,4 @@
-"""What trained networks score on held-out items, against the number of devices."""
+"""Scores of trained networks on held-out items against the number of devices."""
 
 from pathlib import Path
 

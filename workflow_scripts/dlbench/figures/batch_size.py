@@ -1,4 +1,4 @@
-"""Throughput on one device against the batch size, a panel a model and mode."""
+"""Throughput on one device against the batch size, one panel for each model and mode."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What of a study is there: a row a condition, a column a number of devices or batch size."""
+"""Status of all runs: a row for each condition, a column for each device count or batch size."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How throughput drifted from session to session, with what others used of the cores."""
+"""Drift of throughput from session to session, and the cores that others used meanwhile."""
 
 import itertools
 from dataclasses import dataclass

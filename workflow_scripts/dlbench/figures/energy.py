@@ -1,4 +1,4 @@
-"""Energy per image, a row a condition."""
+"""Energy per image, one row for each condition."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Conditions against their base: differences of throughput with verdicts, and start-up apart."""
+"""Conditions against their base: differences of throughput with verdicts, and start-up times."""
 
 import textwrap
 from pathlib import Path

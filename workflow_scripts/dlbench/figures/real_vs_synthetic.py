@@ -1,4 +1,4 @@
-"""What reading real data costs: throughput on real and on synthetic items, in pairs."""
+"""The cost of reading real data: throughput on real and on synthetic items, in pairs."""
 
 from pathlib import Path
 
@@ -46,7 +46,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
 
 
 def _synthetic(dataset):
-    """Datasets that are not ours are real."""
+    """Whether a dataset is synthetic; datasets of other programs are taken for real ones."""
     return (
         dataset in plugins.names("datasets") and plugins.constants("datasets", dataset)["SYNTHETIC"]
     )
@@ -68,22 +68,22 @@ def _row(axes, row, synthetic, known):
             if apart:
                 looks = {"color": colour, "marker": marker}
                 styles.half(axes, means[-1].value, row.y, looks, zorder=3.5)
-    found = [estimate.value for estimate in means]
-    if len(found) == 2:
-        axes.plot(found, [row.y] * 2, color=styles.GREY, lw=1.2, zorder=1)
+    values = [estimate.value for estimate in means]
+    if len(values) == 2:
+        axes.plot(values, [row.y] * 2, color=styles.GREY, lw=1.2, zorder=1)
         note = base_flags.note(", ".join([*differs, *sides.flags]))
         row_charts.say(axes, row, _difference(sides.difference.ratio), note)
     else:
         shape = row.runs.iloc[0]["item_shape"]
         of_shape = "of an unknown shape" if pd.isna(shape) else f"of {shape}"
         row_charts.say(axes, row, f"no synthetic items {of_shape}", color=styles.GREY)
-    return found
+    return values
 
 
 def _counterparts(row, synthetic):
-    """(Synthetic runs equal in all settings, what they differ in of what was found out).
+    """(Synthetic runs equal in all settings, in which of FOUND_OUT they differ).
 
-    Those that differ in nothing where there are any.
+    If some of them differ in nothing, only these.
     """
     known = synthetic[synthetic["item_shape"].notna()]
     alike = known[_equal(row, known, (*runs.SAME_SPEED, "item_shape"))]

@@ -56,11 +56,11 @@ def _panels(tried):
 
 @dataclass(frozen=True)
 class _Drawn:
-    """How one series of several is drawn; `found` is what ended well of it, or None."""
+    """How one series of several is drawn; `series` has its runs that ended well, or is None."""
 
     own: Series
     count: int
-    found: scaling_series.Series | None
+    series: scaling_series.Series | None
 
     @property
     def color(self):
@@ -68,7 +68,7 @@ class _Drawn:
 
     @property
     def points(self):
-        return self.found.points if self.found else []
+        return self.series.points if self.series else []
 
     def x(self, devices):
         return styles.side_by_side(devices, self.own.index, self.count)
@@ -125,8 +125,8 @@ def _panel(axes, panel):
 
 
 def _notes(series):
-    """What is said of the efficiencies: whose base differs, and how many have none."""
-    mismatches = [(one.own.name, one.found.mismatch) for one in series if one.found]
+    """Words on the efficiencies: whose base differs, and how many series have none."""
+    mismatches = [(one.own.name, one.series.mismatch) for one in series if one.series]
     notes = []
     for name, keys in mismatches:
         differs = [key for key in keys if key != base_flags.APART]
@@ -135,7 +135,7 @@ def _notes(series):
     notes = notes or ["speedup / devices \u00b7 bars: 95 % CI"]
     if any(base_flags.APART in keys for _, keys in mismatches):
         notes.append("half-filled: measured apart from the base")
-    alone = sum(one.found.base is None for one in series if one.found)
+    alone = sum(one.series.base is None for one in series if one.series)
     if alone:
         notes.append(f"no efficiency of {alone} series: {scaling_series.ONE_COUNT} ended well")
     return "\n".join(notes)
@@ -157,7 +157,7 @@ def _throughputs(axes, series):
 
 
 def _throughput(axes, drawn):
-    base = drawn.found and drawn.found.base
+    base = drawn.series and drawn.series.base
     if base:
         rate = base.throughput.value
         most = drawn.points[-1].devices
@@ -196,9 +196,9 @@ def _devices(axes, series):
 
 
 def _labels(panel):
-    """What the series of a panel are called: that in which they differ.
+    """The names of the series of a panel: the settings in which they differ.
 
-    A launcher goes by its name only where series are alike but for it.
+    The launcher is named only if series differ in nothing else.
     """
     rows = [series.row for series in panel]
     names = [

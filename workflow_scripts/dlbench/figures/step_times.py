@@ -1,4 +1,4 @@
-"""How step times are distributed, and which steps stalled: a row a condition."""
+"""Distribution of step times, and steps that stalled: one row for each condition."""
 
 from pathlib import Path
 

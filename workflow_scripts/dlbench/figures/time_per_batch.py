@@ -1,4 +1,4 @@
-"""The time of a batch, normalised: an image's share of it, and relative to the smallest batch."""
+"""Time of a batch per image, and the same relative to the smallest batch."""
 
 from pathlib import Path
 

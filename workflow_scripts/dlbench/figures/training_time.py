@@ -1,4 +1,4 @@
-"""How long trainings of whole epochs take against the number of devices."""
+"""Time of trainings of whole epochs against the number of devices."""
 
 from pathlib import Path
 

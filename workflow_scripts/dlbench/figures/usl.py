@@ -1,4 +1,4 @@
-"""Laws of scaling beside the throughputs they were fitted to, a panel a series."""
+"""Laws of scaling beside the throughputs they were fitted to, one panel for each series."""
 
 import textwrap
 from pathlib import Path

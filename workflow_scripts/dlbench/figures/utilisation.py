@@ -1,4 +1,4 @@
-"""How busy devices were during a run, a strip a condition."""
+"""Utilisation of devices during a run, one strip for each condition."""
 
 from pathlib import Path
 

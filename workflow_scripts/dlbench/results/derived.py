@@ -1,9 +1,9 @@
-"""Columns of the runs table that follow from several things: a run, its gate, other runs.
+"""Columns of the runs table that need more than a record: a run's fields, its gate, other runs.
 
-- Energy per image, where the run was sampled in one piece.
+- Energy per image, of runs that were not resumed.
 - Epochs x images / time, by the clock of the log, beside the throughput of the steps.
 - Time to accuracy: the first evaluation with all scores that the learning gate asks for.
-- Real beside synthetic data: the same combination on made-up items of the same shape.
+- Throughput over that of the same combination on synthetic items of the same shape.
 """
 
 from collections.abc import Iterable, Sequence
@@ -56,7 +56,7 @@ def disagreement(checked: str | None) -> str:
 
 
 def reached_at(must_reach: dict[str, Any] | None, evals: Iterable[Row]) -> Row | None:
-    """The first evaluation with all scores that a gate asks for, or None.
+    """The first evaluation with all scores that a gate asks for; None if there is none.
 
     Args:
         must_reach: bounds by score; final_loss, of training, is left out.

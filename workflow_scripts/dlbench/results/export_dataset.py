@@ -3,9 +3,9 @@
     FOLDER/{runs,steps,evals,samples}/site=S/model=M/strategy=T/part-0.parquet
 
 - Rows are of runs whose records stand, those that failed included; run_id joins the tables.
-- Columns and units are those of dlbench/tables/table_columns.py; what names a folder is not in its
-  files.
-- One run is read at a time; small ones are gathered into row groups.
+- Columns and units are those of dlbench/tables/table_columns.py and run_columns.py, without the
+  columns that name the folders.
+- One run is read at a time; the tables of short runs are gathered into row groups.
 - Values in the names of folders are percent-encoded. Readers guess their types unless told: a
   site called 01 is text. `opened` tells pyarrow; DuckDB takes hive_types_autocast = false, and
   polars hive_schema.
@@ -61,13 +61,13 @@ def export(study: Study, output: Path | str) -> None:
 
 
 def schema(name: str) -> pa.Schema:
-    """The columns of a table's files: those of the table but for what names the folders."""
+    """The columns of a table's files: those of the table without those that name the folders."""
     fields = [field for field in TABLES[name] if field.name not in PARTITION]
     return pa.schema(fields, {"schema_version": str(parquet_files.SCHEMA_VERSION)})
 
 
 def opened(folder: Path | str, name: str) -> pyarrow.dataset.Dataset:
-    """A table of an exported dataset as a pyarrow Dataset, with the types and units it has.
+    """Open a table of an exported dataset as a pyarrow Dataset, with its types and units.
 
     Raises:
         Error: there is no such dataset.
@@ -146,7 +146,7 @@ def _writer(part, name, key):
 
 
 def _take_place(part, output):
-    """Put a folder where another one may be; for a moment there is neither."""
+    """Move a folder to a place where an earlier one may be; for a moment there is neither."""
     earlier = part.with_name(f"{part.name}.earlier")
     if output.exists():
         output.rename(earlier)

@@ -1,9 +1,9 @@
 """The tables of runs and of coverage as they are now, while some runs are missing.
 
 - The columns are those of results/tables/ (dlbench/tables/table_columns.py).
-- Of runs, the rows are those whose records stand; of coverage, one is each combination of the
-  study, with what it waits for or why it is stale (dlbench/plan/standing.py).
-- Nothing is locked: a run that ends meanwhile is in it or is not.
+- The table of runs has a row for each run whose record stands, that of coverage one for each
+  combination of the study, with what it waits for or why it is stale (dlbench/plan/standing.py).
+- Nothing is locked: a run that ends meanwhile may be in the table or not.
 """
 
 import math

@@ -1,15 +1,14 @@
 """From the logs of runs to event files of TensorBoard.
 
 - Each run becomes one file, {output}/{run_id}/events.out.tfevents.dlbench.
-- train/*: as the record has it, times of steps are those of the rank that took longest for
-  all of them, losses the mean over the ranks, for the steps that all ranks finished.
+- train/*: the steps that all ranks finished. As in the record, their times are those of the rank
+  that took longest over all steps, and losses are means over the ranks.
 - validation/*: every number of the evaluations.
-- usage/*: what rank 0, its node and its GPUs used; usage/rank1/* and so on what others did.
-  A sample's step is the last one before it.
+- usage/*: what rank 0, its node and its GPUs used; usage/rank1/* and so on, what others did. The
+  step of a sample is the last one before it.
 - summary/images_per_second: the record's throughput, first metric of the HParams page.
-- run: the values and the status of the run, a text.
-- Dates are those of the run: its start plus the time on its clock, counted anew from
-  each resumption.
+- run: the values and the status of the run, as text.
+- Dates are the start of the run plus the time on its clock, which starts anew at each resumption.
 
 Needs TensorFlow and TensorBoard.
 """
@@ -107,7 +106,7 @@ def _places(folders):
 
 
 def _record(place):
-    """The record of a run, None where there is none of these logs."""
+    """The record of a run; None if it is not one of these logs."""
     try:
         record = run_record.read(place / "run.json")
         run_record.check_files(place, record)
@@ -182,7 +181,7 @@ def _run(log):
 
 
 def _status(log, record):
-    """Status and message: of the record, which knows all ranks, else of rank 0's end."""
+    """Status and message, from the record, which knows all ranks, or else from rank 0's log."""
     if record:
         return record["status"], record["message"]
     if log.end:
@@ -249,7 +248,7 @@ def _samples(rank, log, clock):
 
 
 def _numbers(event, prefix):
-    """The numbers of an event by their tags, less what says when and where; nan and inf too.
+    """The numbers of an event by their tags, nan and inf too, without those for when and where.
 
     >>> _numbers({"event": "eval", "t_s": 1.0, "loss": 2.0, "perplexity": "inf"}, "validation/")
     {'validation/loss': 2.0, 'validation/perplexity': inf}

@@ -3,9 +3,9 @@
 From the files of published numbers (published_numbers.py) that a study names are made
 
 - rows of the runs table, one for each point with a metric of runs: they enter every figure;
-- the table of published numbers: each with what it comes to by the published numbers themselves,
-  where it is relative to another point (speedup, efficiency, ...), with what differs between the
-  two, and with the same number from our own runs.
+- the table of published numbers. Beside each stands the same number from our own runs. A number
+  relative to another point (speedup, efficiency, ...) is computed again from the published numbers
+  of both points, and what differs between the two is named.
 """
 
 import math
@@ -100,7 +100,7 @@ def numbers(study: Study, runs: Iterable[Row]) -> list[Row]:
 
 
 def _published(point, number, base):
-    """A number as it was published, and as it follows from the numbers of its two points."""
+    """A published number, and the same computed from the published numbers of its two points."""
     row = {name: getattr(number, name) or None for name in (*ABOUT, "note")}
     row |= {name: getattr(number, name) for name in ("value", "low", "high")}
     if base is None:
@@ -115,13 +115,16 @@ def _published(point, number, base):
 
 
 def _mismatch(point, number, base):
-    """What should agree with the base and does not; a difference is one of a single setting."""
+    """The keys in which a point and its base differ though they should agree.
+
+    A `difference_percent` is between points that differ in one setting, which is not counted.
+    """
     differing = base_flags.base_mismatch(point.row(), base.row())
     return [] if number.metric == "difference_percent" and len(differing) == 1 else differing
 
 
 def rounds_to(value: float, printed: float, decimals: int) -> bool:
-    """Whether a value is the printed one when rounded to its digits; halves go either way.
+    """Whether a value rounds to the printed one; halves round either way.
 
     >>> rounds_to(1998 / 604, 3.3, 1)
     True
@@ -140,7 +143,7 @@ def _recomputed(point, number, base):
 
 
 def _compared(point):
-    """What a relative number of a point is about: times where only those were published."""
+    """The column that a relative number compares: duration_s if no throughput was published."""
     timed = point.value("images_per_second") is None and point.value("duration_s") is not None
     return "duration_s" if timed else "images_per_second"
 
@@ -152,7 +155,7 @@ def _related(metric, ratio, devices):
 
 
 def _own(point, number, base, runs, match):
-    """The same number from our own runs, or why there is none."""
+    """Columns with the same number from our own runs, or with why there is none."""
     sides = [_matching(p, runs, match) for p in (point, base) if p]
     metric = number.metric
     column = metric if base is None else _compared(point)
@@ -210,7 +213,7 @@ def _mean_score(values):
 
 
 def _mixed(runs):
-    """In what runs differ beside their repeats: they are no single condition."""
+    """The fields in which runs differ though they are not repeats of one condition."""
     names = [*CONDITION, "site", "timing_source"]
     return [name for name in names if len({_plain(row.get(name)) for row in runs}) > 1]
 
@@ -220,6 +223,6 @@ def _plain(value):
 
 
 def _differing(point, runs):
-    """In which of its settings own runs are not as the point."""
+    """The settings of a point in which own runs differ from it."""
     stated = {name: v for name, v in point.settings.items() if name not in ELSEWHERE}
     return [name for name, value in stated.items() if any(r.get(name) != value for r in runs)]

@@ -1,10 +1,10 @@
-"""Which runs are to be measured again, so that what was measured apart shares a session.
+"""Which runs are measured again, so that comparisons flagged `measured apart` share a session.
 
-- Of each comparison that is flagged `measured apart`, both sides: the next start trains them in one
-  session.
-- What shares a session with one of them now, as a comparison that the config asks for or as a
-  point of a speedup, would be measured apart from it by that: it is measured again, too.
-- Comparisons that nobody asked for (dlbench/analysis/contrasts.py) are mended, but demand no more.
+- Both sides of each flagged comparison are; the next start trains them in one session.
+- So is what shares a session with one of them now, in a comparison that the config asks for or as a
+  point of a speedup: it would be measured apart afterwards.
+- A flagged comparison that the config does not ask for (dlbench/analysis/contrasts.py) has both
+  sides measured again, but not what shares a session with them.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,12 @@ SHOWN = 20  # comparisons that are named
 
 @dataclass(frozen=True)
 class Link:
-    """A condition and its base, as ids of their runs; `asked`: by the config, or a speedup."""
+    """A condition and its base, as ids of their runs.
+
+    Attributes:
+        apart: they were measured apart.
+        asked: the config asks for the comparison, or it is a speedup.
+    """
 
     runs: frozenset[str]
     base: frozenset[str]
@@ -36,15 +41,21 @@ class Link:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What is to be measured again: links that were measured apart, and ids of runs."""
+    """What is to be measured again.
+
+    Attributes:
+        links: those that were measured apart.
+        run_ids: of the runs that the next start trains.
+        words: lines that say so.
+    """
 
     links: list[Link]
     run_ids: list[str]
     words: list[str]
 
 
-def chosen(study: Study, only: Sequence[str] = (), folder: Path | str = TABLES) -> Chosen:
-    """The Chosen of a study, from its tables.
+def choose(study: Study, only: Sequence[str] = (), folder: Path | str = TABLES) -> Chosen:
+    """Choose what of a study is to be measured again, by its tables.
 
     Args:
         only: comparisons whose name has one of these texts; all comparisons, if it is empty.
@@ -74,7 +85,7 @@ def _rows(folder, name):
 
 
 def _links(study, rows, sentinels):
-    """All that is compared of a study's own runs, each pair of sides once."""
+    """All comparisons of a study's own runs, each pair of sides once."""
     own = {run.id for run in study.runs}
     margin = study.equivalence_margin
     drift = Drift(rows, sentinels, margin)
@@ -104,12 +115,12 @@ def _links(study, rows, sentinels):
 
 
 def _of_study(side):
-    """Ids of a side's runs; those of sentinels, which are never trained again, are left out."""
+    """Ids of a side's runs, without sentinels, which are never trained again."""
     return frozenset(row["run_id"] for row in side if not is_sentinel(row["run_id"]))
 
 
 def _closed(again, links):
-    """Runs that are measured again, with all that would else be measured apart from them."""
+    """Runs that are measured again, and those that would be measured apart from them otherwise."""
     links = [link for link in links if link.asked and not link.apart]
     before = None
     while before != len(again):

@@ -17,7 +17,7 @@ _KNOWN = tuple(name for name in FIELDS if name in table_columns.RUNS.names)
 
 
 def _time_to_accuracy(run, record, study, results):
-    """Columns of the runs table for runs with a learning gate that ended well and reached it."""
+    """The columns on time to accuracy; {} unless the run ended well and reached its gate."""
     must_reach = study.must_reach.get(run.id)
     if not must_reach or record["status"] not in event_fields.ENDED_WELL:
         return {}
@@ -41,7 +41,13 @@ def row(
     device_kind: str | None,
     results: Path = run_record.RESULTS,
 ) -> Row:
-    """One row of the runs table from a record; what takes other runs is still to be added."""
+    """The row of a run in the runs table, without the columns that need other runs.
+
+    Args:
+        study: a Study, or an object with its `name`, `site` and `must_reach`.
+        device_kind: cpu or gpu; None if unknown.
+        results: the folder of the run's results.
+    """
     provenance, summary = record["provenance"], dict(record["summary"])
     summary.pop("copies_images_per_second", None)  # a list, for which there is no column
     for key in ("started_at", "ended_at"):

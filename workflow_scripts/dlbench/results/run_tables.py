@@ -44,15 +44,15 @@ def _stamp(place, log_sha256):
 
 
 def run_table(run_id: str, name: str, results: Path = run_record.RESULTS) -> pa.Table:
-    """One of a run's tables, which are there."""
+    """One of a run's tables, which `ensure_run_tables` has made."""
     path = run_record.folder(run_id, results) / f"{name}.parquet"
     return parquet_files.read(path, RUN_TABLES[name])
 
 
 def evals_of(run_id: str, log: Path) -> Iterator[Row]:
-    """Rows of the table of evaluations, from a log that was read just now.
+    """Rows of the table of evaluations, from a log.
 
-    Looking for the few lines that begin so takes a tenth of the time of opening a table.
+    Searching a log that was read just now takes a tenth of the time of opening the run's table.
     """
     with open(log, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         events = [event_fields.parse_event(line) for line in _lines(content, b'{"event": "eval", ')]
@@ -61,7 +61,7 @@ def evals_of(run_id: str, log: Path) -> Iterator[Row]:
 
 
 def _lines(content, beginning):
-    """The whole lines that begin so, but for the first of all."""
+    """Yield the whole lines that begin so; the first line of the log is not looked at."""
     begin = content.find(b"\n" + beginning)
     while begin >= 0:
         end = content.find(b"\n", begin + 1)
@@ -93,7 +93,7 @@ def _make_run_tables(run_id, place, log_sha256):
 
 
 def sample_rows(sample: dict[str, Any]) -> Iterator[Row]:
-    """One row for the process and its node, and one for each of its GPUs."""
+    """Yield a row for the process and its node, and a row for each of its GPUs."""
     values = _values(sample)
     gpus = values.pop("gpus", None) or []
     yield values

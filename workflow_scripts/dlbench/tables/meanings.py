@@ -1,4 +1,4 @@
-"""What the columns of the tables mean where tables/table_columns.py says no more than their names.
+"""What columns mean whose fields (table_columns.py, run_columns.py) say no more than their names.
 
 A key with a table before its dot is of that table only. Columns that are keys of a matrix block
 are described in config.schema.json. For the page of all columns,
@@ -6,25 +6,28 @@ dlbench/tables/write_reference_pages.py.
 """
 
 TABLES = {
-    "runs": "One row a run: own, imported (`timing_source` is a kind of log) and published.",
-    "evals": "One row an evaluation on held-out items.",
-    "coverage": "One row a combination and repeat that the config asks for, whatever became of it, "
-    "and a row an imported run.",
-    "comparisons": "One row a condition and what it is compared with, as `compare` asks.",
-    "drift": "One row a device shape and two sessions that measured the same conditions.",
-    "speedups": "One row a series and number of devices.",
-    "published": "One row a published number, with the own runs that match it.",
-    "sentinels": "One row a sentinel, a finished run repeated in a later session: no run of the "
-    "study, so none of `runs`.",
-    "steps": "One row a step (or window of steps) and rank, in `results/runs/{run_id}/`.",
-    "samples": "One row a sample of a process or of one of its GPUs, in `results/runs/{run_id}/`.",
+    "runs": "One row for each run: own, imported (`timing_source` names the kind of log) and "
+    "published.",
+    "evals": "One row for each evaluation on held-out items.",
+    "coverage": "One row for each combination and repeat that the config asks for, whatever became "
+    "of it, and for each imported run.",
+    "comparisons": "One row for each condition and its base, as `compare` asks.",
+    "drift": "One row for each device shape and pair of sessions that measured the same "
+    "conditions.",
+    "speedups": "One row for each series and number of devices.",
+    "published": "One row for each published number, with the own runs that match it.",
+    "sentinels": "One row for each sentinel, a finished run that a later session repeated. It is a "
+    "row of `runs` only if `sentinels_are_repeats`.",
+    "steps": "One row for each step (or window of steps) and rank, in `results/runs/{run_id}/`.",
+    "samples": "One row for each sample of a process or of one of its GPUs, in "
+    "`results/runs/{run_id}/`.",
 }
 MEANINGS = {
     "run_id": "names the run, and its folder in results/runs/",
     "study": "name of the study in its config; of an imported run that of the import",
     "site": "name of the machine (site.name)",
-    "framework_version": "as the framework itself says",
-    "item_shape": "of one input of the model, as 224x224x3; none: not known",
+    "framework_version": "as the framework reports it",
+    "item_shape": "shape of one input of the model, as 224x224x3; none: unknown",
     "device_kind": "cpu or gpu",
     "device_model": "name of the processor or GPU",
     "devices": "nodes times devices_per_node",

@@ -1,4 +1,4 @@
-"""Figures of lines along an axis: a panel a key, one legend, failures as crosses."""
+"""Figures of lines along an axis: one panel for each key, one legend, failures as crosses."""
 
 import itertools
 import math

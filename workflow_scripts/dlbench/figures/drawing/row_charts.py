@@ -1,4 +1,4 @@
-"""Figures with one row a condition, under a heading for each model and dataset."""
+"""Figures with one row for each condition, under a heading for each model and dataset."""
 
 import contextlib
 import textwrap

@@ -1,9 +1,9 @@
-"""Runs as the series and rows of figures: what tells them apart, what they are called.
+"""Runs as the series and rows of figures: what tells them apart, and their names.
 
 - Runs that agree in all SETTINGS but those along the axis are one series; runs that agree in
   all of them are repeats of one condition.
-- A series is called by what differs between the series of its figure, and has one index, so
-  one colour and marker, in all panels.
+- The name of a series has what differs between the series of its figure. A series has one index,
+  so one colour and marker, in all panels.
 """
 
 import functools
