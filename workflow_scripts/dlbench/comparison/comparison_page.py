@@ -73,7 +73,10 @@ def _sides(comparison):
     same = _in_common([pair.values for pair in comparison.pairs])
     words += [f"in common: {', '.join(same)}"] if same else []
     differing = [
-        [f"differs: {name.replace('_', ' ')}", *(listed(list(map(_short, side))) for side in both)]
+        [
+            f"differs: {wording.field_name(name)}",
+            *(listed(list(map(_short, side))) for side in both),
+        ]
         for name, both in comparison.differs.items()
     ]
     if not differing:

@@ -43,28 +43,28 @@ ZONE = "#e3f4ee"
 PHASES = {"start": styles.COLOURS[0], "import": styles.COLOURS[4], "first_batch": styles.COLOURS[1]}
 PHASE_WORDS = {"start": "container start", "import": "imports", "first_batch": "first step"}
 # What names a row, where rows of a panel differ in it; the rest goes to the heading.
-SETTINGS = {
-    "site": "{}",
-    "timing_source": "{}",
-    "strategy": "{}",
-    "strategy_options": "{}",
-    "runtime": "{}",
-    "runtime_options": "{}",
-    "environment": "environment {}",
-    "mode": "{}",
-    "devices": "{} devices",
-    "batch_per_device": "batch {}",
-    "precision": "{}",
-    "xla": "XLA {}",
-    "copies_per_node": "{} at once",
-    "threads_per_device": "{} threads a device",
-    "optimizer": "{}",
-    "learning_rate": "rate {}",
-    "steps": "{} steps",
-    "epochs": "{} epochs",
-    "launcher": "{}",
-    "seed": "seed {}",
-}
+SETTINGS = (
+    "site",
+    "timing_source",
+    "strategy",
+    "strategy_options",
+    "runtime",
+    "runtime_options",
+    "environment",
+    "mode",
+    "devices",
+    "batch_per_device",
+    "precision",
+    "xla",
+    "copies_per_node",
+    "threads_per_device",
+    "optimizer",
+    "learning_rate",
+    "steps",
+    "epochs",
+    "launcher",
+    "seed",
+)
 IN_HEADING = ("site", "strategy", "runtime", "devices", "batch_per_device", "precision")
 # Points right of the axes where the difference ends, and the base and the verdict begin.
 DIFFERENCE_COLUMN, BASE_COLUMN, VERDICT_COLUMN = 50, 56, 128
@@ -121,7 +121,7 @@ def _differences(axes, key, rows):
     axes.xaxis.set_major_formatter(lambda value, _: _signed(f"{value:+.4g}"))
     axes.set_xlabel(_legend(rows), loc="left")
     one = rows["condition"].nunique() == 1
-    subject = f"{_word(field, rows['condition'].iloc[0])} " if one else ""
+    subject = f"{wording.setting(field, rows['condition'].iloc[0])} " if one else ""
     common = [
         _setting(rows.iloc[0], name)
         for name in IN_HEADING
@@ -130,7 +130,7 @@ def _differences(axes, key, rows):
     styles.heading(
         axes,
         f"{field.replace('_', ' ').capitalize()} \u00b7 {model}, {dataset}",
-        f"{subject}relative to {_word(field, base)} \u00b7 {', '.join(common)}",
+        f"{subject}relative to {wording.setting(field, base)} \u00b7 {', '.join(common)}",
     )
 
 
@@ -210,7 +210,7 @@ def _start_up(axes, rows):
     _rows(axes, [""] * len(rows))
     for y, row in rows.iterrows():
         _bar(axes, row, "a", (y + 0.14, 0.26), "", alpha=1, color="#262626", fontsize=9)
-        base = f"{_word(row['field'], row['base'])}: "
+        base = f"{wording.setting(row['field'], row['base'])}: "
         _bar(axes, row, "b", (y - 0.2, 0.18), base, alpha=0.45, color=styles.GREY, fontsize=7.5)
     axes.set_xlim(left=0)
     axes.set_xlabel("s \u00b7 pale: the base", loc="left")
@@ -273,7 +273,7 @@ def _name(row, rows):
     compared = (field, *COMPANIONS.get(field, ()))
     parts = [_setting(row, n) for n in SETTINGS if n not in compared and rows[n].nunique() > 1]
     if not parts or rows["condition"].nunique() > 1:
-        parts.insert(0, _word(field, row["condition"]))
+        parts.insert(0, wording.setting(field, row["condition"]))
     return textwrap.fill(", ".join(filter(None, parts)), styles.NAME_CHARACTERS)
 
 
@@ -284,11 +284,7 @@ def _setting(row, name):
         return phrases.counted(value, wording.device(row["device_kind"]))
     if pd.isna(value) or value == "":
         return ""
-    return _word(name, f"{value:g}" if isinstance(value, float) else value)
-
-
-def _word(field, value):
-    return SETTINGS.get(field, f"{field.replace('_', ' ')} {{}}").format(value)
+    return wording.setting(name, value)
 
 
 def _limits(rows):

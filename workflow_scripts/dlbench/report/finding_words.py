@@ -19,10 +19,6 @@ def setting(name: str, row: dict[str, Any]) -> str:
     return wording.field(name, value) or str(value)
 
 
-def field(name: str) -> str:
-    return {"xla": "XLA"}.get(name, name.replace("_", " "))
-
-
 def kind(verdict: str) -> str:
     """The colour of a verdict: good, bad, same or open."""
     kinds = {

@@ -125,7 +125,7 @@ def _of_comparisons(name, group, judged):
         words = f"{first['condition']} is {first['verdict']} {preposition} {first['base']}"
     else:
         words = f"{first['condition']} against {first['base']}: {first['verdict']}"
-    others = f"All of {finding_words.field(name)}: {counts}. " if len(group) > 1 else ""
+    others = f"All of {wording.field_name(name)}: {counts}. " if len(group) > 1 else ""
     place = named([first, *(row for row in judged if row is not first)], (name,))[0]
     runs = finding_words.runs_of_sides(first["n_a"], first["n_b"])
     text = f"{place}, {runs}. {others}{_reservation(first)}"
@@ -308,9 +308,7 @@ def _of_contrasts(name, pairs):
     place = named([row, *(one[0][0] for one in pairs if one[0] is not a)], (name,))[0]
     text = f"{place}, {finding_words.runs_of_sides(first.n_a, first.n_b)}."
     if len(pairs) > 1:
-        text += (
-            f" The clearest of {len(pairs)} pairs alike in all but {finding_words.field(name)}: "
-        )
+        text += f" The clearest of {len(pairs)} pairs alike in all but {wording.field_name(name)}: "
         text += f"{finding_words.counted_verdicts(one[2].verdict for one in pairs)}."
     if tested:
         family = phrases.counted(first.family, "comparison")

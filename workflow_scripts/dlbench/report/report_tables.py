@@ -15,13 +15,13 @@ import pyarrow as pa
 from dlbench.analysis import base_flags, estimates
 from dlbench.log import event_fields
 from dlbench.report import findings
+from dlbench.study import wording
 from dlbench.study.runs import CONDITION
 from dlbench.tables import cells, table_columns, timing_sources
 
 Row = dict[str, Any]
 LOW, HIGH = "_ci95_low", "_ci95_high"
 WORDS = {
-    "xla": "XLA",
     "top1": "top 1",
     "top5": "top 5",
     "iou": "IoU",
@@ -195,7 +195,7 @@ def called(name: str, unit: str = "") -> str:
     for suffix, of in (("_s", "s"), ("_j", "J"), ("_bytes", "MiB")):
         if unit == of:
             name = name.removesuffix(suffix)
-    return WORDS.get(name, name.replace("_", " "))
+    return WORDS.get(name) or wording.field_name(name)
 
 
 def _with_unit(column):

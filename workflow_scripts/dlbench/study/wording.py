@@ -1,9 +1,9 @@
-"""What runs have in common and what they differ in, in words."""
+"""The one vocabulary in which pages, figures and findings name conditions of runs."""
 
 from collections.abc import Sequence
 from typing import Any
 
-# How a field is named in a combination; others are `name value`.
+# How a field is named with its value; others are `name value`.
 WORDS = {
     "model": "{}",
     "dataset": "{}",
@@ -22,9 +22,20 @@ WORDS = {
     "epochs": "{} epochs",
     "optimizer": "{}",
     "xla": "XLA {}",
+    "item_shape": "items of {}",
+    "site": "{}",
+    "device_model": "{}",
+    "timing_source": "{}",
+    "framework": "{}",
+    "framework_version": "version {}",
+    "devices": "{} devices",
+    "global_batch": "batch {} in all",
+    "threads_per_device": "{} threads a device",
+    "learning_rate": "rate {}",
+    "learning_rate_scaling": "{} scaling of the rate",
 }
 ALWAYS = ("model", "dataset", "batch_per_device")
-# In a name wherever combinations differ in them.
+# Fields that a name has whenever combinations differ in them.
 NAMED = (*ALWAYS, "strategy", "runtime", "precision", "nodes", "devices_per_node")
 COUNTED = ("nodes", "devices_per_node", "steps", "epochs")
 
@@ -50,12 +61,26 @@ def _name(values, names):
 
 
 def field(name: str, value: Any) -> str:
-    """As in `batch 32`; nothing where there is no value."""
+    """A field with its value, as in `batch 32`; "" if it has none."""
     if value in (None, "") or (name, value) == ("launcher", "none"):
         return ""
-    value = f"{value:g}" if isinstance(value, float) else str(value)
-    words = WORDS.get(name, f"{name.replace('_', ' ')} {{}}").format(value)
-    return words.removesuffix("s") if name in COUNTED and value == "1" else words
+    return setting(name, value)
+
+
+def setting(name: str, value: Any) -> str:
+    """A field or fact of a run with its value.
+
+    >>> setting("steps", 1), setting("learning_rate", 0.02), setting("seed", 3)
+    ('1 step', 'rate 0.02', 'seed 3')
+    """
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    words = WORDS.get(name, f"{name.replace('_', ' ')} {{}}").format(text)
+    return words.removesuffix("s") if name in COUNTED and text == "1" else words
+
+
+def field_name(name: str) -> str:
+    """What a field is called, without a value: `batch per device`, `XLA`."""
+    return "XLA" if name == "xla" else name.replace("_", " ")
 
 
 def device(kind: str | None) -> str:

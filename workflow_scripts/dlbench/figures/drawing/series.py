@@ -22,38 +22,38 @@ from dlbench.tables import timing_sources
 
 MOST_SERIES, MOST_PANELS = 40, 24  # of a figure; further ones are counted in words
 # What makes a condition, in the order of its name.
-SETTINGS = {
-    "model": "{}",
-    "dataset": "{}",
-    "item_shape": "items of {}",
-    "site": "{}",
-    "device_model": "{}",
-    "timing_source": "{}",
-    "framework": "{}",
-    "framework_version": "version {}",
-    "mode": "{}",
-    "strategy": "{}",
-    "strategy_options": "{}",
-    "launcher": "{}",
-    "runtime": "{}",
-    "runtime_options": "{}",
-    "environment": "environment {}",
-    "nodes": "{} nodes",
-    "devices": "{} devices",
-    "batch_per_device": "batch {}",
-    "global_batch": "batch {} in all",
-    "precision": "{}",
-    "xla": "XLA {}",
-    "deterministic": "deterministic {}",
-    "threads_per_device": "{} threads a device",
-    "copies_per_node": "{} at once",
-    "optimizer": "{}",
-    "learning_rate": "rate {}",
-    "learning_rate_scaling": "{} scaling of the rate",
-    "epochs": "{} epochs",
-    "steps": "{} steps",
-    "seed": "seed {}",
-}
+SETTINGS = (
+    "model",
+    "dataset",
+    "item_shape",
+    "site",
+    "device_model",
+    "timing_source",
+    "framework",
+    "framework_version",
+    "mode",
+    "strategy",
+    "strategy_options",
+    "launcher",
+    "runtime",
+    "runtime_options",
+    "environment",
+    "nodes",
+    "devices",
+    "batch_per_device",
+    "global_batch",
+    "precision",
+    "xla",
+    "deterministic",
+    "threads_per_device",
+    "copies_per_node",
+    "optimizer",
+    "learning_rate",
+    "learning_rate_scaling",
+    "epochs",
+    "steps",
+    "seed",
+)
 # Settings that may change from point to point of a series.
 ALONG = {
     "devices": ("devices", "nodes", "launcher", "global_batch"),
@@ -212,11 +212,11 @@ def word(row: pd.Series, name: str) -> str:
     if name == "mode":
         return MODES.get(value, value)
     if isinstance(value, bool) or str(value) in ("True", "False"):
-        thing = {"xla": "XLA"}.get(name, name)
+        thing = wording.field_name(name)
         return thing if value else f"no {thing}" if name == "xla" else f"not {thing}"
     if isinstance(value, str):
         value = value.replace(",", ", ")
-    return SETTINGS[name].format(f"{value:g}" if isinstance(value, float) else value)
+    return wording.setting(name, value)
 
 
 def common(tables: Iterable[pd.DataFrame], names: Sequence[str] = HEADING) -> str:
