@@ -37,7 +37,7 @@ def git(*words):
 
 def of(model="mine", **fields):
     user_files._commit.cache_clear()
-    return user_files.of(Run(model=model, dataset="synthetic", batch_per_device=8, **fields))
+    return user_files.used_by(Run(model=model, dataset="synthetic", batch_per_device=8, **fields))
 
 
 def test_a_run_of_our_own_files_names_none():

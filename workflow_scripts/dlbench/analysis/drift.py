@@ -100,7 +100,7 @@ class Drift:
         sentinels = [row for row in sentinels if row.get("run_id") not in repeats]
         for row, own in (*((row, True) for row in rows), *((row, False) for row in sentinels)):
             if _is_measured(row) and not base_flags.is_disturbed(row):
-                key = (_values(row, ALIKE), sessions.of(row), own)
+                key = (_values(row, ALIKE), sessions.session_of(row), own)
                 groups.setdefault(key, []).append(row)
         self._groups = {
             key: _Group(index, key[0], key[1], rows)
@@ -166,7 +166,7 @@ class Drift:
         """{group: its share of the side's runs}; None if a run is of no group."""
         side = {}
         for row in rows:
-            group = self._groups.get((_values(row, ALIKE), sessions.of(row), True))
+            group = self._groups.get((_values(row, ALIKE), sessions.session_of(row), True))
             if group is None:
                 return None
             side[group] = side.get(group, 0) + 1 / len(rows)
@@ -353,7 +353,7 @@ def _name(session):
 
 def _by_session(rows):
     """{session: share of some runs}"""
-    counts = Counter(map(sessions.of, rows))
+    counts = Counter(map(sessions.session_of, rows))
     return {session: count / len(rows) for session, count in counts.items()}
 
 

@@ -32,7 +32,7 @@ def start_run_arguments(plan: Plan, run_id: str, attempt: int | None = None) -> 
         *([f"--attempt={attempt}"] if attempt else []),
         f"--attempts={plan.attempts}",
         f"--device={plan.device_kind}",
-        f"--facts={json.dumps({**plan.facts, 'user_files': user_files.of(run)})}",
+        f"--facts={json.dumps({**plan.facts, 'user_files': user_files.used_by(run)})}",
         f"--network={plan.study.site['network']}",
         *(f"--module={name}" for name in plan.study.site["modules"]),
     ]

@@ -193,7 +193,7 @@ def _conditions(runs, to_train, took_s, fewest):
 def _ordered(study, finished, new, took_s):
     """The finished conditions, those that the new ones need most first."""
     ranks = _ranks(study, finished, new)
-    found = [
+    conditions = [
         _Condition(
             ranks[combination],
             sum(run.nodes * took_s[run.id] for run in runs) / len(runs),
@@ -201,7 +201,7 @@ def _ordered(study, finished, new, took_s):
         )
         for combination, runs in finished.items()
     ]
-    return sorted(found, key=lambda one: (one.rank, one.seconds, one.runs[0].id))
+    return sorted(conditions, key=lambda one: (one.rank, one.seconds, one.runs[0].id))
 
 
 def _ranks(study, finished, new):

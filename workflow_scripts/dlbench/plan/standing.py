@@ -14,13 +14,15 @@ Nothing is written, locked or started here. A run that starts or ends in the mea
 was when it was looked at.
 """
 
+import contextlib
 import dataclasses
 import functools
-import os
 import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from dlbench.data import stores
 from dlbench.log import event_log
@@ -123,10 +125,12 @@ def _attempt(name, place, log):
 
 def _with_fates(standings):
     """The same, with what ended those that have no result; running where their job lives."""
-    asked = {s.attempt.job for s in standings if s.attempt and s.attempt.job}
-    found = fates.ask_schedulers(asked)
+    jobs = {s.attempt.job for s in standings if s.attempt and s.attempt.job}
+    fate_of_job = fates.ask_schedulers(jobs)
     return [
-        _with_fate(standing, found.get(standing.attempt.job)) if standing.attempt else standing
+        _with_fate(standing, fate_of_job.get(standing.attempt.job))
+        if standing.attempt
+        else standing
         for standing in standings
     ]
 
@@ -189,18 +193,14 @@ def _supervised_here():
 
 @functools.lru_cache(maxsize=1)
 def _logs_of_processes(_second):
-    found = set()
+    logs = set()
     try:
-        pids = [name for name in os.listdir("/proc") if name.isdecimal()]
-    except OSError:
+        for process in psutil.process_iter(["cmdline"]):
+            words = process.info["cmdline"] or []
+            if "--log" in words[:-1] and any(word.endswith("start_run.py") for word in words):
+                with contextlib.suppress(psutil.Error):  # ended meanwhile, or not ours
+                    log = words[words.index("--log") + 1]
+                    logs.add(str(Path(process.cwd(), log).resolve()))
+    except (OSError, psutil.Error):
         return None
-    for pid in pids:
-        try:
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            if b"--log" not in words or not any(w.endswith(b"start_run.py") for w in words):
-                continue
-            log = words[words.index(b"--log") + 1].decode()
-            found.add(str(Path(os.readlink(f"/proc/{pid}/cwd"), log).resolve()))
-        except (OSError, IndexError, UnicodeDecodeError):
-            continue  # ended meanwhile, or not ours
-    return found
+    return logs

@@ -10,12 +10,12 @@ from dlbench.study import other_trainers
 from dlbench.study.runs import Run
 
 
-def of(run: Run) -> dict[str, Any]:
-    """For a run's log; {} where all that it executes is ours."""
+def used_by(run: Run) -> dict[str, Any]:
+    """The user's model or trainer that a run executes, for its log; {} if all of it is ours."""
     if run.is_external:
         files = other_trainers.trainer(run).get("files", [])
-        found = {"sha256": other_trainers.digest(run.trainer)}
-        return {"trainer": found | {"files": {name: _commit(name) for name in files}}}
+        trainer = {"sha256": other_trainers.digest(run.trainer)}
+        return {"trainer": trainer | {"files": {name: _commit(name) for name in files}}}
     path = plugins.path("models", run.model)
     if path.parent == plugins.folder_of("models"):
         return {}
@@ -24,6 +24,6 @@ def of(run: Run) -> dict[str, Any]:
 
 @functools.cache
 def _commit(path):
-    """As of code.commit; a file that is not tracked is a change, too."""
+    """As own_code.git_state gives it; a file that is not tracked is a change, too."""
     folder = path if Path(path).is_dir() else Path(path).parent
     return own_code.git_state(folder, Path(path).name if folder != path else ".", untracked="all")

@@ -109,9 +109,9 @@ def _named(run, path):
     whose = _WHOSE.search(content)
     if whose and whose[1] != json.dumps(run.id).encode():
         return {}
-    found = {}
+    digests_by_name = {}
     for digest in _FIRST.findall(content):
-        found.setdefault("train.jsonl", set()).add(digest.decode())
+        digests_by_name.setdefault("train.jsonl", set()).add(digest.decode())
     for name, digest in _NAMED.findall(content):
-        found.setdefault(name.decode(), set()).add(digest.decode())
-    return found
+        digests_by_name.setdefault(name.decode(), set()).add(digest.decode())
+    return digests_by_name

@@ -32,7 +32,7 @@ KEPT = tuple(
 
 
 def parts(log: Path) -> dict[str, float]:
-    """Seconds of each part of a log, by the date of its launch; up to its last word."""
+    """Seconds of each part of a log, up to its last event, by the date of the part's launch."""
     parts_s: dict[str, float] = {}
     lines: list[bytes] = []
     with contextlib.suppress(OSError), open(log, "rb") as file:
@@ -49,7 +49,7 @@ def parts(log: Path) -> dict[str, float]:
     return parts_s
 
 
-def _add(lines, found):
+def _add(lines, parts_s):
     launched = ended = anchor = None
     for line in lines:
         # What is no event, or has no date, tells nothing.
@@ -64,7 +64,7 @@ def _add(lines, found):
             elif anchor is not None:
                 ended = max(ended, anchor + event["t_s"])
     if launched:
-        found[launched] = max(0.0, ended or 0.0)
+        parts_s[launched] = max(0.0, ended or 0.0)
 
 
 def attempts(place: Path) -> dict[str, float]:
@@ -76,17 +76,17 @@ def attempts(place: Path) -> dict[str, float]:
 
 
 def longer(some: dict[str, float], others: dict[str, float]) -> dict[str, float]:
-    """All parts of both; of one that is in both, the longer: a checkpoint keeps it cut short."""
+    """The parts of both logs; of one in both, the longer: a checkpoint keeps a copy cut short."""
     return {date: max(some.get(date, 0.0), others.get(date, 0.0)) for date in {*some, *others}}
 
 
-def until_now(found: dict[str, float]) -> dict[str, float]:
+def until_now(parts_s: dict[str, float]) -> dict[str, float]:
     """The parts of a run that goes on, the last of which lasts until now."""
-    if not found:
-        return found
-    last = max(found)
+    if not parts_s:
+        return parts_s
+    last = max(parts_s)
     now = datetime.now(timezone.utc).strftime(event_fields.UTC_FORMAT)
-    return {**found, last: max(found[last], event_log.seconds_between(last, now))}
+    return {**parts_s, last: max(parts_s[last], event_log.seconds_between(last, now))}
 
 
 def whole_s(log: Path) -> float | None:
@@ -148,8 +148,8 @@ class Estimates:
 
     def _mean(self, key):
         if key not in self._means:
-            found = [self._seconds(run) for run in self._groups.get(key, ())]
-            known = [seconds for seconds in found if seconds is not None]
+            seconds_of_each = [self._seconds(run) for run in self._groups.get(key, ())]
+            known = [seconds for seconds in seconds_of_each if seconds is not None]
             self._means[key] = statistics.fmean(known) if known else None
         return self._means[key]
 

@@ -17,7 +17,7 @@ def earlier(run: Run) -> list[str]:
 
 
 def not_needed(run_ids: Iterable[str], target: repeats.Target) -> str | None:
-    """Why no further repeat is needed after some, in words; None where one is, or may be.
+    """Why a combination needs no further repeat, in words; None if it needs one, or may need one.
 
     Args:
         run_ids: of the repeats so far, in their order.

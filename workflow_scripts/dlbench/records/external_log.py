@@ -13,7 +13,7 @@ def summary(log: Any) -> dict[str, Any]:
     """The numbers of a run's record.
 
     Args:
-        log: a parsing.RankLog, with an `imported` event where the program's log was read.
+        log: a parse_run.RankLog, with an `imported` event where the program's log was read.
     """
     numbers = log.imported["numbers"] if log.imported else {}
     return {
@@ -26,6 +26,6 @@ def summary(log: Any) -> dict[str, Any]:
     }
 
 
-def mismatch(run: Run, logs: list[Any], found: dict[str, Any]) -> tuple[str, str] | None:
+def mismatch(run: Run, logs: list[Any], numbers: dict[str, Any]) -> tuple[str, str] | None:
     """Status and message where nothing was measured."""
-    return None if found.get("images_per_second") else ("failed", "no throughput in its log")
+    return None if numbers.get("images_per_second") else ("failed", "no throughput in its log")

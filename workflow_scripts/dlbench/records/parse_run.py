@@ -87,7 +87,7 @@ def content(run: Run, logs: "list[RankLog]") -> dict[str, Any]:
         "made_from": logs[0].launch.get("made_from") or {},
         "log_sha256": sha256(logs[0].path),
         "summary": summary,
-        "provenance": provenance.of(logs),
+        "provenance": provenance.from_logs(logs),
     }
 
 

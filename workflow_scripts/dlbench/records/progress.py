@@ -20,7 +20,7 @@ TAIL_BYTES = 4096
 
 @dataclass(frozen=True)
 class Progress:
-    """Steps done of all; items per second and seconds per step of late, None in the warm-up."""
+    """Steps done of all; recent items per second and seconds per step, None during the warm-up."""
 
     step: int
     total_steps: int
@@ -52,13 +52,13 @@ def latest(log: Path) -> Progress | None:
 
 def words(log: Path) -> str:
     """Steps done of all, loss, and items per second of late, as far as the log has them."""
-    found = latest(log)
-    if not found:
+    progress = latest(log)
+    if not progress:
         return "no step yet"
-    said = f"step {found.step}/{found.total_steps}, loss {found.loss:.4g}"
-    if found.images_per_second is not None:
-        said += f", {found.images_per_second:.4g} images/s"
-    return said
+    text = f"step {progress.step}/{progress.total_steps}, loss {progress.loss:.4g}"
+    if progress.images_per_second is not None:
+        text += f", {progress.images_per_second:.4g} images/s"
+    return text
 
 
 def duration_s(log: Path) -> float | None:

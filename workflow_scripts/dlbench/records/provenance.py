@@ -17,11 +17,11 @@ STARTED = ("device_model", "devices", "cores", "host", "platform", "versions",
 RESUMED = ("step", "t_utc", "host", "device_model")
 
 
-def of(logs: Sequence[Any]) -> dict[str, Any]:
+def from_logs(logs: Sequence[Any]) -> dict[str, Any]:
     """The `provenance` of a record.
 
     Args:
-        logs: the parsing.RankLog of each rank or copy.
+        logs: the parse_run.RankLog of each rank or copy.
     """
     start, launch, imported = logs[0].start, logs[0].launch, logs[0].imported
     return {
@@ -38,12 +38,12 @@ def of(logs: Sequence[Any]) -> dict[str, Any]:
 
 def _machines(logs):
     """The facts of all ranks; limits that a container hides are those of who started it."""
-    found = fingerprints.provenance([log.machines for log in logs])
+    facts = fingerprints.provenance([log.machines for log in logs])
     outside = logs[0].launch.get("limits")
-    if found and outside:
-        own = found["limits"]
+    if facts and outside:
+        own = facts["limits"]
         seen = {name: outside.get(name) for name in OF_GROUPS if own.get(name) is None}
         unknown = [f"limits.{name}" for name, value in seen.items() if value is not None]
-        found["limits"] = own | seen
-        found["unknown"] = {k: v for k, v in found["unknown"].items() if k not in unknown}
-    return found
+        facts["limits"] = own | seen
+        facts["unknown"] = {k: v for k, v in facts["unknown"].items() if k not in unknown}
+    return facts

@@ -119,11 +119,11 @@ def check_files(place: Path, record: dict[str, Any], content: bool = False) -> N
     for name, expected in record["files"].items():
         path = place / name
         try:
-            found = path.stat().st_size
+            size_bytes = path.stat().st_size
         except FileNotFoundError:
             raise RecordError(f"{path}: missing, though the run's record names it") from None
-        if found != expected["bytes"]:
-            raise RecordError(f"{path}: expected {expected['bytes']} bytes, found {found}")
+        if size_bytes != expected["bytes"]:
+            raise RecordError(f"{path}: expected {expected['bytes']} bytes, found {size_bytes}")
         if content and sha256(path) != expected["sha256"]:
             raise RecordError(f"{path}: changed after its record was written")
 
@@ -136,15 +136,15 @@ def with_status(statuses: Container[str], text: str = "") -> list[str]:
     Args:
         text: that their message must have in it, in capitals or not.
     """
-    found = []
+    run_ids = []
     for path in sorted((RESULTS / "runs").glob("*/run.json")):
         if is_sentinel(path.parent.name):
             continue
         with contextlib.suppress(RecordError):  # without a record it is trained again anyway
             record = read(path)
             if record["status"] in statuses and text.lower() in record["message"].lower():
-                found.append(path.parent.name)
-    return found
+                run_ids.append(path.parent.name)
+    return run_ids
 
 
 def forget(run_id: str) -> None:

@@ -56,8 +56,8 @@ def begin(sentinels: Sequence[dict[str, Any]] = ()) -> dict[str, str]:
 def current() -> dict[str, str] | None:
     """The session that was begun last in this folder; None where there is none that can be read."""
     with contextlib.suppress(KeyError):
-        found = _read()
-        return {key: str(found[key]) for key in KEYS}
+        session = _read()
+        return {key: str(session[key]) for key in KEYS}
     return None
 
 
@@ -75,12 +75,12 @@ def _read():
     with contextlib.suppress(OSError, ValueError):
         # Listed first: a node's cache of a shared folder may have the file of an earlier session.
         os.listdir(FOLDER)
-        found = json.loads((FOLDER / CURRENT).read_text(encoding="utf-8"))
-        return found if isinstance(found, dict) else {}
+        content = json.loads((FOLDER / CURRENT).read_text(encoding="utf-8"))
+        return content if isinstance(content, dict) else {}
     return {}
 
 
-def of(row: Mapping[str, Any]) -> Hashable:
+def session_of(row: Mapping[str, Any]) -> Hashable:
     """The session of a row of the runs table.
 
     Runs whose session is not known are of one session, each study, site and kind of log of its own.
@@ -102,9 +102,9 @@ def words(sessions: int, sentinels: int, verdicts: Iterable[str]) -> str:
     Args:
         verdicts: of the table of drift, one a pair of sessions and device shape.
     """
-    found = Counter(verdicts)
+    counts = Counter(verdicts)
     said = f"{sessions}, with {phrases.counted(sentinels, 'sentinel')}"
-    judged = ", ".join(f"{verdict} in {count}" for verdict, count in sorted(found.items()))
+    judged = ", ".join(f"{verdict} in {count}" for verdict, count in sorted(counts.items()))
     if sessions < 2 and not sentinels:
         return str(sessions)
     return f"{said}; drift between sessions, by number of devices: {judged or 'not known'}"
@@ -116,4 +116,4 @@ def apart(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> boo
     Args:
         a, b: rows of the runs table; a side without any is apart from none.
     """
-    return bool(a and b) and set(map(of, a)).isdisjoint(map(of, b))
+    return bool(a and b) and set(map(session_of, a)).isdisjoint(map(session_of, b))

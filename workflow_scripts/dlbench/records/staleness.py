@@ -18,7 +18,7 @@ from dlbench.study import other_trainers, trainer_environments
 from dlbench.study.runs import PLUGIN_FOLDERS, Run
 
 EXECUTED = {key: folder for key, folder in PLUGIN_FOLDERS.items() if key != "dataset"}
-# Which GPUs a process uses and what they are doing is measured; all else there is told of.
+# Of room machine/, this file measures: which GPUs a process uses and what they do. Others describe.
 MEASURING = ("gpu_readings.py",)
 ONLY_SAYING = frozenset(
     [path for path in (plugins.LIBRARY / "machine").glob("*.py") if path.name not in MEASURING]
@@ -52,11 +52,11 @@ def made_from(
 ) -> dict[str, str | None]:
     """Digests of what a run's result depends on beside its own values.
 
-    Those of an image that is not there are None: `image`, what it is made from, where its source
-    is not on this machine, and `environment`, its digest, where it is not made yet.
+    For a run in an image, `image` is the digest of its source, None if that is not on this machine,
+    and `environment` the digest of the image, None until it is made.
 
     Args:
-        adopted: digests of datasets that others converted, by name.
+        adopted: digests of the datasets that others converted, by the dataset's name.
         image_settings: the config's `images`.
     """
     if run.is_external:
@@ -64,13 +64,13 @@ def made_from(
     else:
         code_digest = _code_digest(run.framework, *(getattr(run, key) for key in EXECUTED))
     data = (adopted or {}).get(run.dataset, recipe(run.dataset)) if has_data(run) else ""
-    found = {"code": code_digest, "data": data}
+    digests = {"code": code_digest, "data": data}
     if not plugins.constants("runtimes", run.runtime)["CONTAINED"]:
         lock = _lock_digest(run.environment) if trainer_environments.has_environment(run) else ""
-        return {**found, "environment": lock}
+        return {**digests, "environment": lock}
     settings = trainer_image.settings(run.environment, image_settings or {})
     identity, digest = _image(run.environment, json.dumps(settings, sort_keys=True))
-    return {**found, "image": identity, "environment": digest}
+    return {**digests, "image": identity, "environment": digest}
 
 
 def has_data(run: Run) -> bool:
@@ -81,7 +81,7 @@ def has_data(run: Run) -> bool:
 
 @functools.cache
 def recipe(dataset: str) -> str:
-    """Digest of what a dataset's shards are made from; "" where we store nothing."""
+    """Digest of the code that a dataset's shards are made by; "" if nothing is stored for it."""
     if dataset not in plugins.names("datasets"):
         return ""  # another program's
     if plugins.constants("datasets", dataset)["SYNTHETIC"]:
@@ -97,7 +97,7 @@ def outdated(
     image_settings: dict[str, Any] | None = None,
     time_limit_s: float | None = None,
 ) -> str:
-    """Why a sound record does not stand; "" where it does. Arguments as in `state`."""
+    """Why a sound record is not valid any more, or "". Arguments as in judgement.state."""
     wanted = made_from(run, adopted, image_settings)
     if difference := what_differs(run, wanted, record["made_from"]):
         return difference
@@ -109,12 +109,12 @@ def outdated(
     return ""
 
 
-def what_differs(run: Run, wanted: dict[str, str | None], found: dict[str, Any]) -> str:
-    """What a result was made from that is another now, in words; not known here is the same."""
-    names = [key for key, value in wanted.items() if value is not None and found.get(key) != value]
+def what_differs(run: Run, now: dict[str, str | None], before: dict[str, Any]) -> str:
+    """In words, which parts of `made_from` have changed; what is None now counts as unchanged."""
+    names = [key for key, value in now.items() if value is not None and before.get(key) != value]
     if not names:
         return ""
-    each = (_changed_files(run, name, found.get(name)) for name in names)
+    each = (_changed_files(run, name, before.get(name)) for name in names)
     files = list(dict.fromkeys(itertools.chain(*each)))
     more = (
         f" and {len(files) - run_record.MOST_FILES} more"

@@ -118,7 +118,7 @@ def facts(
         conditions: of the runs, from report_tables.conditions.
     """
     own = [row for row in runs if row.get("timing_source") == timing_sources.MEASURED]
-    known = {sessions.of(row) for row in (*own, *sentinels)}
+    known = {sessions.session_of(row) for row in (*own, *sentinels)}
     over = sessions.words(len(known), len(sentinels), [row["verdict"] for row in drift])
     devices = sorted({row["devices"] for row in runs if row.get("devices")})
     nodes = sorted({row["nodes"] for row in runs if row.get("nodes")})
