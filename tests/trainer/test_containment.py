@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dlbench import Error
+from dlbench.images import runtimes
 from dlbench.log import event_log
 from dlbench.trainer import containment
 
@@ -27,6 +28,10 @@ def refused(runtime, image_id):
     with pytest.raises(Error) as error:
         containment.check(runtime, image_id)
     return str(error.value)
+
+
+def test_the_trainer_looks_where_images_have_their_marker():
+    assert Path("/", runtimes.MARKER) == containment.IMAGE_MARKER
 
 
 def test_on_bare_metal_there_is_nothing_to_prove(marker):

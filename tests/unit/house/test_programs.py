@@ -10,7 +10,6 @@ import pytest
 import tomllib
 import yaml
 
-from dlbench.common import tools
 from dlbench.study import runs
 from dlbench.trainer import flags
 
@@ -76,25 +75,6 @@ def test_verifying_a_folder_that_is_no_dataset_says_so(tmp_path):
     finished = start("verify_dataset.py", tmp_path)
     assert finished.returncode != 0
     assert "is this the folder of a converted dataset?" in finished.stdout + finished.stderr
-
-
-@pytest.mark.parametrize("whose", ["workflow", "trainer"])
-def test_environments_are_made_to_be_moved_and_copied(tmp_path, whose):
-    ours = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["uv"]
-    settings = ["package = false"]
-    if whose == "workflow":
-        settings += [f"preview-features = {ours['preview-features']}"]
-    (tmp_path / "pyproject.toml").write_text(
-        "\n".join(['[project]\nname = "empty"\nversion = "0"\n[tool.uv]', *settings])
-    )
-    subprocess.run([tools.find_uv(), "lock", "--quiet", "--offline"], cwd=tmp_path, check=True)
-    if whose == "workflow":
-        subprocess.run([tools.find_uv(), "sync", "--offline"], cwd=tmp_path, check=True)
-    else:
-        finished = start("make_environment.py", tmp_path)
-        assert finished.returncode == 0, finished.stderr
-    # Else scripts in .venv/bin would name the Python of this folder, wherever they are.
-    assert "relocatable = true" in (tmp_path / ".venv/pyvenv.cfg").read_text()
 
 
 def test_the_pins_of_conda_are_those_of_the_lock_file():

@@ -33,7 +33,6 @@ NO_TWIN_YET = {
 }
 NO_TEST_YET = {
     "export_tensorboard.py": "tested in tests/trainer, for it needs TensorBoard",
-    "make_environment.py": "tested in tests/unit/house/test_programs.py",
     "start_pod.py": "tested in tests/trainer/test_pods.py",
     "train.py": "tested by all of tests/trainer",
     "write_reference_pages.py": "tested in tests/unit/house/test_docs.py",
