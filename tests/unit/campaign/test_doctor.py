@@ -71,8 +71,9 @@ def old(path):
 
 
 def program(*arguments):
-    return subprocess.run([sys.executable, PROGRAM, *arguments], capture_output=True, text=True,
-                          check=False)  # fmt: skip
+    return subprocess.run(
+        [sys.executable, PROGRAM, *arguments], capture_output=True, text=True, check=False
+    )
 
 
 def test_a_healthy_folder_is_healthy_and_nothing_in_it_is_touched(here):
@@ -90,11 +91,13 @@ def test_a_healthy_folder_is_healthy_and_nothing_in_it_is_touched(here):
         (lambda path: path.write_bytes(path.read_bytes()[:100]), "not a whole record"),
         (lambda path: path.write_text(path.read_text().replace("0.5", "0.4")), "changed after"),
         (lambda path: path.write_text("[" * 100_000), "not a whole record"),
-        (lambda path: shutil.copy(run_record.folder(TWO.id) / "run.json", path),
-         f"it is the record of {TWO.id}"),
+        (
+            lambda path: shutil.copy(run_record.folder(TWO.id) / "run.json", path),
+            f"it is the record of {TWO.id}",
+        ),
     ],
     ids=["missing", "cut", "edited", "nested", "foreign"],
-)  # fmt: skip
+)
 def test_a_record_that_is_not_believed_is_made_from_its_log(place, damage, what):
     good = (place / "run.json").read_bytes()
     damage(place / "run.json")
@@ -134,13 +137,21 @@ def test_a_record_or_a_log_of_a_newer_version_is_left_alone(place):
     ("run", "damage", "what", "content"),
     [
         (ONE, lambda log: log.write_bytes(log.read_bytes()[:-50]), "train.jsonl: expected", False),
-        (ONE, lambda log: log.write_text(log.read_text().replace("0.5", "0.4")),
-         "train.jsonl: changed after its record was written", True),
-        (TWO, lambda log: event_log.rank_path(log, 1).unlink(),
-         "train.rank1.jsonl: missing", False),
+        (
+            ONE,
+            lambda log: log.write_text(log.read_text().replace("0.5", "0.4")),
+            "train.jsonl: changed after its record was written",
+            True,
+        ),
+        (
+            TWO,
+            lambda log: event_log.rank_path(log, 1).unlink(),
+            "train.rank1.jsonl: missing",
+            False,
+        ),
     ],
     ids=["cut", "edited", "rank gone"],
-)  # fmt: skip
+)
 def test_a_run_whose_logs_differ_from_its_record_is_trained_again(here, run, damage, what, content):
     log = run_record.folder(run.id) / "train.jsonl"
     damage(log)
@@ -156,11 +167,14 @@ def test_a_run_whose_logs_differ_from_its_record_is_trained_again(here, run, dam
     [
         (lambda log: log.write_bytes(log.read_bytes()[:-1]), "interrupted", "without an end"),
         (lambda log: log.write_bytes(b"\0" * 99 + b"\n"), "log", "line 1: not an event"),
-        (lambda log: shutil.copy(run_record.folder(TWO.id) / "train.jsonl", log), "run",
-         f"its log is that of {TWO.id}"),
+        (
+            lambda log: shutil.copy(run_record.folder(TWO.id) / "train.jsonl", log),
+            "run",
+            f"its log is that of {TWO.id}",
+        ),
     ],
     ids=["cut", "zeros", "foreign"],
-)  # fmt: skip
+)
 def test_a_log_without_a_record_that_is_no_result_is_moved_aside(place, damage, kind, what):
     (place / "run.json").unlink()
     damage(place / "train.jsonl")
@@ -209,8 +223,11 @@ def test_tables_of_another_log_are_moved_aside(place):
 
 def test_a_clock_that_was_set_back_is_said_and_the_times_stand(here):
     run = Run(**SHORT, repeat=2)
-    dates = ["2026-03-29T03:00:00.000000Z", "2026-03-29T02:00:01.000000Z",
-             "2026-03-29T02:00:04.000000Z"]  # fmt: skip
+    dates = [
+        "2026-03-29T03:00:00.000000Z",
+        "2026-03-29T02:00:01.000000Z",
+        "2026-03-29T02:00:04.000000Z",
+    ]
     place = finish(run, dates=dates)
     finding = only()
     assert finding.kind == "clock" and "run_start is dated 2026-03-29T02:00:01" in finding.what
@@ -261,8 +278,12 @@ def test_runs_of_other_studies_do_not_hide_what_is_wrong_with_a_studys_own(here)
 
 
 def test_parts_of_files_are_moved_aside_once_their_writer_is_gone(here):
-    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"],
-                           capture_output=True, text=True, check=True).stdout.strip()  # fmt: skip
+    ended = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
     tables_folder = Path("results/tables")
     tables_folder.mkdir()
     (tables_folder / f".runs.parquet.{ended}.part").write_bytes(b"half")
@@ -271,8 +292,9 @@ def test_parts_of_files_are_moved_aside_once_their_writer_is_gone(here):
     (tables_folder / ".old.abc.part").mkdir()
     old(tables_folder / ".old.abc.part")
     assert [Path(f.where).name for f in doctor.examine()] == [
-        f".runs.parquet.{ended}.part", ".old.abc.part"
-    ]  # fmt: skip
+        f".runs.parquet.{ended}.part",
+        ".old.abc.part",
+    ]
     mended()
     assert b"half" in listing("results/aside").values()
 

@@ -67,17 +67,20 @@ def test_results_are_forgotten_by_status_message_and_study(failed, arguments, ex
 def test_a_run_that_is_named_is_forgotten_whatever_its_status(failed):
     assert start("forget_runs.py", failed[0].id).returncode == 0
     assert forgotten(failed) == [0]
-    assert "expected either runs or --message" in start(
-        "forget_runs.py", failed[1].id, "--message", "x"
-    ).stderr  # fmt: skip
+    assert (
+        "expected either runs or --message"
+        in start("forget_runs.py", failed[1].id, "--message", "x").stderr
+    )
 
 
 def test_trying_again_forgets_the_failures_of_the_study_and_starts_snakemake(failed):
     finished = start("retry_runs.py", "--configfile", "part.yaml", "--", "--cores", "4")
     assert finished.returncode == 7, finished.stderr
     assert finished.stdout.splitlines() == [
-        failed[1].id, "forgot 1 run(s)", "snakemake --cores 4 --configfile part.yaml",
-    ]  # fmt: skip
+        failed[1].id,
+        "forgot 1 run(s)",
+        "snakemake --cores 4 --configfile part.yaml",
+    ]
     assert forgotten(failed) == [1]
 
 

@@ -46,8 +46,10 @@ def tree(*folders):
 def start(name, *arguments):
     return subprocess.run(
         [sys.executable, PROGRAMS / name, *map(str, arguments)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_what_is_done_is_in_tables_and_figures_and_nothing_else_changes(going):
@@ -58,8 +60,9 @@ def test_what_is_done_is_in_tables_and_figures_and_nothing_else_changes(going):
     assert tree("results", ".snakemake") == before
     rows = parquet_files.read("now/tables/runs.parquet", table_columns.RUNS).to_pylist()
     assert {row["run_id"]: row["status"] for row in rows} == {
-        going.runs[0].id: "ok", going.runs[1].id: "oom",
-    }  # fmt: skip
+        going.runs[0].id: "ok",
+        going.runs[1].id: "oom",
+    }
     for name in FIGURES:
         for suffix in ("svg", "png", "pdf"):
             assert Path(f"now/figures/{name}.{suffix}").stat().st_size > 0
@@ -73,9 +76,17 @@ def test_the_other_programs_work_beside_a_campaign_too(going):
         ("status.py",),
         ("export_runs.py", "--output", "now/runs.csv"),
         ("compare_runs.py", "results", "now/runs.csv"),
-        ("draw_figure.py", "loss", "--tables", "now/tables", "--runs", "now/runs",
-         "--output", "drawn"),
-    ):  # fmt: skip
+        (
+            "draw_figure.py",
+            "loss",
+            "--tables",
+            "now/tables",
+            "--runs",
+            "now/runs",
+            "--output",
+            "drawn",
+        ),
+    ):
         finished = start(name, *arguments)
         assert finished.returncode == 0, (name, finished.stderr)
     assert tree("results", ".snakemake") == before

@@ -70,9 +70,12 @@ def test_what_is_left_is_estimated_from_the_runs_that_are_most_like_it(study):
     assert cost["left_s"] == 180
     assert cost["left_node_hours"] == pytest.approx(180 / 3600)
     assert cost["estimates"] == {
-        "their own steps": 0, "same combination": 1, "same model, dataset and strategy": 2,
-        "all runs": 0, "unknown": 0,
-    }  # fmt: skip
+        "their own steps": 0,
+        "same combination": 1,
+        "same model, dataset and strategy": 2,
+        "all runs": 0,
+        "unknown": 0,
+    }
     assert "from same combination (1), same model, dataset and strategy (2)" in shown(study)
 
 
@@ -129,8 +132,9 @@ def test_a_quiet_log_of_this_machine_is_running_only_if_its_supervisor_is(study)
     waits = "import sys; print(flush=True); sys.stdin.read()"
     process = subprocess.Popen(
         [sys.executable, "-c", waits, "start_run.py", "--log", str(log)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
     try:
         process.stdout.readline()
         standing._logs_of_processes.cache_clear()
@@ -235,9 +239,12 @@ def test_a_run_that_went_on_from_a_checkpoint_counts_each_part_once(study):
 
 def test_node_hours_are_those_of_all_nodes(study):
     block = SETTINGS["matrix"][0] | {
-        "strategy": "multiworker", "nodes": 2, "launcher": "srun", "repeats": 1,
+        "strategy": "multiworker",
+        "nodes": 2,
+        "launcher": "srun",
+        "repeats": 1,
         "batch_per_device": 8,
-    }  # fmt: skip
+    }
     two_nodes = config.study(SETTINGS | {"matrix": [block]})
     finish(two_nodes.runs[0], 60)
     cost = status.report(two_nodes)["cost"]
@@ -356,25 +363,62 @@ def test_the_keys_of_the_json_stay(study):
     found = json.loads(json.dumps(status.report(study, with_runs=True), allow_nan=False))
     assert found["schema_version"] == 1
     assert list(found) == [
-        "schema_version", "study", "site", "generated_at", "combinations", "reasons", "running",
-        "cost", "sessions", "runs",
-    ]  # fmt: skip
+        "schema_version",
+        "study",
+        "site",
+        "generated_at",
+        "combinations",
+        "reasons",
+        "running",
+        "cost",
+        "sessions",
+        "runs",
+    ]
     assert list(found["combinations"]) == [
-        "total", "ok", "unstable", "running", "pending", "interrupted", "stale", "unread",
-        "failed", "oom", "timeout", "skipped", "excluded",
-    ]  # fmt: skip
+        "total",
+        "ok",
+        "unstable",
+        "running",
+        "pending",
+        "interrupted",
+        "stale",
+        "unread",
+        "failed",
+        "oom",
+        "timeout",
+        "skipped",
+        "excluded",
+    ]
     assert list(found["reasons"][0]) == ["state", "message", "runs"]
     assert list(found["running"][0]) == [
-        "run_id", "label", "step", "total_steps", "loss", "images_per_second", "elapsed_s",
-        "left_s", "message",
-    ]  # fmt: skip
+        "run_id",
+        "label",
+        "step",
+        "total_steps",
+        "loss",
+        "images_per_second",
+        "elapsed_s",
+        "left_s",
+        "message",
+    ]
     assert list(found["cost"]) == [
-        "used_node_hours", "aside_node_hours", "left_node_hours", "left_s", "at_a_time",
-        "left_wall_s", "done_at", "estimates",
-    ]  # fmt: skip
+        "used_node_hours",
+        "aside_node_hours",
+        "left_node_hours",
+        "left_s",
+        "at_a_time",
+        "left_wall_s",
+        "done_at",
+        "estimates",
+    ]
     assert list(found["runs"][0]) == [
-        "run_id", "label", "state", "message", "duration_s", "node_hours",
-    ]  # fmt: skip
+        "run_id",
+        "label",
+        "state",
+        "message",
+        "duration_s",
+        "node_hours",
+    ]
     assert status.report(study)["runs"] is None
 
 

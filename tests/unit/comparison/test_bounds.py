@@ -74,13 +74,15 @@ def test_facts_can_be_matched_too(tmp_path):
 @pytest.mark.parametrize(
     ("match", "message"),
     [
-        ({**MATCH, "batch_per_device": 16}, "matches no run; the nearest, lenet5-.* has "
-         "batch_per_device 8 instead of 16"),
+        (
+            {**MATCH, "batch_per_device": 16},
+            "matches no run; the nearest, lenet5-.* has batch_per_device 8 instead of 16",
+        ),
         ({**MATCH, "site": "there"}, "site here instead of there"),
         ({**MATCH, "xla": 0}, "xla False instead of 0"),
         ({"model": "lenet5"}, "matches 2 combinations; .* differ in batch_per_device"),
     ],
-)  # fmt: skip
+)
 def test_a_bound_must_match_one_combination(tmp_path, match, message):
     runs = campaign(measured([100]), measured([100], batch_per_device=12))
     with pytest.raises(Error, match=message):
@@ -134,15 +136,26 @@ def test_what_is_written_is_passed_by_the_same_campaign_and_failed_by_a_slower_o
 
 
 def test_the_program_says_by_its_exit_code_whether_all_passed(tmp_path):
-    row = {"run_id": "a", "status": "ok", "model": "lenet5", "dataset": "digits",
-           "batch_per_device": 8, "images_per_second": 100.0}  # fmt: skip
+    row = {
+        "run_id": "a",
+        "status": "ok",
+        "model": "lenet5",
+        "dataset": "digits",
+        "batch_per_device": 8,
+        "images_per_second": 100.0,
+    }
     for name, value in (("a", 100.0), ("slow", 90.0)):
         row["images_per_second"] = value
         (tmp_path / f"{name}.json").write_text(json.dumps([row]))
 
     def start(*arguments):
-        return subprocess.run([sys.executable, PROGRAM, *map(str, arguments)], cwd=tmp_path,
-                              capture_output=True, text=True, check=False)  # fmt: skip
+        return subprocess.run(
+            [sys.executable, PROGRAM, *map(str, arguments)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     finished = start("a.json", "--write-bounds", "r.yaml")
     assert (finished.returncode, finished.stderr) == (0, "r.yaml: 1 bounds\n")

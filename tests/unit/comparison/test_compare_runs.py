@@ -81,8 +81,9 @@ def test_slower_by_more_than_the_margin_is_more_than_slower():
 
 def test_of_a_time_less_is_faster():
     def only(steps, **options):
-        found = compared([measured(A_RATES)], [measured(rates(steps))],
-                         metric_name="step_time_mean_s", **options)  # fmt: skip
+        found = compared(
+            [measured(A_RATES)], [measured(rates(steps))], metric_name="step_time_mean_s", **options
+        )
         return found.pairs[0]
 
     assert only(3).compared.ratio == pytest.approx(1.1**-3)
@@ -94,12 +95,18 @@ def test_verdicts_within_a_margin_and_the_order_of_rows():
     tight = [1000, 1000.1, 1000.2]
     found = compared(
         [measured(tight, batch_per_device=b) for b in (8, 16, 32)] + [measured([9], xla=True)],
-        [measured([s * r for r in tight], batch_per_device=b)
-         for b, s in ((8, 1.001), (16, 0.9), (32, 1.05))] + [measured([18], xla=True)],
-    )  # fmt: skip
+        [
+            measured([s * r for r in tight], batch_per_device=b)
+            for b, s in ((8, 1.001), (16, 0.9), (32, 1.05))
+        ]
+        + [measured([18], xla=True)],
+    )
     assert [(p.values["batch_per_device"], p.verdict) for p in found.pairs] == [
-        (16, "slower"), (32, "faster"), (8, "undecided"), (8, "equivalent"),
-    ]  # fmt: skip
+        (16, "slower"),
+        (32, "faster"),
+        (8, "undecided"),
+        (8, "equivalent"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -138,9 +145,11 @@ def test_what_differs_between_the_sides_is_said_once():
 def test_failures_are_named_on_their_side_and_are_a_regression_where_all_failed():
     found = compared(
         [measured(A_RATES), measured(A_RATES, xla=True)],
-        [measured([None] * 3, "oom"), [*measured([1, 2], xla=True), *measured([None], "failed",
-                                                                              xla=True)]],
-    )  # fmt: skip
+        [
+            measured([None] * 3, "oom"),
+            [*measured([1, 2], xla=True), *measured([None], "failed", xla=True)],
+        ],
+    )
     some, none = found.pairs
     assert (some.b.failed, len(some.b.values)) == ({"failed": 1}, 2)
     assert (none.verdict, none.reason, none.b.failed) == ("failed", "in B", {"oom": 3})
@@ -175,8 +184,10 @@ def test_what_one_side_has_only_is_listed_with_its_nearest_partner():
         [measured([1]), measured([1], batch_per_device=64, xla=True)],
         [measured([1]), measured([1], batch_per_device=32), measured([1], model="vgg11")],
     )
-    listed = {(one.side, one.values["model"], one.values["batch_per_device"]): one.partner
-              for one in found.unmatched}  # fmt: skip
+    listed = {
+        (one.side, one.values["model"], one.values["batch_per_device"]): one.partner
+        for one in found.unmatched
+    }
     assert listed[("A", "lenet5", 64)] == {"batch_per_device": (64, 32), "xla": (True, False)}
     assert listed[("B", "lenet5", 32)] == {"batch_per_device": (32, 8)}
     assert listed[("B", "vgg11", 8)] == {"model": ("vgg11", "lenet5")}
@@ -198,9 +209,15 @@ def test_fields_can_be_ignored_where_that_mixes_no_conditions():
 def test_what_one_side_does_not_say_is_not_joined_on():
     known = measured(A_RATES, augment=False)
     unknown = [
-        Measured(run.run_id, {n: v for n, v in run.fields.items() if n != "augment"}, "ok",
-                 run.numbers, {}) for run in known
-    ]  # fmt: skip
+        Measured(
+            run.run_id,
+            {n: v for n, v in run.fields.items() if n != "augment"},
+            "ok",
+            run.numbers,
+            {},
+        )
+        for run in known
+    ]
     found = compared([known], [unknown])
     assert (len(found.pairs), found.not_joined) == (1, ("augment",))
     with pytest.raises(Error, match=r"A: .* differ in augment"):
@@ -238,18 +255,24 @@ def results(place, rates_by_batch, **facts):
                 if n in ("model", "dataset", "steps", "batch_per_device", "repeat")
             }
             content = {
-                "run_id": run.run_id, "spec": spec, "status": "ok", "message": "",
-                "made_from": {"code": "c" * 64}, "log_sha256": "0" * 64, "summary": run.numbers,
+                "run_id": run.run_id,
+                "spec": spec,
+                "status": "ok",
+                "message": "",
+                "made_from": {"code": "c" * 64},
+                "log_sha256": "0" * 64,
+                "summary": run.numbers,
                 "provenance": {"versions": {"tensorflow": "2.18.1"}, **facts},
-            }  # fmt: skip
+            }
             (place / "runs" / run.run_id).mkdir(parents=True)
             run_record.write(place / "runs" / run.run_id / "run.json", content, [])
     return place
 
 
 def start(*arguments):
-    return subprocess.run([sys.executable, PROGRAM, *map(str, arguments)], capture_output=True,
-                          text=True, check=False)  # fmt: skip
+    return subprocess.run(
+        [sys.executable, PROGRAM, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
 
 
 def test_the_program_compares_folders_of_which_one_still_grows(tmp_path):
@@ -398,8 +421,13 @@ def test_campaigns_that_share_no_session_are_said_to_be_measured_apart_and_check
 def test_no_verdict_rests_on_a_run_that_others_disturbed(side, steps):
     def of(disturbed, steps):
         a, b = measured(rates(0)), measured([rate * STEP**steps for rate in (110, 110.01, 110.02)])
-        both = [[dataclasses.replace(run, numbers={**run.numbers, "images_per_second": rate})
-                 for run, rate in zip(a, (110, 110.01, 110.02), strict=True)], b]  # fmt: skip
+        both = [
+            [
+                dataclasses.replace(run, numbers={**run.numbers, "images_per_second": rate})
+                for run, rate in zip(a, (110, 110.01, 110.02), strict=True)
+            ],
+            b,
+        ]
         if disturbed:
             both[side][1] = dataclasses.replace(both[side][1], disturbed=True)
         return compared(both[:1], both[1:])

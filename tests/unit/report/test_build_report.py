@@ -161,6 +161,24 @@ def test_combinations_of_two_sites_are_called_by_them(tmp_path):
     assert column(alone, "combination", "results").values == ["resnet50, synthetic, batch 64"]
 
 
+def test_an_excluded_combination_is_named_in_the_order_of_others(tmp_path):
+    values = json.dumps(
+        {"batch_per_device": 32, "dataset": "digits", "epochs": 1, "model": "vgg16"}
+    )
+    excluded = {"combination": values, "status": "excluded", "reason": "x: too big"}
+    (reason,) = made(tmp_path, [], coverage=[excluded]).left_out
+    assert reason.example == "vgg16, digits, batch 32, 1 epoch"
+
+
+def test_groups_of_the_coverage_are_named_by_what_tells_them_apart(tmp_path):
+    rows = [
+        row | {"steps": row["batch_per_device"], "learning_rate": row["batch_per_device"] / 100}
+        for row in made_tables.study(batch_per_device=[16, 32])
+    ]
+    names = [name for name, _ in made(tmp_path, rows).groups]
+    assert names == ["resnet50, synthetic, batch 16", "resnet50, synthetic, batch 32"]
+
+
 def test_an_excluded_combination_is_words_not_json(tmp_path):
     values = json.dumps({"model": "vgg16", "batch_per_device": 512})
     excluded = {"combination": values, "status": "excluded", "reason": "made: too big"}
@@ -170,9 +188,12 @@ def test_an_excluded_combination_is_words_not_json(tmp_path):
 
 def test_coverage_is_grouped_until_it_can_be_taken_in(tmp_path):
     rows = made_tables.study(
-        devices=[1, 2, 4, 8, 16], batch_per_device=[16, 32, 64], xla=[False, True],
-        precision=["float32", "float16"], repeats=2,
-    )  # fmt: skip
+        devices=[1, 2, 4, 8, 16],
+        batch_per_device=[16, 32, 64],
+        xla=[False, True],
+        precision=["float32", "float16"],
+        repeats=2,
+    )
     found = made(tmp_path, rows)
     assert 1 < len(found.groups) <= build_report.MOST_GROUPS
     assert sum(sum(counts.values()) for _, counts in found.groups) == len(rows)
@@ -184,8 +205,13 @@ def test_the_machine_is_shown_as_its_runs_tell_it(tmp_path):
         "gpus": {"driver": "550.54", "cuda_driver": "12.4", "kinds": []},
         "infiniband": [{"rate": "200 Gb/sec (4X HDR)", "link_layer": "InfiniBand"}] * 2,
     }
-    hardware["cpu"] |= {"model": "EPYC", "sockets": 2, "cores": 128, "threads": 256,
-                        "governors": ["performance"]}  # fmt: skip
+    hardware["cpu"] |= {
+        "model": "EPYC",
+        "sockets": 2,
+        "cores": 128,
+        "threads": 256,
+        "governors": ["performance"],
+    }
     software = {"os": "Debian 12", "kernel": "6.1"}
     known = {"hardware": {"a": hardware}, "software": {"b": software}}
     for row, provenance in zip(rows, (known, {"platform": "of before"}), strict=True):
@@ -208,11 +234,12 @@ def test_caveats_name_other_hardware_changed_software_and_repeats_that_differ(tm
     words = "hardware gpus driver 560.35, not 550.54"
     rows = [
         made_tables.run(repeat=1, hardware_sha256="a" * 64, software_sha256="c" * 64),
-        made_tables.run(repeat=2, hardware_sha256="b" * 64, software_sha256="d" * 64,
-                        repeats_differ=words),
+        made_tables.run(
+            repeat=2, hardware_sha256="b" * 64, software_sha256="d" * 64, repeats_differ=words
+        ),
         made_tables.run(repeat=3),
         made_tables.run(environment="train-b", software_sha256="e" * 64),
-    ]  # fmt: skip
+    ]
     caveats = "\n".join(made(tmp_path, rows).caveats)
     assert f"Runs are of 2 fingerprints of hardware: {'a' * 12}, {'b' * 12}." in caveats
     assert "Runs of environment train (bare) are of 2 fingerprints of software" in caveats
@@ -266,11 +293,23 @@ def test_dates_are_those_of_the_runs(tmp_path):
 
 def test_whatever_is_in_the_tables_is_text_in_the_page(tmp_path):
     rows = [
-        made_tables.run(repeat=i, study=EVIL, site=EVIL, model=EVIL, device_model=EVIL,
-                        framework_version=EVIL, learning_gate=EVIL, strategy=EVIL,
-                        notes=EVIL, source=EVIL, timing_source=EVIL, precision=precision)
-        for i in (1, 2, 3) for precision in ("float32", EVIL)
-    ]  # fmt: skip
+        made_tables.run(
+            repeat=i,
+            study=EVIL,
+            site=EVIL,
+            model=EVIL,
+            device_model=EVIL,
+            framework_version=EVIL,
+            learning_gate=EVIL,
+            strategy=EVIL,
+            notes=EVIL,
+            source=EVIL,
+            timing_source=EVIL,
+            precision=precision,
+        )
+        for i in (1, 2, 3)
+        for precision in ("float32", EVIL)
+    ]
     coverage = [covered(EVIL, "failed", EVIL), covered("b", "stale", EVIL), covered("c", EVIL)]
     found = made(tmp_path, rows, coverage=coverage)
     page = report_html.html_page(found)
@@ -325,8 +364,16 @@ def build(*arguments):
 
 def test_the_program_writes_the_same_bytes_twice(drawn):
     folder, _ = drawn
-    arguments = ["--tables", folder, "--runs", folder / "runs", "--figures-folder",
-                 folder / "figures", "--figures", "scaling"]  # fmt: skip
+    arguments = [
+        "--tables",
+        folder,
+        "--runs",
+        folder / "runs",
+        "--figures-folder",
+        folder / "figures",
+        "--figures",
+        "scaling",
+    ]
     pages = []
     for name in ("a.html", "b.html"):
         finished = build(*arguments, "--output", folder / name)

@@ -23,21 +23,45 @@ def repeats(rate, count=3, **changes):
 
 def speedup(devices, efficiency, low=None, high=None, **changes):
     base = {"base_devices": 1, "base_runs": 3, "base_images_per_second": 100.0, "runs": 3}
-    return base | {
-        "model": "resnet50", "dataset": "synthetic", "scaling": "weak", "batch_per_device": 64,
-        "strategy": "mirrored", "device_kind": "gpu", "devices": devices,
-        "speedup": efficiency * devices, "efficiency": efficiency, "efficiency_ci95_low": low,
-        "efficiency_ci95_high": high, "base_mismatch": "", "timing_source": "dlbench",
-    } | changes  # fmt: skip
+    return (
+        base
+        | {
+            "model": "resnet50",
+            "dataset": "synthetic",
+            "scaling": "weak",
+            "batch_per_device": 64,
+            "strategy": "mirrored",
+            "device_kind": "gpu",
+            "devices": devices,
+            "speedup": efficiency * devices,
+            "efficiency": efficiency,
+            "efficiency_ci95_low": low,
+            "efficiency_ci95_high": high,
+            "base_mismatch": "",
+            "timing_source": "dlbench",
+        }
+        | changes
+    )
 
 
 def comparison(verdict, ratio=1.0, low=0.99, high=1.01, **changes):
     return {
-        "field": "runtime", "condition": "apptainer", "base": "bare", "model": "vgg16",
-        "dataset": "digits", "batch_per_device": 8, "verdict": verdict, "ratio": ratio,
-        "ci95_low": low, "ci95_high": high, "margin": 0.01, "n_a": 5, "n_b": 5,
-        "repeats_needed": 40, "base_flags": "",
-    } | changes  # fmt: skip
+        "field": "runtime",
+        "condition": "apptainer",
+        "base": "bare",
+        "model": "vgg16",
+        "dataset": "digits",
+        "batch_per_device": 8,
+        "verdict": verdict,
+        "ratio": ratio,
+        "ci95_low": low,
+        "ci95_high": high,
+        "margin": 0.01,
+        "n_a": 5,
+        "n_b": 5,
+        "repeats_needed": 40,
+        "base_flags": "",
+    } | changes
 
 
 def found(runs=(), speedups=(), comparisons=()):
@@ -143,16 +167,20 @@ def test_what_is_undecided_only_by_the_correction_says_so():
         assert "corrected" not in finding.text
     # Nine pairs, one of which differs at the 5 % level.
     pairs = [repeats(100 + i, model=f"m{i}", strategy=s) for i in range(9) for s in ("a", "b")]
-    scattered = [run(repeat=i, model="x", strategy=s, images_per_second=rate)
-                 for s, rates in (("a", (100, 101, 102)), ("b", (103, 104, 105.5)))
-                 for i, rate in enumerate(rates, 1)]  # fmt: skip
+    scattered = [
+        run(repeat=i, model="x", strategy=s, images_per_second=rate)
+        for s, rates in (("a", (100, 101, 102)), ("b", (103, 104, 105.5)))
+        for i, rate in enumerate(rates, 1)
+    ]
     (finding,) = found(runs=[row for pair in pairs for row in pair] + scattered)
     assert finding.headline.endswith("undecided") or "equivalent" in finding.headline
 
 
 def test_a_finding_of_two_sites_names_that_of_its_number():
-    sites = [speedup(8, share, share - 0.01, share + 0.01, site=site)
-             for site, share in (("here", 0.9), ("there", 0.7))]  # fmt: skip
+    sites = [
+        speedup(8, share, share - 0.01, share + 0.01, site=site)
+        for site, share in (("here", 0.9), ("there", 0.7))
+    ]
     runs = [run(site="here"), run(site="there")]
     scaling = next(f for f in found(runs=runs, speedups=sites) if "linear" in f.headline)
     assert "here: resnet50" in scaling.text and "there: resnet50" in scaling.text

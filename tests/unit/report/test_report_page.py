@@ -24,8 +24,12 @@ const button = all.find((b) => b.textContent.startsWith('{column}'));
 def path(tmp_path_factory):
     """A report of 300 runs with figures, failures and a hostile name."""
     folder = tmp_path_factory.mktemp("report")
-    rows = made_tables.study(devices=[1, 2, 4, 8], batch_per_device=[16, 32, 64, 128, 256],
-                             precision=["float32", "float16"], repeats=7)  # fmt: skip
+    rows = made_tables.study(
+        devices=[1, 2, 4, 8],
+        batch_per_device=[16, 32, 64, 128, 256],
+        precision=["float32", "float16"],
+        repeats=7,
+    )
     rows = made_tables.failing(rows, lambda row: row["batch_per_device"] == 256)
     rows += made_tables.study(devices=1, runtime=[EVIL, "apptainer"], repeats=10)
     shown = made_tables.write(folder, rows, steps_each=0)
@@ -126,8 +130,11 @@ def test_rows_without_a_value_come_last_either_way(page):
 
 def test_names_with_numbers_sort_by_the_numbers(page):
     press_heading(page, "combination", "results")
-    batches = [text.split("batch ")[1].split(",")[0] for text in texts(page, "combination",
-               "results") if "batch" in text and "bare" in text]  # fmt: skip
+    batches = [
+        text.split("batch ")[1].split(",")[0]
+        for text in texts(page, "combination", "results")
+        if "batch" in text and "bare" in text
+    ]
     assert list(map(int, batches)) == sorted(map(int, batches)) and len(set(batches)) == 5
 
 
@@ -211,8 +218,10 @@ def test_headings_say_units_and_what_they_mean(page):
 def test_on_a_phone_only_tables_and_figures_scroll_sideways(open_page, path, dark):
     page = open_page(path, width=360, height=740, phone=True, dark=dark)
     assert page.run("return document.documentElement.scrollWidth") == 360
-    sizes = page.run("const f = document.querySelector('#table-runs .frame');"
-                     "return [f.scrollWidth, f.clientWidth]")  # fmt: skip
+    sizes = page.run(
+        "const f = document.querySelector('#table-runs .frame');"
+        "return [f.scrollWidth, f.clientWidth]"
+    )
     assert sizes[0] > sizes[1]
     assert page.complaints == []
 
@@ -223,8 +232,14 @@ def test_dark_mode_is_dark_and_legible(open_page, path):
         page = open_page(path, dark=dark)
         for selector in ("body", "p.note", ".badge.good", ".badge.bad", "nav a", "td", "dt"):
             assert contrast(page, selector) >= 4.5, (selector, dark)
-    assert sum(page.run("return getComputedStyle(document.body).backgroundColor"
-                        ".match(/\\d+/g).map(Number)")) < 150  # fmt: skip
+    assert (
+        sum(
+            page.run(
+                "return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)"
+            )
+        )
+        < 150
+    )
 
 
 def contrast(page, selector):
@@ -243,8 +258,10 @@ def contrast(page, selector):
 
 
 def luminance(colour):
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
-              for c in (value / 255 for value in colour[:3])]  # fmt: skip
+    linear = [
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+        for c in (value / 255 for value in colour[:3])
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
