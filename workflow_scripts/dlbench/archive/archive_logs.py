@@ -79,11 +79,12 @@ def _differences(bag, name, record):
             with open(Path(folder, log), "wb") as file:
                 file.writelines(bag.blocks(f"{place}{log}"))
         try:
-            found = rereading.differences(record, Path(folder, "train.jsonl"))
+            differences = rereading.differences(record, Path(folder, "train.jsonl"))
         except Error as error:
             return [f"{name}: {str(error).replace(f'{folder}/', '')}"]
     return [
-        f"{name}: {what}: {_words(said)}, by its logs {_words(is_)}" for what, said, is_ in found
+        f"{name}: {what}: {_words(said)}, by its logs {_words(is_)}"
+        for what, said, is_ in differences
     ]
 
 

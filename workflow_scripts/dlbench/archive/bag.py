@@ -62,10 +62,10 @@ def _add_all(archive, files, info):
     tags = {
         DECLARATION[0]: DECLARATION[1],
         "bag-info.txt": "".join(f"{label}: {_line(value)}\n" for label, value in info),
-        MANIFEST: _manifest({f"{PAYLOAD}/{name}": found for name, found in payload.items()}),
+        MANIFEST: _manifest({f"{PAYLOAD}/{name}": of_file for name, of_file in payload.items()}),
     }
-    found = {name: _add(archive, name, text.encode()) for name, text in tags.items()}
-    _add(archive, TAG_MANIFEST, _manifest(found).encode())
+    tag_digests = {name: _add(archive, name, text.encode()) for name, text in tags.items()}
+    _add(archive, TAG_MANIFEST, _manifest(tag_digests).encode())
     return payload
 
 
@@ -91,8 +91,8 @@ def _add(archive, name, source):
     return size, total.hexdigest()
 
 
-def _manifest(found):
-    return "".join(f"{digest}  {name}\n" for name, (_, digest) in sorted(found.items()))
+def _manifest(files):
+    return "".join(f"{digest}  {name}\n" for name, (_, digest) in sorted(files.items()))
 
 
 def _line(text):

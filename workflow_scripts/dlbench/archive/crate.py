@@ -35,11 +35,17 @@ DERIVING = (
     ("build_report", "Put tables and figures into one page", "results/tables/", "results/report."),
 )
 ENCODINGS = {
-    ".csv": "text/csv", ".html": "text/html", ".json": "application/json",
-    ".parquet": "application/vnd.apache.parquet", ".pdf": "application/pdf", ".png": "image/png",
-    ".py": "text/x-python", ".svg": "image/svg+xml", ".toml": "application/toml",
+    ".csv": "text/csv",
+    ".html": "text/html",
+    ".json": "application/json",
+    ".parquet": "application/vnd.apache.parquet",
+    ".pdf": "application/pdf",
+    ".png": "image/png",
+    ".py": "text/x-python",
+    ".svg": "image/svg+xml",
+    ".toml": "application/toml",
     ".yaml": "application/yaml",
-}  # fmt: skip
+}
 
 
 def metadata(
@@ -141,8 +147,12 @@ def _head(title, authors, license_id, singles, runs):
         "mentions": _refer([STUDY, EXECUTION, *map(_action, runs)]),
     }
     yield from authors
-    yield {"@id": licence, "@type": "CreativeWork", "name": license_id,
-           "description": f"{license_id}; its text is in LICENSE"}  # fmt: skip
+    yield {
+        "@id": licence,
+        "@type": "CreativeWork",
+        "name": license_id,
+        "description": f"{license_id}; its text is in LICENSE",
+    }
     for at, (name, version) in PROFILES.items():
         yield {"@id": at, "@type": "CreativeWork", "name": name, "version": version}
 
@@ -162,16 +172,26 @@ def _workflow(title, engine_version, steps, tools, singles, runs):
         "output": {"@id": "#results"},
     }
     for position, (name, step_tools, _) in enumerate(steps, start=1):
-        yield {"@id": _step(name), "@type": "HowToStep", "name": name, "position": str(position),
-               "workExample": _refer(tool["@id"] for tool in step_tools)}  # fmt: skip
+        yield {
+            "@id": _step(name),
+            "@type": "HowToStep",
+            "name": name,
+            "position": str(position),
+            "workExample": _refer(tool["@id"] for tool in step_tools),
+        }
     yield {"@id": "#language", "@type": "ComputerLanguage", **SNAKEMAKE, "version": engine_version}
     yield {"@id": ENGINE, "@type": "SoftwareApplication", **SNAKEMAKE, "version": engine_version}
     for at, words, examples in (
         ("#config", "The config", ["config.yaml"]),
         ("#results", "Tables, figures, report", results),
     ):
-        yield {"@id": at, "@type": "FormalParameter", "additionalType": "File", "name": words,
-               "workExample": _refer(map(quote, examples))}  # fmt: skip
+        yield {
+            "@id": at,
+            "@type": "FormalParameter",
+            "additionalType": "File",
+            "name": words,
+            "workExample": _refer(map(quote, examples)),
+        }
     yield {
         "@id": STUDY,
         "@type": "CreateAction",
@@ -190,10 +210,14 @@ def _steps(singles, runs):
     """(name, tools, actions) of each step that made something; training's actions are the runs'."""
     others = sorted({run["trainer"] for run in runs} - {OWN})
     ours = [_program(TRAIN, "Train one combination")] * any(run["trainer"] == OWN for run in runs)
-    yield "train", [
-        *ours,
-        *({"@id": _trainer(n), "@type": "SoftwareApplication", "name": n} for n in others),
-    ], []  # fmt: skip
+    yield (
+        "train",
+        [
+            *ours,
+            *({"@id": _trainer(n), "@type": "SoftwareApplication", "name": n} for n in others),
+        ],
+        [],
+    )
     for name, words, source, made in DERIVING:
         results = [single for single in singles if single.startswith(made)]
         sources = [single for single in singles if single.startswith(source)] or [source]
@@ -231,14 +255,23 @@ def _run_actions(run, names):
 
 
 def _control(name, step, action):
-    return {"@id": f"#start-{name}", "@type": "ControlAction", "name": f"start of {name}",
-            "instrument": {"@id": _step(step)}, "object": {"@id": action}}  # fmt: skip
+    return {
+        "@id": f"#start-{name}",
+        "@type": "ControlAction",
+        "name": f"start of {name}",
+        "instrument": {"@id": _step(step)},
+        "object": {"@id": action},
+    }
 
 
 def _images(runs):
     for image in sorted({run["image"] for run in runs} - {None}):
-        yield {"@id": f"#{image}", "@type": "ContainerImage", "name": image,
-               "sha256": image.removeprefix("sha256:")}  # fmt: skip
+        yield {
+            "@id": f"#{image}",
+            "@type": "ContainerImage",
+            "name": image,
+            "sha256": image.removeprefix("sha256:"),
+        }
 
 
 def _file(name):
@@ -248,8 +281,13 @@ def _file(name):
 
 
 def _program(name, words):
-    return {"@id": name, "@type": ["File", "SoftwareSourceCode"], "name": name,
-            "description": words, "encodingFormat": ENCODINGS[".py"]}  # fmt: skip
+    return {
+        "@id": name,
+        "@type": ["File", "SoftwareSourceCode"],
+        "name": name,
+        "description": words,
+        "encodingFormat": ENCODINGS[".py"],
+    }
 
 
 def _trainer(name):

@@ -91,7 +91,7 @@ def rederive(bag: Bag, folder: str | Path, own_code: bool = False) -> Outcome:
     expected = {
         name: digest for name, digest in verify_archive.digests(bag).items() if name in made
     }
-    found = {
+    made_again = {
         path.relative_to(folder).as_posix()
         for path in Path(folder, "results").rglob("*")
         if path.is_file() and _is_made(path.relative_to(folder).as_posix(), about)
@@ -102,13 +102,14 @@ def rederive(bag: Bag, folder: str | Path, own_code: bool = False) -> Outcome:
         figures=len(about["figures"]),
         differing=sorted(
             name
-            for name in found | made
-            if name not in found or name not in made
+            for name in made_again | made
+            if name not in made_again
+            or name not in made
             or sha256(Path(folder, name)) != expected[name]
         ),
         versions=versions,
         records=archive_logs.compare(bag),
-    )  # fmt: skip
+    )
 
 
 def see_sound(bag: Bag) -> None:
@@ -195,9 +196,15 @@ def _run(programs, folder, program, *arguments):
     # Of both, what is meant for us would lead the archive's programs to our files.
     variables = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
     finished = subprocess.run(
-        command, cwd=folder, env=variables, text=True, check=False,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        command,
+        cwd=folder,
+        env=variables,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     if finished.returncode:
         last = "\n".join(finished.stdout.splitlines()[-LAST_LINES:])
         whose = "of the archive" if programs.is_relative_to(folder.absolute()) else "of ours"

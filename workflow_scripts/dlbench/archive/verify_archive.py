@@ -31,8 +31,17 @@ MOST_FILES, MOST_DIRECTORY_BYTES = 500_000, 200 << 20
 MOST_ALIKE, MOST_LINES = 5, 100  # problems that are printed
 MOST_TAG_BYTES, MOST_RECORD_BYTES = 200 << 20, 16 << 20
 DEFAULT_LIMIT_BYTES = 100 * 10**9
-DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError,
-          struct.error, UnicodeDecodeError, ValueError)  # fmt: skip
+DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    OSError,
+    struct.error,
+    UnicodeDecodeError,
+    ValueError,
+)
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 ENCRYPTED, DESCRIBED = 0x1, 0x8
 # In zip files: after a file that was written as a stream, at the end, before that in large ones.
@@ -183,39 +192,39 @@ def digests(bag: Bag) -> dict[str, str]:
 
 
 def _problems(bag):
-    found, sizes = [], {}
+    lines, sizes = [], {}
     try:
         declared = bag.read(DECLARATION[0], 1024)
         if declared != DECLARATION[1].encode():
-            found.append(f"{DECLARATION[0]}: changed")
-        tags, payload = (_manifest(bag, name, found) for name in (TAG_MANIFEST, MANIFEST))
+            lines.append(f"{DECLARATION[0]}: changed")
+        tags, payload = (_manifest(bag, name, lines) for name in (TAG_MANIFEST, MANIFEST))
     except Refused as error:
-        return [*found, str(error)]
+        return [*lines, str(error)]
     for name in sorted(bag.entries):
         if name == TAG_MANIFEST:
             continue
         listed, of = (payload, MANIFEST) if name.startswith(f"{PAYLOAD}/") else (tags, TAG_MANIFEST)
         expected = listed.pop(name, None)
         if expected is None:
-            found.append(f"{name}: not in {of}: it was added")
+            lines.append(f"{name}: not in {of}: it was added")
             continue
         try:
             digest = hashlib.sha256()
             for block in bag.blocks(name):
                 digest.update(block)
         except Refused as error:
-            found.append(str(error))
+            lines.append(str(error))
             continue
         sizes[name] = bag.entries[name].file_size, digest.hexdigest()
         if digest.hexdigest() != expected:
-            found.append(f"{name}: changed: its SHA-256 is not the one in {of}")
-    found += [f"{name}: missing" for name in sorted({**payload, **tags})]
-    found += _spare_bytes(bag)
-    found += _wrong_total(bag)
+            lines.append(f"{name}: changed: its SHA-256 is not the one in {of}")
+    lines += [f"{name}: missing" for name in sorted({**payload, **tags})]
+    lines += _spare_bytes(bag)
+    lines += _wrong_total(bag)
     for name in bag.payload:
         if match := RECORD.fullmatch(name):
-            found += _record_problems(bag, name, match[1], sizes)
-    return found
+            lines += _record_problems(bag, name, match[1], sizes)
+    return lines
 
 
 def _see_directory(path, size):
@@ -311,15 +320,15 @@ def _spare_bytes(bag):
         yield f"{gap} bytes before the zip file's end are no part of any file"
 
 
-def _manifest(bag, name, found):
-    """{name: digest} of a list of files; lines that are none are added to what is `found`."""
+def _manifest(bag, name, problems):
+    """{name: digest} of a list of files; lines that are none are added to the `problems`."""
     listed = {}
     for number, line in enumerate(bag.read(name).decode(errors="replace").splitlines(), start=1):
         match = _MANIFEST_LINE.fullmatch(line)
         if match and match[2] not in listed:
             listed[match[2]] = match[1].lower()
         else:
-            found.append(f"{name}, line {number}: no digest and name, or a name twice")
+            problems.append(f"{name}, line {number}: no digest and name, or a name twice")
     return listed
 
 

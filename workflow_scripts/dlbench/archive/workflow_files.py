@@ -5,9 +5,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 NAMES = (
-    "Snakefile", "rules", "workflow_scripts", "envs", "profiles", "pyproject.toml", "uv.lock",
-    "CITATION.cff", "LICENSE", "README.md",
-)  # fmt: skip
+    "Snakefile",
+    "rules",
+    "workflow_scripts",
+    "envs",
+    "profiles",
+    "pyproject.toml",
+    "uv.lock",
+    "CITATION.cff",
+    "LICENSE",
+    "README.md",
+)
 MADE = ("__pycache__", "node_modules")
 
 
@@ -27,5 +35,5 @@ def files_below(path: Path) -> Iterator[Path]:
         yield path
     for root, folders, names in os.walk(path):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        found = (Path(root, name) for name in names)
-        yield from (path for path in found if path.is_file() and not path.is_symlink())
+        paths = (Path(root, name) for name in names)
+        yield from (path for path in paths if path.is_file() and not path.is_symlink())

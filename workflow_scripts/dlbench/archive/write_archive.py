@@ -129,9 +129,10 @@ def portable(
         changed["model_folder"] = _take(settings["model_folder"], "own", files)
     changed["trainers"] = {
         name: entry | {"files": [_take(f, f"trainers/{name}", files) for f in entry["files"]]}
-        if "files" in entry else entry
+        if "files" in entry
+        else entry
         for name, entry in settings["trainers"].items()
-    }  # fmt: skip
+    }
     changed["references"] = [
         # The folder's name is that of the study.
         entry | {"path": _take(entry["path"], f"references/{_parent(entry['path'])}", files)}
@@ -152,15 +153,17 @@ def portable(
         else:
             files |= _first(f"manifests/{name}.json", manifest)
     changed["data"] = settings["data"] | {
-        "store": "adopted" if adopted else None, "tfrecords": {}, "manual_dir": None,
-    }  # fmt: skip
+        "store": "adopted" if adopted else None,
+        "tfrecords": {},
+        "manual_dir": None,
+    }
     return changed, files
 
 
 def _first(name, path):
     """A file under a name: the one here, else that of an archive which was unpacked here."""
-    found = [p for p in (path, Path(name)) if p.is_file()]
-    return {name: found[0]} if found else {}
+    there = [p for p in (path, Path(name)) if p.is_file()]
+    return {name: there[0]} if there else {}
 
 
 def _take(path, place, files):
@@ -270,9 +273,9 @@ def _described(run, label, record):
 def _cited():
     """What CITATION.cff says: the authors, and what the whole may be used under."""
     try:
-        found = yaml.safe_load(Path("CITATION.cff").read_text(encoding="utf-8"))
-        authors = [crate.author(number, one) for number, one in enumerate(found["authors"], 1)]
-        return authors, found["license"]
+        citation = yaml.safe_load(Path("CITATION.cff").read_text(encoding="utf-8"))
+        authors = [crate.author(number, one) for number, one in enumerate(citation["authors"], 1)]
+        return authors, citation["license"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
         raise Error(
             f"CITATION.cff: expected authors and a license (an SPDX name) in it: {error!r}"

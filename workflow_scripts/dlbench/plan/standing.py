@@ -100,12 +100,18 @@ def _standing(run, study, devices, recipes):
     else:
         used_s = duration_s + sum(aside.values())
     return Standing(
-        run, name, message, duration_s, used_s, used_s - duration_s, ended_well,
+        run,
+        name,
+        message,
+        duration_s,
+        used_s,
+        used_s - duration_s,
+        ended_well,
         going=progress.latest(log) if name == "running" else None,
         missed=_missed(study.must_reach.get(run.id), name, record),
         attempt=_attempt(name, place, log),
         session=((record or {"provenance": {}})["provenance"].get("session") or {}).get("id"),
-    )  # fmt: skip
+    )
 
 
 def _missed(must_reach, name, record):

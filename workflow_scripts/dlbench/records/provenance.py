@@ -9,11 +9,32 @@ from typing import Any
 from dlbench.machine import fingerprints
 from dlbench.machine.limits import OF_GROUPS
 
-LAUNCHED = ("command", "container", "site", "job", "modules", "git_commit", "git_dirty",
-            "user_files", "network", "refused", "session")  # fmt: skip
-STARTED = ("device_model", "devices", "cores", "host", "platform", "versions",
-           "strategy_settings", "load_average", "parameters", "data_sha256",
-           "item_shape")  # fmt: skip
+LAUNCHED = (
+    "command",
+    "container",
+    "site",
+    "job",
+    "modules",
+    "git_commit",
+    "git_dirty",
+    "user_files",
+    "network",
+    "refused",
+    "session",
+)
+STARTED = (
+    "device_model",
+    "devices",
+    "cores",
+    "host",
+    "platform",
+    "versions",
+    "strategy_settings",
+    "load_average",
+    "parameters",
+    "data_sha256",
+    "item_shape",
+)
 RESUMED = ("step", "t_utc", "host", "device_model")
 
 

@@ -22,14 +22,31 @@ from dlbench.study.runs import is_sentinel
 RECORD_VERSION = 1
 PARSER_VERSION = 6  # of the meaning of a record's numbers; another one has all logs read again
 KEYS = (
-    "record_version", "parser_version", "run_id", "spec", "status", "message", "made_from",
-    "log_sha256", "summary", "provenance", "files",
-)  # fmt: skip
+    "record_version",
+    "parser_version",
+    "run_id",
+    "spec",
+    "status",
+    "message",
+    "made_from",
+    "log_sha256",
+    "summary",
+    "provenance",
+    "files",
+)
 KINDS = {
-    "record_version": int, "parser_version": int, "run_id": str, "spec": dict, "status": str,
-    "message": str, "made_from": dict, "log_sha256": str, "summary": dict, "provenance": dict,
+    "record_version": int,
+    "parser_version": int,
+    "run_id": str,
+    "spec": dict,
+    "status": str,
+    "message": str,
+    "made_from": dict,
+    "log_sha256": str,
+    "summary": dict,
+    "provenance": dict,
     "files": dict,
-}  # fmt: skip
+}
 RESULTS = Path("results")
 MOST_FILES = 3  # that a reason names
 

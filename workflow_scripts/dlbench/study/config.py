@@ -168,9 +168,11 @@ def study(config: dict[str, Any]) -> Study:
     _check_images(config["images"], [run for run, _ in runs.values()])
     for index, entry in enumerate(config["compare"]):
         _check_compare(
-            **entry, runs=[run for run, _ in runs.values()], imports=config["imports"],
+            **entry,
+            runs=[run for run, _ in runs.values()],
+            imports=config["imports"],
             where=f"compare[{index}]",
-        )  # fmt: skip
+        )
     if isinstance(config["sentinels"], list):
         _check_sentinels(config["sentinels"], [run for run, _ in runs.values()])
     return Study(
