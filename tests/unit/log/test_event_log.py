@@ -1,4 +1,4 @@
-"""eventlog: lines that survive kills and name their damage."""
+"""event_log: lines that survive kills and name their damage."""
 
 import math
 import resource

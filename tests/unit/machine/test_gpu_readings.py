@@ -1,4 +1,4 @@
-"""gpu_sampling: what NVML says of the GPUs of a process, without harm to the training.
+"""gpu_readings: what NVML says of the GPUs of a process, without harm to the training.
 
 NVML itself was not run: no GPU is here, so a stand-in takes its place.
 """

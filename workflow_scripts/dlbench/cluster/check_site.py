@@ -138,14 +138,14 @@ def _account(module, profile):
     except Error as error:
         yield note(f"accounts not looked at: {error}")
         return
-    given = profile.value("train", "slurm_account")
-    if given and known and given not in known:
+    account = profile.value("train", "slurm_account")
+    if account and known and account not in known:
         yield note(
-            f"account {given!r} is not among yours{phrases.did_you_mean(given, known)}: "
+            f"account {account!r} is not among yours{phrases.did_you_mean(account, known)}: "
             f"{', '.join(known)}"
         )
     elif known:
-        yield ok(f"account {given or f'not given; yours are: {chr(44).join(known)}'}")
+        yield ok(f"account {account or f'not given; yours are: {chr(44).join(known)}'}")
 
 
 def _nodes(scheduler, profile, study, timeout_s):

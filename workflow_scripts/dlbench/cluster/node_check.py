@@ -167,9 +167,9 @@ def _waited(module, scheduler, folder, timeout_s):
 
 def _silence(folder, command):
     job_id = _job_id(folder)
-    said = _last_lines(folder / "submitted.out")
+    message = _last_lines(folder / "submitted.out")
     if not job_id:
-        return f"the job of the check was refused: {said or 'no message'} (by: {command[0]})"
+        return f"the job of the check was refused: {message or 'no message'} (by: {command[0]})"
     printed = " | ".join(filter(None, map(_last_lines, _printed(folder))))
     return (
         f"job {job_id} of the check ended without an answer from its node"
@@ -221,7 +221,7 @@ def _remarks(report, expected):
 
 
 def _files(report, latency_s):
-    trips = [found["round_trip_s"] for found in report["rounds"] if found]
+    trips = [exchange["round_trip_s"] for exchange in report["rounds"] if exchange]
     if len(trips) < len(report["rounds"]):
         yield fix(
             "a file that was written here, after the node looked for it, was not seen there: the "
@@ -238,11 +238,11 @@ def _files(report, latency_s):
 
 
 def _clock(report):
-    found = min(filter(None, report["rounds"]), key=lambda r: r["round_trip_s"], default=None)
-    if not found:
+    fastest = min(filter(None, report["rounds"]), key=lambda r: r["round_trip_s"], default=None)
+    if not fastest:
         yield note("clock not compared, since no file came through")
         return
-    offset_s, within_s = found["offset_s"], found["round_trip_s"] / 2
+    offset_s, within_s = fastest["offset_s"], fastest["round_trip_s"] / 2
     apart_s = round(-offset_s, 2) + 0.0  # never -0.0
     words = f"its clock is {apart_s:+.2f} s from that here (to within {within_s:.2f} s)"
     if abs(offset_s) - within_s > SKEW_S:
@@ -289,9 +289,9 @@ def _devices(report, expected):
 
 
 def _programs(report, mpi_across):
-    for names, found in report["programs"]:
-        if found:
-            yield ok(f"{found} is on the path")
+    for names, program in report["programs"]:
+        if program:
+            yield ok(f"{program} is on the path")
         else:
             yield fix(
                 f"{' or '.join(names)} is not on the path: load it by site.modules, or leave out "
@@ -337,13 +337,13 @@ def _srun_mpi(listed, chosen):
     return ok(f"srun speaks {chosen} to MPI")
 
 
-def _room(found):
-    if "error" in found:
+def _room(room):
+    if "error" in room:
         return fix(
-            f"temporary files cannot be written: {found['error']}; name a folder of the nodes as "
+            f"temporary files cannot be written: {room['error']}; name a folder of the nodes as "
             "tmpdir in the profile's default-resources"
         )
-    words = f"{found['free_mb']} MiB are free for temporary files in {found['folder']}"
-    if found["free_mb"] < FREE_MB:
+    words = f"{room['free_mb']} MiB are free for temporary files in {room['folder']}"
+    if room["free_mb"] < FREE_MB:
         return fix(f"{words}: name a larger one as tmpdir in the profile's default-resources")
     return ok(words)

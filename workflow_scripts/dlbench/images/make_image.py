@@ -122,10 +122,12 @@ def _build(name, settings, place):
         local = f"localhost/dlbench/build-{name.lower()}"
         reference = f"oci-archive:{Path(start).absolute()}" if Path(start).is_file() else start
         arguments["BASE"] = reference
-        given = [f"--build-arg={key}={value}" for key, value in arguments.items()]
+        build_arguments = [f"--build-arg={key}={value}" for key, value in arguments.items()]
         recipe = f"--file={ENVIRONMENTS / 'Containerfile'}"
         binds = [f"--volume={bind}" for bind in settings["build_binds"]]
-        tools.run([engine, "build", *binds, *given, recipe, f"--tag={local}", str(folder)])
+        tools.run(
+            [engine, "build", *binds, *build_arguments, recipe, f"--tag={local}", str(folder)]
+        )
         _push(engine, local, layout, place)
         tools.run([engine, "rmi", local])
         digest = oci.read_image(layout)[0]
@@ -140,11 +142,11 @@ def _build(name, settings, place):
     bootstrap = "oci-archive" if Path(start).is_file() else "docker"
     start = str(Path(start).absolute()) if Path(start).is_file() else start
     arguments |= {"BASE": start.removeprefix("docker.io/"), "BOOTSTRAP": bootstrap}
-    given = [f"--build-arg={key}={value}" for key, value in arguments.items()]
-    given += [f"--bind={bind}" for bind in settings["build_binds"]]
+    build_arguments = [f"--build-arg={key}={value}" for key, value in arguments.items()]
+    build_arguments += [f"--bind={bind}" for bind in settings["build_binds"]]
     sif = (place / "built.sif").absolute()
     # The definition copies the lock file from the working folder.
-    tools.run([tool, "build", "--force", *given, sif, "../apptainer.def"], folder)
+    tools.run([tool, "build", "--force", *build_arguments, sif, "../apptainer.def"], folder)
     digest = f"sha256:{sha256(sif)}"
     return {
         "kind": "sif",

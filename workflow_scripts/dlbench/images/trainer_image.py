@@ -132,9 +132,9 @@ def identity(name: str, settings: Mapping[str, Any]) -> str | None:
         files = [ENVIRONMENTS / "Containerfile", ENVIRONMENTS / "apptainer.def", folder / "uv.lock"]
         parts = [base(settings), *map(sha256, files)]
         return f"sha256:{hashlib.sha256(' '.join(parts).encode()).hexdigest()}"
-    made = _description(image_path(name))
-    if made and made["state"] == digests.state_of(settings["source"]):
-        return made["identity"]
+    description = _description(image_path(name))
+    if description and description["state"] == digests.state_of(settings["source"]):
+        return description["identity"]
     return digests.content_digest(settings["source"])
 
 
@@ -154,11 +154,13 @@ def check_source(name: str, study: "Study") -> None:
     """
     entry = settings(name, study.images)
     origin(entry)
-    made = _description(image_path(name)) or {}
-    if made.get("study") not in (None, study.name) and made["asked"] != source_settings(entry):
+    description = _description(image_path(name)) or {}
+    if description.get("study") not in (None, study.name) and description[
+        "asked"
+    ] != source_settings(entry):
         raise Error(
-            f"images: {name} is another image already: study {made['study']!r} made it from "
-            f"{made['asked']['source']}, this one asks for {entry['source']}. Give yours "
+            f"images: {name} is another image already: study {description['study']!r} made it from "
+            f"{description['asked']['source']}, this one asks for {entry['source']}. Give yours "
             f"another name, under images and as environment in the matrix; or delete "
             f"{IMAGES / name}, if that study is over"
         )
@@ -172,10 +174,11 @@ def digest(name: str, settings: Mapping[str, Any]) -> str | None:
 def identity_and_digest(name: str, settings: Mapping[str, Any]) -> tuple[str | None, str | None]:
     """(identity, digest) of an image; large sources take seconds to read."""
     expected = identity(name, settings)
-    made = _description(image_path(name))
-    if not made or made["identity"] != expected or settings["digest"] not in (None, made["digest"]):
+    description = _description(image_path(name))
+    if not description or description["identity"] != expected:
         return expected, None
-    return expected, made["digest"]
+    is_pinned_one = settings["digest"] in (None, description["digest"])
+    return expected, description["digest"] if is_pinned_one else None
 
 
 def base(settings: Mapping[str, Any]) -> str:

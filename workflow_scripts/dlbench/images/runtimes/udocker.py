@@ -54,18 +54,18 @@ def prepare(
         commands = [
             ["tar", f"--directory={image.path}", *without, "--create", f"--file={archive}", "."]
         ]
-        made = [
+        container = [
             [*start, "load", "-i", archive, NAME],
             [*start, "create", f"--name={NAME}", f"{NAME}:{TAG}"],
             marking(image, _root(place)),
         ]
     else:
-        made = [[*start, "import", "--tocontainer", f"--name={NAME}", archive]]
+        container = [[*start, "import", "--tocontainer", f"--name={NAME}", archive]]
     setup = [*start, "setup", f"--execmode={options['execmode']}", NAME]
     nvidia = [[*start, "setup", "--nvidia", "--force", NAME]] if gpus else []
     # The container has all that these have.
     rest = ["rm", "-rf", archive, f"{place}/layers", f"{place}/root"]
-    return [*commands, *made, setup, *nvidia, rest]
+    return [*commands, *container, setup, *nvidia, rest]
 
 
 def prepared(image: "Image", place: str, options: dict[str, Any]) -> str:
