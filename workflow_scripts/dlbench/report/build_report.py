@@ -134,8 +134,8 @@ def read(
     rows = {name: table.to_pylist() for name, table in tables.items()}
     runs, coverage = rows["runs"], rows["coverage"]
     everything = findings.findings(runs, rows["speedups"], rows["comparisons"], rows["sentinels"])
-    asked = [row for row in runs if not is_sentinel(row["run_id"])]
-    groups, grouped_by = _groups(asked, coverage)
+    own = [row for row in runs if not is_sentinel(row["run_id"])]
+    groups, grouped_by = _groups(own, coverage)
     return Report(
         study=_study(rows) or "without runs",
         lead=sentences.lead(runs, coverage),

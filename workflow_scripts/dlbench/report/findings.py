@@ -63,13 +63,13 @@ def findings(
     """All Findings of a study, the best first; arguments are rows of these tables."""
     own = [row for row in runs if row.get("timing_source") != timing_sources.PUBLISHED]
     speedups = [row for row in speedups if row.get("timing_source") != timing_sources.PUBLISHED]
-    asked = {row["field"] for row in comparisons}
+    compared_fields = {row["field"] for row in comparisons}
     margin = next((row["margin"] for row in comparisons if row.get("margin")), MARGIN)
     own, speedups, comparisons, sentinels = of_sites(own, speedups, comparisons, sentinels)
     unsorted = [
         *_compared(comparisons),
         *_scaling(speedups),
-        *_contrasts(own, asked, margin, sentinels),
+        *_contrasts(own, compared_fields, margin, sentinels),
         *_gates(own),
     ]
     return sorted(unsorted, key=lambda finding: finding.rank)
@@ -155,13 +155,13 @@ def _reservation(row):
             more = "at least " if needed >= equivalence.MOST_REPEATS else "about "
             words.append(f"It takes {more}{needed} repeats of each for a verdict.")
     if row.get("base_flags"):
-        said = base_flags.words(row["base_flags"], "the two sides", "also differ in")
-        words.append(f"Flagged: {said}.")
+        differences = base_flags.words(row["base_flags"], "the two sides", "also differ in")
+        words.append(f"Flagged: {differences}.")
     return " ".join([*words, *_over_sessions(row)])
 
 
 def _over_sessions(row):
-    """What is to be said of two sides that were measured apart."""
+    """Sentences on two sides that were measured apart."""
     low, high = row.get("drift_ci95_low"), row.get("drift_ci95_high")
     if row.get("drift"):
         number, interval = finding_words.ratio(row["drift"], low, high)
@@ -285,8 +285,8 @@ def _devices(row, name="devices"):
 # What changes where all else is equal, though the config asks for no comparison.
 
 
-def _contrasts(runs, asked, margin, sentinels):
-    pairs_by_field = contrasts.by_field(runs, asked, margin, sentinels)
+def _contrasts(runs, compared_fields, margin, sentinels):
+    pairs_by_field = contrasts.by_field(runs, compared_fields, margin, sentinels)
     return [_of_contrasts(name, pairs) for name, pairs in pairs_by_field.items()]
 
 

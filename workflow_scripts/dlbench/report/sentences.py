@@ -59,8 +59,8 @@ def lead(runs: list[Row], coverage: list[Row]) -> str:
         return "This study has no runs."
     counts = Counter(row["status"] for row in coverage)
     well = sum(counts[status] for status in event_fields.ENDED_WELL)
-    asked = len(coverage) - counts["excluded"] - counts["imported"]
-    words = f"{_amount(well, asked)} ended well" if asked else "Everything was excluded"
+    of_config = len(coverage) - counts["excluded"] - counts["imported"]
+    words = f"{_amount(well, of_config)} ended well" if of_config else "Everything was excluded"
     if counts["unstable"]:
         words += (
             f", {counts['unstable']} of them unstable (their steps stalled, or others disturbed "
@@ -129,7 +129,7 @@ def facts(
         for row in runs
         if row.get("framework_version")
     )
-    made = [
+    terms = [
         ("Combinations", f"{len(conditions)}, {_repeats(conditions)}"),
         ("Models", _listed(row.get("model") for row in runs)),
         ("Data", _listed(row.get("dataset") for row in runs)),
@@ -142,7 +142,7 @@ def facts(
         ("Dates", dates(runs)),
         ("Sessions", over if len(known) > 1 else ""),
     ]  # fmt: skip
-    return [(term, words) for term, words in made if words] if runs else []
+    return [(term, words) for term, words in terms if words] if runs else []
 
 
 def _repeats(conditions):
@@ -225,16 +225,16 @@ def _of_sources(runs):
     for row in runs:
         if row.get("timing_source") not in (None, timing_sources.MEASURED):
             sources.setdefault(row["timing_source"], []).append(row.get("source"))
-    for timing, found in sorted(sources.items()):
-        where = _listed(found, 2 if timing != timing_sources.PUBLISHED else 8)
+    for timing, origins in sorted(sources.items()):
+        where = _listed(origins, 2 if timing != timing_sources.PUBLISHED else 8)
         where = f" ({where})" if where else ""
         if timing == timing_sources.PUBLISHED:
             yield (
-                f"{_are(len(found), 'row')} not measured here but published{where}: references, "
+                f"{_are(len(origins), 'row')} not measured here but published{where}: references, "
                 "on which no finding rests."
             )
         else:
-            yield f"{_are(len(found), 'run')} imported from logs of {timing}{where}."
+            yield f"{_are(len(origins), 'run')} imported from logs of {timing}{where}."
     notes = {}  # those that differ in numbers only are one
     for row in runs:
         for note in (row.get("notes") or "").split("; "):
@@ -250,12 +250,13 @@ def _of_sources(runs):
 def _of_bases(speedups, comparisons):
     bases = Counter(row["base_mismatch"] for row in speedups if row.get("base_mismatch"))
     for words, count in sorted(bases.items(), key=lambda item: (-item[1], item[0])):
-        said = base_flags.words(words, "point and base")
-        yield f"In {phrases.counted(count, 'speedup')} {said}: that is no measure of scaling alone."
+        differences = base_flags.words(words, "point and base")
+        number = phrases.counted(count, "speedup")
+        yield f"In {number} {differences}: that is no measure of scaling alone."
     flags = Counter(row["base_flags"] for row in comparisons if row.get("base_flags"))
     for words, count in sorted(flags.items(), key=lambda item: (-item[1], item[0])):
-        said = base_flags.words(words, "the two sides", "also differ in")
-        yield f"In {phrases.counted(count, 'comparison')} {said}."
+        differences = base_flags.words(words, "the two sides", "also differ in")
+        yield f"In {phrases.counted(count, 'comparison')} {differences}."
 
 
 def _of_confounding(runs):
@@ -277,10 +278,10 @@ def _of_confounding(runs):
     for row in own:
         place = tuple(row.get(name) for name in ("environment", "runtime", "image_digest"))
         software.setdefault(place, set()).add(row.get("software_sha256"))
-    for place, found in software.items():
-        if len(found - {None}) > 1:
+    for place, fingerprints in software.items():
+        if len(fingerprints - {None}) > 1:
             yield (
-                f"Runs of environment {place[0]} ({place[1]}) are of {len(found - {None})} "
+                f"Runs of environment {place[0]} ({place[1]}) are of {len(fingerprints - {None})} "
                 "fingerprints of software: it changed between them."
             )
     dirty = sum(bool(row.get("git_dirty")) for row in own)
