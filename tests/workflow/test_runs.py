@@ -94,19 +94,25 @@ def test_a_trainer_that_is_killed_is_tried_again_before_it_counts_as_failed(fres
     assert [path.name for path in place.glob("*.attempt*")] == ["train.attempt1.jsonl"]
 
 
-def test_each_kind_of_thing_is_added_by_one_file(campaign):
+def test_each_kind_of_thing_is_added_by_one_file_and_a_framework_by_one_folder(campaign):
     library = campaign.folder / "workflow_scripts/dlbench"
     for kind, like in PLUGINS.items():
         (file,) = library.glob(f"**/{kind}/{like}.py")
         shutil.copyfile(file, file.with_name("mine.py"))
-    added = dict.fromkeys(("model", "dataset", "strategy", "launcher", "runtime"), "mine")
+    # A framework is one folder; here TensorFlow's under another name.
+    shutil.copytree(library / "trainer/tensorflow", library / "trainer/mine")
+    for file in (library / "trainer/mine").rglob("*.py"):
+        text = file.read_text().replace("dlbench.trainer.tensorflow", "dlbench.trainer.mine")
+        file.write_text(text.replace('"tensorflow/', '"mine/'))
+    fields = ("framework", "model", "dataset", "strategy", "launcher", "runtime")
+    added = dict.fromkeys(fields, "mine")
     campaign.configure(
         matrix=[QUICK | added | {"name": "mine", "steps": 2}], figures=["loss", "mine"]
     )
     assert len(campaign.scheduled()["train"]) == 1
     campaign.succeed()
     record = json.loads(campaign.record("mine-").read_text())
-    assert record["status"] in TRAINED
+    assert record["status"] in TRAINED and record["spec"]["framework"] == "mine"
     assert (campaign.folder / "results/figures/mine.svg").is_file()
 
 

@@ -19,6 +19,7 @@ from dlbench import Error
 from dlbench.common import phrases, plugins
 from dlbench.schedulers import Job, Nodes, Queue
 from dlbench.study.runs import Run
+from dlbench.trainer import engine
 
 CONVERSION = "conversion of data"
 # sbatch gets the ids of all runs of a job in one argument, for which Linux allows 128 KiB.
@@ -212,7 +213,7 @@ def _tasks(run):
     launcher = plugins.load("launchers", run.launcher)
     if not launcher.TAKES_TASKS or run.copies_per_node > 1:
         return run.nodes
-    strategy = plugins.load("strategies", run.strategy).Strategy
+    strategy = engine.strategy_of(run)
     return sum(strategy.jobs(run).values())
 
 

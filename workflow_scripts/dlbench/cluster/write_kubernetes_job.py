@@ -27,6 +27,7 @@ from dlbench.plan import planning, run_command
 from dlbench.records.judgement import State
 from dlbench.study import trainer_environments
 from dlbench.study.runs import Run
+from dlbench.trainer import engine
 
 PROGRAMS = "workflow_scripts"
 PORT = 29_400  # any that is free in the pods
@@ -169,7 +170,7 @@ def _check(plan, run, place):
             "it launcher kubernetes (that makes another run of it)"
         )
     # If the image has a Python of its own, packages of the environment do not matter.
-    strategy = plugins.load("strategies", run.strategy).Strategy
+    strategy = engine.strategy_of(run)
     launcher = plugins.load("launchers", run.launcher)
     reason = strategy.unsupported(run) or launcher.unsupported(run)
     reason = reason or (None if place.python else plan.skipped.get(run.id))

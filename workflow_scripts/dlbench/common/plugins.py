@@ -39,7 +39,8 @@ def use_folder(kind: str, folder: str | Path | None = None) -> None:
     folder = Path(folder)
     if not folder.is_dir():
         raise Error(f"{folder}: expected a folder with {kind} of your own, found none")
-    taken = {p.stem for p in _files(folder_of(kind))}
+    ours = [path.parent for path in LIBRARY.glob(f"**/{kind}/__init__.py")]
+    taken = {p.stem for part in ours for p in _files(part)}
     for file in _files(folder):
         if file.stem in taken:
             raise Error(f"{file}: there is a file {kind}/{file.name} of ours; choose another name")

@@ -26,6 +26,7 @@ from dlbench.images import digests, runtimes
 from dlbench.machine import redaction
 from dlbench.study.runs import Run
 from dlbench.study.trainer_environments import ENVIRONMENTS
+from dlbench.trainer import engine
 
 if TYPE_CHECKING:  # it needs more than the standard library
     from dlbench.study.config import Study
@@ -315,7 +316,7 @@ def check_packages(run: Run, form: dict[str, Any]) -> None:
     """
     if run.is_external:
         return  # the program of others checks its own packages
-    for package in plugins.load("strategies", run.strategy).Strategy.packages:
+    for package in engine.strategy_of(run).packages:
         if not form["packages"].get(package):
             raise Unusable(f"{package} is not in the image {form['image']} ({form['digest']})")
 

@@ -20,23 +20,25 @@ Nothing here starts anything. The room imports trainer, schedulers and common.
 import dataclasses
 
 from dlbench.common import plugins
+from dlbench.trainer import engine
 from dlbench.trainer.strategy import Spec
 
 
 def misfit(run: Spec) -> str | None:
     """Why the run's launcher never lets its processes find one another, and which do; or None."""
-    if _lets_meet(run.launcher, run.strategy):
+    if _lets_meet(run):
         return None
     fitting = [
         name
         for name in plugins.names("launchers")
-        if _lets_meet(name, run.strategy)
-        and not plugins.load("launchers", name).unsupported(dataclasses.replace(run, launcher=name))
+        if _lets_meet(other := dataclasses.replace(run, launcher=name))
+        and not plugins.load("launchers", name).unsupported(other)
     ]
     others = [
         name
-        for name in plugins.names("strategies")
-        if _own(name) != "none" and _lets_meet(run.launcher, name)
+        for name in plugins.names(engine.kind(run.framework, "strategies"))
+        if engine.strategy_of(other := dataclasses.replace(run, strategy=name)).launcher != "none"
+        and _lets_meet(other)
     ]
     on = f"{run.nodes} nodes" if run.nodes > 1 else "one node"
     return (
@@ -46,13 +48,9 @@ def misfit(run: Spec) -> str | None:
     )
 
 
-def _lets_meet(launcher, strategy):
-    meeting = plugins.constants("launchers", launcher).get("MEETING")
-    return meeting is None or _own(strategy) in ("none", *meeting)
-
-
-def _own(strategy):
-    return plugins.load("strategies", strategy).Strategy.launcher
+def _lets_meet(run):
+    meeting = plugins.constants("launchers", run.launcher).get("MEETING")
+    return meeting is None or engine.strategy_of(run).launcher in ("none", *meeting)
 
 
 def of_this_machine(run: Spec) -> str | None:

@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 
 from dlbench import launchers
-from dlbench.common import plugins
+from dlbench.trainer import engine
 from dlbench.trainer.strategy import Spec
 
 TAKES_TASKS = False
@@ -21,7 +21,7 @@ unsupported = launchers.of_this_machine
 
 
 def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str]:
-    strategy = plugins.load("strategies", run.strategy).Strategy
+    strategy = engine.strategy_of(run)
     processes = strategy.processes_per_node(run)
     python = environment and str(environment / "bin" / "python3")
     return [

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from dlbench.common import plugins
+from dlbench.trainer import engine
 from dlbench.trainer.strategy import Spec
 
 PROGRAM = "workflow_scripts/start_pod.py"  # as train.py, from the workflow's folder
@@ -32,7 +33,7 @@ def unsupported(run: Spec) -> str | None:
 
 
 def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str]:
-    strategy = plugins.load("strategies", run.strategy).Strategy
+    strategy = engine.strategy_of(run)
     jobs = ",".join(f"{job}={count}" for job, count in strategy.jobs(run).items())
     return [
         # The trainer's own, which has Horovod where that is needed.

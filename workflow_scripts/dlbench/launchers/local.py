@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from dlbench import launchers
-from dlbench.common import plugins
+from dlbench.trainer import engine
 from dlbench.trainer.strategy import Spec
 
 PROGRAM = Path(__file__).parents[2] / "start_processes.py"
@@ -21,6 +21,6 @@ unsupported = launchers.of_this_machine
 
 
 def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str]:
-    strategy = plugins.load("strategies", run.strategy).Strategy
+    strategy = engine.strategy_of(run)
     jobs = ",".join(f"{job}={count}" for job, count in strategy.jobs(run).items())
     return [sys.executable, os.path.relpath(PROGRAM), "--jobs", jobs, "--", *trainer]

@@ -17,6 +17,7 @@ from types import ModuleType
 
 from dlbench import Error, schedulers
 from dlbench.common import plugins
+from dlbench.trainer import engine
 from dlbench.trainer.strategy import Spec
 
 TAKES_TASKS = True
@@ -30,7 +31,7 @@ def unsupported(run: Spec) -> str | None:
 
 
 def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str]:
-    strategy = plugins.load("strategies", run.strategy).Strategy
+    strategy = engine.strategy_of(run)
     each = strategy.processes_per_node(run)
     variables = ["OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"]
     exported = []

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from dlbench.common import plugins
+from dlbench.trainer import engine
 from dlbench.trainer.strategy import Spec
 
 TAKES_TASKS = False
 
 
 def unsupported(run: Spec) -> str | None:
-    strategy = plugins.load("strategies", run.strategy).Strategy
+    strategy = engine.strategy_of(run)
     if strategy.launcher != "none":
         return f"strategy {run.strategy} needs a launcher such as {strategy.launcher}, found none"
     return None

@@ -8,7 +8,7 @@
 
 from pathlib import Path
 
-from dlbench.common import plugins
+from dlbench.trainer import engine
 from dlbench.trainer.strategy import Spec
 
 TAKES_TASKS = True
@@ -19,7 +19,7 @@ def unsupported(run: Spec) -> str | None:
 
 
 def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str]:
-    strategy = plugins.load("strategies", run.strategy).Strategy
+    strategy = engine.strategy_of(run)
     jobs = strategy.jobs(run)
     # Ranks that follow one another share a node; where there are also processes that are
     # no ranks, these are dealt out over the nodes.

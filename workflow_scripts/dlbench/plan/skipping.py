@@ -9,7 +9,7 @@ from dlbench.records import enough
 from dlbench.study import other_trainers, trainer_environments
 from dlbench.study.config import Study
 from dlbench.study.runs import Run
-from dlbench.trainer import copies
+from dlbench.trainer import copies, engine
 
 
 def cannot_run(
@@ -22,7 +22,7 @@ def cannot_run(
     Args:
         image_settings: the config's `images`.
     """
-    strategy = plugins.load("strategies", run.strategy).Strategy
+    strategy = engine.strategy_of(run)
     launcher = plugins.load("launchers", run.launcher)
     return (
         strategy.unsupported(run)

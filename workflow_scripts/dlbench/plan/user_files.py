@@ -8,6 +8,7 @@ from dlbench.common import own_code, plugins
 from dlbench.common.files import sha256
 from dlbench.study import other_trainers
 from dlbench.study.runs import Run
+from dlbench.trainer import engine
 
 
 def used_by(run: Run) -> dict[str, Any]:
@@ -16,8 +17,9 @@ def used_by(run: Run) -> dict[str, Any]:
         files = other_trainers.trainer(run).get("files", [])
         trainer = {"sha256": other_trainers.digest(run.trainer)}
         return {"trainer": trainer | {"files": {name: _commit(name) for name in files}}}
-    path = plugins.path("models", run.model)
-    if path.parent == plugins.folder_of("models"):
+    models = engine.kind(run.framework, "models")
+    path = plugins.path(models, run.model)
+    if path.parent == plugins.folder_of(models):
         return {}
     return {"model": {"file": str(path), "sha256": sha256(path), **_commit(str(path))}}
 

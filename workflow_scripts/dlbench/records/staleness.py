@@ -16,6 +16,7 @@ from dlbench.images import trainer_image
 from dlbench.records import run_record
 from dlbench.study import other_trainers, trainer_environments
 from dlbench.study.runs import PLUGIN_FOLDERS, Run
+from dlbench.trainer import engine
 
 EXECUTED = {key: folder for key, folder in PLUGIN_FOLDERS.items() if key != "dataset"}
 # Of room machine/, this file measures: which GPUs a process uses and what they do. Others describe.
@@ -143,11 +144,12 @@ def _training_code(framework, *names):
     files = [
         plugins.path(framework, "engine"),
         *(
-            plugins.path(folder, name)
+            plugins.path(engine.kind(framework, folder), name)
             for folder, name in zip(EXECUTED.values(), names, strict=True)
         ),
     ]
-    files.append(plugins.path("tasks", plugins.constants("models", names[0])["TASK"]))
+    task = plugins.constants(engine.kind(framework, "models"), names[0])["TASK"]
+    files.append(plugins.path(engine.kind(framework, "tasks"), task))
     return tuple(own_code.executed_files("train.py", *files, without=ONLY_SAYING))
 
 

@@ -16,6 +16,7 @@ from dlbench import Error
 from dlbench.common import phrases, plugins
 from dlbench.study import yaml_files
 from dlbench.study.runs import PLUGIN_FOLDERS
+from dlbench.trainer import engine
 
 MOST_SHOWN = 200  # characters of a value
 SCHEMA_FILE = Path(__file__).with_name("config.schema.json")
@@ -203,7 +204,10 @@ def _hint(error):
     if rule == "pattern":
         key = next((part for part in reversed(path) if isinstance(part, str)), None)
         folder = PLUGIN_FOLDERS.get(key)
-        return phrases.did_you_mean(found, plugins.names(folder)) if folder else ""
+        if not folder:
+            return ""
+        names = {n for f in engine.names() for n in plugins.names(engine.kind(f, folder))}
+        return phrases.did_you_mean(found, sorted(names))
     if rule == "type":
         if (
             path[:1] == ["images"]

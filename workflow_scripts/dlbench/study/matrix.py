@@ -16,6 +16,7 @@ from dlbench.log import event_log
 from dlbench.study import other_trainers, trainer_environments
 from dlbench.study.config_schema import ConfigError, named
 from dlbench.study.runs import DEFAULTS, FIELDS, PLUGIN_FOLDERS, Run
+from dlbench.trainer import engine
 
 # Fields that say one thing in several ways.
 INSTEAD = ({"batch_per_device", "global_batch"}, {"steps", "epochs"})
@@ -99,8 +100,9 @@ def _axes(block, where):
     }
     ours = other_trainers.OWN in axes.get("trainer", [other_trainers.OWN])
     for key, folder in PLUGIN_FOLDERS.items():
-        for name in axes.get(key, []) if ours or key not in other_trainers.WORDS else ():
-            named(folder, name, f"{where}.{key}")
+        names = axes.get(key, []) if ours or key not in other_trainers.WORDS else []
+        for framework, name in itertools.product(axes.get("framework", [engine.DEFAULT]), names):
+            named(engine.kind(framework, folder), name, f"{where}.{key}")
     return axes
 
 
@@ -128,7 +130,8 @@ def run_of(values: dict[str, Any], where: str, images: dict[str, Any]) -> Run:
     if ("steps" in values) == ("epochs" in values):
         found = "both" if "steps" in values else "neither"
         raise ConfigError(f"{where}: expected either steps or epochs, found {found}")
-    strategy = plugins.load("strategies", values.get("strategy", DEFAULTS["strategy"])).Strategy
+    strategies = engine.kind(values.get("framework", DEFAULTS["framework"]), "strategies")
+    strategy = plugins.load(strategies, values.get("strategy", DEFAULTS["strategy"])).Strategy
     runtime = values.get("runtime", DEFAULTS["runtime"])
     for kind, owner, known in (
         ("strategy", values.get("strategy", DEFAULTS["strategy"]), strategy.OPTIONS),
@@ -188,8 +191,8 @@ def gate(must_reach: dict[str, float], run: Run, where: str) -> dict[str, float]
     """The scores a run must reach, seen to be scores that it will have."""
     scores = event_log.SCORES
     if not run.is_external:
-        task = plugins.constants("models", run.model)["TASK"]
-        scores = plugins.constants("tasks", task)["SCORES"]
+        task = plugins.constants(engine.kind(run.framework, "models"), run.model)["TASK"]
+        scores = plugins.constants(engine.kind(run.framework, "tasks"), task)["SCORES"]
     for name in must_reach:
         if name == "final_loss":
             continue
@@ -217,15 +220,16 @@ def _check_trainer(run, where):
 
 def _check_task(run, where):
     """See that a model can learn from a dataset."""
-    if run.framework != DEFAULTS["framework"]:
+    if run.framework not in engine.names():
         raise ConfigError(
             f"{where}.framework: {run.framework} needs a trainer of its own (trainers); "
-            f"dlbench's is of {DEFAULTS['framework']}"
+            f"dlbench's is of {', '.join(engine.names())}"
         )
-    task = plugins.constants("models", run.model).get("TASK")
-    named("tasks", task, f"{where}: TASK of models/{run.model}.py")
+    tasks = engine.kind(run.framework, "tasks")
+    task = plugins.constants(engine.kind(run.framework, "models"), run.model).get("TASK")
+    named(tasks, task, f"{where}: TASK of models/{run.model}.py")
     dataset = plugins.constants("datasets", run.dataset)
-    kind = plugins.constants("tasks", task)["KIND"]
+    kind = plugins.constants(tasks, task)["KIND"]
     if not dataset["SYNTHETIC"] and kind != dataset["KIND"]:
         raise ConfigError(
             f"{where}: model {run.model} learns {task} and needs data of the kind {kind}; "

@@ -6,13 +6,18 @@ A framework is a folder beside this file whose `engine.py` defines
 and whose folders `models`, `tasks` and `strategies` have the framework's own.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from dlbench.trainer.strategy import BaseStrategy
+from dlbench.common import plugins
+from dlbench.trainer.strategy import BaseStrategy, Spec
+
+DEFAULT = "tensorflow"
+OF_A_FRAMEWORK = ("models", "tasks", "strategies")  # folders that each framework has
 
 
 class Variable(Protocol):
@@ -100,6 +105,25 @@ class Engine(Protocol):
         """How the framework was compiled, as plain values: `FRAMEWORK_build`."""
 
 
+@functools.cache
 def names() -> list[str]:
     """The frameworks, each the name of a folder that has an engine."""
     return sorted(path.parent.name for path in Path(__file__).parent.glob("*/engine.py"))
+
+
+def kind(framework: str, folder: str) -> str:
+    """Add-ons of one framework by the name that `plugins` takes, as in `tensorflow/models`.
+
+    Args:
+        framework: of a run. One that only another program knows has no add-ons; TensorFlow's
+            strategies say how the processes of such runs are laid out.
+        folder: any folder of add-ons; one that frameworks share keeps its name.
+    """
+    if folder not in OF_A_FRAMEWORK:
+        return folder
+    return f"{framework if framework in names() else DEFAULT}/{folder}"
+
+
+def strategy_of(run: Spec) -> type[BaseStrategy]:
+    """The class of a run's strategy, which says how its processes are laid out."""
+    return plugins.load(kind(run.framework, "strategies"), run.strategy).Strategy
