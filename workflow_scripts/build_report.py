@@ -23,9 +23,9 @@ def main():
     )
     parser.add_argument("--output", default="results/report.html", type=Path)
     args = parser.parse_args()
-    found = build_report.read(args.tables, args.runs, args.figures_folder, args.figures)
+    study = build_report.read(args.tables, args.runs, args.figures_folder, args.figures)
     with written_whole(args.output) as part:
-        part.write_text(report_html.html_page(found), encoding="utf-8")
+        part.write_text(report_html.html_page(study), encoding="utf-8")
 
 
 if __name__ == "__main__":

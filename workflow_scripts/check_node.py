@@ -109,15 +109,15 @@ def gpus():
 
 def mpi(asked):
     """[(mpirun, what it says it is, whether it works, its components)] of those that there are."""
-    found = []
+    programs = []
     for mpirun, variables in asked:
         path = shutil.which(mpirun)
         if path:
             code, said = printed([path, "--version"], variables)
             match = re.search(r"(Open MPI|MPICH|Intel\(R\) MPI)\D*([\d.]*\d)", said)
             version = " ".join(match.groups()) if match else said
-            found.append((path, version, code == 0, components(path, variables)))
-    return found
+            programs.append((path, version, code == 0, components(path, variables)))
+    return programs
 
 
 def components(mpirun, variables):

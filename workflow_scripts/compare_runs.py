@@ -111,10 +111,10 @@ def arguments():
 
 def _compare(a, args):
     b = campaigns.read(args.b)
-    found = compare_runs.compare(a, b, args.metric, args.margin, args.on, args.ignore)
-    regressions = None if args.fail_on is None else found.regressions(args.fail_on)
-    page = comparison_page.compared(found, regressions)
-    _show(page, plain.compared(found, regressions), args)
+    comparison = compare_runs.compare(a, b, args.metric, args.margin, args.on, args.ignore)
+    regressions = None if args.fail_on is None else comparison.regressions(args.fail_on)
+    page = comparison_page.compared(comparison, regressions)
+    _show(page, plain.compared(comparison, regressions), args)
     return bool(regressions)
 
 

@@ -45,10 +45,10 @@ def main():
 def _marker():
     try:
         with open(MARKER, encoding="utf-8") as file:
-            found = json.load(file)
+            marker = json.load(file)
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return marker if isinstance(marker, dict) else None
 
 
 def _version(module):
@@ -71,10 +71,10 @@ def _mpi(mpirun):
     """As in `Open MPI 4.1.8`: the library that the image's mpirun belongs to."""
     if mpirun is None:
         return None
-    found = subprocess.run(
+    answer = subprocess.run(
         [mpirun, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
     )
-    text = found.stdout.decode(errors="replace")
+    text = answer.stdout.decode(errors="replace")
     match = re.search(r"(Open MPI|MPICH|Intel\(R\) MPI)\D*([\d.]*\d)", text)
     return " ".join(match.groups()) if match else None
 

@@ -50,8 +50,8 @@ def compare(bag: Bag) -> Compared:
         )
         if record["parser_version"] != run_record.PARSER_VERSION:
             others[record["parser_version"]] += 1
-        elif found := _differences(bag, name, record):
-            differing += [verify_archive.shown(line) for line in found]
+        elif differences := _differences(bag, name, record):
+            differing += [verify_archive.shown(line) for line in differences]
         else:
             same += 1
     return Compared(same, differing, dict(others))

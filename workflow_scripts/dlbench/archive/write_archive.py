@@ -236,10 +236,10 @@ def _with_images(settings, study):
     files, chosen = {}, dict(settings["images"])
     contained = [r for r in study.runs if plugins.load("runtimes", r.runtime).CONTAINED]
     for name in sorted({run.environment for run in contained}):
-        found = common_files.read_json(trainer_image.image_path(name)) or {}
-        if "path" not in found:
+        description = common_files.read_json(trainer_image.image_path(name)) or {}
+        if "path" not in description:
             raise Error(f"image {name}: not made here; leave --with-images out")
-        path, place = Path(found["path"]), trainer_image.IMAGES / name
+        path, place = Path(description["path"]), trainer_image.IMAGES / name
         source = Path(trainer_image.settings(name, settings["images"])["source"])
         if source.is_file():
             target = f"images/{name}/{source.name}"

@@ -253,11 +253,12 @@ def _check_compare(field, base, runs, imports, where):
             f"there are: {', '.join(map(repr, there))}"
         )
     for companion in COMPANIONS.get(field, ()):
-        found = sorted({getattr(run, companion) for run in runs if getattr(run, field) == base})
-        if len(found) > 1:
+        of_base = [run for run in runs if getattr(run, field) == base]
+        companions = sorted({getattr(run, companion) for run in of_base})
+        if len(companions) > 1:
             raise ConfigError(
                 f"{where}.base: {field} {base} is no single condition, since its runs have the "
-                f"{companion} {', '.join(map(repr, found))}; compare {companion} instead, or "
+                f"{companion} {', '.join(map(repr, companions))}; compare {companion} instead, or "
                 "choose another base"
             )
 

@@ -105,11 +105,11 @@ def _whole(value):
 
 def _described(error, config):
     """Lines for people from one error of jsonschema."""
-    rule, allowed, found = error.validator, error.validator_value, error.instance
-    if rule == "anyOf" and isinstance(found, dict | list):
+    rule, allowed, value = error.validator, error.validator_value, error.instance
+    if rule == "anyOf" and isinstance(value, dict | list):
         # Of the alternatives the one that is a mapping, or a list, is meant.
         kinds = ("type", "enum", "const")
-        meant = [e for e in error.context if e.validator not in kinds or e.instance is not found]
+        meant = [e for e in error.context if e.validator not in kinds or e.instance is not value]
         if meant:
             return [line for one in meant for line in _described(one, config)]
     where = _where(error.absolute_path, config)
@@ -119,16 +119,16 @@ def _described(error, config):
         return [
             f"{prefix}unknown key {key!r}{phrases.did_you_mean(key, keys)}; "
             f"there are: {', '.join(sorted(keys))}"
-            for key in found
+            for key in value
             if key not in keys
         ]
     if rule == "required":
         # A key that is misspelt is no second mistake.
         unknown = [
-            phrases.did_you_mean(key, allowed) for key in found if key not in _keys(error.schema)
+            phrases.did_you_mean(key, allowed) for key in value if key not in _keys(error.schema)
         ]
         missing = [
-            key for key in allowed if key not in found and not any(repr(key) in u for u in unknown)
+            key for key in allowed if key not in value and not any(repr(key) in u for u in unknown)
         ]
         if not missing:
             return []
@@ -136,7 +136,7 @@ def _described(error, config):
     if rule == "type" and "then" in error.schema:
         rule, allowed = "enum", error.schema["then"]["enum"]
     expected = EXPECTED.get(rule, lambda *_: error.message)(allowed, error)
-    shown = json.dumps(found, default=str)
+    shown = json.dumps(value, default=str)
     shown = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]} ..."
     return [f"{prefix}expected {expected}, found {shown}{_hint(error)}"]
 
@@ -196,10 +196,10 @@ TYPES = {
 
 def _hint(error):
     """What is likely wrong with a value, where that can be said; else ""."""
-    rule, found, path = error.validator, error.instance, [*error.absolute_path]
+    rule, value, path = error.validator, error.instance, [*error.absolute_path]
     if rule == "maximum":
         if error.validator_value == 1:
-            return f"; it is a share: {found / 100:g} is {found:g} %" if found <= 100 else ""
+            return f"; it is a share: {value / 100:g} is {value:g} %" if value <= 100 else ""
         return "; no machine or run has so much"
     if rule == "pattern":
         key = next((part for part in reversed(path) if isinstance(part, str)), None)
@@ -207,7 +207,7 @@ def _hint(error):
         if not folder:
             return ""
         names = {n for f in engine.names() for n in plugins.names(engine.kind(f, folder))}
-        return phrases.did_you_mean(found, sorted(names))
+        return phrases.did_you_mean(value, sorted(names))
     if rule == "type":
         if (
             path[:1] == ["images"]
@@ -216,7 +216,7 @@ def _hint(error):
         ):
             return f"; an image has a name, as in images: {{train: {{{path[1]}: ...}}}}"
         allowed = error.validator_value
-        return yaml_files.hint(found, allowed if isinstance(allowed, str) else allowed[0])
+        return yaml_files.hint(value, allowed if isinstance(allowed, str) else allowed[0])
     return ""
 
 

@@ -20,10 +20,10 @@ def gate(must_reach: dict[str, float] | None, summary: dict[str, Any]) -> str | 
         return None
     missed = []
     for name, bound in must_reach.items():
-        found = summary.get(name)
+        score = summary.get(name)
         at_most = name in AT_MOST
-        if found is None or not (found <= bound if at_most else found >= bound):
-            shown = f"{name} not evaluated" if found is None else f"{name} {found:.4g}"
+        if score is None or not (score <= bound if at_most else score >= bound):
+            shown = f"{name} not evaluated" if score is None else f"{name} {score:.4g}"
             missed.append(f"{shown}, expected at {'most' if at_most else 'least'} {bound:g}")
     return f"missed: {'; '.join(missed)}" if missed else REACHED
 

@@ -128,8 +128,8 @@ def run_of(values: dict[str, Any], where: str, images: dict[str, Any]) -> Run:
     if missing:
         raise ConfigError(f"{where}: no {', '.join(missing)} given")
     if ("steps" in values) == ("epochs" in values):
-        found = "both" if "steps" in values else "neither"
-        raise ConfigError(f"{where}: expected either steps or epochs, found {found}")
+        given = "both" if "steps" in values else "neither"
+        raise ConfigError(f"{where}: expected either steps or epochs, found {given}")
     strategies = engine.kind(values.get("framework", DEFAULTS["framework"]), "strategies")
     strategy = plugins.load(strategies, values.get("strategy", DEFAULTS["strategy"])).Strategy
     runtime = values.get("runtime", DEFAULTS["runtime"])
@@ -156,12 +156,12 @@ def run_of(values: dict[str, Any], where: str, images: dict[str, Any]) -> Run:
         raise ConfigError(f"{where}: mode {run.mode} learns nothing that could be evaluated")
     if not trainer_environments.has_environment(run) and runtime == DEFAULTS["runtime"]:
         return run
-    there, found = environments(), f"no folder envs/{run.environment}"
+    there, reason = environments(), f"no folder envs/{run.environment}"
     if plugins.constants("runtimes", runtime)["CONTAINED"]:
-        there, found = sorted({*there, *images}), f"{found} and no such image under images"
+        there, reason = sorted({*there, *images}), f"{reason} and no such image under images"
     if run.environment not in there:
         raise ConfigError(
-            f"{where}.environment: {found}"
+            f"{where}.environment: {reason}"
             f"{phrases.did_you_mean(run.environment, there)}; there are: {', '.join(there)}"
         )
     return run
@@ -170,9 +170,9 @@ def run_of(values: dict[str, Any], where: str, images: dict[str, Any]) -> Run:
 def _with_batch_per_device(values, where):
     """The values of a combination, with global_batch dealt out over its devices."""
     if ("global_batch" in values) == ("batch_per_device" in values):
-        found = "both" if "global_batch" in values else "neither"
+        given = "both" if "global_batch" in values else "neither"
         raise ConfigError(
-            f"{where}: expected either batch_per_device or global_batch, found {found}"
+            f"{where}: expected either batch_per_device or global_batch, found {given}"
         )
     if "global_batch" not in values:
         return values

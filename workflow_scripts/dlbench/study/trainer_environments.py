@@ -22,5 +22,5 @@ def trainer_python(environment: str) -> Path:
 @functools.cache
 def has_package(package: str, environment: str) -> bool:
     python = trainer_python(environment)
-    found = python.parents[1].glob(f"lib/python3*/site-packages/{package}/__init__.py")
-    return python.exists() and any(found)  # without its Python it is made anew, without extras
+    folders = python.parents[1].glob(f"lib/python3*/site-packages/{package}/__init__.py")
+    return python.exists() and any(folders)  # without its Python it is made anew, without extras

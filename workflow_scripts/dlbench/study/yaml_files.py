@@ -43,7 +43,7 @@ def read(path: str | Path) -> Any:
         return _yaml(text, path)
 
 
-def hint(found: Any, wanted: str) -> str:
+def hint(value: Any, wanted: str) -> str:
     """What YAML made of a value, for messages; "" where it is what it looks like.
 
     >>> hint("1e-3", "number")
@@ -54,16 +54,16 @@ def hint(found: Any, wanted: str) -> str:
     Args:
         wanted: what it should have been, a type of JSON schema.
     """
-    if wanted in ("integer", "number") and isinstance(found, str):
-        if power := POWER.fullmatch(found):
+    if wanted in ("integer", "number") and isinstance(value, str):
+        if power := POWER.fullmatch(value):
             mantissa = power[1] if "." in power[1] else f"{power[1]}.0"
-            return f"; YAML reads {found} as text: write {mantissa}e{int(power[2]):+d}"
-        return "; in quotes it is text" if NUMBER.fullmatch(found) else ""
-    if wanted == "boolean" and str(found).lower() in ("yes", "no", "true", "false", "on", "off"):
+            return f"; YAML reads {value} as text: write {mantissa}e{int(power[2]):+d}"
+        return "; in quotes it is text" if NUMBER.fullmatch(value) else ""
+    if wanted == "boolean" and str(value).lower() in ("yes", "no", "true", "false", "on", "off"):
         return "; in quotes it is text"
-    if wanted == "string" and isinstance(found, bool):
+    if wanted == "string" and isinstance(value, bool):
         return "; YAML reads yes, no, on and off as true and false: put it in quotes"
-    if wanted == "string" and isinstance(found, datetime.date):
+    if wanted == "string" and isinstance(value, datetime.date):
         return "; YAML reads it as a date: put it in quotes"
     return ""
 
@@ -100,8 +100,10 @@ def _yaml(text, path):
         raise Error(f"{path}, line {mark.line + 1}: no YAML: {_problem(error)}") from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        found = ascii(chr(error.character)) if isinstance(error.character, int) else "a character"
-        raise Error(f"{path}, line {line}: no YAML: {found} may not be in it") from error
+        character = (
+            ascii(chr(error.character)) if isinstance(error.character, int) else "a character"
+        )
+        raise Error(f"{path}, line {line}: no YAML: {character} may not be in it") from error
     except RecursionError as error:
         raise Error(f"{path}: lists or mappings that are nested too deep") from error
     except (yaml.YAMLError, ValueError) as error:  # a date that there is not, for one

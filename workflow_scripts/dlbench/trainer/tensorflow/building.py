@@ -38,8 +38,8 @@ def _see_form(model, spec, task_name, task, source):
     """Check that a model takes one item of a source, and gives what its task learns from."""
     where = f"models/{spec.model}.py: build"
     if not isinstance(model, keras.Model):
-        found = "nothing; is its return missing?" if model is None else type(model).__name__
-        raise Error(f"{where}: expected it to return a keras.Model, found {found}")
+        returned = "nothing; is its return missing?" if model is None else type(model).__name__
+        raise Error(f"{where}: expected it to return a keras.Model, found {returned}")
     if getattr(model, "inputs", None):
         inputs, outputs = model.inputs, model.outputs
     else:  # of a class of the user's own: it has none before it is called

@@ -49,9 +49,9 @@ class Strategy(Base):
         self._workers = tf.distribute.MultiWorkerMirroredStrategy(
             self._cluster.resolver(), communication_options=self._packed
         )
-        found = self._workers.num_replicas_in_sync
-        if found != self.size:
-            raise Error(f"expected one device in each of {self.size} processes, found {found}")
+        workers = self._workers.num_replicas_in_sync
+        if workers != self.size:
+            raise Error(f"expected one device in each of {self.size} processes, found {workers}")
         return list(self._workers.extended.worker_devices)
 
     def scope(self) -> AbstractContextManager[Any]:

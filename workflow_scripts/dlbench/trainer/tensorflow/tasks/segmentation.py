@@ -27,12 +27,12 @@ def loss(masks: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
 
 
 def sums(masks: tf.Tensor, logits: tf.Tensor) -> dict[str, tf.Tensor]:
-    wanted, found = masks > 0, logits > 0
+    wanted, predicted = masks > 0, logits > 0
     return {
         "items": tf.size(masks),
         "loss": tf.reduce_sum(_losses(masks, logits)),
-        "both": tf.math.count_nonzero(wanted & found),
-        "either": tf.math.count_nonzero(wanted | found),
+        "both": tf.math.count_nonzero(wanted & predicted),
+        "either": tf.math.count_nonzero(wanted | predicted),
     }
 
 
