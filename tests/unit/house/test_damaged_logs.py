@@ -136,6 +136,6 @@ def test_whatever_is_damaged_in_a_log_ends_nothing_and_is_no_result_beside_its_r
 
 def see_all(study, place):
     """Whoever looks at runs finds words for what there is."""
-    for found in doctor_runs.findings(study, content=True):
-        assert found.line()
-    assert {found.run.id for found in standing.look(study)} == {run.id for run in study.runs}
+    for problem in doctor_runs.problems(study, content=True):
+        assert problem.line()
+    assert {stand.run.id for stand in standing.look(study)} == {run.id for run in study.runs}
