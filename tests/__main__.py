@@ -38,9 +38,14 @@ def main(options):
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     install_compiler()
     call(
-        sys.executable, "workflow_scripts/make_environment.py", "envs/train",
-        "--extra", "horovod", "--group", "test",
-    )  # fmt: skip
+        sys.executable,
+        "workflow_scripts/make_environment.py",
+        "envs/train",
+        "--extra",
+        "horovod",
+        "--group",
+        "test",
+    )
     failed = [suite for together in SUITES for suite in run_suites(together, options)]
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")

@@ -27,9 +27,14 @@ def check(campaign, *options, profile="slurm"):
     """(exit code, lines) of the program."""
     finished = subprocess.run(
         [sys.executable, "workflow_scripts/check_site.py", "--profile", profile, *options],
-        cwd=campaign.folder, env=environment() | campaign.variables, text=True, check=False,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
-    )  # fmt: skip
+        cwd=campaign.folder,
+        env=environment() | campaign.variables,
+        text=True,
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=120,
+    )
     return finished.returncode, finished.stdout.splitlines()
 
 

@@ -40,10 +40,13 @@ def started():
         with open(campaign.folder / "said", "w") as said:
             processes.append(
                 subprocess.Popen(
-                    campaign.command(*OPTIONS), cwd=campaign.folder, env=environment(),
-                    stdout=said, stderr=subprocess.STDOUT,
+                    campaign.command(*OPTIONS),
+                    cwd=campaign.folder,
+                    env=environment(),
+                    stdout=said,
+                    stderr=subprocess.STDOUT,
                 )
-            )  # fmt: skip
+            )
         return processes[-1]
 
     yield start
@@ -153,9 +156,13 @@ def test_what_grid_engine_refuses_is_told_on_the_terminal_and_by_status(tmp_path
     words = 'SGE refused its job: qsub failed (exit code 1): Unable to run job: unknown resource "n'
     assert finished.returncode != 0 and words in finished.stdout, finished.stdout
     told = subprocess.run(
-        [sys.executable, "workflow_scripts/status.py"], cwd=campaign.folder, env=environment(),
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+        [sys.executable, "workflow_scripts/status.py"],
+        cwd=campaign.folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     assert "SGE refused its job, 3 times: " in told
 
 
@@ -209,10 +216,18 @@ def status(campaign, run_id):
 def program(*arguments):
     repository = os.path.join(os.path.dirname(__file__), "../..")
     return subprocess.run(
-        [sys.executable, "-S", f"{repository}/workflow_scripts/cluster_job.py", arguments[0],
-         "sge", *arguments[1:]],
-        capture_output=True, text=True, check=True,
-    ).stdout.strip()  # fmt: skip
+        [
+            sys.executable,
+            "-S",
+            f"{repository}/workflow_scripts/cluster_job.py",
+            arguments[0],
+            "sge",
+            *arguments[1:],
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
 
 
 def wait_for(condition, seconds, what="it"):

@@ -68,12 +68,25 @@ def test_the_profile_sends_a_run_to_a_pod_with_its_image_and_gpus(tmp_path, clus
         subprocess.run(["git", *words], cwd=campaign.folder, check=True)
     (campaign.folder / "profiles/kubernetes/config.yaml").write_text(profile(campaign.folder))
     done = subprocess.run(
-        [*cluster.command, "snakemake", "--profile", "profiles/kubernetes", "runs",
-         "--set-resources", "train:gpu=1", "train:gpu_manufacturer='nvidia'",
-         "train:scale=False", "train:mem_mb=900"],
-        cwd=campaign.folder, env=cluster.environment, capture_output=True, text=True,
-        check=False, timeout=200,
-    )  # fmt: skip
+        [
+            *cluster.command,
+            "snakemake",
+            "--profile",
+            "profiles/kubernetes",
+            "runs",
+            "--set-resources",
+            "train:gpu=1",
+            "train:gpu_manufacturer='nvidia'",
+            "train:scale=False",
+            "train:mem_mb=900",
+        ],
+        cwd=campaign.folder,
+        env=cluster.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
     said = done.stdout + done.stderr + "".join(p.read_text() for p in cluster.root.glob("*.log"))
     assert done.returncode == 0, said
 
@@ -116,8 +129,10 @@ def cluster(tmp_path):
                "--no-dev", "--extra", "kubernetes"]  # fmt: skip
     found = subprocess.run(
         [*command, "python", "-c", "import sys; print(sys.executable)"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if found.returncode:
         pytest.skip(f"the executor plugin cannot be installed: {found.stderr[-200:]}")
     binaries = tmp_path / "bin"
@@ -164,9 +179,16 @@ def wait_for(port):
 
 def job_command(run_id):
     return [
-        sys.executable, "workflow_scripts/write_kubernetes_job.py", run_id,
-        "--image", "example", "--claim", "study", "--mount", "/",
-    ]  # fmt: skip
+        sys.executable,
+        "workflow_scripts/write_kubernetes_job.py",
+        run_id,
+        "--image",
+        "example",
+        "--claim",
+        "study",
+        "--mount",
+        "/",
+    ]
 
 
 def write_job(campaign, run_id):
@@ -175,8 +197,10 @@ def write_job(campaign, run_id):
     )
     assert done.returncode == 0, done.stderr
     # The workflow's own Python is that of the tests.
-    return done.stdout.replace(".venv/bin/python workflow_scripts/start_run.py",
-                               f"{sys.executable} workflow_scripts/start_run.py")  # fmt: skip
+    return done.stdout.replace(
+        ".venv/bin/python workflow_scripts/start_run.py",
+        f"{sys.executable} workflow_scripts/start_run.py",
+    )
 
 
 def start(container, index, folder):
@@ -184,9 +208,13 @@ def start(container, index, folder):
     variables |= {"JOB_COMPLETION_INDEX": str(index), "DLBENCH_POD_HOSTS": "localhost,127.0.0.1"}
     variables |= {"DLBENCH_POD_PORT": str(PORT), "DLBENCH_POD_LINGER_S": "0"}
     return subprocess.Popen(
-        container["command"], cwd=folder, env=environment() | variables, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        container["command"],
+        cwd=folder,
+        env=environment() | variables,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
 
 
 def finish(pods):

@@ -71,15 +71,26 @@ def test_horovod_trains_over_the_nodes_of_a_job_of_pbs(hosts, monkeypatch):
     monkeypatch.setenv("PBS_JOBID", "7.pbs")
     monkeypatch.setenv("PBS_NODEFILE", str(nodes))
     monkeypatch.setenv("PATH", f"{hosts}/bin:{os.environ['PATH']}")
-    run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=4, warmup_steps=1,
-              nodes=2, strategy="horovod", launcher="mpirun")  # fmt: skip
+    run = Run(
+        model="lenet5",
+        dataset="synthetic",
+        batch_per_device=8,
+        steps=4,
+        warmup_steps=1,
+        nodes=2,
+        strategy="horovod",
+        launcher="mpirun",
+    )
     trainer = [str(ENVIRONMENT / "bin/python"), str(REPOSITORY / "workflow_scripts/train.py")]
     trainer += [*run.flags(), "--log", str(log)]
     command = plugins.load("launchers", "mpirun").command(run, trainer, ENVIRONMENT)
     finished = subprocess.run(
-        [*on(hosts, "dlbench-n1"), *command], capture_output=True, text=True, check=False,
+        [*on(hosts, "dlbench-n1"), *command],
+        capture_output=True,
+        text=True,
+        check=False,
         timeout=240,
-    )  # fmt: skip
+    )
     assert finished.returncode == 0, finished.stdout + finished.stderr
     logs = [list(event_log.read(path)) for path in event_log.rank_paths(log)]
     assert [start(events)["host"] for events in logs] == list(HOSTS)

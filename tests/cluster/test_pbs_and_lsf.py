@@ -77,11 +77,25 @@ def snakemake(place, profile, command="echo done >{output}"):
     (place / "Snakefile").write_text(SNAKEFILE.replace("{command}", command))
     path = os.pathsep.join([str(place / "bin"), str(Path(sys.executable).parent), os.defpath])
     return subprocess.run(
-        [sys.executable, "-m", "snakemake", "--profile", f"profiles/{profile}",
-         "--seconds-between-status-checks", "1", "--latency-wait", "1"],
-        cwd=place, env=environment() | {"PATH": path}, text=True, check=False, timeout=200,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "snakemake",
+            "--profile",
+            f"profiles/{profile}",
+            "--seconds-between-status-checks",
+            "1",
+            "--latency-wait",
+            "1",
+        ],
+        cwd=place,
+        env=environment() | {"PATH": path},
+        text=True,
+        check=False,
+        timeout=200,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
 
 
 def asked(place):
@@ -98,10 +112,26 @@ def test_pbs_is_asked_for_what_a_run_needs_and_the_job_says_how_it_ended(place):
     *words, script = asked(place)
     assert Path(script).name.startswith("snakejob.train.")
     assert words == [
-        "-V", "-S", "/bin/sh", "-r", "n", "-j", "oe", "-o", "results/logs/cluster/",
-        "-N", "smk.train", "-l", "select=2:ncpus=16:mpiprocs=4:mem=64000mb:ngpus=4",
-        "-l", "place=scatter:excl", "-l", "walltime=1:30:00", "-m", "fast",
-    ]  # fmt: skip
+        "-V",
+        "-S",
+        "/bin/sh",
+        "-r",
+        "n",
+        "-j",
+        "oe",
+        "-o",
+        "results/logs/cluster/",
+        "-N",
+        "smk.train",
+        "-l",
+        "select=2:ncpus=16:mpiprocs=4:mem=64000mb:ngpus=4",
+        "-l",
+        "place=scatter:excl",
+        "-l",
+        "walltime=1:30:00",
+        "-m",
+        "fast",
+    ]
     failed = snakemake(place, "pbs", command="exit 3 # {output}")
     assert failed.returncode != 0, failed.stdout
     assert "returned non-zero exit status 3" in (place / "log").read_text()

@@ -86,8 +86,10 @@ def test_runs_of_one_and_of_two_nodes_are_trained_in_jobs_of_their_own(across_no
         if record["spec"].get("strategy") in ("horovod", "multiworker"):
             assert len(provenance["hosts"]) == 2
         assert provenance["site"] == {
-            "name": "three nodes", "interconnect": "loopback", "storage": None
-        }  # fmt: skip
+            "name": "three nodes",
+            "interconnect": "loopback",
+            "storage": None,
+        }
     assert len({record["provenance"]["job"]["id"] for record in records}) == 5
 
 
@@ -259,9 +261,13 @@ def long_runs(number, seed=2):
 
 def start(campaign, *options):
     return subprocess.Popen(
-        campaign.command("--profile", "slurm", *options), cwd=campaign.folder, text=True,
-        env=campaign.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        campaign.command("--profile", "slurm", *options),
+        cwd=campaign.folder,
+        text=True,
+        env=campaign.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
 
 
 def running_jobs(campaign, number):
@@ -285,7 +291,11 @@ def status(campaign):
     command = [*campaign.command()[:1], "workflow_scripts/status.py", "--json"]
     return json.loads(
         subprocess.run(
-            command, cwd=campaign.folder, env=campaign.environment(),
-            capture_output=True, text=True, check=True,
+            command,
+            cwd=campaign.folder,
+            env=campaign.environment(),
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
-    )  # fmt: skip
+    )

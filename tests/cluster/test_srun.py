@@ -43,8 +43,15 @@ def test_processes_under_srun_find_one_another_and_train_one_model(how, slurm, t
 
 def test_a_task_that_dies_ends_the_others(slurm, tmp_path):
     log = tmp_path / "train.jsonl"
-    run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=10**6, nodes=2,
-              strategy="multiworker", launcher="srun")  # fmt: skip
+    run = Run(
+        model="lenet5",
+        dataset="synthetic",
+        batch_per_device=8,
+        steps=10**6,
+        nodes=2,
+        strategy="multiworker",
+        launcher="srun",
+    )
     killer = f"(while ! grep -q step.:.5, {log}; do sleep 0.2; done; kill -9 $$) & exec "
     finished = train(run, log, slurm.variables, wrapped=killer)
     assert finished.returncode != 0
@@ -62,9 +69,14 @@ def train(run, log, variables, wrapped=None):
     if run.strategy == "horovod":
         variables["SLURM_MPI_TYPE"] = "pmix"
     return subprocess.run(
-        command, cwd=REPOSITORY, env={**os.environ, **variables}, capture_output=True, text=True,
-        check=False, timeout=180,
-    )  # fmt: skip
+        command,
+        cwd=REPOSITORY,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=180,
+    )
 
 
 def events(path, kind):

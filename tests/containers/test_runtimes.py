@@ -75,9 +75,13 @@ def test_a_program_gets_its_arguments_environment_binds_and_folder(where):
     shutil.chown(given, project.user or "root")
     (project.folder / "probe.py").write_text(PROBE)
     container = Container(
-        image=form["prepared"], folder=str(project.folder), binds=(f"{given}:/input:ro",),
-        environment={**form["environment"], "ASKED": "a b"}, options=form["options"], name="probe",
-    )  # fmt: skip
+        image=form["prepared"],
+        folder=str(project.folder),
+        binds=(f"{given}:/input:ro",),
+        environment={**form["environment"], "ASKED": "a b"},
+        options=form["options"],
+        name="probe",
+    )
     words = ["a b", "$(id)", "it's", "ü", "*"]
     command = module.command(container, [form["python"], "probe.py", *words])
     variables = {"OMPI_TEST": "1; 2", "CUDA_VISIBLE_DEVICES": "", "DLBENCH_COPY": "3"}
@@ -180,10 +184,16 @@ def test_a_run_in_another_image_than_it_says_is_refused(where):
 def test_a_runtime_that_lets_the_hosts_files_through_is_found_out(roots):
     # Debian's proot does not contain a container of udocker's execmode P1, and says nothing.
     made = roots.run(
-        roots.python, "workflow_scripts/prepare_image.py", "results/images/train/image.json",
-        "--runtime", "udocker", "--options", '{"execmode": "P1"}', "--output",
+        roots.python,
+        "workflow_scripts/prepare_image.py",
+        "results/images/train/image.json",
+        "--runtime",
+        "udocker",
+        "--options",
+        '{"execmode": "P1"}',
+        "--output",
         "results/images/train/udocker-P1.json",
-    )  # fmt: skip
+    )
     assert made.returncode == 1
     assert "error: image train under udocker: " in made.stdout
     assert not (roots.folder / "results/images/train/udocker-P1.json").exists()
@@ -192,10 +202,23 @@ def test_a_runtime_that_lets_the_hosts_files_through_is_found_out(roots):
 def test_a_trainer_that_nothing_put_into_a_container_refuses(roots):
     log = roots.folder / "nowhere.jsonl"
     finished = roots.run(
-        "envs/train/.venv/bin/python", "workflow_scripts/train.py", "--model", "lenet5",
-        "--dataset", "synthetic", "--batch-per-device", "8", "--steps", "1", "--log", log,
-        "--runtime", "apptainer", "--image-id", "x",
-    )  # fmt: skip
+        "envs/train/.venv/bin/python",
+        "workflow_scripts/train.py",
+        "--model",
+        "lenet5",
+        "--dataset",
+        "synthetic",
+        "--batch-per-device",
+        "8",
+        "--steps",
+        "1",
+        "--log",
+        log,
+        "--runtime",
+        "apptainer",
+        "--image-id",
+        "x",
+    )
     assert finished.returncode == 1
     assert "runtime apptainer was asked for, but this is not in an image" in finished.stdout
 
@@ -245,9 +268,10 @@ def wait_for_a_step(folder, process):
 
 def supervisor_of(name):
     return next(
-        pid for pid in processes(name)
+        pid
+        for pid in processes(name)
         if b"start_run.py" in words(pid) and not words(pid).startswith(b"/usr/sbin/runuser")
-    )  # fmt: skip
+    )
 
 
 def processes(name):

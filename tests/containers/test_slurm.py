@@ -21,8 +21,12 @@ MATRIX = [
 @pytest.fixture(scope="module")
 def trained(campaign, folder, slurm, tmp_path_factory):
     project = tmp_path_factory.mktemp("on_slurm") / "project"
-    shutil.copytree(campaign.folder, project, symlinks=True,
-                    ignore=shutil.ignore_patterns("results", ".snakemake"))  # fmt: skip
+    shutil.copytree(
+        campaign.folder,
+        project,
+        symlinks=True,
+        ignore=shutil.ignore_patterns("results", ".snakemake"),
+    )
     copy = type(campaign)(project, campaign.variables | slurm.variables)
     (project / "site.yaml").write_text(yaml.safe_dump({"site": FACTS}))
     copy.configure(images={"train": {"source": str(folder)}}, matrix=MATRIX, figures=[])

@@ -22,8 +22,12 @@ TRAINED = ("ok", "unstable")
 def trained(campaign, folder, tmp_path_factory):
     """A finished campaign in that folder: on bare metal, by directive, and by two commands."""
     project = tmp_path_factory.mktemp("contained") / "project"
-    shutil.copytree(campaign.folder, project, symlinks=True,
-                    ignore=shutil.ignore_patterns("results", ".snakemake"))  # fmt: skip
+    shutil.copytree(
+        campaign.folder,
+        project,
+        symlinks=True,
+        ignore=shutil.ignore_patterns("results", ".snakemake"),
+    )
     copy = type(campaign)(project, campaign.variables)
     configure(copy, folder)
     copy.succeed()
@@ -57,11 +61,14 @@ def test_runs_enter_their_image_by_directive_or_by_command(trained):
     found = records(trained).values()
     assert {record["status"] for record in found} <= set(TRAINED), [r["message"] for r in found]
     ways = [
-        (record["spec"].get("runtime", "bare"), record["spec"].get("launcher"),
-         record["spec"].get("copies_per_node", 1),
-         (record["provenance"]["container"] or {}).get("start"))
+        (
+            record["spec"].get("runtime", "bare"),
+            record["spec"].get("launcher"),
+            record["spec"].get("copies_per_node", 1),
+            (record["provenance"]["container"] or {}).get("start"),
+        )
         for record in found
-    ]  # fmt: skip
+    ]
     assert sorted(ways, key=str) == sorted(
         [
             ("bare", None, 1, None),
@@ -99,9 +106,10 @@ def test_an_image_with_other_content_trains_its_runs_again_and_no_others(trained
 
 def test_without_the_deployment_method_no_run_is_trained_on_bare_metal(trained):
     run_id = next(
-        run_id for run_id, record in records(trained).items()
+        run_id
+        for run_id, record in records(trained).items()
         if (record["provenance"]["container"] or {}).get("start") == "directive"
-    )  # fmt: skip
+    )
     log = trained.folder / "results/runs" / run_id / "train.jsonl"
     log.unlink()
     profile = trained.folder / "profiles/default/config.yaml"

@@ -138,17 +138,38 @@ def write_log(path, run, step_times_s):
     log = event_log.EventLog(path)
     log.write("launch", t_utc=date(0), made_from=staleness.made_from(run), command=["train"] * 20)
     log.write("begin", t_utc=date(1))
-    log.write("run_start", t_utc=date(2), spec=run.values(), total_steps=steps, host="far",
-              device_model="none", devices=["0"] * run.devices,
-              versions={"tensorflow": "2.18.1"})  # fmt: skip
+    log.write(
+        "run_start",
+        t_utc=date(2),
+        spec=run.values(),
+        total_steps=steps,
+        host="far",
+        device_model="none",
+        devices=["0"] * run.devices,
+        versions={"tensorflow": "2.18.1"},
+    )
     for step, (t_s, step_time_s) in enumerate(zip(ends_s, step_times_s, strict=True), start=1):
         log.step(step, t_s, step_time_s, 2.3 - step / steps, 0.01, step <= steps // 10, 1)
     for second in range(int(ends_s[-1])):
         log.write("sample", t_s=float(second), cpu_percent=99.5, memory_bytes=1 << 30)
-    log.write("eval", epoch=1, step=steps, t_s=ends_s[-1], split="validation", loss=0.5,
-              top1=0.95, examples=360)  # fmt: skip
-    log.write("run_end", t_s=ends_s[-1], t_utc=date(ends_s[-1]), status="ok", message="",
-              weights_sha256=["0"])  # fmt: skip
+    log.write(
+        "eval",
+        epoch=1,
+        step=steps,
+        t_s=ends_s[-1],
+        split="validation",
+        loss=0.5,
+        top1=0.95,
+        examples=360,
+    )
+    log.write(
+        "run_end",
+        t_s=ends_s[-1],
+        t_utc=date(ends_s[-1]),
+        status="ok",
+        message="",
+        weights_sha256=["0"],
+    )
     log.close()
 
 

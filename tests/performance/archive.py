@@ -115,8 +115,9 @@ def measured(what, name, *arguments):
     begun = time.monotonic()
     process = subprocess.Popen(
         [sys.executable, f"workflow_scripts/{name}", *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     output = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
     wall_s, memory_mb = time.monotonic() - begun, usage.ru_maxrss / 1000

@@ -53,8 +53,13 @@ def commands(form):
     """(the runtime's own command, ours), both of which run `true` in the image."""
     chosen = {"start": "command"} if form["runtime"] == "apptainer" else form["options"]
     words = ",".join(f"{key}={value}" for key, value in chosen.items())
-    run = Run(model="lenet5", dataset="synthetic", batch_per_device=1, runtime=form["runtime"],
-              runtime_options=words)  # fmt: skip
+    run = Run(
+        model="lenet5",
+        dataset="synthetic",
+        batch_per_device=1,
+        runtime=form["runtime"],
+        runtime_options=words,
+    )
     form = {**form, "python": "true"}
     ours = list(start_command.build(run, ["python"], form).command)
     if form["runtime"] == "udocker":

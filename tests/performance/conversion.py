@@ -93,8 +93,9 @@ def main():
 def generate(folder, images):
     """Write archives of the published layout. Returns the bytes of the training tar."""
     random = np.random.default_rng(1)
-    rows = np.zeros(CLASSES, dtype=[(k, object) for k in ("ILSVRC2012_ID", "WNID", "words",
-                                                          "num_children")])  # fmt: skip
+    rows = np.zeros(
+        CLASSES, dtype=[(k, object) for k in ("ILSVRC2012_ID", "WNID", "words", "num_children")]
+    )
     train = folder / "ILSVRC2012_img_train.tar"
     with tarfile.open(train, "w") as outer:
         for number in range(CLASSES):
@@ -156,8 +157,10 @@ def ours(folder, output, workers):
     images = sum(1 for _ in imagenet_members(folder))
     finished = subprocess.run(
         [sys.executable, "-c", OURS, str(images), folder, output, str(workers)],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=True,
+    )
     return json.loads(finished.stdout)
 
 
@@ -185,8 +188,10 @@ def decoding(folder):
     python = REPOSITORY / "envs/train/.venv/bin/python"
     finished = subprocess.run(
         [python, "-c", DECODING, folder / "ILSVRC2012_img_train.tar", folder / "theirs"],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=True,
+    )
     return float(finished.stdout)
 
 

@@ -149,8 +149,10 @@ def ours(url, target, known):
 def curl(url, target, known):
     said = subprocess.run(
         ["curl", "--silent", "--fail", "--write-out", "%{time_total}", "--output", target, url],
-        check=True, capture_output=True, text=True,
-    )  # fmt: skip
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     return float(said.stdout)
 
 

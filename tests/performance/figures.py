@@ -56,13 +56,19 @@ def study():
     """2 000 runs, about a quarter of them for epochs."""
     wide = {"precision": ["float32", "float16"], "xla": [False, True], "repeats": 5}
     scaling = made_tables.study(
-        devices=[1, 2, 4, 8, 16], model=["resnet50", "vgg16"], dataset=["synthetic", "imagenet"],
-        batch_per_device=[32, 64], **wide,
-    )  # fmt: skip
+        devices=[1, 2, 4, 8, 16],
+        model=["resnet50", "vgg16"],
+        dataset=["synthetic", "imagenet"],
+        batch_per_device=[32, 64],
+        **wide,
+    )
     batches = made_tables.study(
-        batch_per_device=[16, 32, 64, 128, 256], model=["alexnet", "lenet5"], strategy="single",
-        mode=["train", "forward", "forward_backward"], **wide,
-    )  # fmt: skip
+        batch_per_device=[16, 32, 64, 128, 256],
+        model=["alexnet", "lenet5"],
+        strategy="single",
+        mode=["train", "forward", "forward_backward"],
+        **wide,
+    )
     learning = made_tables.learning(
         devices=[1, 2, 4, 8], learning_rate=[0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0], **wide
     )

@@ -92,11 +92,22 @@ def summary(share):
             trainer = [REPOSITORY / "envs/train/.venv/bin/python", "workflow_scripts/train.py",
                        *RUN.flags(), "--log", log]  # fmt: skip
             subprocess.run(
-                [sys.executable, "workflow_scripts/start_run.py", "--log", log, "--messages",
-                 log.with_name("messages"), f"--spec={json.dumps(RUN.values())}",
-                 "--others-share=0.05", "--", *trainer],
-                cwd=REPOSITORY, check=True, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
+                [
+                    sys.executable,
+                    "workflow_scripts/start_run.py",
+                    "--log",
+                    log,
+                    "--messages",
+                    log.with_name("messages"),
+                    f"--spec={json.dumps(RUN.values())}",
+                    "--others-share=0.05",
+                    "--",
+                    *trainer,
+                ],
+                cwd=REPOSITORY,
+                check=True,
+                stderr=subprocess.DEVNULL,
+            )
             return json.loads(log.with_name("run.json").read_text())["summary"]
     finally:
         if neighbour:

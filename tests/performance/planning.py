@@ -90,9 +90,12 @@ def measure(folder, *arguments):
     """Seconds and peak memory in MB of one `snakemake`."""
     before = time.perf_counter()
     process = subprocess.Popen(
-        [sys.executable, "-m", "snakemake", "--cores", "1", *arguments], cwd=folder,
-        env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        [sys.executable, "-m", "snakemake", "--cores", "1", *arguments],
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     output = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
     if status:
@@ -108,12 +111,24 @@ def finish_ours(campaign):
         place = run_record.folder(run.id)
         log = event_log.EventLog(place / "train.jsonl")
         log.write("launch", t_utc=event_log.utc_now(), made_from=staleness.made_from(run))
-        log.start(spec=run.values(), versions={"tensorflow": "2.18.1"}, device_model="none",
-                  host="none", devices=["0"] * run.devices, total_steps=2)  # fmt: skip
+        log.start(
+            spec=run.values(),
+            versions={"tensorflow": "2.18.1"},
+            device_model="none",
+            host="none",
+            devices=["0"] * run.devices,
+            total_steps=2,
+        )
         for step in (1, 2):
             log.step(step, 0.1 * step, 0.1, 2.3, 0.01, False, 1)
-        log.write("run_end", t_s=0.2, t_utc=event_log.utc_now(), status="ok", message="",
-                  weights_sha256=["0"])  # fmt: skip
+        log.write(
+            "run_end",
+            t_s=0.2,
+            t_utc=event_log.utc_now(),
+            status="ok",
+            message="",
+            weights_sha256=["0"],
+        )
         log.close()
         parse_run.parse(run, place / "train.jsonl", place / "run.json")
     campaign.succeed("--quiet", "all", "--", "images", "all")
@@ -131,8 +146,12 @@ def finish_bare(folder, combinations):
 def added(folder, combinations):
     finished = subprocess.run(
         [sys.executable, "-m", "snakemake", "-n", "--quiet", "rules"],
-        cwd=folder, env=environment(), capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     counts = dict(re.findall(r"^(\w+) +(\d+)$", finished.stdout + finished.stderr, re.MULTILINE))
     print(f"one model added to {combinations} finished runs schedules:")
     for rule, count in counts.items():

@@ -55,9 +55,12 @@ def stored(folder):
     reader = {"encoding": "raw", "shape": [32, 32, 3], "classes": 10, "first_label": 0,
               "augmentation": "shift_flip"}  # fmt: skip
     return dataset(
-        folder, RECORDS, SHARDS, reader,
+        folder,
+        RECORDS,
+        SHARDS,
+        reader,
         lambda index: {"image/encoded": noise.randbytes(3072), "image/class/label": [index % 10]},
-    )  # fmt: skip
+    )
 
 
 def images_per_second(name, data, log, args):

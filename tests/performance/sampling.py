@@ -41,10 +41,13 @@ def main():
         ours, theirs = Sampler(log, interval_s=1e6), Psutil(log)
         ours.start()
         rounds = [
-            (back_to_back(ours._sample, samples), back_to_back(theirs.sample, samples),
-             in_the_thread(log, samples))
+            (
+                back_to_back(ours._sample, samples),
+                back_to_back(theirs.sample, samples),
+                in_the_thread(log, samples),
+            )
             for _ in range(args.rounds)
-        ]  # fmt: skip
+        ]
         ours.stop()
     sampler_us, psutil_us, thread_us = zip(*rounds, strict=True)
     ratios = [a / b for a, b in zip(sampler_us, psutil_us, strict=True)]

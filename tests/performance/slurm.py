@@ -100,9 +100,13 @@ def one_run(campaign, slurm):
     before = set(records(campaign))
     started = time.time()
     process = subprocess.Popen(
-        campaign.command("--profile", "profiles/slurm"), cwd=campaign.folder, text=True,
-        env=campaign.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        campaign.command("--profile", "profiles/slurm"),
+        cwd=campaign.folder,
+        text=True,
+        env=campaign.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     submitted = noticed = None
     for line in process.stdout:
         if "has been submitted with SLURM jobid" in line:

@@ -59,10 +59,23 @@ def ours(args):
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         call(
-            sys.executable, REPOSITORY / "workflow_scripts/train.py", "--model", args.model,
-            "--dataset", "synthetic", "--batch-per-device", args.batch, "--steps", args.steps,
-            "--warmup-steps", WARMUP_STEPS, "--threads-per-device", args.threads, "--log", log,
-        )  # fmt: skip
+            sys.executable,
+            REPOSITORY / "workflow_scripts/train.py",
+            "--model",
+            args.model,
+            "--dataset",
+            "synthetic",
+            "--batch-per-device",
+            args.batch,
+            "--steps",
+            args.steps,
+            "--warmup-steps",
+            WARMUP_STEPS,
+            "--threads-per-device",
+            args.threads,
+            "--log",
+            log,
+        )
         times = [e["step_time_s"] for e in event_log.read(log) if e["event"] == "step"]
     return args.batch * args.steps / sum(times[WARMUP_STEPS:])
 
@@ -70,12 +83,22 @@ def ours(args):
 def theirs(args):
     script = args.checkout / "scripts/tf_cnn_benchmarks/tf_cnn_benchmarks.py"
     output = call(
-        args.python, script, f"--model={args.model}", f"--batch_size={args.batch}",
-        f"--num_batches={args.steps}", f"--num_warmup_batches={WARMUP_STEPS}", "--device=cpu",
-        "--local_parameter_device=cpu", "--data_format=NHWC", "--optimizer=sgd",
-        "--weight_decay=0", f"--num_intra_threads={args.threads}", "--num_inter_threads=1",
-        "--kmp_blocktime=0", "--display_every=1000",
-    )  # fmt: skip
+        args.python,
+        script,
+        f"--model={args.model}",
+        f"--batch_size={args.batch}",
+        f"--num_batches={args.steps}",
+        f"--num_warmup_batches={WARMUP_STEPS}",
+        "--device=cpu",
+        "--local_parameter_device=cpu",
+        "--data_format=NHWC",
+        "--optimizer=sgd",
+        "--weight_decay=0",
+        f"--num_intra_threads={args.threads}",
+        "--num_inter_threads=1",
+        "--kmp_blocktime=0",
+        "--display_every=1000",
+    )
     return float(re.search(r"total images/sec: ([\d.]+)", output)[1])
 
 

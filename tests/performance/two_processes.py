@@ -85,10 +85,15 @@ def spread(values):
 def run_of(name, args):
     options = args.options if name == "horovod" else ""
     return Run(
-        model=args.model, dataset="synthetic", batch_per_device=args.batch, steps=args.steps,
-        warmup_steps=WARMUP_STEPS, devices_per_node=1 if name == "single" else 2,
-        strategy_options=options, **LAYOUTS[name],
-    )  # fmt: skip
+        model=args.model,
+        dataset="synthetic",
+        batch_per_device=args.batch,
+        steps=args.steps,
+        warmup_steps=WARMUP_STEPS,
+        devices_per_node=1 if name == "single" else 2,
+        strategy_options=options,
+        **LAYOUTS[name],
+    )
 
 
 def ours(name, args):
@@ -107,10 +112,20 @@ def bare_program(name, args):
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result"
         start(
-            run, "tests/performance/two_processes.py", "--bare", name, str(result),
-            "--model", args.model, "--batch", str(args.batch), "--steps", str(args.steps),
-            "--options", args.options,
-        )  # fmt: skip
+            run,
+            "tests/performance/two_processes.py",
+            "--bare",
+            name,
+            str(result),
+            "--model",
+            args.model,
+            "--batch",
+            str(args.batch),
+            "--steps",
+            str(args.steps),
+            "--options",
+            args.options,
+        )
         seconds = max(float(path.read_text()) for path in Path(folder).iterdir())
     return run.global_batch * args.steps / seconds
 

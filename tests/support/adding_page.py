@@ -41,6 +41,10 @@ def write_sources(folder):
     labels = random.integers(0, 2, 200)
     numbers = random.normal(np.where(labels, 2.0, -2.0)[:, None], 1.0, (200, 64))
     np.savetxt(
-        folder / "readings.csv", np.column_stack([labels, numbers]), delimiter=",", fmt="%.6g",
-        header=",".join(["label", *(f"x{i}" for i in range(64))]), comments="",
-    )  # fmt: skip
+        folder / "readings.csv",
+        np.column_stack([labels, numbers]),
+        delimiter=",",
+        fmt="%.6g",
+        header=",".join(["label", *(f"x{i}" for i in range(64))]),
+        comments="",
+    )

@@ -46,8 +46,11 @@ class Campaign:
         """A copy of the tracked files, as a clone would have them, with the test's study."""
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-            cwd=REPOSITORY, capture_output=True, text=True, check=True,
-        ).stdout.split("\0")  # fmt: skip
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split("\0")
         for name in filter(None, listed):
             if not name.startswith("tests/") and (REPOSITORY / name).is_file():
                 target = folder / name
@@ -80,10 +83,15 @@ class Campaign:
     def snakemake(self, *arguments, timeout=600):
         """Run it to its end. Returns the finished process, output and errors in `stdout`."""
         return subprocess.run(
-            self.command(*arguments), cwd=self.folder, text=True, check=False,
+            self.command(*arguments),
+            cwd=self.folder,
+            text=True,
+            check=False,
             env=self.environment(),
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout,
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=timeout,
+        )
 
     def succeed(self, *arguments, timeout=600):
         finished = self.snakemake(*arguments, timeout=timeout)

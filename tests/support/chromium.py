@@ -40,9 +40,12 @@ def browser():
 
         process = subprocess.Popen(
             [installed(), *FLAGS, f"--user-data-dir={profile}", "about:blank"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            close_fds=False, preexec_fn=descriptors,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            close_fds=False,
+            preexec_fn=descriptors,
+        )
         os.close(to_browser[0])
         os.close(from_browser[1])
         connection = _Connection(to_browser[1], from_browser[0])
@@ -116,8 +119,13 @@ class Page:
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.send(f"{domain}.enable")
-        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height,
-                  deviceScaleFactor=2 if phone else 1, mobile=phone)  # fmt: skip
+        self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=2 if phone else 1,
+            mobile=phone,
+        )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", features=[scheme])
         self.send("Page.navigate", url=path.resolve().as_uri())
@@ -141,8 +149,12 @@ class Page:
 
     def run(self, body):
         """The value that the body of an asynchronous function returns, run in the page."""
-        answer = self.send("Runtime.evaluate", expression=f"(async () => {{ {body} }})()",
-                           awaitPromise=True, returnByValue=True)  # fmt: skip
+        answer = self.send(
+            "Runtime.evaluate",
+            expression=f"(async () => {{ {body} }})()",
+            awaitPromise=True,
+            returnByValue=True,
+        )
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
@@ -174,6 +186,11 @@ class Page:
         path.write_bytes(base64.b64decode(made["data"]))
 
     def pdf(self):
-        made = self.send("Page.printToPDF", printBackground=True, preferCSSPageSize=True,
-                         paperWidth=8.27, paperHeight=11.69)  # fmt: skip
+        made = self.send(
+            "Page.printToPDF",
+            printBackground=True,
+            preferCSSPageSize=True,
+            paperWidth=8.27,
+            paperHeight=11.69,
+        )
         return base64.b64decode(made["data"])

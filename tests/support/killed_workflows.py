@@ -36,9 +36,13 @@ def started(campaign, *arguments):
     """The workflow at work; it and all that it started are gone afterwards."""
     with open(campaign.folder / "said", "w") as said:
         workflow = subprocess.Popen(
-            campaign.command(*arguments), cwd=campaign.folder, env=campaign.environment(),
-            start_new_session=True, stdout=said, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+            campaign.command(*arguments),
+            cwd=campaign.folder,
+            env=campaign.environment(),
+            start_new_session=True,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+        )
     try:
         yield workflow
     finally:

@@ -32,8 +32,14 @@ def tf_cnn_benchmarks(step_time_s, steps):
     )
 
 
-def tf_cnn_banner(mode="training", steps=100, batch=GLOBAL_BATCH, devices=("/gpu:0",), per=None,
-                  variables="parameter_server"):  # fmt: skip
+def tf_cnn_banner(
+    mode="training",
+    steps=100,
+    batch=GLOBAL_BATCH,
+    devices=("/gpu:0",),
+    per=None,
+    variables="parameter_server",
+):
     header = (
         "" if mode == "evaluation" else "Running warm up\nDone warm up\nStep\tImg/sec\ttotal_loss\n"
     )

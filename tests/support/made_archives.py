@@ -66,8 +66,12 @@ def settings(elsewhere):
               "files": [str(elsewhere / "theirs.py")]}  # fmt: skip
     return made_runs.SETTINGS | {
         "matrix": [
-            BLOCK | {"model": ["lenet5", "mine"], "dataset": ["synthetic", "digits"],
-                     "exclude": [{"model": "mine", "dataset": "digits", "reason": "the same"}]},
+            BLOCK
+            | {
+                "model": ["lenet5", "mine"],
+                "dataset": ["synthetic", "digits"],
+                "exclude": [{"model": "mine", "dataset": "digits", "reason": "the same"}],
+            },
             BLOCK | {"name": "others", "trainer": "theirs", "repeats": 1},
         ],
         "site": made_runs.SETTINGS["site"] | {"device": "auto", "cores_per_node": "auto"},
@@ -76,7 +80,7 @@ def settings(elsewhere):
         "references": [{"path": str(elsewhere / "published" / "references.csv")}],
         "imports": [{"name": "others", "path": str(elsewhere / "log")}],
         "figures": FIGURES,
-    }  # fmt: skip
+    }
 
 
 def finish(folder, content):
@@ -112,8 +116,13 @@ def derive(content):
     for entry in content["imports"]:
         into = f"results/imports/{entry['name']}"
         tables = (f"--{name}={into}/{name}.parquet" for name in ("steps", "evals", "samples"))
-        program("import_logs.py", entry["path"], f"--name={entry['name']}",
-                f"--output={into}/runs.parquet", *tables)  # fmt: skip
+        program(
+            "import_logs.py",
+            entry["path"],
+            f"--name={entry['name']}",
+            f"--output={into}/runs.parquet",
+            *tables,
+        )
     program("collect_runs.py")
     for name in content["figures"]:
         program("draw_figure.py", name)
@@ -135,9 +144,12 @@ def program(name, *arguments, code=0):
     """Run one of our programs in this folder. Returns what it printed."""
     finished = subprocess.run(
         [sys.executable, f"{REPOSITORY}/workflow_scripts/{name}", *map(str, arguments)],
-        text=True, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         env=os.environ | {"COLUMNS": "100"},
-    )  # fmt: skip
+    )
     assert finished.returncode == code, finished.stdout
     return finished.stdout
 

@@ -43,9 +43,17 @@ def date(seconds):
 
 
 def write(
-    run, seconds=None, status="ok", message="", made_from=None, host="far", steps=None, at=0,
-    top1=None, job=None,
-):  # fmt: skip
+    run,
+    seconds=None,
+    status="ok",
+    message="",
+    made_from=None,
+    host="far",
+    steps=None,
+    at=0,
+    top1=None,
+    job=None,
+):
     """The log of a run that was launched `at` and took `seconds`, or goes on after its steps."""
     if steps is None:
         steps = 2 if seconds is None else TOTAL
@@ -53,16 +61,36 @@ def write(
     log = event_log.EventLog(path)
     log.write("launch", t_utc=date(at), made_from=made_from or staleness.made_from(run), job=job)
     log.write("begin", t_utc=date(at + 1))
-    log.write("run_start", t_utc=date(at + 2), spec=run.values(), total_steps=TOTAL, host=host,
-              devices=["0"])  # fmt: skip
+    log.write(
+        "run_start",
+        t_utc=date(at + 2),
+        spec=run.values(),
+        total_steps=TOTAL,
+        host=host,
+        devices=["0"],
+    )
     for step in range(1, steps + 1):
         log.step(step, 0.5 * step, 0.5, 2.0, 0.01, step == 1, 1)
     if top1 is not None:
-        log.write("eval", epoch=1, step=steps, t_s=0.5 * steps, split="test", loss=0.5, top1=top1,
-                  examples=360)  # fmt: skip
+        log.write(
+            "eval",
+            epoch=1,
+            step=steps,
+            t_s=0.5 * steps,
+            split="test",
+            loss=0.5,
+            top1=top1,
+            examples=360,
+        )
     if seconds is not None:
-        log.write("run_end", t_s=max(0, seconds - 2), t_utc=date(at + seconds), status=status,
-                  message=message, weights_sha256=["0"])  # fmt: skip
+        log.write(
+            "run_end",
+            t_s=max(0, seconds - 2),
+            t_utc=date(at + seconds),
+            status=status,
+            message=message,
+            weights_sha256=["0"],
+        )
     log.close()
     return path
 
@@ -84,8 +112,14 @@ def resume(run, kept, seconds, at, job=None):
     log.write("resume", step=kept - 3, t_s=0.5 * (kept - 3), t_utc=date(at + 2))
     for step in range(kept - 2, TOTAL + 1):
         log.step(step, 0.5 * step, 0.5, 2.0, 0.01, False, 1)
-    log.write("run_end", t_s=0.5 * (kept - 3) + seconds - 2, t_utc=date(at + seconds), status="ok",
-              message="", weights_sha256=["0"])  # fmt: skip
+    log.write(
+        "run_end",
+        t_s=0.5 * (kept - 3) + seconds - 2,
+        t_utc=date(at + seconds),
+        status="ok",
+        message="",
+        weights_sha256=["0"],
+    )
     log.close()
     return path
 

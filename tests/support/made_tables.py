@@ -63,11 +63,18 @@ def _measured(row, scale):
     step_s = devices * batch / rate
     steps = row["steps_measured"] + row["burn_in_steps"]
     return row | {
-        "images_per_second": rate, "step_time_mean_s": step_s, "step_time_sd_s": 0.02 * step_s,
-        "step_time_median_s": 0.985 * step_s, "step_time_p95_s": 1.06 * step_s,
-        "step_time_mad_s": 0.01 * step_s, "duration_s": steps * step_s + 4, "final_loss": 0.4,
-        "start_s": 0.4, "import_s": 3.0, "first_batch_s": 4.0,
-    }  # fmt: skip
+        "images_per_second": rate,
+        "step_time_mean_s": step_s,
+        "step_time_sd_s": 0.02 * step_s,
+        "step_time_median_s": 0.985 * step_s,
+        "step_time_p95_s": 1.06 * step_s,
+        "step_time_mad_s": 0.01 * step_s,
+        "duration_s": steps * step_s + 4,
+        "final_loss": 0.4,
+        "start_s": 0.4,
+        "import_s": 3.0,
+        "first_batch_s": 4.0,
+    }
 
 
 def study(repeats=3, **values):
@@ -106,13 +113,16 @@ def failing(rows, chosen, status="oom"):
     """Runs that are chosen have failed instead."""
     summary = [name for name in table_columns.RUNS.names if name.startswith("step_time")]
     return [
-        {k: v for k, v in row.items() if k not in (*summary, *SUMMARY, "top1", "top5", "energy_j",
-             "energy_per_image_j")}
+        {
+            k: v
+            for k, v in row.items()
+            if k not in (*summary, *SUMMARY, "top1", "top5", "energy_j", "energy_per_image_j")
+        }
         | {"status": status, "message": "it failed", "steps_measured": 0}
         if chosen(row)
         else row
         for row in rows
-    ]  # fmt: skip
+    ]
 
 
 def usual():
@@ -121,14 +131,20 @@ def usual():
     real = study(devices=[1, 4], dataset="imagenet", model=["resnet50", "alexnet"])
     partner = study(devices=[1, 4], model="alexnet")
     batches = study(
-        batch_per_device=[16, 32, 64, 128, 256], model=["vgg16", "alexnet"],
-        mode=["forward", "forward_backward"], precision=["float32", "float16"], strategy="single",
-    )  # fmt: skip
+        batch_per_device=[16, 32, 64, 128, 256],
+        model=["vgg16", "alexnet"],
+        mode=["forward", "forward_backward"],
+        precision=["float32", "float16"],
+        strategy="single",
+    )
     batches = failing(
         batches,
-        lambda r: r["batch_per_device"] == 256 and r["model"] == "vgg16"
-        and (r["precision"] == "float32" or r["repeat"] == 1),
-    )  # fmt: skip
+        lambda r: (
+            r["batch_per_device"] == 256
+            and r["model"] == "vgg16"
+            and (r["precision"] == "float32" or r["repeat"] == 1)
+        ),
+    )
     rows = scaling + real + partner + batches + learning(devices=[1, 2, 4])
     containers = study(runtime=["apptainer", "udocker"], repeats=5) + study(repeats=5)[3:]
     return with_energy(failing(rows + containers[:-2], _mixed, "timeout"))
@@ -147,8 +163,10 @@ def sessions(lengths=(6, 2, 3), factors=(1.0, 0.96, 1.05), devices=(1, 2)):
     chance, rows, begin = np.random.default_rng(1), [], pd.Timestamp("2026-11-02T08:00Z")
     for number, (count, factor) in enumerate(zip(lengths, factors, strict=True)):
         session = f"{begin:%Y%m%dT%H%M%SZ}-00000{number}"
-        new = [{"batch_per_device": 64 * (number + 1), "learning_rate": 0.01 * (i + 1)}
-               for i in range(count)]  # fmt: skip
+        new = [
+            {"batch_per_device": 64 * (number + 1), "learning_rate": 0.01 * (i + 1)}
+            for i in range(count)
+        ]
         old = [{"batch_per_device": 64, "learning_rate": 0.01, "sentinel": number}] * bool(number)
         made = [
             run(devices=n, repeat=repeat, session=session, scale=factor, **values)
@@ -285,11 +303,19 @@ def steps(row, count=100):
         chance.normal(0, 0.15, count)
     )
     return [
-        {"run_id": row["run_id"], "rank": 0, "step": i + 1, "epoch": 1 + i * 20 // count,
-         "t_s": float(t), "step_time_s": float(s), "loss": float(loss[i]), "learning_rate": 0.01,
-         "warm_up": i < 10}
+        {
+            "run_id": row["run_id"],
+            "rank": 0,
+            "step": i + 1,
+            "epoch": 1 + i * 20 // count,
+            "t_s": float(t),
+            "step_time_s": float(s),
+            "loss": float(loss[i]),
+            "learning_rate": 0.01,
+            "warm_up": i < 10,
+        }
         for i, (t, s) in enumerate(zip(np.cumsum(times), times, strict=True))
-    ]  # fmt: skip
+    ]
 
 
 def samples(row, count=60):
@@ -304,10 +330,15 @@ def samples(row, count=60):
         if row["device_kind"] == "gpu":
             waits = chance.random() < 0.1 or t_s < 0.1 * row["duration_s"]
             made += [
-                {**process, "cpu_percent": None, "gpu": str(gpu), "power_w": 250.0,
-                 "utilisation_percent": float((20 if waits else 93) + chance.normal(0, 2))}
+                {
+                    **process,
+                    "cpu_percent": None,
+                    "gpu": str(gpu),
+                    "power_w": 250.0,
+                    "utilisation_percent": float((20 if waits else 93) + chance.normal(0, 2)),
+                }
                 for gpu in range(row["devices"])
-            ]  # fmt: skip
+            ]
     return made
 
 
@@ -318,20 +349,30 @@ def _evals(row):
     chance = np.random.default_rng(int(row["run_id"][5:], 16))
     log = steps(row)
     return [
-        {"run_id": row["run_id"], "epoch": epoch, "step": 5 * epoch, "split": "validation",
-         "t_s": log[max(0, 5 * epoch - 1)]["t_s"],
-         "loss": (0.25 + 2 * 0.75**epoch) * float(np.exp(chance.normal(0, 0.08))),
-         "top1": row["top1"] - 0.8 * 0.7**epoch, "examples": 360}
+        {
+            "run_id": row["run_id"],
+            "epoch": epoch,
+            "step": 5 * epoch,
+            "split": "validation",
+            "t_s": log[max(0, 5 * epoch - 1)]["t_s"],
+            "loss": (0.25 + 2 * 0.75**epoch) * float(np.exp(chance.normal(0, 0.08))),
+            "top1": row["top1"] - 0.8 * 0.7**epoch,
+            "examples": 360,
+        }
         for epoch in range(0, 21, 2)
-    ]  # fmt: skip
+    ]
 
 
 def _coverage(rows):
     made = [
-        {"run_id": row["run_id"], "status": row["status"], "reason": row.get("message", ""),
-         "combination": f"{row['model']} {row['dataset']}, {row['devices']} devices"}
+        {
+            "run_id": row["run_id"],
+            "status": row["status"],
+            "reason": row.get("message", ""),
+            "combination": f"{row['model']} {row['dataset']}, {row['devices']} devices",
+        }
         for row in rows
-    ]  # fmt: skip
+    ]
     left_out = {"model": "vgg16", "dataset": "imagenet", "batch_per_device": 512, "steps": 100}
     excluded = {
         "combination": json.dumps(left_out),
@@ -352,21 +393,34 @@ def _comparisons(rows):
     base = sides.pop("bare", [])
     sides = sides if base else {}
     own = [row["images_per_second"] for row in base]
-    judged = equivalence.adjust([
-        equivalence.compare([row["images_per_second"] for row in runs], own, 0.01)
-        for runs in sides.values()
-    ])  # fmt: skip
+    judged = equivalence.adjust(
+        [
+            equivalence.compare([row["images_per_second"] for row in runs], own, 0.01)
+            for runs in sides.values()
+        ]
+    )
     return [_compared(*one, base, found) for one, found in zip(sides.items(), judged, strict=True)]
 
 
 def _compared(name, a, b, found):
     rates = [[row["images_per_second"] for row in side] for side in (a, b)]
     numbers = {k: v for k, v in vars(found).items() if not np.isnan(v)}
-    return {k: v for k, v in a[0].items() if k in table_columns.COMPARISONS.names} | numbers | {
-        "field": "runtime", "condition": name, "base": "bare", "verdict": found.verdict,
-        "repeats_needed": found.repeats_needed, "base_flags": "",
-        "images_per_second_a": estimates.mean(rates[0]).value,
-        "images_per_second_b": estimates.mean(rates[1]).value,
-        **{f"{phase}_{side}_s": rows[0][f"{phase}_s"] for side, rows in (("a", a), ("b", b))
-           for phase in ("start", "import", "first_batch")},
-    }  # fmt: skip
+    return (
+        {k: v for k, v in a[0].items() if k in table_columns.COMPARISONS.names}
+        | numbers
+        | {
+            "field": "runtime",
+            "condition": name,
+            "base": "bare",
+            "verdict": found.verdict,
+            "repeats_needed": found.repeats_needed,
+            "base_flags": "",
+            "images_per_second_a": estimates.mean(rates[0]).value,
+            "images_per_second_b": estimates.mean(rates[1]).value,
+            **{
+                f"{phase}_{side}_s": rows[0][f"{phase}_s"]
+                for side, rows in (("a", a), ("b", b))
+                for phase in ("start", "import", "first_batch")
+            },
+        }
+    )

@@ -35,7 +35,8 @@ def finish(run, made_from):
     log.write("launch", t_utc=event_log.utc_now(), made_from=made_from)
     log.start(spec=run.values(), devices=["CPU:0"], total_steps=1)
     log.step(1, 0.5, 0.5, 2.0, 0.01, False, 1)
-    log.write("run_end", t_s=0.5, t_utc=event_log.utc_now(), status="ok", message="",
-              weights_sha256=["0"])  # fmt: skip
+    log.write(
+        "run_end", t_s=0.5, t_utc=event_log.utc_now(), status="ok", message="", weights_sha256=["0"]
+    )
     log.close()
     return run_record.folder(run.id) / "train.jsonl"

@@ -34,9 +34,14 @@ class Slurm:
     def ask(self, *command):
         """What one of its programs prints."""
         return subprocess.run(
-            command, env=environment() | self.variables, text=True, check=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60,
-        ).stdout  # fmt: skip
+            command,
+            env=environment() | self.variables,
+            text=True,
+            check=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=60,
+        ).stdout
 
     def queue(self):
         """The ids of all jobs that wait or run."""
@@ -62,9 +67,12 @@ class Slurm:
     def start_accounting(self):
         with (self.folder / "log" / "slurmdbd.out").open("a") as log:
             subprocess.Popen(
-                ["slurmdbd", "-D"], env=environment() | self.variables, stdout=log, stderr=log,
+                ["slurmdbd", "-D"],
+                env=environment() | self.variables,
+                stdout=log,
+                stderr=log,
                 start_new_session=True,
-            )  # fmt: skip
+            )
 
 
 def wait_for(condition, seconds):
@@ -90,8 +98,10 @@ def slurm(tmp_path_factory):
         with alone("apt"):
             up = subprocess.run(
                 ["bash", SCRIPTS / "slurm_up.sh", folder, "acct"],
-                capture_output=True, text=True, check=False,
-            )  # fmt: skip
+                capture_output=True,
+                text=True,
+                check=False,
+            )
         assert up.returncode == 0, up.stdout + up.stderr
         yield Slurm(folder)
         Slurm(folder).down()

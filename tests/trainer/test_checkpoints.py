@@ -55,18 +55,23 @@ def command(run, folder, *flags, data=None):
 def train(run, folder, *flags, data=None):
     folder.mkdir(exist_ok=True)
     return subprocess.run(
-        command(run, folder, *flags, data=data), capture_output=True, text=True, check=False,
+        command(run, folder, *flags, data=data),
+        capture_output=True,
+        text=True,
+        check=False,
         timeout=300,
-    )  # fmt: skip
+    )
 
 
 def stopped(run, folder, after_step, how, *flags, data=None):
     """Train until some step is logged, stop it, and wait for its end."""
     folder.mkdir(exist_ok=True)
     process = subprocess.Popen(
-        command(run, folder, *flags, data=data), stderr=subprocess.PIPE, text=True,
+        command(run, folder, *flags, data=data),
+        stderr=subprocess.PIPE,
+        text=True,
         start_new_session=True,
-    )  # fmt: skip
+    )
     log = folder / "train.jsonl"
     while not (log.is_file() and f'"step": {after_step},' in log.read_text()):
         assert process.poll() is None, process.stderr.read()

@@ -94,8 +94,11 @@ def trained(tmp_path, *flags, content=None):
     ]  # fmt: skip
     finished = subprocess.run(
         [sys.executable, "-c", program + "train.main(None)", *words],
-        cwd=WORKFLOW_SCRIPTS, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=WORKFLOW_SCRIPTS,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return finished, list(event_log.read(log))
 
 

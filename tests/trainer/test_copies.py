@@ -124,8 +124,11 @@ def refused(folder, *flags, environ=(), **fields):
     log = folder / "train.jsonl"
     finished = subprocess.run(
         [sys.executable, SCRIPTS / "train.py", *run.flags(), "--log", log, *flags],
-        capture_output=True, text=True, check=False, env={**os.environ, **dict(environ)},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **dict(environ)},
+    )
     assert finished.returncode == 1
     (end,) = events(log, "run_end")
     assert end["message"] in finished.stderr

@@ -116,7 +116,7 @@ def test_a_run_of_one_process_opens_no_port(how, tmp_path):
 
 SEVERAL = pytest.mark.parametrize(
     "how", [*TWO_DEVICES[1:], SERVERS], ids=lambda how: "-".join(how.values())
-)  # fmt: skip
+)
 
 
 @pytest.mark.skipif(not start_unreachable.possible(), reason="this kernel lets us make no network")

@@ -72,9 +72,17 @@ def test_xla_computes_the_same_and_its_compiling_is_apart(strategy, tmp_path):
 
 def test_the_learning_rate_is_scaled_with_the_global_batch_after_a_warm_up(tmp_path):
     log = tmp_path / "train.jsonl"
-    finished = train(log, strategy="mirrored", devices_per_node=2, steps=3, warmup_steps=2,
-                     learning_rate=0.1, learning_rate_scaling="linear", learning_rate_batch=8,
-                     learning_rate_warmup_steps=4)  # fmt: skip
+    finished = train(
+        log,
+        strategy="mirrored",
+        devices_per_node=2,
+        steps=3,
+        warmup_steps=2,
+        learning_rate=0.1,
+        learning_rate_scaling="linear",
+        learning_rate_batch=8,
+        learning_rate_warmup_steps=4,
+    )
     assert finished.returncode == 0, finished.stderr
     rates = [step["learning_rate"] for step in events(log, "step")]
     assert rates == pytest.approx([0.125, 0.15, 0.175, 0.2, 0.2])
@@ -82,8 +90,9 @@ def test_the_learning_rate_is_scaled_with_the_global_batch_after_a_warm_up(tmp_p
 
 def test_a_run_of_steps_is_evaluated_on_demand(digits, tmp_path):
     log = tmp_path / "train.jsonl"
-    finished = train(log, digits, dataset="digits", batch_per_device=256, steps=7, warmup_steps=0,
-                     evaluate="yes")  # fmt: skip
+    finished = train(
+        log, digits, dataset="digits", batch_per_device=256, steps=7, warmup_steps=0, evaluate="yes"
+    )
     assert finished.returncode == 0, finished.stderr
     assert [e["step"] for e in events(log, "eval")] == [0, 6, 7]
 
@@ -221,8 +230,17 @@ def test_words_and_masks_are_learned(model, kind, reader, features, score, bette
     folder = dataset(tmp_path / "data", 64, 2, reader, features, kind)
     name = {"text": "ptb", "mask": "blends"}[kind]
     log = tmp_path / "train.jsonl"
-    finished = train(log, folder, model=model, dataset=name, batch_per_device=8, epochs=6,
-                     optimizer="adam", learning_rate=0.01, steps=None)  # fmt: skip
+    finished = train(
+        log,
+        folder,
+        model=model,
+        dataset=name,
+        batch_per_device=8,
+        epochs=6,
+        optimizer="adam",
+        learning_rate=0.01,
+        steps=None,
+    )
     assert finished.returncode == 0, finished.stderr
     scores = [event[score] for event in events(log, "eval")]
     assert len(scores) == 7

@@ -279,9 +279,13 @@ def test_fused_moments_are_as_exact_as_running_sums_in_float32():
     layer(items, training=True)
     found = layer.moving_variance.numpy()
     _, mean, kernels, *_ = tf.raw_ops.FusedBatchNormV3(
-        x=items, scale=np.ones(maps, "f4"), offset=np.zeros(maps, "f4"),
-        mean=np.zeros(maps, "f4"), variance=np.ones(maps, "f4"), epsilon=1e-3,
-    )  # fmt: skip
+        x=items,
+        scale=np.ones(maps, "f4"),
+        offset=np.zeros(maps, "f4"),
+        mean=np.zeros(maps, "f4"),
+        variance=np.ones(maps, "f4"),
+        epsilon=1e-3,
+    )
     np.testing.assert_allclose(found, kernels * ((values - 1) / values), rtol=3e-7)
     squares = (rows - mean.numpy()) ** 2
     running = np.cumsum(squares, axis=0, dtype="f4")[-1] / np.float32(values)

@@ -41,8 +41,9 @@ def test_two_devices_train_as_one_process_with_twice_the_batch(how, one_process,
 def test_workers_with_a_parameter_server_learn_together(update, digits, tmp_path):
     log = tmp_path / "train.jsonl"
     how = SERVERS | {"strategy_options": f"update={update}"}
-    finished = train(log, digits, batch_per_device=32, devices_per_node=2, **how,
-                     **LEARNING | {"epochs": 3})  # fmt: skip
+    finished = train(
+        log, digits, batch_per_device=32, devices_per_node=2, **how, **LEARNING | {"epochs": 3}
+    )
     assert finished.returncode == 0, finished.stdout + finished.stderr
     steps, evaluations = events(log, "step"), events(log, "eval")
     assert [step["step"] for step in steps] == list(range(1, 69))
@@ -85,8 +86,15 @@ def test_compressed_gradients_give_all_ranks_the_same_weights_and_the_trace_is_k
 @pytest.mark.parametrize("how", TWO_DEVICES[1:], ids=lambda how: "-".join(how.values()))
 def test_embeddings_train_alike_on_all_ranks(how, tmp_path):
     log = tmp_path / "train.jsonl"
-    finished = train(log, model="lstm_ptb", batch_per_device=2, steps=2, warmup_steps=0,
-                     devices_per_node=2, **how)  # fmt: skip
+    finished = train(
+        log,
+        model="lstm_ptb",
+        batch_per_device=2,
+        steps=2,
+        warmup_steps=0,
+        devices_per_node=2,
+        **how,
+    )
     assert finished.returncode == 0, finished.stdout + finished.stderr
     ends = [events(path, "run_end")[0] for path in event_log.rank_paths(log)]
     assert len({tuple(end["weights_sha256"]) for end in ends}) == 1
@@ -130,8 +138,15 @@ def test_ranks_that_mpirun_started_but_that_do_not_find_one_another_are_explaine
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
     monkeypatch.setenv("OPAL_PREFIX", str(Path(sys.executable).parents[1]))
     log = tmp_path / "train.jsonl"
-    run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=1, strategy="horovod",
-              launcher="mpirun", devices_per_node=2)  # fmt: skip
+    run = Run(
+        model="lenet5",
+        dataset="synthetic",
+        batch_per_device=8,
+        steps=1,
+        strategy="horovod",
+        launcher="mpirun",
+        devices_per_node=2,
+    )
     trainer = [sys.executable, str(TRAIN), *run.flags(), "--log", str(log)]
     finished = subprocess.run(trainer, capture_output=True, text=True, check=False, timeout=120)
     assert finished.returncode == 1

@@ -22,9 +22,12 @@ def numbered(tmp_path):
     """101 images of one pixel that are numbered, in seven shards."""
     reader = {"encoding": "raw", "shape": [1, 1, 1], "classes": 101, "first_label": 0}
     return dataset(
-        tmp_path / "numbered", 101, 7, reader,
+        tmp_path / "numbered",
+        101,
+        7,
+        reader,
         lambda index: {"image/encoded": bytes([index]), "image/class/label": index},
-    )  # fmt: skip
+    )
 
 
 def labels(folder, cache, batch, steps, seed=3, **how):
@@ -141,9 +144,12 @@ def photographs(request, tmp_path):
     reader = {"encoding": "jpeg", "classes": 20, "first_label": first, "layout": request.param,
               "augmentation": "crop_flip"}  # fmt: skip
     return dataset(
-        tmp_path / "photographs", 20, 2, reader,
+        tmp_path / "photographs",
+        20,
+        2,
+        reader,
         lambda index: {image: photograph(index), label: index + first},
-    )  # fmt: skip
+    )
 
 
 def test_photographs_are_cropped_to_the_models_size_as_uint8(photographs):
@@ -182,17 +188,22 @@ def test_small_images_are_shifted_and_mirrored_where_the_dataset_says_so(tmp_pat
     reader = {"encoding": "raw", "shape": [32, 32, 3], "classes": 10, "first_label": 0,
               "augmentation": "shift_flip"}  # fmt: skip
     folder = dataset(
-        tmp_path / "small", 10, 1, reader,
+        tmp_path / "small",
+        10,
+        1,
+        reader,
         lambda i: {"image/encoded": pixels[i].tobytes(), "image/class/label": i},
-    )  # fmt: skip
+    )
     images, targets = next(iter(Data(folder).training_batches(200, seed=1)))
     padded = np.pad(pixels, [(0, 0), (4, 4), (4, 4), (0, 0)])
     flipped = 0
     for image, target in zip(images.numpy(), targets.numpy(), strict=True):
         views = {
             (y, x, way): padded[target, y : y + 32, x : x + 32][:, ::way]
-            for y in range(9) for x in range(9) for way in (1, -1)
-        }  # fmt: skip
+            for y in range(9)
+            for x in range(9)
+            for way in (1, -1)
+        }
         (found,) = [key for key, view in views.items() if (view == image).all()]
         flipped += found[2] == -1
     assert 60 < flipped < 140

@@ -27,14 +27,31 @@ START_S = 1_800_000_000.25  # since 1970
 GPU = {"gpu": 0, "utilisation_percent": 50, "power_w": 251.5, "throttle_reasons": ["sw_power_cap"]}
 
 
-def write(folder, run=RUN, rank=0, times=(0.5, 0.25, 0.25), losses=(2.5, 2.0, 1.5), samples=(),
-          evals=(), status="ok", begun_s=START_S, started=True):  # fmt: skip
+def write(
+    folder,
+    run=RUN,
+    rank=0,
+    times=(0.5, 0.25, 0.25),
+    losses=(2.5, 2.0, 1.5),
+    samples=(),
+    evals=(),
+    status="ok",
+    begun_s=START_S,
+    started=True,
+):
     """A log with a step after each of `times`; those of the events are seconds since the start."""
     log = EventLog(event_log.rank_path(folder / "train.jsonl", rank))
     log.write("launch", t_utc=date(begun_s - 5), command=[])
     if started:
-        log.write("run_start", t_utc=date(begun_s), spec=run.values(), total_steps=len(times),
-                  devices=["CPU:0"], host="node1", versions={"tensorflow": "2.18.1"})  # fmt: skip
+        log.write(
+            "run_start",
+            t_utc=date(begun_s),
+            spec=run.values(),
+            total_steps=len(times),
+            devices=["CPU:0"],
+            host="node1",
+            versions={"tensorflow": "2.18.1"},
+        )
     for event in samples:
         log.write("sample", **event)
     for event in evals:
@@ -45,8 +62,14 @@ def write(folder, run=RUN, rank=0, times=(0.5, 0.25, 0.25), losses=(2.5, 2.0, 1.
         log.step(index, t_s, time, loss, 0.01 * index, index <= 1, 1)
     if status:
         message = "" if status == "ok" else "no | luck"
-        log.write("run_end", t_utc=date(begun_s + t_s), t_s=t_s, status=status, message=message,
-                  weights_sha256=["0"])  # fmt: skip
+        log.write(
+            "run_end",
+            t_utc=date(begun_s + t_s),
+            t_s=t_s,
+            status=status,
+            message=message,
+            weights_sha256=["0"],
+        )
     log.close()
     return folder
 
@@ -228,10 +251,18 @@ def test_a_damaged_log_is_named_with_its_line(tmp_path):
 def test_a_folder_that_is_no_run_ends_the_program_with_one_clear_line(tmp_path, name):
     (tmp_path / "empty").mkdir()
     finished = subprocess.run(
-        [sys.executable, REPOSITORY / "workflow_scripts/export_tensorboard.py",
-         write(tmp_path / "run"), tmp_path / name, "--output", tmp_path / "board"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            REPOSITORY / "workflow_scripts/export_tensorboard.py",
+            write(tmp_path / "run"),
+            tmp_path / name,
+            "--output",
+            tmp_path / "board",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert finished.returncode != 0
     assert f"{name}: expected the folder of a run, found no train.jsonl" in finished.stderr
     assert "Traceback" not in finished.stderr
@@ -259,10 +290,19 @@ def test_of_a_table_the_runs_that_were_trained_here_are_exported(tmp_path):
     quoted = ['"' + name.replace('"', '""') + '"' for name in ids]
     (tmp_path / "runs.csv").write_text("\n".join(["run_id,study", *(f"{q},s" for q in quoted)]))
     finished = subprocess.run(
-        [sys.executable, REPOSITORY / "workflow_scripts/export_tensorboard.py",
-         "--table", "runs.csv", "--output", "board"],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            REPOSITORY / "workflow_scripts/export_tensorboard.py",
+            "--table",
+            "runs.csv",
+            "--output",
+            "board",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert finished.returncode == 0, finished.stderr
     assert [path.name for path in (tmp_path / "board").iterdir()] == ["lenet5-r1"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["board", "results", "runs.csv"]

@@ -20,8 +20,10 @@ def test_a_run_of_things_that_the_docs_add_is_trained_and_drawn(fresh):
     data = yaml.safe_load((fresh.folder / "config.yaml").read_text())["data"]
     fresh.configure(
         matrix=[block, readings | {"must_reach": {"top1": 0.9}}, photos],
-        data=data | {"manual_dir": "own_data"}, model_folder="my_models", figures=["memory"],
-    )  # fmt: skip
+        data=data | {"manual_dir": "own_data"},
+        model_folder="my_models",
+        figures=["memory"],
+    )
     fresh.succeed()
     for run, items in (("mlp-readings", 160), ("cnn12-photos", 40)):
         record = json.loads(fresh.record(f"{run}-b8-").read_text())

@@ -20,8 +20,11 @@ ARCHIVE = "results/archive.zip"
 def program(campaign, name, *arguments):
     return subprocess.run(
         [sys.executable, f"workflow_scripts/{name}", *map(str, arguments)],
-        cwd=campaign.folder, text=True, check=True, stdout=subprocess.PIPE,
-    ).stdout  # fmt: skip
+        cwd=campaign.folder,
+        text=True,
+        check=True,
+        stdout=subprocess.PIPE,
+    ).stdout
 
 
 # More than Linux takes as one argument of a command, which is 128 KiB.
@@ -94,9 +97,18 @@ def test_a_run_deleted_in_the_unpacked_archive_is_the_only_one_scheduled(campaig
 def test_a_run_more_makes_another_archive(campaign):
     campaign.succeed("archive")
     before = (campaign.folder / ARCHIVE).read_bytes()
-    campaign.configure(matrix=[STUDY["matrix"][0] | {"batch_per_device": [4, 8], "exclude": [
-        {"model": "cnn12", "dataset": "digits"}, {"model": "cnn12", "batch_per_device": 8},
-    ]}])  # fmt: skip
+    campaign.configure(
+        matrix=[
+            STUDY["matrix"][0]
+            | {
+                "batch_per_device": [4, 8],
+                "exclude": [
+                    {"model": "cnn12", "dataset": "digits"},
+                    {"model": "cnn12", "batch_per_device": 8},
+                ],
+            }
+        ]
+    )
     scheduled = campaign.scheduled("--cores", "1", "archive")
     assert len(scheduled["train"]) == 2 and "write_archive" in scheduled
     assert "5 runs" in campaign.succeed("archive")

@@ -14,9 +14,13 @@ from dlbench.log import event_log
 def program(campaign, name, *arguments):
     finished = subprocess.run(
         [sys.executable, f"workflow_scripts/{name}", *arguments],
-        cwd=campaign.folder, env=environment(), text=True, check=False,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        cwd=campaign.folder,
+        env=environment(),
+        text=True,
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     assert finished.returncode == 0, finished.stdout
     return finished.stdout
 

@@ -88,16 +88,22 @@ def test_mxnet_trains_in_an_environment_of_its_own(fresh):
     environment = {k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"}
     made = subprocess.run(
         [tools.find_uv(), "sync", "--project", REPOSITORY / "envs/mxnet", "--frozen"],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if made.returncode:
         pytest.skip(f"MXNet cannot be installed here: {made.stderr[-300:]}")
     fresh.configure(
         trainers={
             "mxnet": {
                 "command": [
-                    "{python}", "studies/inovex_cpu/lenet5_mxnet.py", "--steps={steps}",
-                    "--batch-per-device={batch_per_device}", "--devices={devices}",
+                    "{python}",
+                    "studies/inovex_cpu/lenet5_mxnet.py",
+                    "--steps={steps}",
+                    "--batch-per-device={batch_per_device}",
+                    "--devices={devices}",
                 ],
                 "log": "mxnet",
                 "files": ["studies/inovex_cpu/lenet5_mxnet.py"],
@@ -105,12 +111,18 @@ def test_mxnet_trains_in_an_environment_of_its_own(fresh):
         },
         matrix=[
             {
-                "name": "mxnet", "trainer": "mxnet", "framework": "mxnet", "environment": "mxnet",
-                "model": "lenet5", "dataset": "synthetic", "batch_per_device": 32, "steps": 40,
+                "name": "mxnet",
+                "trainer": "mxnet",
+                "framework": "mxnet",
+                "environment": "mxnet",
+                "model": "lenet5",
+                "dataset": "synthetic",
+                "batch_per_device": 32,
+                "steps": 40,
             },
             OURS,
         ],
-    )  # fmt: skip
+    )
     fresh.succeed()
     by_framework = {row["framework"]: row for row in rows(fresh)}
     row = by_framework["mxnet"]

@@ -27,9 +27,13 @@ def forget(campaign, *starts):
 
 def doctor(campaign, *flags):
     return subprocess.run(
-        [sys.executable, "workflow_scripts/doctor.py", *flags], cwd=campaign.folder, text=True,
-        env=campaign.environment(), capture_output=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "workflow_scripts/doctor.py", *flags],
+        cwd=campaign.folder,
+        text=True,
+        env=campaign.environment(),
+        capture_output=True,
+        check=False,
+    )
 
 
 def completes(campaign, before):

@@ -52,9 +52,10 @@ def test_adding_a_model_trains_only_its_runs(campaign):
         rows = list(csv.DictReader(file))
     apart = {(row["condition"], row["dataset"]): row["measured_apart"] for row in rows}
     assert apart == {
-        ("cnn12", "synthetic"): "false", ("mymodel", "synthetic"): "true",
+        ("cnn12", "synthetic"): "false",
+        ("mymodel", "synthetic"): "true",
         ("mymodel", "digits"): "true",
-    }  # fmt: skip
+    }
     flagged = {row["condition"] for row in rows if "measured apart" in row["base_flags"]}
     assert flagged == {"mymodel"}
     assert campaign.scheduled() == {}
@@ -176,8 +177,9 @@ def test_runs_added_later_come_with_sentinels_which_no_later_start_trains_again(
     assert re.search(
         r"^sentinels: 2 runs repeat finished ones among the new, about \S+ node-hours, \d+% of "
         r"the session: lenet5 synthetic batch 4, single on 1 device \(2 repeats\)$",
-        fresh.said, re.MULTILINE,
-    ), fresh.said  # fmt: skip
+        fresh.said,
+        re.MULTILINE,
+    ), fresh.said
     assert sessions(fresh) == begun
     fresh.succeed()
     assert fresh.ids() == sorted([*finished, *trained])

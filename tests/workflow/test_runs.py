@@ -31,8 +31,11 @@ def coverage(campaign):
 def program(campaign, name, *arguments):
     return subprocess.run(
         [sys.executable, f"workflow_scripts/{name}", *arguments],
-        cwd=campaign.folder, capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+        cwd=campaign.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
 
 
 def test_a_failing_run_stops_no_other_and_is_forgotten_on_demand(fresh):

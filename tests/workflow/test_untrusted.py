@@ -57,11 +57,19 @@ def test_no_text_of_a_config_reaches_a_shell(fresh):
         images={"unused": {"source": EVIL, "binds": [EVIL], "build_binds": [EVIL]}},
         trainers={"softmax": {"command": command, "log": "auto", "files": [f"{FOLDER}.py"]}},
         imports=[{"name": "others", "path": f"logs/{FOLDER}", "fields": {"site": EVIL}}],
-        matrix=[OURS | {"model": ["lenet5", "mine"]}, OURS | {"dataset": "digits"}, THEIRS,
-                OURS | {"name": "left out", "batch_per_device": 8,
-                        "exclude": [{"model": "lenet5", "reason": EVIL}]}],
+        matrix=[
+            OURS | {"model": ["lenet5", "mine"]},
+            OURS | {"dataset": "digits"},
+            THEIRS,
+            OURS
+            | {
+                "name": "left out",
+                "batch_per_device": 8,
+                "exclude": [{"model": "lenet5", "reason": EVIL}],
+            },
+        ],
         figures=["scaling", "loss", "coverage"],
-    )  # fmt: skip
+    )
     fresh.succeed()
     fresh.succeed("report", "tensorboard")
     assert canaries(fresh.folder) == []
@@ -100,9 +108,15 @@ def test_what_is_written_has_the_permissions_of_the_umask(fresh, umask, least):
     (fresh.folder / "results").mkdir(mode=0o777 & ~umask)
     (fresh.folder / "results").chmod(0o777 & ~umask)
     finished = subprocess.run(
-        fresh.command("all", "report", "tensorboard"), cwd=fresh.folder, env=fresh.environment(),
-        umask=umask, text=True, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        fresh.command("all", "report", "tensorboard"),
+        cwd=fresh.folder,
+        env=fresh.environment(),
+        umask=umask,
+        text=True,
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     assert finished.returncode == 0, finished.stdout
     wrong = []
     for path in (fresh.folder / "results").rglob("*"):

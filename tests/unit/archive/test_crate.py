@@ -37,8 +37,11 @@ def validators(bag):
     """What the public validators say of a bag; they are installed in their own environment."""
     return subprocess.run(
         [*in_their_environment(), REPOSITORY / "tests/support/archive_validators.py", bag],
-        text=True, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        text=True,
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
 
 
 def in_their_environment():
@@ -66,10 +69,15 @@ def test_the_public_validators_see_what_is_wrong(bag, tmp_path):
     assert finished.returncode != 0 and "validation failed" in finished.stdout  # of the bag
     # As one who made the bag anew would do.
     subprocess.run(
-        [*in_their_environment(), "-c",
-         "import bagit, sys; bagit.Bag(sys.argv[1]).save(manifests=True)", tmp_path / "bag"],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            *in_their_environment(),
+            "-c",
+            "import bagit, sys; bagit.Bag(sys.argv[1]).save(manifests=True)",
+            tmp_path / "bag",
+        ],
+        check=True,
+        capture_output=True,
+    )
     finished = validators(tmp_path / "bag")
     assert finished.returncode == 1
     assert "The Action MUST have an instrument property" in finished.stdout
@@ -126,22 +134,34 @@ def test_its_authors_are_those_of_the_citation():
     assert graph()[author["@id"]]["name"] == "The dlbench authors"
     person = {"given-names": "Ada", "name-particle": "de", "family-names": "Lovelace"}
     assert crate.author(2, person) == {
-        "@id": "#author-2", "@type": "Person", "name": "Ada de Lovelace",
-    }  # fmt: skip
+        "@id": "#author-2",
+        "@type": "Person",
+        "name": "Ada de Lovelace",
+    }
     place = {"name": "A centre", "website": "https://example.org"}
     assert crate.author(1, place) == {
-        "@id": "https://example.org", "@type": "Organization", "name": "A centre",
-    }  # fmt: skip
+        "@id": "https://example.org",
+        "@type": "Organization",
+        "name": "A centre",
+    }
 
 
 def test_it_grows_by_less_than_two_kilobytes_a_run():
     def size(number):
         runs = [
-            {"id": f"lenet5-digits-b8-single-1x1-r1-{n:010}", "label": "x" * 60, "status": "ok",
-             "message": "", "dataset": "digits", "trainer": "dlbench", "image": None,
-             "started": "2026-01-01T00:00:00.000000Z", "ended": "2026-01-01T00:00:00.000000Z"}
+            {
+                "id": f"lenet5-digits-b8-single-1x1-r1-{n:010}",
+                "label": "x" * 60,
+                "status": "ok",
+                "message": "",
+                "dataset": "digits",
+                "trainer": "dlbench",
+                "image": None,
+                "started": "2026-01-01T00:00:00.000000Z",
+                "ended": "2026-01-01T00:00:00.000000Z",
+            }
             for n in range(number)
-        ]  # fmt: skip
+        ]
         return len(
             crate.metadata("x", [], "MIT", "9", ["Snakefile", "manifests/digits.json"], runs)
         )

@@ -37,8 +37,11 @@ def test_everything_comes_out_the_same_byte_for_byte(tmp_path):
         "8 records say what their logs do\n"
     )
     assert b"-s1-r" in content("results/tables/sentinels.csv")
-    for name in ("results/tables/runs.parquet", "results/figures/scaling.png",
-                 "results/report.html"):  # fmt: skip
+    for name in (
+        "results/tables/runs.parquet",
+        "results/figures/scaling.png",
+        "results/report.html",
+    ):
         assert (tmp_path / "again" / name).read_bytes() == content(name)
 
 
@@ -91,13 +94,14 @@ def test_what_differs_is_named_with_the_versions_that_differ(tmp_path):
     about = json.loads(content("archive.json"))
     about["made_with"] |= {"pyarrow": "0.1", "python": "3.11.0"}
     path = made_archives.changed(
-        archive(), tmp_path / "x.zip",
+        archive(),
+        tmp_path / "x.zip",
         {
             "archive.json": json.dumps(about).encode(),
             "results/tables/runs.csv": content("results/tables/runs.csv") + b"more\n",
             "results/figures/scaling.svg": None,
         },
-    )  # fmt: skip
+    )
     output = program("rederive.py", path, "--output", tmp_path / "again", code=1)
     assert "results/tables/runs.csv: differs\n" in output
     assert "results/figures/scaling.svg: differs\n" in output
@@ -119,9 +123,18 @@ def test_an_archive_that_is_not_sound_is_not_unpacked(tmp_path):
 
 def test_packages_that_are_missing_are_named_before_anything_is_unpacked(tmp_path):
     finished = subprocess.run(
-        [sys.executable, "-S", made_archives.REPOSITORY / "workflow_scripts/rederive.py", archive(),
-         "--output", tmp_path / "again"], capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-S",
+            made_archives.REPOSITORY / "workflow_scripts/rederive.py",
+            archive(),
+            "--output",
+            tmp_path / "again",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert finished.returncode == 1
     assert "this Python has no matplotlib, numpy," in finished.stderr
     assert "uv run" in finished.stderr and not (tmp_path / "again").exists()

@@ -62,8 +62,23 @@ def test_one_flipped_byte_in_any_kind_of_file_is_named(tmp_path):
     tested = kinds()
     assert len(tested) > 40
     ends = {Path(name).suffix for name in tested}
-    assert {".jsonl", ".json", ".parquet", ".csv", ".svg", ".png", ".pdf", ".html", ".py", ".smk",
-            ".yaml", ".lock", ".txt", ".log", ".cff"} < ends  # fmt: skip
+    assert {
+        ".jsonl",
+        ".json",
+        ".parquet",
+        ".csv",
+        ".svg",
+        ".png",
+        ".pdf",
+        ".html",
+        ".py",
+        ".smk",
+        ".yaml",
+        ".lock",
+        ".txt",
+        ".log",
+        ".cff",
+    } < ends
     for number, name in enumerate(tested):
         path = rewritten(
             made_archives.archived() / ARCHIVE,
@@ -89,8 +104,11 @@ def test_a_record_whose_files_were_replaced_is_named_even_where_all_lists_agree(
     with zipfile.ZipFile(source) as archive:
         content = archive.read(f"archive/data/{record}")
     forged = content.replace(b'"status": "ok"', b'"status": "OK"')
-    for forgery, words in ((forged, "changed after it was written"), (b"[]", "not a whole record"),
-                           (b"[" * 100_000, "not a whole record")):  # fmt: skip
+    for forgery, words in (
+        (forged, "changed after it was written"),
+        (b"[]", "not a whole record"),
+        (b"[" * 100_000, "not a whole record"),
+    ):
         (problem,) = problems(made_archives.changed(source, path, {record: forgery}))
         assert record in problem and words in problem
 
@@ -375,8 +393,10 @@ def verify(path, *options):
     """The program as it is started where no package is installed."""
     return subprocess.run(
         [sys.executable, "-S", REPOSITORY / "workflow_scripts/verify_archive.py", path, *options],
-        text=True, capture_output=True, check=False,
-    )  # fmt: skip
+        text=True,
+        capture_output=True,
+        check=False,
+    )
 
 
 def test_the_program_needs_no_package_and_ends_with_1_and_a_list(sound, tmp_path):

@@ -84,15 +84,29 @@ def test_all_that_was_measured_and_made_is_in_it(project):
         assert {f"{place}/{name}" for name in kept} < there
         assert f"results/logs/train/{run.id}.log" in there
     assert {f"results/tables/{name}.parquet" for name in table_names.OF_STUDY} < there
-    assert {"results/tables/runs.csv", "results/report.html", "results/packages/0123.txt",
-            "results/imports/others/runs.parquet", "results/code/4567.txt",
-            "manifests/digits.json"} < there  # fmt: skip
+    assert {
+        "results/tables/runs.csv",
+        "results/report.html",
+        "results/packages/0123.txt",
+        "results/imports/others/runs.parquet",
+        "results/code/4567.txt",
+        "manifests/digits.json",
+    } < there
     for name in made_archives.FIGURES:
         assert {f"results/figures/{name}.{end}" for end in ("svg", "png", "pdf")} < there
-    assert {"Snakefile", "rules/train.smk", "workflow_scripts/dlbench/study/runs.py", "uv.lock",
-            "envs/train/uv.lock", "envs/apptainer.def", "profiles/default/config.yaml",
-            "pyproject.toml", "CITATION.cff", "LICENSE", "as_given/config.yaml",
-            } < there  # fmt: skip
+    assert {
+        "Snakefile",
+        "rules/train.smk",
+        "workflow_scripts/dlbench/study/runs.py",
+        "uv.lock",
+        "envs/train/uv.lock",
+        "envs/apptainer.def",
+        "profiles/default/config.yaml",
+        "pyproject.toml",
+        "CITATION.cff",
+        "LICENSE",
+        "as_given/config.yaml",
+    } < there
 
 
 def test_datasets_checkpoints_links_and_environments_are_not_in_it():

@@ -54,14 +54,15 @@ def test_what_a_job_asks_for_is_read_from_its_script(folder):
     script = job_script(folder, {"rule": "train", "threads": 1, "resources": RESOURCES})
     found = cluster_job.read_request(script)
     assert (found.name, found.nodes, found.tasks_per_node, found.cores_per_node) == (
-        "smk.train", 2, 2, 6
-    )  # fmt: skip
+        "smk.train",
+        2,
+        2,
+        6,
+    )
     assert found.exclusive and found.extra == ("-m", "fast nodes")
     group = job_script(folder, {"groupid": "b", "threads": 8, "resources": RESOURCES})
     request = cluster_job.read_request(group)
-    assert (request.name, request.cores_per_node) == (
-        "smk.group", 8
-    )  # fmt: skip
+    assert (request.name, request.cores_per_node) == ("smk.group", 8)
 
 
 def test_a_script_that_lacks_something_is_refused_with_what_is_missing(folder):
@@ -151,9 +152,12 @@ def test_the_status_program_never_fails_and_prints_one_word(folder, program):
 def test_the_status_program_imports_nothing_slow(folder):
     program = "import sys, cluster_job; print(*sys.modules)"
     loaded = subprocess.run(
-        [sys.executable, "-S", "-c", program], cwd=REPOSITORY / "workflow_scripts",
-        capture_output=True, text=True, check=True,
-    ).stdout.split()  # fmt: skip
+        [sys.executable, "-S", "-c", program],
+        cwd=REPOSITORY / "workflow_scripts",
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
     assert not {"numpy", "pandas", "yaml", "snakemake", "dlbench.study.config"} & set(loaded)
 
 

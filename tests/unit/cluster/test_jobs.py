@@ -27,9 +27,15 @@ def run(**changes):
 
 
 def ask(
-    kind="gpu", time_limit_s=600, estimate_s=None, attempt=1, site=CLUSTER, place=None, wait_s=0,
+    kind="gpu",
+    time_limit_s=600,
+    estimate_s=None,
+    attempt=1,
+    site=CLUSTER,
+    place=None,
+    wait_s=0,
     **changes,
-):  # fmt: skip
+):
     return jobs.job_of_run(
         run(**changes), site, kind, time_limit_s, estimate_s, attempt, place, wait_s
     )
@@ -109,8 +115,12 @@ def test_short_runs_of_one_shape_share_a_job_until_it_is_long_enough():
     mixed = [short[0], wide[0], *short[1:], wide[1], *unknown]
     found = jobs.bundle_runs(mixed, of, seconds.get, bundle_min=1)
     assert [found[r.id] for r in short] == [
-        ("bundle1", 0), ("bundle1", 1), ("bundle3", 0), ("bundle3", 1), ("bundle4", 0)
-    ]  # fmt: skip
+        ("bundle1", 0),
+        ("bundle1", 1),
+        ("bundle3", 0),
+        ("bundle3", 1),
+        ("bundle4", 0),
+    ]
     assert [found[r.id] for r in wide] == [("bundle2", 0), ("bundle2", 1)]
     assert unknown[0].id not in found
     assert jobs.bundle_runs(mixed, of, seconds.get, bundle_min=0) == {}

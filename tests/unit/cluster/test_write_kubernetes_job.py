@@ -172,17 +172,30 @@ def test_pod_0_is_started_as_the_workflow_starts_the_run_and_the_others_only_tra
     wanted = [word for word in wanted if not word.startswith("--attempt")]
     log = f"results/runs/{run_id}/train.jsonl"
     assert shlex.split(first) == [
-        "exec", ".venv/bin/python", "workflow_scripts/start_run.py", "--log", log,
-        "--messages", f"results/logs/train/{run_id}.log", *wanted,
-    ]  # fmt: skip
+        "exec",
+        ".venv/bin/python",
+        "workflow_scripts/start_run.py",
+        "--log",
+        log,
+        "--messages",
+        f"results/logs/train/{run_id}.log",
+        *wanted,
+    ]
     assert json.loads(next(w for w in wanted if w.startswith("--made-from="))[12:]) == (
         staleness.made_from(plan.runs[run_id])
     )
     trainer = wanted[wanted.index("--") + 1 :]
     assert shlex.split(others) == [
-        "exec", "envs/train/.venv/bin/python", "workflow_scripts/start_pod.py", "--jobs",
-        "worker=2", "--finding", "tf_config", "--", *trainer,
-    ]  # fmt: skip
+        "exec",
+        "envs/train/.venv/bin/python",
+        "workflow_scripts/start_pod.py",
+        "--jobs",
+        "worker=2",
+        "--finding",
+        "tf_config",
+        "--",
+        *trainer,
+    ]
 
 
 def test_what_kubernetes_would_replace_reaches_the_pod_unchanged(place):

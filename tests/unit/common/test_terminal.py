@@ -40,9 +40,10 @@ def test_a_message_is_one_line_of_limited_length(text, most):
 def test_a_long_message_keeps_its_beginning_and_its_reason():
     keras = (
         "Exception encountered when calling Sequential.call().\n\n\x1b[1mInput 0 of layer is "
-        "incompatible\x1b[0m\n\nArguments received:\n" + "  - inputs=tf.Tensor(...)\n" * 90
+        "incompatible\x1b[0m\n\nArguments received:\n"
+        + "  - inputs=tf.Tensor(...)\n" * 90
         + "  the reason is here"
-    )  # fmt: skip
+    )
     found = terminal.message(keras)
     assert found.startswith("Exception encountered when calling Sequential.call(). Input 0 of")
     assert found.endswith("the reason is here")
@@ -94,9 +95,14 @@ def test_the_error_that_ends_a_program_shows_no_codes(capsys):
 def test_a_name_of_a_file_clears_no_screen(tmp_path):
     program = REPOSITORY / "workflow_scripts" / "parse_run.py"
     done = subprocess.run(
-        [sys.executable, program, tmp_path / CLEARS.replace("/", "").replace("\0", ""),
-         '--spec={"model": "lenet5", "dataset": "x", "batch_per_device": 1, "steps": 1}'],
-        capture_output=True, text=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            program,
+            tmp_path / CLEARS.replace("/", "").replace("\0", ""),
+            '--spec={"model": "lenet5", "dataset": "x", "batch_per_device": 1, "steps": 1}',
+        ],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 1
     assert "\x1b" not in done.stderr

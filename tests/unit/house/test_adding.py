@@ -45,8 +45,11 @@ def project(tmp_path_factory):
 def start(project, *command):
     finished = subprocess.run(
         [sys.executable, *map(str, command)],
-        cwd=project, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert finished.returncode == 0, finished.stderr
     return finished.stdout
 
@@ -118,8 +121,9 @@ def test_the_dataset_is_fetched_converted_and_verified(project):
 @pytest.mark.parametrize(
     ("name", "train", "validation"), [("photos", 40, 10), ("readings", 160, 40)]
 )
-def test_files_of_ones_own_are_taken_converted_and_verified(project, tmp_path, name, train,
-                                                             validation):  # fmt: skip
+def test_files_of_ones_own_are_taken_converted_and_verified(
+    project, tmp_path, name, train, validation
+):
     manual, output = tmp_path / "manual", tmp_path / "data"
     adding_page.write_sources(manual)
     fetch = [name, "--folder", tmp_path / "source", "--manual-dir", manual]
@@ -186,8 +190,11 @@ def test_a_log_with_a_step_that_is_none_is_refused_with_its_line(project):
     (project / "bad.txt").write_text("step 1: 0.1 s, loss 1\nstep 2: soon s, loss 1\n")
     finished = subprocess.run(
         [sys.executable, "workflow_scripts/import_logs.py", "bad.txt", "--output", "x.parquet"],
-        cwd=project, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert finished.returncode != 0
     assert "bad.txt, line 2: no step: 'step 2: soon s, loss 1'" in finished.stderr
 
@@ -195,8 +202,9 @@ def test_a_log_with_a_step_that_is_none_is_refused_with_its_line(project):
 def test_the_figure_is_drawn(project):
     rows = [
         made_tables.run(batch_per_device=batch, repeat=repeat, peak_memory_bytes=batch * 2**20)
-        for batch in (16, 64) for repeat in (1, 2)
-    ]  # fmt: skip
+        for batch in (16, 64)
+        for repeat in (1, 2)
+    ]
     (project / "tables").mkdir()
     made_tables.write(project / "tables", rows)
     folders = ["--tables", "tables", "--runs", "tables/runs", "--output", "figures"]
@@ -249,8 +257,11 @@ print(json.dumps([profile.executor, profile.defaults]))
     executor, defaults = evaluate(project, code)
     assert executor == "slurm"
     assert defaults == {
-        "slurm_partition": "gpu", "slurm_account": "myproject", "mem_mb": 4000, "runtime": 60
-    }  # fmt: skip
+        "slurm_partition": "gpu",
+        "slurm_account": "myproject",
+        "mem_mb": 4000,
+        "runtime": 60,
+    }
     content = yaml.safe_load((project / "profiles/oursite/config.yaml").read_text())
     ours = yaml.safe_load((REPOSITORY / "profiles/slurm/config.yaml").read_text())
     assert set(content) <= set(ours)
@@ -276,8 +287,18 @@ def test_files_of_the_page_are_formatted_as_ours_are(project):
     found = [project / name for name in adding_page.files() if name.endswith(".py")]
     for command in (["check"], ["format", "--check"]):
         finished = subprocess.run(
-            [sys.executable, "-m", "ruff", *command, "--config", REPOSITORY / "pyproject.toml",
-             *found], capture_output=True, text=True, check=False,
+            [
+                sys.executable,
+                "-m",
+                "ruff",
+                *command,
+                "--config",
+                REPOSITORY / "pyproject.toml",
+                *found,
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
             env=os.environ | {"NO_COLOR": "1"},
-        )  # fmt: skip
+        )
         assert finished.returncode == 0, finished.stdout

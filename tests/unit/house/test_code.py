@@ -188,8 +188,11 @@ def copied(tmp_path):
             (folder / name).write_text(edited)
         answer = subprocess.run(
             [sys.executable, "-B", "-c", DIGESTS],
-            cwd=folder, env={"PYTHONPATH": str(folder)}, capture_output=True, check=True,
-        )  # fmt: skip
+            cwd=folder,
+            env={"PYTHONPATH": str(folder)},
+            capture_output=True,
+            check=True,
+        )
         return json.loads(answer.stdout)
 
     return digests

@@ -186,8 +186,10 @@ def commands():
 def flags(program):
     finished = subprocess.run(
         [sys.executable, REPOSITORY / program, "--help"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return set(re.findall(r"--[\w-]+", finished.stdout))
 
 
@@ -268,10 +270,14 @@ def test_every_command_of_the_pages_is_one():
 
 def test_a_command_that_is_none_would_be_noticed():
     for line in (
-        "uv run python workflow_scripts/status.py --sail", "uv run snakemake fingers",
-        "uv run python workflow_scripts/statues.py", "uv sync --extra slum", "snakemaek -n",
-        "uv run snakemake --configfile studies/no/config.yaml", "uv run snakemake --croes 4",
-    ):  # fmt: skip
+        "uv run python workflow_scripts/status.py --sail",
+        "uv run snakemake fingers",
+        "uv run python workflow_scripts/statues.py",
+        "uv sync --extra slum",
+        "snakemaek -n",
+        "uv run snakemake --configfile studies/no/config.yaml",
+        "uv run snakemake --croes 4",
+    ):
         with pytest.raises((AssertionError, SystemExit)):
             check_command(shlex.split(line))
 
@@ -371,5 +377,8 @@ def test_a_message_that_nobody_prints_would_be_noticed():
 def test_the_methodology_says_how_many_repeats_are_needed():
     page = " ".join((REPOSITORY / "docs/methodology.md").read_text().split())
     needed = [equivalence.repeats_needed(scatter, 0.01) for scatter in (0.005, 0.01, 0.02)]
-    assert "{} repeats a side where runs scatter by 0.5 %, with {} where they scatter by 1 %, " \
-        "with {} at 2 %".format(*needed) in page  # fmt: skip
+    assert (
+        "{} repeats a side where runs scatter by 0.5 %, with {} where they scatter by 1 %, "
+        "with {} at 2 %".format(*needed)
+        in page
+    )

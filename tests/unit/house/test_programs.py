@@ -20,8 +20,11 @@ PROGRAMS = sorted((REPOSITORY / "workflow_scripts").glob("*.py"))
 def start(name, *arguments, cwd=REPOSITORY):
     return subprocess.run(
         [sys.executable, REPOSITORY / "workflow_scripts" / name, *map(str, arguments)],
-        cwd=cwd, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)

@@ -121,8 +121,12 @@ except Error as error:
     print(f"refused: {{error}}")
 assert grown() - before < {MOST_GROWN_BYTES}, f"grown by {{grown() - before}} bytes"
 """
-    finished = subprocess.run([sys.executable, "-c", text, *map(str, arguments)],
-                              capture_output=True, text=True, check=False)  # fmt: skip
+    finished = subprocess.run(
+        [sys.executable, "-c", text, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert finished.returncode == 0, finished.stderr[-2000:]
     return finished.stdout
 

@@ -130,7 +130,7 @@ def test_the_base_of_horovods_speedups_is_flagged():
         ("horovod-synthetic-8", "efficiency", theirs): ("1.032", older),
         ("horovod-synthetic-8", "efficiency", nearest): ("0.987", "strategy, framework_version"),
         ("horovod-imagenet-24", "speedup", theirs): ("20.65", batch),
-    }  # fmt: skip
+    }
 
 
 def test_the_base_that_the_study_of_horovod_measures_is_not_flagged(read):
@@ -143,8 +143,9 @@ def test_the_base_that_the_study_of_horovod_measures_is_not_flagged(read):
     ]
     series = [s for s in scaling_series.all_series(rows) if s.row["strategy"] == "horovod"]
     assert [(s.row["dataset"], [p.devices for p in s.points]) for s in series if s.kind] == [
-        ("imagenet", [1, 24]), ("synthetic", [1, 2, 4, 8, 12]),
-    ]  # fmt: skip
+        ("imagenet", [1, 24]),
+        ("synthetic", [1, 2, 4, 8, 12]),
+    ]
     assert all(s.mismatch == () and not s.base.borrowed for s in series)
 
 

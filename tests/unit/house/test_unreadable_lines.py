@@ -65,10 +65,21 @@ def test_no_change_of_some_bytes_is_an_error(tmp_path_factory, number, place, in
 
 @given(
     st.integers(1, len(LINES) - 1),
-    st.sampled_from(["spec", "total_steps", "step", "loss", "step_time_s", "warm_up", "status",
-                     "message", "t_utc"]),
+    st.sampled_from(
+        [
+            "spec",
+            "total_steps",
+            "step",
+            "loss",
+            "step_time_s",
+            "warm_up",
+            "status",
+            "message",
+            "t_utc",
+        ]
+    ),
     st.sampled_from([None, "x", 0, -1, [], {}, True, "nan", 10**400]),
-)  # fmt: skip
+)
 def test_no_field_of_another_kind_is_an_error(tmp_path_factory, number, field, value):
     lines = list(LINES)
     lines[number] = json.dumps(json.loads(lines[number]) | {field: value}).encode() + b"\n"

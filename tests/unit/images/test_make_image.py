@@ -62,9 +62,12 @@ def test_a_marker_that_says_nothing_is_none(marker):
 @pytest.mark.parametrize("marker", ['{"image_id": "build-1"}', "[]"])
 def test_apptainer_is_asked_for_the_marker_and_the_environment_of_a_sif(marker):
     path = sif()
-    program("apptainer", f"""case "$*" in *" env") echo PATH=/opt/bin; echo A=1;;
+    program(
+        "apptainer",
+        f"""case "$*" in *" env") echo PATH=/opt/bin; echo A=1;;
         "--silent exec --cleanenv {Path.cwd()}/x.sif sh -c "*cat*) echo '{marker}';;
-        *) exit 1;; esac""")  # fmt: skip
+        *) exit 1;; esac""",
+    )
     made = make(path)
     assert made.kind == "sif"
     assert made.digest == f"sha256:{files.sha256(path)}"
@@ -75,8 +78,11 @@ def test_apptainer_is_asked_for_the_marker_and_the_environment_of_a_sif(marker):
 @pytest.mark.parametrize("fails", ["sh", "env"])
 def test_what_cannot_be_looked_into_is_an_error_with_the_words_of_the_tool(fails):
     path = sif()
-    program("apptainer", f"""echo INFO: hello >&2; echo FATAL: no user namespaces >&2; echo more >&2
-        case "$*" in *"x.sif {fails}"*) exit 255;; esac""")  # fmt: skip
+    program(
+        "apptainer",
+        f"""echo INFO: hello >&2; echo FATAL: no user namespaces >&2; echo more >&2
+        case "$*" in *"x.sif {fails}"*) exit 255;; esac""",
+    )
     with pytest.raises(Error) as error:
         make(path)
     assert str(error.value) == (
@@ -152,11 +158,14 @@ def layout_of(blobs):
 
 def engine(name, digest_="sha256:none"):
     """An engine that pushes a layout made by hand."""
-    program(name, f"""echo "$(basename $0) $*" >> said
+    program(
+        name,
+        f"""echo "$(basename $0) $*" >> said
         for last; do :; done
         case $1 in push|copy) last=${{last#oci:}}; cp -r made/. "${{last%:*}}";;
         inspect) echo a warning >&2; echo {digest_};;
-        save) tar -C made -cf "${{2#--output=}}" .;; esac""")  # fmt: skip
+        save) tar -C made -cf "${{2#--output=}}" .;; esac""",
+    )
     Path("bin/basename").exists() or Path("bin/basename").symlink_to("/usr/bin/basename")
 
 

@@ -33,9 +33,12 @@ INSIDE = {
 
 def ch_run(before=""):
     """A runtime that contains nothing: the program runs on this machine."""
-    program("ch-run", f"""[ "$1" = --version ] && {{ echo 0.31; echo more; exit; }}
+    program(
+        "ch-run",
+        f"""[ "$1" = --version ] && {{ echo 0.31; echo more; exit; }}
         {before}
-        while [ "$1" != -- ]; do shift; done; shift; exec "$@" """)  # fmt: skip
+        while [ "$1" != -- ]; do shift; done; shift; exec "$@" """,
+    )
 
 
 def interpreter(said, code=0):

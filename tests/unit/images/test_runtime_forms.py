@@ -58,9 +58,17 @@ def test_a_sif_without_a_marker_gets_it_as_a_partition_and_is_not_built_anew(
     assert squash[:3] == ["mksquashfs", MARKER, overlay]
     # Overlay, squashfs, for arm64, in the group of the image's own partition.
     assert add == [
-        "apptainer", "sif", "add", "--datatype=4", "--parttype=4", "--partfs=1", "--groupid=1",
-        "--partarch=4", sif, overlay,
-    ]  # fmt: skip
+        "apptainer",
+        "sif",
+        "add",
+        "--datatype=4",
+        "--parttype=4",
+        "--partfs=1",
+        "--groupid=1",
+        "--partarch=4",
+        sif,
+        overlay,
+    ]
     monkeypatch.setattr(platform, "machine", lambda: "s390x")
     with pytest.raises(Error, match="processors of the kind s390x get no marker"):
         prepare("apptainer", "sif", False)
@@ -75,9 +83,7 @@ def test_singularity_is_not_told_how_to_pack(programs):
 
 def test_podman_pulls_the_layout_under_a_name_with_the_digest():
     (command,) = prepare("podman", "oci")
-    assert command[-2:] == [
-        "oci:results/images/train/oci", "localhost/dlbench/train:0123456789ab"
-    ]  # fmt: skip
+    assert command[-2:] == ["oci:results/images/train/oci", "localhost/dlbench/train:0123456789ab"]
     assert load("podman").prepared(image(), PLACE, {}) == command[-1]
 
 
@@ -89,8 +95,12 @@ def test_names_in_a_store_have_no_capitals():
 def test_what_docker_loads_is_given_our_name(programs, tmp_path, monkeypatch, line):
     pack, named, clear = prepare("docker", "oci")
     assert pack == [
-        "tar", "--directory=results/images/train/oci", "--create", f"--file={PLACE}/image.tar", "."
-    ]  # fmt: skip
+        "tar",
+        "--directory=results/images/train/oci",
+        "--create",
+        f"--file={PLACE}/image.tar",
+        ".",
+    ]
     assert clear == ["rm", "-rf", f"{PLACE}/image.tar", ROOT]
     script = f"""case $1 in load) echo '{line}';; *) printf '%s\\0' "$@" > "$SAID";; esac"""
     programs("docker", script)
@@ -121,13 +131,16 @@ def test_a_sif_is_unpacked_first_where_others_take_it(only_apptainer):
 def test_charliecloud_unpacks_a_layout_with_what_is_there(programs):
     pull, convert, _ = prepare("charliecloud", "oci")
     assert pull[-2:] == ["oci:results/images/train/oci", "localhost/dlbench/train"]
-    assert convert == [
-        "ch-convert", "-i", "podman", "-o", "dir", "localhost/dlbench/train", ROOT
-    ]  # fmt: skip
+    assert convert == ["ch-convert", "-i", "podman", "-o", "dir", "localhost/dlbench/train", ROOT]
     programs("apptainer", "")
     assert prepare("charliecloud", "oci")[0] == [
-        "apptainer", "build", "--force", "--sandbox", ROOT, "oci:results/images/train/oci"
-    ]  # fmt: skip
+        "apptainer",
+        "build",
+        "--force",
+        "--sandbox",
+        ROOT,
+        "oci:results/images/train/oci",
+    ]
 
 
 def test_charliecloud_gets_the_libraries_of_the_gpus_once():
@@ -148,18 +161,29 @@ def test_udocker_loads_names_and_sets_up_one_container(user, gpus):
     clear = ["rm", "-rf", archive, f"{PLACE}/layers", ROOT]
     module = load("udocker")
     assert module.prepare(image(), PLACE, {"execmode": "P2"}, gpus) == [
-        ["tar", "--directory=results/images/train/oci", "--exclude=./index.json",
-         "--exclude=./manifest.json", "--transform=s,^./before.json$,./index.json,", "--create",
-         f"--file={archive}", "."],
+        [
+            "tar",
+            "--directory=results/images/train/oci",
+            "--exclude=./index.json",
+            "--exclude=./manifest.json",
+            "--transform=s,^./before.json$,./index.json,",
+            "--create",
+            f"--file={archive}",
+            ".",
+        ],
         [*udocker, "load", "-i", archive, "dlbench"],
         [*udocker, "create", "--name=dlbench", "dlbench:image"],
         marking(image(), f"{PLACE}/containers/dlbench/ROOT"),
-        setup, *nvidia, clear,
-    ]  # fmt: skip
+        setup,
+        *nvidia,
+        clear,
+    ]
     assert module.prepare(image("folder", False), PLACE, {"execmode": "P2"}, gpus)[1:] == [
         [*udocker, "import", "--tocontainer", "--name=dlbench", archive],
-        setup, *nvidia, clear,
-    ]  # fmt: skip
+        setup,
+        *nvidia,
+        clear,
+    ]
 
 
 @pytest.fixture
@@ -251,8 +275,12 @@ def test_udocker_is_given_a_layout_without_our_layer(root):
 
 def test_one_form_serves_all_runs_that_differ_in_how_they_start_only():
     assert [load(name).form(CHOSEN.get(name, {})) for name in NAMES] == [
-        "apptainer", "charliecloud", "docker", "podman", "udocker-P2"
-    ]  # fmt: skip
+        "apptainer",
+        "charliecloud",
+        "docker",
+        "podman",
+        "udocker-P2",
+    ]
 
 
 @pytest.mark.parametrize("name", NAMES)

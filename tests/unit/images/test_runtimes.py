@@ -37,10 +37,19 @@ def test_every_runtime_has_what_a_runtime_must_have():
 def test_apptainer_is_told_folders_variables_and_gpus(programs):
     programs("apptainer", "")
     assert load("apptainer").command(container(gpus=True), PROGRAM) == [
-        "apptainer", "--silent", "exec", "--no-home", f"--pwd={FOLDER}",
-        f"--bind={FOLDER}:{FOLDER}:rw", "--bind=/scratch:/scratch:rw", "--bind=/data:/input:ro",
-        "--env=OPAL_PREFIX=/opt/a b", "--nv", "/images/x", *PROGRAM,
-    ]  # fmt: skip
+        "apptainer",
+        "--silent",
+        "exec",
+        "--no-home",
+        f"--pwd={FOLDER}",
+        f"--bind={FOLDER}:{FOLDER}:rw",
+        "--bind=/scratch:/scratch:rw",
+        "--bind=/data:/input:ro",
+        "--env=OPAL_PREFIX=/opt/a b",
+        "--nv",
+        "/images/x",
+        *PROGRAM,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -140,10 +149,17 @@ def test_charliecloud_gets_every_word(programs, tmp_path, monkeypatch):
     root = str(tmp_path / "ro ot$(touch hacked)")
     command = load("charliecloud").command(container("charliecloud", image=root), PROGRAM)
     assert arguments(command, tmp_path, monkeypatch) == [
-        f"--cd={FOLDER}", "--unset-env=LD_LIBRARY_PATH", f"--bind={FOLDER}:{FOLDER}",
-        "--bind=/scratch:/scratch", "--bind=/data:/input", "--set-env=OPAL_PREFIX=/opt/a b",
-        "--set-env=PATH=/opt/bin:/bin", root, "--", *PROGRAM,
-    ]  # fmt: skip
+        f"--cd={FOLDER}",
+        "--unset-env=LD_LIBRARY_PATH",
+        f"--bind={FOLDER}:{FOLDER}",
+        "--bind=/scratch:/scratch",
+        "--bind=/data:/input",
+        "--set-env=OPAL_PREFIX=/opt/a b",
+        "--set-env=PATH=/opt/bin:/bin",
+        root,
+        "--",
+        *PROGRAM,
+    ]
 
 
 @pytest.mark.parametrize(("number", "more"), [(1000, []), (0, ["--allow-root"])])
@@ -156,13 +172,27 @@ def test_udocker_gets_every_word_and_its_containers_lie_with_the_image(
     command = load("udocker").command(container("udocker", image=place), PROGRAM)
     user = pwd.getpwuid(os.getuid()).pw_name
     assert arguments(command, tmp_path, monkeypatch) == [
-        *more, "--quiet", "run", "--nobanner", "--hostenv", "--hostauth", f"--user={user}",
-        "--entrypoint=", f"--workdir={FOLDER}", f"--volume={FOLDER}:{FOLDER}",
+        *more,
+        "--quiet",
+        "run",
+        "--nobanner",
+        "--hostenv",
+        "--hostauth",
+        f"--user={user}",
+        "--entrypoint=",
+        f"--workdir={FOLDER}",
+        f"--volume={FOLDER}:{FOLDER}",
         # It would take what follows a second colon as part of the path.
-        "--volume=/scratch:/scratch", "--volume=/data:/input", "--volume=/tmp:/tmp",
-        "--volume=/etc/hosts:/etc/hosts", "--volume=/etc/resolv.conf:/etc/resolv.conf",
-        "--env=OPAL_PREFIX=/opt/a b", "--env=PATH=/opt/bin:/bin", "dlbench", *PROGRAM,
-    ]  # fmt: skip
+        "--volume=/scratch:/scratch",
+        "--volume=/data:/input",
+        "--volume=/tmp:/tmp",
+        "--volume=/etc/hosts:/etc/hosts",
+        "--volume=/etc/resolv.conf:/etc/resolv.conf",
+        "--env=OPAL_PREFIX=/opt/a b",
+        "--env=PATH=/opt/bin:/bin",
+        "dlbench",
+        *PROGRAM,
+    ]
     environment = (tmp_path / "said.environment").read_text().splitlines()
     for name in ("containers", "repos", "layers"):
         assert f"UDOCKER_{name.upper()}={place}/{name}" in environment

@@ -54,8 +54,13 @@ def test_without_a_launcher_the_trainer_is_started_as_it_is():
 )
 def test_local_starts_the_jobs_of_the_strategy_on_this_machine(here, changes, jobs):
     assert command("local", **changes) == [
-        sys.executable, "workflow_scripts/start_processes.py", "--jobs", jobs, "--", *TRAINER
-    ]  # fmt: skip
+        sys.executable,
+        "workflow_scripts/start_processes.py",
+        "--jobs",
+        jobs,
+        "--",
+        *TRAINER,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -91,19 +96,38 @@ def test_srun_starts_one_task_per_process_on_all_nodes(changes, nodes, tasks, di
 
 def test_horovodrun_gets_the_trainer_as_one_word_that_survives_the_shell():
     assert command("horovodrun", strategy="horovod", devices_per_node=2) == [
-        "envs/train/.venv/bin/python3", "-m", "horovod.runner.launch",
-        "--gloo", "-np", "2", "-H", "localhost:2", "sh", "-c",
+        "envs/train/.venv/bin/python3",
+        "-m",
+        "horovod.runner.launch",
+        "--gloo",
+        "-np",
+        "2",
+        "-H",
+        "localhost:2",
+        "sh",
+        "-c",
         f"exec {PYTHON} workflow_scripts/train.py --log 'it'\"'\"'s here'",
-    ]  # fmt: skip
+    ]
 
 
 def test_mpirun_is_that_of_the_environment_and_so_are_its_libraries():
     assert command("mpirun", strategy="horovod", devices_per_node=2) == [
-        "env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-        "OPAL_PREFIX=envs/train/.venv", "LD_LIBRARY_PATH=envs/train/.venv/lib",
-        "envs/train/.venv/bin/mpirun", "-np", "2", "--bind-to", "none",
-        "-x", "OPAL_PREFIX", "-x", "LD_LIBRARY_PATH", *TRAINER,
-    ]  # fmt: skip
+        "env",
+        "OMPI_ALLOW_RUN_AS_ROOT=1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+        "OPAL_PREFIX=envs/train/.venv",
+        "LD_LIBRARY_PATH=envs/train/.venv/lib",
+        "envs/train/.venv/bin/mpirun",
+        "-np",
+        "2",
+        "--bind-to",
+        "none",
+        "-x",
+        "OPAL_PREFIX",
+        "-x",
+        "LD_LIBRARY_PATH",
+        *TRAINER,
+    ]
 
 
 def test_mpirun_starts_as_many_processes_on_each_of_several_nodes():

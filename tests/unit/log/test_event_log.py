@@ -29,9 +29,15 @@ def test_events_come_back_as_they_were_written(path):
     start, first, second, end = event_log.read(written(path))
     assert (start["event"], start["spec"]) == ("run_start", {"model": "lenet5"})
     assert first == {
-        "event": "step", "step": 1, "t_s": 0.5, "step_time_s": 0.25, "loss": 2.3,
-        "learning_rate": 0.01, "warm_up": True, "epoch": 1,
-    }  # fmt: skip
+        "event": "step",
+        "step": 1,
+        "t_s": 0.5,
+        "step_time_s": 0.25,
+        "loss": 2.3,
+        "learning_rate": 0.01,
+        "warm_up": True,
+        "epoch": 1,
+    }
     assert math.isnan(second["loss"])
     assert end["status"] == event_log.last_run_end(path)["status"] == "failed"
 
@@ -137,8 +143,11 @@ def test_a_resumed_log_goes_on_after_the_earlier_one(path):
     assert path.read_bytes().startswith(before)
     resume = list(event_log.read(path))[-1]
     assert {key: resume[key] for key in ("event", "step", "t_s", "host")} == {
-        "event": "resume", "step": 2, "t_s": 1.25, "host": "here",
-    }  # fmt: skip
+        "event": "resume",
+        "step": 2,
+        "t_s": 1.25,
+        "host": "here",
+    }
     assert event_log.seconds_between(resume["t_utc"], event_log.utc_now()) < 60
 
 

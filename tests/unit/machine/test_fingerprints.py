@@ -68,8 +68,9 @@ def finished(run, *machines, step_s=0.5, **launch):
     log.start(**start, host="node1")
     for step in (1, 2):
         log.step(step, step * step_s, step_s, 2.0, 0.01, False, 1)
-    log.write("run_end", t_s=1.0, t_utc=event_log.utc_now(), status="ok", message="",
-              weights_sha256=["0"])  # fmt: skip
+    log.write(
+        "run_end", t_s=1.0, t_utc=event_log.utc_now(), status="ok", message="", weights_sha256=["0"]
+    )
     log.close()
     place = run_record.folder(run.id)
     parse_run.parse(run, place / "train.jsonl", place / "run.json")

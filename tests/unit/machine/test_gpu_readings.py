@@ -55,18 +55,27 @@ def test_a_driver_that_never_answers_does_not_hold_up_the_end(log, nvml, monkeyp
 def test_a_gpu_is_sampled_in_named_units(log, nvml):
     sampler = gpu_sampler(log, nvml, [1])
     assert sampler.start() == {
-        "interval_s": 1e6, "node": False, "gpus": [1], "gpus_not_sampled": None,
-    }  # fmt: skip
+        "interval_s": 1e6,
+        "node": False,
+        "gpus": [1],
+        "gpus_not_sampled": None,
+    }
     nvml.clock.now_s = 2.5
     sampler.stop()
     assert log.events[-1]["gpus"] == [
         {
-            "gpu": 1, "utilisation_percent": 91, "memory_used_bytes": 2 * 2**30, "power_w": 200,
-            "temperature_c": 60, "clock_sm_mhz": 1410, "clock_memory_mhz": 1593,
-            "other_gpu_processes": 0, "throttle_reasons": ["sw_power_cap", "sw_thermal_slowdown"],
+            "gpu": 1,
+            "utilisation_percent": 91,
+            "memory_used_bytes": 2 * 2**30,
+            "power_w": 200,
+            "temperature_c": 60,
+            "clock_sm_mhz": 1410,
+            "clock_memory_mhz": 1593,
+            "other_gpu_processes": 0,
+            "throttle_reasons": ["sw_power_cap", "sw_thermal_slowdown"],
             "energy_j": 500,
         }
-    ]  # fmt: skip
+    ]
     assert nvml.users == 0
 
 

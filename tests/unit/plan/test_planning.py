@@ -49,8 +49,10 @@ def test_the_jobs_of_a_plan_ask_the_scheduler_for_what_its_runs_need(plan, progr
     cluster = planning.make_plan(STUDY | {"site": SITE | {"cores_per_node": 8}})
     jobs = submitting.Submitting(cluster)
     jobs.check_cluster("slurm", lambda rule, name: None)
-    asked = {name: resource(_Wildcards(cluster.to_train[0].id), 1)
-             for name, resource in jobs.resources.items()}  # fmt: skip
+    asked = {
+        name: resource(_Wildcards(cluster.to_train[0].id), 1)
+        for name, resource in jobs.resources.items()
+    }
     assert asked["runtime"] == 1 + 5 and asked["slurm_extra"] == "--exclusive"
     assert asked["mpi"] is None and asked["nodes"] == 1 and asked["mem_mb"] == 5000
     again = jobs.resources["mem_mb"](_Wildcards(cluster.to_train[0].id), 2)
@@ -106,8 +108,9 @@ def test_the_command_of_a_run_survives_the_shell(plan):
 def test_what_others_may_use_is_told_to_each_run_and_changes_none(plan):
     done = plan.study.runs[0]
     finish(done, staleness.made_from(done))
-    parse_run.parse(done, run_record.folder(done.id) / "train.jsonl",
-                  run_record.folder(done.id) / "run.json")  # fmt: skip
+    parse_run.parse(
+        done, run_record.folder(done.id) / "train.jsonl", run_record.folder(done.id) / "run.json"
+    )
     judged = planning.make_plan(STUDY | {"others_share": 0.1, "wait_for_quiet_s": 30})
     assert done.id not in judged.pending and judged.runs.keys() == plan.runs.keys()
     words = run_command.start_run_arguments(judged, done.id)
@@ -118,9 +121,11 @@ def test_what_others_may_use_is_told_to_each_run_and_changes_none(plan):
 
 def test_runs_are_counted_in_the_order_in_which_they_are_done(plan):
     positions = [
-        word for run in plan.study.runs for word in run_command.start_run_arguments(plan, run.id, 1)
+        word
+        for run in plan.study.runs
+        for word in run_command.start_run_arguments(plan, run.id, 1)
         if word.startswith("--position=")
-    ]  # fmt: skip
+    ]
     assert positions == [f"--position={number}/8" for number in range(1, 9)]
 
 
@@ -209,8 +214,11 @@ def test_finished_runs_are_left_and_the_others_sorted_by_what_they_need(plan):
     current, unread, stale, *missing = plan.study.runs
     for run in (current, unread):
         finish(run, staleness.made_from(run))
-    parse_run.parse(current, run_record.folder(current.id) / "train.jsonl",
-                  run_record.folder(current.id) / "run.json")  # fmt: skip
+    parse_run.parse(
+        current,
+        run_record.folder(current.id) / "train.jsonl",
+        run_record.folder(current.id) / "run.json",
+    )
     finish(stale, {"code": "another"})
     again = planning.make_plan(STUDY)
     states = {run_id: state.value for run_id, (state, _) in again.pending.items()}

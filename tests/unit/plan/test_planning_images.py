@@ -78,9 +78,11 @@ def test_flags_that_prepare_a_form_survive_the_shell(contained):
     settings = {"train": {"source": "docker://x", "python": "/opt/my python/bin/python"}}
     plan = contained(settings, runtime="udocker", runtime_options={"execmode": "P2"})
     assert run_command.prepare_image_arguments(plan, "train", "udocker-P2") == [
-        "--runtime=udocker", '--options={"execmode": "P2"}',
-        "--python=/opt/my python/bin/python", "--device=cpu",
-    ]  # fmt: skip
+        "--runtime=udocker",
+        '--options={"execmode": "P2"}',
+        "--python=/opt/my python/bin/python",
+        "--device=cpu",
+    ]
     assert json.loads(plan.image("train")) == settings["train"]
     assert plan.image("other") == "{}"
     with pytest.raises(Error, match="no run of this study takes an image in the form 'udocker-S1'"):
@@ -105,8 +107,10 @@ def test_the_directive_enters_the_images_of_pending_apptainer_runs_only(containe
     plan = contained(runtime=["bare", "podman", "apptainer"])
     images = {runtime: plan.directive_image(run.id) for runtime, run in by_runtime(plan).items()}
     assert images == {
-        "bare": None, "podman": None, "apptainer": "results/images/train/apptainer/image.sif"
-    }  # fmt: skip
+        "bare": None,
+        "podman": None,
+        "apptainer": "results/images/train/apptainer/image.sif",
+    }
     commanded = contained(runtime="apptainer", runtime_options={"start": "command"})
     assert [commanded.directive_image(run_id) for run_id in commanded.runs] == [None]
     packed = contained(runtime="apptainer", copies_per_node=2)
@@ -162,8 +166,9 @@ def test_without_its_program_a_runtime_is_skipped_and_its_image_not_made(contain
         runs["docker"].id: "runtime docker: docker is not on the path of this machine",
     }
     assert plan.environments == [
-        "results/environments/train.json", "results/images/train/podman.json"
-    ]  # fmt: skip
+        "results/environments/train.json",
+        "results/images/train/podman.json",
+    ]
     assert plan.directive_image(runs["apptainer"].id) is None
 
 

@@ -88,8 +88,9 @@ def test_bases_of_comparisons_come_first_then_bases_of_speedups_then_the_shortes
     (first,) = {r.combination for r in chosen(two, batch(16), lambda r: 9.0 / r.devices).runs}
     assert (first.devices, first.batch_per_device) == (1, 8)
     three = study({"batch_per_device": [8, 9, 16]}, sentinels=1)
-    (first,) = {r.combination for r in chosen(three, batch(16), lambda r: 99 - r.batch_per_device
-                                             ).runs}  # fmt: skip
+    (first,) = {
+        r.combination for r in chosen(three, batch(16), lambda r: 99 - r.batch_per_device).runs
+    }
     assert first.batch_per_device == 9
 
 

@@ -47,10 +47,12 @@ def test_a_run_of_our_own_files_names_none():
 def test_a_model_has_its_digest_and_commit(own):
     assert of() == {
         "model": {
-            "file": "models/mine.py", "sha256": sha256(own / "mine.py"),
-            "git_commit": git("rev-parse", "HEAD"), "git_dirty": False,
+            "file": "models/mine.py",
+            "sha256": sha256(own / "mine.py"),
+            "git_commit": git("rev-parse", "HEAD"),
+            "git_dirty": False,
         }
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("ignored", [False, True])
@@ -84,16 +86,19 @@ def test_another_trainers_files_have_commits_each(own):
         other_trainers.use({})
     assert len(found["sha256"]) == 64
     assert {name: file["git_dirty"] for name, file in found["files"].items()} == {
-        "models": False, "outside.py": True,
-    }  # fmt: skip
+        "models": False,
+        "outside.py": True,
+    }
 
 
 def test_the_workflows_own_commit_leaves_out_what_git_does_not_track():
     root = own_code.PROGRAMS.parent
     tracked = subprocess.run(
         ["git", "-C", root, "status", "--porcelain", "--untracked-files=no"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if tracked.returncode:
         pytest.skip("this copy of the workflow is no git repository")
     assert own_code.git_state()["git_dirty"] is bool(tracked.stdout.strip())

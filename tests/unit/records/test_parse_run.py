@@ -20,12 +20,27 @@ RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=32, steps=3)
 TWO = dataclasses.replace(RUN, strategy="horovod", launcher="horovodrun", devices_per_node=2)
 
 
-def write(folder, times, rank=0, status="ok", message="", weights=("0",), losses=None, warm_up=1,
-          epoch=lambda step: 1, **end):  # fmt: skip
+def write(
+    folder,
+    times,
+    rank=0,
+    status="ok",
+    message="",
+    weights=("0",),
+    losses=None,
+    warm_up=1,
+    epoch=lambda step: 1,
+    **end,
+):
     """A log whose first `warm_up` steps are warm-up; None for `status` leaves out run_end."""
     log = EventLog(event_log.rank_path(folder / "train.jsonl", rank))
-    log.start(spec={}, versions={"tensorflow": "2.18.1"}, parameters=61706, total_steps=len(times),
-              devices=[f"CPU:{index}" for index in range(len(weights))])  # fmt: skip
+    log.start(
+        spec={},
+        versions={"tensorflow": "2.18.1"},
+        parameters=61706,
+        total_steps=len(times),
+        devices=[f"CPU:{index}" for index in range(len(weights))],
+    )
     log.write("compile", trace_s=0.5)
     t_s = 0.0
     for index, time in enumerate(times, start=1):
@@ -33,8 +48,15 @@ def write(folder, times, rank=0, status="ok", message="", weights=("0",), losses
         loss = losses[index - 1] if losses else 2.0
         log.step(index, t_s, time, loss, 0.01, index <= warm_up, epoch(index))
     if status:
-        log.write("run_end", t_s=t_s, t_utc=event_log.utc_now(), status=status, message=message,
-                  weights_sha256=list(weights), **end)  # fmt: skip
+        log.write(
+            "run_end",
+            t_s=t_s,
+            t_utc=event_log.utc_now(),
+            status=status,
+            message=message,
+            weights_sha256=list(weights),
+            **end,
+        )
     log.close()
 
 
@@ -101,8 +123,9 @@ def test_ranks_whose_ends_alternate_are_as_fast_as_their_clocks_say(tmp_path):
 def test_throughput_of_jittered_ranks_is_items_over_the_longest_elapsed_time(data, batch, ranks):
     """Ends of steps scatter around those of the training, evaluations and checkpoints between."""
     nominal = data.draw(st.lists(st.floats(0.01, 2), min_size=8, max_size=30))
-    pauses = data.draw(st.lists(st.sampled_from([0, 0, 0.5, 30.0]), min_size=len(nominal),
-                                max_size=len(nominal)))  # fmt: skip
+    pauses = data.draw(
+        st.lists(st.sampled_from([0, 0, 0.5, 30.0]), min_size=len(nominal), max_size=len(nominal))
+    )
     jitter = st.lists(st.floats(-0.004, 0.004), min_size=len(nominal), max_size=len(nominal))
     epoch = lambda step: 1 if step <= len(nominal) // 2 else 2  # noqa: E731
     warm_up, elapsed_s, first_epoch_s = 2, [], []
@@ -115,9 +138,15 @@ def test_throughput_of_jittered_ranks_is_items_over_the_longest_elapsed_time(dat
             first_epoch_s.append(own_s[len(nominal) // 2 - 1] - own_s[0])
             write(Path(folder), times.tolist(), rank, warm_up=warm_up, epoch=epoch)
         run = dataclasses.replace(
-            RUN, strategy="horovod", launcher="horovodrun", devices_per_node=ranks,
-            batch_per_device=batch, steps=None, epochs=2, dataset="digits",
-        )  # fmt: skip
+            RUN,
+            strategy="horovod",
+            launcher="horovodrun",
+            devices_per_node=ranks,
+            batch_per_device=batch,
+            steps=None,
+            epochs=2,
+            dataset="digits",
+        )
         summary = parsed(Path(folder), run)["summary"]
     items = (len(nominal) - warm_up) * run.global_batch
     assert summary["images_per_second"] == pytest.approx(items / max(elapsed_s), rel=1e-4)
@@ -395,8 +424,13 @@ def test_what_the_supervisor_says_is_said_of_all_copies(tmp_path):
 def test_the_first_epoch_of_copies_is_that_of_one_copy(tmp_path):
     run = dataclasses.replace(COPIES, steps=None, epochs=2, dataset="digits")
     for number, second in enumerate((1.0, 0.5)):
-        write(tmp_path, [9.0, second, second, 0.5, 0.5], number, warm_up=3,
-              epoch=lambda step: 1 if step < 4 else 2)  # fmt: skip
+        write(
+            tmp_path,
+            [9.0, second, second, 0.5, 0.5],
+            number,
+            warm_up=3,
+            epoch=lambda step: 1 if step < 4 else 2,
+        )
     assert parsed(tmp_path, run)["summary"]["first_epoch_images_per_second"] == (32 + 64) / 2
 
 
@@ -418,9 +452,18 @@ def beside(folder, others, status="ok", times=(9.0, 0.5, 0.5, 0.5), share=0.05):
     """The record of a run beside neighbours, by the event that its supervisor writes."""
     write(folder, times, status=status, message="" if status == "ok" else "what a pity")
     log = EventLog(folder / "train.jsonl")
-    log.write("neighbours", span_s=3.0, host="here", others_cpu_cores=others, cores=2,
-              device_cores=1, resolution_cpu_cores=0.01, waited_for_quiet_s=1.5, share=share,
-              unknown={"cpu_clock_mhz": "no such file"})  # fmt: skip
+    log.write(
+        "neighbours",
+        span_s=3.0,
+        host="here",
+        others_cpu_cores=others,
+        cores=2,
+        device_cores=1,
+        resolution_cpu_cores=0.01,
+        waited_for_quiet_s=1.5,
+        share=share,
+        unknown={"cpu_clock_mhz": "no such file"},
+    )
     log.close()
     return parsed(folder)
 

@@ -39,8 +39,15 @@ def finished(run=RUN, made_from=None, status="ok", end=None, **other):
     log.start(spec=run.values(), devices=["CPU:0"], total_steps=3)
     for step in range(1, 4):
         log.step(step, step * 0.5, 0.5, 2.0, 0.01, False, 1)
-    log.write("run_end", t_s=1.5, t_utc=event_log.utc_now(), status=status, message="",
-              weights_sha256=["0"], **end or {})  # fmt: skip
+    log.write(
+        "run_end",
+        t_s=1.5,
+        t_utc=event_log.utc_now(),
+        status=status,
+        message="",
+        weights_sha256=["0"],
+        **end or {},
+    )
     log.close()
     parse_run.parse(run, place / "train.jsonl", place / "run.json")
     return place
@@ -219,8 +226,11 @@ def contained(place):
 
 def test_a_run_in_a_container_is_made_from_its_image(contained):
     assert set(staleness.made_from(CONTAINED, image_settings=SETTINGS)) == {
-        "code", "data", "image", "environment"
-    }  # fmt: skip
+        "code",
+        "data",
+        "image",
+        "environment",
+    }
     assert state() == (State.CURRENT, "")
 
 

@@ -171,8 +171,12 @@ def test_pressure_disks_clocks_and_throttling_are_read_where_they_are(kernel):
 def test_what_a_kernel_does_not_tell_is_null_with_the_reason(kernel):
     found = watch(kernel)
     said = values(found, kernel, 10)
-    for name in ("io_pressure_percent", "others_disk_bytes_per_s", "cpu_clock_mhz",
-                 "cpu_throttle_count"):  # fmt: skip
+    for name in (
+        "io_pressure_percent",
+        "others_disk_bytes_per_s",
+        "cpu_clock_mhz",
+        "cpu_throttle_count",
+    ):
         assert said[name] is None and "No such file or directory" in said["unknown"][name]
 
 
@@ -243,8 +247,11 @@ def test_of_a_resumed_log_what_came_after_counts(tmp_path):
     all_steps = steps(first=3, last=8)
     log = write(
         tmp_path / "train.jsonl",
-        ("run_start", {"t_utc": date(100)}), *all_steps[:4], resume, *all_steps[4:],
-    )  # fmt: skip
+        ("run_start", {"t_utc": date(100)}),
+        *all_steps[:4],
+        resume,
+        *all_steps[4:],
+    )
     (part,) = measured_part.read_parts(log)
     assert (part.began, part.ended) == (date(900), date(904))
 
@@ -256,8 +263,13 @@ def node(host, node_percent, own_percent, threads=8, **limits):
         for t_s, node in ((0.5, 99.0), (3.5, node_percent), (6.5, node_percent))
     ]
     machine = {"hardware": {"cpu": {"threads": threads}}, "limits": limits}
-    return [("run_start", {"t_utc": date(0), "host": host}), ("machine", machine), *samples,
-            *steps(first=3, last=8), ("run_end", {"status": "ok", "cpu_time_s": 0.0})]  # fmt: skip
+    return [
+        ("run_start", {"t_utc": date(0), "host": host}),
+        ("machine", machine),
+        *samples,
+        *steps(first=3, last=8),
+        ("run_end", {"status": "ok", "cpu_time_s": 0.0}),
+    ]
 
 
 def test_of_several_nodes_the_one_counts_whose_others_used_most(kernel, tmp_path, monkeypatch):

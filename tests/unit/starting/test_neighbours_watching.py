@@ -69,9 +69,18 @@ def start_run(folder, seconds, *flags):
     )
     log = folder / "train.jsonl"
     return [
-        sys.executable, PROGRAM, "--log", log, "--messages", folder / "messages",
-        f"--spec={json.dumps(SPEC)}", *flags, "--", *PYTHON, WRITES.format(log=str(log)) + python,
-    ]  # fmt: skip
+        sys.executable,
+        PROGRAM,
+        "--log",
+        log,
+        "--messages",
+        folder / "messages",
+        f"--spec={json.dumps(SPEC)}",
+        *flags,
+        "--",
+        *PYTHON,
+        WRITES.format(log=str(log)) + python,
+    ]
 
 
 def test_neighbours_of_every_kind_are_found_and_a_run_is_tried_again_for_them(tmp_path):
@@ -100,8 +109,9 @@ def test_neighbours_of_every_kind_are_found_and_a_run_is_tried_again_for_them(tm
     assert said["others_disk_bytes_per_s"] is None or said["others_disk_bytes_per_s"] > 0
     last = subprocess.run(
         [word if word != "--attempt=1" else "--attempt=2" for word in line],
-        capture_output=True, text=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+    )
     assert last.returncode == 0, last.stderr
 
 
@@ -225,8 +235,9 @@ def test_where_one_run_waited_in_vain_the_next_of_the_session_only_looks(tmp_pat
         (tmp_path / name).mkdir()
         finished = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True)
         said.append("waits for quiet" in finished.stderr)
-        (event,) = [e for e in event_log.read(tmp_path / name / "train.jsonl")
-                    if e["event"] == "neighbours"]  # fmt: skip
+        (event,) = [
+            e for e in event_log.read(tmp_path / name / "train.jsonl") if e["event"] == "neighbours"
+        ]
         waited_s.append(event["waited_for_quiet_s"])
     assert said == [True, False] and waited_s[1] < waited_s[0]
     (path,) = (tmp_path / "results/sessions").iterdir()

@@ -74,10 +74,20 @@ def enters(hidden=(), binds=(), gpu=()):
         "VIRTUAL_ENV",
     ]  # fmt: skip
     return [
-        "apptainer", "--silent", "exec", "--no-home", f"--pwd={here}", f"--bind={here}:{here}:rw",
-        *binds, "--env=OPAL_PREFIX=/opt/dlbench", *gpu, FORM["prepared"],
-        "env", *(word for name in kept_out for word in ("-u", name)), *INSIDE,
-    ]  # fmt: skip
+        "apptainer",
+        "--silent",
+        "exec",
+        "--no-home",
+        f"--pwd={here}",
+        f"--bind={here}:{here}:rw",
+        *binds,
+        "--env=OPAL_PREFIX=/opt/dlbench",
+        *gpu,
+        FORM["prepared"],
+        "env",
+        *(word for name in kept_out for word in ("-u", name)),
+        *INSIDE,
+    ]
 
 
 # Bare metal.
@@ -125,9 +135,10 @@ def test_one_process_enters_the_image_itself():
     assert list(begun.command) == enters()
     assert begun.cleanup is None
     assert begun.container == {
-        "start": "command", "launcher_mpi": None,
+        "start": "command",
+        "launcher_mpi": None,
         **{key: FORM[key] for key in start_command.LOGGED},
-    }  # fmt: skip
+    }
 
 
 def test_binds_and_gpus_are_passed_to_the_runtime():
@@ -144,9 +155,16 @@ def test_mpirun_of_the_path_is_taken_where_it_fits():
     mpirun("mpirun (Open MPI) 4.1.9", "envs/train/.venv/bin")
     begun = start(run_of(launcher="mpirun", **HOROVOD))
     assert list(begun.command) == [
-        "env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-        "mpirun", "-np", "2", "--bind-to", "none", *enters(),
-    ]  # fmt: skip
+        "env",
+        "OMPI_ALLOW_RUN_AS_ROOT=1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+        "mpirun",
+        "-np",
+        "2",
+        "--bind-to",
+        "none",
+        *enters(),
+    ]
     assert begun.container["launcher_mpi"] == "Open MPI 4.1.8"
 
 
@@ -160,11 +178,22 @@ def test_else_that_of_our_own_environment_with_its_libraries(other):
     ours = Path("envs/train/.venv").absolute()
     begun = start(run_of(launcher="mpirun", **HOROVOD))
     assert list(begun.command) == [
-        "env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-        f"OPAL_PREFIX={ours}", f"LD_LIBRARY_PATH={ours}/lib",
-        f"{ours}/bin/mpirun", "-np", "2", "--bind-to", "none",
-        "-x", "OPAL_PREFIX", "-x", "LD_LIBRARY_PATH", *enters(),
-    ]  # fmt: skip
+        "env",
+        "OMPI_ALLOW_RUN_AS_ROOT=1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+        f"OPAL_PREFIX={ours}",
+        f"LD_LIBRARY_PATH={ours}/lib",
+        f"{ours}/bin/mpirun",
+        "-np",
+        "2",
+        "--bind-to",
+        "none",
+        "-x",
+        "OPAL_PREFIX",
+        "-x",
+        "LD_LIBRARY_PATH",
+        *enters(),
+    ]
 
 
 def test_where_no_mpi_fits_both_sides_are_named():
@@ -203,14 +232,24 @@ def test_horovodrun_gets_all_as_one_word():
 def test_local_processes_and_srun_enter_one_by_one():
     run = run_of(strategy="multiworker", launcher="local", devices_per_node=2)
     assert list(start(run).command) == [
-        sys.executable, os.path.relpath(copies.PROGRAM), "--jobs", "worker=2", "--",
+        sys.executable,
+        os.path.relpath(copies.PROGRAM),
+        "--jobs",
+        "worker=2",
+        "--",
         *enters(),
-    ]  # fmt: skip
+    ]
     run = run_of(launcher="srun", nodes=2, **HOROVOD)
     assert list(start(run).command) == [
-        "srun", "--nodes=2", "--ntasks=4", "--distribution=block,NoPack", "--cpu-bind=none",
-        "--kill-on-bad-exit=1", "--overlap", *enters(),
-    ]  # fmt: skip
+        "srun",
+        "--nodes=2",
+        "--ntasks=4",
+        "--distribution=block,NoPack",
+        "--cpu-bind=none",
+        "--kill-on-bad-exit=1",
+        "--overlap",
+        *enters(),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -220,9 +259,14 @@ def test_each_copy_enters_the_image_by_itself(device, each):
     gpu = ["--nv"] if device == "gpu" else []
     begun = start(run_of(copies_per_node=3), device=device)
     assert list(begun.command) == [
-        sys.executable, os.path.relpath(copies.PROGRAM), "--copies", "3", *each, "--",
+        sys.executable,
+        os.path.relpath(copies.PROGRAM),
+        "--copies",
+        "3",
+        *each,
+        "--",
         *enters(gpu=gpu),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("runtime", ["podman", "docker"])
@@ -314,9 +358,18 @@ def test_inside_already_the_launcher_is_that_of_the_image(entered):
     program("opt/bin/mpirun")
     python = f"{own}/bin/python3"
     assert list(start(run, FORM | {"python": python}).command) == [
-        *plain, f"OPAL_PREFIX={own}", f"LD_LIBRARY_PATH={own}/lib", f"{own}/bin/mpirun", *np,
-        "-x", "OPAL_PREFIX", "-x", "LD_LIBRARY_PATH", python, *INSIDE[1:],
-    ]  # fmt: skip
+        *plain,
+        f"OPAL_PREFIX={own}",
+        f"LD_LIBRARY_PATH={own}/lib",
+        f"{own}/bin/mpirun",
+        *np,
+        "-x",
+        "OPAL_PREFIX",
+        "-x",
+        "LD_LIBRARY_PATH",
+        python,
+        *INSIDE[1:],
+    ]
 
 
 def test_where_the_directive_did_nothing_it_is_said_how_it_is_asked_for():

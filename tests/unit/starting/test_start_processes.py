@@ -272,9 +272,13 @@ def test_a_copy_that_fails_ends_the_others_and_is_named(tmp_path, capfd):
 
 def program(*words, **options):
     return subprocess.run(
-        [sys.executable, PROGRAM, *words], capture_output=True, text=True, check=False, timeout=60,
+        [sys.executable, PROGRAM, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
         **options,
-    )  # fmt: skip
+    )
 
 
 def test_the_program_starts_what_follows_the_dashes(tmp_path):
@@ -313,8 +317,9 @@ def test_the_program_names_a_command_that_does_not_exist(tmp_path):
 def test_the_program_leaves_nothing_when_it_is_asked_to_end(tmp_path):
     process = subprocess.Popen(
         [sys.executable, PROGRAM, "--jobs", "worker=2", "--", *command(tmp_path, SLEEPS)],
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     wait_for([tmp_path / "ready-worker0", tmp_path / "ready-worker1"])
     process.terminate()
     _, messages = process.communicate(timeout=20)
@@ -326,10 +331,16 @@ def test_the_program_leaves_nothing_when_it_is_asked_to_end(tmp_path):
 def test_the_program_starts_copies_with_cores_and_gpus_of_their_own(tmp_path):
     gpus = WRITES_GPUS.replace("write(me", "write('gpus'")
     finished = program(
-        "--copies", "1", "--cores-each", "1", "--gpus-each", "2", "--",
+        "--copies",
+        "1",
+        "--cores-each",
+        "1",
+        "--gpus-each",
+        "2",
+        "--",
         *copy(tmp_path, f"{gpus}; {WRITES_CORES}"),
         env={**os.environ, "CUDA_VISIBLE_DEVICES": "4,2,0"},
-    )  # fmt: skip
+    )
     assert (finished.returncode, finished.stderr) == (0, "")
     assert (tmp_path / "gpus").read_text() == "4,2"
     assert written(tmp_path) == [str(min(os.sched_getaffinity(0)))]

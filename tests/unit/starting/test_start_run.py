@@ -23,9 +23,20 @@ SLEEPS = "import time; time.sleep(60)"
 
 def command(folder, python, *flags):
     return [
-        sys.executable, PROGRAM, "--log", folder / "train.jsonl", "--messages", folder / "messages",
-        f"--spec={json.dumps(SPEC)}", "--position=1/2", *flags, "--", sys.executable, "-c", python,
-    ]  # fmt: skip
+        sys.executable,
+        PROGRAM,
+        "--log",
+        folder / "train.jsonl",
+        "--messages",
+        folder / "messages",
+        f"--spec={json.dumps(SPEC)}",
+        "--position=1/2",
+        *flags,
+        "--",
+        sys.executable,
+        "-c",
+        python,
+    ]
 
 
 def start(folder, python, *flags):
@@ -258,8 +269,9 @@ def test_what_prevents_the_start_is_recorded_as_a_failure(tmp_path, contained):
     finished = contained(ends(tmp_path, "ok"), "--bind=/no/such", "--attempt=1", "--attempts=2")
     assert finished.returncode == 0, finished.stderr
     assert outcome(tmp_path) == (
-        "failed", "/no/such is to be seen in the container but is not on this machine"
-    )  # fmt: skip
+        "failed",
+        "/no/such is to be seen in the container but is not on this machine",
+    )
     assert not (tmp_path / "entered").exists()
 
 

@@ -55,9 +55,7 @@ def free_port():
 def listener(then, start=start_unreachable.command):
     port = free_port()
     program = start([sys.executable, "-c", LISTENS.format(port=port, then=then)])
-    return port, subprocess.Popen(
-        program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )  # fmt: skip
+    return port, subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 @BOTH
@@ -175,9 +173,10 @@ def test_it_ends_with_what_started_it(start):
         "subprocess.run(sys.argv[1:], preexec_fn=trainer_processes._die_with_parent)"
     )
     parent = subprocess.Popen(
-        [sys.executable, "-c", starts, *program], stdout=subprocess.PIPE,
+        [sys.executable, "-c", starts, *program],
+        stdout=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": str(PROGRAMS)},
-    )  # fmt: skip
+    )
     assert parent.stdout.readline() == b"there\n"
     parent.kill()
     # Until nobody has the pipe any more.

@@ -199,10 +199,22 @@ def test_a_run_interrupted_after_its_end_is_no_result_either(tmp_path):
     trainer += f"child = subprocess.Popen({SLEEPER})\n"
     trainer += f"open({str(pid)!r}, 'w').write(str(child.pid))\ntime.sleep(60)"
     process = subprocess.Popen(
-        [sys.executable, PROGRAM, "--log", log, "--messages", tmp_path / "messages",
-         f"--spec={json.dumps(SPEC)}", "--", sys.executable, "-c", trainer],
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            PROGRAM,
+            "--log",
+            log,
+            "--messages",
+            tmp_path / "messages",
+            f"--spec={json.dumps(SPEC)}",
+            "--",
+            sys.executable,
+            "-c",
+            trainer,
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     wait_for(pid)
     process.send_signal(signal.SIGHUP)
     _, messages = process.communicate(timeout=20)
@@ -236,10 +248,21 @@ def test_earlier_attempts_stay_and_logs_of_a_finished_run_go(end, kept, tmp_path
 
 def test_a_trainer_that_does_not_exist_ends_the_program_with_one_line(tmp_path):
     finished = subprocess.run(
-        [sys.executable, PROGRAM, "--log", tmp_path / "train.jsonl", "--messages",
-         tmp_path / "messages", f"--spec={json.dumps(SPEC)}", "--", tmp_path / "absent"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            PROGRAM,
+            "--log",
+            tmp_path / "train.jsonl",
+            "--messages",
+            tmp_path / "messages",
+            f"--spec={json.dumps(SPEC)}",
+            "--",
+            tmp_path / "absent",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert finished.returncode == 1
     assert finished.stderr.splitlines()[-1].startswith("error: ")
     assert os.fspath(tmp_path / "absent") in finished.stderr

@@ -25,8 +25,15 @@ def theirs():
 
     def make(**changes):
         other_trainers.use({"theirs": TRAINER | changes})
-        return Run(model="transformer", dataset="wikipedia", batch_per_device=8, steps=5,
-                   trainer="theirs", devices_per_node=2, strategy="mirrored")  # fmt: skip
+        return Run(
+            model="transformer",
+            dataset="wikipedia",
+            batch_per_device=8,
+            steps=5,
+            trainer="theirs",
+            devices_per_node=2,
+            strategy="mirrored",
+        )
 
     yield make
     other_trainers.use({})
@@ -39,8 +46,11 @@ def study(**changes):
 def test_a_command_is_filled_word_by_word_and_no_shell_sees_it(theirs):
     run = dataclasses.replace(theirs(), runtime_options="a b; rm -rf $(HOME)")
     assert other_trainers.command(run, "py", "", "") == [
-        "train", "--model=transformer", "--items=16", "{literally}",
-    ]  # fmt: skip
+        "train",
+        "--model=transformer",
+        "--items=16",
+        "{literally}",
+    ]
     run = theirs(command=["{python}", "{runtime_options}", "{data}", "{folder}/x"])
     run = dataclasses.replace(run, runtime_options="a b; $(x)")
     assert other_trainers.command(run, "py", "d", "f") == ["py", "a b; $(x)", "d", "f/x"]
@@ -123,8 +133,10 @@ def test_what_a_plan_starts_is_the_command_and_nothing_of_ours(tmp_path, monkeyp
     (run,) = plan.study.runs
     words = run_command.start_run_arguments(plan, run.id)
     assert words[words.index("--") + 1 :] == [
-        sys.executable, "x.py", f"--out=results/runs/{run.id}/output",
-    ]  # fmt: skip
+        sys.executable,
+        "x.py",
+        f"--out=results/runs/{run.id}/output",
+    ]
     assert "--external=auto" in words
     assert (plan.environments, plan.datasets) == ([], [])
 

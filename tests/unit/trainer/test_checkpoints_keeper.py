@@ -89,9 +89,14 @@ class Rank:
         self.path = event_log.rank_path(folder.parent / "train.jsonl", rank)
         self.log = EventLog(self.path)
         self.keeper = Keeper(
-            folder, every_s, (ranks or Ranks(1)).strategy(rank), self.log, run,
-            Kept({"weights": [self.weights]}, {"seeds": [self.seeds, *more]}), lambda: self.asked,
-        )  # fmt: skip
+            folder,
+            every_s,
+            (ranks or Ranks(1)).strategy(rank),
+            self.log,
+            run,
+            Kept({"weights": [self.weights]}, {"seeds": [self.seeds, *more]}),
+            lambda: self.asked,
+        )
 
 
 def alone(folder, **changes):

@@ -30,11 +30,19 @@ def test_copies_are_started_outside_of_the_container(monkeypatch):
     run = changed(copies_per_node=4, strategy="mirrored", devices_per_node=2, threads_per_device=3)
     program = ["python3", "workflow_scripts/start_processes.py", "--copies", "4"]
     assert copies.command(run, inside, "python3", "gpu") == [
-        *program, "--gpus-each", "2", "--", *inside
-    ]  # fmt: skip
+        *program,
+        "--gpus-each",
+        "2",
+        "--",
+        *inside,
+    ]
     assert copies.command(run, inside, "python3", "cpu") == [
-        *program, "--cores-each", "6", "--", *inside
-    ]  # fmt: skip
+        *program,
+        "--cores-each",
+        "6",
+        "--",
+        *inside,
+    ]
 
 
 @pytest.mark.parametrize(

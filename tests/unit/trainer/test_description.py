@@ -60,7 +60,7 @@ def processor(sockets=2, cores=2, smt=True):
         f"{CPU}/cpu0/cache/index{index}/{name}": value
         for index, cache in enumerate(caches)
         for name, value in zip(("level", "type", "size", "shared_cpu_list"), cache, strict=True)
-    }  # fmt: skip
+    }
     found["proc/cpuinfo"] = "\n".join(CPUINFO.format(number=n, mhz=800 + n) for n in range(4))
     found["proc/meminfo"] = "MemTotal: 263000000 kB\nMemAvailable: 200000000 kB\nSwapTotal: 0 kB"
     for node in range(sockets):
@@ -73,9 +73,11 @@ def processor(sockets=2, cores=2, smt=True):
 def policy(number, governor, low=800000, high=3500000):
     place = f"{CPU}/cpufreq/policy{number}"
     return {
-        f"{place}/scaling_governor": governor, f"{place}/scaling_driver": "intel_pstate",
-        f"{place}/scaling_min_freq": low, f"{place}/scaling_max_freq": high,
-    }  # fmt: skip
+        f"{place}/scaling_governor": governor,
+        f"{place}/scaling_driver": "intel_pstate",
+        f"{place}/scaling_min_freq": low,
+        f"{place}/scaling_max_freq": high,
+    }
 
 
 # The node.
@@ -103,8 +105,10 @@ def test_cores_that_are_offline_do_not_count(tree):
 def test_model_caches_and_numa_nodes_are_told(tree):
     cpu = hardware.constant_facts(tree(processor()))["cpu"]
     assert (cpu["model"], cpu["microcode"], cpu["virtual"]) == (
-        "Intel(R) Xeon(R) Platinum 8360Y CPU @ 2.40GHz", "0xd0003a5", False,
-    )  # fmt: skip
+        "Intel(R) Xeon(R) Platinum 8360Y CPU @ 2.40GHz",
+        "0xd0003a5",
+        False,
+    )
     assert "smep" not in cpu["features"] and "avx2" in cpu["features"]
     assert cpu["caches"] == [
         {"level": 1, "type": "Data", "bytes": 48 * 1024, "shared_by": 2},
@@ -180,24 +184,34 @@ def test_network_and_infiniband_are_those_of_devices_that_are_up(tree, tmp_path)
     files = tree(
         {
             **{f"sys/class/net/{name}/mtu": 9000 for name in ("eno1", "eno2", "docker0")},
-            "sys/class/net/eno1/speed": 25000, "sys/class/net/eno1/operstate": "up",
-            "sys/class/net/eno2/speed": -1, "sys/class/net/eno2/operstate": "down",
-            "sys/class/net/eno1/device/uevent": "", "sys/class/net/eno2/device/uevent": "",
+            "sys/class/net/eno1/speed": 25000,
+            "sys/class/net/eno1/operstate": "up",
+            "sys/class/net/eno2/speed": -1,
+            "sys/class/net/eno2/operstate": "down",
+            "sys/class/net/eno1/device/uevent": "",
+            "sys/class/net/eno2/device/uevent": "",
             "sys/class/infiniband/mlx5_0/hca_type": "MT4123",
             "sys/class/infiniband/mlx5_0/fw_ver": "20.31.1014",
             "sys/class/infiniband/mlx5_0/ports/1/rate": "200 Gb/sec (4X HDR)",
             "sys/class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE",
             "sys/class/infiniband/mlx5_0/ports/1/link_layer": "InfiniBand",
         }
-    )  # fmt: skip
+    )
     found = hardware.constant_facts(files)
     assert found["network"] == [
         {"name": "eno1", "speed_mbit_s": 25000, "mtu": 9000, "driver": None}
     ]
     assert found["infiniband"] == [
-        {"device": "mlx5_0", "port": 1, "type": "MT4123", "firmware": "20.31.1014",
-         "link_layer": "InfiniBand", "state": "4: ACTIVE", "rate": "200 Gb/sec (4X HDR)"}
-    ]  # fmt: skip
+        {
+            "device": "mlx5_0",
+            "port": 1,
+            "type": "MT4123",
+            "firmware": "20.31.1014",
+            "link_layer": "InfiniBand",
+            "state": "4: ACTIVE",
+            "rate": "200 Gb/sec (4X HDR)",
+        }
+    ]
 
 
 # Control groups.
@@ -226,8 +240,10 @@ def test_the_strictest_limit_of_all_groups_around_holds(tree):
     )
     found = limits.read(files)
     assert (found["memory_bytes"], found["cpu_time_cores"], found["group_cpus"]) == (
-        16 * 2**30, 2.5, 5,
-    )  # fmt: skip
+        16 * 2**30,
+        2.5,
+        5,
+    )
     assert files.unknown == {}
 
 
@@ -246,8 +262,10 @@ def test_limits_of_version_1_are_understood(tree):
     )
     found = limits.read(files)
     assert (found["memory_bytes"], found["cpu_time_cores"], found["group_cpus"]) == (
-        4 * 2**30, 1.5, 2,
-    )  # fmt: skip
+        4 * 2**30,
+        1.5,
+        2,
+    )
 
 
 def test_no_limit_is_a_fact_and_no_group_is_not(tree):
@@ -340,8 +358,10 @@ def test_runs_without_gpus_do_not_start_nvml(nvml, monkeypatch):
 
 def test_packages_are_listed_once_each_the_imported_first(tmp_path):
     for folder, name, version in (
-        ("a", "My_Package", "2.0"), ("b", "my.package", "1.0"), ("b", "other", "3"),
-    ):  # fmt: skip
+        ("a", "My_Package", "2.0"),
+        ("b", "my.package", "1.0"),
+        ("b", "other", "3"),
+    ):
         place = tmp_path / folder / f"{name}-{version}.dist-info"
         place.mkdir(parents=True)
         (place / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")

@@ -45,9 +45,16 @@ class Engine:
         self.records, self.losses, self.calls = records, losses or {}, []
         self.weight = Weight()
         self.strategy = types.SimpleNamespace(
-            rank=0, size=1, local_rank=0, devices=["CPU:0"], cores=[0], packages=(),
-            gather=lambda values: np.asarray([values], np.float64), settings=dict, gpus=tuple,
-        )  # fmt: skip
+            rank=0,
+            size=1,
+            local_rank=0,
+            devices=["CPU:0"],
+            cores=[0],
+            packages=(),
+            gather=lambda values: np.asarray([values], np.float64),
+            settings=dict,
+            gpus=tuple,
+        )
 
     def build(self):
         self.calls.append("build")

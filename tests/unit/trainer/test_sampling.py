@@ -40,9 +40,14 @@ def test_a_sample_has_the_process_and_the_node_in_a_log_that_reads_back(tmp_path
     assert len(samples) >= 3
     for sample in samples:
         assert list(sample) == [
-            "event", "t_s", "cpu_percent", "memory_bytes",
-            "node_cpu_percent", "node_memory_available_bytes", "load_average_1min",
-        ]  # fmt: skip
+            "event",
+            "t_s",
+            "cpu_percent",
+            "memory_bytes",
+            "node_cpu_percent",
+            "node_memory_available_bytes",
+            "load_average_1min",
+        ]
         assert sample["event"] == "sample"
         assert sample["memory_bytes"] > 5e6
         assert sample["node_memory_available_bytes"] > 1e7
