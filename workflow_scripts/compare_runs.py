@@ -37,21 +37,21 @@ def main():
 
 
 def parser():
-    made = argparse.ArgumentParser(description=__doc__)
-    made.add_argument("a", metavar="A", help="the campaign that is the base, or is checked")
-    made.add_argument("b", metavar="B", nargs="?", help="the campaign that is compared with it")
-    made.add_argument(
+    flags = argparse.ArgumentParser(description=__doc__)
+    flags.add_argument("a", metavar="A", help="the campaign that is the base, or is checked")
+    flags.add_argument("b", metavar="B", nargs="?", help="the campaign that is compared with it")
+    flags.add_argument(
         "--metric",
         default=compare_runs.DEFAULT_METRIC,
         help="a number of the runs table, as step_time_median_s or energy_j",
     )
-    made.add_argument(
+    flags.add_argument(
         "--margin",
         type=flag_types.real(above=0),
         default=compare_runs.DEFAULT_MARGIN,
         help="differences within it are equivalent (0.01)",
     )
-    joined = made.add_mutually_exclusive_group()
+    joined = flags.add_mutually_exclusive_group()
     joined.add_argument("--on", nargs="+", metavar="FIELD", help="join on these fields only")
     joined.add_argument(
         "--ignore",
@@ -60,36 +60,36 @@ def parser():
         default=[],
         help="join on all fields but these, as environment between versions",
     )
-    made.add_argument(
+    flags.add_argument(
         "--fail-on",
         nargs="+",
         choices=("slower", "failed", "timeout"),
         help="exit with 1 if a combination of B is shown to be slower (or worse) by "
         "more than the margin, or has no run that finished, for they failed or ran out of time",
     )
-    made.add_argument(
+    flags.add_argument(
         "--bounds",
         "--references",
         dest="bounds",
         metavar="FILE",
         help="check A against the expected values and bounds in this YAML file",
     )
-    made.add_argument(
+    flags.add_argument(
         "--write-bounds",
         "--write-references",
         dest="write_bounds",
         metavar="FILE",
         help="write such a file from A",
     )
-    made.add_argument(
+    flags.add_argument(
         "--tolerance",
         type=flag_types.real(0),
         default=0.05,
         help="lower and upper bounds that are written, as a share (0.05)",
     )
-    made.add_argument("--format", choices=FORMATS, help="by the output's name, or text")
-    made.add_argument("--output", metavar="FILE", type=Path, help="instead of printing it")
-    return made
+    flags.add_argument("--format", choices=FORMATS, help="by the output's name, or text")
+    flags.add_argument("--output", metavar="FILE", type=Path, help="instead of printing it")
+    return flags
 
 
 def arguments():
@@ -126,17 +126,17 @@ def _check(a, args):
 
 def _show(page, plain, args):
     format_ = args.format or (SUFFIXES[args.output.suffix] if args.output else "text")
-    made = {
+    text = {
         "text": lambda: page_text.text(page),
         "markdown": lambda: page_text.markdown(page),
         "html": lambda: page_html.html_page(page),
         "json": lambda: json.dumps(plain, indent=1, allow_nan=False) + "\n",
     }[format_]()
     if not args.output:
-        sys.stdout.write(made)
+        sys.stdout.write(text)
         return
     with written_whole(args.output) as part:
-        part.write_text(made, encoding="utf-8")
+        part.write_text(text, encoding="utf-8")
     print(f"{args.output}: {page.lead}", file=sys.stderr)
 
 

@@ -77,13 +77,15 @@ def test_two_copies_are_trained_at_once_each_on_a_core_of_its_own(tmp_path):
     losses = [[step["loss"] for step in events(log, "step")] for log in logs]
     assert losses[0] == losses[1]
     found = record(tmp_path)
-    # What else this machine does may stall steps.
-    assert found["status"] == "ok" or found["message"].endswith("some steps stalled"), found
+    # What else this machine does may stall steps, or slow down one copy.
+    assert found["status"] in ("ok", "unstable"), found
     summary = found["summary"]
-    assert summary["overlap"] > 0.7
     assert summary["steps_measured"] == 3000
     rates = summary["copies_images_per_second"]
     assert len(rates) == 2
+    # They begin together, so that all of the faster one's time lies in the other's.
+    times = [1 / rate for rate in rates]
+    assert summary["overlap"] == pytest.approx(min(times) / (sum(times) / 2), abs=0.1)
     assert summary["images_per_second"] == pytest.approx(sum(rates) / 2)
 
 
