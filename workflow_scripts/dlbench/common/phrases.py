@@ -21,6 +21,15 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {plural(noun, count)}"
 
 
+def four_digits(value: float) -> str:
+    """A number with four significant digits, without an exponent where it is large.
+
+    >>> four_digits(171.24), four_digits(15063.2)
+    ('171.2', '15060')
+    """
+    return f"{float(f'{value:.4g}'):.15g}"
+
+
 def without_numbers(reason: str) -> str:
     """A reason with each number as 0: equal for reasons that `merge` can show as one."""
     return NUMBER.sub("0", reason)

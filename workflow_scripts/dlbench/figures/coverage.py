@@ -21,7 +21,7 @@ the table coverage, the commonest ones with how many runs they concern.
 # Status: (symbol, colour, what it means), from the best to the worst.
 LOOKS = {
     "ok": ("o", styles.COLOURS[2], "ok"),
-    "unstable": ("^", styles.COLOURS[1], "ok, some steps stalled"),
+    "unstable": ("^", styles.COLOURS[1], "unstable"),
     "stale": ("v", styles.COLOURS[4], "done by other code"),
     "pending": (".", "#9a9a9a", "not yet"),
     "imported": ("P", styles.COLOURS[0], "imported"),

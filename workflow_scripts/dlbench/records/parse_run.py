@@ -24,6 +24,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from dlbench.common import phrases
 from dlbench.common.files import sha256
 from dlbench.log import event_fields, event_log
 from dlbench.records import (
@@ -310,8 +311,8 @@ def _status(run, logs, summary):
         if abs(by_total / by_median - 1) > UNSTABLE_SHARE:
             prefix = f"copy {number}: " if run.copies_per_node > 1 else ""
             return "unstable", (
-                f"{prefix}{by_total:.4g} items/s over all measured steps, "
-                f"{by_median:.4g} by the median step: some steps stalled"
+                f"{prefix}{phrases.four_digits(by_total)} items/s over all measured steps, "
+                f"{phrases.four_digits(by_median)} by the median step: some steps stalled"
             )
     if summary.get("overlap", 1.0) < LEAST_OVERLAP:
         return "unstable", (

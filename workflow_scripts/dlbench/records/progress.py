@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
+from dlbench.common import phrases
 from dlbench.log import event_fields, event_log
 from dlbench.study.runs import Run
 
@@ -57,7 +58,7 @@ def words(log: Path) -> str:
         return "no step yet"
     text = f"step {progress.step}/{progress.total_steps}, loss {progress.loss:.4g}"
     if progress.images_per_second is not None:
-        text += f", {progress.images_per_second:.4g} images/s"
+        text += f", {phrases.four_digits(progress.images_per_second)} images/s"
     return text
 
 
