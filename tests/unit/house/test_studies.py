@@ -1,5 +1,6 @@
 """The studies that ship: their configs, smoke variants and published numbers."""
 
+import hashlib
 import json
 import math
 import re
@@ -196,3 +197,20 @@ def test_numbers_from_logs_are_means_of_the_logs():
 def _average_rate(log):
     values = map(json.loads, log.read_text().splitlines())
     return [v["value"] for v in values if v["name"] == "average_examples_per_sec"][-1]
+
+
+# Ids before the library had rooms: of the default study one by one, of each other config how many
+# and the digest of all.
+IDS = json.loads((REPOSITORY / "tests/data/run_ids.json").read_text())
+
+
+@pytest.mark.parametrize("file", IDS)
+def test_ids_of_runs_stay(file, monkeypatch):
+    monkeypatch.chdir(REPOSITORY)
+    files = dict.fromkeys(["config.yaml", f"{file.rpartition('/')[0] or '.'}/config.yaml", file])
+    ids = [run.id for run in config.study(config.read(*files)).runs]
+    if isinstance(IDS[file], list):
+        assert ids == IDS[file]
+    else:
+        digest = hashlib.sha256("\n".join(ids).encode()).hexdigest()
+        assert f"{len(ids)} {digest}" == IDS[file]
