@@ -113,8 +113,8 @@ def _compare(a, args):
     b = campaigns.read(args.b)
     comparison = compare_runs.compare(a, b, args.metric, args.margin, args.on, args.ignore)
     regressions = None if args.fail_on is None else comparison.regressions(args.fail_on)
-    page = comparison_page.compared(comparison, regressions)
-    _show(page, plain.compared(comparison, regressions), args)
+    page = comparison_page.comparison_page(comparison, regressions)
+    _show(page, plain.comparison_values(comparison, regressions), args)
     return bool(regressions)
 
 

@@ -23,9 +23,9 @@ def main():
     parser.add_argument("--own-code", action="store_true", help="run no program of the archive")
     add_limit(parser)
     args = parser.parse_args()
-    with verify_archive.opened(args.archive, args.limit_gb * 1e9) as bag:
+    with verify_archive.open_bag(args.archive, args.limit_gb * 1e9) as bag:
         if args.list:
-            rederive.see_sound(bag)
+            rederive.refuse_unsound(bag)
             print("\n".join(rederive.training_plan(bag)))
             return
         outcome = rederive.rederive(bag, args.output, args.own_code)
@@ -42,7 +42,7 @@ def _say(outcome, own_code):
     )
     if words := archive_logs.not_compared(outcome.records.others):
         print(words, file=sys.stderr)
-    for line in verify_archive.summarised(outcome.records.differing):
+    for line in verify_archive.summarise(outcome.records.differing):
         print(line, file=sys.stderr)
     if not outcome.differing:
         print(f"identical: {counted}; {outcome.records.same} records say what their logs do")

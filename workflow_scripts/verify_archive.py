@@ -22,7 +22,7 @@ def main():
     add_limit(parser)
     args = parser.parse_args()
     deep = ""
-    with verify_archive.opened(args.archive, args.limit_gb * 1e9) as bag:
+    with verify_archive.open_bag(args.archive, args.limit_gb * 1e9) as bag:
         problems = verify_archive.problems(bag)
         if args.deep and not problems:
             compared = archive_logs.compare(bag)
@@ -33,7 +33,7 @@ def main():
         files = len(bag.payload)
         runs = sum(bool(verify_archive.RECORD.fullmatch(name)) for name in bag.payload)
     if problems:
-        print("\n".join(verify_archive.summarised(problems)), file=sys.stderr)
+        print("\n".join(verify_archive.summarise(problems)), file=sys.stderr)
         sys.exit(f"{args.archive}: {len(problems)} problem(s)")
     digest = sha256(args.archive)
     print(f"{args.archive}: sound: {files} files, {runs} runs{deep}; SHA-256 {digest}")

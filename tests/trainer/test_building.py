@@ -18,7 +18,7 @@ SPEC = Run(model="mine", dataset="digits", batch_per_device=8, steps=1)
 
 def built(build, task="classification", source=DIGITS):
     native = types.SimpleNamespace(build=build, TASK=task, INPUT_SHAPE=source.item_shape)
-    return building.built(SPEC, native, plugins.load("tasks", task), source)
+    return building.build_model(SPEC, native, plugins.load("tasks", task), source)
 
 
 def dense(shape, *units):
@@ -80,7 +80,7 @@ def test_every_model_of_ours_has_the_form_of_its_task(name):
     source = types.SimpleNamespace(item_shape=native.INPUT_SHAPE, classes=native.CLASSES)
     task = plugins.load("tasks", native.TASK)
     with keras.StatelessScope(initialize_variables=False):  # weights would take gigabytes
-        building.built(SPEC, native, task, source)
+        building.build_model(SPEC, native, task, source)
 
 
 MODEL = """

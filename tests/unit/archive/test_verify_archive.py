@@ -23,7 +23,7 @@ SOUND = {"results/tables/runs.csv": b"run_id\n", "notes/a.txt": b"text"}
 
 
 def problems(path):
-    with verify_archive.opened(path) as bag:
+    with verify_archive.open_bag(path) as bag:
         return verify_archive.problems(bag)
 
 
@@ -159,7 +159,7 @@ def test_a_zip_with_damage_anywhere_is_refused_or_named_or_has_the_same_content(
         except Refused:
             continue
         if not found:  # dates, versions and padding say nothing of the content
-            with verify_archive.opened(sound) as bag:
+            with verify_archive.open_bag(sound) as bag:
                 assert {name: bag.read(f"data/{name}") for name in bag.payload} == SOUND
 
 
@@ -237,7 +237,7 @@ def test_many_files_of_one_fault_are_a_few_lines_and_a_count(sound):
 
 
 def test_of_very_many_faults_of_as_many_kinds_a_hundred_are_shown():
-    lines = verify_archive.summarised([f"{n}: kind {n}" for n in range(250)])
+    lines = verify_archive.summarise([f"{n}: kind {n}" for n in range(250)])
     assert (len(lines), lines[-1]) == (101, "and 150 more problems")
 
 
@@ -327,7 +327,7 @@ def test_a_size_that_is_not_the_announced_one_is_found_and_not_unpacked(tmp_path
     (tmp_path / "x.zip").write_bytes(
         content.replace(struct.pack("<L", 1 << 20), struct.pack("<L", 10))
     )
-    with verify_archive.opened(tmp_path / "x.zip") as bag:
+    with verify_archive.open_bag(tmp_path / "x.zip") as bag:
         read = io.BytesIO()
         with pytest.raises(Refused, match="damaged"):
             for block in bag.blocks("data/zeros"):
@@ -350,7 +350,7 @@ def test_files_that_share_bytes_are_refused(tmp_path):
 
 
 def test_more_bytes_than_the_limit_and_encrypted_files_are_refused(sound, tmp_path):
-    with pytest.raises(Refused, match="--limit-gb"), verify_archive.opened(sound, 10):
+    with pytest.raises(Refused, match="--limit-gb"), verify_archive.open_bag(sound, 10):
         pass
     with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_BZIP2) as archive:
         archive.writestr("archive/data/x", b"1")
@@ -382,7 +382,7 @@ def test_nothing_is_unpacked_over_what_is_there(sound, tmp_path):
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "mine").write_text("kept")
     with (
-        verify_archive.opened(sound) as bag,
+        verify_archive.open_bag(sound) as bag,
         pytest.raises(Refused, match="expected a new or an empty folder"),
     ):
         verify_archive.unpack(bag, tmp_path / "there", lambda name: True)

@@ -155,7 +155,7 @@ def test_failures_are_named_on_their_side_and_are_a_regression_where_all_failed(
     assert (none.verdict, none.reason, none.b.failed) == ("failed", "in B", {"oom": 3})
     assert found.regressions(["failed"]) == [none]
     assert found.regressions(["slower"]) == []
-    text = page_text.text(comparison_page.compared(found), width=100)
+    text = page_text.text(comparison_page.comparison_page(found), width=100)
     assert "1.414 (2), 1 failed" in text
     assert "3 oom" in text
 
@@ -176,7 +176,7 @@ def test_what_was_skipped_or_ran_out_of_time_has_not_failed(statuses, verdict):
     assert (pair.verdict, pair.reason, pair.shown) == (verdict, "in B", False)
     kinds = ("slower", "failed", "timeout", "skipped")
     assert [k for k in kinds[:3] if found.regressions([k])] == [verdict] * (verdict != "skipped")
-    assert f"1 {verdict}." in comparison_page.compared(found).lead
+    assert f"1 {verdict}." in comparison_page.comparison_page(found).lead
 
 
 def test_what_one_side_has_only_is_listed_with_its_nearest_partner():
@@ -373,7 +373,9 @@ def test_the_page_is_one_file_without_scripts_whatever_the_names_are():
         [measured(A_RATES, facts={"site": "<script>alert(1)</script>"})],
         [measured(rates(-4), facts={"site": "a|b *c* \"d\" & 'e'"})],
     )
-    made = page_html.html_page(comparison_page.compared(found, found.regressions(["slower"])))
+    made = page_html.html_page(
+        comparison_page.comparison_page(found, found.regressions(["slower"]))
+    )
     reader = Reader()
     reader.feed(made)
     assert reader.open == []
@@ -381,7 +383,7 @@ def test_the_page_is_one_file_without_scripts_whatever_the_names_are():
     assert reader.addresses == []
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in made
     assert "@import" not in made and "url(" not in made
-    markdown = page_text.markdown(comparison_page.compared(found))
+    markdown = page_text.markdown(comparison_page.comparison_page(found))
     assert r"a\|b \*c\*" in markdown
     assert r"\<script\>" in markdown
 
@@ -393,7 +395,7 @@ def test_text_is_as_wide_as_it_may_be(width):
         [measured(A_RATES, strategy_options=long), measured(A_RATES, xla=True)],
         [measured(rates(1), strategy_options=long), measured(rates(1), precision="bfloat16")],
     )
-    lines = page_text.text(comparison_page.compared(found), width).splitlines()
+    lines = page_text.text(comparison_page.comparison_page(found), width).splitlines()
     assert max(map(len, lines)) <= width
 
 
@@ -404,12 +406,12 @@ def test_campaigns_that_share_no_session_are_said_to_be_measured_apart_and_check
 
     together, apart = (compared([of("s1", 0)], [of(name, -2)]) for name in ("s1", "s2"))
     for found in (together, apart):
-        page = comparison_page.compared(found)
+        page = comparison_page.comparison_page(found)
         told = [page_text.text(page), page_text.markdown(page), page_html.html_page(page)]
         assert [" ".join(text.split()).count("A and B were measured apart") for text in told] == (
             [0, 0, 0] if found is together else [1, 1, 1]
         )
-        assert campaign_plain.compared(found)["measured_apart"] == (found is apart)
+        assert campaign_plain.comparison_values(found)["measured_apart"] == (found is apart)
     assert [pair.verdict for pair in apart.pairs] == [pair.verdict for pair in together.pairs]
     assert len(apart.regressions(["slower"])) == len(together.regressions(["slower"]))
     unknown = compared([measured(A_RATES)], [measured(rates(1))])
@@ -440,8 +442,8 @@ def test_no_verdict_rests_on_a_run_that_others_disturbed(side, steps):
     assert (pair.verdict, pair.shown, loud.regressions(["slower"])) == ("undecided", False, [])
     assert pair.compared == quiet.pairs[0].compared
     words = f"others on the machine disturbed runs: 1 in {'AB'[side]}"
-    assert words in " ".join(page_text.text(comparison_page.compared(loud), 200).split())
-    (plain,) = campaign_plain.compared(loud)["combinations"]
+    assert words in " ".join(page_text.text(comparison_page.comparison_page(loud), 200).split())
+    (plain,) = campaign_plain.comparison_values(loud)["combinations"]
     assert plain["ab"[side]]["disturbed"] == 1 and plain["reason"] == words
 
 

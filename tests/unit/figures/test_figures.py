@@ -429,8 +429,8 @@ def test_what_is_not_drawn_is_counted_in_words(drawn):
 
 
 def test_a_series_has_one_colour_in_all_panels(made):
-    runs = series.tried(made("some failed").runs)
-    found = series.along("batch_per_device", runs, fewest=2)
+    runs = series.begun_runs(made("some failed").runs)
+    found = series.series_along("batch_per_device", runs, fewest=2)
     assert len(found) == 2
     for one, other in zip(*found.values(), strict=True):
         assert line_charts.marks(one) == line_charts.marks(other)
@@ -444,16 +444,16 @@ def test_what_a_publication_does_not_state_names_no_series():
         | {"timing_source": "published", "site": "paper", "images_per_second": 1.0}
         for row in own
     ]
-    runs = series.tried(pd.DataFrame(own + paper, columns=table_columns.RUNS.names))
-    names = [s.name for s in next(iter(series.along("devices", runs).values()))]
+    runs = series.begun_runs(pd.DataFrame(own + paper, columns=table_columns.RUNS.names))
+    names = [s.name for s in next(iter(series.series_along("devices", runs).values()))]
     assert names == ["here", "paper, published"]
 
 
 def test_a_run_that_failed_before_its_device_was_known_belongs_to_its_series():
     rows = [made_tables.run(batch_per_device=b, status=s) for b, s in ((16, "ok"), (32, "oom"))]
     rows[1]["device_model"] = None
-    runs = series.tried(pd.DataFrame(rows, columns=table_columns.RUNS.names))
-    (found,) = next(iter(series.along("batch_per_device", runs).values()))
+    runs = series.begun_runs(pd.DataFrame(rows, columns=table_columns.RUNS.names))
+    (found,) = next(iter(series.series_along("batch_per_device", runs).values()))
     assert [x for x, *_ in found.failures()] == [32]
 
 

@@ -138,4 +138,4 @@ def see_all(study, place):
     """Whoever looks at runs finds words for what there is."""
     for problem in doctor_runs.problems(study, content=True):
         assert problem.line()
-    assert {stand.run.id for stand in standing.look(study)} == {run.id for run in study.runs}
+    assert {stand.run.id for stand in standing.examine(study)} == {run.id for run in study.runs}

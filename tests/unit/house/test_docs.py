@@ -319,7 +319,7 @@ def test_every_config_of_the_pages_passes_the_schema_when_laid_over_the_default_
         if content.keys() <= properties.keys():
             merged = config._merge(default, content)
             try:
-                config_schema.checked(merged)
+                config_schema.check(merged)
             except config_schema.ConfigError as error:
                 raise AssertionError(f"{named(page)}: {error}") from error
             checked += 1

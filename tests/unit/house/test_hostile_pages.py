@@ -111,7 +111,9 @@ def test_a_comparison_of_hostile_names_shows_them_and_runs_none(open_page, evil,
     )
     found = compare_runs.compare(one, other)
     path = tmp_path / "page.html"
-    made = page_html.html_page(comparison_page.compared(found, found.regressions(["slower"])))
+    made = page_html.html_page(
+        comparison_page.comparison_page(found, found.regressions(["slower"]))
+    )
     path.write_text(made, encoding="utf-8")
     page = open_page(path)
     title, elements, text = seen(page)

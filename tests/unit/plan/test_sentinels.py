@@ -213,11 +213,11 @@ def test_a_start_plans_its_sentinels_and_its_jobs_plan_the_same(monkeypatch):
     assert not sessions.sentinels()  # nothing is started beside a workflow at work
     lock.unlink()
     plan.begin_session()
-    assert sorted(planned(settings(8, 16), choose_sentinels=sentinels.kept).runs) == sorted(
-        plan.runs
-    )
+    assert sorted(
+        planned(settings(8, 16), choose_sentinels=sentinels.chosen_of_session).runs
+    ) == sorted(plan.runs)
     finish(own[0], 10, made_from=staleness.made_from(own[0]))
-    later = planned(settings(8, 16), choose_sentinels=sentinels.kept)
+    later = planned(settings(8, 16), choose_sentinels=sentinels.chosen_of_session)
     assert own[0].id not in later.pending and own[1].id in later.pending
     assert not planned(settings(8, 16)).sentinels.runs  # as pods and check_site plan
 

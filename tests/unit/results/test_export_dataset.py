@@ -53,18 +53,18 @@ def test_folders_are_named_by_site_model_and_strategy(exported):
 
 
 def test_pyarrow_reads_every_row_with_units_and_text_as_text(exported, many):
-    steps = export_dataset.opened(exported, "steps").to_table()
+    steps = export_dataset.open_table(exported, "steps").to_table()
     assert steps.num_rows == 100 * len(many.runs)
     assert steps.schema.field("step_time_s").metadata[b"unit"] == b"s"
     assert set(steps["site"].to_pylist()) == {"01"}
-    runs = export_dataset.opened(exported, "runs").to_table().to_pylist()
+    runs = export_dataset.open_table(exported, "runs").to_table().to_pylist()
     assert {row["run_id"] for row in runs} == {run.id for run in many.runs}
     assert set(runs[0]) == set(table_columns.RUNS.names)
 
 
 def test_its_rows_are_those_of_the_runs_own_tables(exported, many):
     run = many.runs[0]
-    found = export_dataset.opened(exported, "steps").to_table(
+    found = export_dataset.open_table(exported, "steps").to_table(
         filter=pa.dataset.field("run_id") == run.id
     )
     own = run_tables.run_table(run.id, "steps")
@@ -96,7 +96,7 @@ def test_polars_reads_it(exported, many):
 
 
 def test_pandas_reads_it(exported, many):
-    frame = export_dataset.opened(exported, "runs").to_table().to_pandas()
+    frame = export_dataset.open_table(exported, "runs").to_table().to_pandas()
     assert (frame["site"] == "01").all()
     plain = pandas.read_parquet(exported / "runs")
     assert len(plain) == len(many.runs)
@@ -108,7 +108,7 @@ def test_names_with_signs_come_back_as_they_are(study):
     made = config.study(SETTINGS | {"site": SETTINGS["site"] | {"name": named}})
     finish(made.runs[0], 60)
     export_dataset.export(made, "all")
-    rows = export_dataset.opened("all", "runs").to_table()
+    rows = export_dataset.open_table("all", "runs").to_table()
     assert rows["site"].to_pylist() == [named]
     query = "select site from read_parquet('all/runs/**/*.parquet', hive_partitioning = true)"
     assert duckdb.sql(query).fetchall() == [(named,)]
@@ -136,14 +136,16 @@ def test_only_results_that_stand_are_in_it(study, capsys):
     finish(stale, 60, made_from={"code": "another"})
     write(going)
     export_dataset.export(study, "all")
-    runs = export_dataset.opened("all", "runs").to_table(columns=["run_id", "status"]).to_pylist()
+    runs = (
+        export_dataset.open_table("all", "runs").to_table(columns=["run_id", "status"]).to_pylist()
+    )
     assert {row["run_id"]: row["status"] for row in runs} == {ok.id: "ok", oom.id: "oom"}
     assert capsys.readouterr().err == "all: 2 of 4 runs, 2 without a result that stands\n"
 
 
 def test_before_the_first_run_it_is_there_without_rows(study):
     export_dataset.export(study, "all")
-    assert export_dataset.opened("all", "steps").to_table().num_rows == 0
+    assert export_dataset.open_table("all", "steps").to_table().num_rows == 0
 
 
 def test_an_earlier_export_is_replaced_and_anything_else_is_refused(exported, many):
@@ -155,7 +157,7 @@ def test_an_earlier_export_is_replaced_and_anything_else_is_refused(exported, ma
     with pytest.raises(Error, match="mine is there and is no dataset that was exported"):
         export_dataset.export(many, "mine")
     with pytest.raises(Error, match="no table of an exported dataset"):
-        export_dataset.opened("mine", "runs")
+        export_dataset.open_table("mine", "runs")
 
 
 def test_an_export_that_fails_leaves_the_earlier_one(exported, many, monkeypatch):
@@ -165,7 +167,7 @@ def test_an_export_that_fails_leaves_the_earlier_one(exported, many, monkeypatch
     with monkeypatch.context() as broken, pytest.raises(OSError, match="disk full"):
         broken.setattr(run_tables, "run_table", fail)
         export_dataset.export(many, exported)
-    assert export_dataset.opened(exported, "runs").to_table().num_rows == len(many.runs)
+    assert export_dataset.open_table(exported, "runs").to_table().num_rows == len(many.runs)
     assert not list(Path().glob(".all*"))
 
 

@@ -65,7 +65,7 @@ def test_only_one_process_on_one_node_can_be_packed(changes, reason):
 
 
 def mine(device="gpu", environ=(), **changes):
-    return trainer_copies.mine(changed(**changes), device, "train.jsonl", dict(environ))
+    return trainer_copies.this_copy(changed(**changes), device, "train.jsonl", dict(environ))
 
 
 def test_a_copy_is_known_by_its_number():

@@ -123,7 +123,7 @@ class Drift:
         measured = estimates.Difference.of(*rates)
         if _by_session(a) == _by_session(b):
             return Sides(measured)
-        apart, drift = sessions.apart(a, b), self._between_sides(a, b)
+        apart, drift = sessions.measured_apart(a, b), self._between_sides(a, b)
         if drift is None:
             return Sides(measured, apart, allowed=not apart)
         plain = self._weights(self._side(a)) - self._weights(self._side(b))

@@ -142,7 +142,7 @@ def all_series(
     return [*scaled, *(_series(None, group, lenders, known) for group in rest if group)]
 
 
-def tried(
+def planned_series(
     rows: Sequence[Row], sentinels: Sequence[Row] = (), margin: float = MARGIN
 ) -> list[Tried]:
     """The series that there would be if all runs had ended well.

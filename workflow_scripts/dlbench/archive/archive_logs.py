@@ -51,7 +51,7 @@ def compare(bag: Bag) -> Compared:
         if record["parser_version"] != run_record.PARSER_VERSION:
             others[record["parser_version"]] += 1
         elif differences := _differences(bag, name, record):
-            differing += [verify_archive.shown(line) for line in differences]
+            differing += [verify_archive.printable(line) for line in differences]
         else:
             same += 1
     return Compared(same, differing, dict(others))

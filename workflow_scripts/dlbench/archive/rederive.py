@@ -76,7 +76,7 @@ def rederive(bag: Bag, folder: str | Path, own_code: bool = False) -> Outcome:
     Raises:
         Error: the archive is not sound, a package is missing, or a program failed.
     """
-    see_sound(bag)
+    refuse_unsound(bag)
     about = _about(bag)
     versions = _versions(about["made_with"])
     if missing := [name for name, _, here in versions if here is None]:
@@ -112,10 +112,10 @@ def rederive(bag: Bag, folder: str | Path, own_code: bool = False) -> Outcome:
     )
 
 
-def see_sound(bag: Bag) -> None:
+def refuse_unsound(bag: Bag) -> None:
     """Raises Error with every problem of an archive."""
     if problems := verify_archive.problems(bag):
-        raise Error("\n".join([f"{bag.path} is not sound:", *verify_archive.summarised(problems)]))
+        raise Error("\n".join([f"{bag.path} is not sound:", *verify_archive.summarise(problems)]))
 
 
 def training_plan(bag: Bag) -> Iterator[str]:
@@ -128,7 +128,7 @@ def training_plan(bag: Bag) -> Iterator[str]:
         took = f"{seconds:9.1f} s" if seconds is not None else "  unknown  "
         ended = "" if status in ENDED_WELL else f" ({status})"
         line = f"{took}  {run.nodes} x {run.devices_per_node}  {named[run.id]}{ended}"
-        yield verify_archive.shown(line)
+        yield verify_archive.printable(line)
     known = [run.nodes * seconds for run, _, seconds in todo if seconds is not None]
     skipped = sum(status == "skipped" for _, status, _ in everything)
     yield (

@@ -102,7 +102,7 @@ class Bag:
 
 
 @contextmanager
-def opened(path: str | Path, limit_bytes: float = DEFAULT_LIMIT_BYTES) -> Iterator[Bag]:
+def open_bag(path: str | Path, limit_bytes: float = DEFAULT_LIMIT_BYTES) -> Iterator[Bag]:
     """Open a bag, having seen that its files may be read and unpacked.
 
     Args:
@@ -135,10 +135,10 @@ def problems(bag: Bag) -> list[str]:
     Args:
         bag: from `opened`.
     """
-    return list(map(shown, _problems(bag)))
+    return list(map(printable, _problems(bag)))
 
 
-def summarised(problems: list[str]) -> list[str]:
+def summarise(problems: list[str]) -> list[str]:
     """The same lines; of very many that say the same of other files the first ones, and a count."""
     kinds: Counter[str] = Counter()
     lines = []
@@ -153,7 +153,7 @@ def summarised(problems: list[str]) -> list[str]:
     return lines + ([f"and {left} more problems"] if left > 0 else [])
 
 
-def shown(text: str) -> str:
+def printable(text: str) -> str:
     """A text from an archive for a terminal, which must not obey it."""
     return text if text.isprintable() else repr(text)
 

@@ -65,7 +65,7 @@ def mend(problems: list[Problem]) -> list[tuple[Problem, str]]:
     return tried
 
 
-def enter(folder: str | Path) -> Path:
+def enter_workflow_folder(folder: str | Path) -> Path:
     """Make the workflow's folder the current one and return it.
 
     Args:

@@ -38,7 +38,7 @@ from typing import Any
 from dlbench.campaign import status_text
 from dlbench.common import phrases, terminal
 from dlbench.log import event_fields, event_log
-from dlbench.plan.standing import LEFT, STATES, look
+from dlbench.plan.standing import LEFT, STATES, examine
 from dlbench.records import costs, run_record, sentinel_runs
 from dlbench.study.config import Study
 
@@ -81,7 +81,7 @@ def report(study: Study, at_a_time: int | None = None, with_runs: bool = False) 
         at_a_time: how many runs are trained at a time; None: as many as are running now.
         with_runs: also list every run.
     """
-    standings = look(study)
+    standings = examine(study)
     counts = dict.fromkeys(STATES, 0)
     for standing in standings:
         counts[standing.state] += 1

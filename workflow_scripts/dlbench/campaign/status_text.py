@@ -110,4 +110,4 @@ def _cost_lines(cost, any_left):
         f"  left  about {costs.node_hours(cost['left_node_hours'])}; {how} "
         f"{duration(cost['left_wall_s'])}, until {done_at:%a %d %b %H:%M}"
     )
-    yield f"        {costs.resting(cost['estimates'])}"
+    yield f"        {costs.basis_words(cost['estimates'])}"

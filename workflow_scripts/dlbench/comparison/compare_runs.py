@@ -135,7 +135,7 @@ class Compared:
     @property
     def measured_apart(self) -> bool:
         """Whether no session has runs of both sides, so that changes in between differ, too."""
-        return sessions.apart(
+        return sessions.measured_apart(
             *(
                 [{**run.facts, "session": run.session} for run in side.finished()]
                 for side in (self.a, self.b)
@@ -248,7 +248,7 @@ def _nothing_in_common(a, b, joined):
     for index, name in enumerate(joined):
         values = [list(dict.fromkeys(str(key[index]) for key in side)) for side in (a, b)]
         if not set(values[0]) & set(values[1]):
-            apart.append(f"  {name}: A {listed(values[0])}; B {listed(values[1])}")
+            apart.append(f"  {name}: A {list_values(values[0])}; B {list_values(values[1])}")
     if not apart:
         key = next(iter(a))
         apart = [f"  {n}: A {own}; B {other}" for n, (own, other) in _partner(key, b, joined)]
@@ -374,7 +374,7 @@ def _distance(key, other):
     return len(differing), sum(numbers)
 
 
-def listed(values: Sequence[Any], most: int = 3) -> str:
+def list_values(values: Sequence[Any], most: int = 3) -> str:
     """Values in words, as in `8, 16, 32 and 4 more`; `not known` if there are none."""
     more = f" and {len(values) - most} more" if len(values) > most else ""
     return ", ".join(map(str, values[:most])) + more if values else "not known"

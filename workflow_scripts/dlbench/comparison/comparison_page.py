@@ -7,7 +7,7 @@ from collections import Counter
 from dlbench.analysis import equivalence
 from dlbench.common import phrases
 from dlbench.comparison.campaigns import Campaign
-from dlbench.comparison.compare_runs import FAILED, SKIPPED, TIMEOUT, Compared, Pair, listed
+from dlbench.comparison.compare_runs import FAILED, SKIPPED, TIMEOUT, Compared, Pair, list_values
 from dlbench.pages.page import Cell, Page, Section, Table
 from dlbench.study import wording
 from dlbench.study.runs import DEFAULTS
@@ -20,7 +20,7 @@ APART = (
 )
 
 
-def compared(comparison: Compared, regressions: list[Pair] | None = None) -> Page:
+def comparison_page(comparison: Compared, regressions: list[Pair] | None = None) -> Page:
     """The Page of two compared campaigns.
 
     Args:
@@ -75,7 +75,7 @@ def _sides(comparison):
     differing = [
         [
             f"differs: {wording.field_name(name)}",
-            *(listed(list(map(_short, side))) for side in both),
+            *(list_values(list(map(_short, side))) for side in both),
         ]
         for name, both in comparison.differs.items()
     ]

@@ -11,7 +11,9 @@ NUMBERS = (
 )
 
 
-def compared(comparison: Compared, regressions: list[Pair] | None = None) -> dict[str, Any]:
+def comparison_values(
+    comparison: Compared, regressions: list[Pair] | None = None
+) -> dict[str, Any]:
     """Two compared campaigns as plain values; numbers that are not known are None.
 
     Args:

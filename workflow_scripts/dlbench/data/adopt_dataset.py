@@ -68,7 +68,7 @@ def _made_manifest(name, folder, check):
         ]
         entries[split] = {"records": sum(s["records"] for s in shards), "shards": shards}
     return {
-        **convert_dataset.described(name, dataset),
+        **convert_dataset.manifest_head(name, dataset),
         "reader": reader,
         "check": check,
         "splits": entries,

@@ -67,7 +67,7 @@ def check_digests(
     digests = digests_of(path, published | {"sha256": None})
     comparable = {name: value for name, value in digests.items() if published[name] is not None}
     cause = impostor or _likely_cause(path, digests, published)
-    raise WrongFile(f"expected {described(published)}, found {described(comparable)}: {cause}")
+    raise WrongFile(f"expected {describe(published)}, found {describe(comparable)}: {cause}")
 
 
 def digests_of(path: Path, published: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def digests_of(path: Path, published: dict[str, Any]) -> dict[str, Any]:
         return stream.result()
 
 
-def described(published: dict[str, Any]) -> str:
+def describe(published: dict[str, Any]) -> str:
     """
     >>> described({"bytes": 4542, "sha256": None, "md5": "9fb6"})
     'bytes 4542, md5 9fb6'

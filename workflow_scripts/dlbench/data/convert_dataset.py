@@ -80,7 +80,7 @@ def convert(
     tasks = _shard_tasks(name, dataset, opened, output, recipe)
     shards = _write_all(name, tasks, workers or len(os.sched_getaffinity(0)))
     manifest = {
-        **described(name, dataset),
+        **manifest_head(name, dataset),
         "reader": dataset.READER,
         "features": sorted(opened.features("train", 0)),
         **recipe,
@@ -98,7 +98,7 @@ def convert(
         task.note.unlink(missing_ok=True)
 
 
-def described(name: str, dataset: ModuleType) -> dict[str, Any]:
+def manifest_head(name: str, dataset: ModuleType) -> dict[str, Any]:
     """The beginning of a manifest: which dataset it is of."""
     return {
         "manifest_version": MANIFEST_VERSION,

@@ -92,7 +92,7 @@ def fetch_file(
         addresses = " and ".join(urls) or "no URL"
         raise DownloadError(
             f"{path.name} is missing and offline is set: put the file by hand at {path} "
-            f"({checksums.described(published)}; it is published at {addresses})"
+            f"({checksums.describe(published)}; it is published at {addresses})"
         )
     raise DownloadError("\n".join([f"{path.name} could not be fetched:", *problems]))
 

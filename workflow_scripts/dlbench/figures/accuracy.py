@@ -21,12 +21,12 @@ SCORES = {"top1": "top-1 accuracy", "iou": "intersection over union", "perplexit
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
-    runs = series.tried(tables.runs)
+    runs = series.begun_runs(tables.runs)
     scored = runs[[*SCORES]].notna().any(axis=1)
     learning = runs["epochs"].notna() & ~runs["status"].isin(event_fields.ENDED_WELL)
     panels = {
         (*key, next((score for score in SCORES if _has(all_series, score)), "top1")): all_series
-        for key, all_series in series.along("devices", runs[scored | learning]).items()
+        for key, all_series in series.series_along("devices", runs[scored | learning]).items()
     }
     line_charts.draw(stem, panels, _paint, "no run of this study was evaluated", size=(4.8, 3.6))
 

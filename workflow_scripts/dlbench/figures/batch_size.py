@@ -17,9 +17,9 @@ PANEL = ("mode", "model", "dataset")
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
-    runs = series.tried(tables.runs)
+    runs = series.begun_runs(tables.runs)
     runs = runs[(runs["devices"] == 1) & runs["epochs"].isna()]
-    several = series.along("batch_per_device", runs, PANEL, fewest=2)
+    several = series.series_along("batch_per_device", runs, PANEL, fewest=2)
     modes = list(series.MODES)
     ordered = dict(sorted(several.items(), key=lambda item: (modes.index(item[0][0]), item[0])))
     models = len({key[1:] for key in ordered})

@@ -47,7 +47,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
     column = max(COLUMNS, key=lambda name: cells[name].nunique())
     keys = [name for name in series.SETTINGS if name not in (column, "global_batch", "nodes")]
     keys = [name for name in keys if name not in (*series.FOUND_OUT, "item_shape", "launcher")]
-    telling = series.differing(cells, [k for k in keys if k not in ("model", "dataset")])
+    telling = series.differing_settings(cells, [k for k in keys if k not in ("model", "dataset")])
     rows = list(_rows(cells, keys, telling))
     shown, columns = rows[:MOST_ROWS], sorted(cells[column].dropna().unique())
     reasons = _reasons(cells)
@@ -99,7 +99,7 @@ def _rows(cells, keys, telling):
     """(name, cells), ordered by model and dataset."""
     for _, own in cells.groupby(keys, dropna=False, sort=True):
         first = own.iloc[0]
-        name = series.called(first, ["model", "dataset", *telling])
+        name = series.condition_words(first, ["model", "dataset", *telling])
         yield name or str(first["combination"]), own
 
 

@@ -18,7 +18,7 @@ drawn.
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
-    runs = series.tried(tables.runs)
+    runs = series.begun_runs(tables.runs)
     counted = runs["energy_per_image_j"].gt(0)
     drawn = runs[counted | ~runs["status"].isin(event_fields.ENDED_WELL)]
     groups = series.conditions(drawn if counted.any() else drawn[:0])

@@ -28,13 +28,13 @@ MOST_PANELS = 8  # models and datasets
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
-    runs = series.tried(tables.runs)
+    runs = series.begun_runs(tables.runs)
     runs = runs[(runs["mode"] == "train") & (runs["timing_source"] != timing_sources.PUBLISHED)]
     trained = runs.groupby(["model", "dataset"], dropna=False).size()
     runs = runs[runs["epochs"].notna()] if runs["epochs"].notna().any() else runs
     evals = tables.evals
     evals = evals[evals["run_id"].isin(runs["run_id"])]
-    panels = dict(list(series.along(None, runs).items())[:MOST_PANELS])
+    panels = dict(list(series.series_along(None, runs).items())[:MOST_PANELS])
     drawn = {key: [s for s in all_ if s.index < series.MOST_SERIES] for key, all_ in panels.items()}
     curves = {key: [_training(s, tables) for s in all_] for key, all_ in drawn.items()}
     scored = set(evals[evals["loss"] > 0]["run_id"])

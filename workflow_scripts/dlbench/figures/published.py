@@ -195,11 +195,11 @@ def _of(rows, metric, base):
 
 def _laid_out(points):
     """(labels, heights) of points, those alike in all but their devices under one heading."""
-    telling = series.differing(points, GROUP)
+    telling = series.differing_settings(points, GROUP)
     groups = _groups(points, telling) if telling else [points]
     entries = []
     for group in groups:
-        name = series.called(group.iloc[0], telling)
+        name = series.condition_words(group.iloc[0], telling)
         several = group["nodes"].nunique() > 1
         rows = [(_devices(row, several), row["point"]) for _, row in group.iterrows()]
         if len(groups) > 1 and len(rows) > 1:

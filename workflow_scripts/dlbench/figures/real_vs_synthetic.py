@@ -30,7 +30,7 @@ FOUND_OUT = ("site", "framework_version", "device_model")
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
-    runs = series.tried(tables.runs)
+    runs = series.begun_runs(tables.runs)
     made_up = runs["dataset"].map(_synthetic).astype(bool)
     real = runs[~made_up]
     synthetic = runs[made_up & runs["status"].isin(event_fields.ENDED_WELL)]

@@ -10,7 +10,7 @@ from dlbench.analysis import base_flags, scaling_series
 from dlbench.analysis.frames import Tables
 from dlbench.common import phrases
 from dlbench.figures.drawing import line_charts, styles
-from dlbench.figures.drawing.series import Series, differing
+from dlbench.figures.drawing.series import Series, differing_settings
 from dlbench.study import wording
 from dlbench.tables.timing_sources import MEASURED
 
@@ -35,7 +35,9 @@ def draw(tables: Tables, stem: Path | str) -> None:
     # A publication that states no mode is about training.
     runs = runs[(runs["mode"].isna() | (runs["mode"] == "train")) & runs["epochs"].isna()]
     sentinels = tables.sentinels.to_dict("records")
-    panels = _panels(scaling_series.tried(runs.to_dict("records"), sentinels, tables.margin))
+    panels = _panels(
+        scaling_series.planned_series(runs.to_dict("records"), sentinels, tables.margin)
+    )
     if not panels:
         styles.draw_words(stem, "no series on more than one device")
         return
@@ -206,7 +208,9 @@ def _labels(panel):
         for name in (scaling_series.FIXED[panel[0].kind], *scaling_series.SERIES)
         if name != "launcher"
     ]
-    names = differing(pd.DataFrame([{n: row.get(n) for n in names} for row in rows]), names)
+    names = differing_settings(
+        pd.DataFrame([{n: row.get(n) for n in names} for row in rows]), names
+    )
     labels = [_label(row, names) for row in rows]
     if len(set(labels)) == len(labels):
         return labels

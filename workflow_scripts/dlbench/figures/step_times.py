@@ -24,7 +24,7 @@ MOST_STALLS = 200  # points of a run; the longest
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
-    runs = series.tried(tables.runs)
+    runs = series.begun_runs(tables.runs)
     runs = runs[runs["step_time_median_s"].gt(0) | ~runs["status"].isin(event_fields.ENDED_WELL)]
     groups = series.conditions(runs)
     if not groups:

@@ -20,9 +20,9 @@ corrected for it and have its uncertainty.
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
-    runs = series.tried(tables.runs)
+    runs = series.begun_runs(tables.runs)
     runs = runs.assign(image_s=runs["devices"] / runs["images_per_second"])
-    several = series.along("batch_per_device", runs, fewest=2)
+    several = series.series_along("batch_per_device", runs, fewest=2)
     drift = tables.drift_of(runs)
 
     def paint(axes, key, all_series):

@@ -17,11 +17,11 @@ Hollow points are published numbers.
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
-    runs = series.tried(tables.runs)
+    runs = series.begun_runs(tables.runs)
     runs = runs[runs["epochs"].notna()]
     line_charts.draw(
         stem,
-        series.along("devices", runs),
+        series.series_along("devices", runs),
         _paint,
         "no run of this study trains for epochs",
         size=(4.8, 3.6),

@@ -59,9 +59,12 @@ def _series(points):
         fixed=points["global_batch"].where(points["scaling"] == "strong"),
     )
     keys = [name for name in SERIES if name in points]
-    telling = series.differing(points, [k for k in keys if k not in ("model", "dataset")])
+    telling = series.differing_settings(points, [k for k in keys if k not in ("model", "dataset")])
     groups = points.groupby(["scaling", "fixed", *keys], dropna=False, observed=True, sort=False)
-    return [(series.called(own.iloc[0], telling), own.sort_values("devices")) for _, own in groups]
+    return [
+        (series.condition_words(own.iloc[0], telling), own.sort_values("devices"))
+        for _, own in groups
+    ]
 
 
 def _left_out(points, fitted):

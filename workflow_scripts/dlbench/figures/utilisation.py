@@ -21,7 +21,7 @@ COLOUR = styles.COLOURS[0]
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
-    runs = series.tried(tables.runs)
+    runs = series.begun_runs(tables.runs)
     groups = series.conditions(runs)
     if not groups:
         styles.draw_words(stem, "no run of this study was begun")

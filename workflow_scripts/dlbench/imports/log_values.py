@@ -59,7 +59,7 @@ def from_json(text: str) -> Any:
         return None
 
 
-def shown(text: str, most: int = 80) -> str:
+def printable(text: str, most: int = 80) -> str:
     """A piece of a log for a message: one short line without control characters.
 
     >>> shown("a\\tb\\x1b"), shown("x" * 9, most=4)
@@ -68,7 +68,7 @@ def shown(text: str, most: int = 80) -> str:
     return repr(text[:most]) + ("..." if len(text) > most else "")
 
 
-def listed(names: Iterable[str]) -> str:
+def list_names(names: Iterable[str]) -> str:
     """Names in alphabetical order, at most MOST_NAMES of them.
 
     >>> listed(["b", "a"])

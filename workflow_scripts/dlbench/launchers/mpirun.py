@@ -92,7 +92,7 @@ def _across_nodes(nodes, each, environment):
     if not known or scheduler.OPEN_MPI in known:
         return placed
     hosts = scheduler.hosts(os.environ)
-    name = schedulers.called(job[0])
+    name = schedulers.display_name(job[0])
     if len(hosts) != nodes:
         raise Error(
             f"the run needs {nodes} nodes, and its job of {name} has "

@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from dlbench.machine.gpu_readings import decoded, find_gpu
+from dlbench.machine.gpu_readings import decode, find_gpu
 
 # What lies between two GPUs (nvmlGpuTopologyLevel_t), as nvidia-smi topo names it.
 LEVELS = {0: "same board", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
@@ -60,7 +60,7 @@ class _Queries:
 
     def __call__(self, name, *arguments, read=None):
         try:
-            answer = decoded(getattr(self.nvml, name)(*arguments))
+            answer = decode(getattr(self.nvml, name)(*arguments))
             return read(answer) if read else answer
         except Exception as error:
             self.unknown[f"gpus.{name}"] = f"{type(error).__name__}: {error}"
@@ -121,7 +121,7 @@ def _gpu(ask, handle):
     }
     device = {
         "uuid": ask("nvmlDeviceGetUUID", handle),
-        "pci": ask("nvmlDeviceGetPciInfo", board, read=lambda pci: decoded(pci.busId)),
+        "pci": ask("nvmlDeviceGetPciInfo", board, read=lambda pci: decode(pci.busId)),
         # Both fall when a GPU idles.
         "pcie_generation": ask("nvmlDeviceGetCurrPcieLinkGeneration", board),
         "pcie_width": ask("nvmlDeviceGetCurrPcieLinkWidth", board),

@@ -102,7 +102,7 @@ def find_gpu(nvml: ModuleType, selector: int | str) -> Any:
     except nvml.NVMLError:
         # CUDA accepts the beginning of a UUID, NVML does not.
         handles = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
-        matches = [h for h in handles if decoded(nvml.nvmlDeviceGetUUID(h)).startswith(selector)]
+        matches = [h for h in handles if decode(nvml.nvmlDeviceGetUUID(h)).startswith(selector)]
         if len(matches) != 1:
             raise
         return matches[0]
@@ -243,6 +243,6 @@ class _Energy:
         return (reading - last if reading >= last else reading) / 1000
 
 
-def decoded(value: Any) -> Any:
+def decode(value: Any) -> Any:
     """A value of NVML; old versions of pynvml return text as bytes."""
     return value.decode() if isinstance(value, bytes) else value

@@ -31,7 +31,7 @@ def make_plan(
 
     Args:
         choose_sentinels: gives the session's sentinels: sentinels.choose for a start that begins
-            one, sentinels.kept for its jobs.
+            one, sentinels.chosen_of_session for its jobs.
 
     Raises:
         Error: the config has mistakes; the message has all of them.

@@ -94,7 +94,7 @@ def choose(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -
     )
 
 
-def kept(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -> Chosen:
+def chosen_of_session(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -> Chosen:
     """Those of the session that was begun; arguments as `choose` has them, for its jobs."""
     return Chosen(tuple(Run(**values) for values in sessions.sentinels()))
 

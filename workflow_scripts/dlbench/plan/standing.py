@@ -64,7 +64,7 @@ class Standing:
     session: str | None = None
 
 
-def look(study: Study) -> list[Standing]:
+def examine(study: Study) -> list[Standing]:
     """The Standing of each run, in the order of execution."""
     devices = site_devices.devices(study.site)
     recipes = stores.recipes(stores.adopted(study))
@@ -96,7 +96,7 @@ def _standing(run, study, devices, recipes):
     if duration_s is None:
         own = costs.parts(log)
         own = costs.until_now(own) if name == "running" else own
-        duration_s, used_s = sum(own.values()), sum(costs.longer(own, aside).values())
+        duration_s, used_s = sum(own.values()), sum(costs.longer_parts(own, aside).values())
     else:
         used_s = duration_s + sum(aside.values())
     return Standing(

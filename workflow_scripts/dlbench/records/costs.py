@@ -71,11 +71,11 @@ def attempts(place: Path) -> dict[str, float]:
     """The parts of all logs that were kept aside in a run's folder."""
     parts_s: dict[str, float] = {}
     for _, path in kept_logs(place):
-        parts_s = longer(parts_s, parts(path))
+        parts_s = longer_parts(parts_s, parts(path))
     return parts_s
 
 
-def longer(some: dict[str, float], others: dict[str, float]) -> dict[str, float]:
+def longer_parts(some: dict[str, float], others: dict[str, float]) -> dict[str, float]:
     """The parts of both logs; of one in both, the longer: a checkpoint keeps a copy cut short."""
     return {date: max(some.get(date, 0.0), others.get(date, 0.0)) for date in {*some, *others}}
 
@@ -191,7 +191,7 @@ def forecast(runs: Iterable[Run], estimates: Estimates, time_limit_s: float) -> 
     node_s = sum(
         run.nodes * (seconds or 0.0) for run, (seconds, _) in zip(runs, expected, strict=True)
     )
-    resting_on = resting({basis: bases[basis] for basis in BASES})
+    resting_on = basis_words({basis: bases[basis] for basis in BASES})
     return (
         f"{said}, about {node_hours(node_s / 3600)} ({resting_on}), at most {most} by time_limit_s"
     )
@@ -201,7 +201,7 @@ def node_hours(hours: float) -> str:
     return f"{hours:.3g} node-hours"
 
 
-def resting(bases: dict[str, int]) -> str:
+def basis_words(bases: dict[str, int]) -> str:
     """On what some estimates rest, in words.
 
     >>> resting({"same combination": 11, "all runs": 0})

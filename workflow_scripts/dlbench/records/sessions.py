@@ -61,7 +61,7 @@ def current() -> dict[str, str] | None:
     return None
 
 
-def restless(session: dict[str, str] | None) -> Path | None:
+def busy_marker(session: dict[str, str] | None) -> Path | None:
     """The file that is there while others keep this node busy; None without a session."""
     return FOLDER / f"{session['id']}.busy.{platform.node()}" if session else None
 
@@ -110,7 +110,7 @@ def words(sessions: int, sentinels: int, verdicts: Iterable[str]) -> str:
     return f"{said}; drift between sessions, by number of devices: {judged or 'not known'}"
 
 
-def apart(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> bool:
+def measured_apart(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> bool:
     """Whether two sides were measured apart: no session has runs of both.
 
     Args:

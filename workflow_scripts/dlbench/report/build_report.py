@@ -237,7 +237,7 @@ def _groups(runs, coverage):
     )
     ordered = (dict(sorted(c.items(), key=lambda item: _place(item[0]))) for c in counts)
     named = [(name or "all", c) for name, c in zip(names, ordered, strict=True)]
-    return named, ", ".join(map(report_tables.called, fields))
+    return named, ", ".join(map(report_tables.column_words, fields))
 
 
 def _grouped(rows, fields):

@@ -84,7 +84,7 @@ def of_sites(runs: list[Row], *others: Sequence[Row]) -> list[list[Row]]:
     ]
 
 
-def named(rows: list[Row], left_out: Sequence[str] = ()) -> list[str]:
+def row_names(rows: list[Row], left_out: Sequence[str] = ()) -> list[str]:
     """Names of rows: their sites and the fields of a run that tell them apart.
 
     Args:
@@ -126,7 +126,7 @@ def _of_comparisons(name, group, judged):
     else:
         words = f"{first['condition']} against {first['base']}: {first['verdict']}"
     others = f"All of {wording.field_name(name)}: {counts}. " if len(group) > 1 else ""
-    place = named([first, *(row for row in judged if row is not first)], (name,))[0]
+    place = row_names([first, *(row for row in judged if row is not first)], (name,))[0]
     runs = finding_words.runs_of_sides(first["n_a"], first["n_b"])
     text = f"{place}, {runs}. {others}{_reservation(first)}"
     number, interval = finding_words.ratio(
@@ -216,7 +216,7 @@ def _scaling(rows):
     last = [row for row in sound if row["devices"] / row["base_devices"] == widest]
     last.sort(key=_by_efficiency)
     best, worst = last[0], last[-1]
-    names = named(last, ("nodes", "devices_per_node"))
+    names = row_names(last, ("nodes", "devices_per_node"))
     low, high = best.get("efficiency_ci95_low"), best.get("efficiency_ci95_high")
     runs = min(best["runs"], best["base_runs"])
     undecided = low is not None and low * widest <= 1 <= high * widest
@@ -305,7 +305,7 @@ def _of_contrasts(name, pairs):
     headline = f"{what[0]} is {preposition} {what[1]}"
     if not carried:
         headline = f"{what[0]} against {what[1]}: {verdict}"
-    place = named([row, *(one[0][0] for one in pairs if one[0] is not a)], (name,))[0]
+    place = row_names([row, *(one[0][0] for one in pairs if one[0] is not a)], (name,))[0]
     text = f"{place}, {finding_words.runs_of_sides(first.n_a, first.n_b)}."
     if len(pairs) > 1:
         text += f" The clearest of {len(pairs)} pairs alike in all but {wording.field_name(name)}: "
@@ -351,7 +351,7 @@ def _gates(runs):
     if not judged:
         return
     if missed:
-        name = named(missed)[0]
+        name = row_names(missed)[0]
         yield Finding(
             headline=f"{len(missed)} of {len(judged)} runs miss their learning gate",
             text=f"{name}: {missed[0]['learning_gate']}.",

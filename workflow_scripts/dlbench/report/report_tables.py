@@ -107,7 +107,7 @@ def of_parquet(
     names = [name for name in first if name in table.schema.names]
     table = table.select([*names, *(n for n in table.schema.names if n not in names)])
     telling = {
-        called(name, _metadata(table.schema.field(name))[0])
+        column_words(name, _metadata(table.schema.field(name))[0])
         for name in TELLING
         if name in table.schema.names
     }
@@ -156,14 +156,14 @@ def _column(table, name):
     if name.endswith(DIGESTS):
         values = [None if v is None else v.removeprefix("sha256:")[:SHORT] for v in values]
     shown = name not in OF_LITTLE_USE and not name.endswith(DIGESTS)
-    return Column(called(name, unit), kind, values, unit, note, shown)
+    return Column(column_words(name, unit), kind, values, unit, note, shown)
 
 
 def _interval(table, name, low, high):
     unit, note = _metadata(table.schema.field(low))
     ends = [_numbers(table[end].to_pylist(), unit)[1] for end in (low, high)]
     values = [None if None in pair else pair for pair in zip(*ends, strict=True)]
-    heading = f"{called(name, unit)}: 95 % interval"
+    heading = f"{column_words(name, unit)}: 95 % interval"
     return Column(heading, "interval", values, "" if unit == "1" else unit, note)
 
 
@@ -186,7 +186,7 @@ def _rounded(value):
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
 
 
-def called(name: str, unit: str = "") -> str:
+def column_words(name: str, unit: str = "") -> str:
     """The words of a column's name, without its unit.
 
     >>> called("step_time_median_s", "s"), called("top1"), called("xla")
@@ -227,9 +227,9 @@ def results(rows: list[Row]) -> DataTable:
     for name in ("devices", *SETTINGS):
         values = [group[0].get(name) for group in groups]
         if len({str(value) for value in values}) > 1:
-            columns.append(Column(called(name), _kind(values), values, *_of_schema(name)))
+            columns.append(Column(column_words(name), _kind(values), values, *_of_schema(name)))
         elif values and values[0] not in (None, ""):
-            constant.append((called(name), _shown(values[0])))
+            constant.append((column_words(name), _shown(values[0])))
     words = "One row a combination: geometric means over its runs, 95 % intervals over runs."
     return DataTable(
         "results", "Results", words, columns, len(groups), "results/tables/runs", constant
@@ -266,7 +266,7 @@ def fastest(rows: list[Row]) -> list[tuple[str, estimates.Estimate]]:
 
 def _names(values):
     (values,) = findings.of_sites(list(values))
-    return findings.named(values) if values else []
+    return findings.row_names(values) if values else []
 
 
 def _measured(groups):
@@ -310,7 +310,7 @@ def _measured(groups):
         if any(value is not None for value in means):
             note = "; ".join(filter(None, (note, "arithmetic mean over runs")))
             unit = "" if unit == "1" else unit
-            yield Column(called(name, unit), "number", means, unit, note)
+            yield Column(column_words(name, unit), "number", means, unit, note)
 
 
 def _of_schema(name):

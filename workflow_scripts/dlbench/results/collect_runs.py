@@ -46,7 +46,7 @@ def collect(
     """
     output = Path(output)
     recipes = stores.recipes(stores.adopted(study))
-    with run_tables.appending(output / "evals.parquet", run_columns.EVALS) as append_evals:
+    with run_tables.appender(output / "evals.parquet", run_columns.EVALS) as append_evals:
         rows, coverage = _own_runs(study, device_kind, recipes, results, append_evals)
         for entry in study.imports:
             imported = _imported_runs(results / "imports" / entry["name"], append_evals)

@@ -66,7 +66,7 @@ def schema(name: str) -> pa.Schema:
     return pa.schema(fields, {"schema_version": str(parquet_files.SCHEMA_VERSION)})
 
 
-def opened(folder: Path | str, name: str) -> pyarrow.dataset.Dataset:
+def open_table(folder: Path | str, name: str) -> pyarrow.dataset.Dataset:
     """Open a table of an exported dataset as a pyarrow Dataset, with its types and units.
 
     Raises:

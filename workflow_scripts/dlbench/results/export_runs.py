@@ -61,7 +61,7 @@ def export_coverage(study: Study, output: Path | str) -> None:
 
 def coverage(study: Study) -> list[Row]:
     """Rows of the table of coverage, in the order of the runs' ids; what is excluded at the end."""
-    standings = sorted(standing.look(study), key=lambda one: one.run.id)
+    standings = sorted(standing.examine(study), key=lambda one: one.run.id)
     return [
         {
             "run_id": one.run.id,

@@ -112,7 +112,7 @@ def _values(event):
 
 
 @contextlib.contextmanager
-def appending(output: Path, schema: pa.Schema) -> Iterator[Callable[[Iterable[Row]], None]]:
+def appender(output: Path, schema: pa.Schema) -> Iterator[Callable[[Iterable[Row]], None]]:
     """Yield a function that appends rows to a Parquet file, which is whole afterwards."""
     rows: list[Row] = []
     empty = parquet_files.table(rows, schema)

@@ -140,7 +140,7 @@ class Queue:
     @property
     def kinds(self) -> str:
         """Its kinds of nodes in words, up or not."""
-        return "; ".join(map(str, alike(replace(nodes, up=True) for nodes in self.nodes)))
+        return "; ".join(map(str, group_alike(replace(nodes, up=True) for nodes in self.nodes)))
 
     def most(self, what: str) -> int | None:
         """The most cores, memory_mb or gpus of any node; None if not known."""
@@ -156,7 +156,7 @@ class Queue:
         return sum(n.count for n in self.nodes if n.have(**each) and (n.up or not up))
 
 
-def alike(nodes: Iterable[Nodes]) -> tuple[Nodes, ...]:
+def group_alike(nodes: Iterable[Nodes]) -> tuple[Nodes, ...]:
     """Nodes, with those that are alike counted together.
 
     >>> [str(kind) for kind in alike([Nodes(2, cores=8), Nodes(1, cores=4), Nodes(1, cores=8)])]
@@ -194,7 +194,7 @@ def job(environ: Mapping[str, str] = os.environ) -> tuple[str, str] | None:
     return None
 
 
-def called(name: str) -> str:
+def display_name(name: str) -> str:
     """The name of a scheduler in a sentence.
 
     >>> called("slurm"), called("pbs")

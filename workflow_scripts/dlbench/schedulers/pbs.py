@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.schedulers import Fate, Job, JobRequest, Nodes, Queue, alike, ask
+from dlbench.schedulers import Fate, Job, JobRequest, Nodes, Queue, ask, group_alike
 
 JOB_ID = "PBS_JOBID"
 PROGRAMS = ("qsub", "qstat", "qdel")
@@ -44,7 +44,7 @@ def queues() -> dict[str, Queue]:
             default=default is not None and default[1] == name,
             up=queue.get("enabled") == queue.get("started") == "True",
             time_limit_s=_seconds(limit) if limit else None,
-            nodes=alike(map(_node, own)),
+            nodes=group_alike(map(_node, own)),
         )
     return queues
 

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from dlbench import Error
 from dlbench.common import phrases
-from dlbench.schedulers import Fate, Job, JobRequest, Nodes, Queue, alike, ask
+from dlbench.schedulers import Fate, Job, JobRequest, Nodes, Queue, ask, group_alike
 
 JOB_ID = "JOB_ID"
 PROGRAMS = ("qsub", "qstat", "qdel", "qacct")
@@ -37,7 +37,7 @@ def queues() -> dict[str, Queue]:
             default=len(nodes_by_queue) == 1,
             up=any(node.up for node in nodes),
             time_limit_s=_limit_s(name),
-            nodes=alike(nodes),
+            nodes=group_alike(nodes),
         )
         for name, nodes in nodes_by_queue.items()
     }

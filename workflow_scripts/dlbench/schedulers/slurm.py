@@ -11,7 +11,7 @@ from typing import Any
 
 from dlbench import Error
 from dlbench.common import host_lists
-from dlbench.schedulers import Fate, Job, JobRequest, Nodes, Queue, alike, ask
+from dlbench.schedulers import Fate, Job, JobRequest, Nodes, Queue, ask, group_alike
 from dlbench.schedulers._slurm_plugin import mend as mend
 
 JOB_ID = "SLURM_JOB_ID"
@@ -57,7 +57,7 @@ def queues() -> dict[str, Queue]:
             up=up == "up",
             time_limit_s=seconds(limit),
         )
-        queues[name] = replace(queue, nodes=alike((*queue.nodes, nodes)))
+        queues[name] = replace(queue, nodes=group_alike((*queue.nodes, nodes)))
     return {queue.name: queue for queue in queues.values()}
 
 

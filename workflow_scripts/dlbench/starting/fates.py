@@ -82,7 +82,7 @@ def describe(attempt: Attempt, fate: Fate | None) -> str:
     words = attempt.ended or "its log stops without an end"
     if fate and attempt.job:
         scheduler, job_id = attempt.job
-        name = schedulers.called(scheduler)
+        name = schedulers.display_name(scheduler)
         if fate.status == "running":
             return f"{name} still has job {job_id}: {fate.state}"
         words = f"{name} ended job {job_id}: {fate.state}"

@@ -62,7 +62,7 @@ def take(place: Path) -> dict[str, Any] | None:
 
 
 def _tell(job, scheduler, message):
-    by = schedulers.called(scheduler) if scheduler else "the executor"
+    by = schedulers.display_name(scheduler) if scheduler else "the executor"
     for one in job.jobs if job.is_group() else [job]:
         run_id = one.wildcards_dict.get("run_id")
         name = run_id or " ".join([one.rule.name, *one.wildcards_dict.values()])

@@ -185,5 +185,5 @@ def _watched(
         copies=run.copies_per_node,
         watch=watch,
         wait_for_quiet_s=options.wait_for_quiet_s,
-        restless=sessions.restless(options.session),
+        restless=sessions.busy_marker(options.session),
     )

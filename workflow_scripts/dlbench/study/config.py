@@ -17,7 +17,7 @@ from dlbench import Error
 from dlbench.common import phrases, plugins
 from dlbench.common.files import written_whole
 from dlbench.study import config_schema, matrix, other_trainers, repeats, yaml_files
-from dlbench.study.config_schema import ConfigError, named
+from dlbench.study.config_schema import ConfigError, check_name
 from dlbench.study.matrix import Excluded
 from dlbench.study.runs import CONDITION, Run, labels, shuffled
 from dlbench.trainer import copies
@@ -127,7 +127,7 @@ def study(config: dict[str, Any]) -> Study:
     Raises:
         ConfigError: with every mistake that was found, one a line.
     """
-    config = config_schema.checked(config)
+    config = config_schema.check(config)
     _use(config)
     runs: dict[str, tuple[Run, str]] = {}
     excluded: list[Excluded] = []
@@ -136,7 +136,7 @@ def study(config: dict[str, Any]) -> Study:
         where = f"matrix[{index}] ({block['name']})"
         combinations, left_out = matrix.expand(block, where)
         excluded += left_out
-        most, target = repeats.wanted(block.get("repeats", config["repeats"]))
+        most, target = repeats.read_repeats(block.get("repeats", config["repeats"]))
         if target and target.fewest > most:
             raise ConfigError(f"{where}.repeats: min {target.fewest} is above max {most}")
         for where, combination in combinations:
@@ -161,9 +161,9 @@ def study(config: dict[str, Any]) -> Study:
         )
     for key in ("terms_accepted", "tfrecords"):
         for name in config["data"][key]:
-            named("datasets", name, f"data.{key}")
+            check_name("datasets", name, f"data.{key}")
     for name in config["figures"]:
-        named("figures", name, "figures")
+        check_name("figures", name, "figures")
     _check_others(config)
     _check_images(config["images"], [run for run, _ in runs.values()])
     for index, entry in enumerate(config["compare"]):
@@ -265,7 +265,7 @@ def _check_compare(field, base, runs, imports, where):
 
 def is_meant(entry: dict[str, Any], run: Run) -> bool:
     """Whether a run has what an entry of `sentinels` says, one value of a field or several."""
-    return all(getattr(run, key) in matrix.listed(value) for key, value in entry.items())
+    return all(getattr(run, key) in matrix.as_list(value) for key, value in entry.items())
 
 
 def _check_sentinels(entries, runs):

@@ -32,7 +32,7 @@ def schema() -> dict[str, Any]:
     return json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
 
 
-def checked(config: dict[str, Any]) -> dict[str, Any]:
+def check(config: dict[str, Any]) -> dict[str, Any]:
     """The config, seen to have the keys and kinds of values that it should have.
 
     A whole number may be written with a point; it is one without it in what is returned.
@@ -58,7 +58,7 @@ def _breaches(config):
     return [line for error in errors for line in _described(error, config)]
 
 
-def named(folder: str, name: str, where: str) -> None:
+def check_name(folder: str, name: str, where: str) -> None:
     """See that a folder of plugins has a name.
 
     Raises:

@@ -14,7 +14,7 @@ from dlbench import Error, launchers
 from dlbench.common import options, own_code, phrases, plugins
 from dlbench.log import event_log
 from dlbench.study import other_trainers, trainer_environments
-from dlbench.study.config_schema import ConfigError, named
+from dlbench.study.config_schema import ConfigError, check_name
 from dlbench.study.runs import DEFAULTS, FIELDS, PLUGIN_FOLDERS, Run
 from dlbench.trainer import engine
 
@@ -71,7 +71,7 @@ def _products(axes):
 
 def _see_it_matches(rule, combinations, where):
     """See that an `exclude` entry leaves something out."""
-    wanted = {key: listed(value) for key, value in rule.items() if key != "reason"}
+    wanted = {key: as_list(value) for key, value in rule.items() if key != "reason"}
     if not wanted:
         raise ConfigError(f"{where}: expected fields of a run beside the reason, found none")
     if any(_matches(rule, combination) for combination in combinations):
@@ -96,24 +96,26 @@ def _shown(values):
 def _axes(block, where):
     """The fields of a run that a block names, each as a list, its names checked."""
     axes = {
-        key: listed(value) for key, value in block.items() if key in FIELDS or key == "global_batch"
+        key: as_list(value)
+        for key, value in block.items()
+        if key in FIELDS or key == "global_batch"
     }
     ours = other_trainers.OWN in axes.get("trainer", [other_trainers.OWN])
     for key, folder in PLUGIN_FOLDERS.items():
         names = axes.get(key, []) if ours or key not in other_trainers.WORDS else []
         for framework, name in itertools.product(axes.get("framework", [engine.DEFAULT]), names):
-            named(engine.kind(framework, folder), name, f"{where}.{key}")
+            check_name(engine.kind(framework, folder), name, f"{where}.{key}")
     return axes
 
 
-def listed(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     """What a key takes, one value or several, as a list."""
     return value if isinstance(value, list) else [value]
 
 
 def _matches(rule, combination):
     return all(
-        _value(combination, key) in listed(value) for key, value in rule.items() if key != "reason"
+        _value(combination, key) in as_list(value) for key, value in rule.items() if key != "reason"
     )
 
 
@@ -215,7 +217,7 @@ def _check_trainer(run, where):
     except Error as error:
         raise ConfigError(f"{where}.trainer: {error}") from None
     if other_trainers.needs(run, "data"):
-        named("datasets", run.dataset, f"{where}.dataset")
+        check_name("datasets", run.dataset, f"{where}.dataset")
 
 
 def _check_task(run, where):
@@ -227,7 +229,7 @@ def _check_task(run, where):
         )
     tasks = engine.kind(run.framework, "tasks")
     task = plugins.constants(engine.kind(run.framework, "models"), run.model).get("TASK")
-    named(tasks, task, f"{where}: TASK of models/{run.model}.py")
+    check_name(tasks, task, f"{where}: TASK of models/{run.model}.py")
     dataset = plugins.constants("datasets", run.dataset)
     kind = plugins.constants(tasks, task)["KIND"]
     if not dataset["SYNTHETIC"] and kind != dataset["KIND"]:

@@ -32,7 +32,7 @@ class Target:
     fewest: int
 
 
-def wanted(repeats: int | dict[str, Any]) -> tuple[int, Target | None]:
+def read_repeats(repeats: int | dict[str, Any]) -> tuple[int, Target | None]:
     """(how many runs a combination has at most, its Target or None) from the config's `repeats`."""
     if isinstance(repeats, int):
         return repeats, None

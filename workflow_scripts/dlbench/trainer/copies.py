@@ -103,7 +103,9 @@ class Copy:
             return False
 
 
-def mine(spec: Spec, device: str, log: str | Path, environ: Mapping[str, str] = os.environ) -> Copy:
+def this_copy(
+    spec: Spec, device: str, log: str | Path, environ: Mapping[str, str] = os.environ
+) -> Copy:
     """Which Copy this process is.
 
     Args:

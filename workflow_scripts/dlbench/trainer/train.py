@@ -141,7 +141,7 @@ def _copy(spec: Spec, where: argparse.Namespace, strategy_class: type[BaseStrate
         reason = copies.NO_CHECKPOINTS
     if reason:
         raise Error(reason)
-    return copies.mine(spec, where.device, where.log)
+    return copies.this_copy(spec, where.device, where.log)
 
 
 def _holds_run(path: Path) -> bool:

@@ -105,7 +105,7 @@ class Series:
         return failures
 
 
-def tried(runs: pd.DataFrame) -> pd.DataFrame:
+def begun_runs(runs: pd.DataFrame) -> pd.DataFrame:
     """Runs that were begun, with text instead of categories.
 
     Facts that are known once a run trains (FOUND_OUT) are filled in from runs of equal settings.
@@ -127,7 +127,7 @@ def tried(runs: pd.DataFrame) -> pd.DataFrame:
     return runs
 
 
-def along(
+def series_along(
     x: str | None, runs: pd.DataFrame, panel: Sequence[str] = ("model", "dataset"), fewest: int = 1
 ) -> dict[Any, list[Series]]:
     """Series along an axis, by panel: {values of `panel`: [Series, ...]}.
@@ -143,14 +143,14 @@ def along(
     if x and len(runs):
         counts = runs.groupby([*panel, *keys], dropna=False)[x].transform("nunique")
         runs = runs[counts >= fewest]
-    telling = differing(runs, keys)
+    telling = differing_settings(runs, keys)
     if not _shapes_differ(runs):
         telling = [name for name in telling if name != "item_shape"]
     panels: dict[Any, list[Series]] = {}
     indices: dict[str, int] = {}
     for key, group in runs.groupby([*panel], dropna=False):
         for _, series in group.groupby(keys, dropna=False):
-            name = called(series.iloc[0], telling)
+            name = condition_words(series.iloc[0], telling)
             index = indices.setdefault(name, len(indices))
             panels.setdefault(key, []).append(Series(name, index, x, series))
     return panels
@@ -168,15 +168,15 @@ def conditions(
     keys = [name for name in SETTINGS if name not in (*heading, "global_batch")]
     groups = {}
     for key, group in runs.groupby(list(heading), dropna=False):
-        telling = differing(group, keys)
+        telling = differing_settings(group, keys)
         groups[" \u00b7 ".join(map(str, key)), common([group])] = [
-            (called(repeats.iloc[0], telling), repeats)
+            (condition_words(repeats.iloc[0], telling), repeats)
             for _, repeats in group.groupby(keys, dropna=False)
         ]
     return groups
 
 
-def differing(runs: pd.DataFrame, keys: Iterable[str]) -> list[str]:
+def differing_settings(runs: pd.DataFrame, keys: Iterable[str]) -> list[str]:
     """The settings in which runs differ.
 
     A setting that a publication or a log does not state is not counted as a difference.
@@ -191,7 +191,7 @@ def differing(runs: pd.DataFrame, keys: Iterable[str]) -> list[str]:
     ]
 
 
-def called(row: pd.Series, names: Iterable[str]) -> str:
+def condition_words(row: pd.Series, names: Iterable[str]) -> str:
     """Some settings of a run in words.
 
     >>> called(pd.Series({"strategy": "mirrored", "xla": True}), ["strategy", "xla"])
@@ -222,7 +222,9 @@ def word(row: pd.Series, name: str) -> str:
 def common(tables: Iterable[pd.DataFrame], names: Sequence[str] = HEADING) -> str:
     """The settings that all runs of some data frames share, in words for a heading."""
     runs = pd.concat([table[[*names, "device_kind"]] for table in tables])
-    return called(runs.iloc[0], [name for name in names if name not in differing(runs, names)])
+    return condition_words(
+        runs.iloc[0], [name for name in names if name not in differing_settings(runs, names)]
+    )
 
 
 def _shapes_differ(runs):

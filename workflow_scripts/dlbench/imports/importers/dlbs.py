@@ -97,7 +97,7 @@ class _Run:
         if not (times_ms or time_ms or throughput):
             run.status = "failed"
             status = self.values.get("results.status")
-            run.message = f"no results.time; results.status is {log_values.shown(str(status))}"
+            run.message = f"no results.time; results.status is {log_values.printable(str(status))}"
         self._note_unused(run)
         run.notes += self.left_out.notes()
         return run
@@ -159,4 +159,4 @@ class _Run:
         known = {f"exp.{name}" for name in USED}
         known |= {f"results.{name}" for name in ("time", "time_data", "throughput", "status")}
         if unused := self.values.keys() - known:
-            run.notes.append(f"keys left out: {log_values.listed(unused)}")
+            run.notes.append(f"keys left out: {log_values.list_names(unused)}")

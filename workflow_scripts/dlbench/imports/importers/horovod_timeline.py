@@ -92,7 +92,7 @@ def _unfinished(rest, error):
 
 def _damaged(log, offset, text):
     return LogError(
-        f"{log.path}, byte {offset}: expected an event, found {log_values.shown(text, 40)}"
+        f"{log.path}, byte {offset}: expected an event, found {log_values.printable(text, 40)}"
     )
 
 

@@ -65,7 +65,8 @@ def read(log: LogFile) -> Iterator[Imported]:
         elif len(cells) != len(names) or (epoch := count(cells[0], 0)) is None:
             raise log.error(
                 last,
-                f"expected an epoch and {len(names) - 1} values, found {log_values.shown(line)}",
+                f"expected an epoch and {len(names) - 1} values, found "
+                f"{log_values.printable(line)}",
             )
         else:
             if epoch == 0 and run.rows:
@@ -112,7 +113,7 @@ class _Run:
         unknown = [name for name in self.names[1:] if name.removeprefix("val_") not in METRICS]
         notes = ["final_loss is the mean over the last epoch; the file has no times"]
         if unknown:
-            notes.append(f"columns left out: {log_values.listed(unknown)}")
+            notes.append(f"columns left out: {log_values.list_names(unknown)}")
         return Imported(
             columns,
             evals=[row for row in map(_evaluation, self.rows, self.rows.values()) if row],

@@ -65,7 +65,7 @@ def _event(line):
         return None, "an event without a key"
     time_ms = real(event.get("time_ms"), 0, MOST_TIME_MS)
     if time_ms is None:
-        return None, f"{log_values.shown(event['key'])} without a time"
+        return None, f"{log_values.printable(event['key'])} without a time"
     metadata = event.get("metadata")
     return {
         "key": event["key"],
@@ -165,7 +165,7 @@ class _Run:
         self._evaluations(run, start_ms)
         if len(self.namespaces) > 1:
             run.notes.append(
-                f"namespaces {log_values.listed(map(repr, self.namespaces))}: items and "
+                f"namespaces {log_values.list_names(map(repr, self.namespaces))}: items and "
                 "evaluations of the first that prints them"
             )
         run.notes += self.left_out.notes()
@@ -183,7 +183,7 @@ class _Run:
         statuses = {str(event["metadata"].get("status")) for event in self.stops.values()}
         if statuses != {"success"}:
             run.status = "failed"
-            run.message = f"run_stop: {log_values.listed(statuses)}"
+            run.message = f"run_stop: {log_values.list_names(statuses)}"
         if start_ms is None or stop_ms < start_ms:
             run.notes.append("no run_start before run_stop: no duration")
             return

@@ -45,7 +45,7 @@ def read(log: LogFile) -> Iterator[Imported]:
             epoch, batch = (log_values.count(match[n], 0) for n in (1, 2))
             rate = log_values.real(match[3], *RATES)
             if epoch is None or batch is None:
-                raise log.error(number, f"no such batch: {log_values.shown(match[0])}")
+                raise log.error(number, f"no such batch: {log_values.printable(match[0])}")
             begin = before[1] if before[0] == epoch else 0
             if (epoch, batch) <= before:
                 raise log.error(
@@ -55,7 +55,7 @@ def read(log: LogFile) -> Iterator[Imported]:
                 )
             before, last = (epoch, batch), number
             if rate is None:
-                left_out.add(number, f"a speed of {log_values.shown(match[3])}")
+                left_out.add(number, f"a speed of {log_values.printable(match[3])}")
                 continue
             # Of the batches since the line before, even if it says [0-...] (no auto_reset).
             windows.append((batch - begin, rate))

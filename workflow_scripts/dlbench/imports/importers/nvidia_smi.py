@@ -202,7 +202,7 @@ class _Samples:
             *(n for ns, _ in VALUES.values() for n in ns),
         }
         if unknown := set(self.names) - used:
-            run.notes.append(f"columns left out: {log_values.listed(unknown)}")
+            run.notes.append(f"columns left out: {log_values.list_names(unknown)}")
         for name, times in self.absent.items():
             run.notes.append(f"{name}: not there in {times} samples")
         run.notes += self.left_out.notes()

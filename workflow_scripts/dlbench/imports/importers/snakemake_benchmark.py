@@ -73,10 +73,14 @@ def _run(log, number, line, names):
         cells = line.split("\t")
         row = dict(zip(names, cells, strict=True)) if names and len(names) == len(cells) else None
     if not isinstance(row, dict):
-        raise log.error(number, f"expected a row of a benchmark, found {log_values.shown(line)}")
+        raise log.error(
+            number, f"expected a row of a benchmark, found {log_values.printable(line)}"
+        )
     duration_s = real(row.get("s"), 0, MOST_TIME_S)
     if duration_s is None:
-        raise log.error(number, f"expected seconds, found {log_values.shown(str(row.get('s')))}")
+        raise log.error(
+            number, f"expected seconds, found {log_values.printable(str(row.get('s')))}"
+        )
     values = {
         "duration_s": duration_s,
         "cpu_time_s": _measured(log, number, row, "cpu_time", MOST_TIME_S),
@@ -98,6 +102,6 @@ def _measured(log, number, row, name, high):
     measured = real(value, 0, high)
     if measured is None:
         raise log.error(
-            number, f"expected a number as {name}, found {log_values.shown(str(value))}"
+            number, f"expected a number as {name}, found {log_values.printable(str(value))}"
         )
     return measured

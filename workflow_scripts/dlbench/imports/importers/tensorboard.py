@@ -77,7 +77,7 @@ def read(log: LogFile) -> Iterator[Imported]:
     if not run.has_values:
         raise LogError(f"{log.path}: no event with a value")
     if not run.is_known:
-        tags = log_values.listed(map(_tag, run.unused))
+        tags = log_values.list_names(map(_tag, run.unused))
         raise LogError(f"{log.path}: no known tag, but {tags}; known are {KNOWN}")
     yield run.imported(log.path.parent.name == "validation")
 
@@ -168,7 +168,7 @@ class _Run:
         self._add_epochs(run, in_validation or self.held_out)
         run.notes += self.steps.notes + self.notes
         if self.unused:
-            run.notes.append(f"tags left out: {log_values.listed(map(_tag, self.unused))}")
+            run.notes.append(f"tags left out: {log_values.list_names(map(_tag, self.unused))}")
         return run
 
     def _add_epochs(self, run, held_out):

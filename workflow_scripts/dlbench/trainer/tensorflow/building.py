@@ -10,7 +10,7 @@ from dlbench.trainer.strategy import Spec
 from dlbench.trainer.tensorflow.items import Source
 
 
-def built(spec: Spec, native: ModuleType, task: ModuleType, source: Source) -> keras.Model:
+def build_model(spec: Spec, native: ModuleType, task: ModuleType, source: Source) -> keras.Model:
     """The model for the items of a source.
 
     Args:

@@ -47,7 +47,7 @@ class Engine:
 
     def build(self) -> None:
         with self.strategy.scope():
-            self._model = building.built(self._spec, self._native, self._task, self._source)
+            self._model = building.build_model(self._spec, self._native, self._task, self._source)
             self._optimizer = make_optimizer(self._spec)
             self._optimizer.build(self._model.trainable_variables)
         self.strategy.broadcast([v.value for v in _state(self._model)])
