@@ -25,7 +25,9 @@ from dlbench.plan import plan, planning, run_command, sentinels
 # A start chooses what it repeats of finished runs; its jobs must know the same runs.
 BEGINS = workflow.exec_mode.name == "DEFAULT"
 try:
-    PLAN = planning.make_plan(config, sentinels.choose if BEGINS else sentinels.chosen_of_session)
+    PLAN = planning.make_plan(
+        config, sentinels.choose if BEGINS else sentinels.chosen_of_session
+    )
 except Error as error:
     sys.exit(f"The config cannot be used:\n{error}")
 except KeyboardInterrupt:
