@@ -4,7 +4,8 @@
 - The run's record names their digests. A record that is damaged or made by another version of the
   parser still does; logs that are read again must have them.
 
-What is neither is damage: it is named, put aside and trained again, and becomes no result.
+Logs that fail one of these checks are damaged: the damage is named, the logs are put aside, and the
+run is trained again.
 
 Needs the standard library only.
 """
@@ -27,7 +28,7 @@ _WHOSE = re.compile(rb'"run_id":\s*("[^"]*")')
 
 
 def damage(run: Run, log: Path, whole: bool = True) -> str:
-    """What is amiss with logs that have an end, or "".
+    """What is wrong with the logs of a run that ended, in words; "" if nothing is.
 
     A log that a kill or a full disk cut short would otherwise be read as a run that failed.
 
@@ -57,7 +58,7 @@ def damage(run: Run, log: Path, whole: bool = True) -> str:
 
 
 def another_run(run: Run, starts: dict[Path, dict[str, Any]]) -> str:
-    """Why logs are not those of a run by what they say, or "".
+    """Why logs name another run than this one, in words; "" if they name this one.
 
     Args:
         starts: the run_start of each log that has one, by its path.
@@ -85,7 +86,7 @@ def another_run(run: Run, starts: dict[Path, dict[str, Any]]) -> str:
 
 
 def unlike_record(run: Run, place: Path) -> str:
-    """Which log in a run's folder has not the digest that the run's record names, or "".
+    """Which log of a run does not have the digest that its record names; "" if all have.
 
     Whatever else is wrong with the record.
 

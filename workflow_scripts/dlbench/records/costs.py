@@ -1,10 +1,10 @@
-"""What runs took, and what others like them will take.
+"""How long runs took, and how long similar runs will take.
 
 - A part of a run is what follows one launch; a run that went on from a checkpoint has several
   in its log, and so has the log of an attempt that was kept aside. Parts are told apart by the
   date of their launch, so that none counts twice.
-- An estimate is the mean of what runs of the same combination took, or of the same model,
-  dataset and strategy, or of all, and says which of them. Only runs that ended well tell.
+- An estimate is the mean time of the runs of the same combination, else of the same model, dataset
+  and strategy, else of all runs, and says which. Only runs that ended well count.
 """
 
 import contextlib
@@ -81,7 +81,7 @@ def longer_parts(some: dict[str, float], others: dict[str, float]) -> dict[str, 
 
 
 def until_now(parts_s: dict[str, float]) -> dict[str, float]:
-    """The parts of a run that goes on, the last of which lasts until now."""
+    """The parts of a run that is still going on; the last part lasts until now."""
     if not parts_s:
         return parts_s
     last = max(parts_s)
@@ -202,7 +202,7 @@ def node_hours(hours: float) -> str:
 
 
 def basis_words(bases: dict[str, int]) -> str:
-    """On what some estimates rest, in words.
+    """The runs on which some estimates are based, in words.
 
     >>> resting({"same combination": 11, "all runs": 0})
     'from same combination (11)'

@@ -9,7 +9,7 @@ HOUSEKEEPING = 0.002  # of a core, that daemons and the kernel take of each on a
 
 
 def disturbance(values: dict[str, Any]) -> str:
-    """What others used more of than they may, in words; "" for nothing.
+    """What others used beyond the limits of the config, in words; "" if nothing.
 
     Args:
         values: of the event `neighbours`, {} where a log has none.
@@ -40,7 +40,7 @@ def disturbance(values: dict[str, Any]) -> str:
 
 
 def cores_for_others(share: float, device_cores: float, cores: float) -> float:
-    """Cores that others may use; a run of few devices must not pay for all of a large node."""
+    """Cores that others may use: a share of the run's own, and housekeeping on all of the node."""
     return share * device_cores + HOUSEKEEPING * cores
 
 

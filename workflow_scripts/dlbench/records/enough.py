@@ -1,4 +1,4 @@
-"""Whether a run needs no more repeats: how wide the interval is so far."""
+"""Whether a combination needs further repeats: how wide its interval is so far."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Throughput from epochs instead of steps: a check that neither step times nor batch enter.
+"""Throughput from epochs instead of steps: a check that uses neither step times nor batch size.
 
 Needs the standard library only: it goes into a record, which is written where the run was trained.
 """

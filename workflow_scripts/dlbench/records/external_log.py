@@ -1,4 +1,4 @@
-"""What the record of a run says that another program trained (dlbench/study/other_trainers.py).
+"""The record of a run that another program trained (dlbench/study/other_trainers.py).
 
 Its numbers are those that dlbench/imports/train_external.py read from the program's own log.
 """
@@ -27,5 +27,5 @@ def summary(log: Any) -> dict[str, Any]:
 
 
 def mismatch(run: Run, logs: list[Any], numbers: dict[str, Any]) -> tuple[str, str] | None:
-    """Status and message where nothing was measured."""
+    """Status and message of a run if nothing was measured."""
     return None if numbers.get("images_per_second") else ("failed", "no throughput in its log")

@@ -1,4 +1,4 @@
-"""How far a run is, from the first and the last events of its log.
+"""How far a run has got, from the first and the last events of its log.
 
 Only these are read, so that a log of any length may be asked while it is written.
 """
@@ -52,7 +52,7 @@ def latest(log: Path) -> Progress | None:
 
 
 def words(log: Path) -> str:
-    """Steps done of all, loss, and items per second of late, as far as the log has them."""
+    """Steps done of all, loss, and recent items per second, as far as the log has them."""
     progress = latest(log)
     if not progress:
         return "no step yet"
@@ -63,7 +63,7 @@ def words(log: Path) -> str:
 
 
 def duration_s(log: Path) -> float | None:
-    """Seconds from launch to run_end, None where the log has not both."""
+    """Seconds from launch to run_end; None if the log lacks one of them."""
     launch, end = next(iter(head(log)), {}), event_log.last_run_end(log) or {}
     with contextlib.suppress(KeyError, TypeError):
         return event_log.seconds_between(launch["t_utc"], end["t_utc"])
@@ -71,7 +71,7 @@ def duration_s(log: Path) -> float | None:
 
 
 def head(log: Path) -> list[dict[str, Any]]:
-    """The first events of a log: launch, begin and run_start, and machine where it is before."""
+    """The first events of a log: launch, begin, run_start, and machine if it comes before that."""
     events: list[dict[str, Any]] = []
     with contextlib.suppress(OSError, event_fields.LogError):
         events.extend(itertools.islice(event_log.read(log), 4))

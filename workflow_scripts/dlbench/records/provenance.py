@@ -1,4 +1,4 @@
-"""What the logs of a run say of where, on what and by what it was trained.
+"""Where, on what and by what a run was trained, as its logs say.
 
 Needs the standard library only: a record is written where the run was trained.
 """

@@ -1,4 +1,4 @@
-"""Whether a record says what its logs do: they are read anew and compared.
+"""Whether a record agrees with its logs, which are read anew and compared.
 
 Needs the standard library only.
 """
@@ -13,7 +13,7 @@ from dlbench.study.runs import Run
 
 
 def differences(record: dict[str, Any], log: Path) -> list[tuple[str, Any, Any]]:
-    """Where a record says otherwise than its logs; both are read by the same version of the parser.
+    """Where a record differs from its logs; both are of the same version of the parser.
 
     Args:
         record: as `records.read` gives it.

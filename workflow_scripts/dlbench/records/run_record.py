@@ -56,7 +56,7 @@ class RecordError(Error):
 
 
 class Damaged(RecordError):
-    """Files beside records that stood are not those that they name: `runs` maps ids to why."""
+    """Files that records name were changed or lost; `runs` maps ids of runs to the reason."""
 
     def __init__(self, runs: dict[str, str]) -> None:
         super().__init__("\n".join(runs.values()))

@@ -1,9 +1,9 @@
 """Sessions: each start of the workflow that trains is one, and each run's log says which.
 
 The process that a user starts begins it; all its jobs, also those on other nodes, read which one it
-is from a file, so that their runs are of one session. What was measured in two sessions may differ
-by all that changed in between: the machine's other users, its temperature, its software. How much
-that is, dlbench/analysis/drift.py finds out.
+is from a file, so that their runs are of one session. Measurements of two sessions may differ by
+whatever changed in between: the machine's other users, its temperature, its software.
+dlbench/analysis/drift.py estimates by how much.
 
 Needs the standard library only.
 """
@@ -30,7 +30,7 @@ KEYS = ("id", "started_at", "host")
 
 
 def begin(sentinels: Sequence[dict[str, Any]] = ()) -> dict[str, str]:
-    """Begin a session, keep what it is, and return it: `id`, `started_at` (UTC) and `host`.
+    """Begin a session, write it down, and return it: `id`, `started_at` (UTC) and `host`.
 
     Args:
         sentinels: values of the runs that it repeats, which its jobs must know.
@@ -54,7 +54,7 @@ def begin(sentinels: Sequence[dict[str, Any]] = ()) -> dict[str, str]:
 
 
 def current() -> dict[str, str] | None:
-    """The session that was begun last in this folder; None where there is none that can be read."""
+    """The session that was begun last in this folder; None if no session can be read."""
     with contextlib.suppress(KeyError):
         session = _read()
         return {key: str(session[key]) for key in KEYS}
@@ -62,7 +62,7 @@ def current() -> dict[str, str] | None:
 
 
 def busy_marker(session: dict[str, str] | None) -> Path | None:
-    """The file that is there while others keep this node busy; None without a session."""
+    """The file that exists while others keep this node busy; None if there is no session."""
     return FOLDER / f"{session['id']}.busy.{platform.node()}" if session else None
 
 

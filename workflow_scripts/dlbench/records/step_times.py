@@ -1,8 +1,8 @@
-"""What the times of steps say: throughput, mean, scatter. Standard library only.
+"""Throughput, mean and scatter of the times of steps. Needs the standard library only.
 
 Of several ranks the slowest counts: the one that took longest over all steps in question. Each
 step's maximum over the ranks would not do. Ranks do not end a step at one moment, so one takes
-longer now and another then, and the maxima add up to more than the time that passed.
+longer now and another then, so that the maxima add up to more than the elapsed time.
 """
 
 import math

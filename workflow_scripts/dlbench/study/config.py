@@ -66,7 +66,7 @@ class Study:
 
     @functools.cached_property
     def labels(self) -> dict[str, str]:
-        """{run id: label}, each another."""
+        """{run id: label}; no two labels are equal."""
         return labels(self.runs)
 
 
@@ -87,12 +87,12 @@ def read(*paths: str | Path) -> dict[str, Any]:
 
 
 def kept(text: str) -> Path:
-    """The file that a merged config travels in, for which a command line may be too short."""
+    """The file that hands a merged config to jobs, since it may be too long for a command line."""
     return KEPT / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
 
 
 def keep(text: str) -> Path:
-    """Write the file of a merged config where it is not there yet, and return its path."""
+    """Write the file of a merged config unless it exists, and return its path."""
     if not kept(text).exists():
         with written_whole(kept(text)) as part:
             part.write_text(text, encoding="utf-8")
@@ -100,7 +100,7 @@ def keep(text: str) -> Path:
 
 
 def merged(file: str | Path | None) -> dict[str, Any] | None:
-    """The merged config in such a file; None where no file is given."""
+    """The merged config in such a file; None if no file is given."""
     return json.loads(Path(file).read_text(encoding="utf-8")) if file else None
 
 
@@ -264,7 +264,7 @@ def _check_compare(field, base, runs, imports, where):
 
 
 def is_meant(entry: dict[str, Any], run: Run) -> bool:
-    """Whether a run has what an entry of `sentinels` says, one value of a field or several."""
+    """Whether a run matches an entry of `sentinels`, whose fields have one value or several."""
     return all(getattr(run, key) in matrix.as_list(value) for key, value in entry.items())
 
 

@@ -1,7 +1,7 @@
-"""The keys of a config: a JSON schema (config.schema.json) says which there are, what each means.
+"""Check a config against its JSON schema (config.schema.json), which lists all keys and meanings.
 
-Here a config is checked against it, and what is wrong is said in words: the key, the value found,
-what is allowed and the nearest valid name.
+A message about a mistake names the key, the value found, what is allowed and the nearest valid
+name.
 """
 
 import functools
@@ -33,7 +33,7 @@ def schema() -> dict[str, Any]:
 
 
 def check(config: dict[str, Any]) -> dict[str, Any]:
-    """The config, seen to have the keys and kinds of values that it should have.
+    """Check the keys and the kinds of values of a config, and return it.
 
     A whole number may be written with a point; it is one without it in what is returned.
 
@@ -59,7 +59,7 @@ def _breaches(config):
 
 
 def check_name(folder: str, name: str, where: str) -> None:
-    """See that a folder of plugins has a name.
+    """Check that a folder of add-ons has a file of this name.
 
     Raises:
         ConfigError: it does not; with the nearest that it has.

@@ -1,4 +1,4 @@
-"""Learning gates: the scores that a run must reach, which are no part of the run."""
+"""Learning gates: the scores that a run must reach. They are not part of the run's values."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ AT_MOST = ("perplexity", "final_loss")  # scores that are better the lower they 
 
 
 def gate(must_reach: dict[str, float] | None, summary: dict[str, Any]) -> str | None:
-    """Whether a run learned what it must: None where nothing is asked.
+    """Whether a run reached its learning gate; None if it has none.
 
     >>> gate({"top1": 0.9}, {"top1": 0.95}), gate({"perplexity": 120}, {"perplexity": 300.0})
     ('reached', 'missed: perplexity 300, expected at most 120')
@@ -29,6 +29,6 @@ def gate(must_reach: dict[str, float] | None, summary: dict[str, Any]) -> str | 
 
 
 def missed(must_reach: dict[str, float] | None, summary: dict[str, Any]) -> str:
-    """By how much a run missed what it must reach; "" where it did not."""
+    """By how much a run missed its learning gate, in words; "" if it did not."""
     judged = gate(must_reach, summary)
     return judged if judged and judged != REACHED else ""

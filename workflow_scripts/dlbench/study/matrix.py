@@ -1,6 +1,6 @@
 """The matrix of a config: its blocks expanded into combinations, and those into runs.
 
-What a schema cannot say of one run (names of files, impossible values together) is checked
+Checks of one run that a schema cannot express (names of files, values that exclude each other) are
 here. Every error names the block and the key, the value found, what is allowed and the nearest
 valid name.
 """
@@ -109,7 +109,7 @@ def _axes(block, where):
 
 
 def as_list(value: Any) -> list[Any]:
-    """What a key takes, one value or several, as a list."""
+    """The values of a key as a list, be it one value or several."""
     return value if isinstance(value, list) else [value]
 
 
@@ -190,7 +190,7 @@ def _with_batch_per_device(values, where):
 
 
 def gate(must_reach: dict[str, float], run: Run, where: str) -> dict[str, float]:
-    """The scores a run must reach, seen to be scores that it will have."""
+    """Check that a run will have the scores of its learning gate, and return them."""
     scores = event_log.SCORES
     if not run.is_external:
         task = plugins.constants(engine.kind(run.framework, "models"), run.model)["TASK"]

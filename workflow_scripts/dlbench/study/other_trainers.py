@@ -44,7 +44,7 @@ _trainers = {}
 
 
 def use(trainers: dict[str, dict[str, Any]]) -> None:
-    """Take these for the trainers there are: the config's `trainers`.
+    """Make the config's `trainers` known, in place of those known before.
 
     Raises:
         Error: a command names what there is not, or a file is missing.
@@ -107,7 +107,7 @@ def command(run: Run, python: str, data: str, folder: str) -> list[str]:
 
 @functools.cache
 def digest(name: str) -> str:
-    """Digest of what makes a trainer's results: its command and the content of its files."""
+    """Digest of what determines a trainer's results: its command and the content of its files."""
     entry = _trainers[name]
     total = hashlib.sha256(json.dumps(entry["command"]).encode())
     for path in map(Path, entry.get("files", [])):

@@ -2,9 +2,9 @@
 
     repeats: {target_interval: 0.01, min: 3, max: 10}
 
-All `max` repeats are runs of the study. One above `min` waits for those before it and is recorded
-as skipped where their interval is narrow enough already, or where none of them ended well. So no
-run is done twice, whatever is changed later: a narrower interval trains further repeats only.
+All `max` repeats are runs of the study. A repeat above `min` waits for those before it and is
+recorded as skipped if their interval is narrow enough already, or if none of them ended well. So a
+later change trains nothing twice: a narrower interval trains further repeats only.
 
 Intervals are those of dlbench/analysis/estimates.py: Student's t on the logarithm of the
 throughput, 95 %. Looking after each repeat and stopping at a narrow one makes them cover somewhat

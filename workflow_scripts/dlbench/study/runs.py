@@ -91,7 +91,7 @@ class Run:
 
     @classmethod
     def of_log(cls, spec: dict[str, Any]) -> "Run":
-        """The run that a log says it is of, in the `spec` of its run_start.
+        """The run that a log names in the `spec` of its run_start.
 
         Raises:
             Error: it names no run: a field is unknown, missing, or of another type.
@@ -111,7 +111,7 @@ class Run:
 
     @property
     def is_external(self) -> bool:
-        """Whether another program than ours trains it (dlbench/study/other_trainers.py)."""
+        """Whether another program trains it (dlbench/study/other_trainers.py)."""
         return self.trainer != DEFAULTS["trainer"]
 
     @property
@@ -225,7 +225,7 @@ def is_sentinel(run_id: str) -> bool:
 
 
 def labels(runs: Iterable[Run]) -> dict[str, str]:
-    """{run id: label}, one that no other of these runs has: alike ones name what they differ in."""
+    """{run id: label}; no two are equal: similar runs also name the fields in which they differ."""
     alike: dict[str, list[Run]] = {}
     for run in runs:
         alike.setdefault(run.label(), []).append(run)

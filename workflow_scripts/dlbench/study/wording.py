@@ -41,7 +41,7 @@ COUNTED = ("nodes", "devices_per_node", "steps", "epochs")
 
 
 def combinations(values: Sequence[dict[str, Any]]) -> list[str]:
-    """Names of combinations, no longer than it takes to tell them apart.
+    """The shortest names that tell combinations apart.
 
     Args:
         values: for each its fields, all the same ones.
@@ -61,7 +61,7 @@ def _name(values, names):
 
 
 def field(name: str, value: Any) -> str:
-    """A field with its value, as in `batch 32`; "" if it has none."""
+    """A field with its value, as in `batch 32`; "" if the field has no value."""
     if value in (None, "") or (name, value) == ("launcher", "none"):
         return ""
     return setting(name, value)
@@ -93,7 +93,7 @@ def device(kind: str | None) -> str:
 
 
 def number(value: float) -> str:
-    """Four digits, or all of them before the point.
+    """A number with four digits, or with all digits before the decimal point.
 
     >>> [number(v) for v in (0.0123456, 12.3456, 13933.6)]
     ['0.01235', '12.35', '13934']

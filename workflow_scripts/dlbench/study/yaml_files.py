@@ -1,7 +1,7 @@
-"""YAML files that a person wrote, read so that no mistake in them is passed over.
+"""Read YAML files that a person wrote, and report mistakes in them with file and line.
 
-What is wrong is said with file and line. A key that is twice in one mapping is wrong: YAML would
-let the last one win without a word. JSON, as Snakemake takes it for a config, is read as JSON.
+A key that occurs twice in one mapping is a mistake: YAML alone would silently take the last one.
+JSON, which Snakemake accepts as a config too, is read as JSON.
 """
 
 import datetime
@@ -44,7 +44,7 @@ def read(path: str | Path) -> Any:
 
 
 def hint(value: Any, wanted: str) -> str:
-    """What YAML made of a value, for messages; "" where it is what it looks like.
+    """How YAML understood a value that looks like something else, for messages; else "".
 
     >>> hint("1e-3", "number")
     '; YAML reads 1e-3 as text: write 1.0e-3'
