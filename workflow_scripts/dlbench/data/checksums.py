@@ -80,7 +80,7 @@ def digests_of(path: Path, published: dict[str, Any]) -> dict[str, Any]:
 
 def describe(published: dict[str, Any]) -> str:
     """
-    >>> described({"bytes": 4542, "sha256": None, "md5": "9fb6"})
+    >>> describe({"bytes": 4542, "sha256": None, "md5": "9fb6"})
     'bytes 4542, md5 9fb6'
     """
     words = [f"{name} {value}" for name, value in published.items() if value is not None]

@@ -62,7 +62,7 @@ def from_json(text: str) -> Any:
 def printable(text: str, most: int = 80) -> str:
     """A piece of a log for a message: one short line without control characters.
 
-    >>> shown("a\\tb\\x1b"), shown("x" * 9, most=4)
+    >>> printable("a\\tb\\x1b"), printable("x" * 9, most=4)
     ("'a\\\\tb\\\\x1b'", "'xxxx'...")
     """
     return repr(text[:most]) + ("..." if len(text) > most else "")
@@ -71,7 +71,7 @@ def printable(text: str, most: int = 80) -> str:
 def list_names(names: Iterable[str]) -> str:
     """Names in alphabetical order, at most MOST_NAMES of them.
 
-    >>> listed(["b", "a"])
+    >>> list_names(["b", "a"])
     'a, b'
     """
     names = sorted(names)

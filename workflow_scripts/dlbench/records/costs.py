@@ -204,7 +204,7 @@ def node_hours(hours: float) -> str:
 def basis_words(bases: dict[str, int]) -> str:
     """The runs on which some estimates are based, in words.
 
-    >>> resting({"same combination": 11, "all runs": 0})
+    >>> basis_words({"same combination": 11, "all runs": 0})
     'from same combination (11)'
 
     Args:

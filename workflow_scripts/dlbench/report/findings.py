@@ -91,7 +91,7 @@ def row_names(rows: list[Row], left_out: Sequence[str] = ()) -> list[str]:
         left_out: fields that no name has.
 
     >>> same = {"model": "vgg16", "dataset": "digits", "batch_per_device": 8}
-    >>> named([same | {"precision": "float16"}, same | {"precision": "tf32"}])
+    >>> row_names([same | {"precision": "float16"}, same | {"precision": "tf32"}])
     ['vgg16, digits, batch 8, float16', 'vgg16, digits, batch 8, tf32']
     """
     fields = [name for name in CONDITION if name not in ("seed", *left_out)]

@@ -189,7 +189,7 @@ def _rounded(value):
 def column_words(name: str, unit: str = "") -> str:
     """The words of a column's name, without its unit.
 
-    >>> called("step_time_median_s", "s"), called("top1"), called("xla")
+    >>> column_words("step_time_median_s", "s"), column_words("top1"), column_words("xla")
     ('step time median', 'top 1', 'XLA')
     """
     for suffix, of in (("_s", "s"), ("_j", "J"), ("_bytes", "MiB")):

@@ -159,7 +159,7 @@ class Queue:
 def group_alike(nodes: Iterable[Nodes]) -> tuple[Nodes, ...]:
     """Nodes, with those that are alike counted together.
 
-    >>> [str(kind) for kind in alike([Nodes(2, cores=8), Nodes(1, cores=4), Nodes(1, cores=8)])]
+    >>> [str(kind) for kind in group_alike([Nodes(2, cores=8), Nodes(1, cores=4), Nodes(1, cores=8)])]
     ['3 nodes of 8 cores', '1 node of 4 cores']
     """
     counts: Counter[Nodes] = Counter()
@@ -197,7 +197,7 @@ def job(environ: Mapping[str, str] = os.environ) -> tuple[str, str] | None:
 def display_name(name: str) -> str:
     """The name of a scheduler in a sentence.
 
-    >>> called("slurm"), called("pbs")
+    >>> display_name("slurm"), display_name("pbs")
     ('Slurm', 'PBS')
     """
     return name.upper() if len(name) <= 3 else name.capitalize()

@@ -194,7 +194,7 @@ def differing_settings(runs: pd.DataFrame, keys: Iterable[str]) -> list[str]:
 def condition_words(row: pd.Series, names: Iterable[str]) -> str:
     """Some settings of a run in words.
 
-    >>> called(pd.Series({"strategy": "mirrored", "xla": True}), ["strategy", "xla"])
+    >>> condition_words(pd.Series({"strategy": "mirrored", "xla": True}), ["strategy", "xla"])
     'mirrored, XLA'
     """
     return ", ".join(filter(None, (word(row, name) for name in names)))
