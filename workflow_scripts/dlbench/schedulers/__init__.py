@@ -159,7 +159,8 @@ class Queue:
 def group_alike(nodes: Iterable[Nodes]) -> tuple[Nodes, ...]:
     """Nodes, with those that are alike counted together.
 
-    >>> [str(kind) for kind in group_alike([Nodes(2, cores=8), Nodes(1, cores=4), Nodes(1, cores=8)])]
+    >>> nodes = [Nodes(2, cores=8), Nodes(1, cores=4), Nodes(1, cores=8)]
+    >>> [str(kind) for kind in group_alike(nodes)]
     ['3 nodes of 8 cores', '1 node of 4 cores']
     """
     counts: Counter[Nodes] = Counter()
