@@ -99,3 +99,12 @@ def test_one_version_of_uv_is_named_everywhere():
         for version in re.findall(r"\buv==?(\d[\d.]+\d)", (REPOSITORY / file).read_text())
     }
     assert len(named) == 1
+
+
+@pytest.mark.parametrize("name", ["make_image", "prepare_image", "see_images", "make_environment"])
+def test_what_a_machine_without_our_packages_prepares_needs_the_standard_library_alone(name):
+    program = REPOSITORY / "workflow_scripts" / f"{name}.py"
+    finished = subprocess.run(
+        [sys.executable, "-S", "-E", program, "--help"], capture_output=True, text=True, check=False
+    )
+    assert finished.returncode == 0, finished.stderr

@@ -9,12 +9,13 @@ and whose folders `models`, `tasks` and `strategies` have the framework's own.
 import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dlbench.common import plugins
 from dlbench.trainer.strategy import BaseStrategy, Spec
+
+if TYPE_CHECKING:  # the workflow asks for strategies without it
+    import numpy as np
 
 DEFAULT = "tensorflow"
 OF_A_FRAMEWORK = ("models", "tasks", "strategies")  # folders that each framework has
@@ -26,9 +27,9 @@ class Variable(Protocol):
     @property
     def shape(self) -> Any: ...
 
-    def numpy(self) -> np.ndarray: ...
+    def numpy(self) -> "np.ndarray": ...
 
-    def assign(self, value: np.ndarray) -> Any: ...
+    def assign(self, value: "np.ndarray") -> Any: ...
 
 
 class Kept(NamedTuple):

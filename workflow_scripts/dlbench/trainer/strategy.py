@@ -7,13 +7,14 @@ The workflow reads what a class says about itself; instances live in the trainer
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from dlbench import Error
 from dlbench.common import options
 from dlbench.machine import gpu_readings
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Spec = Any  # the fields of a run as attributes: a Run, or the flags of train.py
 
@@ -86,11 +87,13 @@ class BaseStrategy:
         """What sets this strategy's speed, for the log."""
         return dict(self.options)
 
-    def gather(self, values: Any) -> np.ndarray:
+    def gather(self, values: Any) -> "np.ndarray":
         """The numbers of all processes: from (n,) on each to (size, n) on each, float64.
 
         No process returns before all have called.
         """
+        import numpy as np  # late: images are made by Pythons that may lack it
+
         return np.asarray([values], np.float64)
 
     def gpus(self) -> tuple[int | str, ...]:
