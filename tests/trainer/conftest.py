@@ -3,6 +3,7 @@
 import subprocess
 
 import pytest
+from temporary_folder import temporary_folder as temporary_folder
 from training_runs import LEARNING, REPOSITORY, train
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 from campaign import Campaign
+from temporary_folder import temporary_folder as temporary_folder
 
 
 @pytest.fixture(scope="session")

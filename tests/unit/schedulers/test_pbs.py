@@ -139,27 +139,17 @@ def test_nothing_is_known_of_jobs_where_the_server_does_not_answer(program):
 
 def test_a_job_is_submitted_with_what_it_asks_for():
     assert pbs.submission(ASKED, "logs") == [
-        "qsub",
-        "-V",
-        "-S",
-        "/bin/sh",
-        "-r",
-        "n",
-        "-j",
-        "oe",
-        "-o",
-        "logs/",
-        "-N",
-        "smk.convert_dat",
-        "-l",
-        "select=2:ncpus=16:mpiprocs=4:mem=64000mb:ngpus=4",
-        "-l",
-        "place=scatter:excl",
-        "-l",
-        "walltime=1:30:00",
-        "-W",
-        "umask=022",
-    ]
+        "qsub", "-V",
+        "-S", "/bin/sh",
+        "-r", "n",
+        "-j", "oe",
+        "-o", "logs/",
+        "-N", "smk.convert_dat",
+        "-l", "select=2:ncpus=16:mpiprocs=4:mem=64000mb:ngpus=4",
+        "-l", "place=scatter:excl",
+        "-l", "walltime=1:30:00",
+        "-W", "umask=022",
+    ]  # fmt: skip
 
 
 def test_queue_account_and_kind_of_gpu_are_named_where_they_are_given():
@@ -169,19 +159,13 @@ def test_queue_account_and_kind_of_gpu_are_named_where_they_are_given():
     )
     command = pbs.submission(asked, "logs")
     assert command[command.index("smk.convert_dat") + 1 :] == [
-        "-q",
-        "gpu",
-        "-A",
-        "a",
-        "-P",
-        "p",
-        "-l",
-        "select=1:ncpus=16:mpiprocs=4:mem=64000mb:ngpus=4:gpu_type=a100",
-        "-l",
-        "place=scatter",
-        "-l",
-        "walltime=1:30:00",
-    ]
+        "-q", "gpu",
+        "-A", "a",
+        "-P", "p",
+        "-l", "select=1:ncpus=16:mpiprocs=4:mem=64000mb:ngpus=4:gpu_type=a100",
+        "-l", "place=scatter",
+        "-l", "walltime=1:30:00",
+    ]  # fmt: skip
     without = pbs.submission(replace(asked, gpus_per_node=0), "logs")
     assert not any("gpu" in word for word in without[without.index("-l") :])
 

@@ -155,28 +155,16 @@ def test_only_the_users_own_jobs_are_asked_for(program, tmp_path):
 
 def test_a_job_is_submitted_with_what_it_asks_for():
     assert sge.submission(ASKED, "logs") == [
-        "qsub",
-        "-terse",
-        "-cwd",
-        "-V",
-        "-S",
-        "/bin/sh",
-        "-r",
-        "n",
-        "-j",
-        "y",
-        "-o",
-        "logs",
-        "-N",
-        "smk.train",
-        "-pe",
-        "smp",
-        "8",
-        "-l",
-        "h_rt=5400,gpu=2",
-        "-l",
-        "fast=1",
-    ]
+        "qsub", "-terse", "-cwd", "-V",
+        "-S", "/bin/sh",
+        "-r", "n",
+        "-j", "y",
+        "-o", "logs",
+        "-N", "smk.train",
+        "-pe", "smp", "8",
+        "-l", "h_rt=5400,gpu=2",
+        "-l", "fast=1",
+    ]  # fmt: skip
 
 
 def test_a_sites_names_are_used_where_it_gives_them(program):
@@ -189,18 +177,12 @@ def test_a_sites_names_are_used_where_it_gives_them(program):
     asked = replace(asked, gpus_per_node=8)
     command = sge.submission(asked, "logs")
     assert command[command.index("smk.train") + 1 :] == [
-        "-q",
-        "gpu.q",
-        "-P",
-        "p",
-        "-A",
-        "a",
-        "-pe",
-        "mpi-8",
-        "16",
-        "-l",
-        "h_rt=5400,mem_free=2000M,gpu=1,gpu_type=a100,excl=true",
-    ]
+        "-q", "gpu.q",
+        "-P", "p",
+        "-A", "a",
+        "-pe", "mpi-8", "16",
+        "-l", "h_rt=5400,mem_free=2000M,gpu=1,gpu_type=a100,excl=true",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """leftovers: what runs left behind whose supervisor was killed."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -35,7 +36,7 @@ def start(tmp_path, monkeypatch):
 
     Their variable is one of the test's own: runs of other tests look for leftovers, too.
     """
-    started, variable = [], f"DLBENCH_TEST_{tmp_path.name}"
+    supervisors, logs, variable = [], [], f"DLBENCH_TEST_{tmp_path.name}"
     monkeypatch.setattr(leftovers, "VARIABLE", variable)
 
     def one(name):
@@ -44,7 +45,8 @@ def start(tmp_path, monkeypatch):
             [sys.executable, "-c", SUPERVISOR, log, variable],
             env=os.environ | {"PYTHONPATH": str(REPOSITORY / "workflow_scripts")},
         )
-        started.append(supervisor)
+        supervisors.append(supervisor)
+        logs.append(log)
         deadline = time.monotonic() + 60
         while not (trainer := trainer_of(log)):
             assert time.monotonic() < deadline and supervisor.poll() is None
@@ -52,9 +54,12 @@ def start(tmp_path, monkeypatch):
         return supervisor, trainer, log
 
     yield one
-    for supervisor in started:
+    for supervisor in supervisors:
         supervisor.terminate()
         supervisor.wait()
+    # A supervisor ends its launcher, whose trainer is in a session of its own.
+    for trainer in filter(None, map(trainer_of, logs)):
+        os.kill(trainer, signal.SIGKILL)
 
 
 def trainer_of(log):

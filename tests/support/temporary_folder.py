@@ -1,0 +1,16 @@
+"""A temporary folder for all that a suite starts, which goes with all that is left in it."""
+
+import tempfile
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_folder():
+    """TensorFlow, for one, leaves the functions that it generated behind where it is killed."""
+    with (
+        tempfile.TemporaryDirectory(prefix="dlbench-", ignore_cleanup_errors=True) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("TMPDIR", folder)
+        yield
