@@ -10,6 +10,7 @@ import json
 import zlib
 from types import SimpleNamespace
 
+import made_run_tables
 import numpy as np
 import pandas as pd
 
@@ -228,7 +229,7 @@ def write(folder, rows, steps_each=100):
     repeated = [row for row in rows if row.get("sentinel")]
     rows = [row for row in rows if not row.get("sentinel")]
     complete = [dict.fromkeys(table_columns.RUNS.names) | row for row in rows]
-    evals = [event for row in rows for event in _evals(row)] if steps_each else []
+    evals = [event for row in rows for event in made_run_tables.evals(row)] if steps_each else []
     for name, content, schema in (
         ("runs", rows, table_columns.RUNS),
         ("evals", evals, run_columns.EVALS),
@@ -243,8 +244,12 @@ def write(folder, rows, steps_each=100):
         parquet_files.write(folder / f"{name}.parquet", content, schema)
     for row in rows if steps_each else ():
         place = folder / "runs" / row["run_id"]
-        parquet_files.write(place / "steps.parquet", steps(row, steps_each), run_columns.STEPS)
-        parquet_files.write(place / "samples.parquet", samples(row), run_columns.SAMPLES)
+        parquet_files.write(
+            place / "steps.parquet", made_run_tables.steps(row, steps_each), run_columns.STEPS
+        )
+        parquet_files.write(
+            place / "samples.parquet", made_run_tables.samples(row), run_columns.SAMPLES
+        )
     return Tables(folder, folder / "runs")
 
 
@@ -289,78 +294,6 @@ def _published(folder, rows):
     match = ("model", "dataset", "devices", "batch_per_device")
     references = [{"path": path, "match": match}] if found else []
     return published_beside_own.numbers(SimpleNamespace(name="made", references=references), rows)
-
-
-def steps(row, count=100):
-    """Steps of a run that add up to about its summary, with a few stalls."""
-    if "step_time_median_s" not in row:
-        return []
-    chance = np.random.default_rng(int(row["run_id"][5:], 16))
-    times = row["step_time_median_s"] * np.exp(chance.normal(0, 0.03, count))
-    times[chance.random(count) < 0.01] *= 12
-    times[0] *= 20
-    loss = 0.15 + 2.2 * np.exp(-4 * np.arange(count) / count) * np.exp(
-        chance.normal(0, 0.15, count)
-    )
-    return [
-        {
-            "run_id": row["run_id"],
-            "rank": 0,
-            "step": i + 1,
-            "epoch": 1 + i * 20 // count,
-            "t_s": float(t),
-            "step_time_s": float(s),
-            "loss": float(loss[i]),
-            "learning_rate": 0.01,
-            "warm_up": i < 10,
-        }
-        for i, (t, s) in enumerate(zip(np.cumsum(times), times, strict=True))
-    ]
-
-
-def samples(row, count=60):
-    """Utilisation of the process and of each of its GPUs, which wait for data now and then."""
-    if "duration_s" not in row:
-        return []
-    chance = np.random.default_rng(int(row["run_id"][5:], 16))
-    made = []
-    for t_s in np.linspace(0, row["duration_s"], count):
-        process = {"run_id": row["run_id"], "rank": 0, "t_s": float(t_s), "cpu_percent": 95.0}
-        made.append(process)
-        if row["device_kind"] == "gpu":
-            waits = chance.random() < 0.1 or t_s < 0.1 * row["duration_s"]
-            made += [
-                {
-                    **process,
-                    "cpu_percent": None,
-                    "gpu": str(gpu),
-                    "power_w": 250.0,
-                    "utilisation_percent": float((20 if waits else 93) + chance.normal(0, 2)),
-                }
-                for gpu in range(row["devices"])
-            ]
-    return made
-
-
-def _evals(row):
-    """Held-out scores before training and after each epoch."""
-    if "top1" not in row:
-        return []
-    chance = np.random.default_rng(int(row["run_id"][5:], 16))
-    log = steps(row)
-    return [
-        {
-            "run_id": row["run_id"],
-            "epoch": epoch,
-            "step": 5 * epoch,
-            "split": "validation",
-            "t_s": log[max(0, 5 * epoch - 1)]["t_s"],
-            "loss": (0.25 + 2 * 0.75**epoch) * float(np.exp(chance.normal(0, 0.08))),
-            "top1": row["top1"] - 0.8 * 0.7**epoch,
-            "examples": 360,
-        }
-        for epoch in range(0, 21, 2)
-    ]
 
 
 def _coverage(rows):

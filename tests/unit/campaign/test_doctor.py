@@ -1,79 +1,29 @@
 """The doctor: a healthy folder is healthy; each illness is named, and mended without a loss."""
 
-import base64
 import hashlib
 import json
 import os
 import shutil
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 from ended_runs import ONE, SHORT, TWO, finish, log_of
+from healthy_folder import here as here
+from healthy_folder import listing, mended, old, only, program
+from healthy_folder import place as place
 from made_runs import SETTINGS
 
-from dlbench.campaign import doctor, doctor_surroundings
-from dlbench.common.files import sha256
+from dlbench.campaign import doctor
 from dlbench.log import attempts, event_log
 from dlbench.records import judgement, run_record
 from dlbench.records.judgement import State
-from dlbench.results import run_tables
-from dlbench.study import trainer_environments
 from dlbench.study.runs import Run
 from dlbench.tables import parquet_files, run_columns
-
-PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "doctor.py"
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    """The folder of a workflow with two healthy runs."""
-    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
-    monkeypatch.chdir(tmp_path)
-    for run in (ONE, TWO):
-        place = finish(run)
-        run_tables.ensure_run_tables(run.id, sha256(place / "train.jsonl"))
-    return tmp_path
-
-
-@pytest.fixture
-def place(here):
-    return run_record.folder(ONE.id)
-
-
-def listing(folder="results"):
-    """Every file with its content."""
-    return {str(p): p.read_bytes() for p in Path(folder).rglob("*") if p.is_file()}
 
 
 def contents(files):
     return sorted(hashlib.sha256(content).hexdigest() for content in files.values())
-
-
-def only(**how):
-    (finding,) = doctor.examine(**how)
-    return finding
-
-
-def mended(**how):
-    """Repair; the folder is healthy then."""
-    tried = doctor.mend(doctor.examine(**how))
-    assert tried and not any(problem for _, problem in tried)
-    assert [f.line() for f in doctor.examine(**how)] == []
-
-
-def old(path):
-    """Nobody has written it for an hour."""
-    then = time.time() - 3600
-    os.utime(path, (then, then))
-
-
-def program(*arguments):
-    return subprocess.run(
-        [sys.executable, PROGRAM, *arguments], capture_output=True, text=True, check=False
-    )
 
 
 def test_a_healthy_folder_is_healthy_and_nothing_in_it_is_touched(here):
@@ -275,145 +225,6 @@ def test_runs_of_other_studies_do_not_hide_what_is_wrong_with_a_studys_own(here)
     assert (
         unknown.startswith("unknown runs: results/runs: 5 of no run") and " and 2 more; " in unknown
     )
-
-
-def test_parts_of_files_are_moved_aside_once_their_writer_is_gone(here):
-    ended = subprocess.run(
-        [sys.executable, "-c", "import os; print(os.getpid())"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
-    tables_folder = Path("results/tables")
-    tables_folder.mkdir()
-    (tables_folder / f".runs.parquet.{ended}.part").write_bytes(b"half")
-    (tables_folder / f".evals.parquet.{os.getpid()}.part").write_bytes(b"being written")
-    (tables_folder / ".x.abc.part").mkdir()
-    (tables_folder / ".old.abc.part").mkdir()
-    old(tables_folder / ".old.abc.part")
-    assert [Path(f.where).name for f in doctor.examine()] == [
-        f".runs.parquet.{ended}.part",
-        ".old.abc.part",
-    ]
-    mended()
-    assert b"half" in listing("results/aside").values()
-
-
-def test_the_lock_of_a_workflow_that_is_gone_is_taken_away(here):
-    doctor_surroundings.LOCKS.mkdir(parents=True)
-    (doctor_surroundings.LOCKS / "0.input.lock").write_text("results/runs/x/run.json\n")
-    finding = only()
-    assert finding.kind == "lock" and "snakemake --unlock" in finding.repair
-    mended()
-
-
-def test_nothing_is_repaired_under_a_workflow_at_work(here):
-    doctor_surroundings.LOCKS.mkdir(parents=True)
-    (doctor_surroundings.LOCKS / "0.input.lock").write_text("x\n")
-    Path("snakemake").write_text("import time; print('on', flush=True); time.sleep(60)")
-    command = [sys.executable, "snakemake"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as workflow:
-        workflow.stdout.readline()
-        assert doctor.examine() == []  # the lock is its own
-        (run_record.folder(ONE.id) / "run.json").unlink()
-        finished = program("--repair")
-        workflow.kill()
-    assert finished.returncode == 2
-    assert f"a workflow is at work here (process {workflow.pid})" in finished.stderr
-    assert not (here / "results/aside").exists()
-
-
-def test_marks_of_half_written_files_are_taken_from_runs_that_stand(here):
-    doctor_surroundings.INCOMPLETE.mkdir(parents=True)
-    name = f"results/runs/{ONE.id}/run.json"
-    (doctor_surroundings.INCOMPLETE / base64.urlsafe_b64encode(name.encode()).decode()).write_text(
-        "{}"
-    )
-    assert only().where == name
-    mended()
-
-
-def test_a_trainer_that_nobody_waits_for_is_named_with_its_process(here):
-    Path("train.py").write_text("import time; print('on', flush=True); time.sleep(60)")
-    command = [sys.executable, "train.py"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as trainer:
-        trainer.stdout.readline()
-        finding = only()
-        trainer.kill()
-    assert (finding.kind, finding.repair) == ("process", f"kill {trainer.pid}")
-
-
-def dataset(content=b"0123"):
-    """A dataset with one shard, which is no TFRecord file, but as large as its manifest says."""
-    place = Path("results/data/digits")
-    place.mkdir(parents=True)
-    (place / "train-0").write_bytes(content)
-    shard = {"file": "train-0", "records": 1, "bytes": 4, "sha256": None}
-    manifest = {"splits": {"train": {"records": 1, "shards": [shard]}}}
-    (place / "manifest.json").write_text(json.dumps(manifest))
-    return place
-
-
-def test_shards_of_another_size_or_content_are_converted_again(here):
-    place = dataset(b"012")
-    assert "expected 4 bytes, found 3" in only().what
-    (place / "train-0").write_bytes(b"0123")
-    assert doctor.examine() == []
-    assert "train-0" in only(content=True).where + only(content=True).what
-    mended(content=True)
-    assert not (place / "manifest.json").exists()
-
-
-@pytest.mark.parametrize("text", ["[]", "{}", "[" * 100_000, '{"splits": 3}'])
-def test_a_manifest_that_is_none_is_moved_aside(here, text):
-    place = dataset()
-    (place / "manifest.json").write_text(text)
-    assert only().kind == "data"
-    mended()
-
-
-def test_images_whose_files_are_gone_are_made_again(here):
-    place = Path("results/images/train")
-    place.mkdir(parents=True)
-    (place / "image.json").write_text(json.dumps({"path": f"{place}/oci"}))
-    (place / "podman.json").write_text(json.dumps({"prepared": "localhost/dlbench/train:0"}))
-    assert "results/images/train/oci is gone" in only().what
-    mended()
-
-
-def test_files_that_shut_out_the_group_are_opened_to_it(here):
-    Path("results").chmod(0o770)
-    for path in Path("results").rglob("*"):
-        path.chmod(0o770 if path.is_dir() else 0o660)
-    assert doctor.examine() == []
-    shut = run_record.folder(ONE.id)
-    (shut / "run.json").chmod(0o600)
-    shut.chmod(0o700)
-    assert "2 files or folders shut out the group" in only().what
-    mended()
-    assert (shut / "run.json").stat().st_mode & 0o777 == 0o640
-    Path("results").chmod(0o700)
-    (shut / "run.json").chmod(0o600)
-    assert doctor.examine() == []  # the group is kept out on purpose
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
-@pytest.mark.parametrize(
-    ("options", "what"), [("size=1m", "MiB are free"), ("ro", "it cannot be written")]
-)
-def test_a_disk_that_is_full_or_read_only_is_said(here, options, what):
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", "results"],
-        capture_output=True,
-        check=False,
-    )
-    if mounted.returncode:
-        pytest.skip("nothing can be mounted here")
-    try:
-        finding = only()
-    finally:
-        subprocess.run(["umount", "results"], check=True)
-    assert finding.kind == "disk" and what in finding.what
 
 
 def test_a_folder_without_results_and_a_bad_config_are_refused(here, tmp_path_factory):

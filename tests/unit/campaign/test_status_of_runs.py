@@ -363,62 +363,25 @@ def test_the_keys_of_the_json_stay(study):
     found = json.loads(json.dumps(status.report(study, with_runs=True), allow_nan=False))
     assert found["schema_version"] == 1
     assert list(found) == [
-        "schema_version",
-        "study",
-        "site",
-        "generated_at",
-        "combinations",
-        "reasons",
-        "running",
-        "cost",
-        "sessions",
-        "runs",
-    ]
+        "schema_version", "study", "site", "generated_at", "combinations", "reasons", "running",
+        "cost", "sessions", "runs",
+    ]  # fmt: skip
     assert list(found["combinations"]) == [
-        "total",
-        "ok",
-        "unstable",
-        "running",
-        "pending",
-        "interrupted",
-        "stale",
-        "unread",
-        "failed",
-        "oom",
-        "timeout",
-        "skipped",
-        "excluded",
-    ]
+        "total", "ok", "unstable", "running", "pending", "interrupted", "stale", "unread",
+        "failed", "oom", "timeout", "skipped", "excluded",
+    ]  # fmt: skip
     assert list(found["reasons"][0]) == ["state", "message", "runs"]
     assert list(found["running"][0]) == [
-        "run_id",
-        "label",
-        "step",
-        "total_steps",
-        "loss",
-        "images_per_second",
-        "elapsed_s",
-        "left_s",
-        "message",
-    ]
+        "run_id", "label", "step", "total_steps", "loss", "images_per_second", "elapsed_s",
+        "left_s", "message",
+    ]  # fmt: skip
     assert list(found["cost"]) == [
-        "used_node_hours",
-        "aside_node_hours",
-        "left_node_hours",
-        "left_s",
-        "at_a_time",
-        "left_wall_s",
-        "done_at",
-        "estimates",
-    ]
+        "used_node_hours", "aside_node_hours", "left_node_hours", "left_s", "at_a_time",
+        "left_wall_s", "done_at", "estimates",
+    ]  # fmt: skip
     assert list(found["runs"][0]) == [
-        "run_id",
-        "label",
-        "state",
-        "message",
-        "duration_s",
-        "node_hours",
-    ]
+        "run_id", "label", "state", "message", "duration_s", "node_hours",
+    ]  # fmt: skip
     assert status.report(study)["runs"] is None
 
 

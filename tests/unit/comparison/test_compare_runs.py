@@ -1,45 +1,29 @@
 """Comparing campaigns: what is joined, what the numbers are, and what a page says of them."""
 
-import dataclasses
 import json
 import math
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from made_runs import campaign, finish, measured, write
+from compared_campaigns import A_RATES, compared, rates
+from made_runs import measured
 
 from dlbench import Error
-from dlbench.comparison import campaigns, compare_runs, comparison_page
-from dlbench.comparison import plain as campaign_plain
+from dlbench.comparison import comparison_page
 from dlbench.comparison.campaigns import Measured
-from dlbench.log.event_fields import STATUSES
-from dlbench.pages import page_html, page_text
+from dlbench.pages import page_text
 from dlbench.records import run_record
-from dlbench.results import export_runs
-from dlbench.study.runs import Run
 from dlbench.tables import parquet_files, table_columns
 
 PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "compare_runs.py"
-STEP = 1.1
-A_RATES = (100, 110, 121)  # 110 STEP ** -1, 0, 1
 # By hand: the logarithms of three such rates lie ln 1.1 = 0.0953102 apart, which is their sample
 # standard deviation. Two such sides have the standard error 0.0953102 sqrt(2 / 3) = 0.0778204 and
 # 4 degrees of freedom, for which the two-sided p of t is 1 - 3/4 u (1 - t2 / (12 v)) with
 # v = 1 + t2 / 4 and u = t / sqrt(v). A ratio of 1.1 ** (2 sqrt(2)) has t2 = 12 and p = 0.025721.
 JUST_SHOWN = 2 * math.sqrt(2)
-
-
-def rates(steps):
-    """Those of A times 1.1 to the power of `steps`."""
-    return [rate * STEP**steps for rate in A_RATES]
-
-
-def compared(a, b, **options):
-    return compare_runs.compare(campaign(*a), campaign(*b), **options)
 
 
 def test_ratio_and_interval_are_those_of_geometric_means():
@@ -302,23 +286,6 @@ def test_the_program_compares_folders_of_which_one_still_grows(tmp_path):
     assert start(tmp_path / "b", a, "--fail-on", "slower", "failed").returncode == 0
 
 
-def test_all_forms_of_a_campaign_are_the_same(study, tmp_path):
-    for run in study.runs[:3]:
-        finish(run, 60)
-    write(study.runs[3])
-    made = [f"runs.{suffix}" for suffix in ("csv", "parquet", "json")]
-    for name in made:
-        export_runs.export(study, name, STATUSES)
-    folder = campaigns.read("results")
-    assert folder.not_ended == 1
-    for name in made:
-        table = campaigns.read(name)
-        found = compare_runs.compare(folder, table)
-        assert all(pair.compared.ratio == pytest.approx(1) for pair in found.pairs), name
-        assert (found.unmatched, found.not_joined) == ((), ()), name
-        assert campaigns.read(name).runs[0].numbers["images_per_second"] > 0
-
-
 def test_what_is_no_campaign_is_refused_with_exit_code_2(tmp_path):
     a = results(tmp_path / "a", {8: A_RATES})
     b = results(tmp_path / "b", {16: A_RATES})
@@ -346,124 +313,3 @@ def test_what_is_no_campaign_is_refused_with_exit_code_2(tmp_path):
         finished = start(*arguments)
         assert (finished.returncode, message in finished.stderr) == (2, True), finished.stderr
         assert "Traceback" not in finished.stderr
-
-
-class Reader(HTMLParser):
-    """Sees that tags are closed in their order, and what of them there is."""
-
-    def __init__(self):
-        super().__init__()
-        self.open, self.tags, self.addresses = [], set(), []
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.add(tag)
-        self.addresses += [value for name, value in attributes if name in ("src", "href")]
-        if tag != "meta":
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attributes):
-        self.tags.add(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-
-def test_the_page_is_one_file_without_scripts_whatever_the_names_are():
-    found = compared(
-        [measured(A_RATES, facts={"site": "<script>alert(1)</script>"})],
-        [measured(rates(-4), facts={"site": "a|b *c* \"d\" & 'e'"})],
-    )
-    made = page_html.html_page(
-        comparison_page.comparison_page(found, found.regressions(["slower"]))
-    )
-    reader = Reader()
-    reader.feed(made)
-    assert reader.open == []
-    assert not {"script", "link", "img", "iframe"} & reader.tags
-    assert reader.addresses == []
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in made
-    assert "@import" not in made and "url(" not in made
-    markdown = page_text.markdown(comparison_page.comparison_page(found))
-    assert r"a\|b \*c\*" in markdown
-    assert r"\<script\>" in markdown
-
-
-@pytest.mark.parametrize("width", [80, 100, 120])
-def test_text_is_as_wide_as_it_may_be(width):
-    long = "x" * 30 + " y" * 40
-    found = compared(
-        [measured(A_RATES, strategy_options=long), measured(A_RATES, xla=True)],
-        [measured(rates(1), strategy_options=long), measured(rates(1), precision="bfloat16")],
-    )
-    lines = page_text.text(comparison_page.comparison_page(found), width).splitlines()
-    assert max(map(len, lines)) <= width
-
-
-def test_campaigns_that_share_no_session_are_said_to_be_measured_apart_and_checked_all_the_same():
-    def of(session, steps):
-        runs = measured(rates(steps))
-        return [dataclasses.replace(run, session=session) for run in runs]
-
-    together, apart = (compared([of("s1", 0)], [of(name, -2)]) for name in ("s1", "s2"))
-    for found in (together, apart):
-        page = comparison_page.comparison_page(found)
-        told = [page_text.text(page), page_text.markdown(page), page_html.html_page(page)]
-        assert [" ".join(text.split()).count("A and B were measured apart") for text in told] == (
-            [0, 0, 0] if found is together else [1, 1, 1]
-        )
-        assert campaign_plain.comparison_values(found)["measured_apart"] == (found is apart)
-    assert [pair.verdict for pair in apart.pairs] == [pair.verdict for pair in together.pairs]
-    assert len(apart.regressions(["slower"])) == len(together.regressions(["slower"]))
-    unknown = compared([measured(A_RATES)], [measured(rates(1))])
-    assert not unknown.measured_apart
-
-
-@pytest.mark.parametrize("side", [0, 1])
-@pytest.mark.parametrize("steps", [-5, 0.0, 5])
-def test_no_verdict_rests_on_a_run_that_others_disturbed(side, steps):
-    def of(disturbed, steps):
-        a, b = measured(rates(0)), measured([rate * STEP**steps for rate in (110, 110.01, 110.02)])
-        both = [
-            [
-                dataclasses.replace(run, numbers={**run.numbers, "images_per_second": rate})
-                for run, rate in zip(a, (110, 110.01, 110.02), strict=True)
-            ],
-            b,
-        ]
-        if disturbed:
-            both[side][1] = dataclasses.replace(both[side][1], disturbed=True)
-        return compared(both[:1], both[1:])
-
-    quiet, loud = of(False, steps), of(True, steps)
-    verdicts = {-5: "slower", 0.0: "equivalent", 5: "faster"}
-    assert [pair.verdict for pair in quiet.pairs] == [verdicts[steps]]
-    assert len(quiet.regressions(["slower"])) == (steps == -5)
-    (pair,) = loud.pairs
-    assert (pair.verdict, pair.shown, loud.regressions(["slower"])) == ("undecided", False, [])
-    assert pair.compared == quiet.pairs[0].compared
-    words = f"others on the machine disturbed runs: 1 in {'AB'[side]}"
-    assert words in " ".join(page_text.text(comparison_page.comparison_page(loud), 200).split())
-    (plain,) = campaign_plain.comparison_values(loud)["combinations"]
-    assert plain["ab"[side]]["disturbed"] == 1 and plain["reason"] == words
-
-
-def test_disturbed_runs_are_known_from_records_and_from_tables(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=100)
-    finish(run, 10, made_from={"code": "0"})
-    place = run_record.folder(run.id) / "run.json"
-    content = json.loads(place.read_text())
-    del content["record_sha256"]
-    for words in (None, "others used 0.98 of 2 cores"):
-        content["summary"]["disturbed"] = words
-        place.write_text(json.dumps({**content, "record_sha256": run_record.digest(content)}))
-        (found,) = campaigns.read(tmp_path / "results").runs
-        assert found.disturbed == bool(words)
-        rows = [{"run_id": run.id, "status": "unstable", **run.values(), "disturbed": words}]
-        for name in ("runs.parquet", "runs.json"):
-            if name.endswith("json"):
-                (tmp_path / name).write_text(json.dumps(rows))
-            else:
-                parquet_files.write(tmp_path / name, rows, table_columns.RUNS)
-            (found,) = campaigns.read(tmp_path / name).runs
-            assert found.disturbed == bool(words)

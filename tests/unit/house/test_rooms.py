@@ -15,7 +15,7 @@ from dlbench.trainer import engine
 LIBRARY = plugins.LIBRARY
 FILES = sorted(path.relative_to(LIBRARY).as_posix() for path in LIBRARY.rglob("*.py"))
 ROOMS = sorted({file.split("/")[0] for file in FILES} - {"__init__.py"})
-MOST_FILES = 20
+MOST_FILES, MOST_LINES = 20, 400
 FRAMEWORKS = {"tensorflow", "keras", "jax", "torch"}
 # Rooms and files that a Python which has the standard library and NumPy alone must import.
 ALONE = (
@@ -75,6 +75,15 @@ def test_no_folder_has_more_files_than_one_overlooks():
     for folder in {path.parent for path in LIBRARY.rglob("*.py")}:
         files = [path for path in folder.iterdir() if path.is_file()]
         assert len(files) <= MOST_FILES, folder
+
+
+@pytest.mark.parametrize("folder", [PROGRAMS, TESTS], ids=lambda folder: folder.name)
+def test_no_file_is_longer_than_one_reads_at_once(folder):
+    lines = {
+        path.relative_to(folder).as_posix(): len(path.read_text(encoding="utf-8").splitlines())
+        for path in folder.rglob("*.py")
+    }
+    assert not {file: count for file, count in lines.items() if count > MOST_LINES}
 
 
 @pytest.mark.parametrize("file", FILES)

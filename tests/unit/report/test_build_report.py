@@ -8,42 +8,15 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import made_tables
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from made_reports import column, covered, made, table
 from markupsafe import escape
 
 from dlbench.analysis import estimates
-from dlbench.common import plugins
-from dlbench.machine import facts
-from dlbench.records import run_record
 from dlbench.report import build_report, report_figures, report_html, report_tables
-from dlbench.tables import parquet_files, table_columns
 
 PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "build_report.py"
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"' & \u2028"
-
-
-def made(folder, rows, figures=(), coverage=None):
-    """The report of some runs, and the folder of its tables."""
-    shown = made_tables.write(folder, rows, steps_each=0)
-    if coverage is not None:
-        parquet_files.write(folder / "coverage.parquet", coverage, table_columns.COVERAGE)
-    for name in figures:
-        plugins.load("figures", name).draw(shown, folder / "figures" / name)
-    return build_report.read(folder, folder / "runs", folder / "figures", figures)
-
-
-def table(found, name):
-    return next(t for t in found.tables if t.name == name)
-
-
-def column(found, name, of="runs"):
-    return next(c for c in table(found, of).columns if c.name == name)
-
-
-def covered(run_id, status, reason=""):
-    return {"run_id": run_id, "combination": f"run {run_id}", "status": status, "reason": reason}
 
 
 @pytest.mark.parametrize("case", made_tables.CASES)
@@ -197,91 +170,6 @@ def test_coverage_is_grouped_until_it_can_be_taken_in(tmp_path):
     found = made(tmp_path, rows)
     assert 1 < len(found.groups) <= build_report.MOST_GROUPS
     assert sum(sum(counts.values()) for _, counts in found.groups) == len(rows)
-
-
-def test_the_machine_is_shown_as_its_runs_tell_it(tmp_path):
-    rows = [made_tables.run(repeat=repeat) for repeat in (1, 2)]
-    hardware = facts.gather()["hardware"] | {
-        "gpus": {"driver": "550.54", "cuda_driver": "12.4", "kinds": []},
-        "infiniband": [{"rate": "200 Gb/sec (4X HDR)", "link_layer": "InfiniBand"}] * 2,
-    }
-    hardware["cpu"] |= {
-        "model": "EPYC",
-        "sockets": 2,
-        "cores": 128,
-        "threads": 256,
-        "governors": ["performance"],
-    }
-    software = {"os": "Debian 12", "kernel": "6.1"}
-    known = {"hardware": {"a": hardware}, "software": {"b": software}}
-    for row, provenance in zip(rows, (known, {"platform": "of before"}), strict=True):
-        path = tmp_path / "runs" / row["run_id"] / "run.json"
-        path.parent.mkdir(parents=True)
-        rest = {
-            key: kind() for key, kind in run_record.KINDS.items() if not key.endswith("version")
-        }
-        run_record.write(path, rest | {"provenance": provenance}, [])
-    said = dict(made(tmp_path, rows).machine)
-    assert said["processor"] == [
-        ("EPYC, 2 sockets, 128 cores, 256 threads, governor performance", 1)
-    ]
-    assert said["GPU driver"] == [("550.54, CUDA 12.4", 1)]
-    assert said["network"] == [("200 Gb/sec (4X HDR) (InfiniBand)", 1)]
-    assert said["operating system"] == [("Debian 12", 1)]
-
-
-def test_caveats_name_other_hardware_changed_software_and_repeats_that_differ(tmp_path):
-    words = "hardware gpus driver 560.35, not 550.54"
-    rows = [
-        made_tables.run(repeat=1, hardware_sha256="a" * 64, software_sha256="c" * 64),
-        made_tables.run(
-            repeat=2, hardware_sha256="b" * 64, software_sha256="d" * 64, repeats_differ=words
-        ),
-        made_tables.run(repeat=3),
-        made_tables.run(environment="train-b", software_sha256="e" * 64),
-    ]
-    caveats = "\n".join(made(tmp_path, rows).caveats)
-    assert f"Runs are of 2 fingerprints of hardware: {'a' * 12}, {'b' * 12}." in caveats
-    assert "Runs of environment train (bare) are of 2 fingerprints of software" in caveats
-    assert "train-b" not in caveats
-    assert f"1 run is unlike the first repeat of their combination: {words}." in caveats
-
-
-def test_caveats_name_single_runs_borrowed_bases_and_other_versions(tmp_path):
-    rows = made_tables.study(devices=[1, 2], repeats=1)
-    rows[1]["framework_version"] = "2.22.0"
-    rows.append(made_tables.run(repeat=9, status="unstable", batch_per_device=8))
-    caveats = "\n".join(made(tmp_path, rows).caveats)
-    assert "3 combinations are measured by a single run" in caveats
-    assert "1 run is unstable" in caveats
-    assert "Runs are of 2 versions: 2.21.0, 2.22.0." in caveats
-    assert "point and base differ in framework_version" in caveats
-
-
-def test_published_and_imported_rows_say_where_they_are_from(tmp_path):
-    rows = made_tables.study(devices=[1, 2])
-    published = {"timing_source": "published", "source": "a paper, p. 3"}
-    rows += made_tables.study(devices=[1, 2], repeats=1, **published)
-    rows += made_tables.study(devices=[4], timing_source="keras_csv", source="log.csv")
-    found = made(tmp_path, rows)
-    caveats = "\n".join(found.caveats)
-    assert "2 rows are not measured here but published (a paper, p. 3): references" in caveats
-    assert "3 runs are imported from logs of keras_csv (log.csv)" in caveats
-    assert set(column(found, "source").values) == {None, "a paper, p. 3", "log.csv"}
-    assert column(found, "metric", "published").values
-    assert all("published" not in finding.text for finding in found.findings)
-
-
-def test_a_table_that_was_put_beside_the_others_is_shown_with_its_units(tmp_path):
-    made_tables.write(tmp_path, made_tables.study(devices=[1, 2]), steps_each=0)
-    speed = pa.field("speed", pa.float64(), metadata={"unit": "items/s", "description": "so fast"})
-    schema = pa.schema([pa.field("who", pa.string()), speed])
-    rows = [{"who": "A", "speed": 1.5}, {"who": "B", "speed": 2.5}]
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), tmp_path / "from_papers.parquet")
-    found = build_report.read(tmp_path, tmp_path / "runs", tmp_path, ())
-    assert table(found, "from_papers").heading == "From papers"
-    shown = column(found, "speed", "from_papers")
-    assert (shown.unit, shown.note, shown.values) == ("items/s", "so fast", [1.5, 2.5])
 
 
 def test_dates_are_those_of_the_runs(tmp_path):

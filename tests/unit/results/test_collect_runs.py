@@ -8,29 +8,14 @@ import pandas
 import polars
 import pyarrow.parquet as pq
 import pytest
-from site_facts import SITE
+from collected_runs import PLAIN, PROCESS, finished, study
+from collected_runs import folder as folder
 
-from dlbench.log import event_log
-from dlbench.log.event_log import EventLog
-from dlbench.records import parse_run, run_record, staleness
+from dlbench.records import run_record
 from dlbench.records.run_record import RecordError
 from dlbench.results import collect_runs, run_tables
-from dlbench.study import config, trainer_environments
 from dlbench.tables import parquet_files, run_columns, table_columns
 
-SETTINGS = config.read(trainer_environments.ENVIRONMENTS.resolve().parent / "config.yaml") | {
-    "study": "test",
-    "repeats": 1,
-    "site": SITE,
-    "figures": [],
-}
-PLAIN = {
-    "name": "plain",
-    "model": "lenet5",
-    "dataset": "synthetic",
-    "batch_per_device": 8,
-    "steps": 2,
-}
 LEARNS = {
     "name": "learns",
     "model": "lenet5",
@@ -39,70 +24,6 @@ LEARNS = {
     "epochs": 1,
     "must_reach": {"top1": 0.9, "final_loss": 3},
 }
-PROCESS = {
-    "t_s": 0.5,
-    "cpu_percent": 99.5,
-    "memory_bytes": 1 << 30,
-    "node_cpu_percent": 51.0,
-    "node_memory_available_bytes": 8 << 30,
-    "load_average_1min": 1.25,
-}
-GPU = {
-    "gpu": 0,
-    "utilisation_percent": 97,
-    "memory_used_bytes": 4 << 30,
-    "power_w": 305.5,
-    "temperature_c": 61,
-    "clock_sm_mhz": 1980,
-    "clock_memory_mhz": 2619,
-    "throttle_reasons": [],
-    "energy_j": 152.5,
-}
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def study(*blocks, **changes):
-    return config.study(SETTINGS | {"matrix": list(blocks)} | changes)
-
-
-def finished(run, samples=(), top1=None, ranks=1, start=None, made_from=None, **end):
-    """The log and the record of a run; `samples` are written by every rank."""
-    place = run_record.folder(run.id)
-    for rank in range(ranks):
-        log = EventLog(event_log.rank_path(place / "train.jsonl", rank))
-        if rank == 0:
-            log.write(
-                "launch", t_utc=event_log.utc_now(), made_from=made_from or staleness.made_from(run)
-            )
-        log.start(
-            **{
-                "spec": run.values(),
-                "devices": ["CPU:0"],
-                "total_steps": 2,
-                "item_shape": [8, 8, 1],
-                "versions": {"tensorflow": "2.18.1"},
-            }
-            | (start or {})
-        )
-        for step in (1, 2):
-            log.step(step, step * 0.5, 0.5, 2.0, 0.01, False, 1)
-        for sample in samples:
-            log.write("sample", **sample)
-        if top1 is not None and rank == 0:
-            log.write(
-                "eval", epoch=1, step=2, t_s=1.2, split="test", loss=0.5, top1=top1, examples=360
-            )
-        values = {"status": "ok", "message": "", "weights_sha256": ["0"]} | end
-        log.write("run_end", t_s=1.5, t_utc=event_log.utc_now(), **values)
-        log.close()
-    parse_run.parse(run, place / "train.jsonl", place / "run.json")
-    return place
 
 
 def collected(made, name, schema):
@@ -216,90 +137,6 @@ def test_why_a_run_failed_comes_before_what_it_missed():
     (row,) = collected(made, "coverage", table_columns.COVERAGE)
     assert row["status"] == "failed"
     assert row["reason"] == "no memory; missed: top1 0.5, expected at least 0.9"
-
-
-# Samples.
-
-
-def samples_of(made):
-    collect_runs.collect(made, "cpu", "tables")
-    place = run_record.folder(made.runs[0].id)
-    return parquet_files.read(place / "samples.parquet", run_columns.SAMPLES).to_pylist()
-
-
-def filled(**values):
-    return dict.fromkeys(run_columns.SAMPLES.names) | values
-
-
-def test_a_sample_of_a_process_is_one_row():
-    made = study(PLAIN)
-    run = made.runs[0]
-    later = {"t_s": 1.5, "cpu_percent": None, "memory_bytes": 5}
-    finished(run, samples=[PROCESS, later])
-    assert samples_of(made) == [
-        filled(run_id=run.id, rank=0, **PROCESS),
-        filled(run_id=run.id, rank=0, t_s=1.5, memory_bytes=5),
-    ]
-
-
-def test_each_gpu_of_a_sample_is_a_row_of_its_own():
-    made = study(PLAIN)
-    run = made.runs[0]
-    reasons = ["sw_power_cap", "hw_slowdown"]
-    other = GPU | {"gpu": "GPU-5d1b", "throttle_reasons": reasons, "power_w": None}
-    finished(run, samples=[PROCESS | {"gpus": [GPU, other]}])
-    process, first, second = samples_of(made)
-    assert process == filled(run_id=run.id, rank=0, **PROCESS)
-    whose = {"run_id": run.id, "rank": 0, "t_s": 0.5}
-    assert first == filled(**GPU | whose | {"gpu": "0", "throttle_reasons": ""})
-    assert second == filled(
-        **other | whose | {"throttle_reasons": "sw_power_cap+hw_slowdown"},
-    )
-
-
-def test_reasons_that_could_not_be_read_are_absent_and_not_empty():
-    made = study(PLAIN)
-    gpu = dict.fromkeys(GPU) | {"gpu": 1}
-    finished(made.runs[0], samples=[PROCESS | {"gpus": [gpu]}])
-    row = samples_of(made)[1]
-    assert row["gpu"] == "1"
-    assert row["throttle_reasons"] is None
-
-
-def test_every_rank_has_samples_of_its_own():
-    two = {"strategy": "horovod", "devices_per_node": 2}
-    made = study(PLAIN | two)
-    finished(made.runs[0], samples=[PROCESS, PROCESS | {"t_s": 1.0}], ranks=2)
-    rows = samples_of(made)
-    assert [(row["rank"], row["t_s"]) for row in rows] == [(0, 0.5), (0, 1.0), (1, 0.5), (1, 1.0)]
-
-
-def test_a_run_that_was_not_sampled_has_an_empty_table():
-    made = study(PLAIN)
-    finished(made.runs[0])
-    assert samples_of(made) == []
-    made_from = pq.read_schema(run_record.folder(made.runs[0].id) / "samples.parquet").metadata
-    assert b"log_sha256" in made_from
-
-
-def test_tables_that_are_there_are_kept_until_the_log_is_another_one():
-    made = study(PLAIN)
-    place = finished(made.runs[0], samples=[PROCESS])
-    assert len(samples_of(made)) == 1
-    before = (place / "samples.parquet").stat().st_mtime_ns
-    assert len(samples_of(made)) == 1
-    assert (place / "samples.parquet").stat().st_mtime_ns == before
-    (place / "train.jsonl").unlink()
-    finished(made.runs[0], samples=[PROCESS, PROCESS])
-    assert len(samples_of(made)) == 2
-
-
-def test_a_table_of_samples_that_was_deleted_is_made_again():
-    made = study(PLAIN)
-    place = finished(made.runs[0], samples=[PROCESS])
-    samples_of(made)
-    (place / "samples.parquet").unlink()
-    assert len(samples_of(made)) == 1
 
 
 # All tables.

@@ -318,50 +318,6 @@ def test_other_processes_on_a_gpu_of_its_are_counted_where_they_can_be(kernel, t
     assert said["unknown"]["other_gpu_processes"] == neighbours.BESIDE
 
 
-BESIDE = {"share": 0.05, "device_cores": 1, "cores": 2, "resolution_cpu_cores": 0.01}
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"others_cpu_cores": 0.98}, "others used 0.98 of 2 cores"),
-        ({"others_cpu_cores": 0.055}, ""),  # within what the kernel's ticks can tell
-        ({"others_cpu_cores": 0.98, "share": None}, ""),
-        ({"others_cpu_cores": 0.98, "device_cores": 32, "cores": 64}, ""),
-        ({"others_cpu_cores": 0.2, "cores": 128}, ""),  # daemons, a little on each core
-        ({"others_cpu_cores": 0.4, "cores": 128}, "others used 0.40 of 128 cores"),
-        ({"others_cpu_cores": None, "memory_pressure_percent": None}, ""),
-        ({"memory_pressure_percent": 12.4}, "processes waited for memory 12 % of the time"),
-        ({"io_pressure_percent": 40, "others_disk_bytes_per_s": 2e7,
-          "own_disk_bytes_per_s": 2e8}, ""),
-        # a reader that is much faster than the hog loses to it, too
-        ({"io_pressure_percent": 40, "others_disk_bytes_per_s": 8e7,
-          "own_disk_bytes_per_s": 2e8},
-         "others moved 80 MB/s to or from disks, for which processes waited 40 % of the time"),
-        ({"io_pressure_percent": 4, "others_disk_bytes_per_s": 2e9}, ""),
-        # The kernel writes back what was installed before, while the run reads from memory;
-        ({"io_pressure_percent": 40, "others_disk_bytes_per_s": 2e8,
-          "own_disk_bytes_per_s": 2e5, "own_disk_read_bytes_per_s": 4096.0}, ""),
-        ({"io_pressure_percent": 40, "others_disk_bytes_per_s": 2e8,
-          "own_disk_read_bytes_per_s": None}, ""),
-        # beside one that reads from the disk somebody is the hog.
-        ({"io_pressure_percent": 40, "others_disk_bytes_per_s": 2e8,
-          "own_disk_bytes_per_s": 2e6, "own_disk_read_bytes_per_s": 2e6},
-         "others moved 200 MB/s to or from disks, for which processes waited 40 % of the time"),
-        ({"io_pressure_percent": 40, "others_disk_bytes_per_s": 2e8, "others_cpu_cores": 0.5},
-         "others used 0.50 of 2 cores; others moved 200 MB/s to or from disks, for which "
-         "processes waited 40 % of the time"),
-        ({"other_gpu_processes": 1}, "others had 1 process on a GPU of the run"),
-    ],
-)  # fmt: skip
-def test_a_disturbance_is_said_in_words(changes, words):
-    assert disturbance(BESIDE | changes) == words
-
-
-def test_a_log_without_neighbours_is_not_disturbed():
-    assert disturbance({}) == ""
-
-
 def test_the_mark_is_the_variable_that_gpu_samples_look_for():
     from dlbench.machine import gpu_readings
 

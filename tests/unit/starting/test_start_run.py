@@ -14,7 +14,7 @@ from node_names import node as node
 from watched_runs import DATE
 
 from dlbench.log import event_log
-from dlbench.starting import start_unreachable
+from dlbench.starting import start_command, start_unreachable
 
 PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "start_run.py"
 SPEC = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 3}
@@ -318,3 +318,24 @@ def test_the_exit_code_of_the_runtime_is_in_the_failure(tmp_path, contained):
     assert status == "failed"
     assert "exit code 255" in message
     assert "FATAL: no such image" in message
+
+
+# Where the directive has entered the image, start_run.py itself runs inside.
+
+IMPORTED = """
+import sys
+before = set(sys.modules)
+import start_run
+new = {name.partition(".")[0] for name in set(sys.modules) - before}
+print(*sorted(name for name in new if "cython" not in name))
+"""
+
+
+def test_what_starts_a_run_inside_needs_numpy_and_what_python_310_has():
+    scripts = Path(start_command.__file__).parents[2]
+    finished = subprocess.run(
+        [sys.executable, "-c", IMPORTED], cwd=scripts, capture_output=True, text=True, check=True
+    )
+    new = set(finished.stdout.split())
+    assert new - sys.stdlib_module_names == {"dlbench", "numpy", "start_run"}
+    assert "tomllib" not in new

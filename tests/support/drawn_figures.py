@@ -1,0 +1,26 @@
+"""What a drawn figure shows: its numbers, its words and its crosses."""
+
+import numpy as np
+
+
+def lines(axes):
+    """Every (x, y) of every line, rounded."""
+    return {
+        (float(f"{x:.9g}"), float(f"{y:.9g}"))
+        for line in axes.lines
+        for x, y in zip(*map(np.atleast_1d, line.get_data()), strict=True)
+        if np.isreal(x)
+    }
+
+
+def has(axes, value, along="y"):
+    """Whether a number was drawn, as a coordinate of some line."""
+    return any(np.isclose(p[along == "y"], value, rtol=1e-8, atol=0) for p in lines(axes))
+
+
+def words(axes):
+    return [text.get_text() for text in axes.texts if text.get_text()]
+
+
+def crosses(axes):
+    return [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "x"]

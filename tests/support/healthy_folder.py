@@ -1,0 +1,63 @@
+"""The folder of a workflow with two healthy runs, and the doctor that examines it."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from ended_runs import ONE, TWO, finish
+
+from dlbench.campaign import doctor
+from dlbench.common.files import sha256
+from dlbench.records import run_record
+from dlbench.results import run_tables
+from dlbench.study import trainer_environments
+
+PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "doctor.py"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """The folder of a workflow with two healthy runs."""
+    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
+    monkeypatch.chdir(tmp_path)
+    for run in (ONE, TWO):
+        place = finish(run)
+        run_tables.ensure_run_tables(run.id, sha256(place / "train.jsonl"))
+    return tmp_path
+
+
+@pytest.fixture
+def place(here):
+    return run_record.folder(ONE.id)
+
+
+def listing(folder="results"):
+    """Every file with its content."""
+    return {str(p): p.read_bytes() for p in Path(folder).rglob("*") if p.is_file()}
+
+
+def only(**how):
+    (finding,) = doctor.examine(**how)
+    return finding
+
+
+def mended(**how):
+    """Repair; the folder is healthy then."""
+    tried = doctor.mend(doctor.examine(**how))
+    assert tried and not any(problem for _, problem in tried)
+    assert [f.line() for f in doctor.examine(**how)] == []
+
+
+def old(path):
+    """Nobody has written it for an hour."""
+    then = time.time() - 3600
+    os.utime(path, (then, then))
+
+
+def program(*arguments):
+    return subprocess.run(
+        [sys.executable, PROGRAM, *arguments], capture_output=True, text=True, check=False
+    )

@@ -1,0 +1,29 @@
+"""Reports of made tables, and what stands in them."""
+
+import made_tables
+
+from dlbench.common import plugins
+from dlbench.report import build_report
+from dlbench.tables import parquet_files, table_columns
+
+
+def made(folder, rows, figures=(), coverage=None):
+    """The report of some runs, and the folder of its tables."""
+    shown = made_tables.write(folder, rows, steps_each=0)
+    if coverage is not None:
+        parquet_files.write(folder / "coverage.parquet", coverage, table_columns.COVERAGE)
+    for name in figures:
+        plugins.load("figures", name).draw(shown, folder / "figures" / name)
+    return build_report.read(folder, folder / "runs", folder / "figures", figures)
+
+
+def table(found, name):
+    return next(t for t in found.tables if t.name == name)
+
+
+def column(found, name, of="runs"):
+    return next(c for c in table(found, of).columns if c.name == name)
+
+
+def covered(run_id, status, reason=""):
+    return {"run_id": run_id, "combination": f"run {run_id}", "status": status, "reason": reason}

@@ -1,0 +1,114 @@
+"""Archives that may do harm are refused before anything of them is unpacked."""
+
+import io
+import re
+import struct
+import zipfile
+
+import pytest
+from opened_archives import problems
+from opened_archives import sound as sound
+
+from dlbench.archive import verify_archive
+from dlbench.archive.verify_archive import Refused
+
+
+def entry(name, mode=0o100644, content=b"x"):
+    made = zipfile.ZipInfo(name)
+    made.external_attr = mode << 16
+    return made, content
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["archive/../../x", "/etc/x", "archive/data//x", "archive/./x", "archive/data/C:x",
+     "archive/data/a\x1bb", "archive/data/con", "archive/data/NUL.txt", "archive/data/x.",
+     "archive/data/x ", f"archive/data/{'x' * 300}", "archive/data/" + "x/" * 600 + "x"],
+)  # fmt: skip
+def test_names_that_lead_elsewhere_or_that_some_systems_cannot_have_are_refused(tmp_path, name):
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr(*entry(name))
+    with pytest.raises(Refused, match=re.escape(repr(name))):
+        problems(tmp_path / "x.zip")
+
+
+def test_a_backslash_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr(*entry("archive/data/..-x"))
+    content = (tmp_path / "x.zip").read_bytes().replace(b"data/..-x", b"data/..\\x")
+    (tmp_path / "x.zip").write_bytes(content)
+    with pytest.raises(Refused, match="has a character"):
+        problems(tmp_path / "x.zip")
+
+
+@pytest.mark.parametrize("mode", [0o120777, 0o020666, 0o060666, 0o010644])
+def test_links_devices_and_pipes_are_refused(tmp_path, mode):
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr(*entry("archive/data/x", mode, b"/etc/passwd"))
+    with pytest.raises(Refused, match="a link or a device"):
+        problems(tmp_path / "x.zip")
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("other", ["archive/data/a", "archive/data/A"])
+def test_two_files_of_one_name_are_refused(tmp_path, other):
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("archive/data/a", b"1")
+        archive.writestr(other, b"2")
+    with pytest.raises(Refused, match="more than once"):
+        problems(tmp_path / "x.zip")
+
+
+def test_decompression_bombs_are_refused_before_they_are_unpacked(tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data/zeros", bytes(100 << 20))
+    with pytest.raises(Refused, match="a decompression bomb"):
+        problems(tmp_path / "x.zip")
+
+
+def test_a_size_that_is_not_the_announced_one_is_found_and_not_unpacked(tmp_path):
+    """The directory says 10 bytes of 1 MiB: no more than those are read."""
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data/zeros", bytes(1 << 20))
+    content = (tmp_path / "x.zip").read_bytes()
+    (tmp_path / "x.zip").write_bytes(
+        content.replace(struct.pack("<L", 1 << 20), struct.pack("<L", 10))
+    )
+    with verify_archive.open_bag(tmp_path / "x.zip") as bag:
+        read = io.BytesIO()
+        with pytest.raises(Refused, match="damaged"):
+            for block in bag.blocks("data/zeros"):
+                read.write(block)
+    assert len(read.getvalue()) <= 10
+
+
+def test_files_that_share_bytes_are_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("archive/data/a", b"1" * 100)
+        archive.writestr("archive/data/b", b"1" * 100)
+        second = archive.getinfo("archive/data/b").header_offset
+    content = (tmp_path / "x.zip").read_bytes()
+    at = content.rfind(struct.pack("<L", second) + b"archive/data/b")
+    assert at > 0
+    shared = content[:at] + struct.pack("<L", 0) + content[at + 4 :]
+    (tmp_path / "x.zip").write_bytes(shared)
+    with pytest.raises(Refused, match=r"overlaps another file|no whole zip file"):
+        problems(tmp_path / "x.zip")
+
+
+def test_more_bytes_than_the_limit_and_encrypted_files_are_refused(sound, tmp_path):
+    with pytest.raises(Refused, match="--limit-gb"), verify_archive.open_bag(sound, 10):
+        pass
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("archive/data/x", b"1")
+    with pytest.raises(Refused, match="packed in a way that is not ours"):
+        problems(tmp_path / "x.zip")
+
+
+def test_a_directory_that_would_fill_the_memory_is_refused(sound):
+    content = bytearray(sound.read_bytes())
+    at = content.rfind(b"PK\x05\x06")
+    content[at + 12 : at + 16] = struct.pack("<L", 0x7FFFFFFF)
+    sound.write_bytes(content)
+    with pytest.raises(Refused, match="its directory has 2147483647 bytes"):
+        problems(sound)

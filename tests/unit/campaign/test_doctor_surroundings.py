@@ -1,0 +1,156 @@
+"""The doctor on what lies around runs: locks, parts of files, data, images, rights and disks."""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ended_runs import ONE
+from healthy_folder import here as here
+from healthy_folder import listing, mended, old, only, program
+from healthy_folder import place as place
+
+from dlbench.campaign import doctor, doctor_surroundings
+from dlbench.records import run_record
+
+
+def test_parts_of_files_are_moved_aside_once_their_writer_is_gone(here):
+    ended = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    tables_folder = Path("results/tables")
+    tables_folder.mkdir()
+    (tables_folder / f".runs.parquet.{ended}.part").write_bytes(b"half")
+    (tables_folder / f".evals.parquet.{os.getpid()}.part").write_bytes(b"being written")
+    (tables_folder / ".x.abc.part").mkdir()
+    (tables_folder / ".old.abc.part").mkdir()
+    old(tables_folder / ".old.abc.part")
+    assert [Path(f.where).name for f in doctor.examine()] == [
+        f".runs.parquet.{ended}.part",
+        ".old.abc.part",
+    ]
+    mended()
+    assert b"half" in listing("results/aside").values()
+
+
+def test_the_lock_of_a_workflow_that_is_gone_is_taken_away(here):
+    doctor_surroundings.LOCKS.mkdir(parents=True)
+    (doctor_surroundings.LOCKS / "0.input.lock").write_text("results/runs/x/run.json\n")
+    finding = only()
+    assert finding.kind == "lock" and "snakemake --unlock" in finding.repair
+    mended()
+
+
+def test_nothing_is_repaired_under_a_workflow_at_work(here):
+    doctor_surroundings.LOCKS.mkdir(parents=True)
+    (doctor_surroundings.LOCKS / "0.input.lock").write_text("x\n")
+    Path("snakemake").write_text("import time; print('on', flush=True); time.sleep(60)")
+    command = [sys.executable, "snakemake"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as workflow:
+        workflow.stdout.readline()
+        assert doctor.examine() == []  # the lock is its own
+        (run_record.folder(ONE.id) / "run.json").unlink()
+        finished = program("--repair")
+        workflow.kill()
+    assert finished.returncode == 2
+    assert f"a workflow is at work here (process {workflow.pid})" in finished.stderr
+    assert not (here / "results/aside").exists()
+
+
+def test_marks_of_half_written_files_are_taken_from_runs_that_stand(here):
+    doctor_surroundings.INCOMPLETE.mkdir(parents=True)
+    name = f"results/runs/{ONE.id}/run.json"
+    (doctor_surroundings.INCOMPLETE / base64.urlsafe_b64encode(name.encode()).decode()).write_text(
+        "{}"
+    )
+    assert only().where == name
+    mended()
+
+
+def test_a_trainer_that_nobody_waits_for_is_named_with_its_process(here):
+    Path("train.py").write_text("import time; print('on', flush=True); time.sleep(60)")
+    command = [sys.executable, "train.py"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as trainer:
+        trainer.stdout.readline()
+        finding = only()
+        trainer.kill()
+    assert (finding.kind, finding.repair) == ("process", f"kill {trainer.pid}")
+
+
+def dataset(content=b"0123"):
+    """A dataset with one shard, which is no TFRecord file, but as large as its manifest says."""
+    place = Path("results/data/digits")
+    place.mkdir(parents=True)
+    (place / "train-0").write_bytes(content)
+    shard = {"file": "train-0", "records": 1, "bytes": 4, "sha256": None}
+    manifest = {"splits": {"train": {"records": 1, "shards": [shard]}}}
+    (place / "manifest.json").write_text(json.dumps(manifest))
+    return place
+
+
+def test_shards_of_another_size_or_content_are_converted_again(here):
+    place = dataset(b"012")
+    assert "expected 4 bytes, found 3" in only().what
+    (place / "train-0").write_bytes(b"0123")
+    assert doctor.examine() == []
+    assert "train-0" in only(content=True).where + only(content=True).what
+    mended(content=True)
+    assert not (place / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "[" * 100_000, '{"splits": 3}'])
+def test_a_manifest_that_is_none_is_moved_aside(here, text):
+    place = dataset()
+    (place / "manifest.json").write_text(text)
+    assert only().kind == "data"
+    mended()
+
+
+def test_images_whose_files_are_gone_are_made_again(here):
+    place = Path("results/images/train")
+    place.mkdir(parents=True)
+    (place / "image.json").write_text(json.dumps({"path": f"{place}/oci"}))
+    (place / "podman.json").write_text(json.dumps({"prepared": "localhost/dlbench/train:0"}))
+    assert "results/images/train/oci is gone" in only().what
+    mended()
+
+
+def test_files_that_shut_out_the_group_are_opened_to_it(here):
+    Path("results").chmod(0o770)
+    for path in Path("results").rglob("*"):
+        path.chmod(0o770 if path.is_dir() else 0o660)
+    assert doctor.examine() == []
+    shut = run_record.folder(ONE.id)
+    (shut / "run.json").chmod(0o600)
+    shut.chmod(0o700)
+    assert "2 files or folders shut out the group" in only().what
+    mended()
+    assert (shut / "run.json").stat().st_mode & 0o777 == 0o640
+    Path("results").chmod(0o700)
+    (shut / "run.json").chmod(0o600)
+    assert doctor.examine() == []  # the group is kept out on purpose
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+@pytest.mark.parametrize(
+    ("options", "what"), [("size=1m", "MiB are free"), ("ro", "it cannot be written")]
+)
+def test_a_disk_that_is_full_or_read_only_is_said(here, options, what):
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", "results"],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        finding = only()
+    finally:
+        subprocess.run(["umount", "results"], check=True)
+    assert finding.kind == "disk" and what in finding.what

@@ -1,0 +1,52 @@
+"""Campaigns read from folders of results and from tables of runs."""
+
+import json
+
+import pytest
+from made_runs import finish, write
+
+from dlbench.comparison import campaigns, compare_runs
+from dlbench.log.event_fields import STATUSES
+from dlbench.records import run_record
+from dlbench.results import export_runs
+from dlbench.study.runs import Run
+from dlbench.tables import parquet_files, table_columns
+
+
+def test_all_forms_of_a_campaign_are_the_same(study, tmp_path):
+    for run in study.runs[:3]:
+        finish(run, 60)
+    write(study.runs[3])
+    made = [f"runs.{suffix}" for suffix in ("csv", "parquet", "json")]
+    for name in made:
+        export_runs.export(study, name, STATUSES)
+    folder = campaigns.read("results")
+    assert folder.not_ended == 1
+    for name in made:
+        table = campaigns.read(name)
+        found = compare_runs.compare(folder, table)
+        assert all(pair.compared.ratio == pytest.approx(1) for pair in found.pairs), name
+        assert (found.unmatched, found.not_joined) == ((), ()), name
+        assert campaigns.read(name).runs[0].numbers["images_per_second"] > 0
+
+
+def test_disturbed_runs_are_known_from_records_and_from_tables(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=100)
+    finish(run, 10, made_from={"code": "0"})
+    place = run_record.folder(run.id) / "run.json"
+    content = json.loads(place.read_text())
+    del content["record_sha256"]
+    for words in (None, "others used 0.98 of 2 cores"):
+        content["summary"]["disturbed"] = words
+        place.write_text(json.dumps({**content, "record_sha256": run_record.digest(content)}))
+        (found,) = campaigns.read(tmp_path / "results").runs
+        assert found.disturbed == bool(words)
+        rows = [{"run_id": run.id, "status": "unstable", **run.values(), "disturbed": words}]
+        for name in ("runs.parquet", "runs.json"):
+            if name.endswith("json"):
+                (tmp_path / name).write_text(json.dumps(rows))
+            else:
+                parquet_files.write(tmp_path / name, rows, table_columns.RUNS)
+            (found,) = campaigns.read(tmp_path / name).runs
+            assert found.disturbed == bool(words)

@@ -1,0 +1,37 @@
+"""Published numbers in figures: hollow, and beside the same from own runs."""
+
+import numpy as np
+from drawn_figures import has, words
+
+
+def test_published_numbers_are_hollow(drawn):
+    (axes,) = drawn("batch_size", "published")
+    faces = {line.get_markerfacecolor() for line in axes.lines if line.get_marker() != "None"}
+    assert "white" in faces and len(faces) == 2
+
+
+def test_published_numbers_lie_beside_the_same_from_own_runs(drawn, made):
+    table = made("published").published
+    panels = drawn("published", "published")
+    for _, number in table.iterrows():
+        assert any(has(axes, number["value"], along="x") for axes in panels)
+        if not np.isnan(number["own"]):
+            assert any(has(axes, number["own_ci95_low"], along="x") for axes in panels)
+    assert table["own"].notna().sum() == len(table) == 10
+    assert not table["agrees"].dropna().any()
+    said = {word for axes in panels for word in words(axes)}
+    ratios = table[table["metric"] == "images_per_second"]["own_over_published"]
+    assert {f"\u00d7{ratio:.2f}" for ratio in ratios} <= said
+
+
+def test_no_published_number_is_written_over_its_points(drawn):
+    for axes in drawn("published", "published"):
+        axes.figure.draw_without_rendering()
+        right = axes.get_window_extent().x1
+        beside = [text for text in axes.texts if "(=" in text.get_text()]
+        assert all(text.get_window_extent().x0 > right for text in beside)
+
+
+def test_without_published_numbers_words_say_so(drawn):
+    (axes,) = drawn("published", "one repeat")
+    assert words(axes) == ["no published numbers to draw: see `references` in the config"]

@@ -1,0 +1,103 @@
+"""Figures of scaling: points, intervals and laws are those of the table of speedups."""
+
+import made_tables
+import numpy as np
+import pytest
+from drawn_figures import crosses, has, words
+
+from dlbench.common import plugins
+from dlbench.figures.drawing import styles
+
+
+def scaling_numbers(axes):
+    """The (devices, number) of points and the numbers of intervals of one panel, rounded."""
+    ticks = axes.get_xticks()
+    points = [line for line in axes.lines if line.get_label()[0] != "_"]
+    bars = [line for line in axes.lines if line.get_linewidth() == 1.4]
+    return (
+        sorted(
+            (ticks[np.abs(np.log(ticks / x)).argmin()], float(f"{y:.9g}"))  # side by side
+            for line in points
+            for x, y in zip(*line.get_data(), strict=True)
+        ),
+        sorted(tuple(float(f"{y:.9g}") for y in line.get_ydata()) for line in bars),
+    )
+
+
+def speedups_numbers(rows, name):
+    """The same of the table of speedups."""
+    low, high = f"{name}_ci95_low", f"{name}_ci95_high"
+    known = rows[rows[low].notna()]
+    return (
+        sorted((x, float(f"{y:.9g}")) for x, y in zip(rows["devices"], rows[name], strict=True)),
+        sorted(
+            (float(f"{a:.9g}"), float(f"{b:.9g}"))
+            for a, b in zip(known[low], known[high], strict=True)
+        ),
+    )
+
+
+@pytest.mark.parametrize("case", ["some failed", "12 series", "published", "missing base"])
+def test_scaling_is_that_of_the_table_of_speedups(case, drawn, made):
+    speedups = made(case).speedups
+    speedups = speedups[(speedups["mode"] == "train") & speedups["epochs"].isna()]
+    speedups = speedups[speedups["scaling"].notna()]
+    groups = speedups.groupby(["scaling", "model", "dataset"], observed=True)
+    rows = np.reshape(drawn("scaling", case), (-1, 2))
+    found = [[scaling_numbers(axes) for axes in row] for row in rows]
+    names = ("images_per_second", "efficiency")
+    table = [[speedups_numbers(own, name) for name in names] for _, own in groups]
+    assert sorted(found) == sorted(table)
+
+
+def test_scaling_has_crosses_where_runs_failed(drawn):
+    rows = np.reshape(drawn("scaling", "some failed"), (-1, 2))
+    for axes in rows[-1]:
+        assert [round(x) for x in crosses(axes)] == [16]
+        assert "time\nlimit" in words(axes)
+    assert not any(crosses(axes) for axes in rows[:-1].flat)
+    for axes in np.reshape(drawn("scaling", "all failed"), (-1, 2))[:, 0]:
+        assert {1, 4} <= set(crosses(axes))
+        assert "no run ended well" in " ".join(words(axes))
+        assert "mirrored" in words(axes)
+
+
+def test_a_base_of_another_strategy_stays_said_where_runs_failed(tmp_path, monkeypatch):
+    rows = made_tables.study(devices=[1, 2, 4], strategy=["mirrored", "horovod"])
+    rows = made_tables.failing(rows, lambda r: r["devices"] == 1 and r["strategy"] == "horovod")
+    kept = []
+    monkeypatch.setattr(styles, "save", lambda figure, stem: kept.append(figure))
+    plugins.load("figures", "scaling").draw(made_tables.write(tmp_path, rows), tmp_path / "s")
+    throughput, efficiency = kept[0].axes
+    assert crosses(throughput) == [1]
+    assert "horovod: point and base differ in strategy" in words(efficiency)
+
+
+def test_published_points_of_scaling_are_hollow(drawn):
+    for axes in drawn("scaling", "published"):
+        faces = [line.get_markerfacecolor() for line in axes.lines if line.get_label()[0] != "_"]
+        assert 0 < faces.count("white") < len(faces)
+
+
+@pytest.mark.parametrize("case", ["nothing", "all skipped", "one device count"])
+def test_scaling_without_a_series_is_a_line_of_words(case, drawn):
+    (axes,) = drawn("scaling", case)
+    assert words(axes) == ["no series on more than one device"]
+    assert axes.figure.get_figheight() < 1
+
+
+def test_laws_are_those_of_the_table_of_speedups(drawn, made):
+    speedups = made("huge numbers").speedups
+    axes = drawn("usl", "huge numbers")
+    fitted = speedups[speedups["usl_alpha"].notna()]
+    assert len(axes) == fitted["batch_per_device"].nunique() == 2
+    for axis, (_, own) in zip(axes, fitted.groupby("batch_per_device"), strict=True):
+        assert all(has(axis, rate) for rate in own["images_per_second"])
+        assert any(f"alpha {own['usl_alpha'].iloc[0]:.2g} [" in word for word in words(axis))
+        beyond = [line for line in axis.lines if line.get_linestyle() == "--"]
+        assert all(min(line.get_xdata()) >= 16 for line in beyond)
+
+
+def test_what_has_no_fit_says_why(drawn):
+    (axes,) = drawn("usl", "missing base")
+    assert "needs 5 numbers of devices, there are 3" in words(axes)[0]

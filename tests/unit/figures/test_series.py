@@ -1,0 +1,112 @@
+"""Series of figures: which runs belong to one, its colour, its names and its marks."""
+
+import made_tables
+import numpy as np
+import pandas as pd
+from drawn_figures import words
+
+from dlbench.common import plugins
+from dlbench.figures.drawing import line_charts, series, styles
+from dlbench.tables import table_columns
+
+
+def test_failures_are_crosses_with_their_number_and_reason(drawn):
+    panels = [a for a in drawn("batch_size", "some failed") if "vgg16" in a.get_title(loc="left")]
+    for axes in panels:
+        assert any(line.get_marker() == "x" for line in axes.lines)
+        assert "4 of 6 runs\nout of\nmemory" in words(axes)
+
+
+def test_what_is_not_drawn_is_counted_in_words(drawn):
+    axes = drawn("time_per_batch", "40 series")[0]
+    title = axes.figure.legends[0].get_title().get_text()
+    assert title == "10 of 50 series not drawn: see runs.parquet"
+
+
+def test_a_series_has_one_colour_in_all_panels(made):
+    runs = series.begun_runs(made("some failed").runs)
+    found = series.series_along("batch_per_device", runs, fewest=2)
+    assert len(found) == 2
+    for one, other in zip(*found.values(), strict=True):
+        assert line_charts.marks(one) == line_charts.marks(other)
+
+
+def test_what_a_publication_does_not_state_names_no_series():
+    own = made_tables.study(devices=[1, 2], repeats=1)
+    paper = [
+        dict.fromkeys(table_columns.RUNS.names)
+        | {name: row[name] for name in ("run_id", "model", "dataset", "mode", "devices", "status")}
+        | {"timing_source": "published", "site": "paper", "images_per_second": 1.0}
+        for row in own
+    ]
+    runs = series.begun_runs(pd.DataFrame(own + paper, columns=table_columns.RUNS.names))
+    names = [s.name for s in next(iter(series.series_along("devices", runs).values()))]
+    assert names == ["here", "paper, published"]
+
+
+def test_a_run_that_failed_before_its_device_was_known_belongs_to_its_series():
+    rows = [made_tables.run(batch_per_device=b, status=s) for b, s in ((16, "ok"), (32, "oom"))]
+    rows[1]["device_model"] = None
+    runs = series.begun_runs(pd.DataFrame(rows, columns=table_columns.RUNS.names))
+    (found,) = next(iter(series.series_along("batch_per_device", runs).values()))
+    assert [x for x, *_ in found.failures()] == [32]
+
+
+def half_filled(axes):
+    """x of the markers of what was measured apart."""
+    lines = [line for line in axes.lines if line.get_fillstyle() == "bottom"]
+    return [float(np.atleast_1d(line.get_xdata())[0]) for line in lines]
+
+
+def test_what_was_measured_apart_has_half_filled_markers(tmp_path, monkeypatch):
+    rows = made_tables.study(devices=[1, 2, 4]) + made_tables.study(dataset="imagenet")
+    rows += made_tables.study(strategy="single", batch_per_device=[16, 64])
+    for row in rows:
+        later = row["devices"] == 4 or row["dataset"] == "imagenet" or row["strategy"] == "single"
+        row["session"] = "B" if later and row["batch_per_device"] == 64 else "A"
+    kept = {}
+    monkeypatch.setattr(styles, "save", lambda figure, stem: kept.update({stem.name: figure}))
+
+    def drawn(name, rows=rows):
+        plugins.load("figures", name).draw(made_tables.write(tmp_path, rows), tmp_path / name)
+        return kept[name].axes
+
+    throughput, efficiency = drawn("scaling")
+    for axes in (throughput, efficiency):
+        assert list(map(round, half_filled(axes))) == [4]
+    assert any("half-filled: measured apart" in text for text in words(efficiency))
+    times, relative = drawn("time_per_batch")
+    assert (half_filled(times), list(map(round, half_filled(relative)))) == ([], [64])
+    (axes,) = drawn("real_vs_synthetic")
+    assert len(half_filled(axes)) == 2 and "measured apart" in words(axes)
+    # Where sentinels show no drift, it is drawn as all else.
+    bases = [
+        row
+        for row in rows
+        if row["strategy"] == "mirrored" and row["devices"] == 1 and row["dataset"] == "synthetic"
+    ]
+    for row in bases:
+        row["images_per_second"] = 300 + 0.1 * row["repeat"]
+    again = [row | {"session": "B", "sentinel": 1} for row in bases]
+    for name in ("scaling", "real_vs_synthetic"):
+        assert not any(map(half_filled, drawn(name, [*rows, *again])))
+    # Sentinels of another drift: corrected, and marked all the same.
+    slower = [row | {"images_per_second": 0.8 * row["images_per_second"]} for row in again]
+    differences = []
+    for sentinels in ([], again, slower):
+        (axes,) = drawn("real_vs_synthetic", [*rows, *sentinels])
+        differences.append([text for text in words(axes) if text.endswith("]")])
+        assert bool(half_filled(axes)) == (sentinels is not again)
+    assert differences[0] == differences[1] != differences[2]
+    smallest = [row for row in rows if row["strategy"] == "single"]
+    for row in smallest:
+        row["images_per_second"] = row["batch_per_device"] + 1e-3 * row["repeat"]
+    again = [
+        row | {"session": "B", "sentinel": 1} for row in smallest if row["batch_per_device"] == 16
+    ]
+    slower = [row | {"images_per_second": 0.8 * row["images_per_second"]} for row in again]
+    for sentinels, relative_time in ((again, 0.25), (slower, 0.2)):
+        _, relative = drawn("time_per_batch", [*smallest, *sentinels])
+        assert len(half_filled(relative)) == (sentinels is slower)
+        ends = [line.get_ydata()[-1] for line in relative.lines if len(line.get_xdata()) == 2]
+        assert any(abs(end - relative_time) < 1e-3 for end in ends)

@@ -1,0 +1,70 @@
+"""What a run says of its GPUs.
+
+NVML itself was not run: no GPU is here, so a stand-in takes its place.
+"""
+
+import sys
+
+import pytest
+from sampling_stand_ins import NVML, Clock
+
+from dlbench.machine import facts, gpu_facts
+
+
+@pytest.fixture
+def nvml(monkeypatch):
+    stand_in = NVML(Clock())
+    monkeypatch.setitem(sys.modules, "pynvml", stand_in)
+    return stand_in
+
+
+def test_equal_gpus_are_one_kind_and_each_is_named(nvml):
+    nvml.broken = {"nvmlDeviceGetMigMode"}
+    unknown = {}
+    found = gpu_facts.gather((0, 1), unknown)
+    (kind,) = found["kinds"]
+    assert (found["driver"], found["cuda_driver"]) == ("550.54.15", "12.4")
+    assert (kind["name"], kind["memory_bytes"], kind["nvlinks"]) == ("NVIDIA H100", 80 * 2**30, 12)
+    assert (kind["pcie_generation"], kind["pcie_width"]) == (5, 16)
+    assert (kind["power_limit_w"], kind["ecc"], kind["persistence"]) == (700, True, True)
+    assert (kind["compute_mode"], kind["compute_capability"]) == ("exclusive process", "9.0")
+    assert kind["mig"] is None and "nvmlDeviceGetMigMode" in unknown["gpus.nvmlDeviceGetMigMode"]
+    assert [device["uuid"] for device in found["devices"]] == list(NVML.UUIDS[:2])
+    assert [device["pcie_generation"] for device in found["devices"]] == [1, 2]
+    assert found["devices"][0]["pci"] == "00000000:01:00.0"
+    assert found["links"] == [[0, 1, "NVLink"]]
+    assert nvml.users == 0
+
+
+def test_one_gpu_of_a_kind_has_the_facts_of_two(nvml):
+    nvml.broken = {"nvmlDeviceGetMigMode"}
+    one, two = (gpu_facts.gather(gpus, {})["kinds"] for gpus in ((1,), (0, 1)))
+    assert one == two
+
+
+def test_gpus_without_nvlink_say_what_is_between_them(nvml):
+    nvml.NVLINKED = False
+    found = gpu_facts.gather((0,), {})
+    assert (found["kinds"][0]["nvlinks"], found["links"]) == (0, [[0, 1, "SYS"]])
+
+
+def test_a_mig_device_has_its_own_name_and_its_boards_limits(nvml):
+    nvml.nvmlDeviceGetMemoryInfo = lambda handle: type("M", (), {"total": 10 * 2**30})
+    (kind,) = gpu_facts.gather(("MIG-cccc3333-0000",), {})["kinds"]
+    assert (kind["name"], kind["memory_bytes"]) == ("NVIDIA H100 MIG 1g.10gb", 10 * 2**30)
+    assert kind["power_limit_w"] == 700
+
+
+def test_no_driver_or_a_lost_gpu_is_said_and_harms_nothing(nvml):
+    unknown = {}
+    nvml.broken = {"driver"}
+    assert gpu_facts.gather((0,), unknown) == gpu_facts.NONE
+    assert "NVML Shared Library Not Found" in unknown["gpus"]
+    nvml.broken = {1}
+    found = gpu_facts.gather((0, 1), unknown)
+    assert len(found["devices"]) == 1 and unknown["gpus.1"] == "GPU is lost"
+
+
+def test_runs_without_gpus_do_not_start_nvml(nvml, monkeypatch):
+    monkeypatch.setattr(NVML, "nvmlInit", lambda self: pytest.fail("NVML was started"))
+    assert facts.gather(())["hardware"]["gpus"]["kinds"] == []

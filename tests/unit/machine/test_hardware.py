@@ -1,0 +1,188 @@
+"""What a run says of its node's hardware, from trees of /proc and /sys that were written here."""
+
+import pytest
+
+from dlbench.common.files import json_digest
+from dlbench.machine import hardware
+
+CPU, NODES = "sys/devices/system/cpu", "sys/devices/system/node"
+CPUINFO = """processor\t: {number}
+vendor_id\t: GenuineIntel
+cpu family\t: 6
+model\t\t: 106
+model name\t: Intel(R) Xeon(R) Platinum 8360Y CPU @ 2.40GHz
+stepping\t: 6
+microcode\t: 0xd0003a5
+cpu MHz\t\t: {mhz}
+flags\t\t: fpu cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3 abm avx avx2 bmi1 bmi2 f16c fma movbe smep
+"""
+ARM = """processor\t: 0
+Features\t: fp asimd asimdhp sve2 bf16
+CPU implementer\t: 0x41
+CPU part\t: 0xd40
+"""
+
+
+def processor(sockets=2, cores=2, smt=True):
+    """A machine whose second threads come after all first ones, as Linux numbers them."""
+    count = sockets * cores
+    siblings = [f"{core},{core + count}" if smt else str(core) for core in range(count)]
+    found = {f"{CPU}/online": f"0-{count * (1 + smt) - 1}"}
+    for number in range(count * (1 + smt)):
+        place, core = f"{CPU}/cpu{number}", number % count
+        found[f"{place}/topology/physical_package_id"] = core // cores
+        found[f"{place}/topology/thread_siblings_list"] = siblings[core]
+    caches = ("1", "Data", "48K", "0,4"), ("3", "Unified", "54M", "0-1,4-5")
+    found |= {
+        f"{CPU}/cpu0/cache/index{index}/{name}": value
+        for index, cache in enumerate(caches)
+        for name, value in zip(("level", "type", "size", "shared_cpu_list"), cache, strict=True)
+    }
+    found["proc/cpuinfo"] = "\n".join(CPUINFO.format(number=n, mhz=800 + n) for n in range(4))
+    found["proc/meminfo"] = "MemTotal: 263000000 kB\nMemAvailable: 200000000 kB\nSwapTotal: 0 kB"
+    for node in range(sockets):
+        found[f"{NODES}/node{node}/cpulist"] = f"{node * cores}-{node * cores + cores - 1}"
+        found[f"{NODES}/node{node}/meminfo"] = f"Node {node} MemTotal:  131500000 kB"
+        found[f"{NODES}/node{node}/distance"] = "10 21"
+    return found | {f"{NODES}/online": "0-1"}
+
+
+def policy(number, governor, low=800000, high=3500000):
+    place = f"{CPU}/cpufreq/policy{number}"
+    return {
+        f"{place}/scaling_governor": governor,
+        f"{place}/scaling_driver": "intel_pstate",
+        f"{place}/scaling_min_freq": low,
+        f"{place}/scaling_max_freq": high,
+    }
+
+
+@pytest.mark.parametrize(
+    ("machine", "counts"),
+    [
+        ({"sockets": 2, "cores": 2, "smt": True}, (2, 4, 8, True)),
+        ({"sockets": 1, "cores": 8, "smt": False}, (1, 8, 8, False)),
+    ],
+)
+def test_sockets_cores_and_threads_are_counted(tree, machine, counts):
+    cpu = hardware.constant_facts(tree(processor(**machine)))["cpu"]
+    assert tuple(cpu[name] for name in ("sockets", "cores", "threads", "smt")) == counts
+
+
+def test_cores_that_are_offline_do_not_count(tree):
+    cpu = hardware.constant_facts(tree(processor(1, 4, smt=True) | {f"{CPU}/online": "0-2,4"}))[
+        "cpu"
+    ]
+    assert (cpu["cores"], cpu["threads"], cpu["smt"]) == (3, 4, True)
+
+
+def test_model_caches_and_numa_nodes_are_told(tree):
+    cpu = hardware.constant_facts(tree(processor()))["cpu"]
+    assert (cpu["model"], cpu["microcode"], cpu["virtual"]) == (
+        "Intel(R) Xeon(R) Platinum 8360Y CPU @ 2.40GHz",
+        "0xd0003a5",
+        False,
+    )
+    assert "smep" not in cpu["features"] and "avx2" in cpu["features"]
+    assert cpu["caches"] == [
+        {"level": 1, "type": "Data", "bytes": 48 * 1024, "shared_by": 2},
+        {"level": 3, "type": "Unified", "bytes": 54 * 2**20, "shared_by": 4},
+    ]
+    assert cpu["numa"] == [
+        {"cpus": "0-1", "gib": 128, "distances": "10 21"},
+        {"cpus": "2-3", "gib": 128, "distances": "10 21"},
+    ]
+
+
+@pytest.mark.parametrize("installed", [4, 7.5, 16, 24, 48, 60, 64, 96, 112, 192, 384, 768, 2048])
+def test_what_the_kernel_keeps_of_the_memory_makes_no_other_machine(tree, installed):
+    seen = set()
+    for kept in (0.016, 0.0234375, 0.0234376, 0.03, 0.05):  # 62.5 GiB of 64 among them
+        kib = int(installed * (1 - kept) * 2**20)
+        made = processor() | {"proc/meminfo": f"MemTotal: {kib} kB"}
+        made |= {
+            f"{NODES}/node{node}/meminfo": f"Node {node} MemTotal: {kib} kB" for node in (0, 1)
+        }
+        facts = hardware.constant_facts(tree(made))
+        assert [facts["memory"]["gib"], facts["cpu"]["numa"][1]["gib"]] == [installed] * 2
+        seen.add(json_digest(facts))
+    assert len(seen) == 1
+
+
+def test_governors_and_limits_of_all_policies_are_told(tree):
+    made = (
+        policy(0, "powersave") | policy(2, "performance") | policy(10, "performance", high=2000000)
+    )
+    cpu = hardware.constant_facts(tree(processor() | made | {f"{CPU}/intel_pstate/no_turbo": 1}))[
+        "cpu"
+    ]
+    assert cpu["governors"] == ["performance", "powersave"]
+    assert cpu["frequency_mhz"] == [800, 3500]
+    assert cpu["boost"] is False
+
+
+def test_a_machine_without_cpufreq_says_so(tree):
+    files = tree(processor())
+    assert hardware.constant_facts(files)["cpu"]["governors"] is None
+    assert "no policies, as in virtual machines" in files.unknown["cpu.frequencies"]
+
+
+def test_clocks_of_this_moment_are_no_constant_facts(tree):
+    files = tree(processor())
+    assert hardware.present_facts(files)["cpu_mhz"] == {"min": 800, "median": 801.5, "max": 803}
+    faster = processor() | {"proc/cpuinfo": CPUINFO.format(number=0, mhz=3500)}
+    before = hardware.constant_facts(files)
+    assert hardware.constant_facts(tree(faster)) == before
+
+
+def test_an_arm_processor_is_told_by_its_parts(tree):
+    cpu = hardware.constant_facts(tree({"proc/cpuinfo": ARM}))["cpu"]
+    assert cpu["model"] == "CPU implementer 0x41, CPU part 0xd40"
+    assert cpu["features"] == ["asimd", "asimdhp", "bf16", "sve2"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [{}, {"proc/cpuinfo": "", "proc/meminfo": "", f"{CPU}/online": "?"}, {f"{CPU}/online": "0-1"}],
+)
+def test_what_is_not_there_or_not_understood_is_none_with_a_reason(tree, content):
+    files = tree(content)
+    found = hardware.constant_facts(files)
+    assert (found["cpu"]["sockets"], found["memory"]["gib"]) == (None, None)
+    assert (found["network"], found["infiniband"]) == ([], [])
+    assert {"cpu.topology", "cpu.numa", "memory"} <= files.unknown.keys()
+    assert all(files.unknown.values())
+
+
+def test_network_and_infiniband_are_those_of_devices_that_are_up(tree, tmp_path):
+    files = tree(
+        {
+            **{f"sys/class/net/{name}/mtu": 9000 for name in ("eno1", "eno2", "docker0")},
+            "sys/class/net/eno1/speed": 25000,
+            "sys/class/net/eno1/operstate": "up",
+            "sys/class/net/eno2/speed": -1,
+            "sys/class/net/eno2/operstate": "down",
+            "sys/class/net/eno1/device/uevent": "",
+            "sys/class/net/eno2/device/uevent": "",
+            "sys/class/infiniband/mlx5_0/hca_type": "MT4123",
+            "sys/class/infiniband/mlx5_0/fw_ver": "20.31.1014",
+            "sys/class/infiniband/mlx5_0/ports/1/rate": "200 Gb/sec (4X HDR)",
+            "sys/class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE",
+            "sys/class/infiniband/mlx5_0/ports/1/link_layer": "InfiniBand",
+        }
+    )
+    found = hardware.constant_facts(files)
+    assert found["network"] == [
+        {"name": "eno1", "speed_mbit_s": 25000, "mtu": 9000, "driver": None}
+    ]
+    assert found["infiniband"] == [
+        {
+            "device": "mlx5_0",
+            "port": 1,
+            "type": "MT4123",
+            "firmware": "20.31.1014",
+            "link_layer": "InfiniBand",
+            "state": "4: ACTIVE",
+            "rate": "200 Gb/sec (4X HDR)",
+        }
+    ]

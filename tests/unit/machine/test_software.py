@@ -1,0 +1,68 @@
+"""What a run says of its software, and of a machine of which nothing can be read."""
+
+import os
+import platform
+
+from dlbench.machine import facts, software
+
+
+def test_packages_are_listed_once_each_the_imported_first(tmp_path):
+    for folder, name, version in (
+        ("a", "My_Package", "2.0"),
+        ("b", "my.package", "1.0"),
+        ("b", "other", "3"),
+    ):
+        place = tmp_path / folder / f"{name}-{version}.dist-info"
+        place.mkdir(parents=True)
+        (place / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+    (tmp_path / "b" / "half-1.dist-info").mkdir()
+    folders = [str(tmp_path / "a"), str(tmp_path / "b")]
+    assert software.installed_packages(folders) == ["my-package==2.0", "other==3"]
+
+
+def test_a_list_of_packages_is_kept_once_under_the_digest_of_its_file(tmp_path):
+    name = software.keep_list(["a==1", "b==2"], tmp_path)
+    (path,) = tmp_path.iterdir()
+    assert path.read_text() == "a==1\nb==2\n" and path.name == f"{name}.txt"
+    kept = path.stat().st_mtime_ns
+    assert software.keep_list(["a==1", "b==2"], tmp_path) == name
+    assert path.stat().st_mtime_ns == kept
+    assert software.keep_list(["a==1"], None) != name
+
+
+def test_a_folder_that_cannot_be_written_costs_the_list_and_not_the_run(tmp_path):
+    (tmp_path / "file").write_text("")
+    found = facts.gather(framework={"python": "3"}, packages=tmp_path / "file" / "in")
+    assert found["software"]["packages_sha256"] is None
+    assert "software.packages_sha256" in found["unknown"]
+
+
+def test_loaded_libraries_are_named_by_their_files():
+    maps = (
+        "7f00-7f01 r-xp 00000000 08:01 1 /opt/cuda/lib/libcufft.so.11.2.3\n"
+        "7f00-7f01 r--p 00000000 08:01 1 /opt/cuda/lib/libcufft.so.11.2.3\n"
+        "7f02-7f03 r-xp 00000000 08:01 2 /usr/lib/libtcmalloc_minimal.so.4\n"
+        "7f04-7f05 r-xp 00000000 08:01 3 /usr/lib/libmpi_cxx.so.40\n"
+        "7f06-7f07 r-xp 00000000 08:01 4 /usr/lib/libmpiany.so.1\n"
+        "7ffc-7ffd rw-p 00000000 00:00 0 [stack]\n"
+    )
+    found = software.loaded_libraries(maps)
+    assert found["cufft"] == "libcufft.so.11.2.3"
+    assert found["tcmalloc"] == "libtcmalloc_minimal.so.4"
+    assert "libmpiany.so.1" not in found.values()
+
+
+def test_this_machine_is_told_as_python_knows_it():
+    found = facts.gather(framework={"python": platform.python_version()})
+    assert found["hardware"]["cpu"]["threads"] == os.cpu_count()
+    assert found["limits"]["cpus"] == len(os.sched_getaffinity(0))
+    assert found["present"]["host"] == platform.node()
+    assert found["software"]["kernel"] == platform.release()
+    assert "pytest==" in "\n".join(software.installed_packages())
+
+
+def test_a_machine_of_which_nothing_can_be_read_is_still_an_event(tmp_path):
+    found = facts.gather(root=tmp_path)
+    assert found["hardware"]["cpu"]["model"] is None
+    assert found["software"]["os"] is None
+    assert {"cpu", "memory", "software.os", "libraries"} <= found["unknown"].keys()
