@@ -15,7 +15,7 @@ from dlbench.records import run_record
 from dlbench.results import run_tables
 from dlbench.study import trainer_environments
 
-PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "doctor.py"
+PROGRAM = Path(__file__).parents[2] / "workflow_scripts" / "doctor.py"
 
 
 @pytest.fixture
