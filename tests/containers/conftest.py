@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from slurm_cluster import slurm as slurm
 
 from dlbench.common.tools import find_uv
 from dlbench.images import trainer_image
+from dlbench.images.runtimes import BUILD
 from dlbench.study.runs import Run
 
 USER = "dlbench-test"
@@ -60,6 +62,10 @@ def place(tools):
     folder = Path(tempfile.mkdtemp(prefix="dlbench-containers-", dir="/var/tmp"))
     folder.chmod(0o755)
     yield folder
+    # Engines may have mounted their stores, which must not be removed through a mount.
+    for mount in Path("/proc/self/mounts").read_text().splitlines():
+        if mount.split()[1].startswith(f"{folder}/"):
+            subprocess.run(["umount", "--lazy", mount.split()[1]], check=False)
     subprocess.run(["chmod", "--recursive", "u+rwX", folder], check=False)
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -76,15 +82,23 @@ def settings(place):
         '[containers]\nnetns = "host"\n[engine]\ncgroup_manager = "cgroupfs"\nruntime = "runc"\n'
         'events_logger = "file"\n'
     )
-    found = {
+    stores = place / "stores"  # of podman and buildah, one for each user
+    stores.mkdir()
+    stores.chmod(0o777)
+    (place / "storage.conf").write_text(
+        f'[storage]\ndriver = "overlay"\ngraphroot = "{stores}/root"\nrunroot = "{stores}/run"\n'
+        f'rootless_storage_path = "{stores}/$USER"\n'
+    )
+    variables = {
         "BUILDAH_ISOLATION": "chroot",
         "CONTAINERS_CONF": str(place / "containers.conf"),
+        "CONTAINERS_STORAGE_CONF": str(place / "storage.conf"),
         "UDOCKER_DIR": str(udocker),
         "UDOCKER_TARBALL": str(tools_file),
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
-    call("udocker", "--allow-root", "install", env=os.environ | found)
-    return found
+    call("udocker", "--allow-root", "install", env=os.environ | variables)
+    return variables
 
 
 @pytest.fixture(scope="session")
@@ -93,9 +107,10 @@ def campaign(place, settings):
     root, base = place / "rootfs", place / "base.tar"
     call("bash", EQUIPMENT / "build_rootfs.sh", root)
     shutil.copyfile(CERTIFICATES, root / CERTIFICATES.lstrip("/"))
-    made = call("buildah", "from", "scratch").strip()
-    call("buildah", "add", "--quiet", made, root, "/")
-    call("buildah", "commit", "--quiet", "--rm", made, f"oci-archive:{base}")
+    buildah = partial(call, "buildah", env=os.environ | settings)
+    scratch = buildah("from", "scratch").strip()
+    buildah("add", "--quiet", scratch, root, "/")
+    buildah("commit", "--quiet", "--rm", scratch, f"oci-archive:{base}")
     shutil.rmtree(root)
     cache = call(find_uv(), "cache", "dir").strip()
     campaign = Campaign.fresh(place / "project")
@@ -103,6 +118,7 @@ def campaign(place, settings):
     binds = [f"{cache}:/mnt", f"{CERTIFICATES}:{CERTIFICATES}:ro"]
     campaign.configure(images={"train": {"base": str(base), "build_binds": binds}}, matrix=[BLOCK])
     campaign.succeed("images")
+    buildah("rmi", "--all", "--force")  # the layout has it
     return campaign
 
 
@@ -172,6 +188,15 @@ class Project:
             )
             assert made.returncode == 0, made.stdout
         return form
+
+    def remove(self, runtime, options):
+        """Remove an image's form: all forms of gigabytes at once need a larger disk."""
+        form = self.folder / self.prepared(runtime, options)
+        if runtime == "podman":
+            assert self.run("podman", "rmi", "--all", "--force").returncode == 0
+        call("chmod", "--recursive", "u+rwX", form.with_suffix(""))
+        shutil.rmtree(form.with_suffix(""))
+        form.unlink()
 
     def start_run(self, name, runtime, options, *flags, **fields):
         """The command that starts a run, and its folder."""
@@ -266,7 +291,7 @@ def folder(roots):
     """The image as a root folder that a test may change: Apptainer takes it as it is."""
     root = roots.folder.parent / "image"
     made = subprocess.run(
-        ["apptainer", "build", "--sandbox", root, f"oci:{roots.folder}/results/images/train/oci"],
+        ["apptainer", *BUILD, "--sandbox", root, f"oci:{roots.folder}/results/images/train/oci"],
         capture_output=True,
         text=True,
         check=False,

@@ -37,12 +37,20 @@ sys.exit(8)
 """
 
 
-@pytest.fixture(params=PLACES, ids="-".join)
+@pytest.fixture(scope="session")
+def contents():
+    """Digests of what was seen inside, of each place."""
+    return {}
+
+
+# Of the session, so that all tests of one place run before those of the next.
+@pytest.fixture(scope="session", params=PLACES, ids="-".join)
 def where(request, projects):
-    """(project, runtime, its options), the image prepared for it."""
+    """(project, runtime, its options), the image prepared for it and removed afterwards."""
     who, runtime, options = request.param
     projects[who].prepared(runtime, options)
-    return projects[who], runtime, options
+    yield projects[who], runtime, options
+    projects[who].remove(runtime, options)
 
 
 def read(project, form):
@@ -223,19 +231,16 @@ def test_a_trainer_that_nothing_put_into_a_container_refuses(roots):
     assert "runtime apptainer was asked for, but this is not in an image" in finished.stdout
 
 
-def test_all_runtimes_have_the_same_content(projects):
-    (projects["root"].folder / "tree.py").write_text(TREE)
-    (projects["user"].folder / "tree.py").write_text(TREE)
-    digests = {}
-    for who, runtime, options in PLACES:
-        project = projects[who]
-        form = read(project, project.prepared(runtime, options))
-        container = Container(form["prepared"], str(project.folder), options=form["options"])
-        module = plugins.load("runtimes", runtime)
-        finished = project.run(*module.command(container, [form["python"], "tree.py"]))
-        assert finished.returncode == 0, finished.stdout
-        digests[who, runtime, options] = finished.stdout.strip().splitlines()[-1]
-    assert len(set(digests.values())) == 1, digests
+def test_its_image_has_the_same_content_as_under_the_others(where, contents):
+    project, runtime, options = where
+    (project.folder / "tree.py").write_text(TREE)
+    form = read(project, project.prepared(runtime, options))
+    container = Container(form["prepared"], str(project.folder), options=form["options"])
+    module = plugins.load("runtimes", runtime)
+    finished = project.run(*module.command(container, [form["python"], "tree.py"]))
+    assert finished.returncode == 0, finished.stdout
+    contents[where] = finished.stdout.strip().splitlines()[-1]
+    assert len(set(contents.values())) == 1, contents
 
 
 TREE = """

@@ -14,7 +14,7 @@ from image_files import LAYER, Blobs
 from dlbench import Error
 from dlbench.common import tools
 from dlbench.images import oci, trainer_image
-from dlbench.images.runtimes import _engines, marking
+from dlbench.images.runtimes import BUILD, _engines, marking
 
 MARKER = f"{Path.cwd()}/results/images/train/marker"
 ROOT = f"{PLACE}/root"
@@ -36,7 +36,7 @@ ZSTD = "--mksquashfs-args=-comp zstd -Xcompression-level 3"
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (("oci",), ["apptainer", "build", "--force", ZSTD, f"{PLACE}/image.sif",
+        (("oci",), ["apptainer", *BUILD, ZSTD, f"{PLACE}/image.sif",
                     "oci:results/images/train/oci"]),
         (("sif",), ["ln", "--symbolic", "/big/x.sif", f"{PLACE}/image.sif"]),
         (("folder",), ["ln", "--symbolic", "/big/root", f"{PLACE}/image.sif"]),
@@ -77,7 +77,7 @@ def test_a_sif_without_a_marker_gets_it_as_a_partition_and_is_not_built_anew(
 def test_singularity_is_not_told_how_to_pack(programs):
     programs("singularity", "")
     assert prepare("apptainer", "oci") == [
-        ["singularity", "build", "--force", f"{PLACE}/image.sif", "oci:results/images/train/oci"]
+        ["singularity", *BUILD, f"{PLACE}/image.sif", "oci:results/images/train/oci"]
     ]
 
 
@@ -123,7 +123,7 @@ def test_engines_import_a_folder_and_lay_the_marker_over_it(engine):
 
 
 def test_a_sif_is_unpacked_first_where_others_take_it(only_apptainer):
-    unpack = ["apptainer", "build", "--force", "--sandbox", ROOT, "/big/x.sif"]
+    unpack = ["apptainer", *BUILD, "--sandbox", ROOT, "/big/x.sif"]
     for name in ("podman", "docker", "charliecloud", "udocker"):
         assert prepare(name, "sif")[0] == unpack
 
@@ -135,8 +135,7 @@ def test_charliecloud_unpacks_a_layout_with_what_is_there(programs):
     programs("apptainer", "")
     assert prepare("charliecloud", "oci")[0] == [
         "apptainer",
-        "build",
-        "--force",
+        *BUILD,
         "--sandbox",
         ROOT,
         "oci:results/images/train/oci",

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from dlbench.images.trainer_image import Image
 
 APPTAINER = ("apptainer", "singularity")  # the same program under either name
+# A cache in the home folder would be one more copy of layers that lie here already.
+BUILD = ("build", "--force", "--disable-cache")
 MARKER = str(IMAGE_MARKER.relative_to("/"))
 TAG = "image"  # of the one image in an OCI layout
 BEFORE = "before.json"  # the index of that layout without the layer that holds our marker
@@ -108,7 +110,7 @@ def unpacked(image: "Image", root: str) -> list[list[str]]:
     apptainer = tools.first_installed(APPTAINER)
     if apptainer or image.kind == "sif":
         source = f"oci:{image.path}" if image.kind == "oci" else str(image.path)
-        return [[apptainer or APPTAINER[0], "build", "--force", "--sandbox", root, source]]
+        return [[apptainer or APPTAINER[0], *BUILD, "--sandbox", root, source]]
     name = f"localhost/dlbench/{image.name.lower()}"
     return [podman_pull(image, name), ["ch-convert", "-i", "podman", "-o", "dir", name, root]]
 
