@@ -15,31 +15,27 @@ and with --first also `collect_runs.py` where the runs' tables are still to be m
 The targets: under 6 CPU-seconds and 300 MB for 10 000 runs of 1 000 steps.
 """
 
-import argparse
 import functools
 import itertools
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+import bench
 import numpy as np
+from made_runs import SETTINGS, date
 
-REPOSITORY = Path(__file__).parents[2]
-sys.path[:0] = [str(REPOSITORY / "tests/support"), str(REPOSITORY / "workflow_scripts")]
-
-from made_runs import SETTINGS, date  # noqa: E402
-
-from dlbench.log import event_log  # noqa: E402
-from dlbench.records import parse_run, run_record, staleness  # noqa: E402
-from dlbench.results import run_tables  # noqa: E402
-from dlbench.study import config  # noqa: E402
-from dlbench.tables import run_columns  # noqa: E402
+from dlbench.log import event_log
+from dlbench.records import parse_run, run_record, staleness
+from dlbench.results import run_tables
+from dlbench.study import config
+from dlbench.tables import run_columns
 
 REPEATS, DEVICES = 5, (1, 2, 4, 8)
+TARGET_S, TARGET_MB = 6, 300
 BARE = """
 import sys
 from pathlib import Path
@@ -53,26 +49,25 @@ print(rows, file=sys.stderr)
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = bench.parser(__doc__)
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--steps", type=int, default=1_000)
     parser.add_argument("--first", action="store_true", help="make the runs' tables first, too")
     args = parser.parse_args()
+    figures = bench.Figures(args.json)
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         for name in ("config.yaml", "envs", "workflow_scripts"):
-            Path(name).symlink_to(REPOSITORY / name)
+            Path(name).symlink_to(bench.REPOSITORY / name)
         settings = study(args.runs)
         Path("config.json").write_text(json.dumps(settings))
         runs = config.study(settings).runs
         make(runs, args.steps)
         print(f"{len(runs)} runs of {args.steps} steps", flush=True)
-        programs(args.first, runs)
+        programs(figures, args.first, runs)
 
 
-def programs(first, runs):
+def programs(figures, first, runs):
     # Python's own compiling, which happens once, is left out.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = str(Path("bytecode").absolute())
@@ -82,28 +77,19 @@ def programs(first, runs):
 
     collect = program("collect_runs.py", "--config", "config.json")
     export = program("export_dataset.py", "--configfile", "config.json", "--output", "dataset")
-    subprocess.run(collect, check=True, capture_output=True)
-    ours = measured("collect_runs.py", collect)
-    bare = measured("bare loop over steps.parquet", [sys.executable, "-c", BARE])
-    print(f"collect_runs.py over the bare loop: {ours / bare:.2f}", flush=True)
-    measured("export_dataset.py", export)
+    bench.run(collect)
+    ours, bare = bench.run(collect), bench.run([sys.executable, "-c", BARE])
+    of = f"{len(runs)} runs"
+    figures.add(f"collect_runs.py, {of}, CPU time", ours.cpu_s, "s", at_most=TARGET_S)
+    figures.add(f"collect_runs.py, {of}, memory", ours.peak_mb, "MB", at_most=TARGET_MB)
+    figures.add("its CPU time over a bare loop's over steps.parquet", ours.cpu_s / bare.cpu_s)
+    figures.add("export_dataset.py, CPU time", bench.run(export).cpu_s, "s")
     if first:
         for run in runs:
             for name in run_columns.RUN_TABLES:
                 (run_record.folder(run.id) / f"{name}.parquet").unlink()
-        measured("collect_runs.py that makes the runs' tables", collect)
-
-
-def measured(what, command):
-    """Run a command, print its CPU seconds and peak memory, return the former."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    output = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        sys.exit(output.decode())
-    cpu_s = usage.ru_utime + usage.ru_stime
-    print(f"{what}: {cpu_s:.1f} CPU-s, {usage.ru_maxrss / 1000:.0f} MB", flush=True)
-    return cpu_s
+        made = bench.run(collect).cpu_s
+        figures.add("collect_runs.py that makes the runs' tables, CPU time", made, "s")
 
 
 def study(runs):

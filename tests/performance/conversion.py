@@ -10,11 +10,9 @@ Prints, from interleaved rounds in one run:
 - the peak memory of a worker (target: under 150 MB).
 """
 
-import argparse
 import io
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tarfile
@@ -22,14 +20,13 @@ import tempfile
 import time
 from pathlib import Path
 
+import bench
 import numpy as np
 import scipy.io
 from PIL import Image
 
-REPOSITORY = Path(__file__).parents[2]
-sys.path.insert(0, str(REPOSITORY / "workflow_scripts"))
-
-from dlbench.data.datasets import imagenet  # noqa: E402
+from dlbench.data.archives import tar_index
+from dlbench.data.datasets import imagenet
 
 CLASSES = 20
 DECODING = """
@@ -61,9 +58,7 @@ print(end.user + end.system - start.user - start.system)
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = bench.parser(__doc__)
     parser.add_argument("--images", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
@@ -71,23 +66,24 @@ def main():
         folder = Path(folder)
         size_bytes = generate(folder, args.images)
         print(f"{args.images} JPEGs, {size_bytes / args.images / 1000:.0f} kB each", flush=True)
-        ours, theirs, copies, walls = [], [], [], []
-        for number in range(args.rounds):
-            ours.append(args.images / cpu_seconds_of_ours(folder, folder / f"one{number}"))
-            theirs.append(args.images / decoding(folder))
-            copies.append(size_bytes / copying(folder))
-            walls.append(size_bytes / converting(folder, folder / f"all{number}"))
-        cpu = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
-        wall = statistics.median(a / b for a, b in zip(walls, copies, strict=True))
-        print(
-            f"per CPU-second: {statistics.median(ours):.0f} images beside "
-            f"{statistics.median(theirs):.0f} when each is decoded, ratio {cpu:.1f}"
-        )
-        print(
-            f"per second: {statistics.median(walls) / 1e6:.0f} MB/s beside "
-            f"{statistics.median(copies) / 1e6:.0f} MB/s of cp, ratio {wall:.2f}"
-        )
-        print(f"peak memory of a converting process: {peak_of_ours(folder):.0f} MB")
+        cores = len(os.sched_getaffinity(0))
+        calls = {
+            "ours": lambda: ours(folder, 1),
+            "decoding": lambda: decoding(folder),
+            "cp": lambda: copying(folder),
+            "ours on all cores": lambda: ours(folder, cores),
+        }
+        taken = bench.in_turns(args.rounds, calls)
+    cpu_s, _, peak_mb = zip(*taken["ours"], strict=True)
+    _, wall_s, _ = zip(*taken["ours on all cores"], strict=True)
+    figures = bench.Figures(args.json)
+    figures.add("images", [args.images / s for s in cpu_s], "a CPU-second")
+    faster = bench.ratios(taken["decoding"], cpu_s)
+    figures.add("images a CPU-second over those of decoding each", faster, at_least=4)
+    rates = [size_bytes / 1e6 / s for s in wall_s]
+    figures.add(f"speed with {cores} workers", rates, "MB/s")
+    figures.add("the same over cp's", bench.ratios(taken["cp"], wall_s), at_least=0.35)
+    figures.add("memory of a worker", peak_mb, "MB", at_most=150)
 
 
 def generate(folder, images):
@@ -136,7 +132,7 @@ def add(archive, name, content):
 OURS = f"""
 import json, os, resource, sys
 import scipy.io  # as TensorFlow on the other side, not counted
-sys.path.insert(0, {str(REPOSITORY / "workflow_scripts")!r})
+sys.path.insert(0, {str(bench.REPOSITORY / "workflow_scripts")!r})
 from pathlib import Path
 from dlbench.data import convert_dataset
 from dlbench.data.datasets import imagenet
@@ -153,41 +149,28 @@ print(json.dumps([used, end.elapsed - start.elapsed, peak / 1000]))
 """
 
 
-def ours(folder, output, workers):
+def ours(folder, workers):
+    """(CPU seconds, seconds, MB of the largest process) of a conversion."""
     images = sum(1 for _ in imagenet_members(folder))
-    finished = subprocess.run(
-        [sys.executable, "-c", OURS, str(images), folder, output, str(workers)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        check=True,
-    )
+    with tempfile.TemporaryDirectory(dir=folder) as output:
+        finished = subprocess.run(
+            [sys.executable, "-c", OURS, str(images), folder, f"{output}/made", str(workers)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            check=True,
+        )
     return json.loads(finished.stdout)
 
 
 def imagenet_members(folder):
-    from dlbench.data.archives import tar_index
-
     path = folder / "ILSVRC2012_img_train.tar"
     for _, offset, size in tar_index(path):
         yield from tar_index(path, offset, offset + size)
 
 
-def cpu_seconds_of_ours(folder, output):
-    return ours(folder, output, 1)[0]
-
-
-def converting(folder, output):
-    return ours(folder, output, len(os.sched_getaffinity(0)))[1]
-
-
-def peak_of_ours(folder):
-    return ours(folder, folder / "peak", 1)[2]
-
-
 def decoding(folder):
-    python = REPOSITORY / "envs/train/.venv/bin/python"
     finished = subprocess.run(
-        [python, "-c", DECODING, folder / "ILSVRC2012_img_train.tar", folder / "theirs"],
+        [bench.TRAINER, "-c", DECODING, folder / "ILSVRC2012_img_train.tar", folder / "theirs"],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         check=True,

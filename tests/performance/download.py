@@ -1,56 +1,52 @@
 """Our downloader beside `curl`, in interleaved pairs from a server on this machine.
 
-    uv run python tests/performance/transfer.py [--pairs 9] [--megabytes 1000] [--folder /dev/shm]
+    uv run python tests/performance/download.py [--pairs 9] [--megabytes 1000] [--folder /dev/shm]
 
 Prints two things:
-- the median ratio of MB/s (ours / curl) with its quartiles, first for curl alone, then for curl
-  and `sha256sum` after it, which is the same work: ours checks the digest and flushes to disk.
-  The target is 0.9 of curl alone. Both times are without the start of a process.
+- the ratio of MB/s (ours / curl), first for curl alone, then for curl and `sha256sum` after it,
+  which is the same work: ours checks the digest and flushes to disk. The target is 0.9 of curl
+  alone. Both times are without the start of a process.
 - how many bytes the server sent beyond the file's length when it dropped the connection every
   60 MB. The target is one buffer per drop at most.
 The server is a process of its own that sends from the page cache. Where less than three cores are
 free it takes turns with those it serves, and ours, which hashes in a second thread, pays more.
 """
 
-import argparse
+import functools
 import hashlib
 import http.server
 import multiprocessing
 import os
 import re
-import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-REPOSITORY = Path(__file__).parents[2]
-sys.path.insert(0, str(REPOSITORY / "workflow_scripts"))
+import bench
 
-from dlbench.common import files  # noqa: E402
-from dlbench.data import download  # noqa: E402
-from dlbench.data.transports import CHUNK_BYTES  # noqa: E402
+from dlbench.common import files
+from dlbench.data import download
+from dlbench.data.transports import CHUNK_BYTES
 
 DROP_EVERY_BYTES = 60_000_000
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = bench.parser(__doc__)
     parser.add_argument("--pairs", type=int, default=9)
     parser.add_argument("--megabytes", type=int, default=1000)
     parser.add_argument("--folder", help="where files are written; by default the temporary one")
     args = parser.parse_args()
+    figures = bench.Figures(args.json)
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         source, target = Path(folder) / "source.bin", Path(folder) / "target.bin"
         write_file(source, args.megabytes * 1_000_000)
         known = {"size_bytes": source.stat().st_size, "sha256": files.sha256(source)}
         with Server(source) as server:
-            compare(server.url, target, known, args.pairs)
+            compare(figures, server.url, target, known, args.pairs)
         with Server(source, DROP_EVERY_BYTES) as server:
-            drop(server, target, known)
+            drop(figures, server, target, known)
 
 
 def write_file(path, size_bytes):
@@ -115,23 +111,18 @@ def handler(path, drop_every_bytes, sent, drops):
     return Handler
 
 
-def compare(url, target, known, pairs):
+def compare(figures, url, target, known, pairs):
     seconds(ours, url, target, known)
-    rates = {ours: [], curl: [], curl_and_sum: []}
-    for number in range(pairs):
-        order = list(rates) if number % 2 else list(reversed(rates))
-        for program in order:
-            rate = known["size_bytes"] / 1e6 / seconds(program, url, target, known)
-            rates[program].append(rate)
-    for reference, name in ((curl, "curl"), (curl_and_sum, "curl and sha256sum")):
-        ratios = [a / b for a, b in zip(rates[ours], rates[reference], strict=True)]
-        low, median, high = statistics.quantiles(ratios, n=4)
-        print(
-            f"{median:.2f} of {name} (quartiles {low:.2f} .. {high:.2f}, {pairs} pairs): "
-            f"{statistics.median(rates[ours]):.0f} MB/s beside "
-            f"{statistics.median(rates[reference]):.0f} MB/s",
-            flush=True,
-        )
+    calls = {
+        name: functools.partial(seconds, call, url, target, known)
+        for name, call in (("ours", ours), ("curl", curl), ("curl, then sha256sum", curl_and_sum))
+    }
+    taken = bench.in_turns(pairs, calls)
+    for name, target_ratio in (("curl", 0.9), ("curl, then sha256sum", None)):
+        ratios = bench.ratios(taken[name], taken["ours"])
+        figures.add(f"MB/s over those of {name}", ratios, at_least=target_ratio)
+    rates = [known["size_bytes"] / 1e6 / s for s in taken["ours"]]
+    figures.add("speed of a download, from this machine to itself", rates, "MB/s")
 
 
 def seconds(program, url, target, known):
@@ -163,14 +154,13 @@ def curl_and_sum(url, target, known):
     return curl_s + time.perf_counter() - before
 
 
-def drop(server, target, known):
+def drop(figures, server, target, known):
     target.unlink(missing_ok=True)
     download.fetch_file([server.url], target, **known)
     beyond = server.bytes_sent - known["size_bytes"]
-    print(
-        f"{server.drops} drops: {beyond} bytes sent beyond the file's length, "
-        f"{beyond / max(server.drops, 1) / CHUNK_BYTES:.2f} buffers per drop"
-    )
+    buffers = beyond / max(server.drops, 1) / CHUNK_BYTES
+    name = "buffers sent beyond the file's length for each dropped connection"
+    figures.add(f"{name} ({server.drops} of them)", buffers, at_most=1)
 
 
 if __name__ == "__main__":

@@ -11,34 +11,28 @@ in both (tests/support/simulated_drift.py). Printed are
   no difference and one of the margin;
 - power: the share of studies whose comparison is allowed, and that in which a true difference of
   5 % is shown.
-Exit code 1 where a cell is beyond 92 to 97 % or 6 % by more than three standard errors of the
-simulation.
+The target: no cell beyond 92 to 97 % or 6 % by more than three standard errors of the simulation.
 """
 
-import argparse
 import itertools
 import math
-import sys
-from pathlib import Path
 
+import bench
 import numpy as np
-
-ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT / "workflow_scripts"), str(ROOT / "tests/support")]
-
-from simulated_drift import MARGIN, SHARED, drawn, outcome  # noqa: E402
+from simulated_drift import MARGIN, SHARED, drawn, outcome
 
 DRIFTS, SCATTERS, REPEATS = (0, 0.01, 0.03, 0.1), (0.005, 0.01, 0.02, 0.03), (3, 5, 10)
 LEAST, MOST, MOST_FALSE = 0.92, 0.97, 0.06
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = bench.parser(__doc__)
     parser.add_argument("--studies", type=int, default=5000)
-    studies = parser.parse_args().studies
+    args = parser.parse_args()
+    studies = args.studies
     chance = np.random.default_rng(18)
     print("shared   drift  scatter  repeats  covered  false  if allowed  allowed  5 % found")
-    beyond = 0
+    covers, falses, beyond = [], [], 0
     for cell in itertools.product(SHARED, DRIFTS, SCATTERS, REPEATS):
         shared, drift, scatter, repeats = cell
         found = {
@@ -53,13 +47,18 @@ def main():
         out = _beyond(covered, 3 * studies, LEAST, MOST)
         out |= _beyond(worst["false"], studies, 0, MOST_FALSE)
         beyond += out
+        covers.append(covered)
+        falses.append(worst["false"])
         print(
             f"{shared:8} {drift:5.0%} {scatter:8.1%} {repeats:8d} {covered:8.1%} "
             f"{worst['false']:6.1%} {worst['false_if_allowed']:11.1%} {told['allowed']:8.1%} "
             f"{told['found']:10.1%}{'  beyond' if out else ''}"
         )
-    print(f"{beyond} cells beyond, of {len(SHARED) * len(DRIFTS) * len(SCATTERS) * len(REPEATS)}")
-    sys.exit(bool(beyond))
+    figures, cells = bench.Figures(args.json), f"{len(covers)} kinds of studies"
+    figures.add(f"cells beyond their bounds, of {cells}", beyond, at_most=0)
+    figures.add(f"least share of 95 % intervals with the truth in them, of {cells}", min(covers))
+    figures.add(f"most share of 95 % intervals with the truth in them, of {cells}", max(covers))
+    figures.add(f"most share of studies with a false verdict, of {cells}", max(falses))
 
 
 def _beyond(share, studies, least, most):

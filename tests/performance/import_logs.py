@@ -9,23 +9,18 @@ turn:
 - `nothing`: what the importer imports, and no log;
 - `program`: `import_logs.py` as a whole, which also tries all importers on the log, takes its
   digest and writes the tables of runs and steps.
-Prints CPU seconds (user and system) and peak resident memory, medians over rounds, and ratios to
-the naive loop within rounds. Targets of the importer: 0.6 of the CPU time, a third of the memory.
+Prints CPU seconds (user and system), peak resident memory, and both over those of the naive loop in
+the same round. Targets of the importer and the program: 0.6 of the CPU time, half of the memory.
 """
 
-import argparse
-import os
+import functools
 import random
-import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-REPOSITORY = Path(__file__).parents[2]
-sys.path[:0] = [str(REPOSITORY / "tests/support"), str(REPOSITORY / "workflow_scripts")]
-
-from log_samples import tf_cnn_banner  # noqa: E402
+import bench
+from log_samples import tf_cnn_banner
 
 OURS = """
 import sys
@@ -55,16 +50,14 @@ print(len(found))
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = bench.parser(__doc__)
     parser.add_argument("--steps", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         write(log, args.steps)
-        library = REPOSITORY / "workflow_scripts"
+        library = bench.REPOSITORY / "workflow_scripts"
         commands = {
             "importer": [sys.executable, "-c", OURS, log, library],
             "naive": [sys.executable, "-c", NAIVE, log],
@@ -74,22 +67,18 @@ def main():
                 f"--output={folder}/runs.parquet", f"--steps={folder}/steps.parquet",
             ],
         }  # fmt: skip
-        measured = {name: [] for name in commands}
-        for number in range(args.rounds):
-            for name, command in list(commands.items())[:: 1 if number % 2 else -1]:
-                measured[name].append(run(command))
-    print(f"{args.steps} steps, {args.rounds} rounds")
-    for name, values in measured.items():
-        seconds, megabytes = map(statistics.median, zip(*values, strict=True))
-        print(f"{name}: {seconds:.2f} CPU-s, {megabytes:.0f} MB")
+        calls = {name: functools.partial(bench.run, line) for name, line in commands.items()}
+        used = bench.in_turns(args.rounds, calls)
+    figures = bench.Figures(args.json)
+    cpu_s = {name: [one.cpu_s for one in each] for name, each in used.items()}
+    peak_mb = {name: [one.peak_mb for one in each] for name, each in used.items()}
+    for name in commands:
+        figures.add(f"{name}, {args.steps} steps, CPU time", cpu_s[name], "s")
+        figures.add(f"{name}, {args.steps} steps, memory", peak_mb[name], "MB")
     for name in ("importer", "program"):
-        for column, what in ((0, "CPU time"), (1, "peak memory")):
-            pairs = zip(measured[name], measured["naive"], strict=True)
-            ratios = sorted(own[column] / naive[column] for own, naive in pairs)
-            print(
-                f"{name} / naive, {what}: {statistics.median(ratios):.2f} "
-                f"({ratios[0]:.2f} .. {ratios[-1]:.2f})"
-            )
+        for what, of, most in (("CPU time", cpu_s, 0.6), ("memory", peak_mb, 0.5)):
+            ratios = bench.ratios(of[name], of["naive"])
+            figures.add(f"{name}, {what} over the naive loop's", ratios, at_most=most)
 
 
 def write(path, steps):
@@ -104,18 +93,6 @@ def write(path, steps):
                 f"{step}\timages/sec: {rate:.1f} +/- {error:.1f} (jitter = 2.3)\t{loss:.3f}\n"
             )
         file.write(f"{'-' * 64}\ntotal images/sec: 411.87\n{'-' * 64}\n")
-
-
-def run(command):
-    """(CPU seconds, peak MB) of a process."""
-    process = subprocess.Popen(
-        list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
-    error = process.stderr.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        sys.exit(error.decode())
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000
 
 
 if __name__ == "__main__":

@@ -10,20 +10,17 @@ kind how many were called disturbed (target: none alone, 95 % beside 10 % of a c
 others used. Needs envs/train for the runs (make_environment.py).
 """
 
-import argparse
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-REPOSITORY = Path(__file__).parents[2]
-sys.path.insert(0, str(REPOSITORY / "workflow_scripts"))
+import bench
 
-from dlbench.starting.neighbours import Watch  # noqa: E402
-from dlbench.study.runs import Run  # noqa: E402
+from dlbench.starting.neighbours import Watch
+from dlbench.study.runs import Run
 
 ROUNDS = 10
 PERIOD_S = 0.2
@@ -40,44 +37,42 @@ RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=64, warmup_steps
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = bench.parser(__doc__)
     parser.add_argument("--readings", type=int, default=500)
     parser.add_argument("--runs", type=int, default=0)
     parser.add_argument("--share", type=float, default=0.1, help="of a core, of the neighbour")
     args = parser.parse_args()
-    cost(args.readings)
+    figures = bench.Figures(args.json)
+    cost(figures, args.readings)
     if args.runs:
-        tell_apart(args.runs, args.share)
+        tell_apart(figures, args.runs, args.share)
 
 
-def cost(readings):
+def cost(figures, readings):
     watch, spent_us = Watch(share=0.05, device_cores=1), []
     for _ in range(ROUNDS):
         before = time.thread_time()
         for _ in range(readings // ROUNDS):
             watch._read()
         spent_us.append((time.thread_time() - before) * 1e6 / (readings // ROUNDS))
-    median = statistics.median(spent_us)
-    print(f"{median:.0f} us of CPU per reading ({min(spent_us):.0f} to {max(spent_us):.0f})")
-    print(f"at 1 Hz: {median / 1e4:.4f} % of a core (target < 0.1)", flush=True)
+    figures.add("CPU time of a reading", spent_us, "us")
+    percent = [us / 1e4 for us in spent_us]
+    figures.add("watching at 1 Hz", percent, "% of a core", at_most=0.1)
 
 
-def tell_apart(count, share):
+def tell_apart(figures, count, share):
     found = {"alone": [], f"beside {share:.0%} of a core": []}
     for number in range(count):
         for kind, summaries in found.items():
             summaries.append(summary(0 if kind == "alone" else share))
             said = summaries[-1]["disturbed"] or "quiet"
             print(f"{number + 1}/{count} {kind}: {said}", file=sys.stderr, flush=True)
-    for kind, summaries in found.items():
-        called = sum(bool(summary["disturbed"]) for summary in summaries)
-        used = sorted(summary["others_cpu_cores"] for summary in summaries)
-        print(
-            f"{kind}: {called} of {count} disturbed; others used {used[0]:.3f} to {used[-1]:.3f} "
-            f"cores, median {statistics.median(used):.3f}"
-        )
+    targets = ({"at_most": 0}, {"at_least": 0.95})
+    for (kind, summaries), target in zip(found.items(), targets, strict=True):
+        called = sum(bool(summary["disturbed"]) for summary in summaries) / count
+        used = [summary["others_cpu_cores"] for summary in summaries]
+        figures.add(f"share of {count} runs called disturbed, {kind}", called, **target)
+        figures.add(f"what others used, {kind}", used, "cores")
 
 
 def summary(share):
@@ -89,8 +84,7 @@ def summary(share):
     try:
         with tempfile.TemporaryDirectory() as folder:
             log = Path(folder) / "train.jsonl"
-            trainer = [REPOSITORY / "envs/train/.venv/bin/python", "workflow_scripts/train.py",
-                       *RUN.flags(), "--log", log]  # fmt: skip
+            trainer = [bench.TRAINER, "workflow_scripts/train.py", *RUN.flags(), "--log", log]
             subprocess.run(
                 [
                     sys.executable,
@@ -104,7 +98,7 @@ def summary(share):
                     "--",
                     *trainer,
                 ],
-                cwd=REPOSITORY,
+                cwd=bench.REPOSITORY,
                 check=True,
                 stderr=subprocess.DEVNULL,
             )

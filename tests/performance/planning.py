@@ -2,31 +2,27 @@
 
     uv run python tests/performance/planning.py [--combinations 10000]
 
-Prints the time and memory of a dry run, of a run that finds everything done,
-and what a dry run schedules after one model was added. The targets: within 1.5
-times the bare workflow, under 400 MB, and exactly the new model's runs.
+Prints the CPU time and memory of a dry run, of a run that finds everything done,
+and what a dry run schedules after one model was added. The targets: within 1.3
+times the bare workflow, under 360 MB, and exactly the new model's runs.
 The finished runs are not trained: their logs are written here, two steps each,
 then parsed, collected and drawn by the workflow itself.
 """
 
-import argparse
 import os
 import re
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-REPOSITORY = Path(__file__).parents[2]
-sys.path[:0] = [str(REPOSITORY / "tests/support"), str(REPOSITORY / "workflow_scripts")]
+import bench
+from campaign import Campaign, environment
 
-from campaign import Campaign, environment  # noqa: E402
+from dlbench.log import event_log
+from dlbench.records import parse_run, run_record, staleness
+from dlbench.study import config
 
-from dlbench.log import event_log  # noqa: E402
-from dlbench.records import parse_run, run_record, staleness  # noqa: E402
-from dlbench.study import config  # noqa: E402
-
+ROUNDS = 2
 BARE = """
 RUNS = [f"model-dataset-b{{number}}-r1-0123456789" for number in range({combinations})]
 rule all:
@@ -47,25 +43,24 @@ rule draw_figure:
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = bench.parser(__doc__)
     parser.add_argument("--combinations", type=int, default=10_000)
     args = parser.parse_args()
+    figures = bench.Figures(args.json)
     with tempfile.TemporaryDirectory() as folder:
         ours, bare = Path(folder) / "ours", Path(folder) / "bare"
         campaign = Campaign.fresh(ours)
         study(campaign, ["lenet5"], args.combinations)
         bare.mkdir()
         (bare / "Snakefile").write_text(BARE.format(combinations=args.combinations))
-        compare("dry run of all", ours, bare, "-n", "--quiet", "all")
+        compare(figures, "dry run", ours, bare, "-n", "--quiet", "all")
 
         finish_ours(campaign)
         finish_bare(bare, args.combinations)
-        compare("nothing to do", ours, bare, "--quiet", "all")
+        compare(figures, "nothing to do", ours, bare, "--quiet", "all")
 
         study(campaign, ["lenet5", "cnn12"], args.combinations)
-        added(ours, args.combinations)
+        added(figures, ours, args.combinations)
 
 
 def study(campaign, models, combinations):
@@ -76,31 +71,25 @@ def study(campaign, models, combinations):
     )
 
 
-def compare(what, ours, bare, *arguments):
-    measured = [measure(folder, *arguments) for folder in (bare, ours, bare, ours)]
-    (bare_s, bare_mb), (our_s, our_mb) = min(measured[::2]), min(measured[1::2])
-    print(
-        f"{what}: {our_s:.1f} s beside {bare_s:.1f} s, ratio {our_s / bare_s:.2f}; "
-        f"{our_mb:.0f} MB beside {bare_mb:.0f} MB",
-        flush=True,
+def compare(figures, what, ours, bare, *arguments):
+    calls = {
+        "ours": lambda: snakemake(ours, *arguments),
+        "bare": lambda: snakemake(bare, *arguments),
+    }
+    used = bench.in_turns(ROUNDS, calls)
+    cpu_s, peak_mb = (
+        {name: [one[column] for one in each] for name, each in used.items()} for column in (1, 2)
     )
+    figures.add(f"{what}, CPU time", cpu_s["ours"], "s")
+    ratios = bench.ratios(cpu_s["ours"], cpu_s["bare"])
+    figures.add(f"{what}, CPU time over the bare workflow's", ratios, at_most=1.3)
+    figures.add(f"{what}, memory", peak_mb["ours"], "MB", at_most=360)
+    figures.add(f"{what}, memory of the bare workflow", peak_mb["bare"], "MB")
 
 
-def measure(folder, *arguments):
-    """Seconds and peak memory in MB of one `snakemake`."""
-    before = time.perf_counter()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "snakemake", "--cores", "1", *arguments],
-        cwd=folder,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    output = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        sys.exit(output.decode())
-    return time.perf_counter() - before, usage.ru_maxrss / 1000
+def snakemake(folder, *arguments):
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", *arguments]
+    return bench.run(command, cwd=folder, env=environment())
 
 
 def finish_ours(campaign):
@@ -140,22 +129,15 @@ def finish_bare(folder, combinations):
         place.mkdir(parents=True)
         for name in ("train.jsonl", "run.json"):
             (place / name).touch()
-    measure(folder, "--quiet", "all")
+    snakemake(folder, "--quiet", "all")
 
 
-def added(folder, combinations):
-    finished = subprocess.run(
-        [sys.executable, "-m", "snakemake", "-n", "--quiet", "rules"],
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    counts = dict(re.findall(r"^(\w+) +(\d+)$", finished.stdout + finished.stderr, re.MULTILINE))
-    print(f"one model added to {combinations} finished runs schedules:")
-    for rule, count in counts.items():
-        print(f"  {rule} {count}")
+def added(figures, folder, combinations):
+    printed = snakemake(folder, "-n", "--quiet", "rules").output
+    counts = dict(re.findall(r"^(\w+) +(\d+)$", printed, re.MULTILINE))
+    print(f"one model added to {combinations} finished runs schedules: {counts}")
+    beyond = abs(int(counts["train"]) - combinations)
+    figures.add("one model added: runs scheduled beyond its own", beyond, at_most=0)
 
 
 if __name__ == "__main__":

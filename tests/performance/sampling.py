@@ -10,28 +10,21 @@ Prints, from interleaved rounds in one run, each over its share of the samples:
 Process and node only: what NVML takes for a GPU needs one.
 """
 
-import argparse
-import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
 
+import bench
 import psutil
 
-REPOSITORY = Path(__file__).parents[2]
-sys.path.insert(0, str(REPOSITORY / "workflow_scripts"))
-
-from dlbench.log.event_log import EventLog  # noqa: E402
-from dlbench.trainer.sampling import Sampler  # noqa: E402
+from dlbench.log.event_log import EventLog
+from dlbench.trainer.sampling import Sampler
 
 INTERVAL_S = 0.005  # of the thread here; 1 s would take hours
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = bench.parser(__doc__)
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=10)
     args = parser.parse_args()
@@ -40,22 +33,19 @@ def main():
         log = EventLog(Path(folder) / "train.jsonl")
         ours, theirs = Sampler(log, interval_s=1e6), Psutil(log)
         ours.start()
-        rounds = [
-            (
-                back_to_back(ours._sample, samples),
-                back_to_back(theirs.sample, samples),
-                in_the_thread(log, samples),
-            )
-            for _ in range(args.rounds)
-        ]
+        calls = {
+            "ours": lambda: back_to_back(ours._sample, samples),
+            "psutil": lambda: back_to_back(theirs.sample, samples),
+            "thread": lambda: in_the_thread(log, samples),
+        }
+        taken_us = bench.in_turns(args.rounds, calls)
         ours.stop()
-    sampler_us, psutil_us, thread_us = zip(*rounds, strict=True)
-    ratios = [a / b for a, b in zip(sampler_us, psutil_us, strict=True)]
-    print(f"back to back:  {spread(sampler_us)} us of CPU per sample")
-    print(f"psutil:        {spread(psutil_us)} us of CPU per sample")
-    print(f"ours / psutil: {spread(ratios)}")
-    print(f"in the thread: {spread(thread_us)} us of CPU per sample")
-    print(f"at 1 Hz:       {statistics.median(thread_us) / 1e4:.4f} % of a core (target < 1)")
+    figures = bench.Figures(args.json)
+    figures.add("a sample, back to back, CPU time", taken_us["ours"], "us")
+    figures.add("the same over psutil's", bench.ratios(taken_us["ours"], taken_us["psutil"]))
+    figures.add("a sample in the thread, CPU time", taken_us["thread"], "us")
+    percent = [us / 1e4 for us in taken_us["thread"]]
+    figures.add("sampling at 1 Hz", percent, "% of a core", at_most=1)
 
 
 def back_to_back(sample, samples):
@@ -76,11 +66,6 @@ def in_the_thread(log, samples):
     cpu_s, written = time.process_time() - begun, counting.written - before
     sampler.stop()
     return cpu_s / written * 1e6
-
-
-def spread(values):
-    low, median, high = statistics.quantiles(values, n=4)
-    return f"{median:.3g} (quartiles {low:.3g} .. {high:.3g}, {len(values)} rounds)"
 
 
 class Counting:

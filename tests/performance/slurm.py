@@ -9,28 +9,20 @@ Needs the scripts in the folder that DLBENCH_TEST_EQUIPMENT names, root and Debi
     uv run python tests/performance/slurm.py [--runs 5] [--shared 100] [--apart 20]
 """
 
-import argparse
 import json
 import re
-import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from datetime import datetime, timezone
 from pathlib import Path
 
+import bench
 import yaml
+from campaign import Campaign
+from slurm_cluster import FACTS, SCRIPTS, Slurm, resolve_nodes
 
-sys.path[:0] = [
-    str(Path(__file__).parents[1] / "support"),
-    str(Path(__file__).parents[2] / "workflow_scripts"),
-]
-
-from campaign import Campaign  # noqa: E402
-from slurm_cluster import FACTS, SCRIPTS, Slurm, resolve_nodes  # noqa: E402
-
-from dlbench.log import event_fields, event_log  # noqa: E402
+from dlbench.log import event_fields, event_log
 
 BLOCK = {
     "name": "short", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 4,
@@ -39,7 +31,7 @@ BLOCK = {
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser = bench.parser(__doc__)
     parser.add_argument("--runs", type=int, default=5, help="of the overhead")
     parser.add_argument("--shared", type=int, default=100, help="runs that share jobs")
     parser.add_argument("--apart", type=int, default=20, help="runs in a job each, beside them")
@@ -59,15 +51,14 @@ def main():
 
 
 def measure(campaign, slurm, args):
+    figures = bench.Figures(args.json)
     prepare(campaign)
-    overhead(campaign, slurm, args)
+    overhead(figures, campaign, slurm, args)
     alone = wall_over_own(campaign, args.apart, args.steps, seed=3, bundle_min=0)
     together = wall_over_own(campaign, args.shared, args.steps, seed=4, bundle_min=30)
     for name, (number, wall_s, own_s, jobs) in (("a job each", alone), ("shared jobs", together)):
-        print(
-            f"{number} runs, {name}: {wall_s:.0f} s for {own_s:.0f} s of runs "
-            f"({own_s / number:.1f} s each), {wall_s / own_s:.2f} times, in {jobs} jobs"
-        )
+        of = f"{number} runs of {own_s / number:.1f} s each in {jobs} jobs, {name}"
+        figures.add(f"{of}, time over the runs' own", wall_s / own_s)
 
 
 def prepare(campaign):
@@ -83,16 +74,13 @@ def study(campaign, repeats, steps, seed, bundle_min=0):
     campaign.configure(matrix=[block], figures=[])
 
 
-def overhead(campaign, slurm, args):
+def overhead(figures, campaign, slurm, args):
     parts = []
     for seed in range(100, 100 + args.runs):
         study(campaign, 1, args.steps, seed)
         parts.append(one_run(campaign, slurm))
-    print(f"one run through Slurm, medians of {args.runs} (Slurm's own dates are whole seconds):")
-    for name in parts[0]:
-        values = [part[name] for part in parts]
-        print(f"  {name:32} {statistics.median(values):6.1f} s")
-    print(f"  noticed at most {max(part['noticed'] for part in parts):.1f} s after its end")
+    for name in parts[0]:  # Slurm's own dates are whole seconds
+        figures.add(f"one run through Slurm, {name}", [part[name] for part in parts], "s")
 
 
 def one_run(campaign, slurm):

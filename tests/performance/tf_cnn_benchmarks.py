@@ -10,30 +10,20 @@ tf_cnn_benchmarks was written for), as made by
         "setuptools<81"
 
 Runs both in turn, synthetic images and plain SGD, each on as many cores as it
-has threads. Prints the ratio of the medians of images per second; the target is 1.0.
+has threads. Prints the ratios of images per second of rounds; the target is 1.0.
 """
 
-import argparse
 import os
 import re
-import statistics
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 
-REPOSITORY = Path(__file__).parents[2]
-sys.path.insert(0, str(REPOSITORY / "workflow_scripts"))
-
-from dlbench.log import event_log  # noqa: E402
+import bench
 
 WARMUP_STEPS = 3
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = bench.parser(__doc__)
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--python", required=True)
     parser.add_argument("--model", default="resnet50")
@@ -43,46 +33,26 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: args.threads])
-    mine, peers = [], []
-    for number in range(args.rounds):
-        for rates, measure in [(mine, ours), (peers, theirs)][:: 1 if number % 2 else -1]:
-            rates.append(measure(args))
-    ratio = statistics.median(mine) / statistics.median(peers)
-    print(
-        f"{args.model} batch {args.batch}, {args.threads} threads: "
-        f"{statistics.median(mine):.2f} images/s beside {statistics.median(peers):.2f} of "
-        f"tf_cnn_benchmarks, ratio {ratio:.3f} ({args.rounds} rounds)"
+    rates = bench.in_turns(
+        args.rounds, {"ours": lambda: ours(args), "theirs": lambda: theirs(args)}
     )
+    figures, of = (
+        bench.Figures(args.json),
+        f"{args.model}, batch {args.batch}, {args.threads} threads",
+    )
+    figures.add(f"{of}, throughput", rates["ours"], "images/s")
+    ratios = bench.ratios(rates["ours"], rates["theirs"])
+    figures.add(f"{of}, over tf_cnn_benchmarks'", ratios, at_least=1)
 
 
 def ours(args):
-    with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "log"
-        call(
-            sys.executable,
-            REPOSITORY / "workflow_scripts/train.py",
-            "--model",
-            args.model,
-            "--dataset",
-            "synthetic",
-            "--batch-per-device",
-            args.batch,
-            "--steps",
-            args.steps,
-            "--warmup-steps",
-            WARMUP_STEPS,
-            "--threads-per-device",
-            args.threads,
-            "--log",
-            log,
-        )
-        times = [e["step_time_s"] for e in event_log.read(log) if e["event"] == "step"]
-    return args.batch * args.steps / sum(times[WARMUP_STEPS:])
+    flags = ("--dataset", "synthetic", "--threads-per-device", args.threads)
+    return bench.images_per_second(args.model, args.batch, args.steps, WARMUP_STEPS, *flags)
 
 
 def theirs(args):
     script = args.checkout / "scripts/tf_cnn_benchmarks/tf_cnn_benchmarks.py"
-    output = call(
+    command = [
         args.python,
         script,
         f"--model={args.model}",
@@ -98,18 +68,10 @@ def theirs(args):
         "--num_inter_threads=1",
         "--kmp_blocktime=0",
         "--display_every=1000",
-    )
-    return float(re.search(r"total images/sec: ([\d.]+)", output)[1])
-
-
-def call(*command):
+    ]
     environment = os.environ | {"TF_USE_LEGACY_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
-    done = subprocess.run(
-        list(map(str, command)), env=environment, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        sys.exit(f"{done.stdout[-2000:]}{done.stderr[-2000:]}")
-    return done.stdout + done.stderr
+    output = bench.run(command, env=environment).output
+    return float(re.search(r"total images/sec: ([\d.]+)", output)[1])
 
 
 if __name__ == "__main__":

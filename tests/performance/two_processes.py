@@ -3,10 +3,10 @@
     uv run python -m tests            # once: builds Horovod
     envs/train/.venv/bin/python tests/performance/two_processes.py
 
-A round runs, one after another in random order, one process on one core, and for
+A round runs, one after another, one process on one core, and for
 each strategy our trainer and a bare program: the same model, optimizer and
 settings in the shortest compiled step with that strategy's exchange of gradients,
-no log, no wait but for the last step. Prints medians over the rounds of
+no log, no wait but for the last step. Prints
 
     ours / bare     images per second; the target is 0.95
     efficiency      images per second on two devices over twice those on one;
@@ -17,25 +17,22 @@ counts, on both sides.
 """
 
 import argparse
+import functools
 import json
 import os
-import random
-import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-REPOSITORY = Path(__file__).parents[2]
-sys.path.insert(0, str(REPOSITORY / "workflow_scripts"))
+import bench
 
-from dlbench.common import plugins  # noqa: E402
-from dlbench.log import event_log  # noqa: E402
-from dlbench.records import step_times  # noqa: E402
-from dlbench.records.parse_run import RankLog  # noqa: E402
-from dlbench.study.runs import Run  # noqa: E402
+from dlbench.common import plugins
+from dlbench.log import event_log
+from dlbench.records import step_times
+from dlbench.records.parse_run import RankLog
+from dlbench.study.runs import Run
 
 WARMUP_STEPS = 5
 LAYOUTS = {
@@ -47,9 +44,7 @@ LAYOUTS = {
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = bench.parser(__doc__)
     parser.add_argument("--model", default="resnet56")
     parser.add_argument("--batch", type=int, default=32, help="per device")
     parser.add_argument("--steps", type=int, default=30)
@@ -60,26 +55,22 @@ def main():
     if args.bare:
         bare(*args.bare, args)
         return
-    rates = {}
-    cases = [(name, how) for name in LAYOUTS for how in (ours, bare_program)]
-    for number in range(args.rounds):
-        random.Random(number).shuffle(cases)
-        for name, how in cases:
-            rates.setdefault((name, how), []).append(how(name, args))
-            print(f"{name} {how.__name__}: {rates[name, how][-1]:.1f} images/s", file=sys.stderr)
+    calls = {
+        (name, how): functools.partial(how, name, args)
+        for name in LAYOUTS
+        for how in (ours, bare_program)
+    }
+    rates = bench.in_turns(args.rounds, calls)
+    figures, of = bench.Figures(args.json), f"{args.model}, batch {args.batch}"
     for name in LAYOUTS:
-        mine, theirs = rates[name, ours], rates[name, bare_program]
-        ratio = statistics.median(mine) / statistics.median(theirs)
-        efficiency = statistics.median(mine) / statistics.median(rates["single", ours]) / 2
-        shown = "" if name == "single" else f", efficiency {efficiency:.3f}"
-        print(
-            f"{args.model} batch {args.batch}, {name}: {ratio:.3f} of the bare program "
-            f"({spread(mine)} and {spread(theirs)} images/s, {args.rounds} rounds){shown}"
-        )
-
-
-def spread(values):
-    return f"{statistics.median(values):.1f} [{min(values):.1f} .. {max(values):.1f}]"
+        mine = rates[name, ours]
+        figures.add(f"{of}, {name}, throughput", mine, "images/s")
+        ratios = bench.ratios(mine, rates[name, bare_program])
+        figures.add(f"{of}, {name}, over the bare program", ratios, at_least=0.95)
+        if name != "single":
+            efficiencies = [ratio / 2 for ratio in bench.ratios(mine, rates["single", ours])]
+            target = 0.85 if name == "horovod" else None
+            figures.add(f"{of}, {name}, efficiency from one to two", efficiencies, at_least=target)
 
 
 def run_of(name, args):
@@ -134,9 +125,7 @@ def start(run, program, *arguments):
     command = plugins.load("launchers", run.launcher).command(
         run, [sys.executable, program, *arguments], Path(sys.executable).parents[1]
     )
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"{run.label()}: {done.stdout}{done.stderr}")
+    bench.run(command, cwd=bench.REPOSITORY)
 
 
 def bare(name, result, args):

@@ -245,7 +245,7 @@ def check_command(words):
         case ["snakemake", *rest]:
             check_snakemake(rest)
         case ["python", "-m", module, *_]:
-            assert (REPOSITORY / module).is_dir(), module
+            assert (REPOSITORY / module.replace(".", "/")).is_dir(), module
         case ["python", *rest]:
             check_program(rest)
         case ["pytest", path, *_]:

@@ -1,0 +1,125 @@
+"""What the programs of this folder share: rounds turn by turn, used processes, figures handed over.
+
+Importing it puts the library and tests/support on the path, so `import bench` comes first. A
+program adds each of its figures to a `Figures`, which prints it and, with --json, keeps it for
+`python -m tests.performance`, whose page (docs/performance.md) is the one place where they stand.
+"""
+
+import argparse
+import json
+import numbers
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+REPOSITORY = Path(__file__).parents[3]
+TRAINER = REPOSITORY / "envs/train/.venv/bin/python"
+sys.path[1:1] = [str(REPOSITORY / "tests/support"), str(REPOSITORY / "workflow_scripts")]
+
+from dlbench.log import event_log  # noqa: E402
+
+from .figure import Figure  # noqa: E402
+
+
+class Used(NamedTuple):
+    """What a process took, with all that it started and waited for, and what it printed."""
+
+    wall_s: float
+    cpu_s: float
+    peak_mb: float
+    output: str
+
+
+def parser(description: str) -> argparse.ArgumentParser:
+    """A parser of a program's arguments with the one that all have: --json."""
+    made = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("--json", type=Path, help="file to which each figure adds a line")
+    return made
+
+
+class Figures:
+    """The figures of one run of a program.
+
+    Args:
+        file: to which each adds a line of JSON; None: they are printed only.
+    """
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file and file.absolute()  # programs change their folder
+
+    def add(
+        self,
+        name: str,
+        values: float | Iterable[float],
+        unit: str = "",
+        *,
+        at_least: float | None = None,
+        at_most: float | None = None,
+    ) -> None:
+        """Print a figure and keep it.
+
+        Args:
+            name: what was measured, of what; no other of the program has it.
+            values: one a round.
+            at_least, at_most: the target for their median; without both there is none.
+        """
+        every = [values] if isinstance(values, numbers.Real) else list(values)
+        values = tuple(float(f"{value:.6g}") for value in every)
+        figure = Figure(name, values, unit, at_least, at_most)
+        print(figure, flush=True)
+        if self._file:
+            with open(self._file, "a") as file:
+                print(json.dumps(figure._asdict()), file=file)
+
+
+def in_turns(rounds: int, calls: Mapping[str, Callable[[], Any]]) -> dict[str, list[Any]]:
+    """What each call returns in each round; every second round goes backwards."""
+    found: dict[str, list[Any]] = {name: [] for name in calls}
+    for number in range(rounds):
+        for name in list(calls)[:: -1 if number % 2 else 1]:
+            found[name].append(calls[name]())
+    return found
+
+
+def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
+    """Ours / theirs, round by round."""
+    return [own / their for own, their in zip(ours, theirs, strict=True)]
+
+
+def run(command: Sequence[Any], **options: Any) -> Used:
+    """Run a command to its end; ends this program with what it printed if it fails."""
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options
+    )
+    output = process.stdout.read().decode(errors="replace")
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if status:
+        sys.exit(output[-4000:])
+    wall_s = time.perf_counter() - began
+    return Used(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000, output)
+
+
+def images_per_second(model: str, batch: int, steps: int, warmup_steps: int, *flags: Any) -> float:
+    """Of our trainer in a process of its own, over the steps after the warm-up."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "train.jsonl"
+        run(
+            [
+                *(sys.executable, "workflow_scripts/train.py", "--log", log, "--model", model),
+                *("--batch-per-device", batch, "--steps", steps, "--warmup-steps", warmup_steps),
+                *flags,
+            ],
+            cwd=REPOSITORY,
+            env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"},
+        )
+        times = [e["step_time_s"] for e in event_log.read(log) if e["event"] == "step"]
+    return batch * steps / sum(times[warmup_steps:])

@@ -1,0 +1,150 @@
+"""The page of all figures, docs/performance.md, made from what programs handed over.
+
+What it is made from, docs/performance.json, has
+
+    sessions    by the date at which each began: commit, whether files were changed, machine,
+                versions
+    programs    by name: session, date, arguments, seconds, load before, what others used of the
+                cores meanwhile, why it failed (empty if it did not), figures
+
+Measuring a program again replaces what it had.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from . import REPOSITORY
+from .figure import Figure
+from .programs import PROGRAMS
+
+FILE, PAGE = REPOSITORY / "docs/performance.json", REPOSITORY / "docs/performance.md"
+MOST_OTHERS = 0.05  # of the cores: beyond it a machine was not quiet
+HEAD = """# Performance
+
+How fast dlbench itself is: what it adds to a training, and its programs beside those of others and
+beside what the machine can do. These figures stand here only; other pages link here. The page is
+made from `docs/performance.json`, and both are made on a quiet machine by
+
+```sh
+uv run python -m tests.performance
+```
+
+which runs every program of `tests/performance` that needs the two environments only, one after the
+other: about {minutes:.0f} minutes on two cores. With names of programs it runs those and replaces
+their rows. A figure is the median of its rounds, with the least and the most of them behind it; a
+ratio is of one round, in which both sides ran one after the other. Where others used more than
+{quiet} % of the cores meanwhile the machine was not quiet, and the program's section says so.
+"""
+COLUMNS = "| Figure | Measured | Target | | Date |\n| --- | --- | --- | --- | --- |\n"
+
+
+def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """The old results, those of programs that were measured anew replaced."""
+    programs = old.get("programs", {}) | new["programs"]
+    sessions = old.get("sessions", {}) | new["sessions"]
+    needed = {program["session"] for program in programs.values()}
+    return {
+        "sessions": {date: sessions[date] for date in sorted(needed)},
+        "programs": {name: programs[name] for name in PROGRAMS if name in programs},
+    }
+
+
+def read(file: Path) -> dict[str, Any]:
+    """Results as kept in a file; none if there is no such file."""
+    return json.loads(file.read_text()) if file.is_file() else {"sessions": {}, "programs": {}}
+
+
+def write(results: dict[str, Any], file: Path) -> None:
+    """Keep results in a file, and write their page beside it."""
+    file.write_text(json.dumps(results, indent=1) + "\n")
+    file.with_suffix(".md").write_text(page(results))
+
+
+def page(results: dict[str, Any]) -> str:
+    """The page as Markdown."""
+    programs = results["programs"]
+    minutes = sum(program.minutes for program in PROGRAMS.values() if not program.needs)
+    parts = [HEAD.format(minutes=minutes, quiet=round(100 * MOST_OTHERS)), _summary(programs)]
+    parts += [_section(name, programs.get(name)) for name in PROGRAMS]
+    parts.append(_sessions(results["sessions"]))
+    return "\n".join(parts)
+
+
+def figures(program: dict[str, Any]) -> list[Figure]:
+    """Those that a program handed over."""
+    return [Figure(**figure) for figure in program["figures"]]
+
+
+def _summary(programs):
+    every = [(name, figure) for name, one in programs.items() for figure in figures(one)]
+    with_target = [(name, figure) for name, figure in every if figure.target]
+    missed = [(name, figure) for name, figure in with_target if not figure.met]
+    ended = f"{len(with_target) - len(missed)} of {len(with_target)} targets are met"
+    lines = [f"{ended}. Not met:\n" if missed else f"{ended}."]
+    lines += [f"- [{name}](#{name}): {figure.name}" for name, figure in missed]
+    return "\n".join(lines) + "\n"
+
+
+def _section(name, program):
+    lines = [f"## {name}\n", f"`tests/performance/{name}.py`: {_subject(name)}\n"]
+    if program is None:
+        return "\n".join([*lines, COLUMNS + f"| not run: {_how_to_run(name)} | | | | |\n"])
+    date = program["date"][:10]
+    rows = [
+        f"| {figure.name} | {figure.measured} | {figure.target} | "
+        f"{figure.verdict.replace('not met', '**not met**')} | {date} |\n"
+        for figure in figures(program)
+    ]
+    if program["error"]:
+        rows.append(f"| **failed**: {_cell(program['error'])} | | | | {date} |\n")
+    lines.append(COLUMNS + "".join(rows))
+    if not quiet(program):
+        cores = program["others_cpu_cores"]
+        used = "an unknown part" if cores is None else f"{cores:.2f}"
+        lines.append(
+            f"**Not quiet**: meanwhile others used {used} of {program['cores']} cores "
+            f"(load before: {program['load_before_1min']:.1f}).\n"
+        )
+    words = f" with `{program['arguments']}`" if program["arguments"] else ""
+    took = f"Took {program['seconds']:.0f} s{words}, in the session of {program['session']}.\n"
+    return "\n".join([*lines, took])
+
+
+def quiet(program: dict[str, Any]) -> bool:
+    """Whether others left the machine alone while a program ran, as far as that was seen."""
+    others = program["others_cpu_cores"]
+    return others is not None and others <= MOST_OTHERS * program["cores"]
+
+
+def _subject(name):
+    """What a program measures: the first line of its docstring."""
+    return (REPOSITORY / f"tests/performance/{name}.py").read_text()[3:].split("\n")[0]
+
+
+def _how_to_run(name):
+    program = PROGRAMS[name]
+    given = f" -- {program.given}" if program.given else ""
+    command = f"`uv run python -m tests.performance {name}{given}`"
+    return f"needs {program.needs}; {command} runs it" if program.needs else f"{command} runs it"
+
+
+def _cell(text):
+    return " ".join(text.replace("|", "\\|").split())[:200]
+
+
+def _sessions(sessions):
+    lines = ["## Sessions\n"] if sessions else []
+    for date, one in sessions.items():
+        changed = ", with changes that are not committed" if one["changed"] else ""
+        machine, versions = one["machine"], one["versions"]
+        lines.append(f"{date}, commit {one['commit'][:12]}{changed}:\n")
+        lines.append(
+            f"- {machine['cores']} cores of {machine['cpu']}, {machine['memory_gib']:g} GiB, "
+            f"{machine['os']}, Linux {machine['kernel']}"
+        )
+        for environment, found in versions.items():
+            named = ", ".join(f"{name} {version}" for name, version in found.items())
+            lines.append(f"- {environment}: {named}")
+        lines.append("")
+    return "\n".join(lines)

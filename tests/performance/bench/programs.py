@@ -1,0 +1,58 @@
+"""The programs of this folder: in which environment each runs, and with which arguments."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import TRAINER
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program that measures.
+
+    Attributes:
+        smallest: arguments with which it takes seconds, as in CI.
+        minutes: about how long it takes on two cores without arguments.
+        trainer: whether it runs in envs/train, or in the workflow's environment.
+        needs: what is not on every machine; such a program is run when it is named.
+        given: arguments that it cannot be run without.
+    """
+
+    smallest: str
+    minutes: float
+    trainer: bool = False
+    needs: str = ""
+    given: str = ""
+
+    @property
+    def python(self) -> Path:
+        return TRAINER if self.trainer else Path(sys.executable)
+
+
+PROGRAMS = {
+    # The short ones first: where a machine is lent for an hour, most is measured.
+    "neighbours": Program("--readings 20", 0.2),
+    "sampling": Program("--samples 20 --rounds 2", 0.5, trainer=True),
+    "provenance": Program("--runs 1", 1, trainer=True),
+    "reading": Program("--images 64 --rounds 1", 1, trainer=True),
+    "drift": Program("--studies 2", 1),
+    "download": Program("--pairs 2 --megabytes 100", 1),
+    "conversion": Program("--images 40 --rounds 1", 2),
+    "import_logs": Program("--steps 2000 --rounds 1", 2),
+    "figures": Program("--runs 20 --steps 10", 2),
+    "report": Program("--runs 20", 2, needs="Chromium"),
+    "archive": Program("--runs 20 --steps 10 --small 20", 3),
+    "aggregation": Program("--runs 20 --steps 20", 3),
+    "training_step": Program("--pairs 2 --case lenet5:8:2", 5, trainer=True),
+    "real_data": Program("--model lenet5 --batch 8 --steps 4 --rounds 1", 5, trainer=True),
+    "two_processes": Program("--model lenet5 --batch 8 --steps 4 --rounds 1", 5, trainer=True),
+    "planning": Program("--combinations 20", 5),
+    "tf_cnn_benchmarks": Program(
+        "", 10, trainer=True, needs="a checkout of it", given="CHECKOUT --python PYTHON"
+    ),
+    "containers": Program(
+        "", 2, needs="prepared images", given="results/images/train/apptainer.json"
+    ),
+    "slurm": Program("", 30, needs="root and the scripts that start a Slurm"),
+}
