@@ -1,6 +1,7 @@
-"""What it costs to aggregate 10 000 finished runs of 1 000 steps each.
+"""What it costs to aggregate thousands of finished runs of 1 000 steps each.
 
-    uv run python tests/performance/aggregation.py [--runs 10000] [--steps 1000] [--first]
+    uv run python tests/performance/aggregation.py [--runs 4000] [--steps 1000] [--first]
+    uv run python tests/performance/aggregation.py --runs 10000    # takes 8 minutes
 
 Makes a study of finished runs in a temporary folder: per run a log with every step, its record,
 and its tables of steps, evaluations and samples. Prints CPU seconds (user and system, Python and
@@ -12,7 +13,8 @@ its imports included) and peak memory of a process each:
 - a bare loop in pyarrow that reads one column of every steps.parquet: what files and format cost;
 - `export_dataset.py`: every row of every table into one dataset;
 and with --first also `collect_runs.py` where the runs' tables are still to be made from the logs.
-The targets: under 6 CPU-seconds and 300 MB for 10 000 runs of 1 000 steps.
+The targets: a CPU-second, half a millisecond more for each run, and 300 MB. So 10 000 runs of 1 000
+steps may take 6 CPU-seconds.
 """
 
 import functools
@@ -35,7 +37,7 @@ from dlbench.study import config
 from dlbench.tables import run_columns
 
 REPEATS, DEVICES = 5, (1, 2, 4, 8)
-TARGET_S, TARGET_MB = 6, 300
+TARGET_S, TARGET_S_PER_RUN, TARGET_MB = 1, 0.0005, 300
 BARE = """
 import sys
 from pathlib import Path
@@ -50,7 +52,7 @@ print(rows, file=sys.stderr)
 
 def main():
     parser = bench.parser(__doc__)
-    parser.add_argument("--runs", type=int, default=10_000)
+    parser.add_argument("--runs", type=int, default=4_000)
     parser.add_argument("--steps", type=int, default=1_000)
     parser.add_argument("--first", action="store_true", help="make the runs' tables first, too")
     args = parser.parse_args()
@@ -79,8 +81,8 @@ def programs(figures, first, runs):
     export = program("export_dataset.py", "--configfile", "config.json", "--output", "dataset")
     bench.run(collect)
     ours, bare = bench.run(collect), bench.run([sys.executable, "-c", BARE])
-    of = f"{len(runs)} runs"
-    figures.add(f"collect_runs.py, {of}, CPU time", ours.cpu_s, "s", at_most=TARGET_S)
+    of, target_s = f"{len(runs)} runs", TARGET_S + TARGET_S_PER_RUN * len(runs)
+    figures.add(f"collect_runs.py, {of}, CPU time", ours.cpu_s, "s", at_most=target_s)
     figures.add(f"collect_runs.py, {of}, memory", ours.peak_mb, "MB", at_most=TARGET_MB)
     figures.add("its CPU time over a bare loop's over steps.parquet", ours.cpu_s / bare.cpu_s)
     figures.add("export_dataset.py, CPU time", bench.run(export).cpu_s, "s")

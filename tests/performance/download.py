@@ -1,6 +1,6 @@
 """Our downloader beside `curl`, in interleaved pairs from a server on this machine.
 
-    uv run python tests/performance/download.py [--pairs 9] [--megabytes 1000] [--folder /dev/shm]
+    uv run python tests/performance/download.py [--pairs 9] [--megabytes 300] [--folder /dev/shm]
 
 Prints two things:
 - the ratio of MB/s (ours / curl), first for curl alone, then for curl and `sha256sum` after it,
@@ -35,7 +35,7 @@ DROP_EVERY_BYTES = 60_000_000
 def main():
     parser = bench.parser(__doc__)
     parser.add_argument("--pairs", type=int, default=9)
-    parser.add_argument("--megabytes", type=int, default=1000)
+    parser.add_argument("--megabytes", type=int, default=300)
     parser.add_argument("--folder", help="where files are written; by default the temporary one")
     args = parser.parse_args()
     figures = bench.Figures(args.json)

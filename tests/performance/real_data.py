@@ -24,7 +24,7 @@ def main():
     parser.add_argument("--model", default="resnet20")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         real = ("--dataset", "cifar10", "--data", stored(Path(folder) / "data"), "--cache")

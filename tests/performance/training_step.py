@@ -28,7 +28,7 @@ CASES = (("lenet5", 64, 500), ("resnet56", 32, 10))
 
 def main():
     parser = bench.parser(__doc__)
-    parser.add_argument("--pairs", type=int, default=15)
+    parser.add_argument("--pairs", type=int, default=9)
     parser.add_argument("--case", type=case, action="append", help="as in resnet50:8:3")
     args = parser.parse_args()
     figures = bench.Figures(args.json)

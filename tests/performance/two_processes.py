@@ -48,7 +48,7 @@ def main():
     parser.add_argument("--model", default="resnet56")
     parser.add_argument("--batch", type=int, default=32, help="per device")
     parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--options", default="", help="of Horovod, as --strategy-options")
     parser.add_argument("--bare", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
