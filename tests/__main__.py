@@ -8,21 +8,23 @@
   C++ compiler and make; as root on Debian they are installed where missing.
 """
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
 TRAINER = REPOSITORY / "envs" / "train"
-# The fast ones first; beside each other those that leave a core or wait much of their time.
-SUITES = (
-    ("unit",),
-    ("processes", "trainer"),
-    ("workflow",),
-    ("containers", "cluster", "performance"),
+# Lines are run beside each other, the suites of a line one after the other. Those of the second and
+# third wait more than they compute: for jobs, images and other ranks.
+LINES = (
+    ("unit", "trainer", "workflow"),
+    ("containers", "performance"),
+    ("cluster", "processes"),
 )
 # Files of tests/trainer that start many processes, each of which waits for the others.
 PROCESSES = [
@@ -46,7 +48,7 @@ def main(options):
         "--group",
         "test",
     )
-    failed = [suite for together in SUITES for suite in run_suites(together, options)]
+    failed = run_lines(options)
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
 
@@ -61,24 +63,36 @@ def install_compiler():
     call("apt-get", "install", "-y", "-qq", "--no-install-recommends", "g++", "make")
 
 
-def run_suites(together, options):
-    """Run suites at once. Returns those that failed; one without tests (exit code 5) has.
+def run_lines(options):
+    """Run all suites. Returns those that failed; one without tests (exit code 5) has.
 
-    What the first one prints is seen at once, what the others print once they have ended.
+    What the first line prints is seen at once, what the others print once they have ended.
+    Lines are processes, so that Ctrl-C ends each of them too.
     """
-    first, *others = together
-    with tempfile.TemporaryDirectory() as folder:
-        begun = {}
-        for suite in others:
-            with open(Path(folder, suite), "wb") as said:
-                begun[suite] = subprocess.Popen(
-                    command(suite, options), cwd=REPOSITORY, stdout=said, stderr=said
-                )
-        failed = [first] if call(*command(first, options), check=False) else []
-        for suite, process in begun.items():
-            failed += [suite] if process.wait() else []
-            print(Path(folder, suite).read_text(errors="replace"), flush=True)
+    first, *others = LINES
+    with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(len(others)) as processes:
+        said = [Path(folder, "-".join(line)) for line in others]
+        begun = [
+            processes.submit(run_line, *how, options) for how in zip(others, said, strict=True)
+        ]
+        failed = run_line(first, None, options)
+        for line, file in zip(begun, said, strict=True):
+            failed += line.result()
+            print(file.read_text(errors="replace"), flush=True)
     return failed
+
+
+def run_line(suites, said, options):
+    """Run suites one after the other; what they print goes to the file `said`, or is seen.
+
+    Returns those that failed.
+    """
+    with open(said, "wb") if said else contextlib.nullcontext() as file:
+        return [
+            suite
+            for suite in suites
+            if call(*command(suite, options), check=False, stdout=file, stderr=file)
+        ]
 
 
 def command(suite, options):
@@ -90,8 +104,8 @@ def command(suite, options):
     return [python, "-m", "pytest", *tests, "--durations=10", *options]
 
 
-def call(*command, check=True):
-    return subprocess.run(command, cwd=REPOSITORY, check=check).returncode
+def call(*command, check=True, **where):
+    return subprocess.run(command, cwd=REPOSITORY, check=check, **where).returncode
 
 
 if __name__ == "__main__":
