@@ -14,15 +14,31 @@ from dlbench.log import event_log
 from dlbench.study.runs import Run
 
 
+@pytest.fixture(scope="module")
+def on_two_devices(digits, tmp_path_factory):
+    """A function that trains with a strategy and its launcher, once, and returns the log."""
+    logs = {}
+
+    def log_of(how):
+        name = "-".join(how.values())
+        if name not in logs:
+            logs[name] = tmp_path_factory.mktemp("two") / "train.jsonl"
+            finished = train(
+                logs[name], digits, batch_per_device=32, devices_per_node=2, **how, **LEARNING
+            )
+            assert finished.returncode == 0, finished.stdout + finished.stderr
+        return logs[name]
+
+    return log_of
+
+
 @pytest.mark.parametrize(
     "how",
     [*TWO_DEVICES, SERVERS | {"strategy_options": "update=averaged,servers=2"}],
     ids=lambda how: "-".join(how.values()),
 )
-def test_two_devices_train_as_one_process_with_twice_the_batch(how, one_process, digits, tmp_path):
-    log = tmp_path / "train.jsonl"
-    finished = train(log, digits, batch_per_device=32, devices_per_node=2, **how, **LEARNING)
-    assert finished.returncode == 0, finished.stdout + finished.stderr
+def test_two_devices_train_as_one_process_with_twice_the_batch(how, one_process, on_two_devices):
+    log = on_two_devices(how)
     logs = event_log.rank_paths(log)
     digests = [d for path in logs for d in events(path, "run_end")[0]["weights_sha256"]]
     assert len(logs) == {"mirrored": 1, "parameter_server": 1}.get(how["strategy"], 2)
@@ -123,10 +139,8 @@ def test_ranks_that_were_started_for_different_runs_refuse_to_train(how, tmp_pat
     ), messages
 
 
-def test_horovod_ranks_see_different_data(digits, tmp_path):
-    log = tmp_path / "train.jsonl"
-    how = {"strategy": "horovod", "launcher": "horovodrun", "devices_per_node": 2}
-    assert train(log, digits, **how, **LEARNING).returncode == 0
+def test_horovod_ranks_see_different_data(on_two_devices):
+    log = on_two_devices({"strategy": "horovod", "launcher": "horovodrun"})
     first, second = ([s["loss"] for s in events(p, "step")] for p in event_log.rank_paths(log))
     assert sum(a != b for a, b in zip(first, second, strict=True)) > 0.95 * len(first)
 

@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import re
 import sys
 from pathlib import Path
 
@@ -84,6 +85,13 @@ def test_no_file_is_longer_than_one_reads_at_once(folder):
         for path in folder.rglob("*.py")
     }
     assert not {file: count for file, count in lines.items() if count > MOST_LINES}
+
+
+def test_every_file_that_tests_share_is_listed_by_its_topic():
+    files = sorted(path.stem for path in (TESTS / "support").glob("*.py"))
+    page = (TESTS / "support" / "README.md").read_text(encoding="utf-8")
+    listed = re.findall(r"`(\w+)`", page.partition("| --- |")[2])
+    assert sorted(listed) == files
 
 
 @pytest.mark.parametrize("file", FILES)
