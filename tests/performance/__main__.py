@@ -157,8 +157,10 @@ def describe_session():
 
 def _git(*words):
     done = subprocess.run(
-        ["git", *words], cwd=REPOSITORY, capture_output=True, text=True, check=True
+        ["git", *words], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )
+    if done.returncode:
+        sys.exit(f"figures are of a commit, but git says: {done.stderr.strip()}")
     return done.stdout.strip()
 
 

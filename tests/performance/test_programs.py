@@ -54,3 +54,29 @@ def test_a_program_ends_well_and_hands_over_the_figures_that_it_prints(name, tmp
 def test_a_program_that_is_run_by_hand_says_how_it_is_used_and_what_it_needs(name):
     assert "usage" in run(name, "--help")
     assert PROGRAMS[name].needs
+
+
+def test_all_are_run_one_after_the_other_even_if_one_fails_and_their_page_is_made(tmp_path):
+    file = tmp_path / "performance.json"
+    command = [sys.executable, "-m", "tests.performance", "containers", "drift", "--smallest"]
+    finished = subprocess.run(
+        [*command, "--file", file], cwd=REPOSITORY, capture_output=True, text=True
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert "[2/2] drift" in finished.stdout
+    results = json.loads(file.read_text())
+    failed, ended = results["programs"]["containers"], results["programs"]["drift"]
+    assert "the following arguments are required: forms" in failed["error"]
+    assert not failed["figures"] and ended["figures"] and not ended["error"]
+    (session,) = results["sessions"].values()
+    assert len(session["commit"]) == 40
+    assert session["machine"]["cores"] >= 1 and session["versions"]["workflow"]["snakemake"]
+    page = file.with_suffix(".md").read_text()
+    assert "**failed**" in page and ended["figures"][0]["name"] in page
+
+
+def test_a_program_that_there_is_not_is_refused_before_any_other_is_run(tmp_path):
+    command = [sys.executable, "-m", "tests.performance", "drift", "drfit"]
+    finished = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+    assert finished.returncode == 2
+    assert "no program drfit" in finished.stderr and "[1/" not in finished.stdout
