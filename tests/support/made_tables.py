@@ -30,6 +30,7 @@ ROW = {
     "status": "ok", "timing_source": "dlbench", "xla": False, "deterministic": False, "nodes": 1,
     "threads_per_device": 1, "copies_per_node": 1, "seed": 1, "batch_per_device": 64,
     "evaluate": "auto", "cache": "auto", "augment": True, "steps": 90, "warmup_steps": 10,
+    "steps_per_sync": None,
     "learning_rate": 0.01, "learning_rate_batch": 256, "learning_rate_warmup_steps": 0,
     "steps_measured": 90, "burn_in_steps": 10,
 }  # fmt: skip

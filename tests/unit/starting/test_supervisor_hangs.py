@@ -93,3 +93,24 @@ def test_every_event_but_a_sample_is_a_sign_of_life(tmp_path):
     log.resume(b"", 0.0, step=1)
     assert activity.last_s(6.0) == 6.0
     assert activity.last_s(7.0) == 6.0
+
+
+def test_a_trainer_may_be_quiet_for_as_long_as_the_further_steps_of_a_window_take(tmp_path):
+    path = tmp_path / "train.jsonl"
+    activity, limit_s = supervisor._Activity(path, 0.0), 10.0
+    log = event_log.EventLog(path)
+    log.start()
+    log.step(1, 0.5, 0.5, 2.0, 0.01, True, 1)
+    assert not supervisor._hangs([activity], 5.0, limit_s)
+    assert supervisor._hangs([activity], 15.1, limit_s)
+    # From here on 21 steps are a window: 20 more, of half a second each by the step before.
+    log.write("windows", step=1, steps_per_sync=21)
+    assert not supervisor._hangs([activity], 20.0, limit_s)
+    assert not supervisor._hangs([activity], 39.9, limit_s)
+    assert supervisor._hangs([activity], 40.1, limit_s)
+    # The window itself says that its steps were faster.
+    window = event_log.window_fields([2.0] * 21, [0.01] * 21)
+    log.step(22, 2.6, 0.1, 2.0, 0.01, False, 1, window)
+    assert not supervisor._hangs([activity], 50.0, limit_s)
+    assert not supervisor._hangs([activity], 61.9, limit_s)
+    assert supervisor._hangs([activity], 62.1, limit_s)

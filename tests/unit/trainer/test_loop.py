@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dlbench.log import event_log
-from dlbench.trainer import checkpoints, copies, loop
+from dlbench.trainer import checkpoints, copies, engine, loop
 from dlbench.trainer.engine import Kept
 from dlbench.trainer.schedule import Schedule, steps_in
 
@@ -16,7 +16,10 @@ EPOCHS = {"steps": None, "warmup_steps": 0, "epochs": 2}
 
 def spec(**fields):
     values = {"mode": "train", "evaluate": "auto", "batch_per_device": 4, "nodes": 1}
-    return types.SimpleNamespace(**{**values, "devices_per_node": 1, **STEPS, **fields})
+    values |= {"devices_per_node": 1, "steps_per_sync": None, "learning_rate": 0.1}
+    values |= {"learning_rate_scaling": "none", "learning_rate_warmup_steps": 0}
+    values |= {"learning_rate_batch": 1}
+    return types.SimpleNamespace(**{**values, **STEPS, **fields})
 
 
 class Weight:
@@ -36,7 +39,7 @@ class Weight:
         self.value = value
 
 
-class Engine:
+class Engine(engine.Engine):
     """Halves its loss in each step, from 1."""
 
     learning_rate, data_sha256, item_shape, gpus_seen = 0.1, None, (2,), 0
@@ -54,6 +57,7 @@ class Engine:
             gather=lambda values: np.asarray([values], np.float64),
             settings=dict,
             gpus=tuple,
+            joins_steps=True,
         )
 
     def build(self):
@@ -124,6 +128,47 @@ def test_a_loss_that_is_not_a_number_is_the_last_one(tmp_path):
     assert [e["step"] for e in log if e["event"] == "step"] == [1, 2]
 
 
+def test_windows_have_the_losses_of_all_their_steps_and_end_where_epochs_do(tmp_path):
+    run = spec(**EPOCHS | {"epochs": 3}, steps_per_sync=4)
+    _, log = trained(Engine(records=22), tmp_path / "train.jsonl", run)
+    steps = [event for event in log if event["event"] == "step"]
+    # 22 items in batches of 4 end epochs with steps 6, 11 and 17.
+    assert [step["step"] for step in steps] == [1, 5, 6, 10, 11, 15, 17]
+    losses = [loss for step in steps for loss in step.get("losses", [step["loss"]])]
+    assert losses == [2.0**-index for index in range(1, 18)]
+    assert [(e["epoch"], e["step"]) for e in log if e["event"] == "eval"] == [
+        (0, 0), (1, 6), (2, 11), (3, 17)
+    ]  # fmt: skip
+    assert next(e for e in log if e["event"] == "windows")["steps_per_sync"] == 4
+
+
+def test_a_loss_within_a_window_that_is_not_a_number_is_named_by_its_step(tmp_path):
+    engine = Engine(losses={4: float("inf"), 5: float("nan")})
+    end, log = trained(engine, tmp_path / "train.jsonl", spec(steps=30, steps_per_sync=8))
+    assert end["message"] == "the loss is not a number from step 4 on"
+    losses = [e["losses"] for e in log if e.get("window_steps")]
+    assert losses[0][1:3] == [2.0**-3, float("inf")]
+
+
+def test_the_learning_rates_of_a_window_are_logged_where_they_differ(tmp_path):
+    how = {"steps": 10, "steps_per_sync": 5, "learning_rate_warmup_steps": 4}
+    _, log = trained(Engine(), tmp_path / "train.jsonl", spec(**how))
+    windows = [event for event in log if event["event"] == "step" and "losses" in event]
+    assert windows[0]["learning_rates"] == pytest.approx([0.05, 0.075, 0.1, 0.1, 0.1])
+    assert "learning_rates" not in windows[1]
+
+
+def test_ranks_meet_for_checkpoints_after_whole_windows(tmp_path):
+    path, stops = tmp_path / "train.jsonl", iter(["", "SIGTERM"])
+    how = {"folder": tmp_path / "checkpoint", "every_s": 1e9, "asked": lambda: next(stops, "")}
+    with pytest.raises(checkpoints.Stopped) as stopped:
+        trained(Engine(), path, spec(steps=10**6, steps_per_sync=7), checkpointing=how)
+    step = int(str(stopped.value).split()[-1])
+    steps = [e for e in event_log.read(path) if e["event"] == "step"]
+    assert steps[-1]["step"] == step
+    assert {e["window_steps"] for e in steps[1:]} == {7}
+
+
 def test_a_stopped_run_goes_on_with_the_variables_of_its_engine(tmp_path):
     path, stops = tmp_path / "train.jsonl", iter(["", "SIGTERM"])
     how = {"folder": tmp_path / "checkpoint", "every_s": 1e9, "asked": lambda: next(stops, "")}
@@ -144,6 +189,6 @@ def test_the_last_record_of_an_epoch_ends_it_though_batches_go_across():
 
 def test_as_many_steps_as_warmed_up_the_run_warm_up_what_goes_on():
     schedule = Schedule(spec(steps=20, warmup_steps=2), None)
-    warm = [step for step in range(11, 15) if schedule.is_warm_up(step, 1, first=10)]
-    assert warm == [11, 12]
+    assert schedule.warm_up_end(first=10) == 12
+    assert schedule.warm_up_end(first=0) == 2
     assert Schedule(spec(**EPOCHS), 10).epoch_after(3) == 2

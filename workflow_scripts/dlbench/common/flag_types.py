@@ -8,14 +8,14 @@ import math
 from collections.abc import Callable
 
 
-def whole(least: int) -> Callable[[str], int]:
-    """A function that reads a whole number of at least `least`."""
+def whole(least: int, most: int = 10**18 - 1) -> Callable[[str], int]:
+    """A function that reads a whole number of at least `least` and at most `most`."""
+    bounds = f"of at least {least}" if most == 10**18 - 1 else f"from {least} to {most}"
 
     def number(text: str) -> int:
-        if not text.isdecimal() or not text.isascii() or len(text) > 18 or int(text) < least:
-            raise argparse.ArgumentTypeError(
-                f"expected a whole number of at least {least}, found {text!r}"
-            )
+        plain = text.isdecimal() and text.isascii() and len(text) <= 18
+        if not plain or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"expected a whole number {bounds}, found {text!r}")
         return int(text)
 
     return number

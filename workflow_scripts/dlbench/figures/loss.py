@@ -147,7 +147,8 @@ def _training(one, tables):
     columns = {
         "steps": merged.index,
         "epochs": merged.index * (float(epochs) / merged.index[-1]),
-        "time": merged["t_s"] - _started_s(steps),
+        # Within a window of steps only its end is known.
+        "time": merged["t_s"].interpolate(limit_area="inside") - _started_s(steps),
         "loss": loss,
         "smooth": smooth,
     }

@@ -69,9 +69,17 @@ def _run(axes, y, run, times, width):
 
 
 def measured(steps: pd.DataFrame, copies: int = 1) -> np.ndarray:
-    """Times of the steps after the warm-up where known, of the rank that took longest for them."""
+    """Times of the steps after the warm-up where known, of the rank that took longest for them.
+
+    A step that was timed in a window counts as the mean of that.
+    """
     steps = steps[~steps["warm_up"].astype(bool) & steps["step_time_s"].notna()]
     if copies > 1:  # each process is a copy of its own
-        return steps["step_time_s"].to_numpy(dtype=float)
-    ranks = [own["step_time_s"].to_numpy(dtype=float) for _, own in steps.groupby("rank")]
+        return _of_each_step(steps)
+    ranks = [_of_each_step(own) for _, own in steps.groupby("rank")]
     return max(ranks, key=np.sum, default=np.empty(0))
+
+
+def _of_each_step(steps):
+    windows = steps["window_steps"].fillna(1).to_numpy(dtype=int)
+    return np.repeat(steps["step_time_s"].to_numpy(dtype=float), windows)

@@ -101,7 +101,7 @@ NUMBERS = Kind(
     "a mapping to numbers",
     lambda value: type(value) is dict and all(map(SCORE.holds, value.values())),
 )
-TEXTS, INDICES = _list_of(TEXT), _list_of(INDEX)
+TEXTS, INDICES, SCORES = _list_of(TEXT), _list_of(INDEX), _list_of(SCORE)
 GPU = Kind("a GPU's number or UUID", lambda value: TEXT.holds(value) or INDEX.holds(value))
 GPU_SAMPLE = {
     "utilisation_percent?": NUMBER, "memory_used_bytes?": COUNT, "power_w?": NUMBER,
@@ -132,10 +132,14 @@ EVENTS = {
     "compile": {"trace_s?": SECONDS},
     "ready": {"t_s": SECONDS},
     "met": {"t_s": SECONDS, "waited_s": SECONDS},
+    "windows": {
+        "step": COUNT, "steps_per_sync": STEP, "single_step_s?": SECONDS,
+        "window_step_s?": SECONDS, "probe_steps?": STEP,
+    },
     "step": {
         "step": STEP, "t_s?": SECONDS, "step_time_s": SCORE, "loss?": SCORE,
         "learning_rate?": SCORE, "warm_up": FLAG, "epoch?": INDEX, "window_steps?": STEP,
-        "rank?": INDEX,
+        "rank?": INDEX, "losses?": SCORES, "learning_rates?": SCORES,
     },
     "eval": {
         "epoch?": INDEX, "step?": COUNT, "t_s?": SECONDS, "split?": TEXT, "loss?": SCORE,
@@ -173,6 +177,7 @@ EVENTS = {
 }  # fmt: skip
 ROWS = ("step", "eval", "sample")
 WITHOUT_NULL = ("step", "eval")
+LISTS = ("losses", "learning_rates")  # of a window: a number for each of its steps
 # Fields that our trainer always writes.
 REQUIRED_OF_OWN_TRAINER = {
     "step": ("t_s", "loss", "learning_rate", "epoch"),
@@ -222,6 +227,8 @@ def parse_event(line: bytes) -> Event:
         for name, value in event.items():
             if type(value) is str and value in NOT_FINITE:
                 event[name] = float(value)
+        if "losses" in event:
+            _make_floats(event)
     wrong = _wrong(event, checks, ("event",) if rows else None)
     if kind in WITHOUT_NULL and None in event.values():
         wrong = f"expected no null, found {line[:200]!r}"
@@ -231,6 +238,13 @@ def parse_event(line: bytes) -> Event:
     if wrong:
         raise LogError(f"{kind}: {wrong}; was the log changed or damaged?")
     return event
+
+
+def _make_floats(event):
+    for name in LISTS:
+        values = event.get(name)
+        if type(values) is list:
+            event[name] = [float(value) if value in NOT_FINITE else value for value in values]
 
 
 def _wrong(event, checks, others=None):
@@ -298,12 +312,24 @@ class Sequence:
                 f"step: expected step {expected}, found {step}: lines are missing or doubled, or "
                 "two processes wrote this log"
             )
+        if "window_steps" in event or "losses" in event:
+            self._check_window(event, event.get("window_steps", 1))
         if not (event["t_s"] > self._t_s and 0 < event["step_time_s"] <= MOST):
             raise LogError(
                 f"step: step {step} ends at {event['t_s']} s, the step before it at {self._t_s} s, "
                 f"and took {event['step_time_s']} s: time goes forward"
             )
         self._step, self._t_s = step, event["t_s"]
+
+    def _check_window(self, event, steps):
+        for name in LISTS:
+            if name in event or (name == "losses" and steps > 1):
+                found = len(event.get(name, ()))
+                if found != steps:
+                    raise LogError(
+                        f"step: expected {steps} {name} in the window that ends with step "
+                        f"{event['step']}, found {found}: was the log changed or damaged?"
+                    )
 
     def _check_end(self, event, start):
         if event.get("weights_sha256") is None:

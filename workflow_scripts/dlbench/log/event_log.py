@@ -13,7 +13,12 @@ dates in UTC):
     compile     trace_s: tracing the graph of the step; the first step compiles it
     ready, met  t_s, waited_s: one of several copies, which start together
         (dlbench/trainer/copies.py)
-    step        step, t_s, step_time_s, loss, learning_rate, warm_up, epoch
+    windows     step, steps_per_sync: how many steps from here on are one window, if several; where
+                that was measured, too: single_step_s, window_step_s, probe_steps
+                (dlbench/trainer/schedule.py)
+    step        step, t_s, step_time_s, loss, learning_rate, warm_up, epoch; of a window of several
+                steps: the last of them and the mean time, window_steps, losses of all;
+                learning_rates of all where they differ
     eval        epoch, step, t_s, split, loss, scores of the task, examples
     sampling    interval_s, gpus: which GPUs are sampled, and why others are not
     sample      use of the process, the node and the GPUs (dlbench/trainer/sampling.py)
@@ -35,7 +40,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from os import PathLike
 from pathlib import Path
@@ -156,13 +161,20 @@ class EventLog:
         learning_rate: float,
         warm_up: bool,
         epoch: int,
+        window: str = "",
     ) -> None:
-        """Append a step event, formatted by hand for speed: the next step waits for it."""
+        """Append a step event, formatted by hand for speed: the next step waits for it.
+
+        Args:
+            step: the last one of its window, as loss and learning rate are.
+            step_time_s: of a step, the mean over its window.
+            window: what `window_fields` gives where the window has several steps.
+        """
         self._append(
             f'{{"event": "step", "step": {step}, "t_s": {t_s:.7f}, '
             f'"step_time_s": {step_time_s:.7f}, "loss": {_number(loss)}, '
             f'"learning_rate": {_number(learning_rate)}, '
-            f'"warm_up": {"true" if warm_up else "false"}, "epoch": {epoch}}}\n'.encode(),
+            f'"warm_up": {"true" if warm_up else "false"}, "epoch": {epoch}{window}}}\n'.encode(),
         )
 
     def close(self) -> None:
@@ -237,6 +249,24 @@ def final_run_end(path: str | PathLike[str]) -> Event | None:
     """
     end = last_run_end(path)
     return None if end and end.get("message") == STOPPED_BY_SIGNAL else end
+
+
+def window_fields(losses: Sequence[float], learning_rates: Sequence[float]) -> str:
+    """The fields of a step event that only a window of several steps has, as JSON.
+
+    Args:
+        losses, learning_rates: of each of its steps; "" is returned where it is one.
+    """
+    if len(losses) == 1:
+        return ""
+    fields = f', "window_steps": {len(losses)}, "losses": {_numbers(losses)}'
+    if len(set(learning_rates)) > 1:
+        fields += f', "learning_rates": {_numbers(learning_rates)}'
+    return fields
+
+
+def _numbers(values):
+    return f"[{', '.join(map(_number, values))}]"
 
 
 def _number(value):

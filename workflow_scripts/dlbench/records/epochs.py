@@ -41,5 +41,5 @@ def _seconds(steps):
     for step in steps:
         epochs.setdefault(step["epoch"], []).append(step)
     return math.fsum(
-        own[-1]["t_s"] - (own[0]["t_s"] - own[0]["step_time_s"]) for own in epochs.values()
+        own[-1]["t_s"] - (own[0]["t_s"] - step_times.window_s(own[0])) for own in epochs.values()
     )

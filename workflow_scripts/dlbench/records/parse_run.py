@@ -104,6 +104,7 @@ class RankLog:
             "run_start": [],
             "compile": [],
             "met": [],
+            "windows": [],
             "step": [],
             "eval": [],
             "sample": [],
@@ -123,6 +124,7 @@ class RankLog:
         self.start: dict[str, Any] = next(iter(kinds["run_start"]), {})
         self.trace_s = next((event.get("trace_s") for event in kinds["compile"]), None)
         self.waited_s = sum(event["waited_s"] for event in kinds["met"])
+        self.window_steps = kinds["windows"][-1]["steps_per_sync"] if kinds["windows"] else 1
         self.steps, self.evals = kinds["step"], kinds["eval"]
         self.samples, self.resumes = kinds["sample"], kinds["resume"]
         self.imported = next(iter(kinds["imported"]), None)
@@ -136,26 +138,29 @@ def _by_copy(run, logs):
 
 
 def _measured_steps(logs):
-    """Steps after the warm-up that all ranks of one copy finished.
+    """Windows of steps after the warm-up that all ranks of one copy finished.
 
     Returns:
-        Their times in seconds (of the slowest rank) and losses (mean over ranks), two lists.
+        Seconds of a step in each (of the slowest rank), how many steps each has, and the loss of
+        its last step (mean over ranks): three lists.
     """
     steps = [ranks for ranks in step_times.of_all_ranks(logs) if not ranks[0]["warm_up"]]
     # Other programs need not print one.
     losses = [sum(event.get("loss", math.nan) for event in ranks) / len(ranks) for ranks in steps]
-    return step_times.slowest(steps), losses
+    return step_times.slowest(steps), step_times.windows(steps), losses
 
 
 def _summary(run, logs):
     copies = _by_copy(run, logs)
-    times_by_copy = [_measured_steps(copy)[0] for copy in copies]
-    times = list(itertools.chain(*times_by_copy))
+    measured = [_measured_steps(copy) for copy in copies]
+    times_by_copy = [step_times.of_steps(times, windows) for times, windows, _ in measured]
+    times, windows = (list(itertools.chain(*(own[i] for own in measured))) for i in (0, 1))
     first = logs[0]
     ends = [log.end["t_s"] for log in logs if log.end and "t_s" in log.end]
     summary = {
         "steps_measured": len(times_by_copy[0]),
-        "burn_in_steps": sum(step["warm_up"] for step in first.steps),
+        "burn_in_steps": step_times.count(step for step in first.steps if step["warm_up"]),
+        "window_steps": max(log.window_steps for log in logs) if first.steps else None,
         "resumes": len(first.resumes),
         "duration_s": max(ends, default=None),
         "parameters": first.start.get("parameters"),
@@ -163,12 +168,13 @@ def _summary(run, logs):
         "ended_at": first.end["t_utc"] if first.end else None,
     }
     if all(times_by_copy):
-        median = statistics.median(times)
+        summarised = step_times.summary(times, windows)
+        median = summarised["step_time_median_s"]
         rates = [images_per_second(own, run.global_batch) for own in times_by_copy]
-        losses = _measured_steps(copies[0])[1]
+        losses = measured[0][2]
         summary |= {
             "images_per_second": statistics.fmean(rates),
-            **step_times.summary(times),
+            **summarised,
             # JSON has no nan.
             "final_loss": losses[-1] if math.isfinite(losses[-1]) else None,
             "compile_s": _compile_s(logs, median),
@@ -240,7 +246,9 @@ def _first_epoch(run, copies):
     for logs in copies:
         steps = [ranks for ranks in step_times.of_all_ranks(logs) if ranks[0]["epoch"] == 1]
         if len(steps) > 1:
-            rates.append(images_per_second(step_times.slowest(steps[1:]), run.global_batch))
+            times = step_times.slowest(steps[1:])
+            times = step_times.of_steps(times, step_times.windows(steps[1:]))
+            rates.append(images_per_second(times, run.global_batch))
     return statistics.fmean(rates) if len(rates) == len(copies) else None
 
 
@@ -255,7 +263,7 @@ def _overlap(logs):
         began_s = event_log.seconds_between(zero, log.start["t_utc"])
         measured = [step for step in log.steps if not step["warm_up"]]
         first, last = measured[0], measured[-1]
-        spans.append((began_s + first["t_s"] - first["step_time_s"], began_s + last["t_s"]))
+        spans.append((began_s + first["t_s"] - step_times.window_s(first), began_s + last["t_s"]))
     together = min(end for _, end in spans) - max(start for start, _ in spans)
     return max(0.0, together) / statistics.fmean(end - start for start, end in spans)
 
@@ -303,7 +311,7 @@ def _status(run, logs, summary):
     if len(models) > 1:
         return "unstable", f"trained on different devices: {', '.join(sorted(map(str, models)))}"
     for number, copy in enumerate(_by_copy(run, logs)):
-        times, _ = _measured_steps(copy)
+        times = step_times.of_steps(*_measured_steps(copy)[:2])
         if theirs and not (times and all(0 < time < math.inf for time in times)):
             continue
         by_total = images_per_second(times, run.global_batch)

@@ -14,9 +14,10 @@ from typing import Any
 from dlbench import Error
 from dlbench.common import phrases
 from dlbench.log import event_fields, event_log
+from dlbench.records import step_times
 from dlbench.study.runs import Run
 
-TAIL_BYTES = 4096
+TAIL_BYTES = (4096, 65536)  # the event of a long window has the losses of all its steps
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,15 @@ def latest(log: Path) -> Progress | None:
     except Error:
         return None
     last = steps[-1]
-    times = [step["step_time_s"] for step in steps if not step["warm_up"]]
-    seconds = sum(times)
+    measured = [step for step in steps if not step["warm_up"]]
+    count = step_times.count(measured)
+    seconds = sum(map(step_times.window_s, measured))
     return Progress(
         step=last["step"],
         total_steps=start.get("total_steps") or last["step"],
         loss=float(last.get("loss", math.nan)),
-        images_per_second=run.global_batch * len(times) / seconds if seconds > 0 else None,
-        step_time_s=seconds / len(times) if seconds > 0 else None,
+        images_per_second=run.global_batch * count / seconds if seconds > 0 else None,
+        step_time_s=seconds / count if seconds > 0 else None,
     )
 
 
@@ -85,13 +87,16 @@ def _start(log):
 def _last_steps(log):
     """The step events in the end of a log."""
     with contextlib.suppress(OSError, event_fields.LogError), open(log, "rb") as file:
-        file.seek(0, os.SEEK_END)
-        file.seek(max(0, file.tell() - TAIL_BYTES))
-        lines = file.read().splitlines(keepends=True)
-        steps = []
-        for line in lines:
-            if line.startswith(b'{"event": "step"') and line.endswith(b"\n"):
-                with contextlib.suppress(event_fields.LogError):  # no line of ours
-                    steps.append(event_fields.parse_event(line))
-        return steps
+        for tail_bytes in TAIL_BYTES:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - tail_bytes))
+            if steps := list(_step_events(file.read())):
+                return steps
     return []
+
+
+def _step_events(lines):
+    for line in lines.splitlines(keepends=True):
+        if line.startswith(b'{"event": "step"') and line.endswith(b"\n"):
+            with contextlib.suppress(event_fields.LogError):  # no line of ours
+                yield event_fields.parse_event(line)

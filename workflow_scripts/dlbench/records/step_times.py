@@ -3,53 +3,97 @@
 Of several ranks the slowest counts: the one that took longest over all steps in question. Each
 step's maximum over the ranks would not do. Ranks do not end a step at one moment, so one takes
 longer now and another then, so that the maxima add up to more than the elapsed time.
+
+Steps may be timed in windows of several. Then each counts as the mean of its window, so that totals
+and means are exact, and a window weighs as many steps as it has. What differs within a window is
+unknown: median, percentile and MAD are over such steps, the standard deviation is over windows.
 """
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 MAD_TO_SIGMA = 1.4826
 
 
-def summary(times_s: Sequence[float]) -> dict[str, float | None]:
+def summary(times_s: Sequence[float], windows: Sequence[int] = ()) -> dict[str, float | None]:
     """Columns of the runs table from the times of all measured steps, in seconds; at least one.
+
+    Args:
+        times_s: of a step, the mean over its window; one for each window.
+        windows: how many steps each of them has; () if each has one.
 
     >>> summary([0.25, 0.25])["step_time_sd_s"]
     0.0
+    >>> summary([1.0, 4.0], [2, 1])["step_time_mean_s"]
+    2.0
     """
+    deviation = _standard_deviation(times_s, windows)
+    times_s = of_steps(times_s, windows)
     median = statistics.median(times_s)
     deviations = [abs(time - median) for time in times_s]
     return {
         "step_time_mean_s": statistics.mean(times_s),
-        "step_time_sd_s": statistics.stdev(times_s) if len(times_s) > 1 else None,
+        "step_time_sd_s": deviation,
         "step_time_median_s": median,
         "step_time_p95_s": _percentile_95(times_s),
         "step_time_mad_s": MAD_TO_SIGMA * statistics.median(deviations),
     }
 
 
+def of_steps(times_s: Sequence[float], windows: Sequence[int] = ()) -> Sequence[float]:
+    """Seconds of each step, that of its window; `summary` says what is given.
+
+    >>> of_steps([0.5, 0.25], [1, 2])
+    [0.5, 0.25, 0.25]
+    """
+    if not windows:
+        return times_s
+    return [time for time, steps in zip(times_s, windows, strict=True) for _ in range(steps)]
+
+
+def window_steps(event: dict[str, Any]) -> int:
+    """How many steps the event of a step is of."""
+    return event.get("window_steps", 1)
+
+
+def count(events: Iterable[dict[str, Any]]) -> int:
+    """How many steps some events are of."""
+    return sum(map(window_steps, events))
+
+
+def window_s(event: dict[str, Any]) -> float:
+    """Seconds of the window that the event of a step is of."""
+    return event["step_time_s"] * event.get("window_steps", 1)
+
+
 def of_all_ranks(logs: Sequence[Any]) -> list[tuple[dict[str, Any], ...]]:
-    """The steps that all ranks of one training finished.
+    """The steps, or windows of steps, that all ranks of one training finished.
 
     Args:
         logs: one for each rank, with the events of its `steps`.
 
     Returns:
-        A list with a tuple for each step, of the event of each rank.
+        A list with a tuple for each, of the event of each rank.
     """
     return list(zip(*(log.steps for log in logs), strict=False))
 
 
+def windows(steps: Sequence[tuple[dict[str, Any], ...]]) -> list[int]:
+    """How many steps each has of what `of_all_ranks` gives; all ranks have the same windows."""
+    return [window_steps(ranks[0]) for ranks in steps]
+
+
 def slowest(steps: Sequence[tuple[dict[str, Any], ...]]) -> list[float]:
-    """Seconds of each step on the rank that took longest over all of them; the first of equals.
+    """Seconds of a step in each window, on the rank that took longest; the first of equals.
 
     Args:
         steps: as `of_all_ranks` gives them, or some of them.
     """
-    ranks = [[event["step_time_s"] for event in rank] for rank in zip(*steps, strict=True)]
-    return max(ranks, key=math.fsum, default=[])
+    ranks = list(zip(*steps, strict=True))
+    longest = max(ranks, key=lambda rank: math.fsum(map(window_s, rank)), default=())
+    return [event["step_time_s"] for event in longest]
 
 
 def images_per_second(step_times_s: Sequence[float], global_batch: int) -> float:
@@ -68,6 +112,20 @@ def images_per_second(step_times_s: Sequence[float], global_batch: int) -> float
     if not step_times_s:
         raise ValueError("no measured steps: did the run stop during warm-up?")
     return global_batch * len(step_times_s) / math.fsum(step_times_s)
+
+
+def _standard_deviation(times_s, windows):
+    """Sample standard deviation over windows, which weigh as many steps as they have."""
+    if len(times_s) < 2:
+        return None
+    if len(set(windows)) < 2:
+        return statistics.stdev(times_s)
+    total = sum(windows)
+    mean = math.fsum(t * n for t, n in zip(times_s, windows, strict=True)) / total
+    squares = math.fsum(n * (t - mean) ** 2 for t, n in zip(times_s, windows, strict=True))
+    # For equal windows this is as many as there are windows, less one, times their steps.
+    freedom = total - sum(n * n for n in windows) / total
+    return math.sqrt(squares / freedom)
 
 
 def _percentile_95(values):

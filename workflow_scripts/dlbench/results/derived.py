@@ -74,7 +74,8 @@ def training_time_s(
     """Seconds of the steps up to one of them, on the rank that took longest for them.
 
     Args:
-        ranks, steps, step_times_s: columns of the steps table.
+        ranks, steps: columns of the steps table.
+        step_times_s: of each row, that of a whole window where the row is of one.
         until: the last step that counts.
 
     >>> ranks, steps = np.array([0, 0, 0, 1, 1, 1]), np.array([1, 2, 3, 1, 2, 3])

@@ -214,7 +214,7 @@ def _steps(run, logs, clock):
     passed_s = 0.0
     steps = step_times.of_all_ranks(logs)
     for ranks, step_time_s in zip(steps, step_times.slowest(steps), strict=True):
-        passed_s += step_time_s * ranks[0].get("window_steps", 1)
+        passed_s += step_time_s * step_times.window_steps(ranks[0])
         values = {
             "train/step_time_s": step_time_s,
             "train/items_per_second": run.global_batch / step_time_s,

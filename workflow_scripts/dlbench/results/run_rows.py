@@ -4,6 +4,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
+
 from dlbench.log import event_fields
 from dlbench.machine import fingerprints
 from dlbench.records import run_record
@@ -27,7 +29,9 @@ def _time_to_accuracy(run, record, study, results):
     if first is None:
         return {}
     steps = run_tables.run_table(run.id, "steps", results)
-    columns = (steps[name].to_numpy() for name in ("rank", "step", "step_time_s"))
+    steps = steps.filter(pc.is_valid(steps["step_time_s"]))
+    windows_s = pc.multiply(steps["step_time_s"], steps["window_steps"].fill_null(1))
+    columns = (column.to_numpy() for column in (steps["rank"], steps["step"], windows_s))
     return {
         "time_to_accuracy_s": first["t_s"],
         "training_time_to_accuracy_s": derived.training_time_s(*columns, first["step"]),

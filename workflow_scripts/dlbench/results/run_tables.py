@@ -75,9 +75,10 @@ def _make_run_tables(run_id, place, log_sha256):
     logs = parse_run.rank_logs(place / "train.jsonl")
     rows = {
         "steps": [
-            {"run_id": run_id, "rank": rank, **_values(step)}
+            {"run_id": run_id, "rank": rank, **step}
             for rank, log in enumerate(logs)
-            for step in log.steps
+            for event in log.steps
+            for step in step_rows(event)
         ],
         "evals": [{"run_id": run_id, **_values(event)} for event in logs[0].evals],
         "samples": [
@@ -90,6 +91,18 @@ def _make_run_tables(run_id, place, log_sha256):
     for name, schema in RUN_TABLES.items():
         path = place / f"{name}.parquet"
         parquet_files.write(path, rows[name], schema, run_id=run_id, log_sha256=log_sha256)
+
+
+def step_rows(event: dict[str, Any]) -> Iterator[Row]:
+    """Yield a row for each step of a window; all but the last have no time of their own."""
+    values = _values(event)
+    losses = values.pop("losses", [])
+    rates = values.pop("learning_rates", [values.get("learning_rate")] * len(losses))
+    inner = {name: values[name] for name in ("epoch", "warm_up") if name in values}
+    for place, (loss, rate) in enumerate(zip(losses[:-1], rates, strict=False)):
+        step = event["step"] - len(losses) + 1 + place
+        yield {"step": step, "loss": loss, "learning_rate": rate, **inner}
+    yield values
 
 
 def sample_rows(sample: dict[str, Any]) -> Iterator[Row]:

@@ -2,7 +2,8 @@
 
 - Ends the trainer with all its processes at the time limit, when it or one of several
   copies hangs (takes no step, evaluation or checkpoint for long), when a signal arrives,
-  and when the workflow that started us is gone.
+  and when the workflow that started us is gone. Of a window of steps only the end is seen:
+  a trainer that takes windows may be quiet for as long as their further steps take, too.
 - A run that writes checkpoints is asked for one first. The request is a file: a signal
   would not reach ranks on other nodes or in containers.
 - A trainer that ended without a word (killed, crashed) gets its run_end here.
@@ -34,7 +35,7 @@ SHOW_EVERY_S = 10.0
 CHECKPOINT_GRACE_S = 60.0  # for a last checkpoint
 TIME_LIMIT, HANG = "time limit", "hang"
 INTERRUPTED = "interrupted"  # no status of a result
-SAMPLE = b'{"event": "sample"'
+SAMPLE, STEP, WINDOWS = (b'{"event": "%s"' % name for name in (b"sample", b"step", b"windows"))
 
 
 @dataclass(frozen=True)
@@ -216,7 +217,11 @@ def _watch(trainer, run, started, received, watch):
 
 def _hangs(activities, now, limit_s):
     """Whether one that has not ended is quiet, or all are."""
-    quiet = [activity for activity in activities if now - activity.last_s(now) > limit_s]
+    quiet = [
+        activity
+        for activity in activities
+        if now - activity.last_s(now) > limit_s + activity.further_steps_s()
+    ]
     ended = [activity for activity in quiet if event_log.last_run_end(activity.log)]
     return len(quiet) == len(activities) or len(ended) < len(quiet)
 
@@ -226,6 +231,7 @@ class _Activity:
 
     def __init__(self, log, started):
         self.log, self._offset, self._last_s = log, 0, started
+        self._windows = self._step = b""  # the latest events of these kinds
 
     def last_s(self, now):
         with contextlib.suppress(OSError), open(self.log, "rb") as file:
@@ -234,9 +240,20 @@ class _Activity:
             file.seek(self._offset)
             lines = file.read(1 << 20)
             self._offset += len(lines)
-            if any(line and not line.startswith(SAMPLE) for line in lines.split(b"\n")):
-                self._last_s = now
+            for line in lines.split(b"\n"):
+                if line and not line.startswith(SAMPLE):
+                    self._last_s = now
+                    self._windows = line if line.startswith(WINDOWS) else self._windows
+                    self._step = line if line.startswith(STEP) else self._step
         return self._last_s
+
+    def further_steps_s(self):
+        """Seconds that the steps of a window take but for one, by the latest; 0 if unknown."""
+        if self._windows and self._step:
+            with contextlib.suppress(ValueError, KeyError, TypeError):  # half a line
+                steps = json.loads(self._windows)["steps_per_sync"]
+                return (steps - 1) * json.loads(self._step)["step_time_s"]
+        return 0.0
 
 
 def _ask_for_checkpoint(trainer, run):

@@ -53,6 +53,7 @@ class Run:
     mode: str = "train"
     steps: int | None = None
     warmup_steps: int = 10
+    steps_per_sync: int | None = None
     epochs: int | None = None
     evaluate: str = "auto"
     optimizer: str = "sgd"

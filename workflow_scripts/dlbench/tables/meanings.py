@@ -39,7 +39,7 @@ MEANINGS = {
     "quality": "of a published number: printed, derived or read_off",
     "parameters": "trainable weights of the model",
     "step_time_mean_s": "over the measured steps of the slowest rank",
-    "step_time_median_s": "over the same steps",
+    "step_time_median_s": "over the same steps; in windows, each counts as the mean of its own",
     "step_time_p95_s": "95th percentile of the same steps, linear between the two nearest",
     "started_at": "UTC",
     "ended_at": "UTC",

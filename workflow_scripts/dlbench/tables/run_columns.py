@@ -11,12 +11,18 @@ STEPS = pa.schema(
         field("rank", pa.int32()),
         field("step", COUNT, note="from 1, warm-up included"),
         field("epoch", pa.int32(), note="from 1"),
-        field("t_s", REAL, "s", "end of the step since run_start"),
-        field("step_time_s", REAL, "s", "since the end of the step before"),
+        field("t_s", REAL, "s", "end of the step since run_start; none within a window"),
+        field(
+            "step_time_s",
+            REAL,
+            "s",
+            "since the end of the step before, the mean over a window at its last step; none "
+            "within a window",
+        ),
         field("loss", REAL, note="mean over the rank's items of the step"),
         field("learning_rate", REAL),
         field("warm_up", pa.bool_(), note="not counted in any summary"),
-        field("window_steps", COUNT, "steps", "whose mean the row is, where it is of several"),
+        field("window_steps", COUNT, "steps", "whose mean the time is, where it is of several"),
     ]
 )
 EVALS = pa.schema(

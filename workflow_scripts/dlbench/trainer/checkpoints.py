@@ -137,11 +137,17 @@ class Keeper:
         self.meet_at = step + 1
         return step
 
-    def meet(self, step: int, step_time_s: float) -> str:
-        """Write a checkpoint where one is due. Returns why the run stops, "" where it goes on."""
+    def meet(self, step: int, step_time_s: float, window: int = 1) -> str:
+        """Write a checkpoint where one is due. Returns why the run stops, "" where it goes on.
+
+        Args:
+            step: after which this is.
+            step_time_s: of the steps before.
+            window: steps of a window; the ranks meet again after whole ones.
+        """
         asked = self._asked() or ("a file named stop" if self._stop_file().exists() else "")
         due = time.monotonic() - self._written >= self._every_s
-        next_step = step + max(1, round(MEET_EVERY_S / max(step_time_s, 1e-6)))
+        next_step = step + window * max(1, round(MEET_EVERY_S / (window * max(step_time_s, 1e-6))))
         rows = self._strategy.gather([bool(asked), due, next_step])
         stops, due, self.meet_at = rows[:, 0].any(), rows[0, 1], int(rows[0, 2])
         if due or stops:

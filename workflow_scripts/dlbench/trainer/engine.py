@@ -80,6 +80,19 @@ class Engine(Protocol):
             until: number of the next step after which something else is done.
         """
 
+    def window(self, first: int, last: int, until: int) -> list[float]:
+        """Do several steps and wait once, at their end. Returns the loss of each, as `step` does.
+
+        What a class derives from here waits for each step. The losses and the weights must be
+        the same either way, and so must be the learning rate of each step.
+
+        Args:
+            first, last: numbers of the first and the last step, which may be equal; any window
+                is as long as schedule.Windows says, so a new length must not compile anew.
+            until: number of the next step after which something else is done, `last` or later.
+        """
+        return [self.step(index, until) for index in range(first, last + 1)]
+
     @property
     def learning_rate(self) -> float:
         """The learning rate of the last step."""

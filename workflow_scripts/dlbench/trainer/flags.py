@@ -6,7 +6,7 @@ A test compares them with the fields of study/runs.py, which the trainer does no
 import argparse
 
 from dlbench.common import flag_types, plugins
-from dlbench.trainer import engine
+from dlbench.trainer import engine, schedule
 
 PLACES = (
     "log",
@@ -73,6 +73,13 @@ def _add_run(run: argparse._ArgumentGroup) -> None:
         "--epochs", type=flag_types.whole(1), metavar="E", help="passes over the data"
     )
     run.add_argument("--warmup-steps", type=flag_types.whole(0), default=10, metavar="K")
+    run.add_argument(
+        "--steps-per-sync",
+        type=flag_types.whole(1, most=schedule.MOST_LENGTH),
+        metavar="N",
+        help="steps that are timed as one and waited for once; not given: 1 on CPUs, on GPUs as "
+        f"many as keep the wait under {schedule.MOST_WAIT:.0%}% of the time",
+    )
     run.add_argument(
         "--evaluate",
         default="auto",

@@ -1,10 +1,10 @@
-"""The training loop: each step timed exactly, logged as it goes.
+"""The training loop: each window of steps timed exactly, logged as it goes.
 
-- A step's time runs from the end of the step before it to its own end, waiting
-  for data and writing the log included; evaluations, and what all ranks do together
-  for a checkpoint, are left out. So the times of a rank's measured steps add up to
-  the time they took.
-- The step ends when its loss has arrived on the host; there is no other
+- A window is one step or several (dlbench/trainer/schedule.py). Its time runs from the
+  end of the window before it to its own end, waiting for data and writing the log
+  included; evaluations, and what all ranks do together for a checkpoint, are left out.
+  So the times of a rank's measured windows add up to the time they took.
+- The window ends when its losses have arrived on the host; there is no other
   synchronisation.
 - The step is traced, and that is timed, before the first step, which compiles it.
   Warm-up steps are logged and marked; so are as many after a run was resumed.
@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 
 from dlbench import Error
+from dlbench.log import event_log
 from dlbench.log.event_log import EventLog
 from dlbench.trainer import checkpoints, description, sampling
 from dlbench.trainer.copies import Copy
 from dlbench.trainer.engine import Engine
-from dlbench.trainer.schedule import Schedule
+from dlbench.trainer.schedule import Schedule, Windows
 from dlbench.trainer.strategy import Spec
 
 PROGRESS_INTERVAL_S = 1.0
@@ -79,13 +80,13 @@ def train(
         before = log.now()
         engine.trace()
         log.write("compile", trace_s=round(log.now() - before, 6))
-        finite = _do_steps(schedule, engine, copy, log, first, keeper)
+        message = _do_steps(schedule, engine, copy, log, first, keeper)
         done_s = log.now()  # what is left open is closed later, which may take seconds
     if keeper:
         keeper.finish()
     return {
-        "status": "ok" if finite else "failed",
-        "message": "" if finite else "the loss is not a number",
+        "status": "failed" if message else "ok",
+        "message": message,
         "t_s": round(done_s, 6),
         "weights_sha256": engine.weights_sha256(),
         **usage,
@@ -99,42 +100,67 @@ def _do_steps(
     log: EventLog,
     first: int,
     keeper: checkpoints.Keeper | None,
-) -> bool:
-    """Do all steps after `first`. Returns False as soon as a loss is not finite."""
+) -> str:
+    """Do all steps after `first`. Returns why not all were done: a loss is not a number; or ""."""
     total, rank = schedule.total, engine.strategy.rank
+    warm_up_end, windows = schedule.warm_up_end(first), Windows(schedule, engine, first)
     progress = _Progress(total, schedule.global_batch)
     # Before training too: there the loss curve begins, and there the evaluation compiles.
     if schedule.evaluates and not first:
         _evaluate(engine, log, epoch=0, step=0)
     copy.meet(log)
-    last = log.now()
-    epoch, until = schedule.epoch_after(first), first
-    for index in range(first + 1, total + 1):
-        if index > until:
+    if windows.length > 1:
+        log.write("windows", step=first, steps_per_sync=windows.length)
+    last_s = log.now()
+    epoch, until, index = schedule.epoch_after(first), first, first
+    while index < total:
+        begin = index + 1
+        if begin > until:
             epoch_end = schedule.epoch_end(epoch)
             until = min(total, epoch_end, keeper.meet_at if keeper else total)
-        loss = engine.step(index, until)
+        index = min(until, windows.end(begin))
+        losses = engine.window(begin, index, until)
         now = log.now()
-        warm_up = schedule.is_warm_up(index, epoch, first)
-        log.step(index, now, now - last, loss, engine.learning_rate, warm_up, epoch)
-        if not math.isfinite(loss):
-            return False
-        step_time_s, last = now - last, now
+        step_time_s = (now - last_s) / len(losses)
+        rates = schedule.learning_rates(begin, index) if len(losses) > 1 else ()
+        log.step(
+            index,
+            now,
+            step_time_s,
+            losses[-1],
+            engine.learning_rate,
+            index <= warm_up_end,
+            epoch,
+            event_log.window_fields(losses, rates),
+        )
+        if not all(map(math.isfinite, losses)):
+            return _not_a_number(begin, losses)
+        last_s = now
         if rank == 0:
-            progress.show(index, now, loss)
+            progress.show(index, now, losses[-1])
+        if found := windows.took(index, len(losses), step_time_s):
+            log.write("windows", step=index, **found)
+            last_s = log.now()  # ranks have met
         if index < until:
             continue
         if schedule.evaluates and index in (epoch_end, total):
-            last = _evaluate(engine, log, epoch, index)
+            last_s = _evaluate(engine, log, epoch, index)
         epoch += index == epoch_end
         if keeper and index == keeper.meet_at:
-            reason = keeper.meet(index, step_time_s)
+            reason = keeper.meet(index, step_time_s, windows.length)
             if reason and index < total:
                 raise checkpoints.Stopped(
                     f"stopped by {reason} with a checkpoint after step {index}"
                 )
-            last = log.now()
-    return True
+            last_s = log.now()
+    return ""
+
+
+def _not_a_number(begin: int, losses: list[float]) -> str:
+    """What is said of the first loss of a window that is not finite."""
+    message = "the loss is not a number"
+    place = next(number for number, loss in enumerate(losses) if not math.isfinite(loss))
+    return message if len(losses) == 1 else f"{message} from step {begin + place} on"
 
 
 def _evaluate(engine: Engine, log: EventLog, epoch: int, step: int) -> float:

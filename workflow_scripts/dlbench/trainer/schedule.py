@@ -1,6 +1,30 @@
-"""Which steps a run has: how many, where its epochs end, and which of them are warm-up."""
+"""Which steps a run has, where its epochs end, which are warm-up, and which are one window.
 
-from dlbench.trainer.strategy import Spec
+Windows of steps, `steps_per_sync`, are done and timed as one:
+- Who waits for each loss leaves an accelerator idle from the end of a step until the next one has
+  been launched. In a window it runs ahead: the host waits once, at the window's end.
+- A run says how long its windows are. If it does not, a step is a window on CPUs, where nothing
+  runs ahead. On GPUs the end of the warm-up tells what a wait costs: the time of a step that is
+  waited for, less that of a step in a window. If the warm-up is too short for that, a window has
+  DEFAULT_LENGTH steps.
+- A window ends early where something else comes: the end of the warm-up, of an epoch or of the
+  run, an evaluation, a checkpoint. The first step is a window of its own, for it compiles.
+"""
+
+import statistics
+from collections.abc import Sequence
+
+from dlbench.trainer import learning_rate
+from dlbench.trainer.engine import Engine
+from dlbench.trainer.strategy import BaseStrategy, Spec
+
+DEFAULT_LENGTH = 10
+MOST_WAIT = 0.01  # of a window
+# So coarse that repeats of a run find the same one.
+LENGTHS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+MOST_LENGTH = LENGTHS[-1]
+PROBE_STEPS = 10  # at most, of a window by which a wait is measured
+LEAST_PROBE_STEPS = 2
 
 
 class Schedule:
@@ -11,13 +35,14 @@ class Schedule:
         records: of the training split; None if the items are synthetic.
 
     Attributes:
+        spec: the run's fields.
         global_batch: items that one step takes from the dataset.
         total: the number of the last step.
         evaluates: whether the run is scored on held-out items, after each epoch and at its end.
     """
 
     def __init__(self, spec: Spec, records: int | None):
-        self._spec, self._records = spec, records
+        self.spec, self._records = spec, records
         self.global_batch = global_batch(spec)
         self.total: int = spec.warmup_steps + (spec.steps or 0)
         if spec.epochs:
@@ -41,15 +66,24 @@ class Schedule:
             epoch += 1
         return epoch
 
-    def is_warm_up(self, step: int, epoch: int, first: int) -> bool:
-        """Whether a step is not measured: at the beginning, and as many after `first`.
+    def warm_up_end(self, first: int) -> int:
+        """The last step that is not measured; later steps are.
 
         Args:
-            first: the step after which a resumed run went on; 0 if it was not resumed.
+            first: the step after which a resumed run goes on: it warms up again, with as many
+                steps. 0 if it was not resumed.
         """
-        spec = self._spec
-        warm_up = (spec.epochs > 1 and epoch == 1) if spec.epochs else step <= spec.warmup_steps
-        return warm_up or 0 < first >= step - spec.warmup_steps
+        spec, end = self.spec, self.spec.warmup_steps
+        if spec.epochs:
+            end = self.epoch_end(1) if spec.epochs > 1 else 0
+        return max(end, first + spec.warmup_steps) if first else end
+
+    def learning_rates(self, first: int, last: int) -> list[float]:
+        """The learning rates of some steps, from the first to the last."""
+        return [
+            learning_rate.in_step(self.spec, self.global_batch, step)
+            for step in range(first, last + 1)
+        ]
 
 
 def global_batch(spec: Spec) -> int:
@@ -64,3 +98,115 @@ def steps_in(epochs: int, records: int, global_batch: int) -> int:
     [3, 5, 8]
     """
     return -(-epochs * records // global_batch)
+
+
+def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
+    """Why a run cannot have windows of several steps, or None.
+
+    Args:
+        strategy: its class.
+    """
+    if (run.steps_per_sync or 1) > 1 and not strategy.joins_steps:
+        return (
+            f"strategy {run.strategy} waits for each step: steps_per_sync must be 1, found "
+            f"{run.steps_per_sync}"
+        )
+    return None
+
+
+def asked_length(
+    spec: Spec, strategy: BaseStrategy | type[BaseStrategy], on_gpus: bool
+) -> int | None:
+    """Steps of a window as the run wants them; None: as many as keep the wait short."""
+    if spec.steps_per_sync:
+        return spec.steps_per_sync
+    return None if on_gpus and strategy.joins_steps else 1
+
+
+def long_enough(step_s: float, window_step_s: float, window_steps: int) -> int:
+    """The least of LENGTHS with which the wait is at most MOST_WAIT of a window.
+
+    Args:
+        step_s: seconds of a step that is waited for.
+        window_step_s: seconds of a step, as the mean over a window that is waited for once.
+        window_steps: how many steps that window has, at least 2.
+
+    >>> long_enough(0.0101, 0.01001, window_steps=10)  # a step takes 10 ms, a wait 0.1 ms
+    1
+    >>> long_enough(0.0012, 0.00102, window_steps=10)  # a step takes 1 ms, a wait 0.2 ms
+    20
+    """
+    wait_s = max(0.0, (step_s - window_step_s) * window_steps / (window_steps - 1))
+    work_s = step_s - wait_s
+    return next((n for n in LENGTHS if wait_s <= MOST_WAIT * (n * work_s + wait_s)), MOST_LENGTH)
+
+
+class Windows:
+    """The windows of one run in one process; each rank has the same.
+
+    Args:
+        schedule: of the run.
+        engine: that of this process.
+        first: the step after which the run begins; above 0 if it was resumed.
+
+    Attributes:
+        length: steps of a window, unless something else ends it.
+    """
+
+    def __init__(self, schedule: Schedule, engine: Engine, first: int):
+        self._first, self._gather = first, engine.strategy.gather
+        self._warm_up_end = warm_up_end = schedule.warm_up_end(first)
+        wanted = asked_length(schedule.spec, engine.strategy, bool(engine.gpus_seen))
+        self._most = max(1, schedule.total - max(first, warm_up_end))
+        self.length = min(wanted or DEFAULT_LENGTH, self._most)
+        # The warm-up ends with a window, which may compile, as many single steps, and a window.
+        probe = 0 if wanted else min(PROBE_STEPS, (warm_up_end - first - 1) // 3)
+        self._probe = probe if probe >= LEAST_PROBE_STEPS else 0
+        self._times: dict[int, list[float]] = {}
+
+    def end(self, index: int) -> int:
+        """The last step of the window that begins with a step, if nothing else ends it before."""
+        if index == self._first + 1:
+            return index
+        if index > self._warm_up_end:
+            return index + self.length - 1
+        if not self._probe:
+            return min(index + self.length - 1, self._warm_up_end)
+        before = self._warm_up_end - 3 * self._probe  # steps before the first probe
+        if index <= before:
+            return index
+        probe, place = divmod(index - before - 1, self._probe)
+        return index if probe == 1 else index + self._probe - place - 1
+
+    def took(self, last: int, steps: int, step_s: float) -> dict[str, float] | None:
+        """Note the time of a window; choose the length after the last one of the warm-up.
+
+        Args:
+            last: its last step.
+            steps: how many it has.
+            step_s: seconds, their mean.
+
+        Returns:
+            What was found, for the log, once it is; all ranks then find the same.
+        """
+        if not self._probe or last <= self._warm_up_end - 2 * self._probe:
+            return None
+        self._times.setdefault(steps, []).append(step_s)
+        if last < self._warm_up_end:
+            return None
+        probe, self._probe = self._probe, 0
+        return self._choose(probe)
+
+    def _choose(self, probe):
+        if not {1, probe} <= self._times.keys():  # a checkpoint cut the windows
+            return None
+        own = [statistics.median(self._times[steps]) for steps in (1, probe)]
+        rows: Sequence[Sequence[float]] = self._gather(own)
+        lengths = [long_enough(float(one), float(many), probe) for one, many in rows]
+        self.length = min(max(lengths), self._most)
+        return {
+            "steps_per_sync": self.length,
+            "single_step_s": own[0],
+            "window_step_s": own[1],
+            "probe_steps": probe,
+        }

@@ -30,6 +30,7 @@ class BaseStrategy:
     packages: tuple[str, ...] = ()  # needed beside the framework in the trainer's environment
     launcher = "none"  # the launcher of runs that name none
     OPTIONS: dict[str, Any] = {}  # of `strategy_options`: see dlbench/common/options.py
+    joins_steps = True  # whether several steps can be one call, with one wait
 
     rank, size = 0, 1  # of this process among all processes
     local_rank = 0  # of this process among those of its node

@@ -12,7 +12,7 @@ from dlbench import Error
 from dlbench.common import plugins, terminal
 from dlbench.log import event_log
 from dlbench.machine import redaction
-from dlbench.trainer import checkpoints, containment, copies, flags, loop
+from dlbench.trainer import checkpoints, containment, copies, flags, loop, schedule
 from dlbench.trainer.copies import Copy
 from dlbench.trainer.strategy import BaseStrategy, Spec
 
@@ -134,9 +134,9 @@ def _copy(spec: Spec, where: argparse.Namespace, strategy_class: type[BaseStrate
     """Which of the run's copies this process is.
 
     Raises:
-        Error: the run cannot have copies, or was not started as one.
+        Error: the run cannot have copies or windows of steps, or was not started as a copy.
     """
-    reason = copies.unsupported(spec, strategy_class)
+    reason = copies.unsupported(spec, strategy_class) or schedule.unsupported(spec, strategy_class)
     if not reason and where.checkpoint and spec.copies_per_node > 1:
         reason = copies.NO_CHECKPOINTS
     if reason:

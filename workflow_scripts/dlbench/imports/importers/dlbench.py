@@ -113,19 +113,26 @@ def _imported(path):
 
 
 def _steps(logs):
-    events = [(rank, step) for rank, log in enumerate(logs) for step in log.steps]
+    from dlbench.results import run_tables
+
+    rows = [
+        (rank, row)
+        for rank, log in enumerate(logs)
+        for event in log.steps
+        for row in run_tables.step_rows(event)
+    ]
 
     def column(typecode, name):
-        return array(typecode, (step[name] for _, step in events))
+        return array(typecode, (row.get(name, math.nan) for _, row in rows))
 
     return Steps(
         step=column("q", "step"),
         step_time_s=column("d", "step_time_s"),
         loss=column("d", "loss"),
-        window_steps=array("q", [1]) * len(events),
+        window_steps=array("q", (row.get("window_steps", "t_s" in row) for _, row in rows)),
         warm_up=column("b", "warm_up"),
         more={
-            "rank": array("i", (rank for rank, _ in events)),
+            "rank": array("i", (rank for rank, _ in rows)),
             "epoch": column("i", "epoch"),
             "t_s": column("d", "t_s"),
             "learning_rate": column("d", "learning_rate"),

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from dlbench import Error
 from dlbench.common import plugins
+from dlbench.trainer import schedule
 from dlbench.trainer.engine import Kept
 from dlbench.trainer.strategy import Spec
 from dlbench.trainer.tensorflow import building, items
@@ -60,10 +61,15 @@ class Engine:
         )
 
     def trace(self) -> None:
-        self._step.trace()
+        self._step.trace(
+            several=schedule.asked_length(self._spec, self.strategy, bool(self.gpus_seen)) != 1
+        )
 
     def step(self, index: int, until: int) -> float:
-        return self._step(index, until)
+        return self.window(index, index, until)[0]
+
+    def window(self, first: int, last: int, until: int) -> list[float]:
+        return self._step(first, last, until)
 
     @property
     def learning_rate(self) -> float:

@@ -59,7 +59,10 @@ def make_optimizer(spec: Spec) -> keras.optimizers.Optimizer:
 
 
 class Step:
-    """One step as a compiled function; calling it returns the mean loss as a float."""
+    """The compiled step, or a window of steps that is one compiled call.
+
+    Calling it does the steps of a window and gives their mean losses.
+    """
 
     def __init__(
         self,
@@ -82,18 +85,36 @@ class Step:
         self._optimizer = getattr(optimizer, "inner_optimizer", optimizer)
         self._set_learning_rate(learning_rate.scaled(spec, self._global_batch))
 
-    def trace(self) -> None:
-        """Make the graph of the step."""
-        self._call = self._strategy.stepper(self._step, self._arguments)
+    def trace(self, several: bool) -> None:
+        """Make the graph of the step, or that of a window where windows have several steps.
 
-    def __call__(self, index: int, until: int) -> float:
-        if index <= self._spec.learning_rate_warmup_steps:
-            rate = learning_rate.in_step(self._spec, self._global_batch, index)
-            self._set_learning_rate(rate)
-        return self._call(index, until)
+        There is one graph of windows of any length: for them to be compiled once, and for a step
+        that is waited for to be the same work as one that is not.
+        """
+        if several:
+            self._call = self._strategy.windower(self._step, self._arguments, self._assign_rate)
+        else:
+            one = self._strategy.stepper(self._step, self._arguments)
+            self._call = lambda rates, index, until: [one(index, until)]
+
+    def __call__(self, first: int, last: int, until: int) -> list[float]:
+        rates = [self._rate(index) for index in range(first, last + 1)]
+        if first <= self._spec.learning_rate_warmup_steps:
+            self._set_learning_rate(rates[0])
+        losses = self._call(rates, last, until)
+        self.learning_rate = rates[-1]
+        return losses
+
+    def _rate(self, index: int) -> float:
+        return learning_rate.in_step(self._spec, self._global_batch, index)
 
     def _set_learning_rate(self, rate: float) -> None:
         self._optimizer.learning_rate = self.learning_rate = rate
+
+    def _assign_rate(self, rate: tf.Tensor) -> None:
+        """Set the learning rate within a window, if its steps may have several."""
+        if self._spec.learning_rate_warmup_steps:
+            self._optimizer.learning_rate.assign(rate)
 
 
 def _device_step(spec, strategy, task, model, optimizer, scaled):

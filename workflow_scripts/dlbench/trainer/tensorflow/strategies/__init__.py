@@ -20,6 +20,8 @@ Tensor = Any  # TensorFlow's own, as are variables: it is not imported yet
 Variable = Any
 Items = tuple[Tensor, ...]  # of a batch: (inputs, targets)
 Stepper = Callable[[int, int], float]  # (number of a step, until which one) -> its mean loss
+# (learning rate of each step, number of the last, until which one) -> the mean loss of each
+Windower = Callable[[list[float], int, int], list[float]]
 
 
 class Base(BaseStrategy):
@@ -87,6 +89,37 @@ class Base(BaseStrategy):
             return float(tf.raw_ops.ReadVariableOp(resource=loss.handle, dtype=tf.float32))
 
         return one
+
+    def windower(
+        self,
+        step: Callable[..., Tensor],
+        arguments: tuple[Any, ...],
+        assign_rate: Callable[[Tensor], None],
+    ) -> Windower:
+        """Trace a loop of compiled steps. Returns a function that does those of a window.
+
+        Args:
+            step, arguments: as for `stepper`.
+            assign_rate: sets the learning rate of the next step; called in the compiled loop.
+        """
+        import tensorflow as tf
+
+        @tf.function
+        def window(rates, *arguments):
+            def one(index, losses):
+                assign_rate(rates[index])
+                return index + 1, losses.write(index, step(*arguments))
+
+            count = tf.size(rates)
+            losses = tf.TensorArray(tf.float32, count)
+            # One step after the other, as gradients of one name meet in an exchange.
+            _, losses = tf.while_loop(
+                lambda index, losses: index < count, one, (0, losses), parallel_iterations=1
+            )
+            return losses.stack()
+
+        traced = window.get_concrete_function(tf.TensorSpec([None], tf.float32), *arguments)
+        return lambda rates, last, until: traced(tf.constant(rates), *arguments).numpy().tolist()
 
     def copies(self, variable: Variable) -> list[Variable]:
         """A variable's copies on the devices of this process, raw TensorFlow variables."""

@@ -1,0 +1,175 @@
+"""Windows of steps for real: they change when losses are waited for, and nothing else."""
+
+import contextlib
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from training_runs import REPOSITORY, SERVERS, TRAIN, TWO_DEVICES, events, train
+
+from dlbench.log import event_log
+from dlbench.records import parse_run
+from dlbench.study.runs import Run
+
+# A learning rate that rises within windows, momenta, and dropout's random numbers in cnn12.
+SHORT = {"steps": 24, "warmup_steps": 5, "optimizer": "momentum", "deterministic": True,
+         "learning_rate_warmup_steps": 13}  # fmt: skip
+
+
+def steps_of(path):
+    """(step, loss, learning rate, warm-up) of each step, in or out of windows."""
+    found = []
+    for event in events(path, "step"):
+        losses = event.get("losses", [event["loss"]])
+        rates = event.get("learning_rates", [event["learning_rate"]] * len(losses))
+        first = event["step"] - len(losses) + 1
+        for place, (loss, rate) in enumerate(zip(losses, rates, strict=True)):
+            found.append((first + place, loss, rate, event["warm_up"]))
+    return found
+
+
+def both(folder, data=None, **fields):
+    """The logs of the ranks of a run whose steps are waited for, and of one with windows."""
+    found = []
+    for length in (1, 10):
+        log = folder / str(length) / "train.jsonl"
+        finished = train(log, data, steps_per_sync=length, **SHORT | fields)
+        assert finished.returncode == 0, finished.stdout + finished.stderr
+        found.append(event_log.rank_paths(log))
+    return found
+
+
+def see_equal(single, windows):
+    assert len(single) == len(windows)
+    for one, other in zip(single, windows, strict=True):
+        assert steps_of(one) == steps_of(other)
+        digests = [events(path, "run_end")[0]["weights_sha256"] for path in (one, other)]
+        assert digests[0] == digests[1]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"model": "cnn12", "dataset": "synthetic"}, {"precision": "float16"}, {"mode": "forward"}],
+    ids=["dropout", "float16", "forward"],
+)
+def test_windows_give_the_losses_rates_and_weights_of_single_steps_bit_for_bit(how, tmp_path):
+    see_equal(*both(tmp_path, **how))
+
+
+@pytest.mark.parametrize("how", TWO_DEVICES, ids=lambda how: "-".join(how.values()))
+def test_windows_on_two_devices_train_as_single_steps_do(how, digits, tmp_path):
+    see_equal(*both(tmp_path, digits, dataset="digits", devices_per_node=2, **how))
+
+
+def test_a_window_ends_with_the_warm_up_the_epoch_and_the_run_and_times_add_up(digits, tmp_path):
+    log = tmp_path / "train.jsonl"
+    how = {"dataset": "digits", "batch_per_device": 200, "epochs": 3, "steps_per_sync": 5}
+    assert train(log, digits, **how).returncode == 0
+    steps = events(log, "step")
+    # 1437 items are 8 steps an epoch at most; the first step, which compiles, is alone.
+    assert [step["step"] for step in steps] == [1, 6, 8, 13, 15, 20, 22]
+    assert [step.get("window_steps", 1) for step in steps] == [1, 5, 2, 5, 2, 5, 2]
+    assert [step["warm_up"] for step in steps] == [True] * 3 + [False] * 4
+    assert [e["step"] for e in events(log, "eval")] == [0, 8, 15, 22]
+    for first, last in ((3, 4), (5, 6)):  # epochs 2 and 3; evaluations are no part of them
+        took_s = sum(s["step_time_s"] * s["window_steps"] for s in steps[first : last + 1])
+        began_s = steps[first]["t_s"] - steps[first]["step_time_s"] * steps[first]["window_steps"]
+        assert took_s == pytest.approx(steps[last]["t_s"] - began_s, abs=1e-5)
+    assert [e["steps_per_sync"] for e in events(log, "windows")] == [5]
+    run = Run.of_log(events(log, "run_start")[0]["spec"])
+    summary = parse_run.content(run, parse_run.rank_logs(log))["summary"]
+    assert (summary["steps_measured"], summary["burn_in_steps"]) == (14, 8)
+    assert summary["window_steps"] == 5
+    total_s = sum(s["step_time_s"] * s["window_steps"] for s in steps[3:])
+    assert summary["images_per_second"] == pytest.approx(200 * 14 / total_s, rel=1e-6)
+
+
+def test_a_loss_that_is_not_a_number_within_a_window_is_named_by_its_step(tmp_path):
+    how = {"learning_rate": 1e18, "warmup_steps": 1, "steps": 60, "optimizer": "sgd"}
+    single, windows = tmp_path / "1" / "train.jsonl", tmp_path / "20" / "train.jsonl"
+    assert train(single, **how).returncode == 1
+    assert train(windows, steps_per_sync=20, **how).returncode == 1
+    last = events(single, "step")[-1]["step"]
+    assert 2 <= last < 21
+    end = events(windows, "run_end")[0]
+    assert (end["status"], end["message"]) == (
+        "failed",
+        f"the loss is not a number from step {last} on",
+    )
+    losses = events(windows, "step")[-1]["losses"]
+    assert [math.isfinite(loss) for loss in losses].index(False) == last - 2
+
+
+def test_a_run_that_stops_between_windows_goes_on_as_if_it_had_not(digits, tmp_path):
+    long = {"dataset": "digits", "steps": 6000, "warmup_steps": 3, "deterministic": True,
+            "optimizer": "momentum", "steps_per_sync": 7}  # fmt: skip
+    whole, parts = tmp_path / "whole" / "train.jsonl", tmp_path / "parts" / "train.jsonl"
+    assert train(whole, digits, **long).returncode == 0
+    run = Run(**{"model": "lenet5", "batch_per_device": 8, **long})
+    command = [sys.executable, str(TRAIN), *run.flags(), "--log", str(parts)]
+    command += ["--data", str(digits), "--checkpoint", str(parts.with_name("checkpoint"))]
+    stopped = 0
+    for _ in range(20):
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, cwd=REPOSITORY)
+        count = 0
+        while process.poll() is None:
+            with contextlib.suppress(FileNotFoundError):
+                count = parts.read_text().count('"window_steps": 7')
+            if count > 3 * (stopped + 1) and stopped < 2:
+                process.send_signal(signal.SIGTERM)
+                break
+            time.sleep(0.05)
+        if process.wait(timeout=120) == 0:
+            break
+        stopped += 1
+    assert stopped
+    assert len(events(parts, "resume")) >= 1
+    assert [(s, loss) for s, loss, _, _ in steps_of(parts)] == [
+        (s, loss) for s, loss, _, _ in steps_of(whole)
+    ]
+    digests = [events(path, "run_end")[0]["weights_sha256"] for path in (whole, parts)]
+    assert digests[0] == digests[1]
+
+
+def test_a_rank_that_hangs_within_a_window_ends_the_run(tmp_path):
+    run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=10**6,
+              steps_per_sync=50, strategy="horovod", launcher="horovodrun",
+              devices_per_node=2)  # fmt: skip
+    from test_supervised_training import alive, pids_of_ranks, start_supervised
+
+    how = {name: value for name, value in run.values().items() if name not in ("model", "dataset")}
+    process = start_supervised(tmp_path, "--hang-limit-s=30", **how)
+    log = tmp_path / "train.jsonl"
+    pids = pids_of_ranks(log, 2, process)
+    deadline = time.monotonic() + 100
+    while '"window_steps": 50' not in log.read_text() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(pids[1], signal.SIGSTOP)
+    process.communicate(timeout=240)
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert record["status"] == "failed"
+    assert record["message"].startswith("rank 0: hung: no step for 30 s; step ")
+    assert not any(map(alive, pids))
+
+
+def test_windows_are_longer_than_neither_the_run_nor_what_can_be_asked_for(tmp_path):
+    log = tmp_path / "train.jsonl"
+    assert train(log, steps=4, warmup_steps=2, steps_per_sync=1000).returncode == 0
+    assert [e["step"] for e in events(log, "step")] == [1, 2, 6]
+    assert events(log, "windows")[0]["steps_per_sync"] == 4
+    for wrong in (0, -1, 1001):
+        finished = train(tmp_path / "none.jsonl", steps=4, steps_per_sync=wrong)
+        assert finished.returncode == 2
+        assert "steps-per-sync: expected a whole number from 1 to 1000" in finished.stderr
+
+
+def test_a_strategy_that_waits_for_each_step_refuses_windows(tmp_path):
+    finished = train(tmp_path / "train.jsonl", steps=4, steps_per_sync=10, **SERVERS)
+    assert finished.returncode
+    said = finished.stdout + finished.stderr
+    assert "strategy parameter_server waits for each step: steps_per_sync must be 1" in said
