@@ -33,6 +33,7 @@ from dlbench.log import event_log
 from dlbench.records import step_times
 from dlbench.records.parse_run import RankLog
 from dlbench.study.runs import Run
+from dlbench.trainer.strategy import keep_to_cores
 
 WARMUP_STEPS = 5
 LAYOUTS = {
@@ -146,7 +147,7 @@ def bare(name, result, args):
     elif name == "mirrored":
         cores = 2
     allowed = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, allowed[rank * cores : (rank + 1) * cores])
+    keep_to_cores(allowed[rank * cores : (rank + 1) * cores])
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(cores)
     if name == "mirrored":

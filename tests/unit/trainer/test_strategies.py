@@ -2,6 +2,8 @@
 
 import ast
 import dataclasses
+import os
+import threading
 
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from dlbench import Error
 from dlbench.common import options, plugins
 from dlbench.study.runs import Run
+from dlbench.trainer import strategy
 
 RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
 NAMES = plugins.names("strategies")
@@ -103,6 +106,23 @@ def test_no_framework_is_imported_by_the_file_itself(name):
     imported = {a.name for node in top if isinstance(node, ast.Import) for a in node.names}
     imported |= {node.module for node in top if isinstance(node, ast.ImportFrom)}
     assert not imported & {"tensorflow", "keras", "horovod.tensorflow"}
+
+
+# The cores of a process.
+
+
+def test_threads_that_a_library_started_before_are_kept_to_the_cores_too():
+    allowed, ended = os.sched_getaffinity(0), threading.Event()
+    thread = threading.Thread(target=ended.wait)
+    thread.start()
+    try:
+        strategy.keep_to_cores([min(allowed)])
+        assert os.sched_getaffinity(thread.native_id) == {min(allowed)}
+        assert os.sched_getaffinity(0) == {min(allowed)}
+    finally:
+        strategy.keep_to_cores(allowed)
+        ended.set()
+        thread.join()
 
 
 # Options.

@@ -4,8 +4,9 @@ A framework's own base class adds how its devices are set up and how a step is s
 The workflow reads what a class says about itself; instances live in the trainer.
 """
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,9 +119,21 @@ class BaseStrategy:
                 f"rank {self.rank} needs {wanted} cores; {len(cores)} are left to all processes "
                 "of this node: fewer devices or threads_per_device, or a wider CPU mask"
             )
-        os.sched_setaffinity(0, own)
+        keep_to_cores(own)
         return own
 
     def _configure(self, device: str, threads_per_device: int) -> list[str]:
         """Make the framework see exactly the devices of this process, and return their names."""
         raise NotImplementedError
+
+
+def keep_to_cores(cores: Iterable[int]) -> None:
+    """Keep this process to the cores with these numbers: all its threads, and those they start.
+
+    The system call binds one thread. Those that a library started before it, as Horovod does,
+    would go on to compute on the cores of other processes.
+    """
+    cores = set(cores)
+    for thread in os.listdir("/proc/self/task"):
+        with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+            os.sched_setaffinity(int(thread), cores)
