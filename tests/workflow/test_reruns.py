@@ -305,7 +305,7 @@ def test_site_facts_and_comments_train_nothing(campaign):
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_stopped_workflow_goes_on_from_the_last_checkpoint(number, fresh):
     block = {"name": "long", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 4}
-    fresh.configure(matrix=[block | {"steps": 5000}], checkpoint_every_min=0.01)
+    fresh.configure(matrix=[block | {"steps": 3000}], checkpoint_every_min=0.01, figures=[])
     runs = fresh.folder / "results/runs"
     with started(fresh) as workflow:
         wait_for(lambda: list(runs.glob("*/checkpoint/latest.json")), "a checkpoint")
@@ -329,7 +329,7 @@ def test_a_stopped_workflow_goes_on_from_the_last_checkpoint(number, fresh):
     assert record["summary"]["resumes"] == 1
     # Warm-up are the first ten steps, and ten after the resume.
     stopped_after = int(re.search(r"goes on after step (\d+)", output)[1])
-    assert record["summary"]["steps_measured"] == 5010 - min(10, stopped_after) - 10
+    assert record["summary"]["steps_measured"] == 3010 - min(10, stopped_after) - 10
     assert not list(runs.glob("*/checkpoint"))
     assert fresh.scheduled() == {}
 

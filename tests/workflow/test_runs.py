@@ -88,7 +88,7 @@ def test_a_trainer_that_is_killed_is_tried_again_before_it_counts_as_failed(fres
         .replace("import keras\n", "import os\n\nimport keras\n")
         .replace("    return keras", "    os.kill(os.getpid(), 9)\n    return keras")
     )
-    fresh.configure(matrix=[QUICK | {"model": "killed", "steps": 2}])
+    fresh.configure(matrix=[QUICK | {"model": "killed", "steps": 2}], figures=[])
     fresh.succeed()
     ((status, reason),) = coverage(fresh).values()
     assert status == "failed"
@@ -127,7 +127,7 @@ def test_a_model_of_the_users_own_folder_is_trained_again_when_it_changes(fresh)
     ).read_text()
     (folder / "mine.py").write_text(ours)
     matrix = [QUICK | {"model": ["mine", "lenet5"], "steps": 2}]
-    fresh.configure(matrix=matrix, model_folder="my models")
+    fresh.configure(matrix=matrix, model_folder="my models", figures=[])
     fresh.succeed()
     mine = fresh.run_id("mine-")
     assert coverage(fresh)[mine][0] in TRAINED
@@ -142,7 +142,8 @@ def test_a_run_that_misses_its_learning_gate_is_named(fresh):
         matrix=[
             block | {"name": "hard", "must_reach": {"top1": 0.999}},
             block | {"name": "easy", "must_reach": {"top1": 0.01}, "batch_per_device": 8},
-        ]
+        ],
+        figures=[],
     )
     output = fresh.succeed()
     states = coverage(fresh)
@@ -157,13 +158,9 @@ def test_a_run_that_misses_its_learning_gate_is_named(fresh):
 
 
 def test_what_this_machine_cannot_do_is_recorded_with_its_reason(fresh):
-    fresh.configure(
-        site=SITE | {"devices_per_node": 1},
-        matrix=[
-            QUICK
-            | {"model": "lenet5", "strategy": "mirrored", "devices_per_node": [1, 2], "steps": 2}
-        ],
-    )
+    block = QUICK | {"model": "lenet5", "strategy": "mirrored", "devices_per_node": [1, 2]}
+    study = {"matrix": [block | {"steps": 2}], "figures": []}
+    fresh.configure(**study, site=SITE | {"devices_per_node": 1})
     fresh.succeed()
     two = fresh.run_id("lenet5-synthetic-b4-mirrored-1x2")
     assert coverage(fresh)[two] == (
@@ -171,12 +168,7 @@ def test_what_this_machine_cannot_do_is_recorded_with_its_reason(fresh):
         "needs 2 cpu devices per node; this site has 1",
     )
     assert fresh.scheduled() == {}
-    fresh.configure(
-        matrix=[
-            QUICK
-            | {"model": "lenet5", "strategy": "mirrored", "devices_per_node": [1, 2], "steps": 2}
-        ],
-    )
+    fresh.configure(**study)
     assert fresh.scheduled()["train"] == [two]
 
 
@@ -225,9 +217,8 @@ def test_horovod_runs_are_skipped_until_horovod_is_installed(fresh):
         if not path.name.startswith("horovod"):
             (mirror / path.name).symlink_to(path)
     fresh.configure(
-        matrix=[
-            QUICK | {"model": "lenet5", "strategy": ["single", "horovod"], "steps": 2},
-        ]
+        matrix=[QUICK | {"model": "lenet5", "strategy": ["single", "horovod"], "steps": 2}],
+        figures=[],
     )
     fresh.succeed()
     horovod = fresh.run_id("lenet5-synthetic-b4-horovod")

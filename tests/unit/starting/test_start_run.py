@@ -147,7 +147,7 @@ def test_the_trainer_ends_when_the_workflow_is_gone(tmp_path):
     wait_for(pid)
     workflow.kill()
     workflow.wait()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 40
     while alive(int(pid.read_text() or 0)):
         assert time.monotonic() < deadline
         time.sleep(0.1)
