@@ -1,9 +1,7 @@
 """Windows of steps for real: they change when losses are waited for, and nothing else."""
 
 import contextlib
-import json
 import math
-import os
 import signal
 import subprocess
 import sys
@@ -90,7 +88,7 @@ def test_a_window_ends_with_the_warm_up_the_epoch_and_the_run_and_times_add_up(d
 
 
 def test_a_loss_that_is_not_a_number_within_a_window_is_named_by_its_step(tmp_path):
-    how = {"learning_rate": 1e18, "warmup_steps": 1, "steps": 60, "optimizer": "sgd"}
+    how = {"learning_rate": 1e39, "warmup_steps": 1, "steps": 60, "optimizer": "sgd"}
     single, windows = tmp_path / "1" / "train.jsonl", tmp_path / "20" / "train.jsonl"
     assert train(single, **how).returncode == 1
     assert train(windows, steps_per_sync=20, **how).returncode == 1
@@ -134,27 +132,6 @@ def test_a_run_that_stops_between_windows_goes_on_as_if_it_had_not(digits, tmp_p
     ]
     digests = [events(path, "run_end")[0]["weights_sha256"] for path in (whole, parts)]
     assert digests[0] == digests[1]
-
-
-def test_a_rank_that_hangs_within_a_window_ends_the_run(tmp_path):
-    run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=10**6,
-              steps_per_sync=50, strategy="horovod", launcher="horovodrun",
-              devices_per_node=2)  # fmt: skip
-    from test_supervised_training import alive, pids_of_ranks, start_supervised
-
-    how = {name: value for name, value in run.values().items() if name not in ("model", "dataset")}
-    process = start_supervised(tmp_path, "--hang-limit-s=30", **how)
-    log = tmp_path / "train.jsonl"
-    pids = pids_of_ranks(log, 2, process)
-    deadline = time.monotonic() + 100
-    while '"window_steps": 50' not in log.read_text() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    os.kill(pids[1], signal.SIGSTOP)
-    process.communicate(timeout=240)
-    record = json.loads((tmp_path / "run.json").read_text())
-    assert record["status"] == "failed"
-    assert record["message"].startswith("rank 0: hung: no step for 30 s; step ")
-    assert not any(map(alive, pids))
 
 
 def test_windows_are_longer_than_neither_the_run_nor_what_can_be_asked_for(tmp_path):

@@ -102,6 +102,7 @@ class Base(BaseStrategy):
             step, arguments: as for `stepper`.
             assign_rate: sets the learning rate of the next step; called in the compiled loop.
         """
+        import numpy as np
         import tensorflow as tf
 
         @tf.function
@@ -119,7 +120,13 @@ class Base(BaseStrategy):
             return losses.stack()
 
         traced = window.get_concrete_function(tf.TensorSpec([None], tf.float32), *arguments)
-        return lambda rates, last, until: traced(tf.constant(rates), *arguments).numpy().tolist()
+
+        def several(rates, last, until):
+            with np.errstate(over="ignore"):  # infinite, as a variable takes it
+                narrow = np.asarray(rates).astype(np.float32)
+            return traced(tf.constant(narrow), *arguments).numpy().tolist()
+
+        return several
 
     def copies(self, variable: Variable) -> list[Variable]:
         """A variable's copies on the devices of this process, raw TensorFlow variables."""
