@@ -9,6 +9,7 @@ from downloads import Server
 from hypothesis import HealthCheck, settings
 from made_runs import SETTINGS
 from paths import REPOSITORY
+from temporary_folder import temporary_folder as temporary_folder
 
 from dlbench.data import download
 from dlbench.starting import supervisor, trainer_processes
