@@ -44,7 +44,7 @@ PROGRAMS = {
     "report": Program("--runs 20", 2, needs="Chromium"),
     "archive": Program("--runs 20 --steps 10 --small 20", 4),
     "aggregation": Program("--runs 20 --steps 20", 4),
-    "training_step": Program("--pairs 2 --case lenet5:8:2", 7, trainer=True),
+    "training_step": Program("--pairs 2 --case lenet5:8:2", 10, trainer=True),
     "real_data": Program("--model lenet5 --batch 8 --steps 4 --rounds 1", 3, trainer=True),
     "two_processes": Program("--model lenet5 --batch 8 --steps 4 --rounds 1", 8, trainer=True),
     "planning": Program("--combinations 20", 5),
