@@ -82,7 +82,11 @@ class Data:
         self._in_memory = cache == "memory" or (cache == "auto" and small)
 
     def records(self, split: str) -> int:
-        """How many records a split has."""
+        """How many records a split has.
+
+        Raises:
+            KeyError: the dataset has no such split.
+        """
         return self.manifest["splits"][split]["records"]
 
     def training_batches(
@@ -90,10 +94,19 @@ class Data:
     ) -> tf.data.Dataset:
         """Endless batches of (inputs, targets) for one of `size` processes.
 
+        Inputs have the shape (batch, *item_shape): uint8 images, other arrays in the type that
+        the manifest names, or int32 words. Targets are int32 labels of the shape (batch,), uint8
+        masks, or the int32 words that follow.
+
         Args:
             batch: items per step of this process.
+            seed: orders and varies the items; the same in all processes.
             rank: its number, which may be a tensor where the pipeline is made elsewhere.
+            size: how many processes share the items.
             first_step: steps of an earlier part of the run, which are left out.
+
+        Raises:
+            Error: shards that the manifest lists are missing.
         """
         if self._in_memory:
             batches = self._from_memory(batch, seed, rank, size, first_step)
@@ -103,7 +116,14 @@ class Data:
         return batches.prefetch(tf.data.AUTOTUNE).with_options(_options(tuned=self._encoded))
 
     def validation_batches(self, batch: int) -> tf.data.Dataset:
-        """All held-out items once, in the order of the shards; the last batch may be smaller."""
+        """All held-out items once, in the order of the shards; the last batch may be smaller.
+
+        Shapes and types are those of `training_batches`. Photographs are cut to their central
+        part, nothing else is varied.
+
+        Raises:
+            Error: shards that the manifest lists are missing.
+        """
         records = tf.data.TFRecordDataset([str(path) for path, _ in self._shards("validation")])
         if self._encoded:
             decoded = records.map(

@@ -21,7 +21,11 @@ CAPABILITIES = {"tf32": (8, 0), "bfloat16": (8, 0), "float16": (5, 3)}
 
 
 def set_precision(spec: Spec, devices: list[str]) -> None:
-    """Set in which numbers the layers compute.
+    """Set in which numbers the layers compute; all models that are made later use them.
+
+    Args:
+        spec: the run's fields as attributes (see runs.Run).
+        devices: TensorFlow's names of the devices of this process.
 
     Raises:
         Error: the device does not have them.
@@ -61,7 +65,19 @@ def make_optimizer(spec: Spec) -> keras.optimizers.Optimizer:
 class Step:
     """The compiled step, or a window of steps that is one compiled call.
 
-    Calling it does the steps of a window and gives their mean losses.
+    Calling it does the steps `first` to `last` of a window and gives the mean loss of each over
+    the devices of this process; `until` is as for the strategy's `stepper`.
+
+    Args:
+        spec: the run's fields as attributes (see runs.Run).
+        strategy: that of this process.
+        task: the module of the model's task.
+        model: whose weights are trained.
+        optimizer: Keras's, built for these weights.
+        source: of the items, begun.
+
+    Attributes:
+        learning_rate: of the last step.
     """
 
     def __init__(

@@ -39,11 +39,20 @@ class Base(BaseStrategy):
         """Give all processes the values that rank 0 has (raw TensorFlow variables)."""
 
     def apply(self, optimizer: Any, gradients: list[Tensor], variables: list[Variable]) -> None:
-        """Average gradients over all devices and update; called in the compiled step."""
+        """Average gradients over all devices and update; called in the compiled step.
+
+        Args:
+            optimizer: Keras's, built for the variables.
+            gradients: one for each variable and of its shape, of the scaled loss of a device.
+            variables: the model's trainable ones, as Keras has them.
+        """
         optimizer.apply(gradients, variables)
 
     def loss_scale(self) -> float:
-        """What a device's mean loss is multiplied with before its gradient is taken."""
+        """The factor of a device's mean loss before its gradient is taken.
+
+        It is 1 where gradients are averaged over the devices, 1 / devices where they are summed.
+        """
         return 1.0
 
     def run(self, function: Callable[..., Tensor], arguments: tuple[Tensor, ...]) -> Tensor:
@@ -123,7 +132,7 @@ class Base(BaseStrategy):
         return [variable]
 
     def weights_sha256(self, variables: list[Variable]) -> list[str]:
-        """One digest of all weights for each device of this process."""
+        """SHA-256 of all weights' bytes, one digest for each device of this process."""
         copies = zip(*map(self.copies, variables), strict=True)
         return [_digest(variable.numpy() for variable in copy) for copy in copies]
 
