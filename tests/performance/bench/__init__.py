@@ -22,6 +22,7 @@ TRAINER = REPOSITORY / "envs/train/.venv/bin/python"
 sys.path[1:1] = [str(REPOSITORY / "tests/support"), str(REPOSITORY / "workflow_scripts")]
 
 from dlbench.log import event_log  # noqa: E402
+from dlbench.records import step_times  # noqa: E402
 
 from .figure import Figure  # noqa: E402
 
@@ -121,5 +122,6 @@ def images_per_second(model: str, batch: int, steps: int, warmup_steps: int, *fl
             cwd=REPOSITORY,
             env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"},
         )
-        times = [e["step_time_s"] for e in event_log.read(log) if e["event"] == "step"]
-    return batch * steps / sum(times[warmup_steps:])
+        events = [event for event in event_log.read(log) if event["event"] == "step"]
+    measured = [event for event in events if event["step"] > warmup_steps]
+    return batch * step_times.count(measured) / sum(map(step_times.window_s, measured))
