@@ -34,6 +34,9 @@ except KeyboardInterrupt:
     sys.exit("interrupted: nothing was started")
 STUDY, RUNS = PLAN.study, PLAN.runs
 JOBS = submitting.Submitting(PLAN)
+# Whether runs are jobs of a scheduler, whose number at once is then given. Elsewhere nothing asks
+# for what such a job needs, and Snakemake would spend more time on that than on all else of a run.
+SUBMITS = not BEGINS or workflow.resource_settings.nodes is not None
 # For the container directive, whose arguments are the same for all rules.
 os.environ.update(PLAN.directive_environment)
 # Above that of every run: what runs need is made before the first of them is timed.
@@ -131,9 +134,17 @@ def environments_and_images(wildcards):
     return PLAN.environments
 
 
-def start_run_arguments(run_id):
-    """What follows start_run.py and its files, quoted for the shell."""
-    return shlex.join(run_command.start_run_arguments(PLAN, run_id))
+def start_run_arguments(wildcards, output):
+    """What follows start_run.py and its files, quoted for the shell.
+
+    Asks for output only because Snakemake trains nothing again where such a parameter changes.
+    """
+    return run_command.StartRunArguments(PLAN, wildcards.run_id)
+
+
+def directive_image(wildcards):
+    """What the container directive enters for a run."""
+    return PLAN.directive_image(wildcards.run_id)
 
 
 def prepare_image_arguments(image, form):

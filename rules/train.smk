@@ -25,16 +25,15 @@ rule train:
     # One more, which records what the scheduler did to the last attempt.
     retries: PLAN.attempts
     group:
-        bundle
+        bundle if SUBMITS else None
     container:
-        lambda w: PLAN.directive_image(w.run_id)
+        directive_image if PLAN.by_directive else None
     resources:
-        **JOBS.resources,
+        **(JOBS.resources if SUBMITS else {}),
         bench=1,
         attempt=lambda w, attempt: attempt,
     params:
-        # By way of resources: what follows from them is no reason to train again when it changes.
-        command=lambda w, resources: start_run_arguments(w.run_id),
+        command=start_run_arguments,
     shell:
         "exec python workflow_scripts/start_run.py"
         " --log {output.log:q} --messages {log:q}"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import tracemalloc
 
 import pytest
 
@@ -88,3 +89,24 @@ def test_what_is_no_run_is_refused(text):
 
 def test_a_run_comes_back_from_its_values():
     assert Run.from_json(json.dumps(LENET.values())) == LENET
+
+
+def test_a_run_takes_less_than_a_kilobyte_of_memory():
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        runs = [
+            Run(model="lenet5", dataset="digits", batch_per_device=size) for size in range(1000)
+        ]
+        ids = {run.id for run in runs}
+        each = (tracemalloc.get_traced_memory()[0] - before) / len(ids)
+    finally:
+        tracemalloc.stop()
+    assert each < 1024, f"{each:.0f} bytes a run and its id: does it still have slots?"
+
+
+def test_a_run_is_its_own_combination_unless_it_repeats_one():
+    run = Run(model="lenet5", dataset="digits", batch_per_device=4)
+    assert run.combination is run
+    assert dataclasses.replace(run, repeat=2).combination == run
+    assert dataclasses.replace(run, sentinel=1).combination == run

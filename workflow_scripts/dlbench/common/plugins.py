@@ -32,7 +32,7 @@ def use_folder(kind: str, folder: str | Path | None = None) -> None:
         Error: the folder does not exist, or a file in it has a name that the library uses.
     """
     _user_folders.pop(_last_word(kind), None)
-    for cached in (names, load, constants):
+    for cached in (names, path, load, constants):
         cached.cache_clear()
     if folder is None:
         return
@@ -67,6 +67,7 @@ def names(kind: str) -> list[str]:
     return sorted(p.stem for folder in _folders(kind) for p in _files(folder))
 
 
+@functools.cache
 def path(kind: str, name: str) -> Path:
     """The file that defines `name`.
 

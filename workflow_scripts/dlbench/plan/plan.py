@@ -263,17 +263,18 @@ class Plan:
             return None
         return trainer_image.directive_image(run)
 
+    @functools.cached_property
+    def by_directive(self) -> list[Run]:
+        """The runs to be done that enter their image by Snakemake's container directive."""
+        pending = (self.runs[run_id] for run_id in self.pending)
+        return [run for run in pending if start_command.by_directive(run)]
+
     @property
     def directive_environment(self) -> dict[str, str]:
         """Variables that give the container directive what it has no words for."""
-        entering = [
-            run
-            for run in self.runs.values()
-            if run.id in self.pending and start_command.by_directive(run)
-        ]
         variables: dict[str, str] = {}
-        binds = dict.fromkeys(bind for run in entering for bind in self.binds(run))
-        for runtime in {run.runtime for run in entering}:
+        binds = dict.fromkeys(bind for run in self.by_directive for bind in self.binds(run))
+        for runtime in {run.runtime for run in self.by_directive}:
             module = plugins.load("runtimes", runtime)
             variables |= module.directive_environment(binds, self.device_kind == "gpu")
         return variables

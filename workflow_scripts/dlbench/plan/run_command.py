@@ -1,7 +1,9 @@
 """Commands of the rules: start_run.py with its flags and the trainer, prepare_image.py with its."""
 
 import dataclasses
+import functools
 import json
+import shlex
 
 from dlbench import Error
 from dlbench.images import trainer_image
@@ -11,6 +13,22 @@ from dlbench.plan.plan import Plan
 from dlbench.records import enough, run_record, sessions, staleness
 from dlbench.starting import start_command
 from dlbench.study import other_trainers, trainer_environments
+
+
+class StartRunArguments:
+    """The words of start_run_arguments, quoted for the shell; made when they are asked for.
+
+    Snakemake evaluates the parameters of all runs at each start, also of those that are done.
+    """
+
+    __slots__ = ("plan", "run_id")
+
+    def __init__(self, plan: Plan, run_id: str) -> None:
+        self.plan = plan
+        self.run_id = run_id
+
+    def __str__(self) -> str:
+        return _quoted(self)
 
 
 def start_run_arguments(plan: Plan, run_id: str, attempt: int | None = None) -> list[str]:
@@ -74,6 +92,11 @@ def prepare_image_arguments(plan: Plan, image: str, form: str) -> list[str]:
     python = trainer_image.settings(image, plan.study.images)["python"]
     flags += [f"--python={python}", f"--device={plan.device_kind}"]
     return flags + ["--any-packages"] * all(run.is_external for run in taking)
+
+
+@functools.lru_cache(maxsize=1)  # Snakemake asks several times in a row for those of one job
+def _quoted(arguments):
+    return shlex.join(start_run_arguments(arguments.plan, arguments.run_id))
 
 
 def _trainer(plan, run):

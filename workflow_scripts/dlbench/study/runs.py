@@ -35,8 +35,12 @@ PLUGIN_FOLDERS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Run:
+class _Remembering:
+    """What a class with slots inherits to have a __dict__ as well, for its cached properties."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run(_Remembering):
     """One combination. The fields are the flags of `train.py` and the keys of a matrix block.
 
     A run with a `sentinel` is none of a matrix: it repeats a finished run in a later session, the
@@ -130,6 +134,8 @@ class Run:
 
         Those of a later session, too: sentinels.
         """
+        if (self.repeat, self.sentinel) == (1, 0):
+            return self
         return dataclasses.replace(self, repeat=1, sentinel=0)
 
     @functools.cached_property

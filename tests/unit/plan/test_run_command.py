@@ -1,0 +1,30 @@
+"""run_command: what a start of Snakemake computes of the commands of runs, and when."""
+
+import shlex
+
+from planned_runs import STUDY
+
+from dlbench.plan import planning, run_command
+from dlbench.study import trainer_environments
+
+
+def test_the_words_of_a_run_are_made_when_they_are_formatted_and_once_for_several_times(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
+    monkeypatch.chdir(tmp_path)
+    plan = planning.make_plan(STUDY)
+    run_id = next(iter(plan.runs))
+    made = []
+    words_of = run_command.start_run_arguments
+    monkeypatch.setattr(
+        run_command, "start_run_arguments", lambda *given: made.append(given) or words_of(*given)
+    )
+    arguments = run_command.StartRunArguments(plan, run_id)
+    assert made == []
+    formatted = [f"exec start_run.py {arguments}" for _ in range(3)]
+    assert made == [(plan, run_id)]
+    assert set(formatted) == {f"exec start_run.py {shlex.join(words_of(plan, run_id))}"}
+    # Snakemake makes parameters anew once inputs are there: digests may be known only then.
+    str(run_command.StartRunArguments(plan, run_id))
+    assert len(made) == 2
