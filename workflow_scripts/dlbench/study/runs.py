@@ -161,9 +161,9 @@ class Run(_Remembering):
     def values(self) -> dict[str, Any]:
         """The values that differ from their defaults, as plain Python values."""
         return {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if getattr(self, field.name) != field.default
+            name: value
+            for name, field in FIELDS.items()
+            if (value := getattr(self, name)) != field.default
         }
 
     def flags(self) -> list[str]:

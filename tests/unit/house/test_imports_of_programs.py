@@ -1,0 +1,68 @@
+"""What each program imports to start: a module more is time and memory at every start.
+
+A program that answers `--help` has imported what all of its starts import.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = Path(__file__).parents[3] / "workflow_scripts"
+# Each takes a tenth of a second or tens of MB; who needs one only now and then imports it late.
+HEAVY = {"matplotlib", "numpy", "pandas", "pyarrow", "scipy", "snakemake", "tensorflow"}
+TABLES = {"numpy", "pyarrow"}
+STATISTICS = TABLES | {"scipy"}
+FIGURES = STATISTICS | {"pandas", "matplotlib"}
+NEEDED = {
+    "build_report": STATISTICS,
+    "collect_runs": STATISTICS,
+    "compare_runs": STATISTICS,
+    "doctor": TABLES,
+    "draw_figure": FIGURES,
+    "export_dataset": FIGURES,
+    "export_runs": STATISTICS,
+    "import_logs": TABLES,
+    "partial_results": FIGURES,
+    "rerun_bases": STATISTICS,
+    "start_run": {"numpy"},
+    "train": {"numpy"},
+    "train_external": TABLES,
+    "write_archive": STATISTICS,
+    "write_reference_pages": TABLES,
+}
+# Modules of Python and of the library: of programs that need nothing heavy, the most is 328.
+MOST_MODULES = 328
+ROOM = 1.15
+
+START = """
+import contextlib, io, runpy, sys
+program = sys.argv[1]
+sys.argv = [program, "--help"]
+sys.path[0] = program.rpartition("/")[0]
+with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+    runpy.run_path(program, run_name="__main__")
+print(*sys.modules)
+"""
+
+
+@pytest.mark.parametrize("program", sorted(path.stem for path in PROGRAMS.glob("*.py")))
+def test_a_program_imports_what_its_start_needs_and_no_more(program):
+    modules = subprocess.run(
+        [sys.executable, "-c", START, str(PROGRAMS / f"{program}.py")],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    heavy = HEAVY & {name.partition(".")[0] for name in modules}
+    surplus = heavy - NEEDED.get(program, set())
+    assert not surplus, (
+        f"{program}.py imports {', '.join(sorted(surplus))} at its start; import it in the "
+        "function that needs it or, where every start does, add it to NEEDED here"
+    )
+    if not heavy:
+        assert len(modules) <= MOST_MODULES * ROOM, (
+            f"{program}.py imports {len(modules)} modules at its start, expected at most "
+            f"{MOST_MODULES} and 15 % more; where it must, raise MOST_MODULES here"
+        )
