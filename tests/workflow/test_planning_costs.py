@@ -19,7 +19,7 @@ ROOM = 1.15
 FEW, MANY = 100, 300  # runs; what a run costs is the difference between the two
 RUNS_OF_MEMORY = 2000
 # Of a dry run in which all is to be done, for each run.
-CALLS_BESIDE_BARE = 1.36  # times the calls of Python functions in the bare workflow
+CALLS_BESIDE_BARE = 1.75  # times the calls of Python functions in the bare workflow
 STATS = 5.1
 OPENED_AND_LISTED = 2.1  # the session's folder and file
 # Beside the bare workflow: 10 MB of the library and the profile, and 4 kB a run.
