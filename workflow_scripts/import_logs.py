@@ -15,6 +15,7 @@ from dlbench.common import plugins
 from dlbench.common.command_line import run_program
 from dlbench.imports import import_logs
 from dlbench.imports.finding import KIND
+from dlbench.tables import parquet_files
 
 PARTLY = 3  # the exit code if some logs could not be read
 
@@ -25,6 +26,7 @@ def main():
         for name in plugins.names(KIND):
             print(f"{name:24} {plugins.load(KIND, name).__doc__.splitlines()[0]}")
         return
+    parquet_files.spare_memory()
     outputs = {"runs": args.output, "steps": args.steps, "evals": args.evals}
     outputs["samples"] = args.samples
     imports = import_logs.import_paths(

@@ -13,7 +13,7 @@ from paths import REPOSITORY
 
 from dlbench import Error
 from dlbench.common import plugins
-from dlbench.imports import finding, import_logs
+from dlbench.imports import finding, import_logs, table_rows
 from dlbench.tables import parquet_files, run_columns, table_columns
 
 LOG = tf_cnn_benchmarks(0.125, 20)
@@ -289,3 +289,29 @@ def test_an_import_is_called_by_its_name_or_its_folder(tmp_path):
 def program(*arguments):
     command = [sys.executable, REPOSITORY / "workflow_scripts/import_logs.py", *arguments]
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+
+
+def test_the_steps_of_a_long_log_are_written_piece_by_piece(tmp_path, monkeypatch):
+    log, steps = write(tmp_path / "log"), tmp_path / "steps.parquet"
+    import_logs.import_paths([log], outputs={"steps": steps})
+    whole = pq.read_table(steps)
+    monkeypatch.setattr(table_rows, "ROWS_AT_ONCE", 8)
+    import_logs.import_paths([log], outputs={"steps": steps})
+    assert pq.read_table(steps).equals(whole)
+    groups = pq.read_metadata(steps)
+    assert [groups.row_group(n).num_rows for n in range(groups.num_row_groups)] == [8, 8, 4]
+
+
+def test_importing_a_log_as_a_program_loads_neither_pandas_nor_scipy(tmp_path):
+    program = REPOSITORY / "workflow_scripts/import_logs.py"
+    code = (
+        "import atexit, runpy, sys; sys.argv = sys.argv[1:]; sys.path.insert(0, sys.argv[1]);"
+        "atexit.register(lambda: print(*sys.modules)); del sys.argv[1];"
+        "runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    command = [sys.executable, "-c", code, program, program.parent, write(tmp_path / "log")]
+    tables = [f"--output={tmp_path}/runs.parquet", f"--steps={tmp_path}/steps.parquet"]
+    done = subprocess.run([*command, *tables], capture_output=True, text=True, check=True)
+    loaded = done.stdout.split()
+    assert "pyarrow.parquet" in loaded
+    assert not {"pandas", "scipy", "snakemake", "jinja2", "pyarrow.compute"} & set(loaded)

@@ -63,8 +63,7 @@ def runs(name, path):
         table_rows.complete(run, {}, "log")
         row = table_rows.run_row(run, "run", "0" * 64, None)
         parquet_files.table([row], table_columns.RUNS)
-        for make in (table_rows.steps_table, table_rows.evals_table, table_rows.samples_table):
-            make(run, "run")
+        list(table_rows.run_tables(run, "run"))
         found.append(run)
     return found
 

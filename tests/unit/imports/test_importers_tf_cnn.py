@@ -293,3 +293,24 @@ def test_a_table_whose_tabs_became_spaces_is_read(tmp_path, spaces):
     copied = row(tmp_path, content.replace("\t", spaces))
     for name in ("images_per_second", "step_time_mean_s", "final_loss", "steps_measured"):
         assert copied[name] == whole[name]
+
+
+def test_a_rate_of_a_hundred_digits_is_a_damaged_line(tmp_path):
+    lines = tf_cnn_benchmarks(0.125, 4).splitlines(keepends=True)
+    at = next(n for n, line in enumerate(lines) if line.startswith("2\t"))
+    lines[at] = lines[at].replace("512.0", f"{'5' * 100}.0", 1)
+    (run,) = read(tmp_path, "".join(lines))
+    assert list(run.steps.step) == [1, 3, 4]
+    assert f"left out 1 damaged lines: {at + 1}" in run.notes
+
+
+def test_many_steps_are_parsed_as_one_by_one(tmp_path):
+    texts = ["0.1", "-7.000", "nan", "inf", "-inf", "00123.4567890123456789", "99999999.9"]
+    lines = "".join(
+        f"{step}\timages/sec: {texts[step % 7]} +/- 0.0 (jitter = 0.0)\t{texts[step % 5]}\n"
+        for step in range(1, 20_001)
+    )
+    (run,) = read(tmp_path, lines)
+    assert list(run.steps.step) == list(range(1, 20_001))
+    expected = [float(texts[step % 5]) for step in range(1, 20_001)]
+    assert list(map(repr, run.steps.loss)) == list(map(repr, expected))

@@ -150,7 +150,7 @@ def _open_writer(kind: str, output: Path | str) -> Iterator[Callable[[pa.Table],
     """Yield a function that appends tables to a file, which is whole afterwards."""
     schema = parquet_files.table([], run_columns.RUN_TABLES[kind]).schema
     with written_whole(output) as part, parquet_files.writer(part, schema) as parquet:
-        yield lambda table: parquet.write_table(table.cast(schema)) if len(table) else None
+        yield lambda rows: parquet.write_table(rows) if len(rows) else None
 
 
 class _Import:
@@ -279,13 +279,8 @@ class _Import:
         table_rows.complete(run, fields, first.place)
         run_id = f"{table_rows.run_words(run)}-{digest[:10]}"
         self.result.rows.append(table_rows.run_row(run, run_id, digest, self.name))
-        for kind, make_table in (
-            ("steps", table_rows.steps_table),
-            ("evals", table_rows.evals_table),
-            ("samples", table_rows.samples_table),
-        ):
-            if kind in self.writers:
-                self.writers[kind](make_table(run, run_id))
+        for table, rows in table_rows.run_tables(run, run_id, self.writers):
+            self.writers[table](rows)
 
     def _add_results_folder(self, folder):
         for row, run_tables, why_not in own_results.read_folder(folder.path):

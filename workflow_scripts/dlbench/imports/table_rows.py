@@ -8,7 +8,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,9 @@ from dlbench import Error
 from dlbench.imports.merging import MergedRun, is_rounded
 from dlbench.log import event_log
 from dlbench.records import step_times
-from dlbench.tables import parquet_files, run_columns, table_columns
+from dlbench.tables import parquet_files, run_columns, table_columns, table_names
+
+ROWS_AT_ONCE = 2**14  # of steps in a row group: no table of a long run lies beside its columns
 
 
 def complete(run: MergedRun, fields: Mapping[str, Mapping[str, Any]], where: str) -> None:
@@ -43,6 +45,7 @@ def complete(run: MergedRun, fields: Mapping[str, Mapping[str, Any]], where: str
     for source in run.sources:
         if source.imported.complete:
             source.imported.complete(run.columns)
+            source.imported.complete = None  # with what it holds of the log
 
 
 def _fill_in(columns):
@@ -129,31 +132,26 @@ def _from_steps(run):
     steps, columns = run.steps, {}
     if len(steps) == 0:
         return columns
-    burn_in, times, windows = 0, [], []
-    for time, window, warm_up in zip(
-        steps.step_time_s, steps.window_steps, steps.warm_up, strict=True
-    ):
-        if warm_up:
-            burn_in += window
-        elif window and math.isfinite(time):
-            times.append(time)
-            windows.append(window)
+    times, windows = np.asarray(steps.step_time_s), np.asarray(steps.window_steps)
+    warm_up = np.asarray(steps.warm_up, bool)
+    burn_in = int(windows[warm_up].sum())
+    measured = ~warm_up & (windows != 0) & np.isfinite(times)
+    times, windows = times[measured], windows[measured]
     if burn_in:
         columns["burn_in_steps"] = burn_in
     if math.isfinite(steps.loss[-1]):
         columns["final_loss"] = steps.loss[-1]
-    if not times:
+    if not len(times):
         return columns
-    count = sum(windows)
+    count = int(windows.sum())
     columns["steps_measured"] = count
-    if min(times) == max(times):  # without the rounding of sums
-        columns["step_time_mean_s"] = times[0]
+    if times.min() == times.max():  # without the rounding of sums
+        columns["step_time_mean_s"] = float(times[0])
     else:
-        total_s = math.fsum(time * window for time, window in zip(times, windows, strict=True))
-        columns["step_time_mean_s"] = total_s / count
+        columns["step_time_mean_s"] = math.fsum(memoryview(times * windows)) / count
     first = steps.step[0] - (steps.window_steps[0] or 1) + 1
     if count == len(times) > 1 and count + burn_in == steps.step[-1] - first + 1:  # of every step
-        columns |= step_times.summary(times)
+        columns |= step_times.summary(times.tolist())
     if run.columns.get("global_batch"):
         columns["images_per_second"] = run.columns["global_batch"] / columns["step_time_mean_s"]
     return columns
@@ -179,38 +177,49 @@ def parse_item_shape(text: str | None) -> list[int] | None:
     return [int(number) for number in text.split("x")]
 
 
-def steps_table(run: MergedRun, run_id: str) -> pa.Table:
-    """The rows of the table of steps of a run."""
-    steps, size = run.steps, len(run.steps)
-    windows = np.asarray(steps.window_steps)
-    columns = {
-        "rank": pa.repeat(pa.scalar(0, pa.int32()), size),
-        "step": pa.array(np.asarray(steps.step)),
-        "step_time_s": _numbers(steps.step_time_s),
-        "loss": _numbers(steps.loss),
-        "warm_up": pa.array(np.asarray(steps.warm_up).astype(bool)),
-        "window_steps": pa.array(windows, mask=windows == 0),
-        **{name: _numbers(values) for name, values in steps.more.items()},
+def run_tables(
+    run: MergedRun, run_id: str, names: Container[str] = table_names.OF_RUN
+) -> Iterator[tuple[str, pa.Table]]:
+    """Yield (name, rows) of the tables of a run that have rows, the steps ROWS_AT_ONCE at a time.
+
+    Args:
+        names: of the tables that are wanted.
+    """
+    if "steps" in names:
+        for first in range(0, len(run.steps), ROWS_AT_ONCE):
+            rows = slice(first, min(first + ROWS_AT_ONCE, len(run.steps)))
+            yield "steps", with_run_id(_steps_table(run.steps, rows), run_id)
+    if "evals" in names and run.evals:
+        rows = [{"run_id": run_id, **row} for row in run.evals]
+        yield "evals", parquet_files.table(rows, run_columns.EVALS)
+    if "samples" in names and run.samples:
+        rows = [{"run_id": run_id, "rank": 0, **row} for row in run.samples]
+        yield "samples", parquet_files.table(rows, run_columns.SAMPLES)
+
+
+def _steps_table(steps, rows):
+    """A slice of the steps; all of its columns but run_id."""
+    arrays = {
+        "step": steps.step,
+        "step_time_s": steps.step_time_s,
+        "loss": steps.loss,
+        "warm_up": steps.warm_up,
+        "window_steps": steps.window_steps,
+        **steps.more,
     }
-    arrays = [
-        columns[field.name].cast(field.type)
-        if field.name in columns
-        else pa.nulls(size, field.type)
-        for field in run_columns.STEPS
-    ]
+    columns = {name: np.asarray(values)[rows] for name, values in arrays.items()}
+    size = len(columns["step"])
+    columns.setdefault("rank", np.zeros(size, np.int32))
+    columns["warm_up"] = columns["warm_up"] != 0
+    absent = {"window_steps": columns["window_steps"] == 0}
     schema = parquet_files.table([], run_columns.STEPS).schema
-    return with_run_id(pa.Table.from_arrays(arrays, schema=schema), run_id)
-
-
-def evals_table(run: MergedRun, run_id: str) -> pa.Table:
-    """The rows of the table of evaluations of a run."""
-    return parquet_files.table([{"run_id": run_id, **row} for row in run.evals], run_columns.EVALS)
-
-
-def samples_table(run: MergedRun, run_id: str) -> pa.Table:
-    """The rows of the table of samples of a run."""
-    rows = [{"run_id": run_id, "rank": 0, **row} for row in run.samples]
-    return parquet_files.table(rows, run_columns.SAMPLES)
+    filled = [
+        pa.array(columns[name], type_, mask=absent.get(name), from_pandas=True)  # nan: null
+        if name in columns
+        else pa.nulls(size, type_)
+        for name, type_ in zip(schema.names, schema.types, strict=True)
+    ]
+    return pa.Table.from_arrays(filled, schema=schema)
 
 
 def with_run_id(table: pa.Table, run_id: str) -> pa.Table:
@@ -219,8 +228,3 @@ def with_run_id(table: pa.Table, run_id: str) -> pa.Table:
     column = pa.DictionaryArray.from_arrays(indices, pa.array([run_id]))
     place = table.schema.get_field_index("run_id")
     return table.set_column(place, table.schema.field(place), column)
-
-
-def _numbers(values):
-    """An array of numbers in which nan is null."""
-    return pa.array(np.asarray(values), from_pandas=True)

@@ -128,12 +128,9 @@ def _write_run(run, imported, events, begun_at):
         host=row.get("host") or platform.node(),
         total_steps=max(imported.steps.step, default=None),
     )
-    for kind, make_table in (
-        ("step", table_rows.steps_table),
-        ("eval", table_rows.evals_table),
-        ("sample", table_rows.samples_table),
-    ):
-        for line in make_table(imported, run.id).to_pylist():
+    for table, rows in table_rows.run_tables(imported, run.id):
+        kind = table.removesuffix("s")
+        for line in rows.to_pylist():
             values = {name: value for name, value in line.items() if value is not None}
             values.pop("run_id")
             if kind == "step":

@@ -1,15 +1,15 @@
 """Parquet tables with explicit schemas: units in the fields' metadata, versions in the file's.
 
 - Written with zstd level 3, dictionaries for text, byte streams split for
-  floats, delta coding for the step column, one row group a run.
+  floats, delta coding for the step column, a row group a run, several for an imported long one.
 - Read with the schema of this version; a file of a newer one is refused.
 """
 
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dlbench import Error
@@ -24,6 +24,30 @@ NUMBER = r"^[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?$"
 
 class TableError(Error):
     """A table that cannot be read; the message says why."""
+
+
+class _NoPandas:
+    """A finder for sys.meta_path, by which pandas is not installed."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name == "pandas":
+            raise ModuleNotFoundError(f"no module named {name!r}", name=name)
+
+
+def spare_memory() -> None:
+    """Have pyarrow spare memory in this process, for a program that makes no frames.
+
+    pyarrow looks for pandas once, as it makes its first array, and would load it: 0.2 s and 40 MB.
+    Who imports pandas later still gets it. The system's allocator gives back what is freed;
+    pyarrow's own keeps it.
+    """
+    pa.set_memory_pool(pa.system_memory_pool())
+    finder = _NoPandas()
+    sys.meta_path.insert(0, finder)
+    try:
+        pa.array([])
+    finally:
+        sys.meta_path.remove(finder)
 
 
 def write(path: Path | str, rows: Iterable[Row], schema: pa.Schema, **notes: str) -> None:
@@ -118,6 +142,8 @@ def read(
 
 def from_csv(table: pa.Table) -> pa.Table:
     """Take away the apostrophes that `write_csv` put before texts like formulas."""
+    import pyarrow.compute as pc  # 9 MB of memory, which few need
+
     plain = {
         name: pc.replace_substring_regex(column, f"^'({FORMULA})", r"\1")
         if pa.types.is_string(column.type)
@@ -132,6 +158,8 @@ def _harmless(column):
 
     Numbers stay as they are.
     """
+    import pyarrow.compute as pc
+
     if not pa.types.is_string(column.type):
         return column
     formula = pc.and_(

@@ -26,13 +26,14 @@ import re
 from array import array
 from collections.abc import Iterator
 
+from dlbench.imports import log_values
 from dlbench.imports.importers import Imported, Steps, _tf_cnn
 from dlbench.imports.log_file import LogFile
 
 FAMILY = _tf_cnn.FAMILY
 HALF_DIGIT = 0.05  # of the printed rates, items/s
 _gap = rb"[\t ]+"  # a tab; spaces if the log was copied from a terminal
-_number = rb"(-?(?:\d+\.\d+|nan|inf))"
+_number = rb"(-?(?:\d{1,99}\.\d{1,99}|nan|inf))"
 _step = rb"(\d{1,18})" + _gap + rb"images/sec: " + _number + rb"%s" + _gap + _number + rb"[^\n]*\n"
 PLAIN_STEPS = re.compile(rb"(?m:^)" + _step % rb" \+/- [^\t\n ]+ \(jitter = [^)\n]+\)")
 STEP = re.compile(_step % rb"(?: \+/- (\d+\.\d+|nan|inf) \(jitter = (\d+\.\d+|nan|inf)\))?")
@@ -107,17 +108,16 @@ class _Section:
         return begun and _key(_plain(line)) in ("version", "model", "mode")
 
     def add_steps(self, rows):
-        numbers, rates, losses = zip(*rows, strict=True)
-        self.steps.step.extend(map(int, numbers))
-        self.rates.extend(map(float, rates))
-        self.steps.loss.extend(map(float, losses))
+        log_values.append_rows(rows, (self.steps.step, self.rates, self.steps.loss))
 
     def add(self, number, line):
         self.last = number
         line = _plain(line)
         if b"images/sec: " in line:
             if match := STEP.match(line):
-                self.add_steps([match.group(1, 2, 5)])
+                self.steps.step.append(int(match[1]))
+                self.rates.append(float(match[2]))
+                self.steps.loss.append(float(match[5]))
                 self.last_step_line = line
             elif match := TOTAL.match(line):
                 self.totals.append(float(match[1]))
