@@ -187,8 +187,8 @@ def run_tables(
     """
     if "steps" in names:
         for first in range(0, len(run.steps), ROWS_AT_ONCE):
-            rows = slice(first, min(first + ROWS_AT_ONCE, len(run.steps)))
-            yield "steps", with_run_id(_steps_table(run.steps, rows), run_id)
+            piece = slice(first, first + ROWS_AT_ONCE)
+            yield "steps", with_run_id(_steps_table(run.steps, piece), run_id)
     if "evals" in names and run.evals:
         rows = [{"run_id": run_id, **row} for row in run.evals]
         yield "evals", parquet_files.table(rows, run_columns.EVALS)
@@ -197,7 +197,7 @@ def run_tables(
         yield "samples", parquet_files.table(rows, run_columns.SAMPLES)
 
 
-def _steps_table(steps, rows):
+def _steps_table(steps, piece):
     """A slice of the steps; all of its columns but run_id."""
     arrays = {
         "step": steps.step,
@@ -207,7 +207,7 @@ def _steps_table(steps, rows):
         "window_steps": steps.window_steps,
         **steps.more,
     }
-    columns = {name: np.asarray(values)[rows] for name, values in arrays.items()}
+    columns = {name: np.asarray(values)[piece] for name, values in arrays.items()}
     size = len(columns["step"])
     columns.setdefault("rank", np.zeros(size, np.int32))
     columns["warm_up"] = columns["warm_up"] != 0
