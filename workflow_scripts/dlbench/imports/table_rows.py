@@ -108,7 +108,11 @@ def _places(sources):
 
 
 def run_words(run: MergedRun) -> str:
-    """Readable words of a run's id, such as resnet50-imagenet-b64-parameter_server-4-udocker-r1."""
+    """Readable words of a run's id, such as resnet50-imagenet-b64-parameter_server-x4-udocker-r1.
+
+    Not those of `Run.id` or `Run.label`: a log may lack any field of a run, and an absent one is
+    left out rather than taken for its default.
+    """
     columns, words = run.columns, []
     for name, prefix in (
         ("model", ""),
