@@ -18,7 +18,9 @@ from dlbench import Error
 from dlbench.common import phrases
 
 LIBRARY = Path(__file__).parents[1]
-_user_folders: dict[str, Path] = {}  # by the last word of a kind: models are of any framework
+# Where to look besides, as sys.path is: set once where a program starts, read by all that names a
+# file. By the last word of a kind, for models are of any framework.
+_user_folders: dict[str, Path] = {}
 
 
 class UnknownName(Error):

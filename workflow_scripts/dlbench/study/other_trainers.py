@@ -40,7 +40,8 @@ WORDS = ("model", "dataset")  # the other program's own, not names of files here
 # What the program's log must not say otherwise than the run.
 STATED = ("global_batch", "batch_per_device", "devices", "nodes")
 FOLDER, PRINTED, PROOF = "output", "printed.log", "containment.json"  # in a run's folder
-_trainers = {}
+# Of the one study of this process: records and commands ask about a run without its config.
+_trainers: dict[str, dict[str, Any]] = {}
 
 
 def use(trainers: dict[str, dict[str, Any]]) -> None:
