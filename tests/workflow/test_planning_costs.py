@@ -20,9 +20,9 @@ FEW, MANY = 100, 300  # runs; what a run costs is the difference between the two
 RUNS_OF_MEMORY = 2000
 # Of a dry run in which all is to be done, for each run.
 CALLS_BESIDE_BARE = 1.75  # times the calls of Python functions in the bare workflow
-STATS = 5.1
-OPENED_AND_LISTED = 2.1  # the session's folder and file
-# Beside the bare workflow: 10 MB of the library and the profile, and 4 kB a run.
+STATS = 5.0
+OPENED_AND_LISTED = 1.0
+# Beside the bare workflow, all in all.
 MEMORY_MB = 19
 
 COUNTER = Path(__file__).parents[1] / "support/planning_counts.py"
