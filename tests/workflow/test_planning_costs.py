@@ -6,12 +6,12 @@ planning does more now, count again, set the bound to that, and say in the commi
 """
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import resource_use
 from bare_workflow import BARE
 from campaign import Campaign, environment
 
@@ -98,26 +98,17 @@ def _write(folders, runs):
 
 def _counted(folder):
     path = folder / "counts.json"
-    _finish([sys.executable, str(COUNTER), str(path)], folder)
+    _dry_run([sys.executable, str(COUNTER), str(path)], folder)
     return json.loads(path.read_text())
 
 
 def _peak_mb(folder):
-    return _finish([sys.executable, "-m", "snakemake"], folder).ru_maxrss / 1000
+    return _dry_run([sys.executable, "-m", "snakemake"], folder).peak_mb
 
 
-def _finish(command, folder):
-    """The resources that a dry run used."""
-    with open(folder / "said.txt", "w+b") as said:
-        process = subprocess.Popen(
-            [*command, "--cores", "1", "-n", "--quiet", "all"],
-            cwd=folder,
-            env=environment(),
-            stdout=said,
-            stderr=subprocess.STDOUT,
-        )
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        said.seek(0)
-        assert status == 0, said.read().decode()
-    return usage
+def _dry_run(command, folder):
+    words = [*command, "--cores", "1", "-n", "--quiet", "all"]
+    try:
+        return resource_use.run(words, cwd=folder, env=environment())
+    except subprocess.CalledProcessError as error:
+        pytest.fail(error.output)

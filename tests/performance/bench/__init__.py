@@ -12,28 +12,21 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 REPOSITORY = Path(__file__).parents[3]
 TRAINER = REPOSITORY / "envs/train/.venv/bin/python"
 sys.path[1:1] = [str(REPOSITORY / "tests/support"), str(REPOSITORY / "workflow_scripts")]
 
+import resource_use  # noqa: E402
+from resource_use import Used  # noqa: E402
+
 from dlbench.log import event_log  # noqa: E402
 from dlbench.records import step_times  # noqa: E402
 
 from .figure import Figure  # noqa: E402
-
-
-class Used(NamedTuple):
-    """What a process took, with all that it started and waited for, and what it printed."""
-
-    wall_s: float
-    cpu_s: float
-    peak_mb: float
-    output: str
 
 
 def parser(description: str) -> argparse.ArgumentParser:
@@ -96,17 +89,10 @@ def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
 
 def run(command: Sequence[Any], **options: Any) -> Used:
     """Run a command to its end; ends this program with what it printed if it fails."""
-    began = time.perf_counter()
-    process = subprocess.Popen(
-        list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options
-    )
-    output = process.stdout.read().decode(errors="replace")
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if status:
-        sys.exit(output[-4000:])
-    wall_s = time.perf_counter() - began
-    return Used(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000, output)
+    try:
+        return resource_use.run(command, **options)
+    except subprocess.CalledProcessError as error:
+        sys.exit(error.output[-4000:])
 
 
 def images_per_second(model: str, batch: int, steps: int, warmup_steps: int, *flags: Any) -> float:

@@ -174,6 +174,7 @@ def test_steps_are_those_of_the_slowest_rank_and_copies_stand_alone():
             "step": [1, 2, 3] * 2,
             "step_time_s": [9.0, 2, 2, 8, 1, 4],
             "warm_up": [True, False, False] * 2,
+            "window_steps": [1] * 6,
         }
     )
     assert step_times.measured(steps).tolist() == [1, 4]
