@@ -27,7 +27,7 @@ rule train:
     group:
         bundle if SUBMITS else None
     container:
-        directive_image if PLAN.by_directive else None
+        directive_image
     resources:
         **(JOBS.resources if SUBMITS else {}),
         bench=1,
