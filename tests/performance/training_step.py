@@ -6,7 +6,8 @@
 Prints, for each model, the ratios of images per second (ours / theirs) over the
 pairs, all on one core. The targets are 0.98 against the bare compiled step and 1
 against fit and Horovod's synthetic benchmark. That one waits for no step, so it
-can be ahead by what a wait costs: tens of microseconds of a step.
+can be ahead by what a wait costs: tens of microseconds of a step. Last, what windows of ten
+steps gain (docs/methodology.md); on a CPU nothing runs ahead.
 """
 
 import functools
@@ -37,13 +38,24 @@ def main():
         for model, batch, steps in args.case or CASES:
             for name, (theirs, target) in PEERS.items():
                 ours = Ours(model, batch, steps, Path(folder) / f"{model}-{theirs.__name__}.jsonl")
-                calls = {"ours": ours, "theirs": theirs(model, batch, steps, ours)}
-                for call in calls.values():
-                    call()  # the first time it compiles
-                timed = {name: functools.partial(seconds, call) for name, call in calls.items()}
-                taken_s = bench.in_turns(args.pairs, timed)
-                ratios = bench.ratios(taken_s["theirs"], taken_s["ours"])
+                ratios = paired(ours, theirs(model, batch, steps, ours), args.pairs)
                 figures.add(f"{model}, batch {batch}, over {name}", ratios, at_least=target)
+            single, windows = (
+                Ours(model, batch, steps, Path(folder) / f"{model}-{length}.jsonl", length)
+                for length in (1, 10)
+            )
+            ratios = paired(windows, single, args.pairs)
+            figures.add(f"{model}, batch {batch}, windows of ten steps over single steps", ratios)
+
+
+def paired(ours, theirs, pairs):
+    """Ratios of speed, ours over theirs, of pairs that are run in turns."""
+    calls = {"ours": ours, "theirs": theirs}
+    for call in calls.values():
+        call()  # the first time it compiles
+    timed = {name: functools.partial(seconds, call) for name, call in calls.items()}
+    taken_s = bench.in_turns(pairs, timed)
+    return bench.ratios(taken_s["theirs"], taken_s["ours"])
 
 
 def case(text):
@@ -60,13 +72,14 @@ def seconds(call):
 class Ours:
     """The trainer's own loop, its event log included, on synthetic items."""
 
-    def __init__(self, model, batch, steps, log):
+    def __init__(self, model, batch, steps, log, steps_per_sync=1):
         from dlbench.trainer import loop
         from dlbench.trainer.schedule import Schedule
         from dlbench.trainer.tensorflow.engine import Engine
 
         words = f"--model {model} --dataset synthetic --batch-per-device {batch} --steps {steps}"
-        spec = _parse([*words.split(), "--warmup-steps", "0", "--log", str(log)])
+        words += f" --warmup-steps 0 --steps-per-sync {steps_per_sync}"
+        spec = _parse([*words.split(), "--log", str(log)])
         engine = Engine(spec, _single(), None)
         engine.build()
         engine.begin(0)

@@ -120,8 +120,10 @@ def test_a_supervisor_that_is_killed_leaves_no_trainer_and_the_next_attempt_keep
     assert events(tmp_path / "train.attempt1.jsonl", "step")
 
 
-def test_a_rank_that_hangs_ends_the_run_and_leaves_nothing(tmp_path):
+@pytest.mark.parametrize("steps_per_sync", [None, 10], ids=["single steps", "windows"])
+def test_a_rank_that_hangs_ends_the_run_and_leaves_nothing(steps_per_sync, tmp_path):
     how = {"strategy": "horovod", "launcher": "horovodrun", "devices_per_node": 2}
+    how |= {"steps_per_sync": steps_per_sync} if steps_per_sync else {}
     # On a busy machine it may take so long to take a first step.
     for hang_limit_s in (12, 100):
         process = start_supervised(tmp_path, f"--hang-limit-s={hang_limit_s}", **how)
