@@ -9,19 +9,15 @@ The finished runs are not trained: their logs are written here, two steps each,
 then parsed, collected and drawn by the workflow itself.
 """
 
-import os
 import re
 import sys
 import tempfile
 from pathlib import Path
 
 import bench
+import finished_study
 from bare_workflow import BARE
 from campaign import Campaign, environment
-
-from dlbench.log import event_log
-from dlbench.records import parse_run, run_record, staleness
-from dlbench.study import config
 
 ROUNDS = 2
 
@@ -39,8 +35,9 @@ def main():
         (bare / "Snakefile").write_text(BARE.format(combinations=args.combinations))
         compare(figures, "dry run", ours, bare, "-n", "--quiet", "all")
 
-        finish_ours(campaign)
-        finish_bare(bare, args.combinations)
+        finished_study.finish(campaign)
+        finished_study.finish_bare(bare, args.combinations)
+        snakemake(bare, "--quiet", "all")
         compare(figures, "nothing to do", ours, bare, "--quiet", "all")
 
         study(campaign, ["lenet5", "cnn12"], args.combinations)
@@ -74,46 +71,6 @@ def compare(figures, what, ours, bare, *arguments):
 def snakemake(folder, *arguments):
     command = [sys.executable, "-m", "snakemake", "--cores", "1", *arguments]
     return bench.run(command, cwd=folder, env=environment())
-
-
-def finish_ours(campaign):
-    """Write every run's log and let the library parse it; the workflow does the rest."""
-    os.chdir(campaign.folder)
-    plan = config.study(config.read("config.yaml"))
-    for run in plan.runs:
-        place = run_record.folder(run.id)
-        log = event_log.EventLog(place / "train.jsonl")
-        log.write("launch", t_utc=event_log.utc_now(), made_from=staleness.made_from(run))
-        log.start(
-            spec=run.values(),
-            versions={"tensorflow": "2.18.1"},
-            device_model="none",
-            host="none",
-            devices=["0"] * run.devices,
-            total_steps=2,
-        )
-        for step in (1, 2):
-            log.step(step, 0.1 * step, 0.1, 2.3, 0.01, False, 1)
-        log.write(
-            "run_end",
-            t_s=0.2,
-            t_utc=event_log.utc_now(),
-            status="ok",
-            message="",
-            weights_sha256=["0"],
-        )
-        log.close()
-        parse_run.parse(run, place / "train.jsonl", place / "run.json")
-    campaign.succeed("--quiet", "all", "--", "images", "all")
-
-
-def finish_bare(folder, combinations):
-    for number in range(combinations):
-        place = folder / f"results/runs/model-dataset-b{number}-r1-0123456789"
-        place.mkdir(parents=True)
-        for name in ("train.jsonl", "run.json"):
-            (place / name).touch()
-    snakemake(folder, "--quiet", "all")
 
 
 def added(figures, folder, combinations):
