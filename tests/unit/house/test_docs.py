@@ -296,6 +296,13 @@ def test_every_file_of_ours_that_a_page_names_is_there(page):
         assert name in python | {"X.py", "test_X.py"}, name
 
 
+def test_every_file_of_ours_that_the_schema_names_is_there():
+    text = (REPOSITORY / "workflow_scripts/dlbench/study/config.schema.json").read_text()
+    names = {name.rstrip(".") for name in re.findall(r"workflow_scripts/[\w./-]+", text)}
+    assert len(names) > 4
+    assert not [name for name in names if not (REPOSITORY / name).exists()]
+
+
 # ---- Configs ----------------------------------------------------------------------------------
 
 
