@@ -21,11 +21,10 @@ REPOSITORY = Path(__file__).parents[1]
 TRAINER = REPOSITORY / "envs" / "train"
 FIRST = "unit"  # alone: most faults are found here, and in minutes
 # Then lines are run beside each other, the suites of a line one after the other. Those of the
-# second and third wait more than they compute: for images, jobs and other ranks.
+# second wait more than they compute: for images, jobs and other ranks.
 LINES = (
-    ("trainer", "workflow"),
-    ("containers", "performance"),
-    ("cluster", "processes"),
+    ("trainer", "workflow", "performance"),
+    ("containers", "cluster", "processes"),
 )
 # Files of tests/trainer that start many processes, each of which waits for the others.
 PROCESSES = [

@@ -1,7 +1,6 @@
 """Apptainer inside the jobs of a real Slurm: by directive on one node, by command on two."""
 
 import json
-import shutil
 
 import pytest
 import yaml
@@ -21,13 +20,7 @@ MATRIX = [
 @pytest.fixture(scope="module")
 def trained(campaign, folder, slurm, tmp_path_factory):
     project = tmp_path_factory.mktemp("on_slurm") / "project"
-    shutil.copytree(
-        campaign.folder,
-        project,
-        symlinks=True,
-        ignore=shutil.ignore_patterns("results", ".snakemake"),
-    )
-    copy = type(campaign)(project, campaign.variables | slurm.variables)
+    copy = campaign.copied(project, **slurm.variables)
     (project / "site.yaml").write_text(yaml.safe_dump({"site": FACTS}))
     copy.configure(images={"train": {"source": str(folder)}}, matrix=MATRIX, figures=[])
     copy.succeed("--profile", "profiles/slurm")

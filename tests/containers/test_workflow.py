@@ -1,7 +1,6 @@
 """Containers in the real Snakefile: images made once, the directive, what trains again."""
 
 import json
-import shutil
 
 import pytest
 from other_trainer import SCRIPT
@@ -21,14 +20,7 @@ TRAINED = ("ok", "unstable")
 @pytest.fixture(scope="module")
 def trained(campaign, folder, tmp_path_factory):
     """A finished campaign in that folder: on bare metal, by directive, and by two commands."""
-    project = tmp_path_factory.mktemp("contained") / "project"
-    shutil.copytree(
-        campaign.folder,
-        project,
-        symlinks=True,
-        ignore=shutil.ignore_patterns("results", ".snakemake"),
-    )
-    copy = type(campaign)(project, campaign.variables)
+    copy = campaign.copied(tmp_path_factory.mktemp("contained") / "project")
     configure(copy, folder)
     copy.succeed()
     return copy

@@ -61,6 +61,16 @@ class Campaign:
         campaign.configure()
         return campaign
 
+    def copied(self, folder, **variables):
+        """The project in another folder, without what was computed."""
+
+        def computed(place, _):
+            # Only at the top: the library has a room of that name, too.
+            return ["results", ".snakemake"] if Path(place) == self.folder else []
+
+        shutil.copytree(self.folder, folder, symlinks=True, ignore=computed)
+        return type(self)(folder, self.variables | variables)
+
     def copy(self, folder):
         """The same campaign, results and Snakemake's memory included, elsewhere."""
         shutil.copytree(self.folder, folder, symlinks=True)
