@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from dlbench.common import plugins
@@ -33,3 +34,15 @@ def train(log, data=None, flags=(), **fields):
 
 def events(log, kind):
     return [event for event in event_log.read(log) if event["event"] == kind]
+
+
+def pids_of_ranks(log, count, process):
+    """Processes of all ranks or copies, once each has taken a step; None if the run has ended."""
+    deadline = time.monotonic() + 240
+    while process.poll() is None:
+        paths = [p for p in (event_log.rank_path(log, r) for r in range(count)) if p.is_file()]
+        if len(paths) == count and all('"event": "step"' in p.read_text() for p in paths):
+            return [events(path, "run_start")[0]["pid"] for path in paths]
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return None

@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
-from training_runs import SERVERS, TRAIN, TWO_DEVICES, events
+from training_runs import SERVERS, TRAIN, TWO_DEVICES, events, pids_of_ranks
 
-from dlbench.log import attempts, event_log
+from dlbench.log import attempts
 from dlbench.study.runs import Run
 
 
@@ -25,18 +25,6 @@ def start_supervised(folder, *flags, **fields):
     program = [sys.executable, str(TRAIN.with_name("start_run.py")), "--log", str(log)]
     program += ["--messages", str(folder / "messages"), f"--spec={json.dumps(run.values())}"]
     return subprocess.Popen([*program, *flags, "--", *trainer], stderr=subprocess.PIPE, text=True)
-
-
-def pids_of_ranks(log, count, process):
-    """The processes of all ranks, once each has taken a step; None where the run has ended."""
-    deadline = time.monotonic() + 240
-    while process.poll() is None:
-        paths = [p for p in (event_log.rank_path(log, r) for r in range(count)) if p.is_file()]
-        if len(paths) == count and all('"event": "step"' in p.read_text() for p in paths):
-            return [events(path, "run_start")[0]["pid"] for path in paths]
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    return None
 
 
 def alive(pid):
