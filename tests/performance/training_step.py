@@ -7,7 +7,7 @@ Prints, for each model, the ratios of images per second (ours / theirs) over the
 pairs, all on one core. The targets are 0.98 against the bare compiled step and 1
 against fit and Horovod's synthetic benchmark. That one waits for no step, so it
 can be ahead by what a wait costs: tens of microseconds of a step. Last, what windows of ten
-steps gain (docs/methodology.md); on a CPU nothing runs ahead.
+steps gain (docs/methodology.md).
 """
 
 import functools
