@@ -113,6 +113,24 @@ def test_a_killed_conversion_leaves_whole_shards_only_and_goes_on(tmp_path):
     assert not list(folder.glob(".train-*"))
 
 
+def test_the_workers_of_a_killed_conversion_end_with_it(tmp_path):
+    """Or a rule's pipe would stay open, and its workflow wait for ever."""
+    folder = tmp_path / "blends"
+    program = [sys.executable, PROGRAMS / "convert_dataset.py", "blends", "--workers", "2"]
+    process = subprocess.Popen(
+        [*program, "--source", tmp_path, "--output", folder],
+        stderr=subprocess.STDOUT,
+        stdout=subprocess.PIPE,
+    )
+    deadline = time.monotonic() + 60
+    while not list(folder.glob(".train-*.json")):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=20)  # until nobody has the pipe any more
+
+
 def test_a_source_with_fewer_records_is_refused(source, tmp_path, monkeypatch):
     monkeypatch.setattr(digits, "SPLITS", digits.SPLITS | {"train": 1500})
     with pytest.raises(DataError, match="expected 1500 train records, found 1437"):

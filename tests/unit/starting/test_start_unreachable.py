@@ -169,8 +169,8 @@ def test_exit_codes_and_signals_come_through(start, code, status):
 def test_it_ends_with_what_started_it(start):
     program = start([sys.executable, "-uc", "import time; print('there'); time.sleep(60)"])
     starts = (
-        "import subprocess, sys; from dlbench.starting import trainer_processes\n"
-        "subprocess.run(sys.argv[1:], preexec_fn=trainer_processes._die_with_parent)"
+        "import os, subprocess, sys; from dlbench.common import orphans; parent = os.getpid()\n"
+        "subprocess.run(sys.argv[1:], preexec_fn=lambda: orphans.end_with_parent(parent))"
     )
     parent = subprocess.Popen(
         [sys.executable, "-c", starts, *program],

@@ -13,6 +13,7 @@ import math
 import multiprocessing
 import os
 import random
+import signal
 import sys
 import time
 from array import array
@@ -23,7 +24,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from dlbench import Error
-from dlbench.common import plugins
+from dlbench.common import orphans, plugins
 from dlbench.common.files import sha256, write_json, written_whole
 from dlbench.data import pictures
 from dlbench.data.archives import ArchiveError
@@ -191,7 +192,12 @@ def _write_all(name, tasks, workers):
     context = multiprocessing.get_context("fork")
     global _todo
     _todo = todo
-    with concurrent.futures.ProcessPoolExecutor(min(workers, len(todo)), context) as pool:
+    with concurrent.futures.ProcessPoolExecutor(
+        min(workers, len(todo)),
+        context,
+        initializer=orphans.end_with_parent,
+        initargs=(os.getpid(), signal.SIGKILL),
+    ) as pool:
         tasks_by_future = {
             pool.submit(_write_number, number): task for number, task in enumerate(todo)
         }

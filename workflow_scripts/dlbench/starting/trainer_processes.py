@@ -1,7 +1,7 @@
 """The processes of a trainer: started so that they end with us, and ended so that none is left."""
 
 import contextlib
-import ctypes
+import functools
 import os
 import signal
 import subprocess
@@ -9,11 +9,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from dlbench.common import orphans
 from dlbench.starting import leftovers
 
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
 POLL_S = 0.02
-PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
 
 def start(command: Sequence[str], log: Path, messages: Path) -> subprocess.Popen[bytes]:
@@ -29,7 +29,7 @@ def start(command: Sequence[str], log: Path, messages: Path) -> subprocess.Popen
             stdout=file,
             stderr=file,
             start_new_session=True,
-            preexec_fn=_die_with_parent,
+            preexec_fn=functools.partial(orphans.end_with_parent, os.getpid()),
             env=os.environ | leftovers.mark(log),
         )
 
@@ -63,15 +63,6 @@ def killed_for_memory() -> int:
         return int(events[events.index("oom_kill") + 1])
     except (OSError, ValueError, IndexError):
         return 0
-
-
-def _die_with_parent():
-    """Have the kernel end this process with its parent, also one that is killed by signal 9.
-
-    Some schedulers kill so, and the trainer is in a session of its own. Linux only.
-    """
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _still_there(trainer, log):
