@@ -30,7 +30,7 @@ from dlbench.records import run_record
 from dlbench.study import config
 
 TARGET_S, TARGET_MB, TARGET_RATIO = 60, 1000, 2
-FIGURES = ["scaling", "batch_size", "loss", "step_times", "coverage"]
+FIGURES = ("scaling", "batch_size", "loss", "step_times", "coverage")  # of the default study
 
 
 def main():
@@ -38,13 +38,14 @@ def main():
     parser.add_argument("--runs", type=int, default=2000)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--small", type=int, default=40, help="runs of the small study")
+    parser.add_argument("--draw", nargs="+", default=list(FIGURES), help="figures of the studies")
     args = parser.parse_args()
     figures = bench.Figures(args.json)
     # Python's own compiling, which happens once, is left out.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["PYTHONPYCACHEPREFIX"] = f"{folder}/bytecode"
-        made = made_study(Path(folder, "large"), args.runs, args.steps)
+        made = made_study(Path(folder, "large"), args.runs, args.steps, args.draw)
         collect_and_draw(1)
         of = f"{made} runs of {args.steps} steps"
         written = program("write_archive.py")
@@ -55,17 +56,17 @@ def main():
         figures.add("size of the archive over that of a plain zip", size / plain)
         checked = program("verify_archive.py", "results/archive.zip")
         figures.add(f"verify_archive.py, {of}, time", checked.wall_s, "s")
-        made_study(Path(folder, "small"), args.small, args.steps)
+        made_study(Path(folder, "small"), args.small, args.steps, args.draw)
         rederivation(figures, args.small)
 
 
-def made_study(folder, runs, steps):
+def made_study(folder, runs, steps, draw):
     """A finished study in a folder that becomes the current one; returns how many runs it has."""
     folder.mkdir()
     os.chdir(folder)
     for name in made_archives.WORKFLOW:
         Path(name).symlink_to(bench.REPOSITORY / name)
-    settings = aggregation.study(runs) | {"figures": FIGURES}
+    settings = aggregation.study(runs) | {"figures": draw}
     Path("config.yaml").write_text(yaml.safe_dump(json.loads(json.dumps(settings))))
     every = config.study(settings).runs
     aggregation.make(every, steps)
@@ -94,10 +95,11 @@ def rederivation(figures, runs):
 
 
 def collect_and_draw(cores):
+    names = yaml.safe_load(Path("config.yaml").read_text())["figures"]
     program("collect_runs.py")
     with ThreadPoolExecutor(cores) as pool:
-        list(pool.map(lambda name: program("draw_figure.py", name), FIGURES))
-    program("build_report.py", "--figures", *FIGURES)
+        list(pool.map(lambda name: program("draw_figure.py", name), names))
+    program("build_report.py", "--figures", *names)
 
 
 def program(name, *arguments):

@@ -27,12 +27,13 @@ def main():
     parser = bench.parser(__doc__)
     parser.add_argument("--runs", type=int, default=2000)
     parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--draw", nargs="+", metavar="FIGURE", help="these only")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         rows = study()[: args.runs]
         made_tables.write(folder, rows, steps_each=args.steps)
-        names = plugins.names("figures")
+        names = args.draw or plugins.names("figures")
         taken = {name: seconds(name, folder) for name in names}
         begun = time.monotonic()
         with ThreadPoolExecutor(os.cpu_count()) as at_once:
@@ -42,8 +43,9 @@ def main():
         print(f"{name:<20} {spent:6.2f} s")
     of = f"of {len(rows)} runs, {args.steps} steps each"
     figures = bench.Figures(args.json)
-    figures.add(f"all figures {of}, one after the other", sum(taken.values()), "s")
-    figures.add(f"all figures {of}, one a core", wall, "s", at_most=TARGET_S)
+    which = " and ".join(args.draw) if args.draw else "all figures"
+    figures.add(f"{which} {of}, one after the other", sum(taken.values()), "s")
+    figures.add(f"{which} {of}, one a core", wall, "s", at_most=TARGET_S)
 
 
 def study():
