@@ -50,20 +50,22 @@ def main():
     parser.add_argument("--batch", type=int, default=32, help="per device")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--strategies", nargs="+", default=list(LAYOUTS), choices=LAYOUTS)
     parser.add_argument("--options", default="", help="of Horovod, as --strategy-options")
     parser.add_argument("--bare", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.bare:
         bare(*args.bare, args)
         return
+    names = ["single", *(name for name in args.strategies if name != "single")]
     calls = {
         (name, how): functools.partial(how, name, args)
-        for name in LAYOUTS
+        for name in names
         for how in (ours, bare_program)
     }
     rates = bench.in_turns(args.rounds, calls)
     figures, of = bench.Figures(args.json), f"{args.model}, batch {args.batch}"
-    for name in LAYOUTS:
+    for name in names:
         mine = rates[name, ours]
         figures.add(f"{of}, {name}, throughput", mine, "images/s")
         ratios = bench.ratios(mine, rates[name, bare_program])
