@@ -21,10 +21,10 @@ REPOSITORY = Path(__file__).parents[1]
 TRAINER = REPOSITORY / "envs" / "train"
 FIRST = "unit"  # alone: most faults are found here, and in minutes
 # Then lines are run beside each other, the suites of a line one after the other. Those of the
-# second wait more than they compute: for images, jobs and other ranks.
+# second wait more than they compute: for images and jobs. Both take about as long.
 LINES = (
-    ("trainer", "workflow", "performance"),
-    ("containers", "cluster", "processes"),
+    ("trainer", "workflow", "performance", "processes"),
+    ("containers", "cluster"),
 )
 # Files of tests/trainer that start many processes, each of which waits for the others.
 PROCESSES = [
