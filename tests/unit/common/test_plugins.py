@@ -121,6 +121,27 @@ def test_imports_for_type_hints_alone_are_not_executed(tmp_path):
     assert "workflow_scripts/dlbench/images/oci.py" not in executed
 
 
+IMPORT = "from dlbench.images import oci"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        f"with open(__file__):\n    {IMPORT}\n",
+        f"for _ in ():\n    pass\nelse:\n    {IMPORT}\n",
+        f"try:\n    pass\nexcept OSError:\n    {IMPORT}\nfinally:\n    pass\n",
+        f"try:\n    pass\nfinally:\n    {IMPORT}\n",
+        f"match 1:\n    case 1:\n        {IMPORT}\n",
+        f"class Reader:\n    async def read(self):\n        if self:\n            {IMPORT}\n",
+    ],
+)
+def test_an_import_counts_inside_any_statement(tmp_path, source):
+    path = tmp_path / "importing.py"
+    path.write_text(source)
+    executed = own_code.executed_files("train.py", path)
+    assert "workflow_scripts/dlbench/images/oci.py" in executed
+
+
 def test_digests_follow_contents_and_names(tmp_path, monkeypatch):
     for name, text in (("a.py", "1"), ("b.py", "1"), ("c.py", "2")):
         (tmp_path / name).write_text(text)

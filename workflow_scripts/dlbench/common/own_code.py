@@ -140,15 +140,8 @@ def _executed(start, without):
         path = todo.pop()
         if path not in seen and path not in without:
             seen.add(path)
-            todo += _imports(path)
-    return tuple(sorted(_relative(path) for path in seen if not _only_documents(path)))
-
-
-@functools.cache
-def _only_documents(path):
-    """Whether a file is a docstring and nothing else, as the __init__ of most folders is."""
-    tree = plugins.parse_file(path)
-    return len(tree.body) == (ast.get_docstring(tree) is not None)
+            todo += _imports(path)[0]
+    return tuple(sorted(_relative(path) for path in seen if not _imports(path)[1]))
 
 
 def _relative(path):
@@ -158,9 +151,13 @@ def _relative(path):
 
 @functools.cache
 def _imports(path):
-    """The files of the library that one file imports, with the __init__ of each package."""
+    """(files of the library that one file imports, whether it is a docstring and nothing else).
+
+    With the __init__ of each package, of which most are a docstring.
+    """
+    tree = plugins.parse_file(path)
     modules = []
-    for node in _executed_nodes(plugins.parse_file(path)):
+    for node in _executed_statements(tree.body):
         if isinstance(node, ast.Import):
             modules += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -171,15 +168,18 @@ def _imports(path):
         for length in range(1, len(parts) + 1):
             base = PROGRAMS.joinpath(*parts[:length])
             paths += [p for p in (base.with_suffix(".py"), base / "__init__.py") if p.is_file()]
-    return tuple(dict.fromkeys(paths))
+    only_documents = len(tree.body) == (ast.get_docstring(tree) is not None)
+    return tuple(dict.fromkeys(paths)), only_documents
 
 
-def _executed_nodes(tree):
-    """All nodes of a syntax tree but those under `if TYPE_CHECKING:`, which never runs."""
-    for node in ast.iter_child_nodes(tree):
-        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
-            yield node
-            yield from _executed_nodes(node)
+def _executed_statements(statements):
+    """All statements, with those inside them, but for `if TYPE_CHECKING:`, which never runs."""
+    for node in statements:
+        if isinstance(node, ast.If) and getattr(node.test, "id", None) == "TYPE_CHECKING":
+            continue
+        yield node
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            yield from _executed_statements(getattr(node, part, ()))
 
 
 def git_state(
