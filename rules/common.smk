@@ -4,12 +4,14 @@ Needs the config. Makes STUDY, RUNS (by id) and the functions rules refer to.
 """
 
 import functools
+import inspect
 import os
 import shlex
 import sys
 from pathlib import Path
 
 from snakemake.io import IOFile
+from snakemake.resources import Resource
 
 # `python` in the rules is the one that runs Snakemake. Snakemake's own prefix is said again, for
 # ours takes its place: without it the exit code of what is piped to tee would be lost.
@@ -43,6 +45,19 @@ os.environ.update(PLAN.directive_environment)
 PREPARATION = len(RUNS) + 1
 
 
+def asked_of_each_run(function):
+    """A function that carries its signature.
+
+    Snakemake looks at the signature of a rule's function two or three times for each run, which
+    costs more than most of them do.
+    """
+    function.__signature__ = inspect.signature(function)
+    return function
+
+
+asked_of_each_run(Resource.evaluate)  # Snakemake's own, for each resource of a run
+
+
 @functools.cache
 def let_digests_decide():
     """Have records and manifests say what is made again, by digests of what it was made from.
@@ -71,6 +86,10 @@ def let_records_decide():
         print(*PLAN.why, sep="\n", file=sys.stderr)
     if workflow.dryrun:
         print(JOBS.cost, file=sys.stderr)
+        shown = workflow.output_settings
+        if not (shown.printshellcmds or shown.log_handler_settings):
+            # Snakemake would put the command of each run together three times, and show none.
+            workflow.get_rule("train").shellcmd = ""
     elif BEGINS:
         trainer_image.forget_failures(PLAN.forced)
         PLAN.keep_code()
@@ -115,11 +134,12 @@ def meet_cluster():
         os.execv(sys.executable, [sys.executable, "-m", "snakemake", *sys.argv[1:]])
 
 
+@asked_of_each_run
 def training_inputs(wildcards):
     """The inputs of a run; asked for when the graph of jobs is there but not yet judged."""
     let_records_decide()
     meet_cluster()
-    return PLAN.training_inputs(wildcards)
+    return PLAN.training_inputs(wildcards.run_id)
 
 
 def conversion_source(wildcards):
@@ -134,6 +154,7 @@ def environments_and_images(wildcards):
     return PLAN.environments
 
 
+@asked_of_each_run
 def start_run_arguments(wildcards, output):
     """What follows start_run.py and its files, quoted for the shell.
 
@@ -142,9 +163,22 @@ def start_run_arguments(wildcards, output):
     return run_command.StartRunArguments(PLAN, wildcards.run_id)
 
 
+@asked_of_each_run
 def directive_image(wildcards):
     """What the container directive enters for a run."""
     return PLAN.directive_image(wildcards.run_id)
+
+
+@asked_of_each_run
+def training_priority(wildcards):
+    """Higher for runs that come earlier in the seeded order."""
+    return PLAN.priority(wildcards.run_id)
+
+
+@asked_of_each_run
+def attempt_of_job(wildcards, attempt):
+    """How often a run was tried in this start, this time included."""
+    return attempt
 
 
 def prepare_image_arguments(image, form):

@@ -15,13 +15,13 @@ rule runs:
 rule train:
     """Train one combination; what it prints goes to the log, its progress to the terminal."""
     input:
-        unpack(training_inputs),
+        training_inputs,
     output:
         log="results/runs/{run_id}/train.jsonl",
         record="results/runs/{run_id}/run.json",
     log:
         "results/logs/train/{run_id}.log",
-    priority: lambda w: PLAN.priority(w.run_id)
+    priority: training_priority
     # One more, which records what the scheduler did to the last attempt.
     retries: PLAN.attempts
     group:
@@ -31,7 +31,7 @@ rule train:
     resources:
         **(JOBS.resources if SUBMITS else {}),
         bench=1,
-        attempt=lambda w, attempt: attempt,
+        attempt=attempt_of_job,
     params:
         command=start_run_arguments,
     shell:

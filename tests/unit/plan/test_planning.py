@@ -131,9 +131,8 @@ def test_runs_are_counted_in_the_order_in_which_they_are_done(plan):
 
 def test_data_is_needed_by_the_runs_that_read_it_only(plan):
     for run_id in plan.runs:
-        inputs = plan.training_inputs(type("Wildcards", (), {"run_id": run_id}))
-        assert ("data" in inputs) == ("digits" in run_id)
-        assert inputs["environment"] == "results/environments/train.json"
+        data = ["results/data/digits/manifest.json"] if "digits" in run_id else []
+        assert plan.training_inputs(run_id) == ["results/environments/train.json", *data]
     assert plan.datasets == ["digits"]
 
 
@@ -158,7 +157,7 @@ def test_a_skipped_run_needs_nothing_and_its_reason_survives_the_shell(alone):
         assert "--extra horovod" in reason
         words = run_command.start_run_arguments(plan, run_id, attempt=1)
         assert f"--skip={reason}" in words[: words.index("--")]
-        assert plan.training_inputs(type("Wildcards", (), {"run_id": run_id})) == {}
+        assert plan.training_inputs(run_id) == []
 
 
 def test_a_config_with_mistakes_is_refused_with_all_of_them():
@@ -233,7 +232,7 @@ def test_finished_runs_are_left_and_the_others_sorted_by_what_they_need(plan):
         f"results/runs/{stale.id}/train.jsonl",
     }
     assert [run.id for run in again.study.runs if re.fullmatch(again.unread, run.id)] == [unread.id]
-    assert again.training_inputs(type("Wildcards", (), {"run_id": current.id})) == {}
+    assert again.training_inputs(current.id) == []
     words = run_command.start_run_arguments(again, unread.id, 1)
     first, *_ = [w for w in words if "--position" in w]
     assert first == "--position=2/8"

@@ -59,9 +59,8 @@ def test_all_environments_and_images_in_all_forms_are_listed_once(contained):
     ]
     runs = by_runtime(plan)
     for runtime, form in (("bare", None), ("podman", "podman"), ("udocker", "udocker-P1")):
-        wildcards = type("Wildcards", (), {"run_id": runs[runtime].id})
         expected = f"results/images/train/{form}.json" if form else plan.environments[0]
-        assert plan.training_inputs(wildcards) == {"environment": expected}
+        assert plan.training_inputs(runs[runtime].id) == [expected]
 
 
 def test_execmodes_are_forms_of_their_own_and_starts_are_not(contained):
@@ -125,7 +124,7 @@ def test_a_finished_run_needs_no_image(contained):
     again = contained(runtime=["bare", "apptainer"])
     assert run.id not in again.pending
     assert again.directive_image(run.id) is None
-    assert again.training_inputs(type("Wildcards", (), {"run_id": run.id})) == {}
+    assert again.training_inputs(run.id) == []
     assert again.directive_environment == {}
 
 

@@ -102,6 +102,11 @@ class Plan:
         if self.to_train and not any(LOCKS.glob("*")):
             sessions.begin([run.values() for run in self.sentinels.runs])
 
+    @functools.cached_property
+    def session(self) -> dict[str, str] | None:
+        """The session that the runs belong to; asked for once it was begun."""
+        return sessions.current()
+
     def keep_code(self) -> None:
         """Keep lists of the files that are executed, so that those that change can be named."""
         executed = [staleness.training_code(run) for run in self.to_train]
@@ -143,22 +148,22 @@ class Plan:
             for name in ("train.jsonl", "run.json")
         ]
 
-    def training_inputs(self, wildcards: Any) -> dict[str, str | list[str]]:
+    def training_inputs(self, run_id: str) -> list[str]:
         """What a run needs: nothing once it is trained, or where it is skipped.
 
         Its code is not among them: the record knows its digest.
         """
-        run = self.run(wildcards.run_id)
-        inputs: dict[str, str | list[str]] = {}
-        if run.id in self.pending and run.id not in self.skipped:
-            if environment := environment_stamp(run):
-                inputs["environment"] = environment
-            if run.id in self.study.targets:
-                # They decide whether this one is needed.
-                before = [run_id for run_id in enough.earlier(run) if run_id in self.pending]
-                inputs["earlier"] = [f"results/runs/{run_id}/run.json" for run_id in before]
-            if staleness.has_data(run):
-                inputs["data"] = f"results/data/{run.dataset}/manifest.json"
+        run = self.run(run_id)
+        if run_id not in self.pending or run_id in self.skipped:
+            return []
+        stamp = environment_stamp(run)
+        inputs = [stamp] if stamp else []
+        if run_id in self.study.targets:
+            # They decide whether this one is needed.
+            before = (earlier for earlier in enough.earlier(run) if earlier in self.pending)
+            inputs += [f"results/runs/{earlier}/run.json" for earlier in before]
+        if staleness.has_data(run):
+            inputs.append(f"results/data/{run.dataset}/manifest.json")
         return inputs
 
     @property

@@ -10,7 +10,7 @@ from dlbench.images import trainer_image
 from dlbench.machine import fingerprints
 from dlbench.plan import user_files
 from dlbench.plan.plan import Plan
-from dlbench.records import enough, run_record, sessions, staleness
+from dlbench.records import enough, run_record, staleness
 from dlbench.starting import start_command
 from dlbench.study import other_trainers, trainer_environments
 
@@ -54,8 +54,8 @@ def start_run_arguments(plan: Plan, run_id: str, attempt: int | None = None) -> 
         f"--network={plan.study.site['network']}",
         *(f"--module={name}" for name in plan.study.site["modules"]),
     ]
-    if session := sessions.current():
-        flags.append(f"--session={json.dumps(session)}")
+    if plan.session:
+        flags.append(f"--session={json.dumps(plan.session)}")
     if start_command.contained(run):
         flags.append(f"--form={trainer_image.form_path(run)}")
         flags += [f"--bind={bind}" for bind in plan.binds(run)]

@@ -112,24 +112,22 @@ def recorded_s(record: dict[str, Any]) -> float:
 
 def estimates(runs: Iterable[Run]) -> "Estimates":
     """The Estimates that the logs on this disk give. None is read before it is asked for."""
+    return Estimates(
+        _with_folder(runs), lambda run: whole_s(run_record.folder(run.id) / "train.jsonl")
+    )
 
-    @functools.cache
-    def trained():
-        with contextlib.suppress(OSError):
-            return frozenset(os.listdir(run_record.RESULTS / "runs"))
-        return frozenset()
 
-    def seconds_of(run):
-        return whole_s(run_record.folder(run.id) / "train.jsonl") if run.id in trained() else None
-
-    return Estimates(runs, seconds_of)
+def _with_folder(runs):
+    with contextlib.suppress(OSError):
+        there = set(os.listdir(run_record.RESULTS / "runs"))
+        yield from (run for run in runs if run.id in there)
 
 
 class Estimates:
     """Seconds that runs will take, from those that others took.
 
     Args:
-        runs: those that may tell.
+        runs: those that may tell; looked through once, when the first estimate is asked for.
         seconds_of: run -> the seconds it took, or None; asked of those only that are needed.
     """
 
@@ -147,8 +145,10 @@ class Estimates:
         return None, UNKNOWN
 
     def _mean(self, key):
+        if key not in self._groups:
+            return None
         if key not in self._means:
-            seconds_of_each = [self._seconds(run) for run in self._groups.get(key, ())]
+            seconds_of_each = [self._seconds(run) for run in self._groups[key]]
             known = [seconds for seconds in seconds_of_each if seconds is not None]
             self._means[key] = statistics.fmean(known) if known else None
         return self._means[key]
