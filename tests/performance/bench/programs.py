@@ -47,7 +47,7 @@ PROGRAMS = {
     "training_step": Program("--pairs 2 --case lenet5:8:2", 10, trainer=True),
     "real_data": Program("--model lenet5 --batch 8 --steps 4 --rounds 1", 3, trainer=True),
     "two_processes": Program("--model lenet5 --batch 8 --steps 4 --rounds 1", 8, trainer=True),
-    "planning": Program("--combinations 20", 5),
+    "planning": Program("--combinations 20", 7),
     "tf_cnn_benchmarks": Program(
         "", 10, trainer=True, needs="a checkout of it", given="CHECKOUT --python PYTHON"
     ),
