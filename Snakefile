@@ -57,6 +57,7 @@ localrules:
     prepare_image,
     read_run,
     import_results,
+    list_records,
     collect_runs,
     draw_figure,
     build_report,
@@ -72,6 +73,6 @@ rule all:
     """Every run's record, the tables and the figures."""
     default_target: True
     input:
-        rules.runs.input,
+        run_records,
         rules.tables.input,
         rules.figures.input,

@@ -16,7 +16,7 @@ rule archive:
 rule write_archive:
     """Put workflow, config, logs, records, tables, figures and report into one bag."""
     input:
-        rules.runs.input,
+        rules.list_records.output,
         rules.collect_runs.output,
         rules.figures.input,
         rules.build_report.output,

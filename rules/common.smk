@@ -142,6 +142,25 @@ def training_inputs(wildcards):
     return PLAN.training_inputs(wildcards.run_id)
 
 
+def run_records(wildcards):
+    """The records that are to be made, or were made since they were listed.
+
+    A run whose record stands is no job: nothing but the record decides, and to look at ten thousand
+    such jobs takes Snakemake several times what their records take us. All of them are there for
+    those who force what is done, or ask for more than to do what is not.
+    """
+    let_records_decide()
+    meet_cluster()
+    whole = (
+        workflow.executor_plugin is None
+        or workflow.touch
+        or workflow.dag_settings.forceall
+        or workflow.dag_settings.forcerun
+    )
+    run_ids = RUNS if whole else PLAN.unlisted
+    return [f"results/runs/{run_id}/run.json" for run_id in run_ids]
+
+
 def conversion_source(wildcards):
     """What says that the source files of a dataset are there."""
     let_digests_decide()

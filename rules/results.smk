@@ -1,8 +1,8 @@
 """From records and logs to tables.
 
-Needs every run's record, results/imports/ and the study's references. Makes results/tables/, and
-steps.parquet, evals.parquet and samples.parquet in each run's folder. Names runs that missed their
-learning gate.
+Needs every run's record, results/imports/ and the study's references. Makes
+results/records.sha256, results/tables/, and steps.parquet, evals.parquet and samples.parquet in
+each run's folder. Names runs that missed their learning gate.
 """
 
 from dlbench.tables import table_names
@@ -17,10 +17,29 @@ rule tables:
         expand("results/tables/{name}.parquet", name=table_names.OF_STUDY),
 
 
+rule list_records:
+    """The digests of all records, one file that stands for them in what follows.
+
+    Snakemake remembers the inputs of a rule once for each of its outputs, and there are many tables.
+    """
+    input:
+        run_records,
+    output:
+        plan.RECORDS,
+    log:
+        "results/logs/list_records.log",
+    conda:
+        "../envs/workflow.yaml"
+    shell:
+        # Not the records as arguments: a large study's would be too long.
+        "find results/runs -mindepth 2 -maxdepth 2 -name run.json -print0 | LC_ALL=C sort -z"
+        " | xargs -0 sha256sum >{output:q} 2>{log:q}"
+
+
 rule collect_runs:
     """Collect all records, each checked to the last byte."""
     input:
-        records=expand("results/runs/{run_id}/run.json", run_id=sorted(RUNS)),
+        records=rules.list_records.output,
         imports=expand("results/imports/{name}/runs.parquet", name=PLAN.imports),
         references=PLAN.references,
         code=PLAN.code("collect_runs.py"),

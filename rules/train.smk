@@ -2,14 +2,16 @@
 
 Needs the trainer's environment and the dataset's manifest. Makes
 results/runs/{run_id}/train.jsonl, other ranks' logs beside it, and run.json.
-A run whose record stands has no inputs, so that nothing but its record decides.
+A run whose record stands is no job, or has no inputs where it is asked for, so that nothing but its
+record decides.
 """
 
 
 rule runs:
     """Every run's record."""
     input:
-        expand("results/runs/{run_id}/run.json", run_id=RUNS),
+        run_records,
+        plan.RECORDS,
 
 
 rule train:

@@ -14,9 +14,11 @@ from campaign import STUDY, Campaign
 from killed_workflows import started, wait_for
 from site_facts import CONFIG
 
+from dlbench.common import files
+from dlbench.records import run_record
 from dlbench.study.runs import is_sentinel
 
-AFTER_RUNS = {"collect_runs", "draw_figure"}
+AFTER_RUNS = {"list_records", "collect_runs", "draw_figure"}
 
 
 def trained_runs(jobs):
@@ -214,6 +216,22 @@ def test_touching_every_file_computes_nothing(campaign):
         if path.is_file() and inside not in (".snakemake", "results", ".git"):
             os.utime(path, (later, later))
     assert campaign.scheduled() == {}
+
+
+def test_a_record_that_takes_the_place_of_another_is_collected_and_nothing_is_trained(campaign):
+    path = campaign.record("cnn12-")
+    later = time.time() + 10
+    os.utime(path, (later, later))
+    assert campaign.scheduled() == {}  # it is the same
+    record = run_record.read(path) | {"message": "read again"}
+    files.write_json(path, record | {"record_sha256": run_record.digest(record)})
+    os.utime(path, (later, later))
+    assert set(campaign.scheduled()) == AFTER_RUNS
+
+
+def test_what_stands_is_trained_again_where_it_is_forced(campaign):
+    for words in (["--forcerun", "train"], ["--forceall"]):
+        assert campaign.scheduled(*words)["train"] == campaign.ids(), words
 
 
 def test_a_fresh_clone_with_the_results_alone_trains_nothing(campaign, tmp_path):

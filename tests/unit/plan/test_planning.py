@@ -1,5 +1,6 @@
 """planning: what is to be done, in which order and by which commands."""
 
+import os
 import re
 import shlex
 import shutil
@@ -14,6 +15,7 @@ from dlbench import Error
 from dlbench.cluster import submitting
 from dlbench.common import own_code
 from dlbench.plan import planning, run_command
+from dlbench.plan.plan import RECORDS
 from dlbench.records import parse_run, run_record, staleness
 from dlbench.study import config, trainer_environments
 
@@ -117,6 +119,20 @@ def test_what_others_may_use_is_told_to_each_run_and_changes_none(plan):
     assert "--others-share=0.1" in words and "--wait-for-quiet-s=30" in words
     never = run_command.start_run_arguments(plan, done.id)
     assert not any(word.startswith("--others-share") for word in never)
+
+
+def test_later_rules_look_at_records_that_are_to_be_made_or_were_made_since_they_were_listed(plan):
+    done = plan.study.runs[0]
+    finish(done, staleness.made_from(done))
+    record = run_record.folder(done.id) / "run.json"
+    parse_run.parse(done, record.with_name("train.jsonl"), record)
+    assert planning.make_plan(STUDY).unlisted == list(plan.runs)  # there is no list
+    Path(RECORDS).touch()
+    os.utime(record, (1, 1))
+    assert set(planning.make_plan(STUDY).unlisted) == plan.runs.keys() - {done.id}
+    os.utime(record)
+    os.utime(RECORDS, (1, 1))
+    assert planning.make_plan(STUDY).unlisted == list(plan.runs)
 
 
 def test_runs_are_counted_in_the_order_in_which_they_are_done(plan):

@@ -28,7 +28,7 @@ from dlbench.common.files import sha256
 from dlbench.data import stores
 from dlbench.figures.drawing.formats import FORMATS
 from dlbench.images import trainer_image
-from dlbench.plan import sentinels, site_devices
+from dlbench.plan import plan, sentinels, site_devices
 from dlbench.records import run_record, staleness
 from dlbench.results.collect_runs import IMPORTS
 from dlbench.study import config
@@ -38,7 +38,10 @@ ABOUT = "archive.json"
 # What tables and figures are made with; another version may give other bytes.
 MAKERS = ("python", "numpy", "pandas", "pyarrow", "matplotlib", "scipy", "pillow")
 CHECKPOINT = "checkpoint"
-ORDER = ("results/runs/", "results/imports/", "results/tables/", "results/figures/", "results/rep")
+ORDER = (
+    *("results/runs/", plan.RECORDS, "results/imports/"),
+    *("results/tables/", "results/figures/", "results/rep"),
+)
 HEADER = "# The merged config of the study, as it was computed. Paths are those of this archive.\n"
 
 
@@ -66,6 +69,7 @@ def write(
         logs[run.id] = record["files"]
     files: dict[str, Path | bytes] = {name: Path(name) for name in workflow_files()}
     files |= _results(study, trained) | _environments(study)
+    files[plan.RECORDS] = _listed_records(trained)
     settings, taken = portable(settings, study)
     if with_images:
         settings, images_here = _with_images(settings, study)
@@ -215,6 +219,12 @@ def _results(study, trained):
         log = results / f"logs/train/{run.id}.log"
         files += [log] if log.is_file() else []
     return {path.as_posix(): path for path in files}
+
+
+def _listed_records(trained):
+    """As the workflow lists them, but for those of other studies."""
+    records = sorted(run_record.folder(run.id) / "run.json" for run in trained)
+    return "".join(f"{sha256(record)}  {record}\n" for record in records).encode()
 
 
 def _is_result(path):

@@ -5,6 +5,7 @@ The rules take inputs, flags and priorities from a Plan; nothing in here knows S
 
 import functools
 import json
+import os
 import re
 import shlex
 import sys
@@ -38,6 +39,7 @@ WHAT_STAYS = (
     "workflow_scripts/status.py, with the same --configfile, says how each run stands."
 )
 MOST_REASONS = 8  # on the screen
+RECORDS = "results/records.sha256"  # the list of all records
 LOCKS = Path(".snakemake/locks")
 
 
@@ -146,6 +148,20 @@ class Plan:
             str(run_record.folder(run_id) / name)
             for run_id in self.runs.keys() - self.pending.keys()
             for name in ("train.jsonl", "run.json")
+        ]
+
+    @functools.cached_property
+    def unlisted(self) -> list[str]:
+        """The ids of the runs whose records are to be made, or are newer than the list of all."""
+        try:
+            listed_ns = os.stat(RECORDS).st_mtime_ns
+        except OSError:
+            return list(self.runs)
+        return [
+            run_id
+            for run_id in self.runs
+            if run_id in self.pending
+            or os.stat(f"results/runs/{run_id}/run.json").st_mtime_ns >= listed_ns
         ]
 
     def training_inputs(self, run_id: str) -> list[str]:
