@@ -22,7 +22,7 @@ rule build_report:
     input:
         rules.collect_runs.output,
         rules.figures.input,
-        code=PLAN.code("build_report.py"),
+        code=lambda w: PLAN.code("build_report.py"),
         looks=LOOKS,
     output:
         "results/report.html",

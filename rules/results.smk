@@ -42,7 +42,7 @@ rule collect_runs:
         records=rules.list_records.output,
         imports=expand("results/imports/{name}/runs.parquet", name=PLAN.imports),
         references=PLAN.references,
-        code=PLAN.code("collect_runs.py"),
+        code=lambda w: PLAN.code("collect_runs.py"),
     output:
         expand("results/tables/{name}.parquet", name=SMALL),
         [
