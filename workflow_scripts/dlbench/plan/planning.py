@@ -141,17 +141,16 @@ def _outdated_data(runs, adopted):
 def _forced(runs, pending, image_settings):
     """Files that exist but must be made again."""
     forced = set()
+    environments = {run.environment for run in map(runs.get, pending)}
+    gone = {name for name in environments if not trainer_environments.trainer_python(name).exists()}
     for run_id, (state, _) in pending.items():
         run = runs[run_id]
-        made_from = staleness.made_from(run, image_settings=image_settings)
-        if start_command.contained(run) and not made_from["environment"]:
-            forced.add(trainer_image.image_path(run.environment))
-        if start_command.contained(run) and trainer_image.failure(trainer_image.form_path(run)):
-            forced.add(trainer_image.form_path(run))
-        if (
-            not start_command.contained(run)
-            and not trainer_environments.trainer_python(run.environment).exists()
-        ):
+        if start_command.contained(run):
+            if not staleness.made_from(run, image_settings=image_settings)["environment"]:
+                forced.add(trainer_image.image_path(run.environment))
+            if trainer_image.failure(trainer_image.form_path(run)):
+                forced.add(trainer_image.form_path(run))
+        elif run.environment in gone:
             # The list of what is installed was copied without it, or to where its Python is not.
             stamp = plan.environment_stamp(run)
             forced |= {stamp} if stamp and Path(stamp).exists() else set()

@@ -4,6 +4,7 @@ A key that occurs twice in one mapping is a mistake: YAML alone would silently t
 JSON, which Snakemake accepts as a config too, is read as JSON.
 """
 
+import contextlib
 import datetime
 import json
 import re
@@ -15,6 +16,7 @@ import yaml
 from dlbench import Error
 
 NUMBER = re.compile(r"\s*[-+]?\d+(\.\d*)?\s*")
+SAFE_DEPTH = 1000  # of nested lists and mappings, for libyaml
 POWER = re.compile(r"([-+]?\d+(?:\.\d*)?)[eE]([-+]?\d+)")
 
 
@@ -85,14 +87,14 @@ def _json(text, path):
 
 
 def _yaml(text, path):
-    loader = None
+    # libyaml's loader takes a tenth of the time, but would crash on what is nested too deep: deeper
+    # than a line is long, with all brackets. What is wrong is said by the other.
+    deepest = max(map(len, text.splitlines()), default=0) + text.count("[") + text.count("{")
+    if yaml.__with_libyaml__ and deepest < SAFE_DEPTH:
+        with contextlib.suppress(yaml.YAMLError, RecursionError, ValueError):
+            return _content(yaml.CSafeLoader(text), path)
     try:
-        loader = yaml.SafeLoader(text)  # libyaml's would crash on what is nested too deep
-        node = loader.get_single_node()
-        if node is None:
-            return None
-        _see_keys_once(loader, node, path, set())
-        return loader.construct_document(node)
+        return _content(yaml.SafeLoader(text), path)
     except Error:
         raise
     except yaml.MarkedYAMLError as error:
@@ -108,9 +110,17 @@ def _yaml(text, path):
         raise Error(f"{path}: lists or mappings that are nested too deep") from error
     except (yaml.YAMLError, ValueError) as error:  # a date that there is not, for one
         raise Error(f"{path}: no YAML: {error}") from error
+
+
+def _content(loader, path):
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _see_keys_once(loader, node, path, set())
+        return loader.construct_document(node)
     finally:
-        if loader is not None:
-            loader.dispose()
+        loader.dispose()
 
 
 def _problem(error):
