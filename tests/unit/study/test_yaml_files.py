@@ -37,6 +37,7 @@ def read(tmp_path):
         (b"a: 2026-13-45\n", "no YAML: month must be in 1..12"),
         (b"a: " + b"1" * 5000, "no YAML: Exceeds the limit"),
         (b"[" * 100_000, "nested too deep"),
+        (b"- " * 5_000 + b"a\n", "nested too deep"),
         (b'{"a": 1, "b": {"c": 1, "c": 2}}', "the key 'c' is twice in one mapping"),
     ],
 )
@@ -46,6 +47,16 @@ def test_what_is_wrong_is_said_with_file_and_line(read, content, words):
     assert "mine.yaml" in str(error.value)
     assert words in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_file_is_read_alike_whether_or_not_it_may_be_nested_too_deep_for_libyaml(
+    read, monkeypatch
+):
+    content = b"a: &x [1, 1e3, 1.0e3]\nb: *x\nc: {<<: {d: 0x1f}, e: no}\nf: 2026-01-01\ng: |\n  x\n"
+    found = read(content)
+    assert found["c"] == {"d": 31, "e": False} and found["b"] == [1, "1e3", 1000.0]
+    monkeypatch.setattr(yaml_files, "SAFE_DEPTH", 0)
+    assert read(content) == found
 
 
 def test_a_file_that_is_not_there_or_a_folder_is_named(tmp_path):
