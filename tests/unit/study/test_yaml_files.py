@@ -52,7 +52,7 @@ def test_what_is_wrong_is_said_with_file_and_line(read, content, words):
 def test_a_file_is_read_alike_whether_or_not_it_may_be_nested_too_deep_for_libyaml(
     read, monkeypatch
 ):
-    content = b"a: &x [1, 1e3, 1.0e3]\nb: *x\nc: {<<: {d: 0x1f}, e: no}\nf: 2026-01-01\ng: |\n  x\n"
+    content = b"a: &x [1, 1e3, 1.0e+3]\nb: *x\nc: {<<: {d: 0x1f}, e: no}\nf: 2026-01-01\ng: |\n x\n"
     found = read(content)
     assert found["c"] == {"d": 31, "e": False} and found["b"] == [1, "1e3", 1000.0]
     monkeypatch.setattr(yaml_files, "SAFE_DEPTH", 0)
