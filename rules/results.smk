@@ -30,6 +30,9 @@ rule list_records:
         "results/logs/list_records.log",
     conda:
         "../envs/workflow.yaml"
+    params:
+        # Of another study other runs are needed: what is missing is made for a rule that runs only.
+        config=lambda w: PLAN.config_file(keep=False),
     shell:
         # Not the records as arguments: a large study's would be too long.
         "find results/runs -mindepth 2 -maxdepth 2 -name run.json -print0 | LC_ALL=C sort -z"

@@ -63,9 +63,10 @@ def test_adding_a_model_trains_only_its_runs(campaign):
     assert campaign.scheduled() == {}
 
 
-def test_adding_a_repeat_trains_only_the_new_runs(campaign):
+@pytest.mark.parametrize("target", ["all", "tables"])
+def test_adding_a_repeat_trains_only_the_new_runs(campaign, target):
     campaign.configure(repeats=2)
-    jobs = campaign.scheduled()
+    jobs = campaign.scheduled("--cores", "1", target)
     assert len(trained_runs(jobs)) == 3
     assert all("-r2-" in run for run in trained_runs(jobs))
 
