@@ -16,6 +16,7 @@ rule archive:
 rule write_archive:
     """Put workflow, config, logs, records, tables, figures and report into one bag."""
     input:
+        run_records,
         rules.list_records.output,
         rules.collect_runs.output,
         rules.figures.input,
