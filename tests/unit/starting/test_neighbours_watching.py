@@ -270,7 +270,5 @@ def test_a_run_that_never_judges_never_waits(tmp_path, busy):
 def test_what_passed_before_is_the_first_look_at_others():
     watch = neighbours.Watch({}, share=1e6)
     time.sleep(neighbours.FIRST_LOOK_S)
-    began = time.monotonic()
     watch.wait_for_quiet(60, lambda: False, pytest.fail)
-    assert watch.waited_s == pytest.approx(0, abs=0.2)
-    assert time.monotonic() - began < 0.3
+    assert watch.waited_s < neighbours.FIRST_LOOK_S / 2
