@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 from dlbench.common import own_code, plugins
-from dlbench.trainer.tensorflow.layers import normalisation
+from dlbench.trainer.keras.layers import normalisation
 
 # Trainable parameters: what publications print is in the docstrings, to the digits
 # they print; exact numbers are those of
@@ -332,7 +332,7 @@ def test_models_normalise_with_one_operation():
 
 ON_TWO_DEVICES = """
 import keras, numpy as np, sys, tensorflow as tf
-from dlbench.trainer.tensorflow.layers import normalisation
+from dlbench.trainer.keras.layers import normalisation
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])

@@ -39,7 +39,7 @@ def program(campaign, name, *arguments):
 
 
 def test_a_failing_run_stops_no_other_and_is_forgotten_on_demand(fresh):
-    models = fresh.folder / "workflow_scripts/dlbench/trainer/tensorflow/models"
+    models = fresh.folder / "workflow_scripts/dlbench/trainer/keras/models"
     (models / "broken.py").write_text(
         (models / "lenet5.py")
         .read_text()
@@ -81,7 +81,7 @@ def read_id(campaign, key):
 
 
 def test_a_trainer_that_is_killed_is_tried_again_before_it_counts_as_failed(fresh):
-    models = fresh.folder / "workflow_scripts/dlbench/trainer/tensorflow/models"
+    models = fresh.folder / "workflow_scripts/dlbench/trainer/keras/models"
     (models / "killed.py").write_text(
         (models / "lenet5.py")
         .read_text()
@@ -123,7 +123,7 @@ def test_a_model_of_the_users_own_folder_is_trained_again_when_it_changes(fresh)
     folder = fresh.folder / "my models"
     folder.mkdir()
     ours = (
-        fresh.folder / "workflow_scripts/dlbench/trainer/tensorflow/models/lenet5.py"
+        fresh.folder / "workflow_scripts/dlbench/trainer/keras/models/lenet5.py"
     ).read_text()
     (folder / "mine.py").write_text(ours)
     matrix = [QUICK | {"model": ["mine", "lenet5"], "steps": 2}]
@@ -271,7 +271,7 @@ def test_a_file_of_the_config_that_cannot_be_read_is_named_with_its_line(fresh):
 
 
 def test_a_model_that_is_not_valid_python_is_named_before_anything_is_done(fresh):
-    path = fresh.folder / "workflow_scripts/dlbench/trainer/tensorflow/models/lenet5.py"
+    path = fresh.folder / "workflow_scripts/dlbench/trainer/keras/models/lenet5.py"
     path.write_text(path.read_text() + "def (\n")
     finished = fresh.snakemake()
     assert finished.returncode != 0

@@ -108,7 +108,7 @@ def test_a_program_executes_what_it_imports_and_the_named_things_only():
         f"{engine}/pipelines.py",
         f"{engine}/models/lenet5.py",
     } <= names
-    assert "dlbench/trainer/tensorflow/models/cnn12.py" not in names
+    assert "dlbench/trainer/keras/models/cnn12.py" not in names
     assert not any("figure" in name or "config" in name for name in names)
 
 

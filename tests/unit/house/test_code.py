@@ -54,10 +54,10 @@ BEHIND_LENET = {
     "dlbench/trainer/sampling.py",
     "dlbench/trainer/schedule.py",
     "dlbench/trainer/strategy.py",
-    "dlbench/trainer/tensorflow/building.py",
+    "dlbench/trainer/keras/building.py",
     "dlbench/trainer/tensorflow/engine.py",
     "dlbench/trainer/tensorflow/items.py",
-    "dlbench/trainer/tensorflow/models/lenet5.py",
+    "dlbench/trainer/keras/models/lenet5.py",
     "dlbench/trainer/tensorflow/pipelines.py",
     "dlbench/trainer/tensorflow/step.py",
     "dlbench/trainer/tensorflow/strategies/__init__.py",
@@ -89,7 +89,7 @@ DESCRIBED = {
 ALL = {"lenet5", "cnn12", "digits", "udocker"}
 # ... and whose digests change.
 CHANGING = {
-    "the model": ("dlbench/trainer/tensorflow/models/cnn12.py", *COMMENT, {"cnn12"}),
+    "the model": ("dlbench/trainer/keras/models/cnn12.py", *COMMENT, {"cnn12"}),
     "the loop": ("dlbench/trainer/loop.py", *COMMENT, ALL),
     "the step": ("dlbench/trainer/tensorflow/step.py", *COMMENT, ALL),
     "the strategy": ("dlbench/trainer/tensorflow/strategies/single.py", *COMMENT, ALL),

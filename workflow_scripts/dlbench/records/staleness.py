@@ -149,7 +149,7 @@ def _training_code(framework, *names):
         ),
     ]
     task = plugins.constants(engine.kind(framework, "models"), names[0])["TASK"]
-    files.append(plugins.path(engine.kind(framework, "tasks"), task))
+    files += [plugins.path(engine.kind(framework, kind), task) for kind in ("tasks", "losses")]
     return tuple(own_code.executed_files("train.py", *files, without=ONLY_SAYING))
 
 

@@ -2,8 +2,10 @@
 
 A framework is a folder beside this file whose `engine.py` defines
     Engine(spec, strategy, data_folder): trains one run in one process, as described below
-    OUT_OF_MEMORY: names of the exceptions by which the framework says that memory is full
-and whose folders `models`, `tasks` and `strategies` have the framework's own.
+    ENVIRONMENT: the folder in envs/ of runs that name none
+    OUT_OF_MEMORY: how the errors begin, `Name: message`, that say that memory is full
+    MODELS: the folder of its models, where it shares them with others, as in `keras/models`
+and whose folders `losses`, `strategies` and, unless shared, `models` have the framework's own.
 """
 
 import functools
@@ -18,7 +20,7 @@ if TYPE_CHECKING:  # the workflow asks for strategies without it
     import numpy as np
 
 DEFAULT = "tensorflow"
-OF_A_FRAMEWORK = ("models", "tasks", "strategies")  # folders that each framework has
+OF_A_FRAMEWORK = ("models", "losses", "strategies")  # folders that each framework has
 
 
 class Variable(Protocol):
@@ -126,7 +128,7 @@ def names() -> list[str]:
 
 
 def kind(framework: str, folder: str) -> str:
-    """Add-ons of one framework by the name that `plugins` takes, as in `tensorflow/models`.
+    """Add-ons of one framework by the name that `plugins` takes, as in `jax/strategies`.
 
     Args:
         framework: of a run. One that only another program knows has no add-ons; TensorFlow's
@@ -135,7 +137,15 @@ def kind(framework: str, folder: str) -> str:
     """
     if folder not in OF_A_FRAMEWORK:
         return folder
-    return f"{framework if framework in names() else DEFAULT}/{folder}"
+    name = framework if framework in names() else DEFAULT
+    own = f"{name}/{folder}"
+    return plugins.constants(name, "engine").get("MODELS", own) if folder == "models" else own
+
+
+def environment(framework: str) -> str:
+    """The environment of runs of a framework that name none."""
+    name = framework if framework in names() else DEFAULT
+    return plugins.constants(name, "engine").get("ENVIRONMENT", name)
 
 
 def strategy_of(run: Spec) -> type[BaseStrategy]:

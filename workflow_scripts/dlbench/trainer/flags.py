@@ -172,7 +172,7 @@ def _add_places(where: argparse._ArgumentGroup) -> None:
 
 def _names(kind: str) -> list[str]:
     """The names of a kind that any framework has."""
-    return sorted({n for name in engine.names() for n in plugins.names(f"{name}/{kind}")})
+    return sorted({n for name in engine.names() for n in plugins.names(engine.kind(name, kind))})
 
 
 def _boolean(text: str) -> bool:

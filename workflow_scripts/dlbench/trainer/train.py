@@ -12,7 +12,7 @@ from dlbench import Error
 from dlbench.common import plugins, terminal
 from dlbench.log import event_log
 from dlbench.machine import redaction
-from dlbench.trainer import checkpoints, containment, copies, flags, loop, schedule
+from dlbench.trainer import checkpoints, containment, copies, engine, flags, loop, schedule
 from dlbench.trainer.copies import Copy
 from dlbench.trainer.strategy import BaseStrategy, Spec
 
@@ -61,9 +61,9 @@ class _Process:
         spec, where = self._spec, self._where
         if where.model_folder:
             plugins.use_folder("models", where.model_folder)
-        plugins.path(f"{spec.framework}/models", spec.model)
+        plugins.path(engine.kind(spec.framework, "models"), spec.model)
         proof = containment.check(spec.runtime, where.image_id)
-        strategy_class = plugins.load(f"{spec.framework}/strategies", spec.strategy).Strategy
+        strategy_class = engine.strategy_of(spec)
         self._copy = _copy(spec, where, strategy_class)
         self._strategy = strategy_class(spec, where.device, Path(where.log).parent)
         before = event_log.last_run_end(where.log)  # of an earlier part of the run
@@ -151,7 +151,8 @@ def _holds_run(path: Path) -> bool:
 def _outcome(error: BaseException, framework: str) -> tuple[str, str]:
     """Status and message of run_end for what ended the run early."""
     out_of_memory = plugins.constants(framework, "engine")["OUT_OF_MEMORY"]
-    if isinstance(error, MemoryError) or type(error).__name__ in out_of_memory:
+    said = f"{type(error).__name__}: {error}"
+    if isinstance(error, MemoryError) or said.startswith(tuple(out_of_memory)):
         return "oom", f"out of memory: {_shortened(error)}"
     if isinstance(error, (KeyboardInterrupt, _Signal)):
         return "failed", event_log.STOPPED_BY_SIGNAL

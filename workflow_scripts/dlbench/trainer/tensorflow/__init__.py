@@ -1,5 +1,4 @@
-"""Training with TensorFlow and Keras 3: nothing outside this folder imports them.
+"""Training with TensorFlow and Keras 3; models are those of keras/, the folder beside this one.
 
-engine.py is what the trainer uses of it. Models, tasks and strategies are files found by name;
-layers are what models share.
+engine.py is what the trainer uses of it. Strategies and losses are files found by name.
 """

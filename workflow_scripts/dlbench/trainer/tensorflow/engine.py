@@ -8,17 +8,18 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from dlbench import Error
 from dlbench.common import plugins
 from dlbench.trainer import schedule
 from dlbench.trainer.engine import Kept
 from dlbench.trainer.strategy import Spec
-from dlbench.trainer.tensorflow import building, items
-from dlbench.trainer.tensorflow.step import Step, make_optimizer, set_precision
+from dlbench.trainer.keras import building
+from dlbench.trainer.tensorflow import items
+from dlbench.trainer.tensorflow.step import Step, set_precision
 from dlbench.trainer.tensorflow.strategies import Base
 
+MODELS = "keras/models"
+ENVIRONMENT = "train"
 OUT_OF_MEMORY = ("ResourceExhaustedError",)
-KERAS_AT_LEAST = 3
 EVALUATION_BATCH = 256
 
 
@@ -26,8 +27,7 @@ class Engine:
     """See dlbench/trainer/engine.py, which says what each part is for."""
 
     def __init__(self, spec: Spec, strategy: Base, data_folder: str | None):
-        if int(keras.__version__.partition(".")[0]) < KERAS_AT_LEAST:
-            raise Error(f"needs Keras {KERAS_AT_LEAST} or newer, found {keras.__version__}")
+        building.check_keras("tensorflow")
         seed = spec.seed + spec.repeat - 1
         # Weights and dropout differ by rank, so that the broadcast is seen to matter;
         # TensorFlow's own seed does not, for it orders the data.
@@ -38,10 +38,13 @@ class Engine:
             tf.config.experimental.enable_op_determinism()
         self.strategy, self._spec = strategy, spec
         self.gpus_seen = len(tf.config.list_physical_devices("GPU")) if strategy.on_gpus else 0
-        self._native = plugins.load("tensorflow/models", spec.model)
-        self._task = plugins.load("tensorflow/tasks", self._native.TASK)
+        self._native = plugins.load(MODELS, spec.model)
+        self._task = plugins.load("tasks", self._native.TASK)
+        self._losses = plugins.load("tensorflow/losses", self._native.TASK)
         with strategy.scope():
-            self._source = items.find(spec, strategy, self._native, self._task, data_folder, seed)
+            self._source = items.find(
+                spec, strategy, self._native, self._task, self._losses, data_folder, seed
+            )
         self.records = self._source.records
         self.data_sha256 = self._source.content_sha256
         self.item_shape = self._source.item_shape
@@ -49,7 +52,7 @@ class Engine:
     def build(self) -> None:
         with self.strategy.scope():
             self._model = building.build_model(self._spec, self._native, self._task, self._source)
-            self._optimizer = make_optimizer(self._spec)
+            self._optimizer = building.make_optimizer(self._spec)
             self._optimizer.build(self._model.trainable_variables)
         self.strategy.broadcast([v.value for v in _state(self._model)])
         self.strategy.broadcast([v.value for v in self._optimizer.variables])
@@ -57,7 +60,7 @@ class Engine:
     def begin(self, first: int) -> None:
         self._source.begin(first)
         self._step = Step(
-            self._spec, self.strategy, self._task, self._model, self._optimizer, self._source
+            self._spec, self.strategy, self._losses, self._model, self._optimizer, self._source
         )
 
     def trace(self) -> None:
@@ -86,12 +89,8 @@ class Engine:
         return self._model.count_params()
 
     def kept(self) -> Kept:
-        trained = {v.path: v for v in self._model.trainable_variables}
-        optimized = {f"optimizer/{v.path}": v for v in self._optimizer.variables}
-        own = {v.path: v for v in self._model.variables if v.path not in trained}
-        if len(trained) + len(own) != len(self._model.variables):
-            raise Error("two variables of the model have one name: it cannot be checkpointed")
-        return Kept(common=self._copies(trained | optimized), own=self._copies(own))
+        common, own = building.named_variables(self._model, self._optimizer)
+        return Kept(common=self._copies(common), own=self._copies(own))
 
     def weights_sha256(self) -> list[str]:
         return self.strategy.weights_sha256([v.value for v in self._model.trainable_variables])
@@ -120,8 +119,8 @@ class Engine:
 
         @tf.function(reduce_retracing=True)
         def sums(inputs, targets):
-            logits = self._model(self._task.scaled(inputs), training=False)
-            return self._task.sums(targets, logits)
+            logits = self._model(self._losses.scaled(inputs), training=False)
+            return self._losses.sums(targets, logits)
 
         return sums
 

@@ -49,6 +49,7 @@ def find(
     strategy: Base,
     native: ModuleType,
     task: ModuleType,
+    losses: ModuleType,
     data_folder: str | None,
     seed: int,
 ) -> Source:
@@ -58,10 +59,10 @@ def find(
         Error: there is no data, or it is of another kind than the model learns.
     """
     if plugins.constants("datasets", spec.dataset)["SYNTHETIC"]:
-        return Synthetic(spec, strategy, native, task, seed)
+        return Synthetic(spec, strategy, native, task, losses, seed)
     if data_folder is None:
         raise Error(f"dataset {spec.dataset} is not synthetic: --data must name its folder")
-    stored = Stored(spec, strategy, native, task, data_folder, seed)
+    stored = Stored(spec, strategy, native, losses, data_folder, seed)
     kind = stored.data.manifest["kind"]
     if kind != task.KIND:
         raise Error(
@@ -74,7 +75,15 @@ def find(
 class Synthetic(Source):
     """Random items in the model's native shape, the same in every step and scaled beforehand."""
 
-    def __init__(self, spec: Spec, strategy: Base, native: ModuleType, task: ModuleType, seed: int):
+    def __init__(
+        self,
+        spec: Spec,
+        strategy: Base,
+        native: ModuleType,
+        task: ModuleType,
+        losses: ModuleType,
+        seed: int,
+    ):
         self.item_shape, self.classes = native.INPUT_SHAPE, native.CLASSES
         self.scaled = lambda inputs: inputs
         items = task.synthetic(
@@ -83,13 +92,13 @@ class Synthetic(Source):
             self.item_shape,
             self.classes,
         )
-        self._strategy, self._task, self._items = strategy, task, items
+        self._strategy, self._losses, self._items = strategy, losses, items
 
     def begin(self, step: int) -> None:
         """Put the items where they are used; every step has the same."""
         inputs, targets = self._items
         constants = self._strategy.constants(
-            lambda: (self._task.scaled(tf.constant(inputs)), tf.constant(targets))
+            lambda: (self._losses.scaled(tf.constant(inputs)), tf.constant(targets))
         )
         if isinstance(constants, tuple):
             self.arguments, self.next = (), lambda: constants
@@ -105,7 +114,7 @@ class Stored(Source):
         spec: Spec,
         strategy: Base,
         native: ModuleType,
-        task: ModuleType,
+        losses: ModuleType,
         folder: str,
         seed: int,
     ):
@@ -119,7 +128,7 @@ class Stored(Source):
         listed = json.dumps(self.data.manifest["splits"], sort_keys=True)
         self.content_sha256 = hashlib.sha256(listed.encode()).hexdigest()
         self.next = next
-        self.scaled = task.scaled
+        self.scaled = losses.scaled
 
     def begin(self, step: int) -> None:
         """Open the stream of batches after some steps."""

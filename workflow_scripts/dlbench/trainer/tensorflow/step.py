@@ -11,11 +11,11 @@ import tensorflow as tf
 
 from dlbench import Error
 from dlbench.trainer import learning_rate, schedule
+from dlbench.trainer.keras import building
 from dlbench.trainer.strategy import Spec
 from dlbench.trainer.tensorflow.items import Source
 from dlbench.trainer.tensorflow.strategies import Base
 
-MOMENTUM = 0.9  # as in tf_cnn_benchmarks
 # The least compute capability of NVIDIA's devices that have these kinds of numbers.
 CAPABILITIES = {"tf32": (8, 0), "bfloat16": (8, 0), "float16": (5, 3)}
 
@@ -44,22 +44,7 @@ def set_precision(spec: Spec, devices: list[str]) -> None:
         raise Error("precision tf32 is one of NVIDIA's GPUs; this device is a CPU")
     # On by default where there is TF32: float32 would not mean float32.
     tf.config.experimental.enable_tensor_float_32_execution(spec.precision == "tf32")
-    keras.mixed_precision.set_global_policy(
-        "float32" if spec.precision in ("float32", "tf32") else f"mixed_{spec.precision}"
-    )
-
-
-def make_optimizer(spec: Spec) -> keras.optimizers.Optimizer:
-    """The Keras optimizer of a run, which scales the loss for float16."""
-    optimizer = {
-        "sgd": lambda: keras.optimizers.SGD(spec.learning_rate),
-        "momentum": lambda: keras.optimizers.SGD(spec.learning_rate, momentum=MOMENTUM),
-        "rmsprop": lambda: keras.optimizers.RMSprop(spec.learning_rate),
-        "adam": lambda: keras.optimizers.Adam(spec.learning_rate),
-    }[spec.optimizer]()
-    if spec.precision == "float16":
-        return keras.optimizers.LossScaleOptimizer(optimizer)
-    return optimizer
+    building.set_policy(spec)
 
 
 class Step:
@@ -84,12 +69,12 @@ class Step:
         self,
         spec: Spec,
         strategy: Base,
-        task: ModuleType,
+        losses: ModuleType,
         model: keras.Model,
         optimizer: keras.optimizers.Optimizer,
         source: Source,
     ):
-        on_device = _device_step(spec, strategy, task, model, optimizer, source.scaled)
+        on_device = _device_step(spec, strategy, losses, model, optimizer, source.scaled)
 
         @tf.function
         def step(*arguments):
@@ -133,17 +118,17 @@ class Step:
             self._optimizer.learning_rate.assign(rate)
 
 
-def _device_step(spec, strategy, task, model, optimizer, scaled):
+def _device_step(spec, strategy, losses, model, optimizer, scaled):
     """What one device does in a step: (inputs, targets) -> its mean loss."""
     scale = strategy.loss_scale()
     weights = [variable.value for variable in model.trainable_variables]
 
     def forward(inputs, targets):
-        return task.loss(targets, model(scaled(inputs), training=False))
+        return losses.loss(targets, model(scaled(inputs), training=False))
 
     def gradients_of(inputs, targets):
         with tf.GradientTape() as tape:
-            loss = task.loss(targets, model(scaled(inputs), training=True))
+            loss = losses.loss(targets, model(scaled(inputs), training=True))
             minimised = optimizer.scale_loss(loss) * scale
         return loss, tape.gradient(minimised, weights)
 

@@ -1,0 +1,167 @@
+"""The engine of JAX with Keras 3: what trains one run in one process."""
+
+import collections
+import functools
+import importlib.metadata
+import os
+from typing import Any
+
+import jax
+import keras
+import numpy as np
+
+from dlbench.common import plugins
+from dlbench.trainer import learning_rate, schedule
+from dlbench.trainer.engine import Kept
+from dlbench.trainer.jax import items
+from dlbench.trainer.jax.step import State, make_step, make_sums, set_precision
+from dlbench.trainer.jax.strategies import Base
+from dlbench.trainer.keras import building
+from dlbench.trainer.strategy import Spec
+
+MODELS = "keras/models"
+ENVIRONMENT = "jax"
+OUT_OF_MEMORY = ("XlaRuntimeError: RESOURCE_EXHAUSTED", "JaxRuntimeError: RESOURCE_EXHAUSTED")
+EVALUATION_BATCH = 256
+
+
+class Engine:
+    """See dlbench/trainer/engine.py, which says what each part is for."""
+
+    def __init__(self, spec: Spec, strategy: Base, data_folder: str | None):
+        building.check_keras("jax")
+        seed = spec.seed + spec.repeat - 1
+        # They differ by rank, so that the broadcast is seen to matter.
+        keras.utils.set_random_seed(seed + 1000 * strategy.rank)
+        set_precision(spec, strategy)
+        self.strategy, self._spec = strategy, spec
+        self.gpus_seen = strategy.gpus_seen
+        self._native = plugins.load(MODELS, spec.model)
+        self._task = plugins.load("tasks", self._native.TASK)
+        self._losses = plugins.load("jax/losses", self._native.TASK)
+        self._source = items.find(
+            spec, strategy, self._native, self._task, self._losses, data_folder, seed
+        )
+        self.records = self._source.records
+        self.data_sha256 = self._source.content_sha256
+        self.item_shape = self._source.item_shape
+        self._global_batch = schedule.global_batch(spec)
+
+    def build(self) -> None:
+        self._model = building.build_model(self._spec, self._native, self._task, self._source)
+        self._optimizer = building.make_optimizer(self._spec)
+        self._optimizer.build(self._model.trainable_variables)
+        self._variables = State(
+            self._model.trainable_variables,
+            self._model.non_trainable_variables,
+            self._optimizer.variables,
+        )
+        self._state = State(
+            *(self.strategy.replicated([v.value for v in part]) for part in self._variables)
+        )
+        self._set_learning_rate(learning_rate.scaled(self._spec, self._global_batch))
+
+    def begin(self, first: int) -> None:
+        self._batches = self._source.batches(first)
+        self._batch = next(self._batches)
+        self._function = make_step(
+            self._spec,
+            self.strategy,
+            self._losses,
+            self._model,
+            self._optimizer,
+            self._source.scaled,
+        )
+
+    def trace(self) -> None:
+        self._step = self._function.lower(self._state, *self._batch).compile()
+
+    def step(self, index: int, until: int) -> float:
+        if index <= self._spec.learning_rate_warmup_steps:
+            self._set_learning_rate(learning_rate.in_step(self._spec, self._global_batch, index))
+        self._state, loss, _ = self._step(self._state, *self._batch)
+        self._batch = next(self._batches)  # while the devices compute
+        return float(loss)
+
+    def evaluate(self) -> dict[str, float]:
+        totals: collections.Counter[str] = collections.Counter()
+        state = jax.tree.map(lambda array: array.addressable_data(0), self._state)
+        examples = 0
+        for inputs, targets in self._source.held_out(EVALUATION_BATCH):
+            sums = self._sums(state, inputs, targets)
+            totals.update({name: float(part) for name, part in sums.items()})
+            examples += len(inputs)
+        return {**self._task.scores(totals), "examples": examples}
+
+    def parameters(self) -> int:
+        return self._model.count_params()
+
+    def kept(self) -> Kept:
+        common, own = building.named_variables(self._model, self._optimizer)
+        places = {
+            id(variable): (part, number)
+            for part, variables in enumerate(self._variables)
+            for number, variable in enumerate(variables)
+        }
+        return Kept(
+            *(
+                {name: [_Place(self, *places[id(v)])] for name, v in variables.items()}
+                for variables in (common, own)
+            )
+        )
+
+    def weights_sha256(self) -> list[str]:
+        return self.strategy.weights_sha256(self._state.trained)
+
+    def gpu_name(self) -> str:
+        return self.strategy.local[0].device_kind
+
+    def versions(self) -> dict[str, str]:
+        return {
+            "jax": jax.__version__,
+            "jaxlib": importlib.metadata.version("jaxlib"),
+            "keras": keras.__version__,
+        }
+
+    def build_facts(self) -> dict[str, Any]:
+        return {
+            "jax_build": {
+                "platform": self.strategy.local[0].client.platform_version,
+                "xla_flags": os.environ.get("XLA_FLAGS", ""),
+                "matmul_precision": jax.config.jax_default_matmul_precision,
+            }
+        }
+
+    def array(self, part: int, number: int) -> jax.Array:
+        """One array of the state."""
+        return self._state[part][number]
+
+    def set_array(self, part: int, number: int, value: np.ndarray) -> None:
+        """Put another value in the place of an array of the state, on all devices."""
+        (self._state[part][number],) = self.strategy.replicated([value])
+
+    def _set_learning_rate(self, rate: float) -> None:
+        self.learning_rate = rate
+        part, names = 2, [variable.name for variable in self._variables.optimizer]
+        self.set_array(part, names.index("learning_rate"), np.float32(rate))
+
+    @functools.cached_property
+    def _sums(self) -> Any:
+        return make_sums(self._losses, self._model)
+
+
+class _Place:
+    """Where in the state a variable is: a checkpoint reads and sets it."""
+
+    def __init__(self, engine: Engine, part: int, number: int):
+        self._engine, self._part, self._number = engine, part, number
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._engine.array(self._part, self._number).shape
+
+    def numpy(self) -> np.ndarray:
+        return np.asarray(self._engine.array(self._part, self._number))
+
+    def assign(self, value: np.ndarray) -> None:
+        self._engine.set_array(self._part, self._number, value)

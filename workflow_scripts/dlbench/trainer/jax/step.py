@@ -1,0 +1,119 @@
+"""The compiled step: forward and backward pass, exchange of gradients and update are one program.
+
+- State goes in and comes out; its buffers are donated, so that weights are updated in place.
+- A step of mode forward_backward hands its gradients back, or the compiler would drop them.
+"""
+
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import jax
+import keras
+
+from dlbench import Error
+from dlbench.trainer.jax.strategies import Base
+from dlbench.trainer.keras import building
+from dlbench.trainer.strategy import Spec
+
+# The least compute capability of NVIDIA's devices that have these kinds of numbers.
+CAPABILITIES = {"tf32": (8, 0), "bfloat16": (8, 0), "float16": (5, 3)}
+
+
+class State(NamedTuple):
+    """All variables of a run, as arrays in the order of Keras's lists."""
+
+    trained: list[jax.Array]
+    others: list[jax.Array]  # moving statistics, counters of random numbers
+    optimizer: list[jax.Array]
+
+
+def set_precision(spec: Spec, strategy: Base) -> None:
+    """Set in which numbers the layers compute.
+
+    Raises:
+        Error: the device does not have them.
+    """
+    least = CAPABILITIES.get(spec.precision)
+    if least and strategy.on_gpus:
+        gpu = strategy.local[0]
+        # AMD's devices have names there, no numbers.
+        numbers = str(getattr(gpu, "compute_capability", "")).split(".")
+        if all(number.isdecimal() for number in numbers) and tuple(map(int, numbers)) < least:
+            raise Error(
+                f"precision {spec.precision} needs compute capability {_version(least)}; "
+                f"{gpu.device_kind} has {_version(numbers)}"
+            )
+    elif spec.precision == "tf32":
+        raise Error("precision tf32 is one of NVIDIA's GPUs; this device is a CPU")
+    # On by default where there is TF32: float32 would not mean float32.
+    precision = "tensorfloat32" if spec.precision == "tf32" else "float32"
+    jax.config.update("jax_default_matmul_precision", precision)
+    building.set_policy(spec)
+
+
+def make_step(
+    spec: Spec,
+    strategy: Base,
+    losses: ModuleType,
+    model: keras.Model,
+    optimizer: keras.optimizers.Optimizer,
+    scaled: Callable[[jax.Array], jax.Array],
+) -> Callable[..., Any]:
+    """The step of a run, not yet compiled: (state, inputs, targets) -> (state, loss, gradients).
+
+    Args:
+        losses: what JAX computes of the task.
+        scaled: what the model gets of the inputs of a batch.
+    """
+
+    def loss_of(trained, state, inputs, targets, training):
+        logits, others = model.stateless_call(
+            trained, state.others, scaled(inputs), training=training
+        )
+        return losses.loss(targets, logits), others
+
+    def minimised(trained, state, inputs, targets):
+        loss, others = loss_of(trained, state, inputs, targets, training=True)
+        variables = zip(optimizer.variables, state.optimizer, strict=True)
+        with keras.StatelessScope(state_mapping=list(variables)):
+            return optimizer.scale_loss(loss), (loss, others)
+
+    def forward(state, inputs, targets):
+        loss, _ = loss_of(state.trained, state, inputs, targets, training=False)
+        return state, strategy.mean(loss), []
+
+    def forward_backward(state, inputs, targets):
+        gradients, (loss, others) = jax.grad(minimised, has_aux=True)(
+            state.trained, state, inputs, targets
+        )
+        return state._replace(others=strategy.mean(others)), strategy.mean(loss), gradients
+
+    def train(state, inputs, targets):
+        state, loss, gradients = forward_backward(state, inputs, targets)
+        trained, variables = optimizer.stateless_apply(
+            state.optimizer, strategy.mean(gradients), state.trained
+        )
+        return State(trained, state.others, variables), loss, []
+
+    functions = {"forward": forward, "forward_backward": forward_backward, "train": train}
+    return jax.jit(strategy.over_devices(functions[spec.mode]), donate_argnums=0)
+
+
+def make_sums(
+    losses: ModuleType, model: keras.Model
+) -> Callable[[State, jax.Array, jax.Array], dict[str, jax.Array]]:
+    """The compiled function that gives the task's sums over a batch."""
+
+    @jax.jit
+    def sums(state, inputs, targets):
+        logits, _ = model.stateless_call(
+            state.trained, state.others, losses.scaled(inputs), training=False
+        )
+        return losses.sums(targets, logits)
+
+    return sums
+
+
+def _version(numbers: Sequence[Any]) -> str:
+    return ".".join(map(str, numbers))

@@ -1,0 +1,120 @@
+"""Strategies of JAX, one file each: how the work of a step is spread over devices.
+
+A strategy file defines a class `Strategy` on `Base` below. What the class says about itself is
+read by the workflow, where JAX is not installed; its instances live in the trainer. So JAX is
+imported inside the methods.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dlbench import Error
+from dlbench.trainer.strategy import BaseStrategy, Spec
+
+Array = Any  # JAX's own: it is not imported yet
+# Of a device's part of a batch: (state, inputs, targets) -> (state, loss, gradients).
+Function = Callable[..., Any]
+
+
+class Base(BaseStrategy):
+    """One process on one device: what the other strategies change."""
+
+    @classmethod
+    def unsupported(cls, run: Spec) -> str | None:
+        if run.xla:
+            return "framework jax compiles every step with XLA: xla true says nothing; leave it out"
+        return None
+
+    def __init__(self, spec: Spec, device: str, folder: str | Path = "."):
+        os.environ["KERAS_BACKEND"] = "jax"  # read when Keras is imported
+        # As with TensorFlow's memory growth: what a run took is seen, and copies have room.
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+        self._flags = _xla_flags(spec, device)
+        os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *self._flags]).strip()
+        super().__init__(spec, device, folder)
+
+    def settings(self) -> dict[str, Any]:
+        return {**self.options, "xla_flags": os.environ["XLA_FLAGS"]}
+
+    def replicated(self, values: Sequence[Any]) -> list[Array]:
+        """Arrays on every device of the run, from the values that rank 0 has."""
+        import jax
+
+        return [jax.device_put(value, self.local[0]) for value in values]
+
+    def spread(self, values: Any) -> Array:
+        """One array over the devices of the run, from the items of this process."""
+        import jax
+
+        return jax.device_put(values, self.local[0])
+
+    def over_devices(self, function: Function) -> Function:
+        """A function of one batch as one that every device does with its part of the batch."""
+        return function
+
+    def mean(self, values: Any) -> Any:
+        """The means over all devices of arrays that each has; called in what `over_devices` got."""
+        return values
+
+    def weights_sha256(self, arrays: Sequence[Array]) -> list[str]:
+        """One digest of all weights for each device of this process."""
+        return [
+            _digest(
+                next(s.data for s in array.addressable_shards if s.device == device)
+                for array in arrays
+            )
+            for device in self.local
+        ]
+
+    def _configure(self, device, threads_per_device):
+        """Make JAX use exactly the devices of this process, and return their names."""
+        import jax
+
+        if device == "cpu":
+            jax.config.update("jax_platforms", "cpu")
+            jax.config.update("jax_num_cpu_devices", self.devices_per_process)
+        self._connect()
+        try:
+            seen = jax.local_devices(backend=device)
+        except RuntimeError as error:
+            raise Error(
+                f"JAX finds no GPU ({str(error).splitlines()[0]}): its environment needs "
+                "jax[cuda12] or jax[cuda13], and the machine a driver that fits"
+            ) from error
+        self.gpus_seen = len(seen) if device == "gpu" else 0
+        first = self.local_rank * self.devices_per_process if device == "gpu" else 0
+        self.local = seen[first : first + self.devices_per_process]
+        if len(self.local) < self.devices_per_process:
+            raise Error(
+                f"rank {self.rank} needs {self.devices_per_process} devices from number {first} "
+                f"on; JAX sees {len(seen)} in all (CUDA_VISIBLE_DEVICES="
+                f"{os.environ.get('CUDA_VISIBLE_DEVICES', 'unset')})"
+            )
+        jax.config.update("jax_default_device", self.local[0])
+        return [str(one) for one in self.local]
+
+    def _connect(self):
+        """Find the other processes, before JAX looks for devices."""
+
+
+def _xla_flags(spec, device):
+    """Flags of XLA that make a device what it is under other frameworks."""
+    flags = []
+    if device == "cpu" and spec.threads_per_device == 1:
+        # Else each operation waits for a pool that has no other core.
+        flags.append("--xla_cpu_multi_thread_eigen=false")
+    if device == "gpu" and spec.deterministic:
+        flags.append("--xla_gpu_deterministic_ops=true")
+    return flags
+
+
+def _digest(arrays):
+    total = hashlib.sha256()
+    for array in arrays:
+        total.update(np.asarray(array).tobytes())
+    return total.hexdigest()

@@ -1,0 +1,130 @@
+"""The model of a run and its optimizer, on the backend that Keras was imported with.
+
+- The model must take the run's items and give what its task learns from.
+"""
+
+from types import ModuleType
+from typing import Protocol
+
+import keras
+
+from dlbench import Error
+from dlbench.common import terminal
+from dlbench.trainer.strategy import Spec
+
+KERAS_AT_LEAST = 3
+MOMENTUM = 0.9  # as in tf_cnn_benchmarks
+
+
+class Source(Protocol):
+    """The items that a model is to take: the shape of one input, and how many classes it has."""
+
+    item_shape: tuple[int, ...]
+    classes: int
+
+
+def check_keras(backend: str) -> None:
+    """See that Keras is the one that an engine needs.
+
+    Raises:
+        Error: it is too old, or was imported for another backend.
+    """
+    if int(keras.__version__.partition(".")[0]) < KERAS_AT_LEAST:
+        raise Error(f"needs Keras {KERAS_AT_LEAST} or newer, found {keras.__version__}")
+    if keras.backend.backend() != backend:
+        raise Error(
+            f"Keras was imported for {keras.backend.backend()}, and this run is of {backend}: "
+            "leave KERAS_BACKEND to the trainer"
+        )
+
+
+def set_policy(spec: Spec) -> None:
+    """Have the layers made from now on compute in the numbers of a run."""
+    keras.mixed_precision.set_global_policy(
+        "float32" if spec.precision in ("float32", "tf32") else f"mixed_{spec.precision}"
+    )
+
+
+def make_optimizer(spec: Spec) -> keras.optimizers.Optimizer:
+    """The optimizer of a run, which scales the loss for float16."""
+    optimizer = {
+        "sgd": lambda: keras.optimizers.SGD(spec.learning_rate),
+        "momentum": lambda: keras.optimizers.SGD(spec.learning_rate, momentum=MOMENTUM),
+        "rmsprop": lambda: keras.optimizers.RMSprop(spec.learning_rate),
+        "adam": lambda: keras.optimizers.Adam(spec.learning_rate),
+    }[spec.optimizer]()
+    if spec.precision == "float16":
+        return keras.optimizers.LossScaleOptimizer(optimizer)
+    return optimizer
+
+
+def named_variables(
+    model: keras.Model, optimizer: keras.optimizers.Optimizer
+) -> tuple[dict[str, keras.Variable], dict[str, keras.Variable]]:
+    """What a checkpoint keeps, by name: variables that are equal on all ranks, and the others.
+
+    Raises:
+        Error: two variables of the model have one name.
+    """
+    trained = {v.path: v for v in model.trainable_variables}
+    optimized = {f"optimizer/{v.path}": v for v in optimizer.variables}
+    own = {v.path: v for v in model.variables if v.path not in trained}
+    if len(trained) + len(own) != len(model.variables):
+        raise Error("two variables of the model have one name: it cannot be checkpointed")
+    return trained | optimized, own
+
+
+def build_model(spec: Spec, native: ModuleType, task: ModuleType, source: Source) -> keras.Model:
+    """The model for the items of a source.
+
+    Args:
+        spec: the run's fields as attributes (see runs.Run).
+        native: the module of the model.
+        task: the module of its task.
+        source: of its items.
+
+    Raises:
+        Error: it cannot be built, or takes or gives something else than the task needs.
+    """
+    try:
+        model = native.build(source.item_shape, source.classes)
+    except ValueError as error:
+        raise Error(
+            f"model {spec.model} cannot be built for items of shape {source.item_shape} in "
+            f"{source.classes} classes of {spec.dataset}; it was designed for "
+            f"{native.INPUT_SHAPE}: {terminal.message(str(error), 300)}"
+        ) from error
+    _see_form(model, spec, native.TASK, task, source)
+    return model
+
+
+def _see_form(model, spec, task_name, task, source):
+    """Check that a model takes one item of a source, and gives what its task learns from."""
+    where = f"models/{spec.model}.py: build"
+    if not isinstance(model, keras.Model):
+        returned = "nothing; is its return missing?" if model is None else type(model).__name__
+        raise Error(f"{where}: expected it to return a keras.Model, found {returned}")
+    if getattr(model, "inputs", None):
+        inputs, outputs = model.inputs, model.outputs
+    else:  # of a class of the user's own: it has none before it is called
+        inputs = [keras.Input(source.item_shape)]
+        outputs = keras.tree.flatten(model(*inputs))
+    logits = task.logits_shape(source.item_shape, source.classes)
+    why_logits = f"the logits of {task_name} in {source.classes} classes"
+    for what, tensors, wanted, why in (
+        ("input", inputs, tuple(source.item_shape), f"an item of {spec.dataset}"),
+        ("output", outputs, logits, why_logits),
+    ):
+        shapes = [tuple(tensor.shape[1:]) for tensor in tensors]
+        if len(shapes) != 1 or not _fits(shapes[0], wanted):
+            raise Error(
+                f"{where}: expected a model with one {what} of shape {wanted}, {why}; found "
+                f"{len(shapes)} of shape {' and '.join(map(str, shapes))}"
+            )
+
+
+def _fits(shape, wanted):
+    """Whether a shape is the one wanted, or leaves sizes open."""
+    return len(shape) == len(wanted) and all(
+        size in (None, other) for size, other in zip(shape, wanted, strict=True)
+    )

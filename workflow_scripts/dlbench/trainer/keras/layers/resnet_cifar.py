@@ -1,0 +1,35 @@
+"""The ResNets for CIFAR.
+
+- K. He, X. Zhang, S. Ren and J. Sun (2016). Deep residual learning for image
+  recognition. CVPR, section 4.2: 6n + 2 layers, three stages of 16, 32 and 64 maps,
+  identity shortcuts padded with zeros (option A).
+- Moments of the normalisation as in tf_cnn_benchmarks.
+"""
+
+from typing import Any
+
+import keras
+from keras import layers, ops
+
+from dlbench.trainer.keras.layers import convolution
+
+MOMENTS: dict[str, Any] = {"momentum": 0.9, "epsilon": 1e-5}
+
+
+def network(name: str, n: int, input_shape: tuple[int, ...], classes: int) -> keras.Model:
+    """The network of 6n + 2 layers."""
+    inputs = keras.Input(input_shape)
+    x = convolution.normalised(inputs, 16, 3, **MOMENTS)
+    for maps in (16, 32, 64):
+        for block in range(n):
+            x = _block(x, maps, stride=2 if block == 0 and maps > 16 else 1)
+    x = layers.GlobalAveragePooling2D()(x)
+    return keras.Model(inputs, layers.Dense(classes, name="logits")(x), name=name)
+
+
+def _block(x, maps, stride):
+    y = convolution.normalised(x, maps, 3, stride, **MOMENTS)
+    y = convolution.normalised(y, maps, 3, activation=None, **MOMENTS)
+    if stride > 1:
+        x = ops.pad(x[:, ::stride, ::stride], ((0, 0), (0, 0), (0, 0), (0, maps - x.shape[-1])))
+    return layers.Activation("relu")(layers.Add()([x, y]))

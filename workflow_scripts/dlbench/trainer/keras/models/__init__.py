@@ -1,0 +1,14 @@
+"""Models, one file each, on Keras 3's backend-neutral layers.
+
+A model file defines:
+    TASK: what it learns (see dlbench/trainer/tasks/): classification, segmentation or
+        language.
+    INPUT_SHAPE: the shape of one input it was designed for; synthetic data has it.
+    CLASSES: its number of classes in that design (words, for language); synthetic labels
+        have it. 1 for segmentation.
+    build(input_shape, classes): a keras.Model that returns logits, of the shape
+        (batch, classes) for classification, (batch, height, width, 1) for segmentation
+        and (batch, words, classes) for language.
+Its docstring names the publication that it follows, what deviates from it and the
+number of parameters, which a test compares. Shared parts lie in dlbench/trainer/keras/layers/.
+"""

@@ -1,0 +1,27 @@
+"""The next word at each place of a window: softmax cross-entropy a word, perplexity."""
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+KIND = "text"
+SCORES = ("perplexity",)
+
+
+def logits_shape(input_shape: tuple[int, ...], classes: int) -> tuple[int, ...]:
+    return (*input_shape, classes)
+
+
+def scores(sums: Mapping[str, float]) -> dict[str, float]:
+    loss = sums["loss"] / sums["items"]
+    return {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
+
+
+def synthetic(
+    random: "np.random.Generator", batch: int, input_shape: tuple[int, ...], classes: int
+) -> "tuple[np.ndarray, np.ndarray]":
+    words = random.integers(0, classes, (batch, input_shape[0] + 1), "int32")
+    return words[:, :-1], words[:, 1:]
