@@ -101,7 +101,7 @@ class Ours:
 def _single():
     """The strategy; TensorFlow is set up once a process."""
     words = "--model lenet5 --dataset synthetic --batch-per-device 1 --steps 1 --log unused"
-    return plugins.load("strategies", "single").Strategy(_parse(words.split()), "cpu")
+    return plugins.load("tensorflow/strategies", "single").Strategy(_parse(words.split()), "cpu")
 
 
 class Bare:

@@ -138,7 +138,9 @@ def bare(name, result, args):
 
     rank, cores = 0, 1
     if name == "horovod":
-        settings = plugins.load("strategies", "horovod").Strategy.parsed(run_of(name, args))
+        settings = plugins.load("tensorflow/strategies", "horovod").Strategy.parsed(
+            run_of(name, args)
+        )
         os.environ["HOROVOD_CYCLE_TIME"] = str(settings["cycle_time_ms"])
         import horovod.tensorflow as hvd
 

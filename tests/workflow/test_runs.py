@@ -122,9 +122,7 @@ def test_each_kind_of_thing_is_added_by_one_file_and_a_framework_by_one_folder(c
 def test_a_model_of_the_users_own_folder_is_trained_again_when_it_changes(fresh):
     folder = fresh.folder / "my models"
     folder.mkdir()
-    ours = (
-        fresh.folder / "workflow_scripts/dlbench/trainer/keras/models/lenet5.py"
-    ).read_text()
+    ours = (fresh.folder / "workflow_scripts/dlbench/trainer/keras/models/lenet5.py").read_text()
     (folder / "mine.py").write_text(ours)
     matrix = [QUICK | {"model": ["mine", "lenet5"], "steps": 2}]
     fresh.configure(matrix=matrix, model_folder="my models", figures=[])

@@ -66,7 +66,7 @@ def test_models_name_the_publication_they_follow():
 def test_a_kind_may_be_that_of_one_framework():
     assert plugins.folder_of("tensorflow/models") == plugins.folder_of("models")
     single = plugins.load("tensorflow/strategies", "single")
-    assert single is plugins.load("strategies", "single")
+    assert single is plugins.load("tensorflow/strategies", "single")
 
 
 def test_a_kind_that_two_frameworks_have_is_not_guessed(tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ from dlbench.common import files, plugins
 NAMES = {
     "models": "mlp",
     "datasets": "stripes",
-    "strategies": "mirrored_one",
+    "tensorflow/strategies": "mirrored_one",
     "launchers": "nice",
     "runtimes": "bubblewrap",
     "importers": "our_script",

@@ -35,6 +35,10 @@ def test_every_program_says_what_it_does(program):
     assert len(finished.stdout.split("\n\n")[1]) > 20
 
 
+LENET = ["--model", "lenet5", "--dataset", "synthetic", "--batch-per-device", "1", "--steps", "1"]
+LENET += ["--log", "train.jsonl"]
+
+
 def trainer_flags():
     return {action.dest: action for action in flags.parser()._actions}
 
@@ -43,7 +47,9 @@ def test_the_flags_of_the_trainer_are_the_fields_of_a_run():
     by_name = trainer_flags()
     assert set(by_name) - {"help"} - set(flags.PLACES) == set(runs.FIELDS) - {"trainer"}
     for name, field in runs.FIELDS.items():
-        if name in by_name and field.default is not dataclasses.MISSING:
+        if name == "environment":  # that of the framework
+            assert flags.parse(None, LENET)[0].environment == field.default
+        elif name in by_name and field.default is not dataclasses.MISSING:
             assert by_name[name].default == field.default, name
     assert tuple(by_name["mode"].choices) == runs.MODES
     assert tuple(by_name["precision"].choices) == runs.PRECISIONS

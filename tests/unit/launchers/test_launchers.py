@@ -244,7 +244,7 @@ def test_launchers_of_one_machine_say_so(launcher):
     )
 
 
-@pytest.mark.parametrize("strategy", plugins.names("strategies"))
+@pytest.mark.parametrize("strategy", plugins.names("tensorflow/strategies"))
 def test_srun_starts_whatever_there_is(strategy):
     assert unsupported("srun", strategy=strategy, devices_per_node=4, nodes=8) is None
 

@@ -85,8 +85,8 @@ def test_a_trainer_that_cannot_be_is_refused_in_words(trainer, message):
     [
         ({"trainer": "thiers"}, "no trainer 'thiers' (did you mean 'theirs'?)"),
         (
-            {"trainer": "dlbench", "model": "lenet5", "dataset": "synthetic", "framework": "jax"},
-            "framework: jax needs a trainer of its own (trainers)",
+            {"trainer": "dlbench", "model": "lenet5", "dataset": "synthetic", "framework": "mxnet"},
+            "framework: mxnet needs a trainer of its own (trainers)",
         ),
     ],
 )

@@ -59,7 +59,7 @@ def test_copies_are_started_outside_of_the_container(monkeypatch):
 )
 def test_only_one_process_on_one_node_can_be_packed(changes, reason):
     run = changed(**changes)
-    strategy = plugins.load("strategies", run.strategy).Strategy
+    strategy = plugins.load("tensorflow/strategies", run.strategy).Strategy
     found = trainer_copies.unsupported(run, strategy)
     assert found is None if reason is None else reason in found
 

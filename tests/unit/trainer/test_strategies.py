@@ -15,11 +15,11 @@ from dlbench.study.runs import Run
 from dlbench.trainer import strategy
 
 RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
-NAMES = plugins.names("strategies")
+NAMES = plugins.names("tensorflow/strategies")
 
 
 def load(name):
-    return plugins.load("strategies", name).Strategy
+    return plugins.load("tensorflow/strategies", name).Strategy
 
 
 def run(**changes):
@@ -95,14 +95,14 @@ def test_one_device_is_supported_by_all_with_a_launcher_that_exists(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_option_is_described_in_the_docstring(name):
-    module = plugins.load("strategies", name)
+    module = plugins.load("tensorflow/strategies", name)
     for option in module.Strategy.OPTIONS:
         assert f"\n    {option} " in module.__doc__
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_framework_is_imported_by_the_file_itself(name):
-    top = ast.parse(plugins.path("strategies", name).read_bytes()).body
+    top = ast.parse(plugins.path("tensorflow/strategies", name).read_bytes()).body
     imported = {a.name for node in top if isinstance(node, ast.Import) for a in node.names}
     imported |= {node.module for node in top if isinstance(node, ast.ImportFrom)}
     assert not imported & {"tensorflow", "keras", "horovod.tensorflow"}

@@ -25,7 +25,8 @@ def cannot_run(
     strategy = engine.strategy_of(run)
     launcher = plugins.load("launchers", run.launcher)
     return (
-        strategy.unsupported(run)
+        (None if run.is_external else engine.misplaced(run))
+        or strategy.unsupported(run)
         or launcher.unsupported(run)
         or copies.unsupported(run, strategy)
         or schedule.unsupported(run, strategy)

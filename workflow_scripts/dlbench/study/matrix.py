@@ -8,6 +8,7 @@ valid name.
 import functools
 import itertools
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from dlbench import Error, launchers
@@ -103,8 +104,12 @@ def _axes(block, where):
     ours = other_trainers.OWN in axes.get("trainer", [other_trainers.OWN])
     for key, folder in PLUGIN_FOLDERS.items():
         names = axes.get(key, []) if ours or key not in other_trainers.WORDS else []
-        for framework, name in itertools.product(axes.get("framework", [engine.DEFAULT]), names):
-            check_name(engine.kind(framework, folder), name, f"{where}.{key}")
+        frameworks = axes.get("framework", [engine.DEFAULT])
+        kinds = [engine.kind(framework, folder) for framework in frameworks]
+        for kind, name in itertools.product(kinds, names):
+            # A strategy that only one of the frameworks has makes the others' runs skipped.
+            if key != "strategy" or not any(name in plugins.names(other) for other in kinds):
+                check_name(kind, name, f"{where}.{key}")
     return axes
 
 
@@ -132,8 +137,10 @@ def run_of(values: dict[str, Any], where: str, images: dict[str, Any]) -> Run:
     if ("steps" in values) == ("epochs" in values):
         given = "both" if "steps" in values else "neither"
         raise ConfigError(f"{where}: expected either steps or epochs, found {given}")
-    strategies = engine.kind(values.get("framework", DEFAULTS["framework"]), "strategies")
-    strategy = plugins.load(strategies, values.get("strategy", DEFAULTS["strategy"])).Strategy
+    framework = values.get("framework", DEFAULTS["framework"])
+    strategy = engine.strategy_of(
+        SimpleNamespace(framework=framework, strategy=values.get("strategy", DEFAULTS["strategy"]))
+    )
     runtime = values.get("runtime", DEFAULTS["runtime"])
     for kind, owner, known in (
         ("strategy", values.get("strategy", DEFAULTS["strategy"]), strategy.OPTIONS),
@@ -145,7 +152,8 @@ def run_of(values: dict[str, Any], where: str, images: dict[str, Any]) -> Run:
                 values = {**values, key: options.canonical_text(kind, owner, known, values[key])}
             except Error as error:
                 raise ConfigError(f"{where}.{key}: {error}") from None
-    run = Run(**{"launcher": strategy.launcher, **values})
+    own = {"launcher": strategy.launcher, "environment": engine.environment(framework)}
+    run = Run(**{**own, **values})
     if run.is_external:
         _check_trainer(run, where)
     else:

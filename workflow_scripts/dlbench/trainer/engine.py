@@ -3,6 +3,7 @@
 A framework is a folder beside this file whose `engine.py` defines
     Engine(spec, strategy, data_folder): trains one run in one process, as described below
     ENVIRONMENT: the folder in envs/ of runs that name none
+    PACKAGES: what Python must be able to import
     OUT_OF_MEMORY: how the errors begin, `Name: message`, that say that memory is full
     MODELS: the folder of its models, where it shares them with others, as in `keras/models`
 and whose folders `losses`, `strategies` and, unless shared, `models` have the framework's own.
@@ -149,5 +150,31 @@ def environment(framework: str) -> str:
 
 
 def strategy_of(run: Spec) -> type[BaseStrategy]:
-    """The class of a run's strategy, which says how its processes are laid out."""
-    return plugins.load(kind(run.framework, "strategies"), run.strategy).Strategy
+    """The class of a run's strategy, which says how its processes are laid out.
+
+    Of a strategy that only another framework has it is that one's: see `misplaced`.
+
+    Raises:
+        UnknownName: no framework has a strategy of this name.
+    """
+    own = kind(run.framework, "strategies")
+    having = [own, *(kind(name, "strategies") for name in names())]
+    where = next((folder for folder in having if run.strategy in plugins.names(folder)), own)
+    return plugins.load(where, run.strategy).Strategy
+
+
+def misplaced(run: Spec) -> str | None:
+    """Why a run cannot have its strategy: only other frameworks have it; None if its own does."""
+    own = kind(run.framework, "strategies")
+    if run.strategy in plugins.names(own):
+        return None
+    others = [name for name in names() if run.strategy in plugins.names(kind(name, "strategies"))]
+    fitting = []
+    for name in plugins.names(own):
+        strategy = plugins.load(own, name).Strategy
+        if not strategy.unsupported(run):
+            fitting.append(name)
+    return (
+        f"strategy {run.strategy} is one of {' and '.join(others)}, not of {run.framework}; on "
+        f"these devices {run.framework} has: {', '.join(fitting) or 'none'}"
+    )

@@ -31,6 +31,7 @@ def parse(
         words: of the command line; None: those of this process.
     """
     spec = parser(description).parse_args(words)
+    spec.environment = spec.environment or engine.environment(spec.framework)
     return spec, argparse.Namespace(**{key: spec.__dict__.pop(key) for key in PLACES})
 
 
@@ -123,7 +124,7 @@ def _add_run(run: argparse._ArgumentGroup) -> None:
     run.add_argument(
         "--threads-per-device", type=flag_types.whole(1), default=1, help="cores of a CPU device"
     )
-    run.add_argument("--strategy", default="single", choices=_names("strategies"))
+    run.add_argument("--strategy", default="single", choices=_names("tensorflow/strategies"))
     run.add_argument(
         "--strategy-options", default="", metavar="A=1,B=x", help="see the file of the strategy"
     )
@@ -137,7 +138,7 @@ def _add_run(run: argparse._ArgumentGroup) -> None:
         metavar="N",
         help="trained at once; each is started by start_processes.py --copies N",
     )
-    run.add_argument("--environment", default="train", help="recorded only")
+    run.add_argument("--environment", help="recorded only")
     run.add_argument(
         "--repeat", type=flag_types.whole(1), default=1, help="is added to the seed, less 1"
     )

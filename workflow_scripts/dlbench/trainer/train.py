@@ -1,6 +1,7 @@
 """One process of a run, from its flags to the last event of its log."""
 
 import argparse
+import importlib.util
 import os
 import signal
 import sys
@@ -63,6 +64,7 @@ class _Process:
             plugins.use_folder("models", where.model_folder)
         plugins.path(engine.kind(spec.framework, "models"), spec.model)
         proof = containment.check(spec.runtime, where.image_id)
+        _see_framework(spec)
         strategy_class = engine.strategy_of(spec)
         self._copy = _copy(spec, where, strategy_class)
         self._strategy = strategy_class(spec, where.device, Path(where.log).parent)
@@ -128,6 +130,25 @@ class _Process:
             "every_s": 60 * self._where.checkpoint_every_min,
             "asked": self._signals.name,
         }
+
+
+def _see_framework(spec: Spec) -> None:
+    """See that there is all that a run needs of its framework.
+
+    Raises:
+        Error: packages are missing, or the strategy is of another framework.
+    """
+    constants = plugins.constants(spec.framework, "engine")
+    missing = [name for name in constants["PACKAGES"] if not importlib.util.find_spec(name)]
+    if missing:
+        raise Error(
+            f"framework {spec.framework} needs {' and '.join(missing)}, which {sys.executable} "
+            f"does not have: `python workflow_scripts/make_environment.py "
+            f"envs/{engine.environment(spec.framework)}` makes a Python that does, and "
+            f"`pip install {' '.join(missing)}` adds them to this one"
+        )
+    if reason := engine.misplaced(spec):
+        raise Error(reason)
 
 
 def _copy(spec: Spec, where: argparse.Namespace, strategy_class: type[BaseStrategy]) -> Copy:

@@ -21,6 +21,7 @@ from dlbench.trainer.strategy import Spec
 
 MODELS = "keras/models"
 ENVIRONMENT = "jax"
+PACKAGES = ("jax", "keras")
 OUT_OF_MEMORY = ("XlaRuntimeError: RESOURCE_EXHAUSTED", "JaxRuntimeError: RESOURCE_EXHAUSTED")
 EVALUATION_BATCH = 256
 

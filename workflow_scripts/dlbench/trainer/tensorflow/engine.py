@@ -11,14 +11,15 @@ import tensorflow as tf
 from dlbench.common import plugins
 from dlbench.trainer import schedule
 from dlbench.trainer.engine import Kept
-from dlbench.trainer.strategy import Spec
 from dlbench.trainer.keras import building
+from dlbench.trainer.strategy import Spec
 from dlbench.trainer.tensorflow import items
 from dlbench.trainer.tensorflow.step import Step, set_precision
 from dlbench.trainer.tensorflow.strategies import Base
 
 MODELS = "keras/models"
 ENVIRONMENT = "train"
+PACKAGES = ("tensorflow", "keras")
 OUT_OF_MEMORY = ("ResourceExhaustedError",)
 EVALUATION_BATCH = 256
 

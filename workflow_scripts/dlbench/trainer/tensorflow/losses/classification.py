@@ -1,4 +1,4 @@
-"""Softmax cross-entropy of each image, and how often its class is the first or of the first five."""
+"""Softmax cross-entropy of each image, and how often its class is among the first one or five."""
 
 import tensorflow as tf
 
