@@ -144,7 +144,12 @@ def _training_code(framework, *names):
     files = [
         plugins.path(framework, "engine"),
         *(
-            plugins.path(engine.kind(framework, folder), name)
+            plugins.path(
+                engine.strategies_with(name, framework)
+                if folder == "strategies"
+                else engine.kind(framework, folder),
+                name,
+            )
             for folder, name in zip(EXECUTED.values(), names, strict=True)
         ),
     ]

@@ -157,10 +157,14 @@ def strategy_of(run: Spec) -> type[BaseStrategy]:
     Raises:
         UnknownName: no framework has a strategy of this name.
     """
-    own = kind(run.framework, "strategies")
+    return plugins.load(strategies_with(run.strategy, run.framework), run.strategy).Strategy
+
+
+def strategies_with(strategy: str, framework: str) -> str:
+    """The strategies, as `kind` names them, that one is of: those of a framework if it has it."""
+    own = kind(framework, "strategies")
     having = [own, *(kind(name, "strategies") for name in names())]
-    where = next((folder for folder in having if run.strategy in plugins.names(folder)), own)
-    return plugins.load(where, run.strategy).Strategy
+    return next((folder for folder in having if strategy in plugins.names(folder)), own)
 
 
 def misplaced(run: Spec) -> str | None:
