@@ -2,7 +2,7 @@
 
 import struct
 
-from dlbench.data import tfrecord
+from dlbench.common import tfrecord
 
 
 def event_file(*events):

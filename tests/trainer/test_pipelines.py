@@ -8,7 +8,7 @@ import tensorflow as tf
 from shards import dataset
 
 from dlbench.data import pictures
-from dlbench.trainer.tensorflow import pipelines
+from dlbench.trainer.reading import converted
 from dlbench.trainer.tensorflow.pipelines import Data
 
 
@@ -139,7 +139,7 @@ def test_what_passes_the_check_of_headers_is_what_tensorflow_decodes():
 
 @pytest.fixture(params=["tensorflow/models", "tfds"])
 def photographs(request, tmp_path):
-    image, label = pipelines.KEYS[request.param]
+    image, label = converted.KEYS[request.param]
     first = 1 if request.param == "tensorflow/models" else 0
     reader = {"encoding": "jpeg", "classes": 20, "first_label": first, "layout": request.param,
               "augmentation": "crop_flip"}  # fmt: skip
@@ -239,7 +239,7 @@ def test_masks_come_with_their_images(tmp_path):
 
 def test_shifts_and_flips_are_uniform_and_neighbours_independent():
     data = Data.__new__(Data)
-    data._variation, data.item_shape = "shift_flip", (1, 8, 1)
+    data.variation, data.item_shape = "shift_flip", (1, 8, 1)
     count = 20_000
     row = tf.cast(tf.range(1, 9), tf.uint8)[None, None, :, None]
     images, _ = data._varied((tf.tile(row, [count, 1, 1, 1]), None), 3, tf.range(count))

@@ -7,10 +7,10 @@ import json
 import pytest
 from PIL import Image
 
+from dlbench.common.tfrecord import RecordError, example, record
 from dlbench.data import adopt_dataset, convert_dataset, fetch_dataset, stores, verify_dataset
 from dlbench.data.pictures import PictureError
 from dlbench.data.stores import AdoptionError
-from dlbench.data.tfrecord import RecordError, example, record
 from dlbench.study import config
 
 STUDY = config.read("config.yaml")

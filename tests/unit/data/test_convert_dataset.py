@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dlbench.data import convert_dataset, fetch_dataset, tfrecord, verify_dataset
+from dlbench.common import tfrecord
+from dlbench.data import convert_dataset, fetch_dataset, verify_dataset
 from dlbench.data.convert_dataset import DataError
 from dlbench.data.datasets import blends, digits
 

@@ -13,8 +13,8 @@ import pytest
 import scipy.io
 from PIL import Image
 
-from dlbench.common import plugins
-from dlbench.data import archives, convert_dataset, tfrecord
+from dlbench.common import plugins, tfrecord
+from dlbench.data import archives, convert_dataset
 from dlbench.data.archives import ArchiveError
 from dlbench.data.convert_dataset import DataError
 from dlbench.data.datasets import cifar10, imagenet, mnist, ptb, ramp_astro

@@ -5,7 +5,8 @@ import os
 
 import pytest
 
-from dlbench.data import convert_dataset, fetch_dataset, tfrecord, verify_dataset
+from dlbench.common import tfrecord
+from dlbench.data import convert_dataset, fetch_dataset, verify_dataset
 
 
 @pytest.fixture

@@ -141,7 +141,7 @@ def test_imports_are_followed_into_functions_and_packages():
     files = short(own_code.executed_files("convert_dataset.py", plugins.path("datasets", "digits")))
     assert "dlbench/data/arrays.py" in files  # imported in a function of digits
     assert "dlbench/__init__.py" in files
-    assert "dlbench/data/tfrecord.py" in files  # imported by conversion, not by the program
+    assert "dlbench/common/tfrecord.py" in files  # imported by conversion, not by the program
 
 
 def test_the_files_are_named_as_the_workflow_sees_them_and_exist():

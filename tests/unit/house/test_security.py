@@ -16,8 +16,8 @@ from log_samples import KINDS
 from made_runs import SETTINGS
 
 from dlbench import Error
-from dlbench.common import plugins
-from dlbench.data import archives, tfrecord
+from dlbench.common import plugins, tfrecord
+from dlbench.data import archives
 from dlbench.data.archives import ArchiveError
 from dlbench.images import oci
 from dlbench.imports import log_file

@@ -9,7 +9,7 @@ import pytest
 from event_files import event, event_file, scalar, tensor, text
 from reading_logs import read
 
-from dlbench.data import tfrecord
+from dlbench.common import tfrecord
 from dlbench.imports.log_file import LogError
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from dlbench.common import plugins
 from dlbench.common.files import write_json
+from dlbench.common.tfrecord import count_records, parse_example, payloads
 from dlbench.data import convert_dataset, pictures, stores, verify_dataset
 from dlbench.data.stores import AdoptionError
-from dlbench.data.tfrecord import count_records, parse_example, payloads
 
 LAYOUTS = {
     "tensorflow/models": ("image/encoded", "image/class/label"),

@@ -26,10 +26,10 @@ from typing import Any, NamedTuple
 from dlbench import Error
 from dlbench.common import orphans, plugins
 from dlbench.common.files import sha256, write_json, written_whole
+from dlbench.common.tfrecord import framed_example
 from dlbench.data import pictures
 from dlbench.data.archives import ArchiveError
 from dlbench.data.datasets import Source
-from dlbench.data.tfrecord import framed_example
 
 MANIFEST_VERSION = 2
 SEED = 1

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from dlbench.common.files import sha256
-from dlbench.data.tfrecord import RecordError, payloads
+from dlbench.common.tfrecord import RecordError, payloads
 
 
 def verify(folder: Path | str, content: bool = True) -> list[str]:

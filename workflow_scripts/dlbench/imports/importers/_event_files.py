@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dlbench.data import tfrecord
+from dlbench.common import tfrecord
 from dlbench.imports.log_file import LogError, LogFile
 
 VERSION = b"brain.Event:"  # in the first event of each file

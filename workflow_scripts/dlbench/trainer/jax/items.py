@@ -6,8 +6,10 @@ from types import ModuleType
 import jax
 import numpy as np
 
+from dlbench import Error
 from dlbench.common import plugins
 from dlbench.trainer.jax.strategies import Base
+from dlbench.trainer.reading.stored import Stored
 from dlbench.trainer.strategy import Spec
 
 Batch = tuple[jax.Array, jax.Array]  # (inputs, targets)
@@ -58,7 +60,16 @@ def find(
     """
     if plugins.constants("datasets", spec.dataset)["SYNTHETIC"]:
         return Synthetic(spec, strategy, native, task, losses, seed)
-    raise NotImplementedError
+    if data_folder is None:
+        raise Error(f"dataset {spec.dataset} is not synthetic: --data must name its folder")
+    items = Items(spec, strategy, native, losses, data_folder, seed)
+    kind = items.data.manifest["kind"]
+    if kind != task.KIND:
+        raise Error(
+            f"model {spec.model} learns {native.TASK} and needs data of the kind {task.KIND}; "
+            f"{spec.dataset} is of the kind {kind}"
+        )
+    return items
 
 
 class Synthetic(Source):
@@ -87,3 +98,38 @@ class Synthetic(Source):
     def batches(self, first_step: int) -> Iterator[Batch]:
         while True:
             yield self._batch
+
+
+class Items(Source):
+    """The items of a converted dataset, in an order fixed by the seed."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        strategy: Base,
+        native: ModuleType,
+        losses: ModuleType,
+        folder: str,
+        seed: int,
+    ):
+        self.data = Stored(folder, native.INPUT_SHAPE, spec.augment, spec.cache)
+        self.item_shape = self.data.item_shape
+        self.classes = self.data.classes or native.CLASSES
+        self.records = self.data.records("train")
+        self.content_sha256 = self.data.content_sha256()
+        self.scaled = losses.scaled
+        self._strategy, self._seed = strategy, seed
+        self._batch = spec.batch_per_device * strategy.devices_per_process
+
+    def batches(self, first_step: int) -> Iterator[Batch]:
+        rank, size = self._strategy.rank, self._strategy.size
+        for inputs, targets in self.data.training_batches(
+            self._batch, self._seed, rank, size, first_step
+        ):
+            yield self._strategy.spread(inputs), self._strategy.spread(targets)
+
+    def held_out(self, batch: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        return self.data.validation_batches(batch)
+
+    def close(self) -> None:
+        self.data.close()

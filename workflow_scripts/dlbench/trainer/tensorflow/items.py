@@ -1,7 +1,5 @@
 """Where the items of a run's steps come from: a converted dataset, or made up beforehand."""
 
-import hashlib
-import json
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -124,9 +122,7 @@ class Stored(Source):
         self.records = self.data.records("train")
         self._strategy, self._seed = strategy, seed
         self._batch = spec.batch_per_device * strategy.devices_per_process
-        # Of what the manifest says of all shards, digests among it.
-        listed = json.dumps(self.data.manifest["splits"], sort_keys=True)
-        self.content_sha256 = hashlib.sha256(listed.encode()).hexdigest()
+        self.content_sha256 = self.data.content_sha256()
         self.next = next
         self.scaled = losses.scaled
 

@@ -13,81 +13,26 @@
 - Images are handed over as uint8; the step scales them.
 """
 
-import json
 import os
-from pathlib import Path
 
 import tensorflow as tf
 
-from dlbench import Error
-
-CACHED_BYTES = 1 << 30
-SHUFFLED_RECORDS = 10_000  # the window, for a split that is not kept in memory
-SHARDS_AT_ONCE = 8
-# Of the cipher that shuffles; with TensorFlow's 4 neighbours stay correlated (0.3 to 0.6).
-SHUFFLE_ROUNDS = 12
-POSITIONS = 1 << 40  # more than any run reads
-KEYS = {
-    "tensorflow/models": ("image/encoded", "image/class/label"),
-    "tfds": ("image", "label"),
-}
-# Szegedy et al. (2015), as tensorflow/models and tf_cnn_benchmarks crop photographs.
-CROP_AREA, CROP_RATIO, CENTRAL_SHARE = (0.08, 1.0), (3 / 4, 4 / 3), 0.875
-SHIFT_PIXELS = 4  # of small images: He et al. (2016), section 4.2
+from dlbench.trainer.reading.converted import (
+    CENTRAL_SHARE,
+    CROP_AREA,
+    CROP_ATTEMPTS,
+    CROP_RATIO,
+    POSITIONS,
+    SHARDS_AT_ONCE,
+    SHIFT_PIXELS,
+    SHUFFLE_ROUNDS,
+    SHUFFLED_RECORDS,
+    Converted,
+)
 
 
-class Data:
-    """A converted dataset, opened by its manifest.
-
-    Args:
-        folder: where manifest.json lies; the shards may lie elsewhere, as it says.
-        image_shape: (height, width, channels) to which encoded images are brought.
-        augment: whether training items are varied in the way the dataset names.
-        cache: keep the training items in memory (`memory`), do not (`none`), or do where
-            they have no more than CACHED_BYTES (`auto`).
-
-    Attributes:
-        item_shape: shape of one input, an image or a window of words.
-        classes: labels are 0 .. classes - 1; None where targets are masks.
-
-    Raises:
-        Error: there is no manifest.
-    """
-
-    def __init__(
-        self,
-        folder: str | Path,
-        image_shape: tuple[int, ...] | None = None,
-        augment: bool = True,
-        cache: str = "auto",
-    ):
-        path = Path(folder) / "manifest.json"
-        try:
-            self.manifest = json.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise Error(
-                f"{path} cannot be read ({error.strerror}): --data must name the folder of a "
-                "converted dataset; convert_dataset.py makes one"
-            ) from error
-        self.name = self.manifest["dataset"]
-        self._path = path
-        self._place = Path(self.manifest.get("folder", folder))
-        self._reader = self.manifest["reader"]
-        self._encoded = self._reader["encoding"] == "jpeg"
-        self._variation = self._reader.get("augmentation") if augment else None
-        shape = image_shape if self._encoded else self._reader["shape"]
-        self.item_shape: tuple[int, ...] = tuple(shape or ())
-        self.classes = self._reader.get("classes")
-        small = self._bytes("train") <= CACHED_BYTES
-        self._in_memory = cache == "memory" or (cache == "auto" and small)
-
-    def records(self, split: str) -> int:
-        """How many records a split has.
-
-        Raises:
-            KeyError: the dataset has no such split.
-        """
-        return self.manifest["splits"][split]["records"]
+class Data(Converted):
+    """Pipelines over a converted dataset."""
 
     def training_batches(
         self, batch: int, seed: int, rank: int | tf.Tensor = 0, size: int = 1, first_step: int = 0
@@ -108,12 +53,12 @@ class Data:
         Raises:
             Error: shards that the manifest lists are missing.
         """
-        if self._in_memory:
+        if self.in_memory:
             batches = self._from_memory(batch, seed, rank, size, first_step)
         else:
             batches = self._from_shards(batch, seed, rank, size, first_step)
         # Of decoding alone, in how many threads is worth to be tuned.
-        return batches.prefetch(tf.data.AUTOTUNE).with_options(_options(tuned=self._encoded))
+        return batches.prefetch(tf.data.AUTOTUNE).with_options(_options(tuned=self.encoded))
 
     def validation_batches(self, batch: int) -> tf.data.Dataset:
         """All held-out items once, in the order of the shards; the last batch may be smaller.
@@ -124,8 +69,8 @@ class Data:
         Raises:
             Error: shards that the manifest lists are missing.
         """
-        records = tf.data.TFRecordDataset([str(path) for path, _ in self._shards("validation")])
-        if self._encoded:
+        records = tf.data.TFRecordDataset([str(path) for path, _ in self.shards("validation")])
+        if self.encoded:
             decoded = records.map(
                 lambda record: self._central(*self._parsed_one(record)),
                 num_parallel_calls=len(os.sched_getaffinity(0)),
@@ -139,7 +84,7 @@ class Data:
         count = self.records("train")
         # At once, also where the pipeline itself is made in another process.
         with tf.init_scope():
-            records = tf.data.TFRecordDataset([str(path) for path, _ in self._shards("train")])
+            records = tf.data.TFRecordDataset([str(path) for path, _ in self.shards("train")])
             parsed = records.batch(1024).map(self._parsed).with_options(_options())
             parts = list(parsed)
             kept = tuple(tf.concat(part, axis=0) for part in zip(*parts, strict=True))
@@ -158,7 +103,7 @@ class Data:
 
         first = first_step * batch * size + tf.cast(rank, tf.int64)
         batches = tf.data.Dataset.range(first, tf.int64.max, size).batch(batch)
-        if not self._encoded:
+        if not self.encoded:
             return batches.map(
                 lambda positions: self._varied(items(positions), seed, positions),
                 num_parallel_calls=1,
@@ -171,7 +116,7 @@ class Data:
         )
 
     def _from_shards(self, batch, seed, rank, size, first_step):
-        shards = self._shards("train")
+        shards = self.shards("train")
         paths = tf.constant([str(path) for path, _ in shards])
         counts = tf.constant([count for _, count in shards], tf.int64)
         total = self.records("train")
@@ -207,7 +152,7 @@ class Data:
 
         stream = tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(one_epoch)
         stream = stream.skip(left_out)
-        if self._encoded:
+        if self.encoded:
             crop = self._cropped(seed)
             return stream.map(
                 lambda record, position: crop(*self._parsed_one(record), position),
@@ -217,53 +162,38 @@ class Data:
             lambda records, positions: self._varied(self._parsed(records), seed, positions)
         )
 
-    def _shards(self, split):
-        """(path, records) of each shard of a split."""
-        shards = self.manifest["splits"][split]["shards"]
-        paths = [self._place / shard["file"] for shard in shards]
-        missing = [str(path) for path in paths if not path.is_file()]
-        if missing:
-            raise Error(
-                f"missing shards: {', '.join(missing[:5])}; the rule convert_dataset makes them: "
-                f"delete {self._path} and run the workflow again"
-            )
-        return [(path, shard["records"]) for path, shard in zip(paths, shards, strict=True)]
-
-    def _bytes(self, split):
-        return sum(shard["bytes"] for shard in self.manifest["splits"][split]["shards"])
-
     def _parsed(self, records):
         """(inputs, targets) of a batch of serialised records; encoded images stay encoded."""
-        if self._encoded:
-            image, label = self._keys()
+        if self.encoded:
+            image, label = self.keys()
             wanted = {
                 image: tf.io.FixedLenFeature([], tf.string),
                 label: tf.io.FixedLenFeature([], tf.int64),
             }
             parsed = tf.io.parse_example(records, wanted)
-            return parsed[image], tf.cast(parsed[label] - self._reader["first_label"], tf.int32)
-        shape = self._reader["shape"]
-        if self._reader["encoding"] == "tokens":
+            return parsed[image], tf.cast(parsed[label] - self.reader["first_label"], tf.int32)
+        shape = self.reader["shape"]
+        if self.reader["encoding"] == "tokens":
             words = tf.io.FixedLenFeature([shape[0] + 1], tf.int64)
             tokens = tf.cast(tf.io.parse_example(records, {"tokens": words})["tokens"], tf.int32)
             return tokens[:, :-1], tokens[:, 1:]
         text, integer = (tf.io.FixedLenFeature([], kind) for kind in (tf.string, tf.int64))
-        masked = "mask" in self._reader
+        masked = "mask" in self.reader
         target = "image/mask" if masked else "image/class/label"
         parsed = tf.io.parse_example(
             records, {"image/encoded": text, target: text if masked else integer}
         )
-        dtype = tf.as_dtype(self._reader.get("dtype", "uint8"))
+        dtype = tf.as_dtype(self.reader.get("dtype", "uint8"))
         images = tf.reshape(tf.io.decode_raw(parsed["image/encoded"], dtype), (-1, *shape))
         if masked:
             masks = tf.io.decode_raw(parsed[target], tf.uint8)
-            return images, tf.reshape(masks, (-1, *self._reader["mask"]))
-        return images, tf.cast(parsed[target] - self._reader["first_label"], tf.int32)
+            return images, tf.reshape(masks, (-1, *self.reader["mask"]))
+        return images, tf.cast(parsed[target] - self.reader["first_label"], tf.int32)
 
     def _varied(self, items, seed, positions):
         """A batch of small images, shifted and mirrored at random where the dataset says so."""
         images, targets = items
-        if self._variation != "shift_flip":
+        if self.variation != "shift_flip":
             return images, targets
         height, width, _ = self.item_shape
         places = 2 * SHIFT_PIXELS + 1
@@ -286,9 +216,6 @@ class Data:
         moved = tf.gather(moved, columns, axis=2, batch_dims=1)
         return tf.ensure_shape(moved, (None, height, width, images.shape[-1])), targets
 
-    def _keys(self):
-        return KEYS[self._reader.get("layout", "tensorflow/models")]
-
     def _parsed_one(self, record):
         image, label = self._parsed(record[None])
         return image[0], label[0]
@@ -297,7 +224,7 @@ class Data:
         """(encoded, label, position) to (image, label): a random part, decoded alone."""
 
         def crop(encoded, label, position):
-            if self._variation != "crop_flip":
+            if self.variation != "crop_flip":
                 return self._centre(encoded), label
             item_seed = tf.stack([tf.cast(seed, tf.int64), position])
             begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
@@ -307,7 +234,7 @@ class Data:
                 min_object_covered=0.0,
                 aspect_ratio_range=CROP_RATIO,
                 area_range=CROP_AREA,
-                max_attempts=10,
+                max_attempts=CROP_ATTEMPTS,
                 use_image_if_no_bounding_boxes=True,
             )
             window = tf.concat([begin[:2], extent[:2]], axis=0)

@@ -5,6 +5,9 @@ the payload, and the masked CRC-32C of the payload. The payload is a protobuf
 with its map keys sorted, which is what TensorFlow's deterministic
 serialisation gives, byte for byte.
 
+Checksums are computed by google-crc32c. Records are read without it, too, as a trainer by hand may
+lack it: then they are not compared.
+
 Source of the format: tensorflow/core/lib/io/record_writer.h and
 tensorflow/core/example/{example,feature}.proto.
 """
@@ -14,9 +17,8 @@ import os
 import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol
-
-import google_crc32c
 
 from dlbench import Error
 
@@ -78,9 +80,11 @@ def _joined(pieces):
 
 def _framed(payload):
     length = struct.pack("<Q", sum(map(len, payload)))
-    crc = 0
+    checksums, crc = _checksums(), 0
+    if checksums is None:
+        raise Error("records cannot be written without the package google-crc32c")
     for piece in payload:
-        crc = google_crc32c.extend(crc, piece)
+        crc = checksums.extend(crc, piece)
     return [length, _masked_crc(length), *payload, _masked(crc)]
 
 
@@ -143,8 +147,23 @@ def _varint(value):
     return bytes(encoded)
 
 
+@functools.cache
+def _checksums() -> ModuleType | None:
+    """The package that computes CRC-32C; None where it is not installed."""
+    try:
+        import google_crc32c
+    except ModuleNotFoundError:
+        return None
+    return google_crc32c
+
+
 def _masked_crc(data):
-    return _masked(google_crc32c.value(data))
+    return _masked(_checksums().value(data))
+
+
+def _differs(data, found):
+    """Whether a checksum was found that is not that of the data."""
+    return _checksums() is not None and found != _masked_crc(data)
 
 
 def _masked(crc):
@@ -166,7 +185,7 @@ def payloads(file: Readable, where: Path | str) -> Iterator[tuple[int, bytes]]:
         place = f"{where}: record at byte {offset}"
         if len(header) < 12:
             raise CutOffError(f"{place}: only {len(header)} of 12 header bytes: cut off")
-        if header[8:] != _masked_crc(header[:8]):
+        if _differs(header[:8], header[8:]):
             raise RecordError(
                 f"{place}: the checksum of its length is {header[8:].hex()}, expected "
                 f"{_masked_crc(header[:8]).hex()}{_other_format(header) if offset == 0 else ''}"
@@ -177,7 +196,7 @@ def payloads(file: Readable, where: Path | str) -> Iterator[tuple[int, bytes]]:
         payload, crc = file.read(length), file.read(4)
         if len(payload) < length or len(crc) < 4:
             raise CutOffError(f"{place}: expected {length} bytes, found {len(payload)}: cut off")
-        if crc != _masked_crc(payload):
+        if _differs(payload, crc):
             raise RecordError(
                 f"{place}: the checksum of its content is {crc.hex()}, expected "
                 f"{_masked_crc(payload).hex()}"

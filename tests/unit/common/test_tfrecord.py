@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlbench.data import tfrecord
-from dlbench.data.tfrecord import example, record
+from dlbench.common import tfrecord
+from dlbench.common.tfrecord import example, record
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 FEATURES = st.dictionaries(st.text(max_size=20), st.one_of(st.binary(max_size=300), INT64))

@@ -1,0 +1,165 @@
+"""Our own reader gives the items of TensorFlow's pipelines, one by one, for the same seed."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from shards import dataset
+
+from dlbench import Error
+from dlbench.common import tfrecord
+from dlbench.trainer.reading import pictures, random_numbers, records
+from dlbench.trainer.reading.stored import Stored
+from dlbench.trainer.tensorflow.pipelines import Data
+
+SEED = 3
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    tf.random.set_seed(SEED)  # as the engine does
+
+
+@pytest.fixture
+def numbered(tmp_path):
+    """101 images of one pixel that are numbered, in eleven shards."""
+    reader = {"encoding": "raw", "shape": [1, 1, 1], "classes": 101, "first_label": 0}
+    return dataset(
+        tmp_path / "numbered",
+        101,
+        11,
+        reader,
+        lambda index: {"image/encoded": bytes([index]), "image/class/label": index},
+    )
+
+
+def photograph(index):
+    """A JPEG of smooth colours in a size of its own, as photographs have."""
+    height, width = 90 + 7 * index, 150 - 5 * index
+    y, x = np.mgrid[:height, :width].astype(np.float32)
+    waves = [128 + 100 * np.sin(way / (20 + index)) for way in (x, y, x + y)]
+    return tf.io.encode_jpeg(np.stack(waves, axis=-1).astype(np.uint8), quality=90).numpy()
+
+
+@pytest.fixture
+def photographs(tmp_path):
+    reader = {"encoding": "jpeg", "classes": 12, "first_label": 1, "augmentation": "crop_flip"}
+    return dataset(
+        tmp_path / "photographs",
+        12,
+        2,
+        reader,
+        lambda index: {"image/encoded": photograph(index), "image/class/label": index + 1},
+    )
+
+
+def both(folder, steps, batch, shape=None, cache="auto", augment=True, **how):
+    """(ours, TensorFlow's) batches of a few steps."""
+    mine = Stored(folder, shape, augment, cache)
+    ours = list(itertools.islice(mine.training_batches(batch, SEED, **how), steps))
+    mine.close()
+    theirs = Data(folder, shape, augment, cache).training_batches(batch, SEED, **how)
+    return ours, [(i.numpy(), t.numpy()) for i, t in theirs.take(steps)]
+
+
+def assert_equal(ours, theirs, grey=0):
+    for (inputs, targets), (their_inputs, their_targets) in zip(ours, theirs, strict=True):
+        assert targets.tolist() == their_targets.tolist()
+        assert (inputs.dtype, inputs.shape) == (their_inputs.dtype, their_inputs.shape)
+        assert np.abs(inputs.astype(float) - their_inputs.astype(float)).max() <= grey
+
+
+@pytest.mark.parametrize("cache", ["memory", "none"])
+@pytest.mark.parametrize("how", [{}, {"rank": 1, "size": 3}, {"first_step": 29}])
+def test_the_order_of_items_is_tensorflows_over_epochs_ranks_and_resumes(numbered, cache, how):
+    ours, theirs = both(numbered, 60, 4, cache=cache, **how)
+    assert_equal(ours, theirs)
+    assert len({int(t) for _, targets in ours for t in targets}) > 30
+
+
+@pytest.mark.parametrize("cache", ["memory", "none"])
+def test_small_images_are_moved_and_mirrored_as_tensorflow_does(tmp_path, cache):
+    pixels = np.random.default_rng(0).integers(1, 256, (10, 32, 32, 3), np.uint8)
+    reader = {"encoding": "raw", "shape": [32, 32, 3], "classes": 10, "first_label": 0,
+              "augmentation": "shift_flip"}  # fmt: skip
+    features = [
+        {"image/encoded": p.tobytes(), "image/class/label": i} for i, p in enumerate(pixels)
+    ]
+    folder = dataset(tmp_path / "small", 10, 1, reader, features.__getitem__)
+    ours, theirs = both(folder, 10, 16, cache=cache)
+    assert_equal(ours, theirs)
+    assert not (ours[0][0][0] == pixels[ours[0][1][0]]).all()
+
+
+@pytest.mark.parametrize("cache", ["memory", "none"])
+def test_photographs_are_cut_out_and_mirrored_as_tensorflow_does(photographs, cache):
+    ours, theirs = both(photographs, 6, 8, (32, 48, 3), cache)
+    assert_equal(ours, theirs, grey=1)
+
+
+def test_the_centre_of_photographs_is_tensorflows_in_training_and_evaluation(photographs):
+    ours, theirs = both(photographs, 2, 8, (32, 32, 3), augment=False)
+    assert_equal(ours, theirs, grey=1)
+    data = Stored(photographs, (32, 32, 3))
+    held_out = [(i.numpy(), t.numpy()) for i, t in
+                Data(photographs, (32, 32, 3)).validation_batches(5)]  # fmt: skip
+    assert_equal(data.validation_batches(5), held_out, grey=1)
+    data.close()
+
+
+def test_windows_of_words_and_masks_are_read_as_tensorflow_reads_them(tmp_path):
+    words = {"encoding": "tokens", "shape": [5], "classes": 50}
+    text = dataset(
+        tmp_path / "text", 9, 2, words, lambda i: {"tokens": list(range(i, i + 6))}, "text"
+    )
+    random = np.random.default_rng(1)
+    images = random.normal(size=(6, 8, 8, 1)).astype(np.float32)
+    masked = {"encoding": "raw", "dtype": "float32", "shape": [8, 8, 1], "mask": [8, 8, 1]}
+    masks = random.integers(0, 2, (6, 8, 8, 1), np.uint8)
+    features = [{"image/encoded": i.tobytes(), "image/mask": m.tobytes()}
+                for i, m in zip(images, masks, strict=True)]  # fmt: skip
+    sky = dataset(tmp_path / "sky", 6, 1, masked, features.__getitem__, "mask")
+    for folder in (text, sky):
+        for cache in ("memory", "none"):
+            assert_equal(*both(folder, 5, 4, cache=cache))
+        held_out = [(i.numpy(), t.numpy()) for i, t in Data(folder).validation_batches(4)]
+        assert_equal(Stored(folder).validation_batches(4), held_out)
+
+
+@pytest.mark.parametrize("last", [1, 99, 65_535, 65_536, 60_000, 2**40 - 1])
+def test_permutations_are_those_of_random_index_shuffle(last):
+    places = np.random.default_rng(0).integers(0, last + 1, 200)
+    for seed in ((1, 0, 0), (7, 3, 0), (2**31 + 5, 0, 1)):
+        theirs = tf.raw_ops.RandomIndexShuffle(
+            index=places, seed=tf.constant(seed, tf.int64), max_index=last, rounds=12
+        )
+        ours = random_numbers.shuffled_places(places, seed, last, 12)
+        assert ours.tolist() == theirs.numpy().tolist()
+
+
+def test_parts_of_images_of_any_size_are_those_of_tensorflow():
+    random = np.random.default_rng(5)
+    for position in range(300):
+        height, width = (int(n) for n in random.integers(1, 600, 2))
+        begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
+            [height, width, 3], tf.zeros([1, 0, 4]), tf.constant([SEED, position], tf.int64), 0.0,
+            (3 / 4, 4 / 3), (0.08, 1.0), 10, True,
+        )  # fmt: skip
+        theirs = (*begin.numpy()[:2].tolist(), *extent.numpy()[:2].tolist())
+        assert pictures.crop_window(height, width, SEED, position) == theirs, (height, width)
+
+
+def test_a_damaged_shard_is_named_with_the_place(numbered):
+    path = sorted(numbered.glob("train-*"))[0]
+    content = bytearray(path.read_bytes())
+    content[30] ^= 1
+    path.write_bytes(content)
+    pytest.importorskip("google_crc32c")
+    with pytest.raises(tfrecord.RecordError, match=f"{path.name}: record at byte 0: the checksum"):
+        list(records.payloads(path))
+
+
+def test_a_content_that_is_no_jpeg_is_an_error_in_words():
+    with pytest.raises(Error, match="an image of the dataset is no JPEG"):
+        pictures.centred([b"GIF89a"], (8, 8))

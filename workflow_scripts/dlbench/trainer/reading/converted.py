@@ -1,0 +1,109 @@
+"""A converted dataset, opened by its manifest: what is in it, and how its items are varied."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from dlbench import Error
+
+CACHED_BYTES = 1 << 30
+SHUFFLED_RECORDS = 10_000  # the window, for a split that is not kept in memory
+SHARDS_AT_ONCE = 8
+# Of the cipher that shuffles; with TensorFlow's 4 neighbours stay correlated (0.3 to 0.6).
+SHUFFLE_ROUNDS = 12
+POSITIONS = 1 << 40  # more than any run reads
+KEYS = {
+    "tensorflow/models": ("image/encoded", "image/class/label"),
+    "tfds": ("image", "label"),
+}
+# Szegedy et al. (2015), as tensorflow/models and tf_cnn_benchmarks crop photographs.
+CROP_AREA, CROP_RATIO, CENTRAL_SHARE = (0.08, 1.0), (3 / 4, 4 / 3), 0.875
+CROP_ATTEMPTS = 10
+SHIFT_PIXELS = 4  # of small images: He et al. (2016), section 4.2
+
+
+class Converted:
+    """A converted dataset, opened by its manifest.
+
+    Args:
+        folder: where manifest.json lies; the shards may lie elsewhere, as it says.
+        image_shape: (height, width, channels) to which encoded images are brought.
+        augment: whether training items are varied in the way the dataset names.
+        cache: keep the training items in memory (`memory`), do not (`none`), or do where
+            they have no more than CACHED_BYTES (`auto`).
+
+    Attributes:
+        item_shape: shape of one input, an image or a window of words.
+        classes: labels are 0 .. classes - 1; None where targets are masks.
+        reader: how a record is read, as the manifest has it.
+        encoded: whether images are JPEGs.
+        variation: how training items are varied, None if they are not.
+        in_memory: whether the training items are kept in memory.
+
+    Raises:
+        Error: there is no manifest.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        image_shape: tuple[int, ...] | None = None,
+        augment: bool = True,
+        cache: str = "auto",
+    ):
+        path = Path(folder) / "manifest.json"
+        try:
+            self.manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise Error(
+                f"{path} cannot be read ({error.strerror}): --data must name the folder of a "
+                "converted dataset; convert_dataset.py makes one"
+            ) from error
+        self.name = self.manifest["dataset"]
+        self._path = path
+        self._place = Path(self.manifest.get("folder", folder))
+        self.reader: dict[str, Any] = self.manifest["reader"]
+        self.encoded = self.reader["encoding"] == "jpeg"
+        self.variation: str | None = self.reader.get("augmentation") if augment else None
+        shape = image_shape if self.encoded else self.reader["shape"]
+        self.item_shape: tuple[int, ...] = tuple(shape or ())
+        self.classes: int | None = self.reader.get("classes")
+        small = self._bytes("train") <= CACHED_BYTES
+        self.in_memory = cache == "memory" or (cache == "auto" and small)
+
+    def records(self, split: str) -> int:
+        """How many records a split has.
+
+        Raises:
+            KeyError: the dataset has no such split.
+        """
+        return self.manifest["splits"][split]["records"]
+
+    def shards(self, split: str) -> list[tuple[Path, int]]:
+        """(path, records) of each shard of a split.
+
+        Raises:
+            Error: a file is missing.
+        """
+        shards = self.manifest["splits"][split]["shards"]
+        paths = [self._place / shard["file"] for shard in shards]
+        missing = [str(path) for path in paths if not path.is_file()]
+        if missing:
+            raise Error(
+                f"missing shards: {', '.join(missing[:5])}; the rule convert_dataset makes them: "
+                f"delete {self._path} and run the workflow again"
+            )
+        return [(path, shard["records"]) for path, shard in zip(paths, shards, strict=True)]
+
+    def content_sha256(self) -> str:
+        """Digest of what the manifest says of all shards, digests among it."""
+        listed = json.dumps(self.manifest["splits"], sort_keys=True)
+        return hashlib.sha256(listed.encode()).hexdigest()
+
+    def keys(self) -> tuple[str, str]:
+        """Names of the features of an encoded image and of its label."""
+        return KEYS[self.reader.get("layout", "tensorflow/models")]
+
+    def _bytes(self, split):
+        return sum(shard["bytes"] for shard in self.manifest["splits"][split]["shards"])

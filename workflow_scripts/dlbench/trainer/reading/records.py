@@ -1,0 +1,99 @@
+"""Records of shards: where they lie, and what is in them, as arrays of NumPy."""
+
+import os
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dlbench import Error
+from dlbench.common import tfrecord
+from dlbench.trainer.reading.converted import Converted
+
+Arrays = tuple[Any, np.ndarray]  # (inputs, targets); inputs that are encoded are a list of bytes
+FRAME_BYTES = 16  # of a record beside its payload
+
+
+def payloads(path: Path, first: int = 0, end: int | None = None) -> Iterator[bytes]:
+    """The payloads of a shard's records from number `first` to before `end`.
+
+    Raises:
+        tfrecord.RecordError: the file is damaged.
+    """
+    with open(path, "rb") as file:
+        for _ in range(first):  # by their lengths alone
+            (length,) = struct.unpack("<Q", file.read(8))
+            file.seek(length + FRAME_BYTES - 8, os.SEEK_CUR)
+        for number, (_, payload) in enumerate(tfrecord.payloads(file, path), first):
+            if number == end:
+                return
+            yield payload
+
+
+def parsed(data: Converted, records: Sequence[bytes]) -> Arrays:
+    """Inputs and targets of serialised records; encoded images stay encoded.
+
+    Raises:
+        Error: a record lacks what the reader of the dataset names.
+    """
+    examples = [tfrecord.parse_example(record, data.name) for record in records]
+    reader, first = data.reader, data.reader.get("first_label", 0)
+    try:
+        if data.encoded:
+            image, label = data.keys()
+            labels = [example[label][0] - first for example in examples]
+            return [example[image][0] for example in examples], np.asarray(labels, np.int32)
+        shape = tuple(reader["shape"])
+        if reader["encoding"] == "tokens":
+            words = np.asarray([example["tokens"] for example in examples], np.int32)
+            return words[:, :-1], words[:, 1:]
+        content = b"".join(example["image/encoded"][0] for example in examples)
+        images = np.frombuffer(content, reader.get("dtype", "uint8")).reshape(-1, *shape)
+        if "mask" in reader:
+            masks = b"".join(example["image/mask"][0] for example in examples)
+            return images, np.frombuffer(masks, np.uint8).reshape(-1, *reader["mask"])
+        labels = [example["image/class/label"][0] - first for example in examples]
+        return images, np.asarray(labels, np.int32)
+    except (KeyError, IndexError, ValueError) as error:
+        raise Error(
+            f"{data.name}: its records are not as manifest.json says ({error!r}): convert the "
+            "dataset again"
+        ) from error
+
+
+def interleaved(sources: Iterable[Iterator[Any]], at_once: int) -> Iterator[Any]:
+    """One item of each source in turn, of so many at once.
+
+    The turn in which a source is found to be at its end is that of nobody; the next one takes its
+    place, as in TensorFlow's interleave.
+    """
+    waiting = iter(sources)
+    slots = [source for _, source in zip(range(at_once), waiting, strict=False)]
+    while slots:
+        for place, source in enumerate(slots):
+            if source is None:
+                continue
+            try:
+                yield next(source)
+            except StopIteration:
+                slots[place] = next(waiting, None)  # type: ignore[call-overload]
+        if all(source is None for source in slots):
+            return
+
+
+def shuffled(items: Iterable[Any], window: int, numbers: Iterator[int]) -> Iterator[Any]:
+    """Items in another order: each is drawn from a window, into which the next one then comes."""
+    coming, kept, first = iter(items), [], 0
+    kept = [item for _, item in zip(range(window), coming, strict=False)]
+    count = len(kept)
+    while count:
+        place = (first + next(numbers) % count) % len(kept)
+        yield kept[place]
+        kept[place] = kept[first]
+        try:
+            kept[first] = next(coming)
+        except StopIteration:
+            count -= 1
+        first = (first + 1) % len(kept)
