@@ -7,8 +7,10 @@ import pytest
 
 from dlbench import Error
 from dlbench.common import own_code, plugins
+from dlbench.trainer import engine
 
-LOADED_BY_THE_WORKFLOW = ("datasets", "strategies", "launchers", "runtimes", "figures")
+STRATEGIES = [engine.kind(name, "strategies") for name in engine.names()]
+LOADED_BY_THE_WORKFLOW = ("datasets", *STRATEGIES, "launchers", "runtimes", "figures", "tasks")
 
 
 def test_a_name_without_a_file_is_refused_with_the_nearest():
@@ -30,7 +32,9 @@ def test_every_thing_loads_without_a_framework(kind):
         ("launchers", {"unsupported", "command"}),
         ("runtimes", {"CONTAINED", "OPTIONS"}),
         ("figures", {"CAPTION", "CATEGORY", "draw"}),
-        ("strategies", {"Strategy"}),
+        *((kind, {"Strategy"}) for kind in STRATEGIES),
+        *((f"{name}/losses", {"scaled", "loss", "sums"}) for name in engine.names()),
+        ("tasks", {"KIND", "SCORES", "logits_shape", "scores", "synthetic"}),
         ("models", {"INPUT_SHAPE", "CLASSES", "build"}),
         ("datasets", {"TITLE", "LICENCE", "CITATION", "SYNTHETIC"}),
     ],
@@ -64,9 +68,10 @@ def test_models_name_the_publication_they_follow():
 
 
 def test_a_kind_may_be_that_of_one_framework():
-    assert plugins.folder_of("tensorflow/models") == plugins.folder_of("models")
-    single = plugins.load("tensorflow/strategies", "single")
-    assert single is plugins.load("tensorflow/strategies", "single")
+    assert plugins.folder_of("keras/models") == plugins.folder_of("models")
+    assert plugins.load("tensorflow/strategies", "single") is not plugins.load(
+        "jax/strategies", "single"
+    )
 
 
 def test_a_kind_that_two_frameworks_have_is_not_guessed(tmp_path, monkeypatch):
@@ -84,7 +89,8 @@ def test_models_of_the_user_are_found_under_any_framework(tmp_path):
     (tmp_path / "mine.py").touch()
     plugins.use_folder("models", tmp_path)
     try:
-        assert "mine" in plugins.names("tensorflow/models")
+        for framework in engine.names():
+            assert "mine" in plugins.names(engine.kind(framework, "models"))
     finally:
         plugins.use_folder("models")
 
@@ -99,14 +105,13 @@ def test_a_program_executes_what_it_imports_and_the_named_things_only():
     named = [plugins.path("tensorflow", "engine"), plugins.path("models", "lenet5")]
     files = own_code.executed_files("train.py", *named)
     names = {file.removeprefix("workflow_scripts/") for file in files}
-    engine = "dlbench/trainer/tensorflow"
     assert {
         "train.py",
         "dlbench/__init__.py",
         "dlbench/trainer/loop.py",
         "dlbench/log/event_log.py",
-        f"{engine}/pipelines.py",
-        f"{engine}/models/lenet5.py",
+        "dlbench/trainer/tensorflow/pipelines.py",
+        "dlbench/trainer/keras/models/lenet5.py",
     } <= names
     assert "dlbench/trainer/keras/models/cnn12.py" not in names
     assert not any("figure" in name or "config" in name for name in names)

@@ -57,6 +57,7 @@ BEHIND_LENET = {
     "dlbench/trainer/schedule.py",
     "dlbench/trainer/strategy.py",
     "dlbench/trainer/keras/building.py",
+    "dlbench/trainer/reading/converted.py",
     "dlbench/trainer/tensorflow/engine.py",
     "dlbench/trainer/tensorflow/items.py",
     "dlbench/trainer/keras/models/lenet5.py",
@@ -117,7 +118,7 @@ def short(files):
 def test_the_files_behind_a_run_are_these_and_about_thirty():
     files = short(staleness.training_code(LENET))
     assert files == BEHIND_LENET
-    assert len(files) <= 32
+    assert len(files) <= 33
 
 
 def test_a_run_executes_its_own_plugins_and_no_others():

@@ -144,12 +144,7 @@ def _training_code(framework, *names):
     files = [
         plugins.path(framework, "engine"),
         *(
-            plugins.path(
-                engine.strategies_with(name, framework)
-                if folder == "strategies"
-                else engine.kind(framework, folder),
-                name,
-            )
+            plugins.path(engine.kind_of(framework, folder, name), name)
             for folder, name in zip(EXECUTED.values(), names, strict=True)
         ),
     ]

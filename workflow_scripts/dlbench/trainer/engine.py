@@ -157,14 +157,16 @@ def strategy_of(run: Spec) -> type[BaseStrategy]:
     Raises:
         UnknownName: no framework has a strategy of this name.
     """
-    return plugins.load(strategies_with(run.strategy, run.framework), run.strategy).Strategy
+    return plugins.load(kind_of(run.framework, "strategies", run.strategy), run.strategy).Strategy
 
 
-def strategies_with(strategy: str, framework: str) -> str:
-    """The strategies, as `kind` names them, that one is of: those of a framework if it has it."""
-    own = kind(framework, "strategies")
-    having = [own, *(kind(name, "strategies") for name in names())]
-    return next((folder for folder in having if strategy in plugins.names(folder)), own)
+def kind_of(framework: str, folder: str, name: str) -> str:
+    """As `kind`, for one add-on: a strategy that a framework lacks is one of those that have it."""
+    own = kind(framework, folder)
+    if folder != "strategies" or name in plugins.names(own):
+        return own
+    others = (kind(other, folder) for other in names())
+    return next((other for other in others if name in plugins.names(other)), own)
 
 
 def misplaced(run: Spec) -> str | None:

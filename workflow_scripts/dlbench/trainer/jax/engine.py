@@ -58,7 +58,10 @@ class Engine:
             self._optimizer.variables,
         )
         self._state = State(
-            *(self.strategy.replicated([v.value for v in part]) for part in self._variables)
+            *(
+                self.strategy.replicated(self.strategy.broadcast([v.value for v in part]))
+                for part in self._variables
+            )
         )
         self._set_learning_rate(learning_rate.scaled(self._spec, self._global_batch))
 

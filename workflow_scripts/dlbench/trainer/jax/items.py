@@ -40,9 +40,6 @@ class Source:
         """All held-out items once; the last batch may be smaller."""
         raise NotImplementedError
 
-    def close(self) -> None:
-        """End what reads items."""
-
 
 def find(
     spec: Spec,
@@ -130,6 +127,3 @@ class Items(Source):
 
     def held_out(self, batch: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         return self.data.validation_batches(batch)
-
-    def close(self) -> None:
-        self.data.close()

@@ -41,8 +41,12 @@ class Base(BaseStrategy):
     def settings(self) -> dict[str, Any]:
         return {**self.options, "xla_flags": os.environ["XLA_FLAGS"]}
 
+    def broadcast(self, values: Sequence[Any]) -> list[Any]:
+        """The values that rank 0 has."""
+        return list(values)
+
     def replicated(self, values: Sequence[Any]) -> list[Array]:
-        """Arrays on every device of the run, from the values that rank 0 has."""
+        """Arrays on every device of the run, from values that all processes have."""
         import jax
 
         return [jax.device_put(value, self.local[0]) for value in values]
@@ -87,13 +91,11 @@ class Base(BaseStrategy):
                 "jax[cuda12] or jax[cuda13], and the machine a driver that fits"
             ) from error
         self.gpus_seen = len(seen) if device == "gpu" else 0
-        first = self.local_rank * self.devices_per_process if device == "gpu" else 0
-        self.local = seen[first : first + self.devices_per_process]
+        self.local = seen[: self.devices_per_process]
         if len(self.local) < self.devices_per_process:
             raise Error(
-                f"rank {self.rank} needs {self.devices_per_process} devices from number {first} "
-                f"on; JAX sees {len(seen)} in all (CUDA_VISIBLE_DEVICES="
-                f"{os.environ.get('CUDA_VISIBLE_DEVICES', 'unset')})"
+                f"rank {self.rank} needs {self.devices_per_process} devices; JAX sees {len(seen)} "
+                f"(CUDA_VISIBLE_DEVICES={os.environ.get('CUDA_VISIBLE_DEVICES', 'unset')})"
             )
         jax.config.update("jax_default_device", self.local[0])
         return [str(one) for one in self.local]

@@ -8,5 +8,5 @@ class Strategy(Base):
     @classmethod
     def unsupported(cls, run: Spec) -> str | None:
         if run.devices > 1:
-            return f"strategy single drives one device; {run.devices} need sharded"
+            return f"strategy single drives one device; {run.devices} need strategy sharded"
         return super().unsupported(run)

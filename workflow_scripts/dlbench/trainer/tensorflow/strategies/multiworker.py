@@ -3,7 +3,7 @@
 - Synchronous: Keras's optimizer sums the gradients over all processes, so a
   process's loss is divided by their number.
 - Who takes part stands in TF_CONFIG, or follows from Slurm's variables
-  (dlbench/trainer/tensorflow/tf_cluster.py).
+  (dlbench/trainer/cluster.py).
 - One process per device, as with Horovod, and not one per node with all its
   devices: so the two are compared in the same layout.
 
@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from dlbench import Error
+from dlbench.trainer import cluster
 from dlbench.trainer.strategy import Spec
-from dlbench.trainer.tensorflow import tf_cluster
+from dlbench.trainer.tensorflow.cluster_resolver import resolver
 from dlbench.trainer.tensorflow.strategies import Base, Tensor, Variable
 
 
@@ -33,7 +34,7 @@ class Strategy(Base):
         return run.devices_per_node
 
     def join(self, spec: Spec) -> None:
-        self._cluster = tf_cluster.find(spec, self.jobs(spec))
+        self._cluster = cluster.find(spec, self.jobs(spec))
         self.rank, self.size = self._cluster.task, len(self._cluster.addresses["worker"])
         self.local_rank = self._cluster.local_rank
 
@@ -47,7 +48,7 @@ class Strategy(Base):
             bytes_per_pack=self.options["pack_mib"] << 20, implementation=communication
         )
         self._workers = tf.distribute.MultiWorkerMirroredStrategy(
-            self._cluster.resolver(), communication_options=self._packed
+            resolver(self._cluster), communication_options=self._packed
         )
         workers = self._workers.num_replicas_in_sync
         if workers != self.size:

@@ -33,8 +33,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from dlbench import Error
+from dlbench.trainer import cluster
 from dlbench.trainer.strategy import Spec
-from dlbench.trainer.tensorflow import tf_cluster
+from dlbench.trainer.tensorflow.cluster_resolver import resolver
 from dlbench.trainer.tensorflow.strategies import Base, Items, Stepper, Tensor, Variable
 
 STEPS_UNDER_WAY = 2  # of each worker
@@ -64,7 +65,7 @@ class Strategy(Base):
         return {"chief": 1, "worker": run.nodes * run.devices_per_node, "ps": servers}
 
     def join(self, spec: Spec) -> None:
-        self._cluster = tf_cluster.find(spec, self.jobs(spec))
+        self._cluster = cluster.find(spec, self.jobs(spec))
         self.local_rank = self._cluster.local_rank
         self._workers = len(self._cluster.addresses["worker"])
         self._tf32 = spec.precision == "tf32"
@@ -197,7 +198,7 @@ class Strategy(Base):
 
     def _connected(self, device):
         tf = _tf()
-        self._servers = tf.distribute.ParameterServerStrategy(self._cluster.resolver())
+        self._servers = tf.distribute.ParameterServerStrategy(resolver(self._cluster))
         self._coordinator = tf.distribute.coordinator.ClusterCoordinator(self._servers)
         return [
             f"/job:worker/replica:0/task:{task}/device:{device.upper()}:0"

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from dlbench import Error
 from dlbench.common import host_lists
-from dlbench.trainer.tensorflow import tf_cluster
-from dlbench.trainer.tensorflow.tf_cluster import Cluster
+from dlbench.trainer import cluster
+from dlbench.trainer.cluster import Cluster
 
 SPEC = SimpleNamespace(strategy="multiworker", nodes=1)
 TWO = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}
@@ -99,13 +99,13 @@ def test_names_that_were_compressed_come_back(groups):
 @given(st.lists(st.tuples(st.integers(1, 128), st.integers(1, 9)), min_size=1, max_size=5))
 def test_tasks_on_each_node_come_back(groups):
     text = ",".join(f"{tasks}(x{nodes})" if nodes > 1 else str(tasks) for tasks, nodes in groups)
-    assert tf_cluster.expand_tasks(text) == [tasks for tasks, nodes in groups for _ in range(nodes)]
+    assert cluster.expand_tasks(text) == [tasks for tasks, nodes in groups for _ in range(nodes)]
 
 
 @pytest.mark.parametrize("text", ["", "4(x2", "4x2", "a", "4(x2),"])
 def test_tasks_in_another_form_are_named(text):
     with pytest.raises(Error) as error:
-        tf_cluster.expand_tasks(text)
+        cluster.expand_tasks(text)
     assert str(error.value) == f"expected tasks per node as in 4(x2),1, found {text!r}"
 
 
@@ -115,7 +115,7 @@ def test_tasks_in_another_form_are_named(text):
 def found(config, wanted=None, **spec):
     environ = {"TF_CONFIG": config if isinstance(config, str) else json.dumps(config)}
     fields = SimpleNamespace(**SPEC.__dict__ | spec)
-    return tf_cluster.find(fields, wanted or {"worker": 2}, environ)
+    return cluster.find(fields, wanted or {"worker": 2}, environ)
 
 
 def test_tf_config_says_who_takes_part_and_who_this_is():
@@ -124,7 +124,7 @@ def test_tf_config_says_who_takes_part_and_who_this_is():
 
 def test_tf_config_wins_over_slurm():
     environ = {"TF_CONFIG": json.dumps(TWO), "SLURM_PROCID": "0"}
-    assert tf_cluster.find(SPEC, {"worker": 2}, environ).addresses == TWO["cluster"]
+    assert cluster.find(SPEC, {"worker": 2}, environ).addresses == TWO["cluster"]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_other_processes_than_the_run_needs_are_counted_in_the_message(wanted, n
 
 def test_without_any_variable_the_launchers_are_named():
     with pytest.raises(Error) as error:
-        tf_cluster.find(SPEC, {"worker": 2}, {})
+        cluster.find(SPEC, {"worker": 2}, {})
     assert str(error.value) == (
         "strategy multiworker needs to know its other processes, but neither TF_CONFIG nor "
         "Slurm's variables are set: start it with --launcher local or srun"
@@ -202,11 +202,11 @@ def task(node, local, hosts="gpu[01-02]", tasks="3(x2)", **variables):
 
 def everyone(wanted, nodes, tasks, **variables):
     """What each task of a step finds out."""
-    counts = tf_cluster.expand_tasks(tasks)
+    counts = cluster.expand_tasks(tasks)
     hosts = f"gpu[01-{len(counts):02}]"
     fields = SimpleNamespace(strategy="parameter_server", nodes=nodes)
     return {
-        (node, local): tf_cluster.find(fields, wanted, task(node, local, hosts, tasks, **variables))
+        (node, local): cluster.find(fields, wanted, task(node, local, hosts, tasks, **variables))
         for node, count in enumerate(counts)
         for local in range(count)
     }
@@ -269,14 +269,14 @@ def test_jobs_and_steps_side_by_side_use_other_ports():
     for found in (jobs, steps):
         assert len(set(found)) == 100
         nearest = min(abs(one - other) for one, other in itertools.combinations(found, 2))
-        assert nearest >= tf_cluster.PORTS_PER_JOB
+        assert nearest >= cluster.PORTS_PER_JOB
 
 
 @given(st.integers(1, 2**32 - 3), st.integers(0, 2**31))
 def test_all_ports_of_a_job_are_below_those_that_systems_give_away(job, step):
     first = ports(SLURM_JOB_ID=str(job), SLURM_STEP_ID=str(step))
-    assert first in tf_cluster.PORTS
-    assert first + tf_cluster.PORTS_PER_JOB - 1 in tf_cluster.PORTS
+    assert first in cluster.PORTS
+    assert first + cluster.PORTS_PER_JOB - 1 in cluster.PORTS
 
 
 def test_a_step_that_has_no_number_is_one_too():
@@ -290,7 +290,7 @@ def test_what_the_job_has_stands_in_for_what_the_step_does_not_say():
         "SLURM_TASKS_PER_NODE": step.pop("SLURM_STEP_TASKS_PER_NODE"),
     }
     del step["SLURM_STEP_ID"]
-    one = tf_cluster.find(SimpleNamespace(strategy="x", nodes=2), {"worker": 2}, step | job)
+    one = cluster.find(SimpleNamespace(strategy="x", nodes=2), {"worker": 2}, step | job)
     assert (one.job, one.task) == ("worker", 1)
     assert [address.partition(":")[0] for address in one.addresses["worker"]] == ["gpu01", "gpu02"]
 
@@ -309,7 +309,7 @@ def test_a_variable_that_is_missing_is_named(variable, named):
     environ = task(0, 0)
     del environ[variable]
     with pytest.raises(Error) as error:
-        tf_cluster.find(SPEC, {"worker": 6}, environ)
+        cluster.find(SPEC, {"worker": 6}, environ)
     assert str(error.value) == f"{named} is not set: was the trainer started by srun?"
 
 

@@ -1,7 +1,7 @@
-"""Which processes make up a tf.distribute cluster, and which of them this one is.
+"""Which processes a run consists of, where they are, and which of them this one is.
 
 - TF_CONFIG says it where a launcher has set it (dlbench/launchers/local.py, or a
-  site's own scheduler).
+  site's own scheduler), whatever the framework.
 - Else Slurm's variables do: the first tasks on each node are its workers, the
   others what else there is. The ports follow from the job's number, so that two
   jobs on one node do not meet.
@@ -13,7 +13,6 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from dlbench import Error
 from dlbench.common import host_lists
@@ -37,17 +36,6 @@ class Cluster:
         addresses = self.addresses[self.job]
         hosts = [address.rpartition(":")[0] for address in addresses]
         return hosts[: self.task].count(hosts[self.task])
-
-    def resolver(self) -> Any:
-        """TensorFlow's object for this cluster."""
-        import tensorflow as tf
-
-        return tf.distribute.cluster_resolver.SimpleClusterResolver(
-            tf.train.ClusterSpec(self.addresses),
-            task_type=self.job,
-            task_id=self.task,
-            rpc_layer="grpc",
-        )
 
 
 def find(spec: Spec, wanted: dict[str, int], environ: Mapping[str, str] = os.environ) -> Cluster:

@@ -1,0 +1,144 @@
+"""All devices of a run as one mesh: each device does its part of the batch, weights are on all.
+
+- One process drives all devices of its node, or each device has one of its own; several processes
+  find one another as those of other strategies do (dlbench/trainer/cluster.py) and are one
+  program by jax.distributed, over gloo on CPUs and NCCL on GPUs.
+- All devices draw the same random numbers, so their dropout leaves out the same units.
+
+Options:
+    processes   one for each node, or one for each device
+    batch_norm  local: moments are those of a device's own items, as under TensorFlow's
+                strategies, and moving statistics are averaged; global: of all items of the step
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dlbench.trainer import cluster
+from dlbench.trainer.jax.strategies import Array, Base, Function
+from dlbench.trainer.strategy import Spec
+
+AXIS = "devices"
+
+
+class Strategy(Base):
+    OPTIONS = {"processes": ("node", "device"), "batch_norm": ("local", "global")}
+
+    @classmethod
+    def unsupported(cls, run: Spec) -> str | None:
+        if sum(cls.jobs(run).values()) > 1 and run.launcher == "none":
+            return (
+                "strategy sharded has several processes on several nodes or with processes=device: "
+                "they need launcher local or srun, found none"
+            )
+        return super().unsupported(run)
+
+    @staticmethod
+    def processes_per_node(run: Spec) -> int:
+        each_device = Strategy.parsed(run)["processes"] == "device"
+        return run.devices_per_node if each_device else 1
+
+    def join(self, spec: Spec) -> None:
+        self.devices_per_process = spec.devices_per_node // self.processes_per_node(spec)
+        jobs = self.jobs(spec)
+        if sum(jobs.values()) > 1:
+            found = cluster.find(spec, jobs)
+            self.rank, self.local_rank = found.task, found.local_rank
+            self.size = len(found.addresses["worker"])
+            self._coordinator = found.addresses["worker"][0]
+
+    def __init__(self, spec: Spec, device: str, folder: str | Path = "."):
+        super().__init__(spec, device, folder)
+        import jax
+        from jax.sharding import NamedSharding, PartitionSpec
+
+        self._mesh = jax.sharding.Mesh(np.asarray(jax.devices(device)), (AXIS,))
+        self._on_all = NamedSharding(self._mesh, PartitionSpec())
+        self._over_all = NamedSharding(self._mesh, PartitionSpec(AXIS))
+        if self.size > 1:
+            from jax.experimental import multihost_utils
+
+            # The first exchange waits 30 s for the others: here, not after each has compiled.
+            multihost_utils.sync_global_devices("joined")
+
+    def broadcast(self, values: Sequence[Any]) -> list[Any]:
+        if self.size == 1:
+            return list(values)
+        from jax.experimental import multihost_utils
+
+        arrays = [np.asarray(value) for value in values]
+        return [np.asarray(value) for value in multihost_utils.broadcast_one_to_all(arrays)]
+
+    def replicated(self, values: Sequence[Any]) -> list[Array]:
+        return [self._placed(value, self._on_all, np.shape(value)) for value in values]
+
+    def spread(self, values: Any) -> Array:
+        return self._placed(values, self._over_all)
+
+    def over_devices(self, function: Function) -> Function:
+        import jax
+        from jax.sharding import PartitionSpec
+
+        if self.options["batch_norm"] == "global":
+
+            def whole(state, inputs, targets):
+                after, *others = function(state, inputs, targets)
+                return jax.lax.with_sharding_constraint(after, self._on_all), *others
+
+            return whole
+        everywhere, parts = PartitionSpec(), PartitionSpec(AXIS)
+        # Unchecked: with its checks on, gradients of what is on all devices come added up already.
+        return jax.shard_map(
+            function,
+            mesh=self._mesh,
+            in_specs=(everywhere, parts, parts),
+            out_specs=everywhere,
+            check_vma=False,
+        )
+
+    def mean(self, values: Any) -> Any:
+        import jax
+        import jax.numpy as jnp
+
+        if self.options["batch_norm"] == "global":
+            return values  # one program computes them over all items
+
+        def mean(value):  # counters of random numbers are equal, and whole
+            real = jnp.issubdtype(value.dtype, jnp.floating)
+            return jax.lax.pmean(value, AXIS) if real else value
+
+        return jax.tree.map(mean, values)
+
+    def gather(self, values: Any) -> np.ndarray:
+        if self.size == 1:
+            return super().gather(values)
+        from jax.experimental import multihost_utils
+
+        # As bytes: JAX would make float32 of them.
+        mine = np.frombuffer(np.asarray(values, np.float64).tobytes(), np.uint8)
+        everyones = np.asarray(multihost_utils.process_allgather(mine))
+        return np.frombuffer(everyones.tobytes(), np.float64).reshape(self.size, -1)
+
+    def _connect(self):
+        if self.size == 1:
+            return
+        import jax
+
+        first = self.local_rank * self.devices_per_process
+        mine = list(range(first, first + self.devices_per_process))
+        if not self.on_gpus:
+            jax.config.update("jax_cpu_collectives_implementation", "gloo")
+        jax.distributed.initialize(
+            self._coordinator,
+            self.size,
+            self.rank,
+            local_device_ids=mine if self.on_gpus else None,
+        )
+
+    def _placed(self, values, sharding, shape=None):
+        import jax
+
+        return jax.make_array_from_process_local_data(sharding, np.asarray(values), shape)

@@ -1,0 +1,17 @@
+"""The processes of a run, as TensorFlow takes them."""
+
+from typing import Any
+
+from dlbench.trainer.cluster import Cluster
+
+
+def resolver(cluster: Cluster) -> Any:
+    """TensorFlow's object for a cluster."""
+    import tensorflow as tf
+
+    return tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec(cluster.addresses),
+        task_type=cluster.job,
+        task_id=cluster.task,
+        rpc_layer="grpc",
+    )
