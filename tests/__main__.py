@@ -1,7 +1,8 @@
 """Set up what the tests need and run them all: `uv run python -m tests [pytest's options]`.
 
 - tests/trainer needs TensorFlow and Horovod and runs in the trainer's
-  environment; the other folders run in the workflow's.
+  environment; the other folders run in the workflow's. tests/frameworks starts each framework
+  in its own.
 - tests/containers and tests/cluster need scripts that install container runtimes and start a
   Slurm, and skip with the reason without.
 - Horovod is built from source, which takes minutes the first time and needs a
@@ -24,7 +25,7 @@ FIRST = "unit"  # alone: most faults are found here, and in minutes
 # second wait more than they compute: for images and jobs. Both take about as long.
 LINES = (
     ("trainer", "workflow", "performance", "processes"),
-    ("containers", "cluster"),
+    ("containers", "cluster", "frameworks"),
 )
 # Files of tests/trainer that start many processes, each of which waits for the others.
 PROCESSES = [
@@ -48,6 +49,7 @@ def main(options):
         "--group",
         "test",
     )
+    call(sys.executable, "workflow_scripts/make_environment.py", "envs/jax", "--group", "test")
     failed = [*run_line([FIRST], None, options), *run_lines(options)]
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")

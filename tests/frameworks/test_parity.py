@@ -7,22 +7,12 @@ import numpy as np
 import pytest
 from paths import REPOSITORY
 
-from dlbench.study import trainer_environments
-from dlbench.trainer import engine
-
 PROGRAM = REPOSITORY / "tests/support/parity_steps.py"
-
-
-def python(framework):
-    path = REPOSITORY / trainer_environments.trainer_python(engine.environment(framework))
-    if not path.exists():
-        pytest.skip(f"{path} is not installed")
-    return path
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum"])
 @pytest.mark.parametrize("model", ["lenet5", "resnet20", "lstm_ptb"])
-def test_losses_and_weights_of_frameworks_agree_from_the_same_start(tmp_path, model, optimizer):
+def test_losses_and_weights_agree_from_the_same_start(python, tmp_path, model, optimizer):
     for framework in ("tensorflow", "jax"):
         command = [python(framework), PROGRAM, framework, model, tmp_path, optimizer]
         finished = subprocess.run(command, capture_output=True, text=True, check=False)

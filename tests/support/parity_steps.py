@@ -19,8 +19,8 @@ STEPS = 20
 
 
 def main(framework, model, folder, optimizer):
-    words = f"--framework {framework} --model {model} --dataset synthetic --batch-per-device 8"
-    words += f" --optimizer {optimizer} --learning-rate 0.05 --steps {STEPS} --warmup-steps 0"
+    words = f"--framework {framework} --model {model} --dataset synthetic --batch-per-device 16"
+    words += f" --optimizer {optimizer} --learning-rate 0.01 --steps {STEPS} --warmup-steps 0"
     spec, _ = flags.parse(None, [*words.split(), "--log", "none"])
     strategy = engine.strategy_of(spec)(spec, "cpu")
     made = plugins.load(framework, "engine").Engine(spec, strategy, None)

@@ -21,15 +21,25 @@ TWO_DEVICES = [
 SERVERS = {"strategy": "parameter_server", "launcher": "local"}
 
 
-def train(log, data=None, flags=(), **fields):
+def train(log, data=None, flags=(), python=sys.executable, **fields):
     """Train with the run's own launcher. Returns the finished process."""
     run = Run(**{"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, **fields})
-    trainer = [sys.executable, str(TRAIN), *run.flags(), "--log", str(log), *flags]
+    trainer = [str(python), str(TRAIN), *run.flags(), "--log", str(log), *flags]
     trainer += ["--data", str(data)] if data else []
-    command = plugins.load("launchers", run.launcher).command(
-        run, trainer, Path(sys.executable).parents[1]
-    )
+    command = plugins.load("launchers", run.launcher).command(run, trainer, Path(python).parents[1])
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+
+def convert_digits(folder):
+    """The converted digits, made in the workflow's environment."""
+    python = REPOSITORY / ".venv" / "bin" / "python"
+    for program, *flags in (
+        ("fetch_dataset.py", "--folder", folder / "source"),
+        ("convert_dataset.py", "--source", folder / "source", "--output", folder),
+    ):
+        script = REPOSITORY / "workflow_scripts" / program
+        subprocess.run([python, script, "digits", *flags], check=True)
+    return folder
 
 
 def events(log, kind):

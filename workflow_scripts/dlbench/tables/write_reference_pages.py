@@ -24,6 +24,7 @@ DEFAULT_STUDY = Path(__file__).parents[3] / "config.yaml"
 MADE_BY = "Made by `workflow_scripts/write_reference_pages.py` from"
 OWN_DEFAULTS = {
     "framework": "tensorflow",
+    "environment": "the framework's own",
     "launcher": "the strategy's own",
     "repeats": "the study's",
 }
