@@ -33,6 +33,25 @@ def test_two_cpu_devices_need_two_cores():
     assert "needs 4 cores" in reason(threads_per_device=2, **mirrored)
 
 
+def test_a_strategy_that_the_framework_lacks_is_skipped_with_those_that_it_has():
+    assert reason(framework="jax", strategy="mirrored", devices_per_node=2) == (
+        "strategy mirrored is one of tensorflow, not of jax; on these devices jax has: sharded"
+    )
+
+
+def test_xla_is_no_choice_under_jax():
+    assert reason(framework="jax") is None
+    assert "compiles every step with XLA" in reason(framework="jax", xla=True)
+
+
+def test_several_processes_of_sharded_need_a_launcher():
+    spread = {"framework": "jax", "strategy": "sharded", "devices_per_node": 2}
+    assert reason(**spread) is None
+    each = {**spread, "strategy_options": "processes=device"}
+    assert "need launcher local or srun" in reason(**each)
+    assert reason(**each, launcher="local") is None
+
+
 def test_what_the_site_says_of_its_devices_counts():
     message = reason(Devices("gpu", 4, cores=2), strategy="mirrored", devices_per_node=8)
     assert message == "needs 8 gpu devices per node; this site has 4"

@@ -75,6 +75,24 @@ def test_a_launcher_whose_processes_would_not_meet_is_refused_with_those_that_wo
         assert study(block | {"launcher": name}).runs[0].launcher == name
 
 
+def test_the_environment_is_that_of_the_framework_unless_named():
+    block = BLOCK | {"steps": 5, "framework": ["tensorflow", "jax"]}
+    assert {run.framework: run.environment for run in study(block).runs} == {
+        "tensorflow": "train",
+        "jax": "jax",
+    }
+    assert {run.environment for run in study(block | {"environment": "train"}).runs} == {"train"}
+
+
+def test_a_strategy_may_be_one_of_any_of_the_frameworks_of_a_block():
+    block = BLOCK | {"steps": 5, "framework": ["tensorflow", "jax"]}
+    runs = study(block | {"strategy": ["single", "mirrored", "sharded"]}).runs
+    assert len(runs) == 6
+    assert "no file strategies/mirrored.py" in refused(
+        BLOCK | {"steps": 5, "framework": "jax", "strategy": "mirrored"}
+    )
+
+
 def test_the_launcher_is_that_of_the_strategy_unless_named():
     two = BLOCK | {"steps": 5, "devices_per_node": 2, "strategy": "horovod"}
     assert study(two).runs[0].launcher == "horovodrun"

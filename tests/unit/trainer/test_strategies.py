@@ -16,6 +16,7 @@ from dlbench.trainer import strategy
 
 RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
 NAMES = plugins.names("tensorflow/strategies")
+SHARDED = plugins.load("jax/strategies", "sharded").Strategy
 
 
 def load(name):
@@ -49,6 +50,13 @@ def test_there_is_a_file_for_each_strategy():
 def test_processes_on_one_node_with_four_devices(name, jobs):
     devices = 1 if name == "single" else 4
     assert load(name).jobs(run(devices_per_node=devices)) == jobs
+
+
+def test_sharded_has_a_process_for_each_node_or_for_each_device():
+    wide = run(framework="jax", strategy="sharded", devices_per_node=2, nodes=3)
+    assert SHARDED.jobs(wide) == {"worker": 3}
+    each = dataclasses.replace(wide, strategy_options="processes=device")
+    assert SHARDED.jobs(each) == {"worker": 6}
 
 
 @pytest.mark.parametrize("name", ["horovod", "multiworker", "parameter_server"])

@@ -12,6 +12,7 @@ and whose folders `losses`, `strategies` and, unless shared, `models` have the f
 import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dlbench.common import plugins
@@ -175,11 +176,15 @@ def misplaced(run: Spec) -> str | None:
     if run.strategy in plugins.names(own):
         return None
     others = [name for name in names() if run.strategy in plugins.names(kind(name, "strategies"))]
-    fitting = []
-    for name in plugins.names(own):
-        strategy = plugins.load(own, name).Strategy
-        if not strategy.unsupported(run):
-            fitting.append(name)
+    fields = {**vars(run), "devices": run.nodes * run.devices_per_node}
+    fields |= {"strategy_options": "", "launcher": "any"}  # which belong to the strategy
+    fitting = [
+        name
+        for name in plugins.names(own)
+        if not plugins.load(own, name).Strategy.unsupported(
+            SimpleNamespace(**{**fields, "strategy": name})
+        )
+    ]
     return (
         f"strategy {run.strategy} is one of {' and '.join(others)}, not of {run.framework}; on "
         f"these devices {run.framework} has: {', '.join(fitting) or 'none'}"
