@@ -81,11 +81,18 @@ class Engine:
         self._step = self._function.lower(self._state, *self._batch).compile()
 
     def step(self, index: int, until: int) -> float:
-        if index <= self._spec.learning_rate_warmup_steps:
-            self._set_learning_rate(learning_rate.in_step(self._spec, self._global_batch, index))
-        self._state, loss, _ = self._step(self._state, *self._batch)
-        self._batch = next(self._batches)  # while the devices compute
-        return float(loss)
+        return self.window(index, index, until)[0]
+
+    def window(self, first: int, last: int, until: int) -> list[float]:
+        losses = []
+        for index in range(first, last + 1):
+            if index <= self._spec.learning_rate_warmup_steps:
+                rate = learning_rate.in_step(self._spec, self._global_batch, index)
+                self._set_learning_rate(rate)
+            self._state, loss, _ = self._step(self._state, *self._batch)
+            losses.append(loss)
+            self._batch = next(self._batches)  # while the devices compute
+        return [float(loss) for loss in jax.device_get(losses)]
 
     def evaluate(self) -> dict[str, float]:
         totals: collections.Counter[str] = collections.Counter()
@@ -146,8 +153,10 @@ class Engine:
 
     def _set_learning_rate(self, rate: float) -> None:
         self.learning_rate = rate
-        part, names = 2, [variable.name for variable in self._variables.optimizer]
-        self.set_array(part, names.index("learning_rate"), np.float32(rate))
+        names = [variable.name for variable in self._variables.optimizer]
+        with np.errstate(over="ignore"):  # infinite, as under TensorFlow
+            narrow = np.asarray(rate).astype(np.float32)
+        self.set_array(State._fields.index("optimizer"), names.index("learning_rate"), narrow)
 
     @functools.cached_property
     def _sums(self) -> Any:
