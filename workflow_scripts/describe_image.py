@@ -16,6 +16,7 @@ MARKER = "/etc/dlbench-image.json"
 # Modules, and the packages that may bring them.
 PACKAGES = {
     "tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-intel", "tensorflow-rocm"),
+    "jax": ("jax",),
     "keras": ("keras",),
     "numpy": ("numpy",),
     "psutil": ("psutil",),

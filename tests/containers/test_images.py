@@ -119,7 +119,9 @@ def test_a_digest_that_the_registry_does_not_have_is_refused(here, registry):
 def test_an_image_without_tensorflow_is_refused_when_it_is_prepared(here, registry):
     make({"source": f"docker://{registry}/base:1"})
     # Its marker and its Python were found before.
-    with pytest.raises(Error, match="image base under apptainer: tensorflow is not installed"):
+    with pytest.raises(
+        Error, match="image base under apptainer: neither jax nor tensorflow is installed"
+    ):
         prepare()
     assert not os.path.exists("results/images/base/apptainer.json")
 
@@ -147,7 +149,10 @@ def test_apptainer_alone_pulls_too_and_adds_the_marker(registry, users, place):
         "--output",
         "results/images/base/apptainer.json",
     )
-    assert "error: image base under apptainer: tensorflow is not installed" in prepared.stdout
+    assert (
+        "error: image base under apptainer: neither jax nor tensorflow is installed"
+        in prepared.stdout
+    )
     sif = users.folder / "results/images/base/apptainer/image.sif"
     shown = users.run("apptainer", "--silent", "exec", sif, "cat", f"/{trainer_image.MARKER}")
     assert json.loads(shown.stdout)["image_id"] == found["image_id"]

@@ -1,5 +1,6 @@
 """image_forms: images looked at from inside, and what is refused."""
 
+import ast
 import json
 import os
 import shutil
@@ -8,12 +9,14 @@ from pathlib import Path
 
 import pytest
 from image_files import archive, digest, make, program, root_folder, runnable_root
+from paths import REPOSITORY
 
 from dlbench import Error
 from dlbench.common import plugins, tools
 from dlbench.images import prepare_image, trainer_image
 from dlbench.plan import site_devices, skipping
 from dlbench.study.runs import Run
+from dlbench.trainer import engine
 
 pytestmark = pytest.mark.usefixtures("place")
 
@@ -24,8 +27,8 @@ INSIDE = {
     "python_version": "3.11.7",
     "architecture": "x86_64",
     "libc": "glibc 2.36",
-    "packages": {"tensorflow": "2.18.1", "keras": "3.8.0", "numpy": "2.0", "psutil": "6",
-                 "horovod": None},
+    "packages": {"tensorflow": "2.18.1", "jax": None, "keras": "3.8.0", "numpy": "2.0",
+                 "psutil": "6", "horovod": None},
     "mpirun": None,
     "mpi": None,
 }  # fmt: skip
@@ -90,7 +93,7 @@ def test_what_ran_on_this_machine_is_found_out():
         ({"packages": INSIDE["packages"] | {"keras": "2.15.0"}}, "needs keras 3 or newer, has 2.1"),
         (
             {"packages": INSIDE["packages"] | {"tensorflow": None}},
-            "tensorflow is not installed for /opt/dlbench/bin/python3",
+            "neither jax nor tensorflow is installed for /opt/dlbench/bin/python3",
         ),
         ({"packages": INSIDE["packages"] | {"numpy": None}}, "numpy is not installed for /opt/dlb"),
     ],
@@ -184,6 +187,23 @@ def test_a_package_that_a_strategy_needs_must_be_in_the_image(package, there):
         assert str(error.value) == "horovod is not in the image x (sha256:1)"
     else:
         trainer_image.check_packages(run, form)
+
+
+def test_an_image_of_another_framework_is_named():
+    form = {"image": "x", "digest": "sha256:1", "packages": INSIDE["packages"]}
+    trainer_image.check_packages(images_run(), form)
+    with pytest.raises(trainer_image.Unusable, match="^jax is not in the image x"):
+        trainer_image.check_packages(images_run(framework="jax"), form)
+
+
+def test_images_are_asked_for_every_framework():
+    listed = plugins.parse_file(REPOSITORY / "workflow_scripts" / "describe_image.py").body
+    (packages,) = (
+        ast.literal_eval(node.value)
+        for node in listed
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "PACKAGES"
+    )
+    assert set(engine.names()) <= set(packages)
 
 
 def images_run(**changes):

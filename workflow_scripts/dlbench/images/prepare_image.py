@@ -13,10 +13,11 @@ from dlbench.common import options, plugins, tools
 from dlbench.common.files import make_empty_folder, write_json
 from dlbench.images.runtimes import KEPT_OUT, Container
 from dlbench.images.trainer_image import MARKER, Image
+from dlbench.trainer import engine
 
 DESCRIBE = "workflow_scripts/describe_image.py"
-# What our trainer needs, with the lowest version.
-NEEDED = {"Python": "3.10", "tensorflow": "", "keras": "3", "numpy": ""}
+# What our trainer needs, with the lowest version, beside one of the frameworks.
+NEEDED = {"Python": "3.10", "keras": "3", "numpy": ""}
 
 
 def prepare(
@@ -116,7 +117,10 @@ def _check(inside, image, where):
 
 
 def _check_packages(inside, where):
-    """Check that the image has what our trainer needs."""
+    """Check that the image has what our trainer needs; which framework, a run says."""
+    if not any(inside["packages"][name] for name in engine.names()):
+        names = " nor ".join(engine.names())
+        raise Error(f"{where}: neither {names} is installed for {inside['python']}")
     for name, least in NEEDED.items():
         version = inside["python_version"] if name == "Python" else inside["packages"][name]
         if not version:

@@ -309,15 +309,16 @@ def _description(path):
 
 
 def check_packages(run: Run, form: dict[str, Any]) -> None:
-    """Check that an image has the packages that a run needs beside the framework.
+    """Check that an image has the framework of a run, and the packages that it needs beside it.
 
     Raises:
         Unusable: one is missing.
     """
     if run.is_external:
         return  # the program of others checks its own packages
-    for package in engine.strategy_of(run).packages:
-        if not form["packages"].get(package):
+    there = {run.framework: "not looked for", **form["packages"]}  # as in older descriptions
+    for package in (run.framework, *engine.strategy_of(run).packages):
+        if not there.get(package):
             raise Unusable(f"{package} is not in the image {form['image']} ({form['digest']})")
 
 
