@@ -192,7 +192,7 @@ def test_a_package_that_a_strategy_needs_must_be_in_the_image(package, there):
 def test_an_image_of_another_framework_is_named():
     form = {"image": "x", "digest": "sha256:1", "packages": INSIDE["packages"]}
     trainer_image.check_packages(images_run(), form)
-    with pytest.raises(trainer_image.Unusable, match="^jax is not in the image x"):
+    with pytest.raises(trainer_image.Unusable, match=r"^jax is not in the image x"):
         trainer_image.check_packages(images_run(framework="jax"), form)
 
 

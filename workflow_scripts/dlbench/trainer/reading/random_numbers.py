@@ -9,7 +9,7 @@
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -39,15 +39,12 @@ def shuffled_places(
         return np.zeros(values.shape, np.int64)
     block_bits = math.ceil(math.log2(last))
     bits = max(block_bits + block_bits % 2, LEAST_BLOCK_BITS) // 2
-    if 2 * bits == LEAST_BLOCK_BITS:  # few places in a large block walk long
-        table = _table(tuple(seed), rounds)
-        step = table.__getitem__
+    step: Callable[[np.ndarray], np.ndarray]
+    if 2 * bits == LEAST_BLOCK_BITS:  # few places in a large block walk long: by a table
+        step = _table(tuple(seed), rounds).__getitem__
     else:
         keys = _round_keys(seed, rounds, bits)
-
-        def step(walking):
-            return _encrypted(walking, keys, bits)
-
+        step = functools.partial(_encrypted, keys=keys, bits=bits)
     values = step(values)
     outside = np.flatnonzero(values > last)
     while outside.size:

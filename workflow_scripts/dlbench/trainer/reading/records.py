@@ -1,5 +1,6 @@
 """Records of shards: where they lie, and what is in them, as arrays of NumPy."""
 
+import itertools
 import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
@@ -70,23 +71,21 @@ def interleaved(sources: Iterable[Iterator[Any]], at_once: int) -> Iterator[Any]
     place, as in TensorFlow's interleave.
     """
     waiting = iter(sources)
-    slots = [source for _, source in zip(range(at_once), waiting, strict=False)]
-    while slots:
+    slots: list[Iterator[Any] | None] = list(itertools.islice(waiting, at_once))
+    while any(slots):
         for place, source in enumerate(slots):
             if source is None:
                 continue
             try:
                 yield next(source)
             except StopIteration:
-                slots[place] = next(waiting, None)  # type: ignore[call-overload]
-        if all(source is None for source in slots):
-            return
+                slots[place] = next(waiting, None)
 
 
 def shuffled(items: Iterable[Any], window: int, numbers: Iterator[int]) -> Iterator[Any]:
     """Items in another order: each is drawn from a window, into which the next one then comes."""
-    coming, kept, first = iter(items), [], 0
-    kept = [item for _, item in zip(range(window), coming, strict=False)]
+    coming, first = iter(items), 0
+    kept = list(itertools.islice(coming, window))
     count = len(kept)
     while count:
         place = (first + next(numbers) % count) % len(kept)

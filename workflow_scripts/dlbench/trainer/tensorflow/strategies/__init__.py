@@ -29,6 +29,7 @@ class Base(BaseStrategy):
 
     def __init__(self, spec: Spec, device: str, folder: str | Path = "."):
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read when TensorFlow is imported
+        os.environ["KERAS_BACKEND"] = "tensorflow"  # read when Keras is imported
         super().__init__(spec, device, folder)
 
     def scope(self) -> AbstractContextManager[Any]:
