@@ -1,5 +1,6 @@
 """engine: what belongs to a framework and what frameworks share."""
 
+import dataclasses
 import types
 
 import pytest
@@ -12,7 +13,7 @@ RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
 
 
 def run(**fields):
-    return Run(**{**vars(RUN), **fields})
+    return dataclasses.replace(RUN, **fields)
 
 
 def test_both_frameworks_have_engines_and_one_description_of_each_model():
@@ -60,7 +61,7 @@ def test_a_strategy_of_another_framework_is_named_with_those_that_fit(
     # A run of a study, and the flags of train.py.
     for asked in (
         run(**fields, strategy_options=options),
-        types.SimpleNamespace(**vars(run(**fields, strategy_options=options))),
+        types.SimpleNamespace(**dataclasses.asdict(run(**fields, strategy_options=options))),
     ):
         reason = engine.misplaced(asked)
         assert reason.startswith(f"strategy {strategy} is one of ")

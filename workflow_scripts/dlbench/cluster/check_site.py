@@ -21,6 +21,7 @@ from dlbench.plan import site_devices
 from dlbench.schedulers import JobRequest
 from dlbench.starting import start_command
 from dlbench.study import config, trainer_environments
+from dlbench.trainer import engine
 
 JOB_MB = 1000
 UNSAID = "this machine"  # site.name in config.yaml
@@ -195,10 +196,12 @@ def _request(module, profile, study):
     contained = [run for run in study.runs if start_command.contained(run)]
     bare = [run for run in study.runs if not start_command.contained(run)]
     pythons = {sys.executable: "snakemake"}
+    # Of each environment its Python, and the framework that it is to have.
     environments = {
-        run.environment: trainer_environments.trainer_python(run.environment) for run in bare
+        trainer_environments.trainer_python(run.environment): engine.packages(run.framework)[0]
+        for run in bare
     }
-    pythons |= {str(path): "tensorflow" for path in environments.values() if path.exists()}
+    pythons |= {str(path): package for path, package in environments.items() if path.exists()}
     runtimes = sorted({run.runtime for run in contained})
     programs = [p for name in runtimes for p in plugins.load("runtimes", name).PROGRAMS]
     return {
@@ -206,7 +209,7 @@ def _request(module, profile, study):
         "pythons": pythons,
         "modules": study.site["modules"],
         "programs": [[names] if isinstance(names, str) else list(names) for names in programs],
-        "mpi": _mpiruns(environments.values()) if "mpirun" in launchers else None,
+        "mpi": _mpiruns(environments) if "mpirun" in launchers else None,
         "mpi_across": _across_nodes(module, study),
         "srun_mpi": any(run.launcher == "srun" and run.strategy == "horovod" for run in study.runs),
         "tmpdir": profile.value("train", "tmpdir"),

@@ -317,7 +317,8 @@ class Plan:
 
     @property
     def _export_environment(self):
-        names = {run.environment for run in self.runs.values()}
+        ours = DEFAULTS["framework"]  # the only one that has TensorBoard in its environment
+        names = {run.environment for run in self.runs.values() if run.framework == ours}
         installed = (
             name
             for name in names

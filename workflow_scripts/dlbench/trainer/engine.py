@@ -12,7 +12,6 @@ and whose folders `losses`, `strategies` and, unless shared, `models` have the f
 import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dlbench.common import plugins
@@ -139,15 +138,23 @@ def kind(framework: str, folder: str) -> str:
     """
     if folder not in OF_A_FRAMEWORK:
         return folder
-    name = framework if framework in names() else DEFAULT
-    own = f"{name}/{folder}"
-    return plugins.constants(name, "engine").get("MODELS", own) if folder == "models" else own
+    own = f"{framework if framework in names() else DEFAULT}/{folder}"
+    return _constants(framework).get("MODELS", own) if folder == "models" else own
 
 
 def environment(framework: str) -> str:
     """The environment of runs of a framework that name none."""
-    name = framework if framework in names() else DEFAULT
-    return plugins.constants(name, "engine").get("ENVIRONMENT", name)
+    return _constants(framework)["ENVIRONMENT"]
+
+
+def packages(framework: str) -> tuple[str, ...]:
+    """What Python must be able to import for a framework, itself first."""
+    return _constants(framework)["PACKAGES"]
+
+
+def _constants(framework):
+    """What a framework says in its `engine.py`; one of another program is as in `kind`."""
+    return plugins.constants(framework if framework in names() else DEFAULT, "engine")
 
 
 def strategy_of(run: Spec) -> type[BaseStrategy]:
@@ -176,16 +183,28 @@ def misplaced(run: Spec) -> str | None:
     if run.strategy in plugins.names(own):
         return None
     others = [name for name in names() if run.strategy in plugins.names(kind(name, "strategies"))]
-    fields = {**vars(run), "devices": run.nodes * run.devices_per_node}
-    fields |= {"strategy_options": "", "launcher": "any"}  # which belong to the strategy
+    # What belongs to the strategy is not asked for: its options, and its launcher.
+    instead = {"strategy_options": "", "launcher": "any"}
     fitting = [
         name
         for name in plugins.names(own)
-        if not plugins.load(own, name).Strategy.unsupported(
-            SimpleNamespace(**{**fields, "strategy": name})
-        )
+        if not plugins.load(own, name).Strategy.unsupported(_Changed(run, strategy=name, **instead))
     ]
     return (
         f"strategy {run.strategy} is one of {' and '.join(others)}, not of {run.framework}; on "
         f"these devices {run.framework} has: {', '.join(fitting) or 'none'}"
     )
+
+
+class _Changed:
+    """A run, or the flags of one, with other values of some fields."""
+
+    def __init__(self, run: Spec, **changes: Any):
+        self.__dict__.update(changes, _run=run)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._run, name)
+
+    @property
+    def devices(self) -> int:  # the flags have no such field
+        return self._run.nodes * self._run.devices_per_node

@@ -138,8 +138,8 @@ def _see_framework(spec: Spec) -> None:
     Raises:
         Error: packages are missing, or the strategy is of another framework.
     """
-    constants = plugins.constants(spec.framework, "engine")
-    missing = [name for name in constants["PACKAGES"] if not importlib.util.find_spec(name)]
+    needed = engine.packages(spec.framework)
+    missing = [name for name in needed if not importlib.util.find_spec(name)]
     if missing:
         raise Error(
             f"framework {spec.framework} needs {' and '.join(missing)}, which {sys.executable} "

@@ -21,12 +21,14 @@ def payloads(path: Path, first: int = 0, end: int | None = None) -> Iterator[byt
     """The payloads of a shard's records from number `first` to before `end`.
 
     Raises:
-        tfrecord.RecordError: the file is damaged.
+        tfrecord.RecordError: the file is damaged, or shorter.
     """
     with open(path, "rb") as file:
-        for _ in range(first):  # by their lengths alone
-            (length,) = struct.unpack("<Q", file.read(8))
-            file.seek(length + FRAME_BYTES - 8, os.SEEK_CUR)
+        for number in range(first):  # by their lengths alone
+            header = file.read(8)
+            if len(header) < 8:
+                raise tfrecord.CutOffError(f"{path}: expected more than {number} records: cut off")
+            file.seek(struct.unpack("<Q", header)[0] + FRAME_BYTES - 8, os.SEEK_CUR)
         for number, (_, payload) in enumerate(tfrecord.payloads(file, path), first):
             if number == end:
                 return

@@ -34,8 +34,8 @@ class Base(BaseStrategy):
         os.environ["KERAS_BACKEND"] = "jax"  # read when Keras is imported
         # As with TensorFlow's memory growth: what a run took is seen, and copies have room.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-        self._flags = _xla_flags(spec, device)
-        os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *self._flags]).strip()
+        flags = [os.environ.get("XLA_FLAGS", ""), *_xla_flags(spec, device)]
+        os.environ["XLA_FLAGS"] = " ".join(flags).strip()  # read when JAX looks for devices
         super().__init__(spec, device, folder)
 
     def settings(self) -> dict[str, Any]:
