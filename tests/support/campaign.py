@@ -56,7 +56,8 @@ class Campaign:
                 target = folder / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(REPOSITORY / name, target)
-        (folder / "envs/train/.venv").symlink_to(REPOSITORY / "envs/train/.venv")
+        for made in REPOSITORY.glob("envs/*/.venv"):
+            (folder / made.relative_to(REPOSITORY)).symlink_to(made)
         campaign = cls(folder)
         campaign.configure()
         return campaign

@@ -1,6 +1,7 @@
 """code: which files a program executes, and digests that follow their content."""
 
 import ast
+import dataclasses
 import json
 import shutil
 import subprocess
@@ -23,7 +24,6 @@ import json
 from dlbench.common import own_code
 from dlbench.records import staleness
 from dlbench.study.runs import Run
-from dlbench.trainer import engine
 def run(model="lenet5", dataset="synthetic", **fields):
     return Run(model=model, dataset=dataset, batch_per_device=8, steps=5, **fields)
 
@@ -129,6 +129,13 @@ def test_a_run_executes_its_own_plugins_and_no_others():
     for folder in ("tasks", "tensorflow/losses"):
         assert f"dlbench/trainer/{folder}/classification.py" in files
         assert f"dlbench/trainer/{folder}/segmentation.py" not in files
+
+
+def test_a_run_executes_the_code_of_its_framework_and_of_no_other():
+    for framework, other in (("jax", "tensorflow"), ("tensorflow", "jax")):
+        files = short(staleness.training_code(dataclasses.replace(LENET, framework=framework)))
+        assert f"dlbench/trainer/{framework}/engine.py" in files
+        assert not [file for file in files if file.startswith(f"dlbench/trainer/{other}/")]
 
 
 def test_what_only_the_workflow_executes_is_no_part_of_training():
