@@ -68,6 +68,20 @@ def test_a_condition_is_compared_with_the_base_of_its_group():
     assert large["ratio"] == pytest.approx(1.01, abs=1e-3)
 
 
+def test_frameworks_are_compared_though_each_has_its_environment():
+    runs = [
+        *repeats([100, 101, 102]),
+        *repeats([90, 91, 92], framework="jax", environment="jax"),
+    ]
+    (found,) = compared(runs, {"field": "framework", "base": "tensorflow"})
+    assert (found["condition"], found["base"]) == ("jax", "tensorflow")
+    assert (found["n_a"], found["n_b"], found["environment"]) == (3, 3, "jax")
+    # Two environments of one framework are two conditions, and their names say so.
+    runs += repeats([95, 96, 97], framework="jax", environment="mine")
+    found = compared(runs, {"field": "framework", "base": "tensorflow"})
+    assert [row["condition"] for row in found] == ["jax jax", "jax mine"]
+
+
 def test_spread_and_start_up_stand_beside_the_comparison():
     (found,) = compared([*repeats([5, 6, 9]), *repeats([5, 6], runtime="apptainer")], RUNTIME)
     assert found["step_time_sd_b_s"] == pytest.approx(0.002)

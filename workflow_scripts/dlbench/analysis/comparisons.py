@@ -173,8 +173,9 @@ def _order(run, names):
 
 
 def _named(conditions, fields):
-    """The conditions with names, which have the launcher only if it alone tells two apart."""
-    names = [_text(run, fields[:2]) for run in conditions]
+    """The conditions with names: options are in them, other companions where they tell apart."""
+    said = [name for name in fields if name == fields[0] or name.endswith("_options")]
+    names = [_text(run, said) for run in conditions]
     if len(set(names)) < len(names):
         names = [_text(run, fields) for run in conditions]
     return [(name, run, conditions[run]) for name, run in zip(names, conditions, strict=True)]

@@ -24,7 +24,11 @@ from dlbench.trainer import copies
 
 KEPT = Path("results/logs/configs")
 # What goes with a field when its values are compared.
-COMPANIONS = {"runtime": ("runtime_options",), "strategy": ("strategy_options", "launcher")}
+COMPANIONS = {
+    "runtime": ("runtime_options",),
+    "strategy": ("strategy_options", "launcher"),
+    "framework": ("environment",),
+}
 
 # In what a run agrees with a published number, where that states it, to be compared with it.
 REFERENCE_MATCH = (
