@@ -1,12 +1,14 @@
-"""Train a model for some steps from given weights: python parity_steps.py FRAMEWORK MODEL FOLDER.
+"""Train models for some steps from given weights: python parity_steps.py FRAMEWORK FOLDER CASE...
 
-FOLDER/weights.npz has the weights by name; who comes first writes its own there. The losses go to
-FOLDER/FRAMEWORK.json, the weights at the end to FOLDER/FRAMEWORK.npz.
+FOLDER has a folder for each case, by its name. There weights.npz has the weights at the start, by
+name; the framework that comes first writes its own there. The losses go to FRAMEWORK.json, the
+weights at the end to FRAMEWORK.npz.
 """
 
 import json
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,18 +18,60 @@ from dlbench.common import plugins
 from dlbench.trainer import engine, flags
 
 STEPS = 20
+BATCH = 8
 
 
-def main(framework, model, folder, optimizer):
-    words = f"--framework {framework} --model {model} --dataset synthetic --batch-per-device 16"
-    words += f" --optimizer {optimizer} --learning-rate 0.01 --steps {STEPS} --warmup-steps 0"
-    spec, _ = flags.parse(None, [*words.split(), "--log", "none"])
-    strategy = engine.strategy_of(spec)(spec, "cpu")
+class Case(NamedTuple):
+    """A model and how it is trained; its name is that of a folder."""
+
+    model: str
+    optimizer: str
+    learning_rate: float
+    precision: str = "float32"
+
+    @property
+    def name(self):
+        return f"{self.model}-{self.optimizer}-{self.precision}"
+
+    def spec(self, framework):
+        """The fields of the run, as flags give them."""
+        words = f"--framework {framework} --model {self.model} --optimizer {self.optimizer}"
+        words += f" --learning-rate {self.learning_rate} --dataset synthetic --log none"
+        words += f" --batch-per-device {BATCH} --steps {STEPS} --warmup-steps 0"
+        return flags.parse(None, words.split())[0]
+
+
+CASES = {
+    case.name: case
+    for case in (
+        *(Case(model, how, 0.01) for model in ("lenet5", "lstm_ptb") for how in ("sgd", "momentum")),
+        # Smaller: its rectifiers make much of the last digit, see test_parity.py.
+        *(Case("resnet20", how, 0.001) for how in ("sgd", "momentum")),
+        # Last, for it changes the framework for good.
+        *(Case(model, "momentum", 0.01, "float64") for model in ("lenet5", "resnet20", "lstm_ptb")),
+    )
+}
+
+
+def main(framework, folder, *names):
+    strategy = None
+    for case in map(CASES.__getitem__, names):
+        spec = case.spec(framework)
+        strategy = strategy or engine.strategy_of(spec)(spec, "cpu")  # once a process
+        place = Path(folder, case.name)
+        place.mkdir(exist_ok=True)
+        train(framework, spec, strategy, case.precision == "float64", place)
+
+
+def train(framework, spec, strategy, wide, place):
+    losses_in_64_bits = WIDENED[framework]() if wide else None
     made = plugins.load(framework, "engine").Engine(spec, strategy, None)
+    if losses_in_64_bits:
+        made._losses.loss = losses_in_64_bits
     made.build()
     variables = {name: places[0] for name, places in made.kept().common.items()}
     weights = {name: v for name, v in variables.items() if not name.startswith("optimizer/")}
-    start = Path(folder, "weights.npz")
+    start = place / "weights.npz"
     if start.exists():
         given = np.load(start)
         assert set(given.files) == set(weights)
@@ -38,9 +82,34 @@ def main(framework, model, folder, optimizer):
     made.begin(0)
     made.trace()
     losses = [made.step(number, number) for number in range(1, STEPS + 1)]
-    Path(folder, f"{framework}.json").write_text(json.dumps(losses))
+    (place / f"{framework}.json").write_text(json.dumps(losses))
     end = {name: variable.numpy() for name, variable in weights.items()}
-    np.savez(Path(folder, f"{framework}.npz"), **end)
+    np.savez(place / f"{framework}.npz", **end)
+
+
+def widen_keras():
+    """Have Keras's layers compute in float64, which is no precision of ours. Returns the loss."""
+    import keras
+
+    from dlbench.trainer.keras import building
+
+    building.set_policy = lambda spec: keras.config.set_dtype_policy("float64")
+
+    def loss(targets, logits):
+        each = keras.ops.sparse_categorical_crossentropy(targets, logits, from_logits=True)
+        return keras.ops.mean(each)
+
+    return loss
+
+
+def widen_jax():
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    return widen_keras()
+
+
+WIDENED = {"tensorflow": widen_keras, "jax": widen_jax}
 
 
 if __name__ == "__main__":

@@ -218,6 +218,11 @@ def test_pythons_of_the_image_take_the_place_of_those_on_the_volume(place):
         ({"strategy": "horovod", "devices_per_node": 2}, "--jobs worker=4 --finding horovod"),
         ({"strategy": "parameter_server"}, "--jobs chief=1,worker=2,ps=1 --finding tf_config"),
         ({"strategy": "mirrored", "nodes": 1}, "--jobs worker=1 --finding nothing"),
+        ({"framework": "jax", "strategy": "sharded"}, "--jobs worker=2 --finding tf_config"),
+        (
+            {"framework": "jax", "strategy": "sharded", "nodes": 1},
+            "--jobs worker=1 --finding nothing",
+        ),
     ],
 )
 def test_each_strategy_finds_its_processes_in_its_way(changes, words, place):

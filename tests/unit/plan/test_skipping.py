@@ -48,7 +48,9 @@ def test_several_processes_of_sharded_need_a_launcher():
     spread = {"framework": "jax", "strategy": "sharded", "devices_per_node": 2}
     assert reason(**spread) is None
     each = {**spread, "strategy_options": "processes=device"}
-    assert "need launcher local or srun" in reason(**each)
+    wanted = "need launcher local, srun or kubernetes, found"
+    assert f"{wanted} none" in reason(**each)
+    assert f"{wanted} mpirun" in reason(**each, launcher="mpirun")
     assert reason(**each, launcher="local") is None
 
 

@@ -7,7 +7,7 @@ from made_reports import column, made, table
 
 from dlbench.machine import facts
 from dlbench.records import run_record
-from dlbench.report import build_report
+from dlbench.report import build_report, sentences
 
 
 def test_the_machine_is_shown_as_its_runs_tell_it(tmp_path):
@@ -65,8 +65,18 @@ def test_caveats_name_single_runs_borrowed_bases_and_other_versions(tmp_path):
     caveats = "\n".join(made(tmp_path, rows).caveats)
     assert "3 combinations are measured by a single run" in caveats
     assert "1 run is unstable" in caveats
-    assert "Runs are of 2 versions: 2.21.0, 2.22.0." in caveats
+    assert "Runs are of 2 versions: tensorflow 2.21.0, tensorflow 2.22.0." in caveats
     assert "point and base differ in framework_version" in caveats
+
+
+def test_what_frameworks_do_in_their_own_way_is_said_where_they_are_compared():
+    row = {"field": "framework", "base": "tensorflow", "framework": "jax"}
+    (said,) = sentences.caveats([], [], [row, row], [])
+    assert said.startswith("Frameworks differ by design (docs/frameworks.md): jax compiles ")
+    assert "; tensorflow runs a graph of operations" in said
+    alone = {"field": "strategy", "base": "single", "framework": "jax"}
+    another = {"field": "framework", "base": "mxnet", "framework": "tensorflow"}
+    assert sentences.caveats([], [], [alone, another], []) == []
 
 
 def test_published_and_imported_rows_say_where_they_are_from(tmp_path):

@@ -12,11 +12,17 @@ from hypothesis import strategies as st
 from dlbench import Error
 from dlbench.common import options, plugins
 from dlbench.study.runs import Run
-from dlbench.trainer import strategy
+from dlbench.trainer import engine, strategy
 
 RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
 NAMES = plugins.names("tensorflow/strategies")
 SHARDED = plugins.load("jax/strategies", "sharded").Strategy
+OF_ALL_FRAMEWORKS = [
+    (kind, name)
+    for framework in engine.names()
+    for kind in [engine.kind(framework, "strategies")]
+    for name in plugins.names(kind)
+]
 
 
 def load(name):
@@ -101,19 +107,19 @@ def test_one_device_is_supported_by_all_with_a_launcher_that_exists(name):
     assert launcher.unsupported(run(strategy=name)) is None
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_option_is_described_in_the_docstring(name):
-    module = plugins.load("tensorflow/strategies", name)
+@pytest.mark.parametrize(("kind", "name"), OF_ALL_FRAMEWORKS)
+def test_every_option_is_described_in_the_docstring(kind, name):
+    module = plugins.load(kind, name)
     for option in module.Strategy.OPTIONS:
         assert f"\n    {option} " in module.__doc__
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_no_framework_is_imported_by_the_file_itself(name):
-    top = ast.parse(plugins.path("tensorflow/strategies", name).read_bytes()).body
+@pytest.mark.parametrize(("kind", "name"), OF_ALL_FRAMEWORKS)
+def test_no_framework_is_imported_by_the_file_itself(kind, name):
+    top = ast.parse(plugins.path(kind, name).read_bytes()).body
     imported = {a.name for node in top if isinstance(node, ast.Import) for a in node.names}
     imported |= {node.module for node in top if isinstance(node, ast.ImportFrom)}
-    assert not imported & {"tensorflow", "keras", "horovod.tensorflow"}
+    assert not imported & {*engine.names(), "keras", "horovod.tensorflow"}
 
 
 # The cores of a process.

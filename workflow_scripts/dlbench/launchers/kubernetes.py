@@ -34,7 +34,11 @@ def unsupported(run: Spec) -> str | None:
 
 def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str]:
     strategy = engine.strategy_of(run)
-    jobs = ",".join(f"{job}={count}" for job, count in strategy.jobs(run).items())
+    counts = strategy.jobs(run)
+    jobs = ",".join(f"{job}={count}" for job, count in counts.items())
+    launcher = strategy.launcher
+    if launcher == "none" and sum(counts.values()) > 1:  # one process may do, and here are several
+        launcher = "local"
     return [
         # The trainer's own, which has Horovod where that is needed.
         trainer[0],
@@ -42,7 +46,7 @@ def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str
         "--jobs",
         jobs,
         "--finding",
-        FINDING[strategy.launcher],
+        FINDING[launcher],
         "--",
         *trainer,
     ]

@@ -12,6 +12,7 @@ from dlbench.report import report_tables
 from dlbench.results import derived
 from dlbench.study import wording
 from dlbench.tables import timing_sources
+from dlbench.trainer import engine
 
 Row = dict[str, Any]
 MOST_NOTES = 8
@@ -19,9 +20,9 @@ FEW = 3  # runs of a combination, below which there is no verdict
 # Facts of machine and software, in their order; further ones follow.
 FACTS = ("site", "kind of device", "device", "processor", "memory", "GPU driver", "host",
          "operating system", "kernel", "platform", "interconnect", "network", "storage",
-         "framework", "python version", "tensorflow version", "keras version", "numpy version",
-         "environment", "runtime", "image", "modules", "data", "timing source", "source",
-         "dlbench at commit")  # fmt: skip
+         "framework", "python version", "tensorflow version", "jax version", "jaxlib version",
+         "keras version", "numpy version", "environment", "runtime", "image", "modules", "data",
+         "timing source", "source", "dlbench at commit")  # fmt: skip
 METHOD = [
     ("Run", "One training of one combination. The run is the unit of all statistics, never the "
      "step."),
@@ -257,20 +258,32 @@ def _of_bases(speedups, comparisons):
     for words, count in sorted(flags.items(), key=lambda item: (-item[1], item[0])):
         differences = base_flags.words(words, "the two sides", "also differ in")
         yield f"In {phrases.counted(count, 'comparison')} {differences}."
+    by_design = {
+        name: words
+        for row in comparisons
+        if row["field"] == "framework"
+        for name in (row["base"].partition(" ")[0], row["framework"])
+        if (words := engine.by_design(name))
+    }
+    if len(by_design) > 1:
+        clauses = "; ".join(f"{name} {words}" for name, words in sorted(by_design.items()))
+        yield f"Frameworks differ by design (docs/frameworks.md): {clauses}."
 
 
 def _of_confounding(runs):
     own = [row for row in runs if row.get("timing_source") == timing_sources.MEASURED]
-    for name, words in (
-        ("device_model", "device models"),
-        ("framework_version", "versions"),
-        ("host", "hosts"),
-        ("hardware_sha256", "fingerprints of hardware"),
-        ("git_commit", "commits of dlbench"),
+    for names, words in (
+        (("device_model",), "device models"),
+        (("framework", "framework_version"), "versions"),
+        (("host",), "hosts"),
+        (("hardware_sha256",), "fingerprints of hardware"),
+        (("git_commit",), "commits of dlbench"),
     ):
-        values = sorted({row[name] for row in own if row.get(name)})
+        known = [row for row in own if all(row.get(name) for name in names)]
+        values = sorted({" ".join(row[name] for name in names) for row in known})
         if len(values) > 1:
-            short = report_tables.SHORT if name in ("git_commit", "hardware_sha256") else None
+            digest = names[0] in ("git_commit", "hardware_sha256")
+            short = report_tables.SHORT if digest else None
             shown = ", ".join(value[:short] for value in values[:4])
             more = f" and {len(values) - 4} more" if len(values) > 4 else ""
             yield f"Runs are of {len(values)} {words}: {shown}{more}."

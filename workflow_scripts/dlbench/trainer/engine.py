@@ -6,6 +6,7 @@ A framework is a folder beside this file whose `engine.py` defines
     PACKAGES: what Python must be able to import
     OUT_OF_MEMORY: how the errors begin, `Name: message`, that say that memory is full
     MODELS: the folder of its models, where it shares them with others, as in `keras/models`
+    BY_DESIGN: what it does in its own way, for who compares it with others: a clause
 and whose folders `losses`, `strategies` and, unless shared, `models` have the framework's own.
 """
 
@@ -150,6 +151,11 @@ def environment(framework: str) -> str:
 def packages(framework: str) -> tuple[str, ...]:
     """What Python must be able to import for a framework, itself first."""
     return _constants(framework)["PACKAGES"]
+
+
+def by_design(framework: str) -> str | None:
+    """What a framework does in its own way, as a clause; None of one of another program."""
+    return _constants(framework)["BY_DESIGN"] if framework in names() else None
 
 
 def _constants(framework):

@@ -23,6 +23,7 @@ MODELS = "keras/models"
 ENVIRONMENT = "jax"
 PACKAGES = ("jax", "keras")
 OUT_OF_MEMORY = ("XlaRuntimeError: RESOURCE_EXHAUSTED", "JaxRuntimeError: RESOURCE_EXHAUSTED")
+BY_DESIGN = "compiles each step as a whole, and decodes JPEGs in processes"
 EVALUATION_BATCH = 256
 
 

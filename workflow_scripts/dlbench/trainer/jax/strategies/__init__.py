@@ -7,6 +7,8 @@ imported inside the methods.
 
 import hashlib
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,8 +36,11 @@ class Base(BaseStrategy):
         os.environ["KERAS_BACKEND"] = "jax"  # read when Keras is imported
         # As with TensorFlow's memory growth: what a run took is seen, and copies have room.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-        flags = [os.environ.get("XLA_FLAGS", ""), *_xla_flags(spec, device)]
-        os.environ["XLA_FLAGS"] = " ".join(flags).strip()  # read when JAX looks for devices
+        given = os.environ.get("XLA_FLAGS", "")
+        if given:
+            _see_flags_known(given)
+        # Read when JAX looks for devices.
+        os.environ["XLA_FLAGS"] = " ".join([given, *_xla_flags(spec, device)]).strip()
         super().__init__(spec, device, folder)
 
     def settings(self) -> dict[str, Any]:
@@ -79,6 +84,8 @@ class Base(BaseStrategy):
         """Make JAX use exactly the devices of this process, and return their names."""
         import jax
 
+        # What a site keeps of earlier compilations would be timed as compiling.
+        jax.config.update("jax_enable_compilation_cache", False)
         if device == "cpu":
             jax.config.update("jax_platforms", "cpu")
             jax.config.update("jax_num_cpu_devices", self.devices_per_process)
@@ -113,6 +120,25 @@ def _xla_flags(spec, device):
     if device == "gpu" and spec.deterministic:
         flags.append("--xla_gpu_deterministic_ops=true")
     return flags
+
+
+def _see_flags_known(flags):
+    """See that XLA takes the flags that the user has set: at others it ends the process.
+
+    Raises:
+        Error: it does not.
+    """
+    program = "import jax; jax.devices()"
+    asked = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+    )
+    if asked.returncode:
+        said = asked.stderr.strip().splitlines() or [f"exit code {asked.returncode}"]
+        reason = next((line for line in said if "XLA_FLAGS" in line), said[-1])
+        raise Error(f"XLA does not take XLA_FLAGS={flags}: {reason}")
 
 
 def _digest(arrays):

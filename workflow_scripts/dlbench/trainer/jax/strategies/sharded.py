@@ -3,12 +3,13 @@
 - One process drives all devices of its node, or each device has one of its own; several processes
   find one another as those of other strategies do (dlbench/trainer/cluster.py) and are one
   program by jax.distributed, over gloo on CPUs and NCCL on GPUs.
-- All devices draw the same random numbers, so their dropout leaves out the same units.
+- Random numbers are equal in all processes, as weights are.
 
 Options:
     processes   one for each node, or one for each device
     batch_norm  local: moments are those of a device's own items, as under TensorFlow's
-                strategies, and moving statistics are averaged; global: of all items of the step
+                strategies, and moving statistics are averaged; dropout leaves out the same units
+                on each device. global: as one device with all items would do
 """
 
 from collections.abc import Sequence
@@ -17,11 +18,14 @@ from typing import Any
 
 import numpy as np
 
+from dlbench import Error
+from dlbench.common import terminal
 from dlbench.trainer import cluster
 from dlbench.trainer.jax.strategies import Array, Base, Function
 from dlbench.trainer.strategy import Spec
 
 AXIS = "devices"
+MEETING = ("local", "srun", "kubernetes")  # launchers whose processes find one another
 
 
 class Strategy(Base):
@@ -29,10 +33,11 @@ class Strategy(Base):
 
     @classmethod
     def unsupported(cls, run: Spec) -> str | None:
-        if sum(cls.jobs(run).values()) > 1 and run.launcher == "none":
+        if sum(cls.jobs(run).values()) > 1 and run.launcher not in MEETING:
             return (
                 "strategy sharded has several processes on several nodes or with processes=device: "
-                "they need launcher local or srun, found none"
+                f"they need launcher {', '.join(MEETING[:-1])} or {MEETING[-1]}, found "
+                f"{run.launcher}"
             )
         return super().unsupported(run)
 
@@ -55,14 +60,14 @@ class Strategy(Base):
         import jax
         from jax.sharding import NamedSharding, PartitionSpec
 
-        self._mesh = jax.sharding.Mesh(np.asarray(jax.devices(device)), (AXIS,))
+        devices = self.local if self.size == 1 else jax.devices(device)
+        self._mesh = jax.sharding.Mesh(np.asarray(devices), (AXIS,))
         self._on_all = NamedSharding(self._mesh, PartitionSpec())
         self._over_all = NamedSharding(self._mesh, PartitionSpec(AXIS))
-        if self.size > 1:
-            from jax.experimental import multihost_utils
-
-            # The first exchange waits 30 s for the others: here, not after each has compiled.
-            multihost_utils.sync_global_devices("joined")
+        # The first exchange waits 30 s for the others: here, not after each has compiled.
+        jax.jit(lambda ones: ones.sum(), out_shardings=self._on_all)(
+            self.spread(np.ones(self.devices_per_process, np.float32))
+        ).block_until_ready()
 
     def broadcast(self, values: Sequence[Any]) -> list[Any]:
         if self.size == 1:
@@ -131,12 +136,21 @@ class Strategy(Base):
         mine = list(range(first, first + self.devices_per_process))
         if not self.on_gpus:
             jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        jax.distributed.initialize(
-            self._coordinator,
-            self.size,
-            self.rank,
-            local_device_ids=mine if self.on_gpus else None,
-        )
+        # It would take SIGTERM for itself, by which the trainer is asked to stop.
+        jax.config.update("jax_enable_preemption_service", False)
+        try:
+            jax.distributed.initialize(
+                self._coordinator,
+                self.size,
+                self.rank,
+                local_device_ids=mine if self.on_gpus else None,
+                cluster_detection_method="deactivate",
+            )
+        except RuntimeError as error:  # among them XLA's own
+            raise Error(
+                f"rank {self.rank} of {self.size} did not meet the others at {self._coordinator}: "
+                f"{terminal.message(str(error), 300)}"
+            ) from error
 
     def _placed(self, values, sharding, shape=None):
         import jax
