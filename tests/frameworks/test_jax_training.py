@@ -92,8 +92,7 @@ def test_the_log_has_the_events_and_fields_of_tensorflows_and_its_own_versions(
     trained(log, python("tensorflow"), digits, framework="tensorflow", environment="train",
             **{**LEARNING, "epochs": 1})  # fmt: skip
     forms = [
-        {event["event"]: sorted(event) for event in event_log.read(path)}
-        for path in (learned, log)
+        {event["event"]: sorted(event) for event in event_log.read(path)} for path in (learned, log)
     ]
     assert forms[0] == forms[1]
     start, machine = events(learned, "run_start")[0], events(learned, "machine")[0]

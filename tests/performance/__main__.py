@@ -28,6 +28,7 @@ from dlbench.starting.neighbours import Watch  # isort: skip
 ENVIRONMENTS = {
     "workflow": (Path(sys.executable), ("snakemake", "pandas", "pyarrow", "numpy", "matplotlib")),
     "trainer": (TRAINER, ("tensorflow", "tensorflow-cpu", "keras", "horovod", "numpy")),
+    "jax": (PROGRAMS["jax_step"].python, ("jax", "jaxlib", "keras", "numpy")),
 }
 VERSIONS = """
 import json, platform, sys
@@ -115,9 +116,11 @@ def run(name, words):
 
 def _start(name, words):
     """Run a program, and show what it prints; returns its last line if it failed."""
-    python, last = PROGRAMS[name].python, ""
+    program, last = PROGRAMS[name], ""
+    python = program.python
     if not python.is_file():
-        return "envs/train is not installed: workflow_scripts/make_environment.py installs it"
+        environment = f"envs/{program.environment}"
+        return f"{environment} is not installed: workflow_scripts/make_environment.py installs it"
     process = subprocess.Popen(
         [python, REPOSITORY / f"tests/performance/{name}.py", *words],
         cwd=REPOSITORY,

@@ -10,7 +10,7 @@ import pytest
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER))
 
-from bench import REPOSITORY, TRAINER  # noqa: E402
+from bench import REPOSITORY  # noqa: E402
 from bench.figure import Figure  # noqa: E402
 from bench.programs import PROGRAMS  # noqa: E402
 
@@ -25,8 +25,8 @@ def test_every_program_is_listed():
 
 def run(name, *words):
     program = PROGRAMS[name]
-    if program.trainer and not TRAINER.is_file():
-        pytest.skip("envs/train is not installed: make_environment.py installs it")
+    if not program.python.is_file():
+        pytest.skip(f"envs/{program.environment} is not installed: make_environment.py installs it")
     finished = subprocess.run(
         [program.python, f"tests/performance/{name}.py", *words],
         cwd=REPOSITORY,

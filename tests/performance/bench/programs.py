@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import TRAINER
+from . import REPOSITORY
 
 
 @dataclass(frozen=True)
@@ -14,28 +14,30 @@ class Program:
     Attributes:
         smallest: arguments with which it takes seconds, as in CI.
         minutes: about how long it takes on two cores without arguments.
-        trainer: whether it runs in envs/train, or in the workflow's environment.
+        environment: the folder in envs/ whose Python runs it; without, it is the workflow's.
         needs: what is not on every machine; such a program is run when it is named.
         given: arguments that it cannot be run without.
     """
 
     smallest: str
     minutes: float
-    trainer: bool = False
+    environment: str = ""
     needs: str = ""
     given: str = ""
 
     @property
     def python(self) -> Path:
-        return TRAINER if self.trainer else Path(sys.executable)
+        if not self.environment:
+            return Path(sys.executable)
+        return REPOSITORY / "envs" / self.environment / ".venv/bin/python"
 
 
 PROGRAMS = {
     # The short ones first: where a machine is lent for an hour, most is measured.
     "neighbours": Program("--readings 20", 0.1),
-    "sampling": Program("--samples 20 --rounds 2", 0.5, trainer=True),
-    "provenance": Program("--runs 1", 0.5, trainer=True),
-    "reading": Program("--images 64 --rounds 1", 1.5, trainer=True),
+    "sampling": Program("--samples 20 --rounds 2", 0.5, environment="train"),
+    "provenance": Program("--runs 1", 0.5, environment="train"),
+    "reading": Program("--images 64 --rounds 1", 1.5, environment="train"),
     "drift": Program("--studies 2", 0.5),
     "download": Program("--pairs 2 --megabytes 100", 1.5),
     "conversion": Program("--images 40 --rounds 1", 2.5),
@@ -44,12 +46,15 @@ PROGRAMS = {
     "report": Program("--runs 20", 2, needs="Chromium"),
     "archive": Program("--runs 20 --steps 10 --small 20 --draw loss", 4),
     "aggregation": Program("--runs 20 --steps 20", 4),
-    "training_step": Program("--pairs 2 --case lenet5:8:2", 10, trainer=True),
-    "real_data": Program("--model lenet5 --batch 8 --steps 4 --rounds 1", 3, trainer=True),
-    "two_processes": Program("--model lenet5 --batch 8 --steps 4 --rounds 1", 8, trainer=True),
+    "training_step": Program("--pairs 2 --case lenet5:8:2", 10, environment="train"),
+    "jax_step": Program("--pairs 2 --case lenet5:8:2", 6, environment="jax"),
+    "real_data": Program("--model lenet5 --batch 8 --steps 4 --rounds 1", 3, environment="train"),
+    "two_processes": Program(
+        "--model lenet5 --batch 8 --steps 4 --rounds 1", 8, environment="train"
+    ),
     "planning": Program("--combinations 20", 7),
     "tf_cnn_benchmarks": Program(
-        "", 10, trainer=True, needs="a checkout of it", given="CHECKOUT --python PYTHON"
+        "", 10, environment="train", needs="a checkout of it", given="CHECKOUT --python PYTHON"
     ),
     "containers": Program(
         "", 2, needs="prepared images", given="results/images/train/apptainer.json"
