@@ -23,7 +23,7 @@ def test_both_frameworks_have_engines_and_one_description_of_each_model():
         assert engine.kind(framework, "losses") == f"{framework}/losses"
         assert engine.kind(framework, "tasks") == "tasks"
         constants = plugins.constants(framework, "engine")
-        assert {"ENVIRONMENT", "PACKAGES", "OUT_OF_MEMORY"} <= set(constants)
+        assert {"ENVIRONMENT", "PACKAGES", "OUT_OF_MEMORY", "BY_DESIGN"} <= set(constants)
 
 
 def test_every_framework_computes_the_loss_of_every_task():

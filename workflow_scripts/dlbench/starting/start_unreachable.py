@@ -1,9 +1,9 @@
 """A network of a run's own, in which there is nothing but the loopback interface.
 
-The servers of TensorFlow, Horovod and Open MPI listen on all interfaces, without a password and
-without a setting for it; in such a network namespace nobody else can reach them. Gloo listens at
-the address behind the machine's own name, so in there the machine is called localhost. Linux only;
-needs the standard library only. See unshare(2), user_namespaces(7), uts_namespaces(7) and
+The servers of TensorFlow, JAX, Horovod and Open MPI listen on all interfaces, without a password
+and without a setting for it; in such a network namespace nobody else can reach them. Gloo listens
+at the address behind the machine's own name, so in there the machine is called localhost. Linux
+only; needs the standard library only. See unshare(2), user_namespaces(7), uts_namespaces(7) and
 netdevice(7).
 """
 

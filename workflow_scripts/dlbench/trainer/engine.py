@@ -154,8 +154,8 @@ def packages(framework: str) -> tuple[str, ...]:
 
 
 def by_design(framework: str) -> str | None:
-    """What a framework does in its own way, as a clause; None of one of another program."""
-    return _constants(framework)["BY_DESIGN"] if framework in names() else None
+    """What a framework does in its own way, as a clause; None where that is not known."""
+    return _constants(framework).get("BY_DESIGN") if framework in names() else None
 
 
 def _constants(framework):
