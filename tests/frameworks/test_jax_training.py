@@ -121,6 +121,21 @@ def test_every_task_mode_and_precision_gives_finite_losses(jax, tmp_path, model,
     assert len(set(losses(log))) == (3 if mode == "train" else 1)
 
 
+def test_the_learning_rate_of_a_step_is_the_optimizers_also_where_the_loss_is_scaled(
+    jax, digits, tmp_path
+):
+    found = []
+    for name, rates in {
+        "scaled": {"learning_rate": 0.01, "learning_rate_scaling": "linear",
+                   "learning_rate_batch": 16},
+        "plain": {"learning_rate": 0.02},
+    }.items():  # fmt: skip
+        log = tmp_path / name / "train.jsonl"
+        trained(log, jax, digits, **ON_DIGITS, **rates, steps=3, precision="float16")
+        found.append(steps_of(log))
+    assert found[0] == found[1]
+
+
 def test_windows_give_the_losses_rates_and_weights_of_single_steps_bit_for_bit(
     jax, small, digits, tmp_path
 ):

@@ -110,14 +110,9 @@ class Engine:
 
     def kept(self) -> Kept:
         common, own = building.named_variables(self._model, self._optimizer)
-        places = {
-            id(variable): (part, number)
-            for part, variables in enumerate(self._variables)
-            for number, variable in enumerate(variables)
-        }
         return Kept(
             *(
-                {name: [_Place(self, *places[id(v)])] for name, v in variables.items()}
+                {name: [_Place(self, *self._places[id(v)])] for name, v in variables.items()}
                 for variables in (common, own)
             )
         )
@@ -154,10 +149,20 @@ class Engine:
 
     def _set_learning_rate(self, rate: float) -> None:
         self.learning_rate = rate
-        names = [variable.name for variable in self._variables.optimizer]
         with np.errstate(over="ignore"):  # infinite, as under TensorFlow
             narrow = np.asarray(rate).astype(np.float32)
-        self.set_array(State._fields.index("optimizer"), names.index("learning_rate"), narrow)
+        # What scales the loss has a rate of its own, which sets nothing.
+        scaled = getattr(self._optimizer, "inner_optimizer", self._optimizer)
+        self.set_array(*self._places[id(scaled.learning_rate)], narrow)
+
+    @functools.cached_property
+    def _places(self) -> dict[int, tuple[int, int]]:
+        """Where in the state each of Keras's variables is: (part, number), by its identity."""
+        return {
+            id(variable): (part, number)
+            for part, variables in enumerate(self._variables)
+            for number, variable in enumerate(variables)
+        }
 
     @functools.cached_property
     def _sums(self) -> Any:
