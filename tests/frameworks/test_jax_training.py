@@ -9,7 +9,7 @@ import time
 
 import pytest
 from paths import REPOSITORY
-from training_runs import LEARNING, TRAIN, events, train
+from training_runs import LEARNING, TRAIN, events, pids_of_ranks, train
 
 from dlbench.common import plugins
 from dlbench.log import event_log
@@ -40,6 +40,12 @@ def trained(log, python, data=None, flags=(), **fields):
     finished = train(log, data, flags, python, **{**JAX, **fields})
     assert finished.returncode == 0, finished.stdout + finished.stderr
     return list(event_log.read(log))
+
+
+def command_of(run, words, python):
+    """The command of a run's launcher that starts the trainer by these words."""
+    launcher = plugins.load("launchers", run.launcher)
+    return launcher.command(run, list(map(str, words)), python.parents[1])
 
 
 def refused(log, python, flags=(), **fields):
@@ -159,10 +165,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(jax, small, digits, tmp_path, how):
     parted.parent.mkdir()
     run = Run(**fields)
     words = [jax, TRAIN, *run.flags(), "--data", digits, "--log", parted, *small]
-    words += ["--checkpoint", tmp_path / "checkpoint"]
-    command = plugins.load("launchers", run.launcher).command(
-        run, list(map(str, words)), jax.parents[1]
-    )
+    command = command_of(run, [*words, "--checkpoint", tmp_path / "checkpoint"], jax)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while not (parted.is_file() and '"step": 50,' in parted.read_text()):
         assert process.poll() is None, process.communicate()
@@ -213,6 +216,20 @@ def test_two_devices_train_as_one_with_their_batch(jax, digits, one_device, tmp_
     assert len(event_log.rank_paths(log)) == (2 if how == TWO_PROCESSES else 1)
     assert len(digests(log)) == 2
     assert len(set(digests(log))) == 1
+
+
+def test_a_rank_that_fails_ends_the_others(jax, tmp_path):
+    log = tmp_path / "train.jsonl"
+    run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=10**6, **JAX,
+              **TWO_PROCESSES)  # fmt: skip
+    command = command_of(run, [jax, TRAIN, *run.flags(), "--log", log], jax)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pids = pids_of_ranks(log, 2, process)
+    os.kill(pids[1], signal.SIGTERM)
+    said = process.communicate(timeout=60)
+    assert process.returncode not in (0, None), said
+    (end,) = events(event_log.rank_path(log, 1), "run_end")
+    assert end["status"] == "failed"
 
 
 def test_normalisation_is_over_the_items_that_the_option_says(jax, small, digits, tmp_path):

@@ -28,7 +28,8 @@ def rows(campaign, table):
 @needs_jax
 def test_a_study_trains_with_two_frameworks_and_compares_them(fresh):
     compared = [{"field": "framework", "base": "tensorflow"}]
-    block = BLOCK | {"strategy": ["single", "mirrored"], "repeats": 2}
+    gate = {"evaluate": "yes", "must_reach": {"top1": 0.999}}  # in three steps
+    block = BLOCK | gate | {"strategy": ["single", "mirrored"], "repeats": 2}
     fresh.configure(matrix=[block], compare=compared)
     fresh.succeed()
     runs = rows(fresh, "runs")
@@ -37,8 +38,14 @@ def test_a_study_trains_with_two_frameworks_and_compares_them(fresh):
     for row in runs:
         if row not in skipped:
             assert row["status"] in ("ok", "unstable"), row
+            assert row["learning_gate"].startswith("missed: top1 ")
             assert row["framework_version"]
             assert row["environment"] == {"tensorflow": "train", "jax": "jax"}[row["framework"]]
     (ratio,) = rows(fresh, "comparisons")
     assert (ratio["condition"], ratio["base"]) == ("jax", "tensorflow")
     assert float(ratio["ratio"]) > 0
+    fresh.succeed("report")
+    report = (fresh.folder / "results/report.html").read_text()
+    for row in runs:
+        assert f"{row['framework']} {row['framework_version']}".strip() in report
+    assert "Frameworks differ by design" in report

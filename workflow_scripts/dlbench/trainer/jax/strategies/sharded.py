@@ -25,6 +25,7 @@ from dlbench.trainer.jax.strategies import Array, Base, Function
 from dlbench.trainer.strategy import Spec
 
 AXIS = "devices"
+PATIENCE_S = 20  # of a process that ends: one that failed waits in vain for the others
 MEETING = ("local", "srun", "kubernetes")  # launchers whose processes find one another
 
 
@@ -145,6 +146,7 @@ class Strategy(Base):
                 self.rank,
                 local_device_ids=mine if self.on_gpus else None,
                 cluster_detection_method="deactivate",
+                shutdown_timeout_seconds=PATIENCE_S,
             )
         except RuntimeError as error:  # among them XLA's own
             raise Error(
