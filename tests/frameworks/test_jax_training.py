@@ -5,6 +5,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 import pytest
@@ -187,7 +188,7 @@ def test_two_copies_train_at_once_each_on_a_core_of_its_own(jax, tmp_path):
     run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=50, copies_per_node=2,
               **JAX)  # fmt: skip
     starter = REPOSITORY / "workflow_scripts/start_processes.py"
-    command = [jax, starter, "--copies", "2", "--cores-each", "1", "--"]
+    command = [sys.executable, starter, "--copies", "2", "--cores-each", "1", "--"]
     command += [jax, TRAIN, *run.flags(), "--log", log]
     finished = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     assert finished.returncode == 0, finished.stderr
@@ -249,12 +250,16 @@ def test_normalisation_is_over_the_items_that_the_option_says(jax, small, digits
     assert parts != pytest.approx(one, rel=1e-3)
 
 
-def test_a_device_without_memory_for_the_run_is_said_to_have_none(jax, tmp_path):
-    log = tmp_path / "train.jsonl"
-    finished = train(log, None, (), jax, **{**JAX, "batch_per_device": 10**9, "steps": 1})
-    assert finished.returncode == 1
-    (end,) = events(log, "run_end")
-    assert (end["status"], end["message"].partition(":")[0]) == ("oom", "out of memory")
+def test_errors_of_a_device_without_memory_are_known_as_such(jax):
+    code = """
+import jax
+try:
+    jax.numpy.ones(10**15).block_until_ready()
+except Exception as error:
+    print(f"{type(error).__name__}: {error}")
+"""
+    said = subprocess.run([jax, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.startswith(tuple(plugins.constants("jax", "engine")["OUT_OF_MEMORY"])), said
 
 
 def test_a_checkpoint_of_another_framework_is_refused(jax, python, digits, tmp_path):
