@@ -14,6 +14,7 @@ from dlbench.common import plugins
 from dlbench.results import published_beside_own
 from dlbench.study import config
 from dlbench.tables import parquet_files, table_columns
+from dlbench.trainer import engine
 
 STUDIES = REPOSITORY / "studies"
 ALL = sorted(path.parent.name for path in STUDIES.glob("*/config.yaml"))
@@ -77,6 +78,14 @@ def test_every_smoke_variant_needs_two_cores_and_nothing_else(name, read):
         assert (run.nodes, run.runtime, run.environment) == (1, "bare", "train")
         assert run.launcher != "kubernetes" and run.dataset in ON_THIS_MACHINE
         assert (run.steps or 0) <= 100 and (run.epochs or 0) <= 2
+
+
+def test_the_study_of_frameworks_trains_with_each_that_there_is(read):
+    for study in (read("frameworks"), read("frameworks", "smoke.yaml")):
+        assert {run.framework for run in study.runs} == set(engine.names())
+        assert study.compare == [{"field": "framework", "base": engine.DEFAULT}]
+    for run in study.runs:
+        assert run.devices == 1 and run.dataset in ON_THIS_MACHINE and run.steps <= 100
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
