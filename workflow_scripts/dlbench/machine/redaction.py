@@ -21,7 +21,7 @@ ALLOWED = (
 )
 # Addresses of the processes of one run, Open MPI's key of a job, and variables of Terraform.
 LEFT_OUT = (
-    *("TF_CONFIG", "HOROVOD_GLOO_RENDEZVOUS_*", "OMPI_MCA_orte_*"),
+    *("TF_CONFIG", "JAX_COORDINATOR_*", "HOROVOD_GLOO_RENDEZVOUS_*", "OMPI_MCA_orte_*"),
     *("TF_CLI_*", "TF_VAR_*", "TF_DATA_DIR"),
 )
 # Each process has its own: they are recorded but not compared between repeats.
