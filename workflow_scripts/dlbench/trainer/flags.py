@@ -124,7 +124,7 @@ def _add_run(run: argparse._ArgumentGroup) -> None:
     run.add_argument(
         "--threads-per-device", type=flag_types.whole(1), default=1, help="cores of a CPU device"
     )
-    run.add_argument("--strategy", default="single", choices=_names("tensorflow/strategies"))
+    run.add_argument("--strategy", default="single", choices=_names("strategies"))
     run.add_argument(
         "--strategy-options", default="", metavar="A=1,B=x", help="see the file of the strategy"
     )
