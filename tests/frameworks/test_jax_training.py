@@ -111,21 +111,23 @@ def test_the_log_has_the_events_and_fields_of_tensorflows_and_its_own_versions(
 @pytest.mark.parametrize(
     ("model", "mode", "precision"),
     [
-        ("unet", "train", "bfloat16"),
-        ("unet", "forward", "float32"),
-        ("lstm_ptb", "train", "float16"),
-        ("lstm_ptb", "forward_backward", "float32"),
-        ("resnet20", "train", "float16"),
-        ("resnet20", "forward_backward", "bfloat16"),
+        ("unet", "train", "float32"),
+        ("lstm_ptb", "train", "bfloat16"),
+        ("small_model", "train", "float16"),
+        ("small_model", "forward", "bfloat16"),
+        ("small_model", "forward_backward", "float32"),
     ],
-)  # all tasks, and a normalised model
-def test_every_task_mode_and_precision_gives_finite_losses(jax, tmp_path, model, mode, precision):
+)
+def test_every_task_mode_and_precision_gives_finite_losses(
+    jax, small, tmp_path, model, mode, precision
+):
     log = tmp_path / "train.jsonl"
     fields = {"model": model, "batch_per_device": 2, "steps": 3, "warmup_steps": 0}
-    end = trained(log, jax, mode=mode, precision=precision, **fields)[-1]
+    flags = small if model == "small_model" else ()
+    end = trained(log, jax, None, flags, mode=mode, precision=precision, **fields)[-1]
     assert end["status"] == "ok"
-    # The items are the same ones in every step.
-    assert len(set(losses(log))) == (3 if mode == "train" else 1)
+    # The items are the same ones in every step; dropout draws anew where it learns.
+    assert len(set(losses(log))) == (1 if mode == "forward" else 3)
 
 
 def test_the_learning_rate_of_a_step_is_the_optimizers_also_where_the_loss_is_scaled(
