@@ -83,7 +83,7 @@ def test_every_smoke_variant_needs_two_cores_and_nothing_else(name, read):
 def test_the_study_of_frameworks_trains_with_each_that_there_is(read):
     for study in (read("frameworks"), read("frameworks", "smoke.yaml")):
         assert {run.framework for run in study.runs} == set(engine.names())
-        assert study.compare == [{"field": "framework", "base": engine.DEFAULT}]
+        assert study.compare == ({"field": "framework", "base": engine.DEFAULT},)
     for run in study.runs:
         assert run.devices == 1 and run.dataset in ON_THIS_MACHINE and run.steps <= 100
 
