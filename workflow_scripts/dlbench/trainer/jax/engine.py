@@ -151,11 +151,11 @@ class Engine:
 
     def _set_learning_rate(self, rate: float) -> None:
         self.learning_rate = rate
-        with np.errstate(over="ignore"):  # infinite, as under TensorFlow
-            narrow = np.asarray(rate).astype(np.float32)
         # What scales the loss has a rate of its own, which sets nothing.
-        scaled = getattr(self._optimizer, "inner_optimizer", self._optimizer)
-        self.set_array(*self._places[id(scaled.learning_rate)], narrow)
+        optimizer = getattr(self._optimizer, "inner_optimizer", self._optimizer)
+        place = self._places[id(optimizer.learning_rate)]
+        with np.errstate(over="ignore"):  # infinite, as under TensorFlow
+            self.set_array(*place, np.asarray(rate).astype(self.array(*place).dtype))
 
     @functools.cached_property
     def _places(self) -> dict[int, tuple[int, int]]:
