@@ -98,11 +98,8 @@ def widen_keras():
 
     from dlbench.trainer.keras import building
 
-    def set_policy(spec):
-        keras.config.set_floatx("float64")  # else some of its functions narrow what they get
-        keras.config.set_dtype_policy("float64")
-
-    building.set_policy = set_policy
+    building.MOMENTUM = 7 / 8  # TensorFlow makes it float32 first
+    building.set_policy = lambda spec: keras.config.set_dtype_policy("float64")
 
     def loss(targets, logits):
         each = keras.ops.sparse_categorical_crossentropy(targets, logits, from_logits=True)
@@ -113,8 +110,11 @@ def widen_keras():
 
 def widen_jax():
     import jax
+    from keras.src.backend.common import dtypes
 
     jax.config.update("jax_enable_x64", True)
+    # Else some of its functions narrow float64, as JAX does where it is not enabled.
+    dtypes.BIT64_TO_BIT32_DTYPE["float64"] = "float64"
     return widen_keras()
 
 
