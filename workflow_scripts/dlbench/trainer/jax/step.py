@@ -59,8 +59,8 @@ def make_step(
     model: keras.Model,
     optimizer: keras.optimizers.Optimizer,
     scaled: Callable[[jax.Array], jax.Array],
-) -> Callable[..., Any]:
-    """The step of a run, not yet compiled: (state, inputs, targets) -> (state, loss, gradients).
+) -> Any:
+    """What jax.jit makes of a run's step: (state, inputs, targets) -> (state, loss, gradients).
 
     Args:
         losses: what JAX computes of the task.
