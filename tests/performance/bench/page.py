@@ -30,11 +30,11 @@ made from `docs/performance.json`, and both are made on a quiet machine by
 uv run python -m tests.performance
 ```
 
-which runs every program of `tests/performance` that needs the two environments only, one after the
-other: about {minutes:.0f} minutes on two cores. With names of programs it runs those and replaces
-their rows. A figure is the median of its rounds, with the least and the most of them behind it; a
-ratio is of one round, in which both sides ran one after the other. Where others used more than
-{quiet} % of the cores meanwhile the machine was not quiet, and the program's section says so.
+which runs every program of `tests/performance` that needs no more than its environment, one after
+the other: about {minutes:.0f} minutes on two cores. With names of programs it runs those and
+replaces their rows. A figure is the median of its rounds, with the least and the most of them
+behind it; a ratio is of one round, in which both sides ran one after the other. Where others
+used more than {quiet} % of the cores meanwhile the machine was not quiet, and the program's section says so.
 """
 COLUMNS = "| Figure | Measured | Target | | Date |\n| --- | --- | --- | --- | --- |\n"
 
