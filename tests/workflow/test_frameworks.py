@@ -41,9 +41,11 @@ def test_a_study_trains_with_two_frameworks_and_compares_them(fresh):
             assert row["learning_gate"].startswith("missed: top1 ")
             assert row["framework_version"]
             assert row["environment"] == {"tensorflow": "train", "jax": "jax"}[row["framework"]]
-    (ratio,) = rows(fresh, "comparisons")
-    assert (ratio["condition"], ratio["base"]) == ("jax", "tensorflow")
-    assert float(ratio["ratio"]) > 0
+    compared = {row["strategy"]: row for row in rows(fresh, "comparisons")}
+    assert compared.keys() == {"single", "mirrored"}
+    assert {(row["condition"], row["base"]) for row in compared.values()} == {("jax", "tensorflow")}
+    assert float(compared["single"]["ratio"]) > 0
+    assert compared["mirrored"]["verdict"] == "no runs"
     fresh.succeed("report")
     report = (fresh.folder / "results/report.html").read_text()
     for row in runs:

@@ -33,8 +33,9 @@ uv run python -m tests.performance
 which runs every program of `tests/performance` that needs no more than its environment, one after
 the other: about {minutes:.0f} minutes on two cores. With names of programs it runs those and
 replaces their rows. A figure is the median of its rounds, with the least and the most of them
-behind it; a ratio is of one round, in which both sides ran one after the other. Where others
-used more than {quiet} % of the cores meanwhile the machine was not quiet, and the program's section says so.
+behind it; a ratio is of one round, in which both sides ran one after the other. Where others used
+more than {quiet} % of the cores meanwhile the machine was not quiet, and the program's section
+says so.
 """
 COLUMNS = "| Figure | Measured | Target | | Date |\n| --- | --- | --- | --- | --- |\n"
 
