@@ -6,7 +6,6 @@
 """
 
 import collections
-import ctypes
 import itertools
 import multiprocessing
 import os
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from dlbench.common import orphans
 from dlbench.trainer.reading import pictures, random_numbers, records
 from dlbench.trainer.reading.converted import (
     SHARDS_AT_ONCE,
@@ -29,7 +29,6 @@ Batch = tuple[np.ndarray, np.ndarray]  # (inputs, targets)
 RECORDS_AT_ONCE = 1024
 BATCHES_AHEAD = 2
 SEEDS = 2**31 - 1  # TensorFlow's operations of the pipeline take seeds below this
-PR_SET_PDEATHSIG = 1
 
 
 class Stored(Converted):
@@ -169,11 +168,7 @@ def _obey(parent):
     """Of a worker: signals are the trainer's matter, and its end is the worker's."""
     for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    with_parent = getattr(ctypes.CDLL(None), "prctl", None)  # Linux alone has it
-    if with_parent:
-        with_parent(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
+    orphans.end_with_parent(parent, signal.SIGKILL)
 
 
 def _batched(items: Iterator[Any], count: int) -> Iterator[list[Any]]:
