@@ -100,8 +100,10 @@ def test_a_trainer_that_is_killed_is_tried_again_before_it_counts_as_failed(fres
 def test_each_kind_of_thing_is_added_by_one_file_and_a_framework_by_one_folder(campaign):
     library = campaign.folder / "workflow_scripts/dlbench"
     for kind, like in PLUGINS.items():
-        (file,) = library.glob(f"**/{kind}/{like}.py")
-        shutil.copyfile(file, file.with_name("mine.py"))
+        files = list(library.glob(f"**/{kind}/{like}.py"))  # of each framework
+        assert files
+        for file in files:
+            shutil.copyfile(file, file.with_name("mine.py"))
     # A framework is one folder; here TensorFlow's under another name.
     shutil.copytree(library / "trainer/tensorflow", library / "trainer/mine")
     for file in (library / "trainer/mine").rglob("*.py"):
