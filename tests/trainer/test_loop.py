@@ -221,8 +221,9 @@ def test_the_log_is_json_line_by_line(one_process):
 
 
 def words(index):
-    """Sentences in which each word is followed by the next number."""
-    return {"tokens": [(index + place) % 50 for place in range(21)]}
+    """Pieces of a text in which each word is followed by the next number."""
+    tokens = [(index * 20 + place) % 50 for place in range(20)]
+    return {"number": index, "tokens": np.asarray(tokens, "<u2").tobytes()}
 
 
 def blobs(index):
@@ -235,7 +236,7 @@ def blobs(index):
 @pytest.mark.parametrize(
     ("model", "kind", "reader", "features", "score", "better"),
     [
-        ("lstm_ptb", "text", {"encoding": "tokens", "shape": [20], "classes": 50}, words,
+        ("lstm_ptb", "text", {"encoding": "stream", "dtype": "<u2", "classes": 50}, words,
          "perplexity", lambda before, after: after < 0.5 * before),
         ("unet", "mask", {"encoding": "raw", "dtype": "float32", "shape": [32, 32, 1],
                           "mask": [32, 32, 1]}, blobs,

@@ -204,16 +204,6 @@ def test_small_images_are_shifted_and_mirrored_where_the_dataset_says_so(tmp_pat
         assert (image.numpy() == pixels[int(target)]).all()
 
 
-def test_words_come_as_windows_with_the_next_word_as_target(tmp_path):
-    reader = {"encoding": "tokens", "shape": [3], "classes": 50}
-    folder = shards.dataset(
-        tmp_path / "words", 9, 2, reader, lambda i: {"tokens": [i, i + 1, i + 2, i + 3]}, "text"
-    )
-    inputs, targets = next(iter(Data(folder).training_batches(4, seed=1)))
-    assert (targets.numpy() == inputs.numpy() + 1).all()
-    assert inputs.shape == (4, 3)
-
-
 def test_masks_come_with_their_images(tmp_path):
     def features(index):
         image = np.full((4, 4, 1), index, np.float32)

@@ -13,12 +13,14 @@ import pytest
 import scipy.io
 from PIL import Image
 
+from dlbench import Error
 from dlbench.common import plugins, tfrecord
-from dlbench.data import archives, convert_dataset
+from dlbench.data import archives, convert_dataset, texts
 from dlbench.data.archives import ArchiveError
 from dlbench.data.convert_dataset import DataError
 from dlbench.data.datasets import cifar10, imagenet, mnist, ptb, ramp_astro
 from dlbench.data.pictures import PictureError
+from dlbench.trainer.reading import text as reading_text
 
 STORED = [n for n in plugins.names("datasets") if not plugins.load("datasets", n).SYNTHETIC]
 
@@ -170,19 +172,29 @@ def test_mnist_is_read_from_its_idx_files(tmp_path, monkeypatch):
         mnist.open(tmp_path)
 
 
-def test_text_becomes_windows_of_word_numbers_by_frequency(tmp_path, monkeypatch):
-    monkeypatch.setattr(ptb, "LINES", {"train": 40, "validation": 3})
+def test_words_become_numbers_by_frequency_in_one_row(tmp_path, monkeypatch):
+    monkeypatch.setattr(ptb, "TOKENS", {"train": 200, "validation": 9})
     monkeypatch.setattr(ptb, "VOCABULARY", 5)
+    monkeypatch.setattr(texts, "PIECE_TOKENS", 64)
     (tmp_path / "ptb.train.txt").write_text(" a b a <unk> \n" * 20 + " a b a N \n" * 20)
     (tmp_path / "ptb.valid.txt").write_text(" b a \n" * 3)
     opened = ptb.open(tmp_path)
-    assert opened.count("train") == (40 * 5 - 1) // 20
+    assert (opened.count("train"), opened.count("validation")) == (4, 1)
+    pieces = [opened.features("train", number)["tokens"] for number in range(4)]
+    assert [len(piece) for piece in pieces] == [128, 128, 128, 16]  # two bytes a token
+    row = np.frombuffer(b"".join(pieces), ptb.READER["dtype"]).tolist()
     # a: 80; <eos> and b: 40 each, in the order of the alphabet; <unk> and N: 20 each.
-    assert opened.features("train", 0)["tokens"][:6] == [0, 2, 0, 3, 1, 0]
-    assert opened.features("train", 1)["tokens"][0] == opened.features("train", 0)["tokens"][-1]
+    assert row == [0, 2, 0, 3, 1] * 20 + [0, 2, 0, 4, 1] * 20
     (tmp_path / "ptb.train.txt").write_text("one line\n")
-    with pytest.raises(Exception, match="expected 40 lines, found 1"):
+    with pytest.raises(Error, match="expected 200 words, ends of lines included, found 3"):
         ptb.open(tmp_path)
+
+
+def test_the_pieces_of_penn_treebank_are_those_of_its_words():
+    assert {split: texts.pieces(count) for split, count in ptb.TOKENS.items()} == ptb.SPLITS
+    # The items of 20 words that Zaremba et al. train with.
+    counts = {split: reading_text.count(count, 20) for split, count in ptb.TOKENS.items()}
+    assert counts == {"train": 46_479, "validation": 3_687}
 
 
 def test_masks_are_read_from_numpy_files_without_pickles(tmp_path, monkeypatch):

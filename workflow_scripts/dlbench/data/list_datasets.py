@@ -35,6 +35,7 @@ def entries() -> list[dict[str, Any]]:
                 "citation": dataset.CITATION,
                 "homepage": dataset.HOMEPAGE,
                 "records": dataset.SPLITS if stored else {},
+                "tokens": getattr(dataset, "TOKENS", {}),
                 "shards": dataset.SHARDS if stored else {},
                 "reader": dataset.READER if stored else {},
                 "files": dataset.FILES if stored else {},
@@ -75,6 +76,13 @@ def markdown(datasets: Sequence[dict[str, Any]]) -> str:
         for key in ("author", "licence", "terms", "citation", "homepage"):
             if entry[key]:
                 lines.append(f"- {key}: {entry[key]}")
+        if entry["tokens"]:
+            tokens = " + ".join(map(_grouped, entry["tokens"].values()))
+            lines.append(
+                f"- tokens: {tokens} (train + validation), a vocabulary of "
+                f"{_grouped(entry['reader']['classes'])}; a record is a piece of the text, from "
+                "which the trainer cuts items of any `sequence_length`"
+            )
         if entry["unigram_entropy_nats"]:
             lines.append(
                 f"- entropy of its tokens by their frequency: {entry['unigram_entropy_nats']:.3f} "

@@ -17,24 +17,25 @@ HELD_OUT_SHARE = 10  # one part in so many
 
 
 class Pieces:
-    """The Source of texts whose tokens are bytes.
+    """The Source of texts.
 
     Args:
-        texts: of each split.
+        texts: the tokens of each split, as bytes.
+        token_bytes: of one token, as READER's `dtype` says.
     """
 
-    def __init__(self, texts: Mapping[str, bytes]):
-        self._texts = texts
+    def __init__(self, texts: Mapping[str, bytes], token_bytes: int = 1):
+        self._texts, self._token_bytes = texts, token_bytes
 
     def count(self, split: str) -> int:
-        return pieces(len(self._texts[split]))
+        return pieces(len(self._texts[split]) // self._token_bytes)
 
     def place(self, split: str, index: int) -> str:
-        return f"{split} byte {index * PIECE_TOKENS}"
+        return f"{split} token {index * PIECE_TOKENS}"
 
     def features(self, split: str, index: int) -> dict[str, Any]:
-        start = index * PIECE_TOKENS
-        return {"tokens": self._texts[split][start : start + PIECE_TOKENS], "number": index}
+        size = PIECE_TOKENS * self._token_bytes
+        return {"tokens": self._texts[split][index * size : (index + 1) * size], "number": index}
 
 
 def pieces(tokens: int) -> int:

@@ -2,7 +2,7 @@
 
 A model file may define POSITIONS, the most tokens of an item; FIXED_CLASSES, that its vocabulary is
 its own whatever the data; RECOMPUTES, that `build` takes `recompute`. A dataset file may define
-VOCABULARY, how many tokens it has, and WINDOW_WORDS, how many each of its records has.
+VOCABULARY, how many different tokens it has.
 """
 
 from dlbench.common import plugins
@@ -20,25 +20,14 @@ def unsupported(run: Spec) -> str | None:
         if run.sequence_length:
             return f"sequence_length is of models of text; {run.model} learns {task}"
         return None
-    dataset = plugins.constants("datasets", run.dataset)
-    return _too_long(run, model, dataset) or _too_many_words(run, model, dataset)
-
-
-def _too_long(run, model, dataset):
-    window = dataset.get("WINDOW_WORDS")
-    if window and run.sequence_length not in (None, window):
-        return (
-            f"the records of {run.dataset} have {window} words: sequence_length must be {window}, "
-            f"or left out; found {run.sequence_length}"
-        )
-    tokens, most = run.sequence_length or window or 0, model.get("POSITIONS")
+    tokens, most = run.sequence_length or 0, model.get("POSITIONS")
     if most and tokens > most:
         return f"sequence_length {tokens} is more than the {most} positions of {run.model}"
-    return None
+    return _too_many_words(run, model)
 
 
-def _too_many_words(run, model, dataset):
-    words = dataset.get("VOCABULARY", 0)
+def _too_many_words(run, model):
+    words = plugins.constants("datasets", run.dataset).get("VOCABULARY", 0)
     if words and plugins.constants("tasks", model["TASK"]).get("MASKED"):
         words += 1  # the mask
     if not model.get("FIXED_CLASSES") or words <= model["CLASSES"]:

@@ -11,8 +11,8 @@ and, if SYNTHETIC is False:
     TERMS: what must be accepted before use; "" if nothing must.
     SPLITS: number of records in `train` and `validation`; None where only the source knows.
     FROM_FOLDER (optional): True if the source is a folder of the user's, which the config names.
-    VOCABULARY (optional): how many tokens text has; WINDOW_WORDS, how many a record has, unless the
-        trainer cuts items of any length (READER's encoding `stream`).
+    VOCABULARY, TOKENS (optional): how many different tokens text has, and how many its splits have.
+        Text has READER's encoding `stream`: the trainer cuts items of any length from it.
     SHARDS: number of TFRecord files in `train` and `validation`.
     READER: how records are read, kept in the manifest (see
         dlbench/trainer/tensorflow/pipelines.py).

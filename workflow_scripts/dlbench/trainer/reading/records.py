@@ -49,9 +49,6 @@ def parsed(data: Converted, records: Sequence[bytes]) -> Arrays:
             labels = [example[label][0] - first for example in examples]
             return [example[image][0] for example in examples], np.asarray(labels, np.int32)
         shape = tuple(reader["shape"])
-        if reader["encoding"] == "tokens":
-            words = np.asarray([example["tokens"] for example in examples], np.int32)
-            return words[:, :-1], words[:, 1:]
         content = b"".join(example["image/encoded"][0] for example in examples)
         images = np.frombuffer(content, reader.get("dtype", "uint8")).reshape(-1, *shape)
         if "mask" in reader:

@@ -228,10 +228,6 @@ class Data(Converted):
             parsed = tf.io.parse_example(records, wanted)
             return parsed[image], tf.cast(parsed[label] - self.reader["first_label"], tf.int32)
         shape = self.reader["shape"]
-        if self.reader["encoding"] == "tokens":
-            words = tf.io.FixedLenFeature([shape[0] + 1], tf.int64)
-            tokens = tf.cast(tf.io.parse_example(records, {"tokens": words})["tokens"], tf.int32)
-            return tokens[:, :-1], tokens[:, 1:]
         text, integer = (tf.io.FixedLenFeature([], kind) for kind in (tf.string, tf.int64))
         masked = "mask" in self.reader
         target = "image/mask" if masked else "image/class/label"
