@@ -16,7 +16,7 @@ sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "workflow_scripts")]
 from PIL import Image  # noqa: E402
 
 from dlbench.common import plugins  # noqa: E402
-from dlbench.figures.drawing import styles  # noqa: E402
+from dlbench.drawing import styles  # noqa: E402
 from support.results import made_baselines, made_tables  # noqa: E402
 
 PAGES = REPOSITORY / "docs" / "figures"

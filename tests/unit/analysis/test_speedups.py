@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from dlbench.analysis import base_flags, estimates, scaling_series, speedups
-from dlbench.figures import scaling
+from dlbench.figures.scaling import scaling
 from dlbench.tables import parquet_files, table_columns
 
 ROW = {

@@ -97,14 +97,19 @@ def test_the_folders_that_sort_models_are_the_same_for_every_framework():
 
 @pytest.fixture
 def library(tmp_path, monkeypatch):
-    """A library of two models, with and without a folder of its sort, and of one figure."""
-    for name in ("models/rnn", "models/deep/gru", "models/deep/_shared", "figures/drawing/axes"):
+    """A library of two models, with and without a folder of its sort, and of one launcher."""
+    names = (
+        "models/rnn",
+        "models/deep/gru",
+        "models/deep/_shared",
+        "launchers/mpirun",
+        "launchers/old/rsh",
+    )
+    for name in names:
         path = tmp_path / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"NAME = {path.stem!r}\n")
         (path.parent / "__init__.py").touch()
-    (tmp_path / "figures/__init__.py").touch()
-    (tmp_path / "figures/loss.py").touch()
     monkeypatch.setattr(plugins, "LIBRARY", tmp_path)
     yield tmp_path
     forget_files()
@@ -127,9 +132,9 @@ def test_a_model_is_found_in_whichever_folder_of_models_it_lies(library):
     assert plugins.path("models", "gru") == library / "models/new/gru.py"
 
 
-def test_only_models_are_looked_for_one_folder_deeper(library):
+def test_kinds_that_are_not_sorted_are_looked_for_in_their_folder_alone(library):
     forget_files()
-    assert plugins.names("figures") == ["loss"]
+    assert plugins.names("launchers") == ["mpirun"]
 
 
 def test_two_models_of_one_name_are_refused_with_both_files(library):

@@ -3,7 +3,7 @@
 import pytest
 
 from dlbench.common import plugins
-from dlbench.figures.drawing import styles
+from dlbench.drawing import styles
 from support.results import made_tables
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from dlbench.analysis import expected_scaling
 from dlbench.common import plugins
-from dlbench.figures.drawing import styles
+from dlbench.drawing import styles
 from support.results import made_baselines, made_tables
 from support.results.drawn_figures import has, words
 

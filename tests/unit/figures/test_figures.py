@@ -10,8 +10,8 @@ import pytest
 
 from dlbench.analysis import estimates
 from dlbench.common import plugins
-from dlbench.figures import step_times, utilisation
-from dlbench.figures.drawing import styles
+from dlbench.drawing import styles
+from dlbench.figures.steps import step_times, utilisation
 from support.results import made_tables
 from support.results.drawn_figures import has, words
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from dlbench.figures import loss
-from dlbench.figures.drawing import series, styles
+from dlbench.drawing import series, styles
+from dlbench.figures.learning import loss
 from support.results import made_tables
 
 

@@ -1,7 +1,7 @@
 """The figure of memory: which quantity an axis has, along what, and what there is."""
 
 from dlbench.common import plugins
-from dlbench.figures.drawing import styles
+from dlbench.drawing import styles
 from support.results import made_tables
 from support.results.drawn_figures import crosses, has
 

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image, ImageColor
 
 from dlbench.analysis import equivalence
-from dlbench.figures import overhead
-from dlbench.figures.drawing import styles
+from dlbench.drawing import styles
+from dlbench.figures.comparisons import overhead
 from dlbench.report import report_figures
 from dlbench.tables import parquet_files, table_columns
 from support.machines.paths import REPOSITORY

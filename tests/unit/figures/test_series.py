@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from dlbench.common import plugins
-from dlbench.figures.drawing import line_charts, series, styles
+from dlbench.drawing import line_charts, series, styles
 from dlbench.tables import table_columns
 from support.results import made_tables
 from support.results.drawn_figures import words

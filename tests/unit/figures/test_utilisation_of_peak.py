@@ -3,7 +3,7 @@
 import numpy as np
 
 from dlbench.common import plugins
-from dlbench.figures.drawing import styles
+from dlbench.drawing import styles
 from support.results import made_tables
 from support.results.drawn_figures import has
 

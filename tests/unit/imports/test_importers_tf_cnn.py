@@ -6,8 +6,9 @@ import math
 import pytest
 
 from dlbench.imports import import_logs
-from dlbench.imports.importers import Steps, _tf_cnn, tf_cnn_metric_log
-from dlbench.imports.importers import tf_cnn_benchmarks as importers_tf_cnn_benchmarks
+from dlbench.imports.importers import Steps
+from dlbench.imports.importers.tf_cnn import _tf_cnn, tf_cnn_metric_log
+from dlbench.imports.importers.tf_cnn import tf_cnn_benchmarks as importers_tf_cnn_benchmarks
 from dlbench.imports.log_file import LogError, LogFile
 from support.logs.log_samples import date, tf_cnn_banner, tf_cnn_benchmark_log, tf_cnn_benchmarks
 

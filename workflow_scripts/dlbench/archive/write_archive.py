@@ -26,7 +26,7 @@ from dlbench.common import files as common_files
 from dlbench.common import plugins
 from dlbench.common.files import sha256
 from dlbench.data import stores
-from dlbench.figures.drawing.formats import FORMATS
+from dlbench.drawing.formats import FORMATS
 from dlbench.images import trainer_image
 from dlbench.plan import plan, sentinels, site_devices
 from dlbench.records import run_record, staleness

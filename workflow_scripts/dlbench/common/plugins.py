@@ -19,7 +19,7 @@ from dlbench.common import phrases
 
 LIBRARY = Path(__file__).parents[1]
 # Kinds whose files may lie one folder deeper; that folder's name says what they have in common.
-SORTED = ("models",)
+SORTED = ("models", "figures", "importers")
 # Where to look besides, as sys.path is: set once where a program starts, read by all that names a
 # file. By the last word of a kind, for models are of any framework.
 _user_folders: dict[str, Path] = {}

@@ -7,6 +7,6 @@ A figure file defines:
         then measured for it; "beside" if it also draws that table, where there is one.
     draw(tables, stem): draw from a `Tables` and save as STEM.svg, STEM.png and STEM.pdf.
 
-Figures are loaded by name (common/plugins.py); of drawing/, other rooms import formats. Imports
-analysis, tables, study, log and common.
+Each lies in the folder of its topic; one of another topic may lie here, or in a new folder. Figures
+are loaded by name (common/plugins.py). Imports drawing, analysis, tables, study, log and common.
 """

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dlbench import Error
 from dlbench.common import plugins
-from dlbench.imports.importers._event_files import is_event_file
+from dlbench.imports.importers.training._event_files import is_event_file
 from dlbench.imports.log_file import HEAD_BYTES, LogError, LogFile
 
 KIND = "importers"

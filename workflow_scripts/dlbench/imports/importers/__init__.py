@@ -1,5 +1,7 @@
 """Importers of other programs' logs, one file each. The file's name is the name of a kind of log.
 
+Each lies in the folder of its topic; one of another topic may lie here, or in a new folder.
+
 A file's docstring says what the program's numbers mean (what "+-" is; per step or cumulative; of
 one rank or of all) and how they are converted to the meaning of the columns in
 dlbench/tables/table_columns.py. It defines:

@@ -1,0 +1,237 @@
+"""Figures of lines along an axis: one panel for each key, one legend, failures as crosses."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.transforms import offset_copy
+
+from dlbench.analysis.estimates import Estimate
+from dlbench.drawing import styles
+from dlbench.drawing.series import MOST_PANELS, MOST_SERIES, Series
+
+FAILED = {"oom": "out of\nmemory", "timeout": "time\nlimit"}
+X_ROOM = 1.35  # left and right of the outermost values, a factor
+MOST_CROSSES = 3  # above one another; more are counted
+LEGEND_LINE_INCHES, CHARACTER_INCHES = 0.19, 0.072
+NARROW_INCHES = 6.0  # figures below have their legend beside them
+
+Point = tuple[Any, Estimate]  # x, y
+End = tuple[Any, float, Series]  # of a line: x, y, whose
+Panels = dict[Any, list[Series]]
+
+
+def draw(
+    stem: Path | str,
+    panels: Panels,
+    paint: Callable[[list[Axes], Any, list[Series]], list[End]],
+    nothing: str,
+    columns: int = 3,
+    size: tuple[float, float] = (4.4, 3.5),
+    rows: int = 1,
+) -> None:
+    """Draw panels and save them.
+
+    Args:
+        panels: {key: [Series, ...]}.
+        paint: paint(axes, key, series) draws one panel into a list of `rows` axes, below one
+            another, and returns (x, y, series) of the ends of the lines of the first one.
+        nothing: what the figure says if there are no panels.
+        columns: the most panels beside each other.
+        size: width and height of a panel in inches.
+    """
+    shown, left_out = _capped(panels)
+    if not shown:
+        styles.draw_words(stem, nothing)
+        return
+    columns = min(columns, len(shown))
+    lines = math.ceil(len(shown) / columns)
+    with styles.figure(columns, lines * rows, width=size[0], height=size[1]) as (figure, axes):
+        for axis in axes.flat:
+            axis.set_axis_off()
+        for number, (key, series) in enumerate(shown.items()):
+            line, column = divmod(number, columns)
+            own = [axes[line * rows + row, column] for row in range(rows)]
+            for axis in own:
+                axis.set_axis_on()
+            ends = paint(own, key, series)
+        names = {s.name: s for s in itertools.chain(*shown.values())}
+        if len(names) > 1 or left_out:
+            if len(shown) == 1 and len(names) <= styles.MOST_DIRECT_LABELS and not left_out:
+                _name_ends(own[0], ends, names)
+            else:
+                legend(figure, names.values(), left_out)
+        styles.save(figure, stem)
+
+
+def _capped(panels):
+    """The panels and series that are drawn, and what is not, in words."""
+    indices = {s.index for s in itertools.chain(*panels.values())}
+    shown = {
+        key: [s for s in series if s.index < MOST_SERIES]
+        for key, series in itertools.islice(panels.items(), MOST_PANELS)
+    }
+    shown = {key: series for key, series in shown.items() if series}
+    words = []
+    if len(indices) > MOST_SERIES:
+        words.append(f"{len(indices) - MOST_SERIES} of {len(indices)} series")
+    if len(panels) > MOST_PANELS:
+        words.append(f"{len(panels) - MOST_PANELS} of {len(panels)} panels")
+    return shown, f"{' and '.join(words)} not drawn: see runs.parquet" if words else ""
+
+
+def _name_ends(axes, ends, names):
+    """Names at the ends of the lines; series that were not drawn have none."""
+    styles.name_series(
+        axes, [(x, y, s.name, styles.looks(s.index)["color"]) for x, y, s in ends if s.name]
+    )
+    missing = [s for s in names.values() if s.name not in {end[2].name for end in ends}]
+    if missing:
+        legend(axes.figure, missing)
+
+
+def legend(figure: Figure, series: Iterable[Series], left_out: str = "") -> None:
+    """Add a legend below the panels, or beside a single one; the figure grows by its size."""
+    handles = [
+        Line2D([], [], label=s.name or "all runs", **marks(s))
+        for s in sorted(series, key=lambda s: s.index)
+    ]
+    entry = 0.6 + CHARACTER_INCHES * max(len(str(handle.get_label())) for handle in handles)
+    width, height = figure.get_size_inches()
+    beside = width < NARROW_INCHES and len(handles) > 3
+    if beside:
+        columns = math.ceil(len(handles) * LEGEND_LINE_INCHES / (height - 0.8))
+        figure.set_figwidth(width + max(columns * entry, CHARACTER_INCHES * len(left_out)))
+    else:
+        columns = max(1, min(len(handles), int(width / entry)))
+        lines = math.ceil(len(handles) / columns) + bool(left_out)
+        figure.set_figheight(height + 0.15 + LEGEND_LINE_INCHES * lines)
+    figure.legend(
+        handles=handles,
+        loc="outside right upper" if beside else "outside lower left",
+        ncols=columns,
+        fontsize=9,
+        title=left_out or None,
+        title_fontsize=9,
+        alignment="left",
+    )
+
+
+def marks(series: Series) -> dict[str, Any]:
+    """Colour, marker and line of a series; published points are hollow."""
+    looks = styles.looks(series.index)
+    if series.published:
+        looks |= {"markerfacecolor": "white", "markeredgecolor": looks["color"]}
+        looks |= {"markeredgewidth": 1.6}
+    return looks
+
+
+def line(
+    axes: Axes, series: Series, points: list[Point], place: tuple[int, int] = (0, 1)
+) -> list[End]:
+    """Draw points of a series with their intervals.
+
+    Args:
+        place: (index of the series, number of series), which stand side by side at one x.
+
+    Returns:
+        [(x, y, series)] of the line's end; [] if there are no points.
+    """
+    if not points:
+        return []
+    looks = marks(series)
+    if place[1] > styles.MOST_DIRECT_LABELS:
+        looks |= {"linewidth": 1.2, "markersize": 5}
+    x = styles.side_by_side([x for x, _ in points], *place)
+    values = [estimate.value for _, estimate in points]
+    axes.plot(x, values, zorder=3, **looks)
+    for at, (_, estimate) in zip(x, points, strict=True):
+        if np.isfinite(estimate.low):
+            interval = [estimate.low, estimate.high]
+            axes.plot([at, at], interval, color=looks["color"], lw=1.4, zorder=2)
+    return [(x[-1], values[-1], series)]
+
+
+def lines(
+    axes: Axes, all_series: list[Series], points: Callable[[Series], list[Point]]
+) -> list[End]:
+    """Draw points(series) of each series, and its failures as crosses; ticks are at their x.
+
+    Returns:
+        (x, y, series) of the ends of the lines.
+    """
+    ends = []
+    for number, series in enumerate(all_series):
+        ends += line(axes, series, points(series), (number, len(all_series)))
+    failed = failures(axes, all_series)
+    values = [*(x for s in all_series for x, _ in points(s)), *failed]
+    styles.powers(axes.xaxis, values)
+    axes.set_xlim(min(values) / X_ROOM, max(values) * X_ROOM)
+    axes.yaxis.set_major_formatter(styles.thousands)
+    if not ends:
+        axes.set_yticks([])
+    if failed:
+        axes.margins(y=0.3)
+    return ends
+
+
+def failures(axes: Axes, all_series: Iterable[Series]) -> list[float]:
+    """Draw a cross for each series that failed at an x, above one another, with the reason.
+
+    Returns:
+        The x at which there are crosses.
+    """
+    failed_at: dict[float, list[tuple[str, str, int, int]]] = {}
+    for series in all_series:
+        colour = styles.looks(series.index)["color"]
+        for x, status, failed, tried in series.failures():
+            failed_at.setdefault(x, []).append((colour, status, failed, tried))
+    for x, failed_series in failed_at.items():
+        colours = [colour for colour, *_ in failed_series]
+        if len(failed_series) > MOST_CROSSES:
+            colours = [styles.GREY]
+        for height, colour in enumerate(colours):
+            axes.plot(
+                x,
+                0,
+                "x",
+                color=colour,
+                mec=colour,
+                ms=7,
+                mew=2,
+                clip_on=False,
+                zorder=4,
+                transform=_above_the_edge(axes, 10 * height),
+            )
+        axes.text(
+            x,
+            0,
+            _reason(failed_series),
+            ha="center",
+            va="bottom",
+            fontsize=8,
+            linespacing=1.05,
+            zorder=4,
+            color=styles.text_colour(colours[0]) if len(colours) == 1 else styles.GREY,
+            transform=_above_the_edge(axes, 10 * len(colours) - 4),
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5},
+        )
+    return list(failed_at)
+
+
+def _above_the_edge(axes, points):
+    return offset_copy(axes.get_xaxis_transform(), axes.figure, y=points, units="points")
+
+
+def _reason(failed_series):
+    statuses = sorted({status for _, status, *_ in failed_series})
+    words = " or\n".join(FAILED.get(status, status) for status in statuses)
+    failed = sum(count for *_, count, _ in failed_series)
+    tried = sum(count for *_, count in failed_series)
+    return words if failed == tried else f"{failed} of {tried} runs\n{words}"

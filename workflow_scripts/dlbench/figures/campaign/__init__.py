@@ -1,0 +1,1 @@
+"""The study as a whole: what is done, and how its sessions differ."""

@@ -1,0 +1,198 @@
+"""Status of all runs: a row for each condition, a column for each device count or batch size."""
+
+import json
+from pathlib import Path
+
+from matplotlib.lines import Line2D
+
+from dlbench.analysis.frames import Tables
+from dlbench.common import phrases
+from dlbench.drawing import row_charts, series, styles
+from dlbench.log import event_fields
+from dlbench.study.runs import DEFAULTS
+
+CATEGORY = "Study"
+CAPTION = """
+Every combination of the study, all repeats in one cell. The symbol and colour are those of the
+worst status among the repeats, worst first as in the legend from the right; the number beside it
+says how many of the repeats ended well (ok or unstable) where not all did. Reasons are those of
+the table coverage, the commonest ones with how many runs they concern.
+"""
+# Status: (symbol, colour, what it means), from the best to the worst.
+LOOKS = {
+    "ok": ("o", styles.COLOURS[2], "ok"),
+    "unstable": ("^", styles.COLOURS[1], "unstable"),
+    "stale": ("v", styles.COLOURS[4], "done by other code"),
+    "pending": (".", "#9a9a9a", "not yet"),
+    "imported": ("P", styles.COLOURS[0], "imported"),
+    "excluded": ("_", "#9a9a9a", "excluded"),
+    "skipped": ("s", "#bdbdbd", "skipped"),
+    "timeout": ("D", styles.COLOURS[5], "over its time limit"),
+    "oom": ("x", styles.COLOURS[3], "out of memory"),
+    "failed": ("X", "black", "failed"),
+}
+OTHERS = {"running": "pending", "unread": "pending", "interrupted": "pending"}
+# The same for what was excluded, whose rows do not say it.
+KNOWN_OF_ALL = ("site", "device_kind", *series.FOUND_OUT, "timing_source")
+# Of runs that never began the length of their items is not known, but what was asked for.
+SETTINGS = tuple("sequence_length" if n == "item_shape" else n for n in series.SETTINGS)
+COLUMNS = {"devices": "devices", "batch_per_device": "batch per device"}
+MOST_ROWS, MOST_REASONS, REASON_CHARACTERS = 120, 8, 76
+CELL_INCHES, ROW_INCHES = 0.62, 0.27
+
+
+def draw(tables: Tables, stem: Path | str) -> None:
+    cells = _cells(tables.coverage, tables.runs)
+    if cells.empty:
+        styles.draw_words(stem, "no runs in this study")
+        return
+    column = max(COLUMNS, key=lambda name: cells[name].nunique())
+    keys = [name for name in SETTINGS if name not in (column, "global_batch", "nodes")]
+    keys = [name for name in keys if name not in (*series.FOUND_OUT, "launcher")]
+    telling = series.differing_settings(cells, [k for k in keys if k not in ("model", "dataset")])
+    rows = list(_rows(cells, keys, telling))
+    shown, columns = rows[:MOST_ROWS], sorted(cells[column].dropna().unique())
+    reasons = _reasons(cells)
+    longest = max((len(name) for name, _ in shown))
+    width = 1 + row_charts.CHARACTER_INCHES * longest + CELL_INCHES * len(columns)
+    height = 1.2 + ROW_INCHES * max(3, len(shown))
+    with styles.figure(1, width=max(width, 6.2), height=height) as (figure, axes):
+        axis = axes[0, 0]
+        _map(axis, shown, column, columns)
+        words = [_counts(cells)]
+        if len(rows) > len(shown):
+            left_out = len(rows) - len(shown)
+            words.append(f"{left_out} of {len(rows)} rows not drawn: see coverage.parquet")
+        styles.heading(axis, "Coverage", "\n".join(words))
+        _legend(figure, cells, reasons)
+        styles.save(figure, stem)
+
+
+def _cells(coverage, runs):
+    """One row for each run of the study, with its settings; excluded ones from their values."""
+    settings = ["run_id", "repeat", "device_kind", *SETTINGS]
+    runs = runs[settings].astype({n: object for n in settings})
+    cells = coverage.astype(object).merge(runs, on="run_id", how="left")
+    for index, row in cells[cells["run_id"].isna()].iterrows():
+        for name, value in _values(row["combination"]).items():
+            if name in SETTINGS:
+                cells.at[index, name] = value
+    for name in KNOWN_OF_ALL:
+        usual = cells[name].mode()
+        cells[name] = cells[name].fillna(usual.iloc[0] if len(usual) else "")
+    cells["status"] = cells["status"].map(lambda status: OTHERS.get(status, status))
+    return cells
+
+
+def _values(combination):
+    """The settings of what was excluded, as the table has them."""
+    values = {name: DEFAULTS[name] for name in SETTINGS if name in DEFAULTS}
+    values |= {name: v for name, v in json.loads(combination).items() if v is not None}
+    values["devices"] = values["nodes"] * values.get("devices_per_node", 1)
+    if "global_batch" in values:
+        values["batch_per_device"] = values["global_batch"] // values["devices"]
+    if isinstance(values.get("runtime_options"), dict):
+        options = values["runtime_options"].items()
+        values["runtime_options"] = " ".join(f"{k}={v}" for k, v in options)
+    return values
+
+
+def _rows(cells, keys, telling):
+    """(name, cells), ordered by model and dataset."""
+    for _, own in cells.groupby(keys, dropna=False, sort=True):
+        first = own.iloc[0]
+        name = series.condition_words(first, ["model", "dataset", *telling])
+        yield name or str(first["combination"]), own
+
+
+def _map(axis, rows, column, columns):
+    marks = {}
+    for y, (_, own) in zip(range(len(rows) - 1, -1, -1), rows, strict=True):
+        for value, cell in own.groupby(column):
+            worst = max(cell["status"], key=_badness)
+            well = int(cell["status"].isin(event_fields.ENDED_WELL).sum())
+            x = columns.index(value)
+            marks.setdefault(worst, []).append((x, y))
+            if worst not in event_fields.ENDED_WELL and well:
+                axis.text(x + 0.22, y, f"{well}/{len(cell)}", fontsize=7.5, va="center")
+    for status, places in marks.items():
+        symbol, colour, _ = _looks(status)
+        edge = colour if symbol in "x_" else "white"
+        axis.plot(
+            *zip(*places, strict=True),
+            symbol,
+            color=colour,
+            ms=9,
+            mec=edge,
+            mew=2.2 if symbol in "x_" else 0.8,
+            label=status,
+        )
+    axis.set_xticks(range(len(columns)), [f"{value:g}" for value in columns])
+    axis.set_xlim(-0.6, len(columns) - 0.2)
+    axis.set_yticks(range(len(rows) - 1, -1, -1), [name for name, _ in rows], fontsize=9)
+    axis.set_ylim(-0.6, len(rows) - 0.4)
+    axis.set_xlabel(COLUMNS[column])
+    axis.tick_params(length=0)
+    axis.spines[["left", "bottom"]].set_visible(False)
+
+
+def _looks(status):
+    return LOOKS.get(status, ("*", "black", status))
+
+
+def _badness(status):
+    return list(LOOKS).index(status) if status in LOOKS else len(LOOKS)
+
+
+def _counts(cells):
+    counts = cells["status"].value_counts()
+    ordered = sorted(counts.index, key=_badness)
+    return " \u00b7 ".join(f"{counts[status]} {status}" for status in ordered)
+
+
+def _reasons(cells):
+    """[words, ...]: the commonest reasons, with their status and how many runs they concern.
+
+    Reasons that differ in numbers only are one.
+    """
+    explained = cells[cells["reason"].fillna("") != ""]
+    alike = explained["reason"].map(phrases.without_numbers)
+    one = explained.groupby(["status", alike])["reason"].transform(lambda g: phrases.merge(list(g)))
+    explained = explained.assign(reason=one)
+    counts = (
+        explained.groupby(["status", "reason"]).size().sort_values(ascending=False, kind="stable")
+    )
+    words = []
+    for (status, reason), count in counts[:MOST_REASONS].items():
+        short = (
+            f"{reason[: REASON_CHARACTERS - 1]}\u2026"
+            if len(reason) > REASON_CHARACTERS
+            else reason
+        )
+        words.append(f"{count} {status}: {short}")
+    more = len(counts) - len(words)
+    return [*words, f"and {more} more reasons"] if more > 0 else words
+
+
+def _legend(figure, cells, reasons):
+    """Symbols that occur and the reasons, below the map."""
+    handles = []
+    for status in sorted(set(cells["status"]), key=_badness):
+        symbol, colour, words = _looks(status)
+        edge = colour if symbol in "x_" else "white"
+        width = 2.2 if symbol in "x_" else 0.8
+        looks = {"marker": symbol, "color": colour, "mec": edge, "mew": width, "ms": 9}
+        handles.append(Line2D([], [], linestyle="none", label=words, **looks))
+    columns = max(1, int(figure.get_figwidth() / 1.9))
+    lines = -(-len(handles) // columns)
+    figure.set_figheight(figure.get_figheight() + 0.22 * lines + 0.17 * len(reasons))
+    legend = figure.legend(
+        handles=handles,
+        loc="outside lower left",
+        ncols=columns,
+        fontsize=9,
+        title="\n".join(reasons) or None,
+        title_fontsize=8,
+        alignment="left",
+    )
+    legend.get_title().set_color(styles.GREY)

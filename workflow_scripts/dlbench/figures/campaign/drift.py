@@ -1,0 +1,296 @@
+"""Drift of throughput from session to session, and the cores that others used meanwhile."""
+
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from dlbench.analysis.frames import Tables
+from dlbench.common import phrases
+from dlbench.drawing import styles
+from dlbench.log import event_fields
+from dlbench.study.runs import CONDITION, is_sentinel
+from dlbench.tables import timing_sources
+
+CATEGORY = "Study"
+CAPTION = """
+Throughput of every own run that ended well, and of every sentinel, over the geometric mean of its
+condition, at the time at which it was started. A grey field is a session, one start of the
+workflow; time runs evenly in it, and what lies between two of them is not to scale. Coloured are
+conditions that were measured in several sessions, from which drift is seen; a bar is the mean of
+them in a session. Grey dots are those of one session. Words say how much faster a session was than
+the one before, with a 95 % interval and the verdict, as the table drift has it. Below, what others
+used of the cores that a run may use, where it is known.
+"""
+UNKNOWN = "unknown session"
+OWN, SENTINEL, ONE, OTHERS = styles.COLOURS[0], styles.COLOURS[3], "#a8a8a8", styles.COLOURS[5]
+FIELD = "#f3f3f3"
+MOST_SHAPES, MOST_SESSIONS = 6, 40
+LEAST_SHARE, GAP_SHARE = 0.035, 0.012  # of the width: of a session, and between two
+WORDS_SHARE = 0.2  # of the width, for a drift in words
+VERDICTS = {"none": "no drift"}  # others are words of their own
+WIDTH_INCHES, PANEL_INCHES, OTHERS_INCHES, LABEL_INCHES = 9.0, 2.1, 0.9, 1.25
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session and its field in the figure: from `left` to `right`, of 0 to 1."""
+
+    name: str
+    begin: pd.Timestamp
+    seconds: float
+    left: float
+    right: float
+
+    def at(self, dates: pd.Series) -> np.ndarray:
+        """Where some dates are in the figure."""
+        share = (dates - self.begin).dt.total_seconds() / self.seconds
+        return self.left + (self.right - self.left) * share.to_numpy()
+
+
+def draw(tables: Tables, stem: Path | str) -> None:
+    rows = _measured(tables.runs, tables.sentinels)
+    if rows.empty:
+        styles.draw_words(stem, "no own run of this study that ended well has a date")
+        return
+    sessions, left_out = _sessions(rows)
+    drift = _named(tables.drift)
+    rows = rows[rows["session"].isin([session.name for session in sessions])]
+    shapes = sorted(set(zip(rows["nodes"], rows["devices_per_node"], strict=True)))
+    left_out += [f"{len(shapes) - MOST_SHAPES} of {len(shapes)} numbers of devices"] * (
+        len(shapes) > MOST_SHAPES
+    )
+    shapes = shapes[:MOST_SHAPES]
+    room = max(1.0, 1.1 * rows["relative"].abs().max())
+    known = bool(rows["others_cpu_cores"].notna().any())
+    heights = [PANEL_INCHES] * len(shapes) + [OTHERS_INCHES] * known
+    # Room for the heading above and the legend below.
+    inches = (sum(heights) + 1.3) / len(heights)
+    with styles.figure(
+        1, len(heights), width=WIDTH_INCHES, height=inches, sharex=True, height_ratios=heights
+    ) as (figure, grid):
+        axes = list(grid[:, 0])
+        for axis, (nodes, devices) in zip(axes, shapes, strict=False):
+            own = rows[(rows["nodes"] == nodes) & (rows["devices_per_node"] == devices)]
+            name = _shape_words(nodes, devices) if len(shapes) > 1 else ""
+            _panel(axis, own, sessions, name, room)
+            _say_drift(axis, drift[drift["shape"] == (nodes, devices)], own, sessions)
+        if known:
+            _others(axes[-1], rows, sessions)
+        for axis in axes:
+            _fields(axis, sessions)
+        _dates(axes[0], sessions)
+        words = "throughput over its condition's mean"
+        words += f" \u00b7 {', '.join(left_out)} not drawn" if left_out else ""
+        styles.heading(axes[0], "Drift over sessions", words + "\n\n")
+        _legend(figure, rows)
+        styles.save(figure, stem)
+
+
+def _measured(runs, sentinels):
+    """Own runs and sentinels that ended well, with `relative`: per cent off their condition."""
+    own = runs["timing_source"].isin([timing_sources.MEASURED]) & ~runs["run_id"].map(
+        is_sentinel
+    ).astype(bool)
+    runs = runs[own]
+    parts = [part for part in (runs.assign(sentinel=0), sentinels) if len(part)]
+    if not parts:
+        return runs
+    rows = pd.concat([part.astype(object) for part in parts], ignore_index=True)
+    rows = rows[rows["status"].isin(event_fields.ENDED_WELL) & rows["started_at"].notna()]
+    rate = rows["images_per_second"].astype(float)
+    rows = rows[rate > 0].reset_index(drop=True)
+    if "others_cpu_cores" not in rows:
+        rows["others_cpu_cores"] = None
+    rows["started_at"] = pd.to_datetime(rows["started_at"], utc=True)
+    rows["session"] = rows["session"].fillna(UNKNOWN)
+    rows["seconds"] = rows["duration_s"].astype(float).fillna(0.0)
+    names = [name for name in CONDITION if name in rows]
+    condition = rows.groupby(names, dropna=False, observed=True).ngroup()
+    logs = np.log(rows["images_per_second"].astype(float))
+    rows["relative"] = 100 * np.expm1(logs - logs.groupby(condition).transform("mean"))
+    rows["repeated"] = rows.groupby(condition)["session"].transform("nunique") > 1
+    return rows
+
+
+def _sessions(rows):
+    """([Session, ...] in the order of their begin, what is left out in words)."""
+    ends = rows["started_at"] + pd.to_timedelta(rows["seconds"], unit="s")
+    spans = [
+        (own["started_at"].min(), ends[own.index].max(), name)
+        for name, own in rows.groupby("session", sort=True)
+    ]
+    shown = sorted(spans)[-MOST_SESSIONS:]
+    seconds = [max(1.0, (end - begin).total_seconds()) for begin, end, _ in shown]
+    share = np.maximum(np.array(seconds) / sum(seconds), LEAST_SHARE)
+    share *= (1 - GAP_SHARE * (len(shown) - 1)) / share.sum()
+    lefts = np.cumsum([0, *share[:-1]]) + GAP_SHARE * np.arange(len(shown))
+    sessions = [
+        Session(name, begin, length, left, left + width)
+        for (begin, _, name), length, left, width in zip(shown, seconds, lefts, share, strict=True)
+    ]
+    left_out = len(spans) - len(shown)
+    return sessions, [f"the first {left_out} of {len(spans)} sessions"] * bool(left_out)
+
+
+def _panel(axis, rows, sessions, name, room):
+    for session in sessions:
+        own = rows[rows["session"] == session.name]
+        x, y = session.at(own["started_at"]), own["relative"].to_numpy(dtype=float)
+        several = own["repeated"].to_numpy(dtype=bool)
+        again = own["sentinel"].to_numpy(dtype=int) > 0
+        for chosen, marker, colour, size, order in (
+            (~several & ~again, "o", ONE, 4, 2),
+            (several & ~again, "o", OWN, 5.5, 3),
+            (again, "D", SENTINEL, 6, 4),
+        ):
+            axis.plot(x[chosen], y[chosen], marker, color=colour, ms=size, mew=0.6, zorder=order)
+        if several.any():
+            mean = 100 * np.expm1(np.log1p(y[several] / 100).mean())
+            ends = [session.left, session.right]
+            axis.plot(
+                ends, [mean, mean], color=OWN, lw=2.2, alpha=0.55, zorder=1.5, solid_capstyle="butt"
+            )
+    axis.axhline(0, color=styles.GREY, lw=0.8, zorder=1.2)
+    axis.set_ylim(-room, room)
+    axis.yaxis.set_major_locator(MaxNLocator(5, symmetric=True))
+    axis.yaxis.set_major_formatter(FuncFormatter(_percent))
+    if name:
+        axis.text(
+            0,
+            0.97,
+            f" {name}",
+            transform=axis.transAxes,
+            va="top",
+            fontsize=9,
+            fontweight="bold",
+            zorder=5,
+        )
+
+
+def _named(drift):
+    """The table of drift, with what is not known of a session as runs have it, and `shape`."""
+    names = {
+        name: drift[name].astype(object).fillna(UNKNOWN)
+        for name in ("earlier_session", "later_session")
+    }
+    shapes = zip(drift["nodes"], drift["devices_per_node"], strict=True)
+    return drift.assign(**names, shape=pd.Series(list(shapes), index=drift.index, dtype=object))
+
+
+def _say_drift(axis, drift, rows, sessions):
+    """How each session differs from the one before, where there is room for it."""
+    several = rows[rows["repeated"]].groupby("session")["relative"].mean()
+    for before, session in itertools.pairwise(sessions):
+        changes = drift[
+            (drift["earlier_session"] == before.name) & (drift["later_session"] == session.name)
+        ]
+        for _, row in changes.iterrows() if session.right - session.left > WORDS_SHARE else ():
+            low, high = row["ratio_ci95_low"], row["ratio_ci95_high"]
+            words = f"{_change(row['ratio'])} %"
+            words += f" [{_change(low)}, {_change(high)}]" if np.isfinite(low) else ""
+            words += f", {VERDICTS.get(row['verdict'], row['verdict'])} "
+            above = several.get(session.name, 0.0) < 0  # where its points are not
+            axis.text(
+                session.right,
+                0.96 if above else 0.04,
+                words,
+                transform=axis.get_xaxis_transform(),
+                ha="right",
+                va="top" if above else "bottom",
+                fontsize=8,
+                color=styles.GREY,
+            )
+
+
+def _change(ratio):
+    return f"{100 * (ratio - 1):+.1f}".replace("-", "\u2212")
+
+
+def _percent(value, _=None):
+    """-2.5 -> `\u22122.5 %`."""
+    return f"{value:+g} %".replace("-", "\u2212") if value else "0 %"
+
+
+def _shape_words(nodes, devices):
+    words = phrases.counted(devices, "device")
+    return f"{words} on each of {nodes} nodes" if nodes > 1 else words
+
+
+def _others(axis, rows, sessions):
+    """What others used while a run went on; a gap where it is not known."""
+    for session in sessions:
+        own = rows[(rows["session"] == session.name) & rows["others_cpu_cores"].notna()]
+        own = own.sort_values("started_at")
+        begin = session.at(own["started_at"])
+        end = session.at(own["started_at"] + pd.to_timedelta(own["seconds"], unit="s"))
+        used = own["others_cpu_cores"].to_numpy(dtype=float)
+        x = np.column_stack([begin, begin, end, end]).ravel()
+        y = np.column_stack([0 * used, used, used, 0 * used]).ravel()
+        axis.fill_between(x, 0, y, color=OTHERS, lw=0.8, alpha=0.75, zorder=2)
+    axis.set_ylim(0, max(0.1, 1.1 * float(rows["others_cpu_cores"].astype(float).max())))
+    axis.yaxis.set_major_locator(MaxNLocator(3))
+    axis.set_ylabel("cores that\nothers used", fontsize=9)
+
+
+def _fields(axis, sessions):
+    for session in sessions:
+        axis.axvspan(session.left, session.right, color=FIELD, lw=0, zorder=0)
+    axis.set_xlim(-0.01, 1.01)
+    axis.spines["bottom"].set_visible(False)
+    axis.tick_params(axis="x", length=0)
+    # How long each session was, where there is room for it.
+    named = [s for s in sessions if s.right - s.left > 0.08 or len(sessions) == 1]
+    axis.set_xticks(
+        [(s.left + s.right) / 2 for s in named], [_length(s.seconds) for s in named], fontsize=8.5
+    )
+
+
+def _length(seconds):
+    """7200 -> `2 h`."""
+    unit, size = ("d", 86400) if seconds >= 172_800 else styles.time_unit(max(seconds, 1))
+    return f"{float(f'{seconds / size:.2g}'):g} {unit}"
+
+
+def _dates(axis, sessions):
+    """When each session began and how long after the one before, above as many as have room."""
+    free_from, room, before = 0.0, LABEL_INCHES / WIDTH_INCHES, None
+    for session in sessions:
+        if free_from <= session.left <= 1.02 - room or len(sessions) == 1:
+            words = session.begin.strftime("%Y-%m-%d %H:%M")
+            if before is not None:
+                waited = (session.begin - before.begin).total_seconds() - before.seconds
+                words += f"\n{_length(waited)} later" if waited >= 1 else ""
+            axis.annotate(
+                words,
+                (session.left, 1),
+                xytext=(0, 4),
+                xycoords=axis.get_xaxis_transform(),
+                textcoords="offset points",
+                fontsize=8,
+                color=styles.GREY,
+                va="bottom",
+                linespacing=1.15,
+            )
+            free_from = session.left + room
+        before = session
+
+
+def _legend(figure, rows):
+    looks = []
+    several = rows["repeated"].astype(bool) & (rows["sentinel"].astype(int) == 0)
+    if several.any():
+        looks.append(("o", OWN, "condition of several sessions; bar: its mean in one"))
+    if (rows["sentinel"].astype(int) > 0).any():
+        looks.append(("D", SENTINEL, "sentinel, a finished run repeated"))
+    if not rows["repeated"].astype(bool).all():
+        looks.append(("o", ONE, "condition of one session"))
+    handles = [
+        Line2D([], [], linestyle="none", marker=marker, color=colour, label=words)
+        for marker, colour, words in looks
+    ]
+    figure.legend(handles=handles, loc="outside lower left", ncols=3, fontsize=9)

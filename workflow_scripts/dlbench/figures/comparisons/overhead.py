@@ -1,0 +1,360 @@
+"""Conditions against their base: differences of throughput with verdicts, and start-up times."""
+
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea
+
+from dlbench.analysis import base_flags, comparisons, equivalence
+from dlbench.analysis.frames import Tables
+from dlbench.common import phrases
+from dlbench.drawing import styles
+from dlbench.study import wording
+from dlbench.study.config import COMPANIONS
+
+CATEGORY = "Comparisons"
+CAPTION = """
+Each row compares the runs of one condition with those of the base that are equal in all else.
+Markers are ratios of geometric mean throughputs, each run one value, less 1; lines are 90 %
+intervals (Welch's t on the logarithm of the throughput), each of its row alone. The green zone
+is the margin of equivalence, symmetric on the logarithm: from 1 / (1 + margin) to 1 + margin.
+*Equivalent*: two one-sided tests (TOST) show that the difference is within the margin; else
+*slower* or *faster*: a two-sided test shows that there is one; else *undecided*. Both tests are
+on the 5 % level, corrected by Holm's method for all comparisons of the study. Repeats needed:
+runs of each condition that would give a verdict with a probability of 80 %, at the scatter that
+was found: show equivalence if there were no difference, or, of a ratio beyond the margin, show a
+difference of that size. A half-filled marker: the two sides were measured apart, in no session
+together, and the drift between their sessions is not shown to be none. Start-up is no part of the
+throughput; its bars are medians over runs: start of the container until the trainer's first line,
+imports, and from there to the end of the first step. Conditions without a base are in the table
+only. Where copies are trained at once, SD is the standard deviation of the step times, of the base
+and of the row.
+"""
+LOOKS = {
+    equivalence.EQUIVALENT: (styles.COLOURS[2], "o"),
+    equivalence.SLOWER: (styles.COLOURS[3], "D"),
+    equivalence.FASTER: (styles.COLOURS[0], "D"),
+}
+OPEN = ("#8a8a8a", "s")  # no verdict
+ZONE = "#e3f4ee"
+PHASES = {"start": styles.COLOURS[0], "import": styles.COLOURS[4], "first_batch": styles.COLOURS[1]}
+PHASE_WORDS = {"start": "container start", "import": "imports", "first_batch": "first step"}
+# What names a row, where rows of a panel differ in it; the rest goes to the heading.
+SETTINGS = (
+    "site",
+    "timing_source",
+    "strategy",
+    "strategy_options",
+    "runtime",
+    "runtime_options",
+    "framework",
+    "environment",
+    "mode",
+    "devices",
+    "batch_per_device",
+    "sequence_length",
+    "precision",
+    "xla",
+    "compile",
+    "recompute",
+    "copies_per_node",
+    "threads_per_device",
+    "optimizer",
+    "accumulate_steps",
+    "learning_rate",
+    "steps",
+    "epochs",
+    "launcher",
+    "seed",
+)
+IN_HEADING = (
+    *("site", "strategy", "runtime", "devices", "batch_per_device", "sequence_length"),
+    "precision",
+)
+# Points right of the axes where the difference ends, and the base and the verdict begin.
+DIFFERENCE_COLUMN, BASE_COLUMN, VERDICT_COLUMN = 50, 56, 128
+SPREAD_POINTS = 28  # by how much a spread is wider than the base above it
+ROW_INCHES, FRAME_INCHES = 0.44, 1.5
+TOKENS = "tokens_per_second_b"
+HEADING_CHARACTERS = 80  # of a line: beside it are the words of start-up
+LONGEST_PART = 12  # characters by which a line may be longer than half of a name
+LARGE = 100  # per cent, from which a difference is told without digits behind the point
+
+
+def draw(tables: Tables, stem: Path | str) -> None:
+    table = tables.comparisons
+    if table["site"].nunique() < 2:  # it is said elsewhere
+        table = table.assign(site=None)
+    panels = [
+        (key, rows.iloc[::-1].reset_index(drop=True))
+        for key, rows in table[table["verdict"] != comparisons.NO_BASE].groupby(
+            ["field", "base", "model", "dataset"], observed=True, sort=False
+        )
+    ]
+    heights = [FRAME_INCHES + ROW_INCHES * len(rows) for _, rows in panels] or [1]
+    with styles.figure(
+        2,
+        len(heights),
+        width=5.6,
+        height=sum(heights) / len(heights),
+        gridspec_kw={"width_ratios": [3, 2], "height_ratios": heights},
+    ) as (figure, axes):
+        figure.set_layout_engine("constrained", h_pad=0.1)
+        if not panels:
+            _say_nothing(axes[0], len(table))
+        for (differences, start_up), (key, rows) in zip(axes, panels, strict=False):
+            _differences(differences, key, rows)
+            _start_up(start_up, rows)
+        styles.save(figure, stem)
+
+
+def _differences(axes, key, rows):
+    field, base, model, dataset = key
+    margin = rows["margin"].iloc[0]
+    axes.axvspan(_percent(1 / (1 + margin)), _percent(1 + margin), color=ZONE, zorder=0)
+    axes.axvline(0, color=styles.GREY, linewidth=1.4, zorder=1)
+    for y, row in rows.iterrows():
+        colour, marker = LOOKS.get(row["verdict"], OPEN)
+        if not np.isnan(row["ci90_low"]):
+            interval = _percent(row[["ci90_low", "ci90_high"]].astype(float))
+            axes.plot(interval, [y, y], color=colour, lw=3, solid_capstyle="round", gid="interval")
+        if not np.isnan(row["ratio"]):
+            apart = base_flags.APART in (row["base_flags"] or "")
+            looks = {"color": colour, "marker": marker}
+            point = styles.half if apart else _whole
+            point(axes, _percent(row["ratio"]), y, looks, ms=7.5, gid="ratio")
+        _columns(axes, y, row, colour)
+    _rows(axes, [_name(row, rows) for _, row in rows.iterrows()])
+    axes.set_xlim(*_limits(rows))
+    axes.xaxis.set_major_formatter(lambda value, _: _signed(value, styles.thousands))
+    axes.xaxis.set_major_locator(styles.FittingTicks(7))
+    axes.set_xlabel(_legend(rows), loc="left")
+    one = rows["condition"].nunique() == 1
+    subject = f"{_condition(field, rows['condition'].iloc[0])} " if one else ""
+    common = [
+        _setting(rows.iloc[0], name)
+        for name in IN_HEADING
+        if name != field and rows[name].nunique(dropna=False) == 1 and not pd.isna(rows[name][0])
+    ]
+    said = wording.field_name(field)
+    words = f"{subject}relative to {_condition(field, base)} \u00b7 {', '.join(common)}"
+    styles.heading(
+        axes,
+        f"{said[0].upper()}{said[1:]} \u00b7 {model}, {dataset}",
+        textwrap.fill(words, HEADING_CHARACTERS),
+    )
+
+
+def _whole(axes, x, y, looks, **more):
+    axes.plot(x, y, **looks, **more)
+
+
+def _legend(rows):
+    words = (
+        "difference in throughput, % \u00b7 line: 90 % CI"
+        f"\ngreen zone: \u00b1{100 * rows['margin'].iloc[0]:g} % equivalence margin"
+    )
+    family = rows["family"].max()
+    if family > 1:
+        words += (
+            f"\neach line on its own \u00b7 verdicts corrected for {family:g} comparisons (Holm)"
+        )
+    if rows[TOKENS].notna().any():
+        words += "\nthroughput of the base in tokens / s"
+    if rows["base_flags"].fillna("").str.contains(base_flags.APART).any():
+        words += "\nhalf-filled: the two sides were measured apart"
+    return words
+
+
+def _columns(axes, y, row, colour):
+    """Right of a row: the difference, the base's throughput, the verdict and what else to know."""
+    if not np.isnan(row["ratio"]):
+        looks = {"ha": "right", "color": "#262626", "fontsize": 10}
+        _beside(axes, y, _difference(row), DIFFERENCE_COLUMN, **looks)
+    copies = row["field"] == "copies_per_node"
+    verdict_column = VERDICT_COLUMN + SPREAD_POINTS * copies
+    if row["n_b"]:
+        spread = _spread(row) if copies else ""
+        rate = row["images_per_second_b"] if pd.isna(tokens := row[TOKENS]) else tokens
+        base = f"of {styles.thousands(rate)}/s"
+        _beside(axes, y, base, BASE_COLUMN, 6 if spread else 0)
+        _beside(axes, y, spread, BASE_COLUMN, -6, fontsize=8)
+    notes = []
+    if row["verdict"] in (equivalence.UNDECIDED, equivalence.TOO_FEW_RUNS):
+        least, needed = min(row["n_a"], row["n_b"]), row["repeats_needed"]
+        more = "\u2265\u2009" if needed == equivalence.MOST_REPEATS else ""
+        notes += [f"{more}{styles.thousands(needed)} repeats needed"] if needed > least else []
+    if row["verdict"] == comparisons.NO_RUNS:
+        notes.append("of the base" if row["n_a"] else "of this condition")
+    notes += filter(None, [base_flags.note(row["base_flags"])])
+    looks = {"color": colour, "fontweight": "bold", "fontsize": 10}
+    _beside(axes, y, row["verdict"], verdict_column, 6 if notes else 0, **looks)
+    _beside(axes, y, " \u00b7 ".join(notes), verdict_column, -6, fontsize=8)
+
+
+def _spread(row):
+    """Standard deviation of the step times of the base and of the condition, with an arrow."""
+    both = row[["step_time_sd_b_s", "step_time_sd_a_s"]].astype(float)
+    if both.isna().any():
+        return ""
+    milliseconds = (styles.thousands(float(f"{1e3 * value:.2g}")) for value in both)
+    return "SD " + " \u2192 ".join(milliseconds) + " ms"
+
+
+def _beside(axes, y, text, x_points, y_points=0, **looks):
+    axes.annotate(
+        text,
+        (1, y),
+        xytext=(x_points, y_points),
+        xycoords=axes.get_yaxis_transform(),
+        textcoords="offset points",
+        va="center",
+        annotation_clip=False,
+        **{"color": styles.GREY, "fontsize": 9} | looks,
+    )
+
+
+def _start_up(axes, rows):
+    phases = [f"{phase}_{side}_s" for phase in PHASES for side in "ab"]
+    styles.heading(axes, "Start-up", "")
+    if rows[phases].isna().all(axis=None):
+        axes.axis("off")
+        axes.text(0, 0.5, "not recorded", color=styles.GREY, transform=axes.transAxes)
+        return
+    _rows(axes, [""] * len(rows))
+    for y, row in rows.iterrows():
+        _bar(axes, row, "a", (y + 0.14, 0.26), "", alpha=1, color="#262626", fontsize=9)
+        base = f"{_condition(row['field'], row['base'])}: "
+        _bar(axes, row, "b", (y - 0.2, 0.18), base, alpha=0.45, color=styles.GREY, fontsize=7.5)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("s \u00b7 pale: the base", loc="left")
+    words = [
+        TextArea(PHASE_WORDS[phase], textprops={"color": styles.text_colour(colour), "fontsize": 9})
+        for phase, colour in PHASES.items()
+    ]
+    legend = HPacker(children=words, pad=0, sep=8)
+    axes.add_artist(
+        AnnotationBbox(
+            legend,
+            (0, 1),
+            xybox=(0, 5),
+            xycoords="axes fraction",
+            boxcoords="offset points",
+            box_alignment=(0, 0),
+            frameon=False,
+            pad=0,
+        )
+    )
+
+
+def _bar(axes, row, side, place, name, alpha, **looks):
+    """One bar of start-up, its phases side by side and written at its end."""
+    times = np.array([row[f"{phase}_{side}_s"] for phase in PHASES])
+    if np.isnan(times).all():
+        return
+    middle, height = place
+    ends = np.nancumsum(times)
+    axes.barh(
+        middle,
+        np.nan_to_num(times),
+        height,
+        ends - np.nan_to_num(times),
+        color=PHASES.values(),
+        alpha=alpha,
+    )
+    axes.annotate(
+        f"{name}{' + '.join(map(_seconds, times))} s",
+        (ends[-1], middle),
+        xytext=(4, 0),
+        textcoords="offset points",
+        va="center",
+        **looks,
+    )
+
+
+def _rows(axes, names):
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(-0.6, len(names) - 0.4)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.grid(visible=False, axis="y")
+    axes.grid(axis="x")
+
+
+def _name(row, rows):
+    """What tells a row from the others of its panel."""
+    field = row["field"]
+    compared = (field, *COMPANIONS.get(field, ()))
+    telling = [n for n in SETTINGS if n not in compared and rows[n].nunique() > 1]
+    parts = [_setting(row, n) for n in wording.told(telling, row)]
+    if not parts or rows["condition"].nunique() > 1:
+        parts.insert(0, _condition(field, row["condition"]))
+    words = ", ".join(filter(None, parts))
+    # There is room for two lines in a row.
+    return textwrap.fill(words, max(styles.NAME_CHARACTERS, len(words) // 2 + LONGEST_PART))
+
+
+def _condition(field, name):
+    """As in `apptainer`, `recomputing` and `no recomputing`."""
+    if field in wording.SWITCHES:
+        return wording.switch(field, name == str(True))
+    return wording.setting(field, name)
+
+
+def _setting(row, name):
+    """As in `2 GPUs` or `batch 64`."""
+    value = row[name]
+    if name == "devices":
+        return phrases.counted(value, wording.device(row["device_kind"]))
+    if pd.isna(value) or value == "":
+        return ""
+    return (
+        _condition(name, str(value)) if name in wording.SWITCHES else wording.setting(name, value)
+    )
+
+
+def _limits(rows):
+    """Of the axis of differences: all that is drawn, and more than the zone."""
+    margin = rows["margin"].iloc[0]
+    values = rows[["ratio", "ci90_low", "ci90_high"]].to_numpy(dtype=float)
+    drawn = [*_percent(values[np.isfinite(values)]), -150 * margin, 150 * margin]
+    low, high = min(drawn), max(drawn)
+    return low - 0.06 * (high - low), high + 0.06 * (high - low)
+
+
+def _seconds(time):
+    """As in 0.05, 2.9 and 120."""
+    if np.isnan(time):
+        return "?"
+    return f"{time:.{2 if time < 1 else 1 if time < 10 else 0}f}"
+
+
+def _percent(ratio):
+    return 100 * (ratio - 1)
+
+
+def _difference(row):
+    """As in `+0.3 %`, with a second digit where the interval is narrow, none of a large one."""
+    narrow = row["ci90_high"] - row["ci90_low"] < 0.002
+    percent = _percent(row["ratio"])
+    if abs(percent) >= LARGE:
+        return f"{_signed(percent, styles.thousands)} %"
+    return f"{_signed(percent, lambda size: f'{size:.{2 if narrow else 1}f}')} %"
+
+
+def _signed(number, form):
+    """A number with its sign, as typeset; nought has none."""
+    words = form(abs(number))
+    if not words.strip("0."):
+        return words
+    return ("\u2212" if number < 0 else "+") + words
+
+
+def _say_nothing(axes, left_out):
+    for axis in axes:
+        axis.axis("off")
+    why = f"without a base: {left_out}" if left_out else "see `compare` in the config"
+    words = f"no conditions to compare \u00b7 {why}"
+    axes[0].text(0, 0.5, words, color=styles.GREY)

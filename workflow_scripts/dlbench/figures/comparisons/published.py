@@ -1,0 +1,393 @@
+"""Published numbers redrawn as a table, with our own beside them."""
+
+import itertools
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.ticker import MaxNLocator
+
+from dlbench.analysis.frames import Tables
+from dlbench.drawing import row_charts, series, styles
+from dlbench.study import item_names
+
+CATEGORY = "Comparisons"
+CAPTION = """
+Every published number of the study (hollow) and the same number from one's own runs (filled).
+Own numbers are geometric means over repeats, of scores arithmetic ones, and ratios of two means
+where a number is relative; lines are 95 % intervals (Student's or Welch's t, on logarithms but for
+scores), the last column is own over published. Circles are numbers that the source prints,
+diamonds were derived from what it prints or from its logs, squares read off a picture. A relative
+number is orange where its base differs in more than it should, which is named below the axis, and
+so is a printed number that does not follow from the others. Own runs agree with a point in the
+fields that the config lists under `match`; in what else they differ is said below the heading. The
+numbers are in the table `published`.
+"""
+# What tells conditions apart, in the order of their names.
+GROUP = (
+    *("site", "device_model", "framework", "framework_version", "strategy", "runtime"),
+    *("precision", "mode", "batch_per_device", "epochs"),
+)
+WORDS = {
+    "images_per_second": "images / s",
+    "duration_s": "training time",
+    "top1": "top-1 accuracy",
+    "top5": "top-5 accuracy",
+    "efficiency": "parallel efficiency",
+    "difference_percent": "difference of images / s, %",
+    "slowdown": "times slower",
+}
+MARKERS = {"printed": "o", "derived": "D", "read_off": "s"}
+QUALITIES = {"printed": "as printed", "derived": "diamond: derived", "read_off": "square: read off"}
+THEIRS, OWN = "#5f5f5f", styles.COLOURS[0]
+MOST_LINES = 24  # of panels; further ones are counted in words
+COLUMNS = 2  # of panels beside each other
+CHARACTERS = 78  # of a line of words above a panel
+ROW_INCHES, FRAME_INCHES, WORDS_INCHES = 0.27, 1.5, 0.18
+PANEL_INCHES, CHARACTER_INCHES = 4.9, 0.085
+# Points right of the axes where the columns of numbers end, if the first has no long words.
+PRINTED, MEASURED, RATIO = 54, 102, 154
+GAP_POINTS, CHARACTER_POINTS = 8, 5.2  # between axes and words; of a character
+
+
+def draw(tables: Tables, stem: Path | str) -> None:
+    table = _plain(tables.published)
+    lines = _merged(
+        line for rows in _groups(table, ("framework", "model", "dataset")) for line in _lines(rows)
+    )
+    if not lines:
+        styles.draw_words(stem, "no published numbers to draw: see `references` in the config")
+        return
+    shown, left_out = lines[:MOST_LINES], len(lines) - MOST_LINES
+    columns = max(len(line.panels) for line in shown)
+    heights = [line.inches for line in shown]
+    names = max(len(name) for line in shown for _, name, _ in line.labels)
+    with styles.figure(
+        columns,
+        len(shown),
+        width=PANEL_INCHES + CHARACTER_INCHES * names / columns,
+        height=sum(heights) / len(shown),
+        gridspec_kw={"height_ratios": heights},
+    ) as (figure, axes):
+        figure.set_layout_engine("constrained", h_pad=0.12, w_pad=0.1)
+        for row, line in zip(axes, shown, strict=True):
+            for axis, panel in itertools.zip_longest(row, line.panels):
+                if panel is None:
+                    axis.set_axis_off()
+                else:
+                    _panel(axis, panel, line)
+            _names(row, line)
+        if left_out > 0:
+            words = f"{left_out} of {len(lines)} lines of panels not drawn: see published.parquet"
+            figure.supxlabel(words, x=0, ha="left", color=styles.GREY, fontsize=9)
+        styles.save(figure, stem)
+
+
+def _plain(table):
+    """Text instead of categories, whole numbers also where some are absent."""
+    types = {name: object for name in table if isinstance(table[name].dtype, pd.CategoricalDtype)}
+    types |= dict.fromkeys(("nodes", "devices", "batch_per_device", "epochs"), "Int64")
+    return table.astype(types)
+
+
+def _groups(table, names):
+    return [rows for _, rows in table.groupby([*names], dropna=False, sort=False)]
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """One metric of a workload.
+
+    Attributes:
+        numbers: its rows of the table.
+        metric, base: the base only where points have several.
+        heights: {point: y}.
+        title, words: above it, or "".
+    """
+
+    numbers: pd.DataFrame
+    metric: str
+    base: str | None
+    heights: dict
+    title: str
+    words: str
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Panels beside each other that share the names of their rows.
+
+    Attributes:
+        labels: [(y, words, whether they are a heading), ...] from the top.
+    """
+
+    labels: list
+    panels: list
+
+    @property
+    def words(self):
+        """Further lines of words above the panels, at most."""
+        return max(panel.words.count("\n") for panel in self.panels)
+
+    @property
+    def inches(self):
+        return FRAME_INCHES + ROW_INCHES * len(self.labels) + WORDS_INCHES * self.words
+
+
+def _lines(rows):
+    """The lines of one workload."""
+    several = rows.groupby(["metric", "point"])["base"].nunique().groupby("metric").max() > 1
+    keys = list(
+        dict.fromkeys(
+            (metric, base if several[metric] else None)
+            for metric, base in zip(rows["metric"], rows["base"], strict=True)
+        )
+    )
+    lines = []
+    for i in range(0, len(keys), COLUMNS):
+        numbers = [_of(rows, *key) for key in keys[i : i + COLUMNS]]
+        labels, heights = _laid_out(pd.concat(numbers).sort_index().drop_duplicates("point"))
+        above = [(_title(rows), _words(rows))] if i == 0 else [(f"{_title(rows)}, continued", "")]
+        above += [("", "")] * (COLUMNS - 1)
+        panels = [
+            _Panel(own, *key, heights, *words)
+            for own, key, words in zip(numbers, keys[i:], above, strict=False)
+        ]
+        lines.append(_Line(labels, panels))
+    return lines
+
+
+def _merged(lines):
+    """Lines whose rows have the same names, beside each other where there is room."""
+    merged = []
+    for line in lines:
+        before = merged[-1] if merged else None
+        room = before and len(before.panels) + len(line.panels) <= COLUMNS
+        if room and before.labels == line.labels:
+            merged[-1] = _Line(line.labels, before.panels + line.panels)
+        else:
+            merged.append(line)
+    return merged
+
+
+def _title(rows):
+    row = rows.iloc[0]
+    framework = row["framework"] if row["framework"] != "tensorflow" else None
+    return " \u00b7 ".join(w for w in (framework, row["model"], row["dataset"]) if not pd.isna(w))
+
+
+def _words(rows):
+    """Whose numbers these are, and in what own runs are not as the published ones."""
+    sources = ", ".join(dict.fromkeys(rows["source"]))
+    qualities = [words for name, words in QUALITIES.items() if (rows["quality"] == name).any()]
+    own = " \u00b7 filled: own, 95 % CI" if rows["own"].notna().any() else ""
+    words = [f"hollow: published by {sources}, {', '.join(qualities)}{own}"]
+    differs = _listed(rows["own_differs"])
+    words += [f"own runs differ in {_spaced(differs)}"] if differs else []
+    words += [f"no own number: {note}" for note in dict.fromkeys(rows["own_note"].dropna())]
+    return "\n".join(textwrap.fill(line, CHARACTERS) for line in words)
+
+
+def _of(rows, metric, base):
+    numbers = rows[rows["metric"] == metric]
+    return numbers if base is None else numbers[numbers["base"] == base]
+
+
+def _laid_out(points):
+    """(labels, heights) of points, those alike in all but their devices under one heading."""
+    telling = series.differing_settings(points, GROUP)
+    groups = _groups(points, telling) if telling else [points]
+    entries = []
+    for group in groups:
+        name = series.condition_words(group.iloc[0], telling)
+        several = group["nodes"].nunique() > 1
+        rows = [(_devices(row, several), row["point"]) for _, row in group.iterrows()]
+        if len(groups) > 1 and len(rows) > 1:
+            entries += [(name, None), *rows]
+        else:
+            entries += [(", ".join(filter(None, (name, words))) or p, p) for words, p in rows]
+    ys = range(len(entries) - 1, -1, -1)
+    labels = [(y, name, point is None) for y, (name, point) in zip(ys, entries, strict=True)]
+    return labels, {point: y for y, (_, point) in zip(ys, entries, strict=True) if point}
+
+
+def _devices(row, several):
+    """As in `24 GPUs on 6 nodes`."""
+    words, nodes = (series.word(row, name) for name in ("devices", "nodes"))
+    return f"{words} on {nodes}" if words and nodes and several else words
+
+
+def _listed(texts):
+    """What comma-separated texts have in all, each once."""
+    return list(dict.fromkeys(word for text in texts.dropna() if text for word in text.split(", ")))
+
+
+def _spaced(names):
+    return ", ".join(names).replace("_", " ")
+
+
+def _panel(axes, panel, line):
+    numbers = panel.numbers
+    own = numbers["own"].notna().any()
+    points = numbers.groupby("point", sort=False)
+    longest = max(len(_said(numbers_of_point)) for _, numbers_of_point in points)
+    shift = max(0, GAP_POINTS + CHARACTER_POINTS * longest - PRINTED)
+    for point, numbers_of_point in points:
+        _cell(axes, panel.heights[point], numbers_of_point, shift)
+    _scale(axes, panel.metric, numbers)
+    over = f" over {panel.base}" if panel.base else ""
+    differs = _listed(numbers["base_mismatch"])
+    words = WORDS.get(panel.metric, panel.metric.replace("_", " "))
+    words = words.replace("images", _counted(numbers)) + over
+    axes.set_xlabel(words + "\n" * bool(differs))
+    if differs:
+        _below(axes, f"orange: the base differs in {_spaced(differs)}")
+    for words, x_points in (("published", PRINTED), ("own", MEASURED), ("ratio", RATIO)):
+        if own or words == "published":
+            y = len(line.labels) - 0.35
+            _beside(axes, y, words, x_points + shift, color=styles.GREY, fontsize=8)
+    if panel.title:
+        level = "\n" * (line.words - panel.words.count("\n"))  # with the title beside it
+        styles.heading(axes, panel.title, panel.words + level)
+        axes.texts[-1].set_in_layout(False)  # it may go across the panels
+
+
+def _counted(numbers):
+    """What the rates of a panel count: its numbers are as published, so a text's are sequences."""
+    unit = item_names.unit(numbers["item_shape"].unique())
+    return "sequences" if unit.item == item_names.SEQUENCE else unit.plural
+
+
+def _cell(axes, y, numbers, shift):
+    """The numbers of one point, mostly one; those in words moved right by so many points."""
+    row = numbers.iloc[0]
+    alarming = _is_wrong(row) or bool(row["base_mismatch"] and not pd.isna(row["base_mismatch"]))
+    colour = row_charts.ALARM if alarming else THEIRS
+    for _, number in numbers.iterrows():
+        if not pd.isna(number["low"]):
+            axes.plot([number["low"], number["high"]], [y, y], color=colour, lw=4, alpha=0.4)
+        axes.plot(
+            number["value"],
+            y,
+            MARKERS[number["quality"]],
+            ms=6.5,
+            color=colour,
+            mfc="white",
+            mec=colour,
+            mew=1.5,
+            zorder=3,
+        )
+    ink = colour if alarming else row_charts.INK
+    _beside(axes, y, _said(numbers), PRINTED + shift, color=ink)
+    if pd.isna(row["own"]):
+        return
+    axes.plot([row["value"], row["own"]], [y, y], color=styles.LIGHT, lw=2, zorder=1)
+    axes.plot([row["own_ci95_low"], row["own_ci95_high"]], [y, y], color=OWN, lw=1.6, zorder=4)
+    axes.plot(row["own"], y, "o", color=OWN, ms=6.5, zorder=5)
+    own = _number(row["own"], row["metric"])
+    _beside(axes, y, own, MEASURED + shift, color=OWN, fontweight="bold")
+    if not pd.isna(row["own_over_published"]):
+        ratio = _ratio(row["own_over_published"])
+        _beside(axes, y, ratio, RATIO + shift, color=row_charts.INK)
+
+
+def _is_wrong(row):
+    """Whether a printed number does not follow from the others."""
+    return row["agrees"] is not None and not pd.isna(row["agrees"]) and not row["agrees"]
+
+
+def _said(numbers):
+    """The printed number of a point, and what follows from the others where that is another one."""
+    row = numbers.iloc[0]
+    return _printed(numbers) + (f" (= {row['recomputed']:.4g})" if _is_wrong(row) else "")
+
+
+def _printed(numbers):
+    """As the source has it; of several numbers the least and the most."""
+    ordered = numbers.sort_values("value")["printed"]
+    words = " to ".join(dict.fromkeys((ordered.iloc[0], ordered.iloc[-1])))
+    return words.replace("-", "\u2212")
+
+
+def _number(value, metric):
+    if metric == "duration_s":
+        minutes = round(value / 60)
+        return f"{minutes // 60}:{minutes % 60:02d}" if minutes >= 60 else f"{value:.3g} s"
+    text = f"{value:#.3g}" if 0.01 <= abs(value) < 100 else styles.significant(value)
+    return text.replace("-", "\u2212")
+
+
+def _ratio(value):
+    return "\u00d7" + (
+        f"{value:.2f}" if 0.1 <= value < 10 else styles.thousands(float(f"{value:.2g}"))
+    )
+
+
+def _names(row, line):
+    """The names of the points, left of the first panel, and the same heights in all."""
+    for axes in row:
+        axes.set_ylim(-0.6, len(line.labels) - 0.1)
+        axes.tick_params(axis="y", length=0)
+        axes.spines["left"].set_visible(False)
+        axes.grid(visible=False, axis="y")
+        axes.grid(axis="x")
+        axes.set_yticks([])
+    row[0].set_yticks([y for y, *_ in line.labels], [n for _, n, _ in line.labels], fontsize=9)
+    for label, (_, _, heading) in zip(row[0].get_yticklabels(), line.labels, strict=True):
+        label.set_fontweight("bold" if heading else "normal")
+
+
+def _scale(axes, metric, numbers):
+    """From nought, or logarithmic where values differ by more than twentyfold."""
+    columns = ["value", "low", "high", "own", "own_ci95_low", "own_ci95_high"]
+    values = numbers[columns].to_numpy(dtype=float).ravel()
+    values = values[~pd.isna(values)].tolist()
+    most, least = max(values), min(values)
+    unit, seconds = styles.time_unit(most) if metric == "duration_s" else ("", 1)
+    if metric in ("difference_percent", "efficiency"):
+        neutral = 0 if metric == "difference_percent" else 1
+        axes.axvline(neutral, color=styles.GREY, linewidth=1.4, zorder=1)
+        axes.margins(x=0.1)
+        return
+    if most > 20 * least > 0:
+        styles.logarithmic(axes.xaxis, seconds)
+    else:
+        axes.set_xlim(0, 1.08 * most)
+        ticks = MaxNLocator(5, steps=[1, 2, 5, 10])
+        axes.set_xticks(
+            [
+                tick * seconds
+                for tick in ticks.tick_values(0, most / seconds)
+                if tick * seconds <= 1.08 * most
+            ]
+        )
+    axes.xaxis.set_major_formatter(lambda v, _: f"{styles.thousands(v / seconds)} {unit}".strip())
+
+
+def _below(axes, text):
+    axes.annotate(
+        text,
+        (0.5, 0),
+        xytext=(0, -46),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        ha="center",
+        color=row_charts.ALARM,
+        fontsize=8,
+        in_layout=False,
+    )
+
+
+def _beside(axes, y, text, x_points, **looks):
+    axes.annotate(
+        text,
+        (1, y),
+        xytext=(x_points, 0),
+        xycoords=axes.get_yaxis_transform(),
+        textcoords="offset points",
+        ha="right",
+        va="center",
+        annotation_clip=False,
+        **{"fontsize": 9} | looks,
+    )

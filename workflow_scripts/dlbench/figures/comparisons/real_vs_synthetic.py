@@ -1,0 +1,111 @@
+"""The cost of reading real data: throughput on real and on synthetic items, in pairs."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from dlbench.analysis import base_flags, estimates, run_lengths
+from dlbench.analysis.frames import Tables
+from dlbench.common import plugins
+from dlbench.drawing import row_charts, series, styles
+from dlbench.log import event_fields
+from dlbench.study import item_names, runs
+from dlbench.tables import timing_sources
+
+CATEGORY = "Comparisons"
+CAPTION = """
+Throughput of runs that read real items (circles) and of runs on synthetic ones that are equal in
+all other settings and in the shape of an item (squares). Points are geometric means over repeats,
+each run one value; the numbers are the difference of real from synthetic with Welch's 95 % interval
+on the logarithm of the throughput. Of synthetic runs of several lengths those as long as the real
+one count, or the longest. What else differs between the two, as the version of the framework, is
+named. Runs on real items without a synthetic counterpart are drawn alone. Hollow points are
+published; half-filled ones were measured apart: in no session (start of the workflow) together, and
+the drift between their sessions is not shown to be none. Where it is known, the difference is
+corrected for it and has its uncertainty.
+"""
+REAL, SYNTHETIC = (styles.COLOURS[0], "o"), (styles.COLOURS[1], "s")
+FOUND_OUT = ("site", "framework_version", "device_model")
+
+
+def draw(tables: Tables, stem: Path | str) -> None:
+    runs = series.begun_runs(tables.runs)
+    unit = item_names.unit(runs["item_shape"].unique())
+    runs = series.rated(runs, unit)
+    made_up = runs["dataset"].map(_synthetic).astype(bool)
+    real = runs[~made_up]
+    synthetic = runs[made_up & runs["status"].isin(event_fields.ENDED_WELL)]
+    groups = series.conditions(real)
+    if not groups:
+        styles.draw_words(stem, "no run of this study reads real items")
+        return
+    title, words = "Real and synthetic items", "circle: real \u00b7 square: synthetic"
+    with row_charts.figure(stem, groups, title, words, 1.6) as (rows, axes):
+        known = tables.drift_of(runs)
+        values = [value for row in rows for value in _row(axes, row, synthetic, known)]
+        row_charts.value_axis(axes, values, f"{unit.plural} / s")
+
+
+def _synthetic(dataset):
+    """Whether a dataset is synthetic; datasets of other programs are taken for real ones."""
+    return (
+        dataset in plugins.names("datasets") and plugins.constants("datasets", dataset)["SYNTHETIC"]
+    )
+
+
+def _row(axes, row, synthetic, known):
+    base, differs = _counterparts(row.runs.iloc[0], synthetic)
+    published = (row.runs["timing_source"] == timing_sources.PUBLISHED).all()
+    timed = [runs.dropna(subset="images_per_second") for runs in (row.finished, base)]
+    rates = [runs["rate"] for runs in timed]
+    sides = known.compare(*(t.to_dict("records") for t in timed)) if all(map(len, timed)) else None
+    apart = bool(sides and sides.flags)
+    means = []
+    for values, (colour, marker) in zip(rates, (REAL, SYNTHETIC), strict=True):
+        if len(values):
+            means.append(estimates.mean(values))
+            looks = {"mfc": "white", "mec": colour, "mew": 1.6} if published else {}
+            row_charts.interval(axes, row.y, means[-1], colour, marker, **looks)
+            if apart:
+                looks = {"color": colour, "marker": marker}
+                styles.half(axes, means[-1].value, row.y, looks, zorder=3.5)
+    values = [estimate.value for estimate in means]
+    if len(values) == 2:
+        axes.plot(values, [row.y] * 2, color=styles.GREY, lw=1.2, zorder=1)
+        note = base_flags.note(", ".join([*differs, *sides.flags]))
+        row_charts.say(axes, row, _difference(sides.difference.ratio), note)
+    else:
+        shape = row.runs.iloc[0]["item_shape"]
+        of_shape = "of an unknown shape" if pd.isna(shape) else f"of {shape}"
+        row_charts.say(axes, row, f"no synthetic items {of_shape}", color=styles.GREY)
+    return values
+
+
+def _counterparts(row, synthetic):
+    """(Synthetic runs equal in all settings, in which of FOUND_OUT they differ).
+
+    If some of them differ in nothing, only these.
+    """
+    known = synthetic[synthetic["item_shape"].notna()]
+    alike = known[_equal(row, known, (*runs.SAME_SPEED, "item_shape"))]
+    partners = run_lengths.of_length(row, [partner for _, partner in alike.iterrows()])
+    alike = alike.loc[[partner.name for partner in partners]]
+    same = alike[_equal(row, alike, FOUND_OUT)]
+    if len(same):
+        return same, []
+    return alike, [name for name in FOUND_OUT if not _equal(row, alike, [name]).all()]
+
+
+def _equal(row, table, names):
+    equal = np.ones(len(table), dtype=bool)
+    for name in names:
+        absent = pd.isna(row[name])
+        equal &= (table[name].isna() if absent else table[name] == row[name]).to_numpy(dtype=bool)
+    return equal
+
+
+def _difference(ratio):
+    numbers = [100 * (value - 1) for value in (ratio.value, ratio.low, ratio.high)]
+    words = [f"{number:+.1f}".replace("-", "\u2212") for number in numbers]
+    return f"{words[0]} %" + ("" if np.isnan(ratio.low) else f"  [{words[1]}, {words[2]}]")

@@ -1,1 +1,0 @@
-"""What figures share: series of runs, styles, charts."""

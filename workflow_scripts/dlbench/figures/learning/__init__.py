@@ -1,0 +1,1 @@
+"""What is learned, and how long it takes."""

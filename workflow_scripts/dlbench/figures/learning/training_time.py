@@ -1,0 +1,59 @@
+"""Time of trainings of whole epochs against the number of devices."""
+
+from pathlib import Path
+
+from dlbench.analysis.frames import Tables
+from dlbench.drawing import line_charts, series, styles
+
+CATEGORY = "Learning"
+CAPTION = """
+Wall-clock time of the runs that train for epochs, compiling and evaluations included; starting
+the container and loading the framework lie before it. Points are geometric means over repeats,
+each run one value; bars are 95 % intervals (Student's t on the logarithm of the time). The
+dashed line is the time on the fewest devices of the series, divided by how many times more
+devices there are; it is left out where series are many. A cross stands for runs that failed.
+Hollow points are published numbers.
+"""
+
+
+def draw(tables: Tables, stem: Path | str) -> None:
+    runs = series.begun_runs(tables.runs)
+    runs = runs[runs["epochs"].notna()]
+    line_charts.draw(
+        stem,
+        series.series_along("devices", runs),
+        _paint,
+        "no run of this study trains for epochs",
+        size=(4.8, 3.6),
+    )
+
+
+def _paint(axes, key, all_series):
+    (axis,) = axes
+    model, dataset = key
+    ends = line_charts.lines(axis, all_series, lambda s: s.means("duration_s"))
+    longest = max((e.value for s in all_series for _, e in s.means("duration_s")), default=1)
+    unit, seconds = styles.time_unit(longest)
+    few = len(all_series) <= styles.MOST_DIRECT_LABELS
+    for number, one in enumerate(all_series):
+        points = one.means("duration_s")
+        if len(points) > 1 and few:
+            (first, longest), (most, _) = points[0], points[-1]
+            axis.plot(
+                styles.side_by_side([first, most], number, len(all_series)),
+                [longest.value, longest.value * first / most],
+                color=line_charts.marks(one)["color"],
+                linestyle="--",
+                linewidth=1.2,
+                alpha=0.6,
+                zorder=1,
+            )
+    if ends:
+        styles.logarithmic(axis.yaxis, seconds)
+        axis.yaxis.set_major_formatter(lambda value, _: styles.significant(value / seconds))
+    axis.set_ylabel(f"time, {unit}")
+    axis.set_xlabel("devices")
+    epochs = series.common((s.runs for s in all_series), ("epochs", "batch_per_device"))
+    words = " \u00b7 ".join(filter(None, [epochs, "dashed: in proportion to devices" * few]))
+    styles.heading(axis, f"{model} \u00b7 {dataset}", words)
+    return ends

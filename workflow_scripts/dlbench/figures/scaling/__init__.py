@@ -1,0 +1,1 @@
+"""How throughput grows with devices, and what bounds it."""

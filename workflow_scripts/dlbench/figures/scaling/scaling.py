@@ -1,0 +1,278 @@
+"""Throughput and parallel efficiency against the number of devices."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from dlbench.analysis import base_flags, expected_scaling, scaling_series
+from dlbench.analysis.frames import Tables
+from dlbench.common import phrases
+from dlbench.drawing import line_charts, styles
+from dlbench.drawing.series import Series, differing_settings
+from dlbench.study import item_names, wording
+from dlbench.tables.timing_sources import MEASURED
+
+CATEGORY = "Scaling"
+BASELINES = "beside"
+NONE_WELL = "no run ended well"
+EXPECTED = "dotted: expected of its computation and the measured all-reduce"
+CAPTION = """
+Weak scaling: the batch per device is fixed, so the global batch grows with the devices. Strong
+scaling: the global batch is fixed, so each device has the less of it the more there are.
+Points are geometric means over repeats, each run one value; bars and bands are 95 % intervals
+(Student's t, and Welch's t for ratios, on the logarithm of the throughput). The dashed line is
+the base times the number of devices. The base of a series is its own run on the fewest devices;
+a series without one borrows that of another strategy, which is marked with a ring and named.
+A cross stands for runs that failed, with how many and why. Hollow points are published numbers;
+half-filled ones were measured apart: in no session (start of the workflow) with their base, and the
+drift between their sessions is not shown to be none. Where it is, or is known, speedups are
+corrected for it and have its uncertainty.
+Dotted, where the baselines of the machine were measured (`snakemake baselines`): what is to be
+expected of the base if a step is its computation and an all-reduce of the gradients, at the
+time measured for so many bytes, and nothing overlaps (expected_scaling.py).
+"""
+
+
+def draw(tables: Tables, stem: Path | str) -> None:
+    runs = tables.runs
+    # A publication that states no mode is about training.
+    runs = runs[(runs["mode"].isna() | (runs["mode"] == "train")) & runs["epochs"].isna()]
+    sentinels = tables.sentinels.to_dict("records")
+    panels = _panels(
+        scaling_series.planned_series(runs.to_dict("records"), sentinels, tables.margin)
+    )
+    if not panels:
+        styles.draw_words(stem, "no series on more than one device")
+        return
+    baselines = tables.baselines.to_dict("records")
+    with styles.figure(2, len(panels), width=5.2) as (figure, axes):
+        for row, panel in zip(axes, panels, strict=True):
+            _panel(row, panel, baselines)
+        styles.save(figure, stem)
+
+
+def _panels(tried):
+    """The series of each panel: those of one kind, model and dataset."""
+    panels = {}
+    for one in tried:
+        key = (one.kind, one.row["model"], one.row["dataset"])
+        panels.setdefault(key, []).append(one)
+    return list(panels.values())
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """How one series of several is drawn; `series` has its runs that ended well, or is None.
+
+    `expected` is what the baselines of its machine say of it.
+    """
+
+    own: Series
+    count: int
+    series: scaling_series.Series | None
+    expected: list[expected_scaling.Expected]
+
+    @property
+    def color(self):
+        return styles.looks(self.own.index)["color"]
+
+    @property
+    def points(self):
+        return self.series.points if self.series else []
+
+    def draw_expected(self, axes, value):
+        """Draw a number of what is expected, if anything is, as a dotted line."""
+        if not self.expected:
+            return
+        x = self.x([one.devices for one in self.expected])
+        y = [getattr(one, value) for one in self.expected]
+        axes.plot(x, y, color=self.color, linestyle=":", linewidth=1.8, zorder=2.5)
+
+    def x(self, devices):
+        return styles.side_by_side(devices, self.own.index, self.count)
+
+    def line(self, axes, points):
+        """Draw (Point, Estimate) pairs. Returns the end of the line, or None."""
+        x = self.x([point.devices for point, _ in points])
+        values = [estimate.value for _, estimate in points]
+        axes.plot(x, values, label=self.own.name, zorder=3, **line_charts.marks(self.own))
+        for at, (point, estimate) in zip(x, points, strict=True):
+            if np.isfinite(estimate.low):
+                axes.plot(
+                    [at, at], [estimate.low, estimate.high], color=self.color, lw=1.4, zorder=2
+                )
+            if base_flags.APART in point.mismatch:
+                styles.half(axes, at, estimate.value, styles.looks(self.own.index), zorder=3.5)
+        return (x[-1], values[-1]) if points else None
+
+
+def _drawn(panel, baselines):
+    # Only what crosses and hollow points are made from.
+    columns = ["devices", "status", "timing_source"]
+    return [
+        _Drawn(
+            Series(label, index, "devices", pd.DataFrame(one.runs, columns=columns)),
+            len(panel),
+            one.series,
+            expected_scaling.expected(one.series, baselines) if one.series else [],
+        )
+        for index, (one, label) in enumerate(zip(panel, _labels(panel), strict=True))
+    ]
+
+
+def _panel(axes, panel, baselines):
+    kind, first = panel[0].kind, panel[0].row
+    series = _drawn(panel, baselines)
+    unit = item_names.unit({one.row.get("item_shape") for one in panel}, one_factor=True)
+    _throughputs(axes[0], series, unit)
+    _efficiencies(axes[1], series)
+    kinds = {one.row["device_kind"] for one in panel}
+    kind_of_device = first["device_kind"] if len(kinds) == 1 else None
+    devices = phrases.plural(wording.device(kind_of_device), 2)
+    for axis in axes:
+        axis.set_xlabel(devices)
+    styles.heading(
+        axes[0],
+        f"Throughput \u00b7 {first['model']}",
+        f"{first['dataset']}, {_fixed_words(kind, panel)} \u00b7 " + _line_words(series),
+    )
+    styles.heading(
+        axes[1],
+        "Parallel efficiency",
+        _notes(series),
+    )
+
+
+def _line_words(series):
+    """What the dashed and the dotted lines are."""
+    if not any(one.points for one in series):
+        return NONE_WELL
+    if any(one.expected for one in series):
+        return "\n".join(("dashed: linear from the base", EXPECTED))
+    return "dashed: linear from the base"
+
+
+def _notes(series):
+    """Words on the efficiencies: whose base differs, and how many series have none."""
+    mismatches = [(one.own.name, one.series.mismatch) for one in series if one.series]
+    notes = []
+    for name, keys in mismatches:
+        differs = [key for key in keys if key != base_flags.APART]
+        if differs:
+            notes.append(f"{name}: {base_flags.words(', '.join(differs), 'point and base')}")
+    notes = notes or ["speedup / devices \u00b7 bars: 95 % CI"]
+    if any(base_flags.APART in keys for _, keys in mismatches):
+        notes.append("half-filled: measured apart from the base")
+    alone = sum(one.series.base is None for one in series if one.series)
+    if alone:
+        notes.append(f"no efficiency of {alone} series: {scaling_series.ONE_COUNT} ended well")
+    return "\n".join(notes)
+
+
+def _throughputs(axes, series, unit):
+    ends = [_throughput(axes, one) for one in series]
+    _devices(axes, series)
+    styles.logarithmic(axes.yaxis)
+    styles.told_in(axes.yaxis, unit.per_item)
+    axes.set_ylabel(f"{unit.plural} / s")
+    if not any(ends):
+        axes.set_yticks([])
+    # What has crosses only is named beside them.
+    corner = axes.get_xlim()[1], axes.get_ylim()[0]
+    names = [
+        (*(end or corner), one.own.name, one.color) for one, end in zip(series, ends, strict=True)
+    ]
+    styles.name_series(axes, names)
+
+
+def _throughput(axes, drawn):
+    base = drawn.series and drawn.series.base
+    if base:
+        rate = base.throughput.value
+        most = drawn.points[-1].devices
+        axes.plot(
+            drawn.x([base.devices, most]),
+            [rate, rate * most / base.devices],
+            color=drawn.color,
+            linestyle="--",
+            linewidth=1.2,
+            alpha=0.6,
+            zorder=1,
+        )
+        if base.borrowed:
+            axes.plot(drawn.x(base.devices), rate, "o", ms=13, mfc="none", mec=drawn.color, mew=1.6)
+    drawn.draw_expected(axes, "images_per_second")
+    return drawn.line(axes, [(point, point.throughput) for point in drawn.points])
+
+
+def _efficiencies(axes, series):
+    for one in series:
+        one.draw_expected(axes, "efficiency")
+        one.line(axes, [(point, point.efficiency) for point in one.points if point.efficiency])
+    axes.axhline(1, color=styles.GREY, linestyle="--", linewidth=1.2, zorder=1)
+    _devices(axes, series)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    low, high = axes.get_ylim()
+    axes.set_ylim(min(0.5, low), max(1.05, high))
+
+
+def _devices(axes, series):
+    """Crosses where runs failed, and a tick at every number of devices."""
+    failed = line_charts.failures(axes, [one.own for one in series])
+    values = [1, *(point.devices for one in series for point in one.points), *failed]
+    styles.powers(axes.xaxis, values)
+    if failed:
+        axes.set_xlim(min(values) / line_charts.X_ROOM, max(values) * line_charts.X_ROOM)
+        axes.margins(y=0.3)
+
+
+def _labels(panel):
+    """The names of the series of a panel: the settings in which they differ.
+
+    The launcher is named only if series differ in nothing else.
+    """
+    rows = [series.row for series in panel]
+    names = [
+        name
+        for name in (scaling_series.FIXED[panel[0].kind], *scaling_series.SERIES)
+        if name != "launcher"
+    ]
+    names = differing_settings(
+        pd.DataFrame([{n: row.get(n) for n in names} for row in rows]), names
+    )
+    labels = [_label(row, names) for row in rows]
+    if len(set(labels)) == len(labels):
+        return labels
+    return [f"{label}, {row['launcher']}" for label, row in zip(labels, rows, strict=True)]
+
+
+def _label(row, names):
+    names = wording.told(names, row)
+    names = [name for name in names if row.get(name) not in (None, "", MEASURED)]
+    parts = [str(row["strategy"])] if "strategy" in names or not names else []
+    parts += [str(row[name]) for name in ("site", "timing_source") if name in names]
+    parts += [f"batch {row[name]}" for name in scaling_series.FIXED.values() if name in names]
+    parts += [wording.switch(n, row[n]) for n in wording.SWITCHES if n in names]
+    parts += [str(row[name]) for name in names if name in ("precision", "runtime")]
+    parts += [
+        row[name].replace(",", ", ")
+        for name in names
+        if name in ("strategy_options", "runtime_options")
+    ]
+    parts += [f"{row['copies_per_node']} at once"] if "copies_per_node" in names else []
+    parts += [
+        f"{name.replace('_', ' ')} {row[name]}"
+        for name in names
+        if name in scaling_series.FURTHER and name not in ("site", "timing_source")
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _fixed_words(kind, panel):
+    """As in `weak scaling, 64 per device`."""
+    fixed = {series.row[scaling_series.FIXED[kind]] for series in panel}
+    if len(fixed) > 1 or None in fixed:
+        return f"{kind} scaling"
+    return f"{kind} scaling, {fixed.pop()} {'per device' if kind == 'weak' else 'in all'}"

@@ -1,0 +1,48 @@
+"""Throughput on one device against the batch size, one panel for each model and mode."""
+
+from pathlib import Path
+
+from dlbench.analysis.frames import Tables
+from dlbench.drawing import line_charts, series, styles
+
+CATEGORY = "Batch size"
+CAPTION = """
+Throughput of one device against its batch size, data loading included: of training steps, of the
+forward pass alone, and of forward and backward pass without the update of the weights. Points
+are geometric means over repeats, each run one value; bars are 95 % intervals (Student's t on the
+logarithm of the throughput); one that leaves the panel goes on. A cross stands for runs that
+failed, with how many and why. Hollow points are published numbers.
+"""
+PANEL = ("mode", "model", "dataset")
+MOST = 2.0  # of the axis, times the highest point: intervals of two runs may reach far beyond
+
+
+def draw(tables: Tables, stem: Path | str) -> None:
+    runs = series.begun_runs(tables.runs)
+    runs = runs[(runs["devices"] == 1) & runs["epochs"].isna()]
+    several = series.series_along("batch_per_device", runs, PANEL, fewest=2)
+    modes = list(series.MODES)
+    ordered = dict(sorted(several.items(), key=lambda item: (modes.index(item[0][0]), item[0])))
+    models = len({key[1:] for key in ordered})
+    words = "no series with several batch sizes"
+    line_charts.draw(stem, ordered, _paint, words, columns=min(4, models))
+
+
+def _subtitle(mode, all_series):
+    shared = series.common((s.runs for s in all_series), ("strategy", "precision", "runtime"))
+    return f"{series.MODES[mode]} \u00b7 {shared}" if shared else series.MODES[mode]
+
+
+def _paint(axes, key, all_series):
+    (axis,) = axes
+    mode, model, dataset = key
+    unit = series.unit_of(all_series)
+    ends = line_charts.lines(axis, all_series, lambda s: s.rates(unit))
+    values = [estimate.value for one in all_series for _, estimate in one.rates(unit)]
+    axis.set_ylim(bottom=0)
+    if values:
+        axis.set_ylim(top=min(axis.get_ylim()[1], MOST * max(values)))
+    axis.set_ylabel(f"{unit.plural} / s")
+    axis.set_xlabel("batch per device")
+    styles.heading(axis, f"{model} \u00b7 {dataset}", _subtitle(mode, all_series))
+    return ends

@@ -1,0 +1,1 @@
+"""What runs use of time, memory, energy and the device's peak."""

@@ -1,0 +1,1 @@
+"""What is written beside a run: readings of devices, costs of jobs."""

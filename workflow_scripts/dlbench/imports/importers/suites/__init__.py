@@ -1,0 +1,1 @@
+"""Logs of benchmark suites."""

@@ -1,0 +1,260 @@
+"""MLPerf Training: the `:::MLLOG` lines among whatever else a program prints.
+
+- Times are milliseconds since 1970, UTC. duration_s is run_start to run_stop, over all namespaces.
+- Training is the time from epoch_start to epoch_stop, or block_start to block_stop, without the
+  evaluations in it. images_per_second is the items of these intervals over their time: a rate of
+  the whole machine, as items and batch are global. _mlperf_items.py counts the items; if it has
+  doubts, there is no rate and the notes say why.
+- `throughput`, a key of its own or one of `tracked_stats`, was measured by the submitter with a
+  clock and over a window of his own. The notes quote it; it is used if no interval can be counted.
+- eval_accuracy is a row of evals. It is top-1 if submission_benchmark is resnet or absent. In other
+  benchmarks it is another score (mAP, BLEU, Dice, ...), for which there is no column.
+- run_stop with status success says that the last evaluation reached the target. Then
+  time_to_accuracy_s is run_start to run_stop, MLPerf's result. Any other end is a failed run.
+- Each namespace is a process. Start and stop are those of all namespaces; items and evaluations are
+  those of the first that prints them, since all print the same. A second run_start of a namespace
+  begins the next run.
+
+Source: mlcommons/logging, mlperf_logging/mllog/{mllog,constants}.py; keys of tracked_stats from
+submissions of MLPerf Training.
+"""
+
+import json
+from collections.abc import Iterator
+
+from dlbench.imports import log_values
+from dlbench.imports.importers import Imported, _mlperf_items
+from dlbench.imports.importers.suites._mlperf_items import Interval
+from dlbench.imports.log_file import LogFile
+from dlbench.imports.log_values import LeftOut, count, real
+
+FAMILY = "mlperf"
+MARK = ":::MLLOG "
+INTERVALS = ("epoch", "block")
+TOP1_BENCHMARKS = (None, "resnet")
+MOST_TIME_MS = 1e14  # the year 5138
+
+
+def recognise(log: LogFile) -> bool:
+    return MARK in log.head_text
+
+
+def read(log: LogFile) -> Iterator[Imported]:
+    run, number = _Run(1), 0
+    for number, line in log.lines():
+        if MARK not in line:
+            continue
+        event, reason = _event(line)
+        if event is None:
+            run.left_out.add(number, reason)
+            continue
+        if event["key"] == "run_start" and event["namespace"] in run.starts_ms:
+            yield run.imported(log, number - 1)
+            run = _Run(number)
+        run.add(number, event)
+    yield run.imported(log, number)
+
+
+def _event(line):
+    """(event of a line, ""), or (None, why it has none)."""
+    try:
+        event, _ = json.JSONDecoder().raw_decode(line, line.index(MARK) + len(MARK))
+    except (ValueError, RecursionError):
+        return None, "not an event: cut short, or mixed with another rank's"
+    if not (isinstance(event, dict) and isinstance(event.get("key"), str)):
+        return None, "an event without a key"
+    time_ms = real(event.get("time_ms"), 0, MOST_TIME_MS)
+    if time_ms is None:
+        return None, f"{log_values.printable(event['key'])} without a time"
+    metadata = event.get("metadata")
+    return {
+        "key": event["key"],
+        "value": event.get("value"),
+        "time_ms": time_ms,
+        "namespace": str(event.get("namespace") or ""),
+        "metadata": metadata if isinstance(metadata, dict) else {},
+    }, ""
+
+
+class _Run:
+    """The events of one run."""
+
+    def __init__(self, first_line):
+        self.first_line = first_line
+        self.starts_ms, self.stops = {}, {}  # by namespace
+        self.settings, self.printed_ms = {}, {}  # first value of each key, and when
+        self.begun = {}  # the event that began an open interval, by the interval's name
+        self.intervals = {name: [] for name in INTERVALS}
+        self.evaluating = []  # starts of open evaluations, in ms
+        self.evaluations = []  # (start, stop) in ms
+        self.namespace_of = {}  # the namespace whose events count, by kind of event
+        self.rates, self.evals, self.namespaces = [], [], set()
+        self.left_out = LeftOut()
+
+    def add(self, line, event):
+        key, namespace = event["key"], event["namespace"]
+        self.namespaces.add(namespace)
+        name, _, what = key.rpartition("_")
+        if key == "run_start":
+            self.starts_ms[namespace] = event["time_ms"]
+        elif key == "run_stop":
+            self.stops.setdefault(namespace, event)
+        elif what in ("start", "stop") and name in INTERVALS:
+            if self._counts(name, namespace):
+                self._interval(line, name, what, event)
+        elif key in ("eval_start", "eval_stop"):
+            if self._counts("eval", namespace):
+                self._evaluation(key, event["time_ms"])
+        elif key == "eval_accuracy":
+            if self._counts(key, namespace):
+                self.evals.append((line, event))
+        elif key in ("throughput", "tracked_stats"):
+            value = event["value"]
+            rate = real(value.get("throughput") if isinstance(value, dict) else value, 0)
+            if rate is not None and self._counts("throughput", namespace):
+                self.rates.append(rate)
+        else:
+            self.settings.setdefault(key, event["value"])
+            self.printed_ms.setdefault(key, event["time_ms"])
+
+    def _counts(self, kind, namespace):
+        """Whether events of this kind count: those of the first namespace that has them."""
+        return self.namespace_of.setdefault(kind, namespace) == namespace
+
+    def _interval(self, line, name, what, event):
+        if what == "start":
+            if name in self.begun:
+                self.left_out.add(line, f"an {name} that begins before the last one ended")
+            self.begun[name] = event
+            return
+        begun = self.begun.pop(name, None)
+        if begun is None or event["time_ms"] < begun["time_ms"]:
+            self.left_out.add(line, f"the end of an {name} that did not begin before it")
+            return
+        counts = [count(e["metadata"].get("samples_count"), 0, 2**53) for e in (begun, event)]
+        items = counts[1] - counts[0] if None not in counts else None
+        if items is not None and items < 0:
+            self.left_out.add(line, f"an {name} with fewer than no samples")
+            return
+        metadata = begun["metadata"]
+        self.intervals[name].append(
+            Interval(
+                begun["time_ms"],
+                event["time_ms"],
+                items=items,
+                epochs=real(metadata.get("epoch_count", 1), 0) or 1,
+                first_step=count(metadata.get("current_iter_num"), 0, 2**53),
+            )
+        )
+
+    def _evaluation(self, key, time_ms):
+        """Evaluations may overlap; the one that began first is taken to end first."""
+        if key == "eval_start":
+            self.evaluating.append(time_ms)
+        elif self.evaluating:
+            self.evaluations.append((self.evaluating.pop(0), time_ms))
+
+    def imported(self, log, last_line):
+        start_ms = min(self.starts_ms.values(), default=None)
+        if start_ms is None and not (self.evals or self.rates or any(self.intervals.values())):
+            raise log.error(last_line, "no run_start and no measurement in its MLLOG lines")
+        run = Imported({}, lines=(self.first_line, last_line))
+        self._end(run, start_ms)
+        self._add_settings(run)
+        self._rate(run)
+        self._evaluations(run, start_ms)
+        if len(self.namespaces) > 1:
+            run.notes.append(
+                f"namespaces {log_values.list_names(map(repr, self.namespaces))}: items and "
+                "evaluations of the first that prints them"
+            )
+        run.notes += self.left_out.notes()
+        return run
+
+    def _end(self, run, start_ms):
+        """Columns of when the run began and ended, and how."""
+        if start_ms is not None:
+            run.columns["started_at"] = log_values.date(start_ms / 1000)
+        if not self.stops:
+            run.status, run.message = "failed", "the log has no run_stop"
+            return
+        stop_ms = max(event["time_ms"] for event in self.stops.values())
+        run.columns["ended_at"] = log_values.date(stop_ms / 1000)
+        statuses = {str(event["metadata"].get("status")) for event in self.stops.values()}
+        if statuses != {"success"}:
+            run.status = "failed"
+            run.message = f"run_stop: {log_values.list_names(statuses)}"
+        if start_ms is None or stop_ms < start_ms:
+            run.notes.append("no run_start before run_stop: no duration")
+            return
+        run.columns["duration_s"] = (stop_ms - start_ms) / 1000
+        if run.status == "ok":
+            run.columns["time_to_accuracy_s"] = run.columns["duration_s"]
+            run.notes.append("time_to_accuracy_s is run_start to run_stop, as MLPerf defines it")
+
+    def _add_settings(self, run):
+        """Columns of what was run."""
+        for key, column in (("submission_benchmark", "model"), ("opt_name", "optimizer")):
+            if isinstance(self.settings.get(key), str):
+                run.columns[column] = self.settings[key]
+        if (batch := count(self.settings.get("global_batch_size"))) is not None:
+            run.columns["global_batch"] = batch
+        if (seed := count(self.settings.get("seed"), 0, 2**53)) is not None:
+            run.columns["seed"] = seed
+        run.columns["mode"] = "train"
+
+    def _rate(self, run):
+        name = next((name for name, intervals in self.intervals.items() if intervals), None)
+        if name:
+            self._rate_of_intervals(run, name)
+        if self.rates:
+            mean = sum(self.rates) / len(self.rates)
+            run.notes.append(
+                f"throughput as submitted: {mean:g} items/s, mean of {len(self.rates)}"
+            )
+            run.columns.setdefault("images_per_second", mean)
+
+    def _rate_of_intervals(self, run, name):
+        intervals = self.intervals[name]
+        scored = [event for _, event in self.evals]
+        try:
+            items, counted_by = _mlperf_items.count_items(
+                intervals,
+                self.settings,
+                epochs_scored=[event["metadata"].get("epoch_num") for event in scored],
+                train_samples_ms=self.printed_ms.get("train_samples"),
+            )
+            time_ms = _mlperf_items.training_ms(
+                intervals, self.evaluations, 1000 * run.columns.get("duration_s", 0)
+            )
+        except _mlperf_items.Doubt as doubt:
+            run.notes.append(f"no items per second: {doubt}")
+            return
+        run.columns["images_per_second"] = items / (time_ms / 1000)
+        run.notes.append(
+            f"{items:.0f} items ({counted_by}) in {len(intervals)} intervals ({name}), "
+            f"{time_ms / 1000:g} s"
+        )
+        mixed = _mlperf_items.count_mixed(
+            intervals, self.evaluations, [event["time_ms"] for event in scored]
+        )
+        if mixed:
+            run.notes.append(
+                f"in {mixed} of the intervals evaluations run, begin or end: the log does not say "
+                "what they take of its time, which is counted"
+            )
+
+    def _evaluations(self, run, start_ms):
+        benchmark = self.settings.get("submission_benchmark")
+        for line, event in self.evals:
+            score = real(event["value"], 0, 1)
+            if benchmark not in TOP1_BENCHMARKS or score is None:
+                self.left_out.add(line, "an eval_accuracy that is no top-1 accuracy from 0 to 1")
+                continue
+            row = {"split": "validation", "top1": score}
+            epoch = count(event["metadata"].get("epoch_num"), 1)
+            if epoch is not None:
+                row["epoch"] = epoch
+            if start_ms is not None and event["time_ms"] >= start_ms:
+                row["t_s"] = (event["time_ms"] - start_ms) / 1000
+            run.evals.append(row)

@@ -1,0 +1,1 @@
+"""Logs of tf_cnn_benchmarks."""

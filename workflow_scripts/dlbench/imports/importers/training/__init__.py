@@ -1,0 +1,1 @@
+"""Logs of programs and libraries that train."""

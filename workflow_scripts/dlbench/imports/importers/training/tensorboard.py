@@ -1,0 +1,277 @@
+"""TensorBoard's event files: those of Keras, of tf_cnn_benchmarks and of our own export.
+
+- Most scalars are 32-bit floats: seven digits. The time of an event is that of its writing, so
+  step times are not taken from it; t_s of evaluations and samples counts from the first event.
+- Our export (dlbench/results/export_tensorboard.py): train/* are steps, validation/* evaluations,
+  usage/* samples; summary/images_per_second is the record's throughput, the text `run` the
+  settings.
+- Keras: batch_loss is the mean since the epoch began, batch_steps_per_second one over the time of
+  that step alone. epoch_* of held-out items become evals, with epochs from 1. A file is of held-out
+  items if it has evaluation_* or lies in a folder `validation`, as Keras names it; a file in
+  `train` beside it is of the same run. The last epoch_loss of other files becomes final_loss: the
+  mean over an epoch.
+- tf_cnn_benchmarks: total_loss (or the loss it reports) of a step, eval/Accuracy@1 and @5. Its
+  events have no times of steps.
+- The notes name other tags. A file with no other tags is refused.
+- If the step goes back, training was resumed: of repeated steps the last ones count.
+
+Source: Keras' callbacks/tensorboard.py and tf_cnn_benchmarks' benchmark_cnn.py; the format is that
+of dlbench/imports/importers/_event_files.py.
+"""
+
+import math
+import re
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+
+from dlbench.imports import log_values
+from dlbench.imports.importers import Imported, Steps
+from dlbench.imports.importers.keras_csvlogger import ACCURACIES, TOP5
+from dlbench.imports.importers.training._event_files import EventFile, is_event_file
+from dlbench.imports.log_file import LogError, LogFile
+from dlbench.imports.log_values import MOST_TIME_S, count, real
+from dlbench.tables import run_columns, table_columns
+
+FAMILY = "tensorboard"
+STEP_TAGS = {
+    "train/loss": "loss",
+    "train/step_time_s": "step_time_s",
+    "train/items_per_second": "items_per_second",
+    "train/learning_rate": "learning_rate",
+    "batch_loss": "loss",
+    "batch_steps_per_second": "steps_per_second",
+    "total_loss": "loss",
+    "base_loss": "loss",
+    "learning_rate": "learning_rate",
+}
+SCORES = ("loss", "top1", "top5", "iou", "perplexity", "examples")
+EVAL_TAGS = {
+    **{f"validation/{name}": name for name in SCORES},
+    "eval/Accuracy@1": "top1",
+    "eval/Accuracy@5": "top5",
+}
+EPOCH_TAGS = {
+    "epoch_loss": "loss",
+    **{f"epoch_{name}": "top1" for name in ACCURACIES},
+    **{f"epoch_{name}": "top5" for name in TOP5},
+}
+USAGE = re.compile(r"usage/(?:rank(\d{1,6})/)?(?:(?:gpu(\d{1,4})|((?:GPU|MIG)-[^/]+))/)?(\w+)")
+THROUGHPUT = "summary/images_per_second"
+DESCRIPTION = "run"
+KNOWN = ", ".join((*STEP_TAGS, *EVAL_TAGS, *EPOCH_TAGS, "usage/*", THROUGHPUT))
+MOST_STEP = 2**53
+
+
+def recognise(log: LogFile) -> bool:
+    return is_event_file(log.head)
+
+
+def read(log: LogFile) -> Iterator[Imported]:
+    file = EventFile(log)
+    run = _Run()
+    for event in file:
+        run.add(event)
+    if file.cut_at is not None:
+        run.notes.append(f"the record at byte {file.cut_at} left out: cut short")
+    if not run.has_values:
+        raise LogError(f"{log.path}: no event with a value")
+    if not run.is_known:
+        tags = log_values.list_names(map(_tag, run.unused))
+        raise LogError(f"{log.path}: no known tag, but {tags}; known are {KNOWN}")
+    yield run.imported(log.path.parent.name == "validation")
+
+
+class _Run:
+    """The values of one run, gathered from events."""
+
+    def __init__(self):
+        self.steps = _Steps()
+        self.began_s = None
+        self.columns, self.description = {}, {}
+        self.evals, self.samples, self.notes = [], [], []
+        self.epochs, self.held_out = {}, False
+        self.unused = Counter()
+
+    @property
+    def has_values(self):
+        return self.began_s is not None
+
+    @property
+    def is_known(self):
+        """Whether a tag has a value for our tables."""
+        rows = (self.steps.rows.step or self.steps.values, self.evals, self.samples, self.epochs)
+        return any(map(bool, rows)) or bool(self.columns or self.description)
+
+    def add(self, event):
+        if event.is_version or not event.values:
+            return
+        if self.began_s is None:
+            self.began_s = event.wall_time_s
+        t_s = real(event.wall_time_s - self.began_s, 0, MOST_TIME_S)
+        evaluation, samples = {}, {}
+        for tag, value in event.values:
+            if isinstance(value, str):
+                if tag == DESCRIPTION:
+                    self.description = _table(value)
+                else:
+                    self.unused[tag] += 1
+            elif value is None or not 0 <= event.step <= MOST_STEP:
+                self.unused[tag] += 1
+            elif tag in STEP_TAGS:
+                self.steps.add(event.step, STEP_TAGS[tag], value)
+            elif tag in EVAL_TAGS:
+                evaluation[EVAL_TAGS[tag]] = value
+            elif tag in EPOCH_TAGS:
+                self.epochs.setdefault(event.step, {})[EPOCH_TAGS[tag]] = value
+            elif tag == THROUGHPUT:
+                self.columns["images_per_second"] = value
+            elif match := USAGE.fullmatch(tag):
+                self._sample(samples, match, tag, value)
+            else:
+                self.held_out = self.held_out or tag.startswith("evaluation_")
+                self.unused[tag] += 1
+        when = {} if t_s is None else {"t_s": t_s}
+        if evaluation:
+            row = {"split": "validation", "step": event.step, **when}
+            self.evals.append(row | _scores(evaluation))
+        self.samples += [{**when, **place, **values} for place, values in samples.values()]
+
+    def _sample(self, samples, match, tag, value):
+        rank, index, uuid, name = match.groups()
+        if name not in run_columns.SAMPLES.names or not math.isfinite(value):
+            self.unused[tag] += 1
+            return
+        place = {"rank": int(rank or 0)}
+        if index or uuid:
+            place["gpu"] = index or uuid
+        whole = name.endswith("_bytes")
+        _, values = samples.setdefault((rank, index, uuid), (place, {}))
+        values[name] = round(value) if whole else value
+
+    def imported(self, in_validation):
+        # The first epoch of a run is warm-up; the file does not say which steps it has.
+        epochs = self.description.get("epochs")
+        warmup_steps = 0 if epochs else self.description.get("warmup_steps", 0)
+        run = Imported(
+            self.description | self.columns,
+            steps=self.steps.taken(warmup_steps),
+            evals=self.evals,
+            samples=self.samples,
+        )
+        if not in_validation and (began := log_values.date(self.began_s)):
+            run.columns["started_at"] = began
+        if "global_batch" not in run.columns and self.steps.batch:
+            run.columns["global_batch"] = self.steps.batch
+        if epochs:
+            run.notes.append("which steps are warm-up is not in the file: none is marked")
+        self._add_epochs(run, in_validation or self.held_out)
+        run.notes += self.steps.notes + self.notes
+        if self.unused:
+            run.notes.append(f"tags left out: {log_values.list_names(map(_tag, self.unused))}")
+        return run
+
+    def _add_epochs(self, run, held_out):
+        if not self.epochs:
+            return
+        run.columns.setdefault("framework", "keras")
+        if held_out:
+            for epoch, values in sorted(self.epochs.items()):
+                row = {"split": "validation", "epoch": epoch + 1, **_scores(values)}
+                run.evals.append(row)
+        else:
+            last = self.epochs[max(self.epochs)]
+            if "loss" in last:
+                run.columns["final_loss"] = last["loss"]
+                run.notes.append("final_loss is the mean over the last epoch")
+            run.notes.append("scores of epochs left out: of items that were trained on")
+
+
+class _Steps:
+    """Values of steps, gathered; a program may write each in an event of its own."""
+
+    def __init__(self):
+        self.rows, self.notes, self.batch = Steps(), [], None
+        self.rates = array("d")  # learning rates
+        self.step, self.values = None, {}
+
+    def add(self, step, name, value):
+        if step != self.step:
+            self._put()
+            self.step = step
+        self.values[name] = value
+
+    def _put(self):
+        if not self.values:
+            return
+        step, values, rows = self.step, self.values, self.rows
+        self.values = {}
+        if rows.step and step <= rows.step[-1]:
+            self._go_back(step)
+        rate = real(values.get("steps_per_second"), 1 / MOST_TIME_S, 1e9)
+        time_s = real(values.get("step_time_s", 1 / rate if rate else None), 0, MOST_TIME_S)
+        if time_s and not self.batch:
+            self.batch = count(round(time_s * (real(values.get("items_per_second"), 0, 1e15) or 0)))
+        rows.add(step, time_s or math.nan, values.get("loss"), window_steps=1 if time_s else 0)
+        self.rates.append(values.get("learning_rate", math.nan))
+
+    def _go_back(self, step):
+        rows, before = self.rows, len(self.rows)
+        while rows.step and rows.step[-1] >= step:
+            timed = (rows.step, rows.step_time_s, rows.window_steps)
+            for column in (*timed, rows.loss, rows.warm_up, self.rates):
+                column.pop()
+        if len(self.notes) < log_values.MOST_NAMES:
+            self.notes.append(f"resumed at step {step}: {before - len(rows)} steps do not count")
+
+    def taken(self, warmup_steps):
+        """All steps; the first ones are marked as warm-up."""
+        self._put()
+        for at, step in enumerate(self.rows.step):
+            self.rows.warm_up[at] = step <= warmup_steps
+        if not all(map(math.isnan, self.rates)):
+            self.rows.more["learning_rate"] = self.rates
+        return self.rows
+
+
+def _scores(values):
+    """The values of an evaluation, as the table of evaluations has them."""
+    scores = {name: value for name, value in values.items() if name != "examples"}
+    for name in ("top1", "top5", "iou"):
+        if name in scores and real(scores[name], 0, 1) is None:
+            del scores[name]
+    examples = count(values.get("examples"), 0, MOST_STEP)
+    return scores if examples is None else {**scores, "examples": examples}
+
+
+def _tag(tag):
+    return "".join(c if c.isprintable() else "?" for c in tag[:80])
+
+
+def _table(text):
+    """The columns of the runs table in the text that our export writes: a table in Markdown.
+
+    >>> _table("| | |\\n| --- | --- |\\n| model | lenet5 |\\n| xla | False |\\n| nodes | 2 |")
+    {'model': 'lenet5', 'xla': False, 'nodes': 2}
+    """
+    cells = dict(re.findall(r"^\| (\w+) \| (.*) \|$", text, re.MULTILINE))
+    columns = {}
+    for name, cell in cells.items():
+        if name in table_columns.RUNS.names and name not in ("run_id", "status", "message"):
+            kind = str(table_columns.RUNS.field(name).type)
+            value = cell.replace("\\|", "|")
+            if kind == "bool":
+                value = {"True": True, "False": False}.get(value)
+            elif kind.startswith("int"):
+                value = count(value, 0)
+            elif kind == "double":
+                value = real(value)
+            if value is not None and value != "None":
+                columns[name] = value
+    if "framework" in columns and columns["framework"] in cells:
+        columns["framework_version"] = cells[columns["framework"]]
+    if {"nodes", "devices_per_node"} <= columns.keys():
+        columns["devices"] = columns["nodes"] * columns["devices_per_node"]
+        if "batch_per_device" in columns:
+            columns["global_batch"] = columns["batch_per_device"] * columns["devices"]
+    return columns
