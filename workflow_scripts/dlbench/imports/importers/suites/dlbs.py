@@ -20,7 +20,8 @@ import re
 from collections.abc import Iterator
 
 from dlbench.imports import log_values
-from dlbench.imports.importers import Imported, tf_cnn_benchmarks
+from dlbench.imports.importers import Imported
+from dlbench.imports.importers.tf_cnn import tf_cnn_benchmarks
 from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import MOST_TIME_S, LeftOut, count, real
 

@@ -23,7 +23,8 @@ import json
 from collections.abc import Iterator
 
 from dlbench.imports import log_values
-from dlbench.imports.importers import Imported, _mlperf_items
+from dlbench.imports.importers import Imported
+from dlbench.imports.importers.suites import _mlperf_items
 from dlbench.imports.importers.suites._mlperf_items import Interval
 from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import LeftOut, count, real

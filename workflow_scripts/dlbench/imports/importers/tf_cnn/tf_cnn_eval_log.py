@@ -7,7 +7,8 @@ are in metric.log. It is written after the training.
 from collections.abc import Iterator
 from typing import Any
 
-from dlbench.imports.importers import Imported, _tf_cnn, tf_cnn_benchmark_log
+from dlbench.imports.importers import Imported
+from dlbench.imports.importers.tf_cnn import _tf_cnn, tf_cnn_benchmark_log
 from dlbench.imports.log_file import LogFile
 
 FAMILY = _tf_cnn.FAMILY

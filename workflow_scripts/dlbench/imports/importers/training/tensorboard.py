@@ -16,7 +16,7 @@
 - If the step goes back, training was resumed: of repeated steps the last ones count.
 
 Source: Keras' callbacks/tensorboard.py and tf_cnn_benchmarks' benchmark_cnn.py; the format is that
-of dlbench/imports/importers/_event_files.py.
+of importers/training/_event_files.py.
 """
 
 import math
@@ -27,8 +27,8 @@ from collections.abc import Iterator
 
 from dlbench.imports import log_values
 from dlbench.imports.importers import Imported, Steps
-from dlbench.imports.importers.keras_csvlogger import ACCURACIES, TOP5
 from dlbench.imports.importers.training._event_files import EventFile, is_event_file
+from dlbench.imports.importers.training.keras_csvlogger import ACCURACIES, TOP5
 from dlbench.imports.log_file import LogError, LogFile
 from dlbench.imports.log_values import MOST_TIME_S, count, real
 from dlbench.tables import run_columns, table_columns
