@@ -22,7 +22,14 @@ from dlbench.common import phrases
 from dlbench.common.files import sha256
 from dlbench.log import event_log
 from dlbench.records import run_record
-from dlbench.report import findings, report_figures, report_tables, sentences, step_findings
+from dlbench.report import (
+    findings,
+    node_findings,
+    report_figures,
+    report_tables,
+    sentences,
+    step_findings,
+)
 from dlbench.report.findings import Finding
 from dlbench.study import wording
 from dlbench.study.runs import CONDITION, is_sentinel
@@ -59,6 +66,7 @@ FURTHER = {
     "explanations": "What a step of each explained condition is made of, by its probes.",
     "probes": "Short runs that tell what a step of others is made of; of no statistics.",
     "operations": "What runs with a profile spent most time on: one row an operation and run.",
+    "nodes": "How fast each node is beside the others, by runs on one node; the slowest first.",
     "drift": "How fast the machine was in a session, over an earlier one, by conditions of both.",
     "published": "Numbers that others published, each with where it stands and how it was read.",
 }
@@ -142,6 +150,7 @@ def read(
     everything = [
         *findings.findings(runs, rows["speedups"], rows["comparisons"], rows["sentinels"]),
         *step_findings.findings(_rows_of(folder, "explanations")),
+        *node_findings.findings(_rows_of(folder, "nodes")),
     ]
     everything.sort(key=lambda finding: finding.rank)
     own = [row for row in runs if not is_sentinel(row["run_id"])]

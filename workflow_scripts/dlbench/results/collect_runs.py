@@ -1,8 +1,9 @@
 """From the records and logs of all runs to tables.
 
 - results/tables: runs, evaluations, accounts of their time, operations of profiles, coverage,
-  comparisons of conditions, speedups, published numbers, sentinels, drift, probes and what they
-  explain, tries of searches. Beside our own runs there are those of others, imported and published.
+  comparisons of conditions, speedups, published numbers, sentinels, drift, nodes, probes and what
+  they explain, tries of searches. Beside our own runs there are those of others, imported and
+  published.
 - steps.parquet, evals.parquet and samples.parquet in each run's folder, made from
   its logs where they are missing or of another log.
 - The learning gate is judged here (dlbench/study/learning_gates.py), since it is no part of a run.
@@ -15,7 +16,7 @@ import math
 import sys
 from pathlib import Path
 
-from dlbench.analysis import comparisons, drift, explanations, speedups
+from dlbench.analysis import comparisons, drift, explanations, nodes, speedups
 from dlbench.data import stores
 from dlbench.log import event_fields
 from dlbench.machine import fingerprints
@@ -83,6 +84,7 @@ def collect(
         ("published", published_beside_own.numbers(study, rows)),
         ("sentinels", numbered),
         ("drift", drift.rows(study, rows, repeated)),
+        ("nodes", nodes.rows(study, rows)),
         ("probes", probe_rows),
         ("explanations", explanations.rows(study, probe_rows)),
         ("tries", list(batch_tries.rows(study))),

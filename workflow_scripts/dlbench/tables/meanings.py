@@ -18,6 +18,8 @@ TABLES = {
     "comparisons": "One row for each condition and its base, as `compare` asks.",
     "drift": "One row for each device shape and pair of sessions that measured the same "
     "conditions.",
+    "nodes": "How fast nodes are beside one another, by runs on one node: one row for each node, "
+    "the slowest first; none where no two can be compared.",
     "speedups": "One row for each series and number of devices.",
     "published": "One row for each published number, with the own runs that match it.",
     "tries": "One row for each batch that a search for the largest one tried "

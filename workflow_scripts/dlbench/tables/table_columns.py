@@ -7,9 +7,9 @@ the columns of a run's.
 import pyarrow as pa
 
 from dlbench.tables.account_columns import ACCOUNTS
-from dlbench.tables.drift_columns import DRIFT
 from dlbench.tables.explanation_columns import EXPLANATIONS
 from dlbench.tables.fields import COUNT, NAME, REAL, TEXT, TIME, field, fields, with_interval
+from dlbench.tables.machine_columns import DRIFT, NODES
 from dlbench.tables.operation_columns import OPERATIONS, PROFILE
 from dlbench.tables.run_columns import EVALS
 from dlbench.tables.try_columns import TRIES
@@ -378,6 +378,7 @@ STUDY_TABLES = {
     "published": PUBLISHED,
     "sentinels": SENTINELS,
     "drift": DRIFT,
+    "nodes": NODES,
     "probes": RUNS,
     "explanations": EXPLANATIONS,
     "tries": TRIES,

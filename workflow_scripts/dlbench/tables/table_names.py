@@ -12,6 +12,7 @@ OF_STUDY = (
     "published",
     "sentinels",
     "drift",
+    "nodes",
     "probes",
     "explanations",
     "tries",

@@ -1,4 +1,4 @@
-"""The columns of the table of drift: how fast a machine was in a session, over an earlier one."""
+"""The columns of tables that compare machines: a session with an earlier one, nodes with others."""
 
 import pyarrow as pa
 
@@ -24,5 +24,24 @@ DRIFT = pa.schema(
             note="none: equivalent to none (TOST); faster, slower: by a two-sided test; "
             "undecided; too few runs: of every condition that leads from one to the other",
         ),
+    ]
+)
+
+NODES = pa.schema(
+    [
+        *fields(NAME, "study", "site", "device_kind", "device_model"),
+        field("node", NAME, note="as its runs were sent to it, or else their `host`"),
+        field("runs", COUNT, "runs", "on this node alone, that ended well and undisturbed"),
+        *with_interval("ratio", "1", "of throughputs, this node over the middle half of others"),
+        field("margin", REAL, "1", "slower is below 1 / (1 + margin)"),
+        field("p_slower", REAL, "1", "that it is not slower by more, adjusted (Holm)"),
+        field("verdict", NAME, note="slower; not shown; too few runs: of this node"),
+        field("node_sd", REAL, "1", "standard deviation of log(images_per_second) over nodes"),
+        field("node_sd_ci95_low", REAL, "1", "by the F distribution, at the `scatter` found"),
+        field("node_sd_ci95_high", REAL, "1"),
+        field("scatter", REAL, "1", "the same of repeats on one node"),
+        field("scatter_ci95_low", REAL, "1", "by the chi-squared distribution"),
+        field("scatter_ci95_high", REAL, "1"),
+        field("p_differ", REAL, "1", "that all nodes are alike (F test)"),
     ]
 )

@@ -1,0 +1,252 @@
+"""Whether the nodes of a site differ in speed, and which of them is slower than the others.
+
+- Logarithms of throughput of runs on one node are y = mu_c + b_n + e: mu of the condition in one
+  session (so that no node answers for drift between sessions), b of the node, e the scatter of
+  repeats, the same on all nodes. Nodes of a site with equal devices are one group. Left out are
+  runs on several nodes, whose throughput is that of the slowest, and runs beside busy neighbours.
+- Variance components: b and e are taken as normal. With the conditions projected out, the sums of
+  squares along the eigenvectors of the nodes' matrix are independent, and that of eigenvalue l is
+  chi-squared times var(e) + l var(b). Their mean, each so weighed, over the residual mean square
+  has the F distribution, for unbalanced data too. That gives the test of no difference, and an
+  exact interval of var(b) / var(e) (A. Wald, Ann. Math. Stat. 11, 1940, 96-100; J. F. Seely and
+  Y. El-Bassiouni, Ann. Stat. 11, 1983, 197-201). The interval of `node_sd` is that one at the
+  residual variance that was found. The estimate is where that F is 1: for balanced data the one of
+  the analysis of variance. The interval of `scatter` is the chi-squared one.
+- A node is compared with the mean of the middle half of the others by least squares: a one-sided
+  t test that it is slower by more than the margin. So one odd node, fast or slow, does not make
+  others look slow. p are adjusted for the number of nodes of the study (Holm): fair nodes are named
+  in at most 5 % of studies.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from dlbench.analysis import base_flags, equivalence, estimates
+from dlbench.log.event_fields import ENDED_WELL
+from dlbench.study.config import Study
+from dlbench.study.runs import CONDITION
+from dlbench.tables import timing_sources
+from dlbench.tables.cells import Row
+
+SLOWER, NOT_SHOWN = equivalence.SLOWER, "not shown"
+GROUP = ("site", "device_kind", "device_model")
+BLOCK = (*CONDITION, *base_flags.FACTS, "session")  # in which only the node differs
+LEAST = 1e-9  # of an eigenvalue; less is rounding
+TAIL = (1 - estimates.CONFIDENCE) / 2
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What the nodes of one group are like.
+
+    Attributes:
+        nodes: their names; runs: how many each has.
+        ratios: of each to the others, with its 95 % interval.
+        p: of each, that it is not slower by more than the margin; nan where it has too few runs.
+        node_sd: standard deviation of the nodes' logarithms, with its 95 % interval.
+        scatter: that of the logarithms of repeats on one node, with its interval.
+        p_differ: that all nodes are alike.
+    """
+
+    nodes: list[str]
+    runs: list[int]
+    ratios: list[estimates.Estimate]
+    p: list[float]
+    node_sd: estimates.Estimate
+    scatter: estimates.Estimate
+    p_differ: float
+
+
+def rows(study: Study, runs: Iterable[Row]) -> list[Row]:
+    """The table of nodes, the slowest of each group first.
+
+    Args:
+        study: a Study, or an object with its `name` and `equivalence_margin`.
+        runs: rows of the runs table.
+
+    Returns:
+        No row of a group of which no two nodes have a condition in common, or no node two runs.
+    """
+    margin = study.equivalence_margin
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in runs:
+        if _tells(row):
+            groups.setdefault(tuple(row.get(name) for name in GROUP), []).append(row)
+    found = {key: effects(group, margin) for key, group in groups.items()}
+    known = {key: one for key, one in found.items() if one}
+    adjusted = _adjusted([p for one in known.values() for p in one.p])
+    table: list[Row] = []
+    for key, one in known.items():
+        shared = {"study": study.name, **dict(zip(GROUP, key, strict=True)), "margin": margin}
+        shared |= one.node_sd.columns("node_sd") | one.scatter.columns("scatter")
+        shared["p_differ"] = one.p_differ
+        of_group = []
+        for name, count, ratio in zip(one.nodes, one.runs, one.ratios, strict=True):
+            p = next(adjusted)
+            row = shared | {"node": name, "runs": count} | ratio.columns("ratio")
+            row |= {"p_slower": None if np.isnan(p) else p, "verdict": _verdict(p)}
+            of_group.append(row)
+        table += sorted(of_group, key=lambda row: row["ratio"])
+    return table
+
+
+def effects(runs: Sequence[Row], margin: float) -> Effects | None:
+    """The Effects of the nodes of some runs; None where no two nodes can be compared.
+
+    Args:
+        runs: rows of the runs table, all of one group and on one node each.
+        margin: a node is slower whose ratio to the others is below 1 / (1 + margin).
+    """
+    names = sorted({_node(row) for row in runs})
+    if len(names) < 2:
+        return None
+    blocks = {key: number for number, key in enumerate(dict.fromkeys(map(_block, runs)))}
+    of_block = np.array([blocks[_block(row)] for row in runs])
+    on_node = np.array([[_node(row) == name for name in names] for row in runs], dtype=float)
+    logs = np.log([row["images_per_second"] for row in runs])
+    left, projected = _without_means(logs, of_block), _without_means(on_node, of_block)
+    matrix, sums = projected.T @ projected, projected.T @ left
+    values, vectors = np.linalg.eigh(matrix)
+    values, vectors = values[values > LEAST], vectors[:, values > LEAST]
+    freedom = len(runs) - len(blocks) - len(values)
+    if not len(values) or freedom < 1:
+        return None
+    squares = (vectors.T @ sums) ** 2 / values
+    error = max((left @ left - squares.sum()) / freedom, estimates.RESOLUTION**2)
+    inverse = vectors / values @ vectors.T
+    linked = abs(np.eye(len(names)) - inverse @ matrix) > LEAST  # nodes that share conditions
+    fit = _Fit(inverse @ sums, inverse * error, freedom, margin)
+    counts = on_node.sum(axis=0).astype(int).tolist()
+    compared = [_of_node(fit, number, linked[number], counts) for number in range(len(names))]
+    between = [
+        _variance_ratio(squares / error, values, level) for level in _levels(len(values), freedom)
+    ]
+    within = freedom / special.chdtri(freedom, [TAIL, 1 - TAIL])
+    return Effects(
+        nodes=names,
+        runs=counts,
+        ratios=[ratio for ratio, _ in compared],
+        p=[p for _, p in compared],
+        node_sd=_sd(error, between, len(runs)),
+        scatter=_sd(error, [1.0, *within], len(runs)),
+        p_differ=float(special.fdtrc(len(values), freedom, squares.mean() / error)),
+    )
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """Least squares: the nodes' effects, their covariances, and the residual degrees of freedom."""
+
+    effects: np.ndarray
+    covariances: np.ndarray
+    freedom: int
+    margin: float
+
+
+def _of_node(fit, number, linked, counts):
+    """(Estimate of the ratio to the others, p of not being slower) of a node.
+
+    Args:
+        linked: of each node, whether it shares conditions with this one.
+    """
+    others = np.flatnonzero(linked)
+    others = others[others != number]
+    if not len(others):
+        return estimates.Estimate(1.0, np.nan, np.nan, counts[number]), np.nan
+    middle = _middle(others[np.argsort(fit.effects[others], kind="stable")])
+    weights = np.zeros(len(counts))
+    weights[middle] = -1 / len(middle)
+    weights[number] = 1.0
+    mean = float(weights @ fit.effects)
+    error = float(np.sqrt(weights @ fit.covariances @ weights))
+    half = special.stdtrit(fit.freedom, 1 - TAIL) * error
+    ratio, low, high = np.exp([mean, mean - half, mean + half]).tolist()
+    p = float(special.stdtr(fit.freedom, (mean + np.log1p(fit.margin)) / error))
+    tested = counts[number] >= equivalence.FEWEST_RUNS
+    return estimates.Estimate(ratio, low, high, counts[number]), p if tested else np.nan
+
+
+def _middle(others):
+    """Of nodes, the slowest first, the middle half; of two the slower, as either may be odd.
+
+    >>> [_middle(list(range(n))) for n in (1, 2, 3, 4, 7)]
+    [[0], [0], [1], [1, 2], [2, 3, 4]]
+    """
+    ends = (len(others) + 1) // 4
+    return others[:1] if len(others) == 2 else others[ends : len(others) - ends]
+
+
+def _levels(nodes, freedom):
+    """What F is at the estimate of the ratio of variances, and at the ends of its interval."""
+    return 1.0, *special.fdtri(nodes, freedom, [1 - TAIL, TAIL])
+
+
+def _variance_ratio(squares, values, level):
+    """The ratio of the variances, of nodes over repeats, at which F is `level`; 0 if below.
+
+    Args:
+        squares: along the eigenvectors, over the residual mean square.
+        values: the eigenvalues.
+    """
+
+    def found(ratio):
+        return np.mean(squares / (1 + ratio * values))
+
+    if found(0.0) <= level:
+        return 0.0
+    low, high = 0.0, float(np.mean(squares / values) / level)  # above which it is surely less
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if found(middle) > level else (low, middle)
+    return high
+
+
+def _sd(error, ratios, runs):
+    """The Estimate of a standard deviation whose square is `error` times each of the ratios."""
+    return estimates.Estimate(*np.sqrt(error * np.array(ratios)).tolist(), runs)
+
+
+def _tells(row):
+    """Whether a run tells of its node: of one node, ended well, by our clock, undisturbed."""
+    return (
+        row.get("status") in ENDED_WELL
+        and row.get("nodes") == 1
+        and _node(row)
+        and row.get("timing_source") == timing_sources.MEASURED
+        and (row.get("images_per_second") or 0) > 0
+        and not base_flags.is_disturbed(row)
+    )
+
+
+def _node(row):
+    return row.get("host")
+
+
+def _block(row):
+    return tuple(row.get(name) for name in BLOCK)
+
+
+def _without_means(values, of_block):
+    """Values less their means over each block."""
+    counts = np.bincount(of_block)
+    sums = np.zeros((len(counts), *values.shape[1:]))
+    np.add.at(sums, of_block, values)
+    means = sums / counts.reshape(-1, *[1] * (values.ndim - 1))
+    return values - means[of_block]
+
+
+def _adjusted(p_values: Sequence[float]) -> Iterator[float]:
+    """p adjusted for one another; those that are nan are no tests."""
+    adjusted = iter(equivalence.holm([p for p in p_values if not np.isnan(p)]))
+    for p in p_values:
+        yield np.nan if np.isnan(p) else next(adjusted)
+
+
+def _verdict(p):
+    if np.isnan(p):
+        return equivalence.TOO_FEW_RUNS
+    return SLOWER if p < equivalence.ALPHA else NOT_SHOWN
