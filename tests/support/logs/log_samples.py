@@ -12,12 +12,15 @@ import math
 from datetime import datetime, timedelta, timezone
 
 from support.logs.event_files import event, event_file, scalar, text
+from support.logs.trainer_samples import GLOBAL_BATCH, TRAINERS
 
-GLOBAL_BATCH = 64
 STEP_TIMES_S = (0.03125, 0.125, 0.5, 2.0)
 NO_STEP_TIMES = {"horovod_timeline", "keras_csvlogger", "mlperf", "mxnet", "nvidia_smi",
                  "snakemake_benchmark", "tf_cnn_benchmark_log", "tf_cnn_eval_log"}  # fmt: skip
-ROUNDING_S = {"convnet_benchmarks": 0.00056}  # half a digit, times n / (n - 1) of 10 steps
+ROUNDING_S = {
+    "convnet_benchmarks": 0.00056,  # half a digit, times n / (n - 1) of 10 steps
+    "pytorch_imagenet": 0.0005,
+}
 BEGAN = datetime(2019, 3, 31, 8, 0, tzinfo=timezone.utc)
 
 
@@ -334,4 +337,5 @@ KINDS = {
     "tf_cnn_benchmarks": tf_cnn_benchmarks,
     "tf_cnn_eval_log": tf_cnn_eval_log,
     "tf_cnn_metric_log": tf_cnn_metric_log,
+    **TRAINERS,
 }

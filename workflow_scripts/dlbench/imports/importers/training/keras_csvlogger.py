@@ -42,6 +42,8 @@ def _header(line):
     """(separator, columns) of a header; None if the line is no header."""
     for separator in SEPARATORS:
         names = line.rstrip("\r").split(separator)
+        if "step" in names:  # of Lightning
+            continue
         if names[0] == "epoch" and {name.removeprefix("val_") for name in names[1:]} & METRICS:
             return separator, names
     return None

@@ -1,0 +1,336 @@
+"""Importers of language models' trainers: Megatron-LM, torchtitan, Composer."""
+
+import math
+
+import pytest
+
+from dlbench.imports import merging, table_rows
+from dlbench.imports.log_file import LogError
+from support.logs import trainer_samples
+from support.logs.reading_logs import read
+from support.logs.trainer_samples import megatron_line, titan_lines, titan_step
+
+
+@pytest.fixture
+def log(tmp_path):
+    return tmp_path / "log.txt"
+
+
+def notes(run):
+    return "\n".join(run.notes)
+
+
+def row(imported, **fields):
+    """The row of the runs table of what an importer read, with columns that the user gives."""
+    run = merging.merge([merging.Source(imported, "kind", "log", "0" * 64)])
+    table_rows.complete(run, {"--fields": fields}, "log")
+    return table_rows.run_row(run, "run", "0" * 64, None)
+
+
+# Megatron-LM
+
+
+def arguments(**values):
+    lines = "".join(f"  {name} {'.' * (48 - len(name))} {v}\n" for name, v in values.items())
+    return f"------------------------ arguments ------------------------\n{lines}"
+
+
+def megatron(*lines, total=100):
+    return "".join(megatron_line(iteration, total, ms) for iteration, ms in lines)
+
+
+def test_todays_line_of_megatron_is_read_as_its_own_repository_has_it(log):
+    # NVIDIA/Megatron-LM#756, of 6 April 2024; 16 H100, as its author says.
+    rest = (
+        "| learning rate: 1.420000E-05 | global batch size:   128 | lm loss: {} | "
+        "load_balancing_loss: 1.013377E+00 | loss scale: 1.0 | grad norm: 1.300 | num zeros: 0.0 | "
+        "number of skipped iterations:   0 | number of nan iterations:   0 |\n"
+    )
+    (run,) = read(
+        "megatron",
+        log,
+        " [2024-04-06 03:02:12] iteration       71/     100 | consumed samples:         9088 | "
+        "elapsed time per iteration (ms): 5361.6 | throughput per GPU (TFLOP/s/GPU): 243.6 "
+        + rest.format("1.818812E+00")
+        + " [2024-04-06 03:02:18] iteration       72/     100 | consumed samples:         9216 | "
+        "elapsed time per iteration (ms): 5470.7 | throughput per GPU (TFLOP/s/GPU): 238.7 "
+        + rest.format("1.820313E+00")
+        + " [2024-04-06 03:02:24] iteration       73/     100 | consumed samples:         9344 | "
+        "elapsed time per iteration (ms): 5829.9 | throughput per GPU (TFLOP/s/GPU): 224.0 "
+        + rest.format("1.798953E+00"),
+    )
+    assert run.columns["global_batch"] == 128
+    assert list(run.steps.step_time_s) == pytest.approx([5.3616, 5.4707, 5.8299])
+    assert list(run.steps.loss) == [1.818812, 1.820313, 1.798953]
+    assert (run.status, run.message) == ("failed", "the log ends at iteration 73 of 100")
+    assert "235.4 TFLOP/s per device by Megatron's own count" in notes(run)
+    assert row(run, item_shape="4096")["tokens_per_second"] == pytest.approx(128 * 4096 / 5.8299)
+
+
+def test_the_old_line_of_megatron_is_read_too(log):
+    # epfLLM/Megatron-LLM#11, of 2023.
+    rest = (
+        "| learning rate: 9.150E-06 | global batch size:  1024 | lm loss: 2.504220E+00 | loss "
+        "scale: 1.0 | grad norm: 0.231 | number of skipped iterations:   0 | number of nan "
+        "iterations:   0 |\n"
+    )
+    (run,) = read(
+        "megatron",
+        log,
+        " iteration      122/  250000 | consumed samples:       124928 | elapsed time per "
+        f"iteration (ms): 86545.2 {rest}"
+        " iteration      123/  250000 | consumed samples:       125952 | elapsed time per "
+        f"iteration (ms): 87871.6 {rest}",
+    )
+    assert list(run.steps.step) == [122, 123]
+    assert run.columns["global_batch"] == 1024
+    assert list(run.steps.warm_up) == [1, 1]
+
+
+def test_the_first_iteration_of_megatron_is_taken_out_of_the_mean_that_has_it_again(log):
+    # 9 s, then 1 s each: the mean of the first ten is 1.8 s.
+    content = arguments(log_interval=10) + megatron((1, 9000), (10, 1800), (20, 1000))
+    (run,) = read("megatron", log, content)
+    assert list(run.steps.step_time_s) == pytest.approx([9, 1, 1])
+    assert list(run.steps.window_steps) == [1, 9, 10]
+    assert list(run.steps.warm_up) == [1, 0, 0]
+
+
+def test_without_a_line_for_the_first_iteration_the_first_window_is_the_warm_up(log):
+    (run,) = read("megatron", log, megatron((10, 1800), (20, 1000), (30, 500)))
+    assert list(run.steps.window_steps) == [10, 10, 10]
+    assert row(run)["step_time_mean_s"] == 0.75
+
+
+def test_a_line_of_megatron_that_is_missing_does_not_stretch_the_next_window(log):
+    (run,) = read("megatron", log, megatron((10, 900), (20, 1000), (30, 1000), (60, 400)))
+    assert list(run.steps.window_steps) == [10, 10, 10, 10]
+
+
+def test_arguments_of_megatron_become_columns(log):
+    said = arguments(world_size=16, seq_length=4096, train_iters=100, lr=0.1, seed=1234)
+    (run,) = read("megatron", log, said + megatron((10, 900), (20, 1000), (100, 1000)))
+    found = row(run)
+    assert {
+        "devices": 16,
+        "item_shape": "4096",
+        "item": "sequence",
+        "batch_per_device": 4,
+        "steps": 100,
+        "seed": 1234,
+        "status": "ok",
+    }.items() <= found.items()
+    assert found["tokens_per_second"] == 64 * 4096
+
+
+def test_batches_of_megatron_that_grow_give_the_items_of_all_windows_over_their_time(log):
+    lines = [(10, 1000, 32), (20, 1000, 32), (30, 1000, 64)]
+    content = "".join(megatron_line(n, 30, ms, batch) for n, ms, batch in lines)
+    (run,) = read("megatron", log, content)
+    assert "global_batch" not in run.columns
+    assert run.columns["images_per_second"] == 48
+    assert "global batches from 32 to 64" in notes(run)
+
+
+def test_iterations_that_begin_anew_and_arguments_begin_another_run_of_megatron(log):
+    part = megatron((10, 900), (20, 1000))
+    content = arguments(world_size=8) + part + part + arguments(world_size=4) + part
+    runs = list(read("megatron", log, content))
+    assert [run.columns["devices"] for run in runs] == [8, 8, 4]
+
+
+def test_validations_of_megatron_are_rows_of_evals(log):
+    content = megatron((10, 900), (20, 1000)) + (
+        " validation loss at iteration 20 on validation set | lm loss value: 2.5E+00 | "
+        "lm loss PPL: 1.218249E+01 | \n"
+    )
+    (run,) = read("megatron", log, content)
+    assert run.evals == [{"split": "validation", "step": 20, "loss": 2.5, "perplexity": 12.18249}]
+
+
+def test_seconds_of_deepspeeds_fork_and_skipped_iterations(log):
+    content = megatron_line(10, 20, 1.5, skipped=3).replace("(ms)", "(s)")
+    content += megatron_line(20, 20, 0.5).replace("(ms)", "(s)")
+    (run,) = read("megatron", log, content)
+    assert list(run.steps.step_time_s) == [1.5, 0.5]
+    assert "3 iterations were skipped" in notes(run)
+
+
+def test_a_log_of_megatron_without_a_time_is_refused(log):
+    content = megatron((10, 900)).replace("900.0000", "nan")
+    with pytest.raises(LogError, match="no iteration with a time"):
+        read("megatron", log, content)
+
+
+# torchtitan
+
+EIGHT_RANKS = (  # pytorch/torchtitan#2389
+    "[titan] 2026-02-24 19:46:17,508 - root - INFO - step:  4  loss:  7.62585  grad_norm: 26.6250  "
+    "memory: 66.91GiB(37.51%)  tps: 10,050  tflops: 314.71  mfu: 13.99%\n"
+    "[titan] 2026-02-24 19:46:17,508 - root - INFO - step:  4  loss:  7.62585  grad_norm: 26.6250  "
+    "memory: 66.91GiB(37.51%)  tps: 10,049  tflops: 314.68  mfu: 13.99%\n"
+    "[titan] 2026-02-24 19:46:19,145 - root - INFO - step:  5  loss:  7.07623  grad_norm: 46.5000  "
+    "memory: 66.91GiB(37.51%)  tps: 10,007  tflops: 313.36  mfu: 13.93%\n"
+)
+
+
+def titan(*steps, head=()):
+    return titan_lines(*head, *(titan_step(*step) for step in steps))
+
+
+def test_tokens_per_second_of_torchtitan_are_of_a_device_and_ranks_print_alike(log):
+    (run,) = read("torchtitan", log, EIGHT_RANKS)
+    assert list(run.steps.step) == [4, 5]
+    assert "the same step again: of another rank" in notes(run)
+    assert run.columns["peak_reserved_bytes_per_device"] == round(66.91 * 2**30)
+    found = row(run, devices=8, item_shape="4096")
+    assert found["tokens_per_second"] == pytest.approx(8 * 10007)
+    assert found["images_per_second"] == pytest.approx(8 * 10007 / 4096)
+    assert "step_time_mean_s" not in found
+
+
+def test_with_the_batch_a_line_of_torchtitan_is_a_window_of_steps(log):
+    # As torchtitan's own log of 25 November 2025 has these lines.
+    head = (
+        "Building 1-D device mesh with ['dp_shard'], [8]",
+        "Trainer is initialized with local batch size 8, global batch size 64, gradient "
+        "accumulation steps 1, sequence length 2048, total steps 20 (warmup 2)",
+        "Training starts at step 1",
+    )
+    (run,) = read("torchtitan", log, titan((1, 1000), (10, 16384), (20, 32768), head=head))
+    found = row(run)
+    # 64 x 2048 tokens on 8 devices, 16384 on each.
+    assert list(run.steps.step_time_s) == [16.384, 1.0, 0.5]
+    assert list(run.steps.window_steps) == [1, 9, 10]
+    assert found["step_time_mean_s"] == pytest.approx(14 / 19)
+    assert (found["devices"], found["batch_per_device"], found["status"]) == (8, 8, "ok")
+
+
+def test_the_clock_of_torchtitan_begins_anew_after_a_validation(log):
+    content = titan((10, 100)) + titan_lines(
+        "validate step: 15  loss:  7.5000  memory:  1.21GiB(0.86%)  tps: 900"
+    )
+    (run,) = read("torchtitan", log, content + titan((20, 100)))
+    row(run, devices=1, item_shape="10", global_batch=1)
+    assert list(run.steps.window_steps) == [1, 5]
+    assert run.evals == [{"split": "validation", "step": 15, "loss": 7.5}]
+
+
+def test_colours_and_lines_of_other_ranks_do_not_disturb_torchtitans_steps(log):
+    coloured = (
+        titan((1, 10), (2, 20)).replace("step:", "\x1b[31mstep:").replace("loss:", "\x1b[32mloss:")
+    )
+    other = titan_lines(titan_step(1, 7), rank="[rank3]:")
+    (run,) = read(
+        "torchtitan",
+        log,
+        coloured[: coloured.index("\n") + 1] + other + coloured.partition("\n")[2],
+    )
+    assert list(run.steps.step) == [1, 2]
+    assert "of another rank" in notes(run)
+
+
+def test_todays_settings_of_torchtitan_count_tokens(log):
+    head = (
+        "Building device mesh with parallelism: pp=2, dp_replicate=1, dp_shard=4, cp=1, tp=2, ep=4",
+        "Trainer is initialized with 8192 tokens per DP rank, 32768 tokens per train step, "
+        "gradient accumulation steps 1, maximum context length 8192, total steps 20 (warmup 2)",
+    )
+    (run,) = read("torchtitan", log, titan((1, 10), (2, 20), head=head))
+    assert (run.columns["devices"], run.columns["global_batch"]) == (16, 4)
+    assert (run.status, run.message) == ("failed", "the log ends at step 2 of 20")
+
+
+def test_steps_of_torchtitan_that_begin_anew_begin_another_run(log):
+    one, two = read("torchtitan", log, titan((1, 10), (2, 20)) + titan((1, 10), (2, 20)))
+    assert one.lines == (1, 2)
+    assert two.lines == (3, 4)
+
+
+def test_without_devices_torchtitans_rate_is_no_throughput_but_a_note(log):
+    (run,) = read("torchtitan", log, titan((1, 10), (2, 20)))
+    assert "images_per_second" not in row(run)
+    assert "20 tokens/s per device; for a throughput give devices and item_shape" in notes(run)
+
+
+# Composer
+
+SHEARING = """[batch=366/48000]:
+         Train time/batch: 365
+         Train time/sample: 93440
+         Train time/token: 382730240
+         Train memory/alloc_retries: 0
+         Train loss/train/total: 10.3750
+         Train throughput/samples_per_sec: 2.7330
+         Train throughput/device/samples_per_sec: 0.1708
+"""  # princeton-nlp/LLM-Shearing#24, but for the rates: of AMD's page on mpt-30b, of 16 GPUs
+
+
+def test_batch_tokens_and_devices_follow_from_composers_metrics(log):
+    (run,) = read("composer", log, SHEARING)
+    assert run.columns["global_batch"] == 256
+    assert run.columns["item_shape"] == "4096"
+    assert run.columns["devices"] == 16
+    assert (list(run.steps.step), list(run.steps.loss)) == ([366], [10.375])
+    assert row(run)["images_per_second"] == pytest.approx(2.733)
+    assert "which may overlap" in notes(run)
+
+
+def blocks(rates, first=1):
+    lines = []
+    for batch, rate in enumerate(rates, start=first):
+        metrics = [("time/batch", batch - 1), ("time/sample", 64 * (batch - 1))]
+        metrics += [("loss/train/total", 2.0)] + [("throughput/samples_per_sec", rate)] * bool(rate)
+        lines += trainer_samples.composer_block(batch, len(rates), *metrics)
+    return "".join(lines)
+
+
+def test_rolling_means_of_composer_that_do_not_overlap_are_windows(log):
+    # Rates from batch 4 on: a window is three batches. The second one took twice as long.
+    (run,) = read("composer", log, blocks([None] * 3 + [64.0, 60.0, 50.0, 32.0]))
+    found = row(run)
+    measured = [time for time in run.steps.step_time_s if not math.isnan(time)]
+    assert measured == [1.0, 2.0]
+    assert found["step_time_mean_s"] == 1.5
+    assert found["steps_measured"] == 6
+
+
+def test_a_log_of_composer_that_begins_late_has_no_windows_but_a_throughput(log):
+    (run,) = read("composer", log, blocks([32.0, 64.0], first=40))
+    found = row(run)
+    assert "step_time_mean_s" not in found
+    assert found["images_per_second"] == pytest.approx(2 / (1 / 32 + 1 / 64))
+
+
+def test_the_file_logger_of_composer_counts_a_loss_one_batch_later_than_a_rate(log):
+    # Lines as tests/loggers/test_file_logger.py of composer expects them.
+    content = "[hyperparameter]: num_nodes: 1 \n"
+    for done in range(1, 5):
+        content += f"[metric][batch={done - 1}]: time/batch: {done - 1} \n"
+        content += f"[metric][batch={done - 1}]: time/sample: {64 * (done - 1)} \n"
+        content += f"[metric][batch={done - 1}]: loss/train/total: {9 - done}.0000 \n"
+        if done > 1:
+            content += f"[metric][batch={done}]: throughput/samples_per_sec: 64.0000 \n"
+    content += "[metric][batch=4]: metrics/eval/MulticlassAccuracy: 0.2500 \n"
+    content += "[metric][batch=4]: metrics/eval/MulticlassF1Score: 0.2000 \n"
+    (run,) = read("composer", log, content)
+    assert list(run.steps.step) == [1, 2, 3, 4]
+    assert list(run.steps.loss) == [8, 7, 6, 5]
+    assert row(run)["step_time_mean_s"] == 1.0
+    assert run.evals == [{"split": "validation", "step": 4, "top1": 0.25}]
+    assert "left out: metrics/eval/MulticlassF1Score" in notes(run)
+
+
+def test_evaluations_on_composers_console_belong_to_the_batch_before_them(log):
+    content = blocks([None] * 2) + (
+        "[Eval batch=1/2] Eval on eval data\n[Eval batch=2/2] Eval on eval data:\n"
+        "\t Eval metrics/eval/LanguageCrossEntropy: 2.5000\n"
+        "\t Eval metrics/eval/LanguagePerplexity: 12.1825\n"
+    )
+    (run,) = read("composer", log, content)
+    assert run.evals == [{"split": "validation", "step": 2, "loss": 2.5, "perplexity": 12.1825}]
+
+
+def test_a_log_of_composer_with_settings_alone_is_refused(log):
+    with pytest.raises(LogError, match="no loss and no throughput"):
+        read("composer", log, "[metric][batch=0]: time/batch: 0 \n")

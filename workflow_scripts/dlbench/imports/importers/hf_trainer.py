@@ -1,0 +1,131 @@
+"""`trainer_state.json` of Hugging Face's Trainer: one JSON document, with `log_history`.
+
+- `loss` is the mean over the steps since the entry before. No entry has a time of a step: rows of
+  steps have losses alone. `epoch` has fractions; rows of evals have it rounded up.
+- `train_runtime` is by the clock of one process, in s, from before the first step to after the
+  last: evaluations, checkpoints and compiling are in it. The evaluations' own `eval_runtime` is
+  taken off; the rest over all steps is the mean time of a step, no warm-up left out. So its
+  throughput is no more than that of the steps alone.
+- `train_samples_per_second` is the items of the whole training (all epochs, or max_steps times
+  the batch of all devices) over train_runtime. Times train_runtime these are the items;
+  images_per_second is the items over the time without evaluations. A training that was resumed
+  counts all its items and the time since it was resumed alone: its number is too high, and the
+  document does not say so.
+- `train_batch_size` is of one process, before gradients are accumulated: not imported.
+- Without `train_runtime` the document is that of a checkpoint: a failed run, unless all steps are
+  done.
+- eval_accuracy is top-1 if it is from 0 to 1. Other scores are named in the notes.
+
+Source: huggingface/transformers, trainer.py, trainer_callback.py and trainer_utils.py; documents
+in yuanhuanghuang/quality (baselines/lrqa), with evaluations.
+"""
+
+import math
+from collections.abc import Iterator
+
+from dlbench.imports import log_values
+from dlbench.imports.importers import Imported
+from dlbench.imports.log_file import LogFile
+from dlbench.imports.log_values import MOST_TIME_S, LeftOut, count, real
+
+FAMILY = "hf_trainer"
+MARKS = ('"log_history"', '"global_step"')
+MOST_BYTES = 2**28
+KNOWN = {"epoch", "step", "loss", "eval_loss", "eval_accuracy", "eval_runtime", "learning_rate"}
+KNOWN |= {"train_runtime", "train_samples_per_second", "train_loss", "total_flos", "grad_norm"}
+RATES = ("_per_second", "_runtime")
+
+
+def recognise(log: LogFile) -> bool:
+    text = log.head_text
+    return text.lstrip()[:1] == "{" and all(mark in text for mark in MARKS)
+
+
+def read(log: LogFile) -> Iterator[Imported]:
+    lines, size = [], 0
+    for _, text in log.lines():
+        lines.append(text)
+        size += len(text)
+        if size > MOST_BYTES:
+            raise log.error(len(lines), "too long for a trainer_state.json")
+    state = log_values.from_json("\n".join(lines))
+    if not isinstance(state, dict) or not isinstance(state.get("log_history"), list):
+        raise log.error(
+            len(lines) or 1,
+            "expected one JSON document with log_history, which ends here or before: was the file "
+            "cut short?",
+        )
+    yield _imported(log, state, len(lines))
+
+
+def _imported(log, state, last_line):
+    step, total = count(state.get("global_step"), 0), count(state.get("max_steps"))
+    run = Imported({"framework": "pytorch", "mode": "train"}, lines=(1, last_line))
+    left_out, before, evaluated_s, ends, unknown = LeftOut(), 0, 0.0, [], set()
+    for entry in state["log_history"]:
+        if not isinstance(entry, dict) or (at := count(entry.get("step"), 0)) is None:
+            left_out.add(1, "an entry of log_history without a step")
+            continue
+        if "train_runtime" in entry:
+            ends.append(entry)
+        if (loss := log_values.loss(entry.get("loss"))) is not None and at > before:
+            run.steps.add(at, math.nan, loss, 0)
+            before = at
+        if row := _evaluation(entry, at):
+            run.evals.append(row)
+        evaluated_s += real(entry.get("eval_runtime"), 0, MOST_TIME_S) or 0
+        unknown |= {name for name in entry if name not in KNOWN and not name.endswith(RATES)}
+    if not (step or run.steps or run.evals):
+        raise log.error(1, "no step, no loss and no evaluation in it: training had not begun")
+    run.columns |= {
+        name: value
+        for name, value in (("steps", total), ("epochs", _whole(state.get("num_train_epochs"))))
+        if value
+    }
+    if "epochs" in run.columns:
+        del run.columns["steps"]
+    if ends:
+        _rate(run, ends[-1], step, evaluated_s)
+        if len(ends) > 1:
+            run.notes.append(f"{len(ends)} ends of training in it: the last one counts")
+    elif step is not None and total and step < total:
+        run.status, run.message = "failed", f"the state of a checkpoint at step {step} of {total}"
+    if unknown:
+        run.notes.append(f"left out: {log_values.list_names(unknown)}")
+    run.notes += left_out.notes()
+    return run
+
+
+def _whole(value):
+    number = real(value, 1, 1e6)
+    return int(number) if number and number.is_integer() else None
+
+
+def _evaluation(entry, step):
+    accuracy = real(entry.get("eval_accuracy"), 0, 1)
+    values = {"loss": log_values.loss(entry.get("eval_loss")), "top1": accuracy}
+    values = {name: value for name, value in values.items() if value is not None}
+    if not values:
+        return None
+    if (epoch := real(entry.get("epoch"), 0, 1e6)) is not None:
+        values["epoch"] = max(1, math.ceil(epoch))
+    return {"split": "validation", "step": step, **values}
+
+
+def _rate(run, end, steps, evaluated_s):
+    """Columns of the time that training took."""
+    runtime_s = real(end.get("train_runtime"), 0, MOST_TIME_S)
+    per_second = real(end.get("train_samples_per_second"), 0)
+    if not runtime_s or not steps or runtime_s <= evaluated_s:
+        run.notes.append("no throughput: no steps, no train_runtime, or evaluations took longer")
+        return
+    run.columns["duration_s"] = runtime_s
+    training_s = runtime_s - evaluated_s
+    run.columns["step_time_mean_s"] = training_s / steps
+    run.columns["steps_measured"] = steps
+    if per_second:
+        run.columns["images_per_second"] = per_second * (runtime_s / training_s)
+    run.notes.append(
+        f"times are train_runtime, {runtime_s:g} s, less {evaluated_s:g} s of evaluations: the "
+        "first steps and checkpoints are in them; a training that was resumed has too high a throughput"
+    )

@@ -1,0 +1,177 @@
+"""PyTorch's imagenet example and its kin: `Epoch: [0][  10/5005]  Time 0.3 ( 0.5) ...`.
+
+- `Time` is the time of the batch that is printed, its bracket the mean over all batches of the
+  epoch so far, in s with three decimals, loading data included. Mean times batches is the time
+  since the epoch began; differences between two lines become windows, joined until the last digit
+  leaves at most 1 % in doubt. Reading the loss waits for the device, so these are times of the
+  computation.
+- Each process of several prints its lines, unlabelled. All wait for one another in a step: of
+  equal lines the slower counts. `Time` is of one process; the batch is not in the log (--fields).
+- The first batch of the log is the warm-up. The first batches of later epochs, for which the
+  reader starts anew, count.
+- Versions until 2022 print the number of batches before the one that is printed (from 0), later
+  ones the number with it (from 1).
+- `Loss`: of that batch of that process. ` * Acc@1 71.2 Acc@5 90.1` (formerly Prec@) is the
+  evaluation after the epoch, in per cent; it becomes a row of evals.
+- The epochs that were asked for are not printed: a log that ends within an epoch is failed, one
+  that ends after an epoch is ok. A line of an earlier epoch begins the next run.
+
+Source: pytorch/examples, imagenet/main.py of August 2025, and its history; for old lines
+NVIDIA/apex and NNCF's tutorials, which print them. No whole public log was at hand: the samples
+of the tests follow the program.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from dlbench.imports import log_values
+from dlbench.imports.importers import Imported
+from dlbench.imports.log_file import LogFile
+from dlbench.imports.log_values import MOST_TIME_S, LeftOut, count, real
+
+FAMILY = "pytorch_imagenet"
+LINE = re.compile(r"Epoch: \[(\d+)\]\[\s*(\d+)/\s*(\d+)\]\s+Time\s+([\d.]+)\s+\(\s*([\d.]+)\)(.*)")
+LOSS = re.compile(r"Loss\s+(\S+) \(")
+SCORE = re.compile(r"^\s?\* (?:Acc|Prec)@1 ([\d.]+) (?:Acc|Prec)@5 ([\d.]+)")
+DATA = re.compile(r"Data\s+[\d.]+\s+\(\s*([\d.]+)\)")
+HALF_DIGIT_S = 0.0005
+MOST_DOUBT = 0.01  # relative error of a window's time by the last printed digit
+
+
+class _Line(NamedTuple):
+    """A printed batch, its number in the epoch from 1."""
+
+    number: int
+    time_s: float
+    mean_s: float
+    loss: float | None
+
+
+def recognise(log: LogFile) -> bool:
+    return any(DATA.search(match[6]) for match in LINE.finditer(log.head_text))
+
+
+def read(log: LogFile) -> Iterator[Imported]:
+    run, number = _Run(1), 0
+    for number, line in log.lines():
+        if number == log.unfinished:
+            run.left_out.add(number, "no newline at its end, so it may be cut short")
+        elif match := LINE.search(line):
+            epoch = count(match[1], 0)
+            if run.epochs and epoch is not None and epoch < max(run.epochs):
+                yield run.imported(log, number - 1)
+                run = _Run(number)
+            run.add(number, epoch, match)
+        elif match := SCORE.match(line):
+            run.scored(number, match)
+    yield run.imported(log, number)
+
+
+class _Run:
+    """The epochs of one run."""
+
+    def __init__(self, first_line):
+        self.first_line = first_line
+        self.epochs = {}  # lines by number, by epoch from 0
+        self.batches = None  # of an epoch
+        self.from_zero = False
+        self.evals, self.data = {}, []
+        self.left_out = LeftOut()
+
+    def add(self, line, epoch, match):
+        batch, batches = count(match[2], 0), count(match[3])
+        time_s, mean_s = (real(match[n], 0, MOST_TIME_S) for n in (4, 5))
+        if None in (epoch, batch, batches, time_s, mean_s):
+            self.left_out.add(line, "a batch without a number or a time")
+            return
+        self.batches = self.batches or batches
+        self.from_zero = self.from_zero or batch == 0
+        loss = LOSS.search(match[6])
+        found = _Line(batch, time_s, mean_s, log_values.loss(loss[1]) if loss else None)
+        lines = self.epochs.setdefault(epoch, {})
+        if batch not in lines or mean_s > lines[batch].mean_s:
+            lines[batch] = found
+        if data := DATA.search(match[6]):
+            self.data.append(real(data[1], 0) or 0)
+
+    def scored(self, line, match):
+        scores = [real(match[n], 0, 100) for n in (1, 2)]
+        if None in scores:
+            self.left_out.add(line, "an accuracy that is none in per cent")
+            return
+        epoch = max(self.epochs, default=0) + 1
+        self.evals[epoch] = {
+            "split": "validation",
+            "epoch": epoch,
+            "top1": scores[0] / 100,
+            "top5": scores[1] / 100,
+        }
+
+    def imported(self, log, last_line):
+        if not self.epochs:
+            raise log.error(last_line, "no batch of an epoch could be read")
+        columns = {"framework": "pytorch", "mode": "train"}
+        run = Imported(columns, evals=list(self.evals.values()), lines=(self.first_line, last_line))
+        first = min(self.epochs)
+        for epoch in sorted(self.epochs):
+            lines = sorted(self.epochs[epoch].values())
+            if self.from_zero:
+                lines = [line._replace(number=line.number + 1) for line in lines]
+            self._add_epoch(run, epoch, lines, epoch == first)
+        self._end(run, lines)
+        run.notes.append("the first batch is the warm-up; first batches of later epochs count")
+        if self.data:
+            run.notes.append(f"{self.data[-1]:g} s of a batch were waiting for data, at last")
+        run.notes += self.left_out.notes()
+        return run
+
+    def _add_epoch(self, run, epoch, lines, is_first):
+        """Add a row for each line, with a time where a window ends."""
+        done, before, before_s = epoch * self.batches, 0, 0.0
+        ends = _window_ends(lines, 1 if is_first and lines[0].number == 1 else 0)
+        for row, line in enumerate(lines):
+            took_s = line.number * line.mean_s
+            if row == 0 and is_first and line.number == 1:
+                run.steps.add(done + 1, line.time_s, line.loss, 1, warm_up=True)
+                before, before_s = 1, line.time_s
+            elif row in ends:
+                window = line.number - before
+                mean_s = (took_s - before_s) / window
+                if not before or line.mean_s == before_s / before:  # without rounding a difference
+                    mean_s = line.mean_s
+                run.steps.add(done + line.number, mean_s, line.loss, window)
+                before, before_s = line.number, took_s
+            else:
+                run.steps.add(done + line.number, math.nan, line.loss, 0)
+
+    def _end(self, run, lines):
+        """Say whether the log ends within an epoch; the last lines of one are not all printed."""
+        every = lines[1].number - lines[0].number if len(lines) > 1 else self.batches
+        last = max(self.epochs)
+        if last + 1 not in self.evals and lines[-1].number + every <= self.batches:
+            run.status = "failed"
+            run.message = (
+                f"the log ends at batch {lines[-1].number} of {self.batches} of epoch {last + 1}"
+            )
+
+
+def _window_ends(lines, warm_up):
+    """The rows at which windows end: the last of an epoch, and those before that are certain.
+
+    Args:
+        warm_up: how many batches at the beginning are no part of a window.
+    """
+    ends, last = [], None
+    start = (warm_up, lines[0].time_s if warm_up else 0.0)
+    for row, line in enumerate(lines[warm_up:], start=warm_up):
+        took_s = line.number * line.mean_s
+        doubt_s = (line.number + start[0]) * HALF_DIGIT_S
+        if doubt_s <= MOST_DOUBT * (took_s - start[1]):
+            ends.append(row)
+            start = (line.number, took_s)
+        last = row
+    if last is not None and last not in ends:  # joined with the window before it
+        ends = [*ends[:-1], last]
+    return set(ends)

@@ -1,0 +1,200 @@
+"""torchtitan: `step: 10  loss:  8.0  memory:  9.8GiB(10%)  tps: 1,234 ...` each log_freq steps.
+
+- `tps` (formerly `wps`) is tokens per second and device since the line before: the tokens of the
+  rank that prints over its time and the ranks that share them (tensor, pipeline and context
+  parallel). Loading data and writing checkpoints are in that time. Times tokens of a step over
+  tps and devices give the time of a step; a line becomes a window of steps.
+- Tokens of a step follow from the line `Trainer is initialized with ...`, devices from that of
+  the device mesh, or both from --fields (devices, global_batch, item_shape). With devices and
+  item_shape alone there is a throughput and no times; without them tps is in the notes.
+- A line `validate step:` starts the clock anew: the next line is of the steps after it. Where a
+  validation follows steps that no line has, its own tps mixes both; it is not imported.
+- The first line has the start of all ranks and compiling in it: warm-up.
+- `loss` is the mean over all ranks at that step alone, not over the window.
+- `memory` is what the allocator of the rank had reserved at most since the line before.
+  peak_reserved_bytes_per_device is the largest of the log.
+- `tflops` and `mfu` use torchtitan's own count of FLOPs: in the notes alone.
+- Ranks print alike. Lines of the first rank that prints count; without a name of the rank, the
+  first line of a step. A step before the last one begins the next run.
+
+Source: pytorch/torchtitan, torchtitan/components/metrics.py and trainer.py, August 2026; lines of
+pytorch/torchtitan#2389, #3393, #1349.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+
+from dlbench.imports import log_values
+from dlbench.imports.importers import Imported
+from dlbench.imports.log_file import LogFile
+from dlbench.imports.log_values import LeftOut, count, real
+from dlbench.study import item_names
+
+FAMILY = "torchtitan"
+GIB = 2**30
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+STEP = re.compile(
+    r"(?<!validate )\bstep:\s+(\d+)\s+loss:\s+(\S+)\s(.*?)\b[tw]ps: ([\d,]+)(?=\s|$)(.*)"
+)
+VALIDATION = re.compile(r"\bvalidate step:\s+(\d+)\s+loss:\s+(\S+)")
+RANK = re.compile(r"^\[(?:rank|default)(\d+)\]:")
+MEMORY = re.compile(r"memory:\s+([\d.]+)GiB")
+SHARE = re.compile(r"mfu: ([\d.]+)%")
+SETTINGS = re.compile(r"Trainer is initialized with (.*)")
+PARTS = {  # of that line
+    "global_batch": re.compile(r"global batch size (\d+)"),
+    "sequence": re.compile(r"(?:sequence|maximum context) length (\d+)"),
+    "tokens": re.compile(r"(\d+) tokens per train step"),
+    "steps": re.compile(r"total steps (\d+)"),
+}
+MESH = re.compile(r"Building device mesh with parallelism: (.*)")
+OLD_MESH = re.compile(r"Building \d-D device mesh with \[.*?\], \[([\d, ]+)\]")
+MESH_PARTS = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
+MODEL = re.compile(r"Model (\S+) (\S+) size: ([\d,]+) total parameters")
+DEVICE = re.compile(r"(?:CUDA|XPU|NPU) capacity: (.+?) with ")
+STARTS = re.compile(r"Training starts at step (\d+)")
+
+
+def recognise(log: LogFile) -> bool:
+    text = COLOURS.sub("", log.head_text)
+    return any("memory:" in match[3] for match in STEP.finditer(text))
+
+
+def read(log: LogFile) -> Iterator[Imported]:
+    run, number, first_rank = _Run(1), 0, None
+    for number, coloured in log.lines():
+        if number == log.unfinished:
+            run.left_out.add(number, "no newline at its end, so it may be cut short")
+            continue
+        line = COLOURS.sub("", coloured)
+        if not (match := STEP.search(line)):
+            run.said(line)
+            continue
+        rank = (RANK.match(line) or [None, None])[1]
+        first_rank = first_rank or rank
+        if rank != first_rank:
+            run.left_out.add(number, "of another rank")
+            continue
+        step = count(match[1])
+        if run.rates and step is not None and step < run.steps[-1]:
+            yield run.imported(log, number - 1)
+            run = _Run(number, run.columns)
+        run.add(number, step, match)
+    yield run.imported(log, number)
+
+
+class _Run:
+    """The lines of one run."""
+
+    def __init__(self, first_line, columns=None):
+        self.first_line = first_line
+        self.columns = dict(columns or {"framework": "pytorch", "mode": "train"})
+        self.steps, self.losses, self.rates, self.windows = [], [], [], []
+        self.evals = []
+        self.reset = None  # the step at which the clock of the next line began
+        self.memory_gib, self.share, self.ended = 0.0, None, False
+        self.left_out = LeftOut()
+
+    def said(self, line):
+        """Take what a line that is of no step says of the run."""
+        if match := SETTINGS.search(line):
+            self._settings(match[1])
+        elif match := MESH.search(line):
+            sizes = dict(re.findall(r"(\w+)=(\d+)", match[1]))
+            self._devices([sizes.get(name, "1") for name in MESH_PARTS])
+        elif match := OLD_MESH.search(line):
+            self._devices(match[1].split(","))
+        elif match := MODEL.search(line):
+            self.columns["model"] = f"{match[1]}_{match[2]}"
+            if (parameters := count(match[3].replace(",", ""), high=2**62)) is not None:
+                self.columns["parameters"] = parameters
+        elif match := DEVICE.search(line):
+            self.columns["device_model"] = match[1]
+        elif match := STARTS.search(line):
+            self.reset = (count(match[1]) or 1) - 1
+        elif match := VALIDATION.search(line):
+            step, loss = count(match[1]), log_values.loss(match[2])
+            if step is not None and loss is not None:
+                self.evals.append({"split": "validation", "step": step, "loss": loss})
+                self.reset = step
+        elif "Training completed" in line:
+            self.ended = True
+
+    def _devices(self, sizes):
+        devices = math.prod(count(size) or 0 for size in sizes)
+        if count(devices) is not None:
+            self.columns["devices"] = devices
+
+    def _settings(self, text):
+        found = {name: pattern.search(text) for name, pattern in PARTS.items()}
+        values = {name: count(match[1]) for name, match in found.items() if match}
+        sequence, tokens = values.get("sequence"), values.get("tokens")
+        if sequence:
+            self.columns["item_shape"] = str(sequence)
+        if tokens and sequence and tokens % sequence == 0:
+            values["global_batch"] = tokens // sequence
+        for name in ("global_batch", "steps"):
+            if values.get(name):
+                self.columns[name] = values[name]
+
+    def add(self, line, step, match):
+        rate = real(match[4].replace(",", ""), 1e-6)
+        loss = log_values.loss(match[2])
+        if step is None or rate is None:
+            self.left_out.add(line, "a step without a number or a rate")
+            return
+        if self.steps and step == self.steps[-1]:
+            self.left_out.add(line, "the same step again: of another rank")
+            return
+        before = self.reset if self.reset is not None and self.reset < step else None
+        self.windows.append(step - before if before is not None else 1)
+        self.steps.append(step)
+        self.losses.append(loss)
+        self.rates.append(rate)
+        self.reset = step
+        if memory := MEMORY.search(match[3]):
+            self.memory_gib = max(self.memory_gib, real(memory[1], 0, 1e6) or 0)
+        if share := SHARE.search(match[5]):
+            self.share = real(share[1], 0)
+
+    def imported(self, log, last_line):
+        if not self.rates:
+            raise log.error(last_line, "no step with tokens per second could be read")
+        run = Imported(dict(self.columns), evals=self.evals, lines=(self.first_line, last_line))
+        for row, (step, loss) in enumerate(zip(self.steps, self.losses, strict=True)):
+            run.steps.add(step, math.nan, loss, 0, warm_up=row == 0)
+        if self.memory_gib:
+            run.columns["peak_reserved_bytes_per_device"] = round(self.memory_gib * GIB)
+        total = self.columns.get("steps")
+        if total and self.steps[-1] < total and not self.ended:
+            run.status = "failed"
+            run.message = f"the log ends at step {self.steps[-1]} of {total}"
+        run.notes.append("tps is of one device; the first line is the warm-up")
+        if self.share is not None:
+            run.notes.append(f"mfu {self.share:g} % in the last line, by torchtitan's own count")
+        run.notes += self.left_out.notes()
+        run.complete = lambda columns: self._complete(columns, run)
+        return run
+
+    def _complete(self, columns, run):
+        """Times of steps, or the throughput alone, as batch, tokens and devices are known."""
+        measured = list(zip(self.windows, self.rates, strict=True))[1:]
+        tokens, devices = item_names.tokens(columns.get("item_shape")), columns.get("devices")
+        batch = columns.get("global_batch")
+        if batch and tokens and devices:
+            each = batch * tokens / devices
+            for row, rate in enumerate(self.rates):
+                run.steps.step_time_s[row] = each / rate
+                run.steps.window_steps[row] = self.windows[row]
+        elif measured:
+            steps = sum(n for n, _ in measured)
+            rate = steps / sum(n / rate for n, rate in measured)
+            if tokens and devices:
+                columns["images_per_second"] = rate * devices / tokens
+                columns["steps_measured"] = steps
+            else:
+                run.notes.append(
+                    f"{rate:.0f} tokens/s per device; for a throughput give devices and item_shape "
+                    "(tokens of a sequence), for times of steps global_batch, too"
+                )
