@@ -76,8 +76,8 @@ def imagenet_line(epoch, batch, batches, time_s, mean_s):
     loss = 8 - batch / 1000
     return (
         f"Epoch: [{epoch}][{batch:{len(str(batches))}d}/{batches}]\t"
-        f"Time {time_s:6.3f} ({mean_s:6.3f})\tData  0.002 ( 0.073)\tLoss {loss:.4e} ({loss:.4e})\tAcc@1   0.00 (  0.08)"
-        "\tAcc@5   6.25 (  0.55)"
+        f"Time {time_s:6.3f} ({mean_s:6.3f})\tData  0.002 ( 0.073)\t"
+        f"Loss {loss:.4e} ({loss:.4e})\tAcc@1   0.00 (  0.08)\tAcc@5   6.25 (  0.55)"
     )
 
 

@@ -156,6 +156,12 @@ def test_seconds_of_deepspeeds_fork_and_skipped_iterations(log):
     assert "3 iterations were skipped" in notes(run)
 
 
+def test_a_log_of_megatron_is_known_by_its_arguments_if_these_are_long(log):
+    long = arguments(tensor_model_parallel_size=2, **{f"x{n}": 1 for n in range(2000)})
+    (run,) = read("megatron", log, long + megatron((10, 900), (20, 1000)))
+    assert "tensor_model_parallel_size 2" in notes(run)
+
+
 def test_a_log_of_megatron_without_a_time_is_refused(log):
     content = megatron((10, 900)).replace("900.0000", "nan")
     with pytest.raises(LogError, match="no iteration with a time"):

@@ -58,7 +58,8 @@ STARTS = re.compile(r"Training starts at step (\d+)")
 
 def recognise(log: LogFile) -> bool:
     text = COLOURS.sub("", log.head_text)
-    return any("memory:" in match[3] for match in STEP.finditer(text))
+    steps = any("memory:" in match[3] for match in STEP.finditer(text))
+    return steps or bool(SETTINGS.search(text))
 
 
 def read(log: LogFile) -> Iterator[Imported]:

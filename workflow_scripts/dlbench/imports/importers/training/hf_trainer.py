@@ -127,5 +127,5 @@ def _rate(run, end, steps, evaluated_s):
         run.columns["images_per_second"] = per_second * (runtime_s / training_s)
     run.notes.append(
         f"times are train_runtime, {runtime_s:g} s, less {evaluated_s:g} s of evaluations: the "
-        "first steps and checkpoints are in them; a training that was resumed has too high a throughput"
+        "first steps and checkpoints are in them; if training was resumed, the rate is too high"
     )

@@ -59,7 +59,9 @@ class _Row(NamedTuple):
 
 
 def recognise(log: LogFile) -> bool:
-    return bool(LINE.search(log.head_text))
+    text = log.head_text
+    # The arguments may be longer than the head.
+    return bool(LINE.search(text) or (ARGUMENTS.search(text) and PARALLEL[0] in text))
 
 
 def read(log: LogFile) -> Iterator[Imported]:
