@@ -9,6 +9,7 @@ import pytest
 
 from dlbench.records import run_record
 from support.runs.made_runs import SETTINGS, finish
+from support.studies.found_batches import TRIES, write_found
 
 PROGRAMS = Path(__file__).parents[3] / "workflow_scripts"
 # In the place of Snakemake: says what it was given.
@@ -62,6 +63,30 @@ def test_results_are_forgotten_by_status_message_and_study(failed, arguments, ex
     named = finished.stdout.splitlines()[:-1]
     if arguments != ["--dry-run"]:
         assert named == sorted(failed[index].id for index in expected)
+
+
+def test_a_search_for_a_largest_batch_is_forgotten_by_its_name_or_because_it_failed(failed):
+    def searched(name, **changes):
+        path = write_found(name, **changes)
+        (path.parent / "b1").mkdir()
+        for file in ("run.json", "train.jsonl"):
+            (path.parent / "b1" / file).write_text("{}")
+        return path
+
+    vain = {"batch_per_device": None, "reason": "not even 1 fits", "tries": TRIES[1:]}
+    kept, lost = searched("max-kept"), searched("max-lost", **vain)
+    finished = start("forget_runs.py", "--status", "oom", "--message", "not even")
+    assert finished.stdout.splitlines() == [
+        "max-lost",
+        "forgot 0 run(s) and 1 search(es) for a largest batch",
+    ]
+    assert (kept.is_file(), lost.is_file()) == (True, False)
+    left = sorted(path.name for path in (lost.parent / "b1").iterdir())
+    assert left == ["train.attempt1.jsonl"]
+    assert start("forget_runs.py", "max-kept", failed[0].id).returncode == 0
+    assert (kept.is_file(), forgotten(failed)) == (False, [0])
+    asked = start("retry_runs.py", "max-kept", "--configfile", "part.yaml")
+    assert "no run 'max-kept' in the study 'part'" in asked.stderr
 
 
 def test_a_run_that_is_named_is_forgotten_whatever_its_status(failed):

@@ -105,6 +105,15 @@ def test_without_a_job_only_this_machine_is_looked_at(place):
     assert texts("note") == ["compute nodes: not looked at (--no-job)"]
 
 
+def test_searches_for_largest_batches_are_named_and_their_jobs_looked_at(place):
+    widest = CONFIG | {"matrix": [BLOCK | {"batch_per_device": "max"}], "figures": []}
+    write("config.yaml", widest)
+    (named,) = [text for text in texts("note") if "to find" in text]
+    assert "the runs that it gives, which are not known yet: largest batch of lenet5" in named
+    write("config.yaml", widest | {"time_limit_s": 9000})
+    assert "largest batch of lenet5" in only_fix()
+
+
 def test_a_profile_that_is_not_there_is_told_from_those_that_are(place):
     write("profiles/slurm/config.yaml", PROFILE)
     assert "no profile 'slrm' (did you mean 'slurm'?)" in only_fix(profile="slrm")

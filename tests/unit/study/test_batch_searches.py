@@ -92,9 +92,28 @@ def test_a_batch_that_is_asked_for_by_its_number_too_is_trained_once():
 def test_where_no_batch_fits_the_combination_is_excluded_with_the_reason():
     (search_id,) = study(WIDEST).searches
     write_found(search_id, batch_per_device=None, reason="not even 1 fits")
-    assert "not even 1 fits" in refused(WIDEST)
+    assert f"not even 1 fits; to search again: forget_runs.py {search_id}" in refused(WIDEST)
     made = study(WIDEST, BLOCK | {"name": "other", "steps": 5})
     assert [left_out.reason for left_out in made.excluded] == ["not even 1 fits"]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "text", "chosen"),
+    [
+        (("failed", "oom", "timeout"), "", ["broken", "small"]),
+        (("oom",), "", ["small"]),
+        (("failed", "oom"), "LAYERS", ["broken"]),
+        (("ok", "timeout", "skipped"), "", []),
+    ],
+)
+def test_searches_in_vain_are_told_from_those_that_found_or_were_skipped(statuses, text, chosen):
+    none = {"batch_per_device": None}
+    write_found("found", tries=TRIES)
+    write_found("skipped", **none, skipped=True, reason="no GPU")
+    write_found("small", **none, reason="not even 1 fits", tries=TRIES[1:])
+    write_found("broken", **none, reason="2 layers of one name", tries=TRIES[:1])
+    write_found("damaged", **none, search="another")
+    assert batch_searches.in_vain(statuses, text) == chosen
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """Forget recorded results, so that the next start trains their runs again.
 
 forget_runs.py and retry_runs.py share the choice of runs on their command lines. Logs of forgotten
-runs are kept aside.
+runs are kept aside. A search for a largest batch is chosen as a run is, by its id, or by its status
+if it found no batch.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -13,6 +14,7 @@ from dlbench.common import phrases
 from dlbench.log.event_fields import STATUSES
 from dlbench.log.event_log import FAILED
 from dlbench.records import run_record
+from dlbench.study import batch_searches
 from dlbench.study.config import Study
 
 LOCKS = Path(".snakemake/locks")
@@ -20,7 +22,11 @@ LOCKS = Path(".snakemake/locks")
 
 def add_choice(parser: ArgumentParser) -> None:
     """Add the flags that choose runs."""
-    parser.add_argument("run_id", nargs="*", help="these runs only, whatever their status")
+    parser.add_argument(
+        "run_id",
+        nargs="*",
+        help="these runs, or searches for a largest batch, only, whatever their status",
+    )
     parser.add_argument(
         "--status",
         nargs="+",
@@ -35,7 +41,7 @@ def add_choice(parser: ArgumentParser) -> None:
 
 
 def chosen(args: Namespace, study: Study | None = None) -> list[str]:
-    """The ids of the runs that a command line chooses.
+    """The ids of the runs, and of the searches for a largest batch, that a command line chooses.
 
     Args:
         args: the parsed flags of `add_choice`.
@@ -44,7 +50,7 @@ def chosen(args: Namespace, study: Study | None = None) -> list[str]:
     Raises:
         Error: a run that was named has no results, or is not of the study.
     """
-    ours = {run.id for run in study.runs} if study else set()
+    ours = {run.id for run in study.runs} | study.searches.keys() if study else set()
     if args.run_id and args.message:
         raise Error(
             "expected either runs or --message, found both: runs that are named are chosen "
@@ -57,9 +63,15 @@ def chosen(args: Namespace, study: Study | None = None) -> list[str]:
                 f"{phrases.did_you_mean(run_id, ours)}; "
                 "of which study is it? Name that with --configfile"
             )
-        if not run_record.folder(run_id).is_dir():
-            raise Error(f"no run {run_id!r} in {run_record.RESULTS / 'runs'}")
-    run_ids = args.run_id or run_record.with_status(args.status, args.message)
+        if not run_record.folder(run_id).is_dir() and not _is_search(run_id):
+            raise Error(
+                f"no run {run_id!r} in {run_record.RESULTS / 'runs'}, and no search of that name "
+                f"in {batch_searches.FOLDER}"
+            )
+    run_ids = args.run_id or [
+        *run_record.with_status(args.status, args.message),
+        *batch_searches.in_vain(args.status, args.message),
+    ]
     return [run_id for run_id in run_ids if study is None or run_id in ours]
 
 
@@ -76,9 +88,24 @@ def refuse_if_at_work() -> None:
 
 
 def forget(run_ids: Sequence[str], dry_run: bool) -> None:
-    """Forget the results of runs and print their ids; with `dry_run` only print them."""
+    """Forget the results of runs and searches and print their ids; with `dry_run` only print."""
+    searches = sum(map(_is_search, run_ids))
     for run_id in run_ids:
         if not dry_run:
-            run_record.forget(run_id)
+            _forget_search(run_id) if _is_search(run_id) else run_record.forget(run_id)
         print(run_id)
-    print(f"{'would forget' if dry_run else 'forgot'} {len(run_ids)} run(s)", flush=True)
+    found = f" and {searches} search(es) for a largest batch" if searches else ""
+    verb = "would forget" if dry_run else "forgot"
+    print(f"{verb} {len(run_ids) - searches} run(s){found}", flush=True)
+
+
+def _is_search(name):
+    return (batch_searches.FOLDER / name).is_dir()
+
+
+def _forget_search(search_id):
+    """Remove what a search found, and the records of its tries; their logs are kept aside."""
+    place = batch_searches.FOLDER / search_id
+    (place / batch_searches.FOUND).unlink(missing_ok=True)
+    for record in place.glob("*/run.json"):
+        run_record.forget_in(record.parent)

@@ -171,9 +171,8 @@ def _job(module, profile, study):
     """The job of the check: devices of a whole node, as many cores as runs ask for."""
     facts = study.site
     devices = site_devices.devices(facts)
-    cores = [
-        job.cores_per_task * job.tasks_per_node for _, job in queue_check.jobs_of_study(study)[0]
-    ]
+    wanted = queue_check.jobs_of_study(study)[0] + queue_check.jobs_of_searches(study)
+    cores = [job.cores_per_task * job.tasks_per_node for _, job in wanted]
     several = facts["nodes"] > 1 and hasattr(module, "on_each_node")
     return JobRequest(
         name="check_site",

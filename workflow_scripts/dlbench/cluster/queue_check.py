@@ -8,7 +8,7 @@ from dlbench.cluster import jobs
 from dlbench.cluster.profiles import Profile
 from dlbench.cluster.remarks import Remark, fix, note, ok
 from dlbench.common import phrases
-from dlbench.plan import site_devices, skipping
+from dlbench.plan import planning, site_devices, skipping
 from dlbench.plan.plan import ATTEMPTS
 from dlbench.records import staleness
 from dlbench.schedulers import Job, Nodes, Queue
@@ -32,6 +32,7 @@ def remarks(
         module: the scheduler's file.
     """
     runs: list[tuple[str, Job]] = []
+    searches: list[tuple[str, Job]] = []
     unfit: dict[str, list[str]] = {}
     left_open = autos(study)
     if left_open:
@@ -41,9 +42,11 @@ def remarks(
         )
     else:
         runs, unfit = jobs_of_study(study)
+        searches = jobs_of_searches(study)
     wanted = profile.value("train", module.QUEUE)
-    checks = [(runs, wanted, getattr(module, "unfit", None))]
-    if any(staleness.has_data(run) for run in study.runs):
+    checks = [([*runs, *searches], wanted, getattr(module, "unfit", None))]
+    tries = (search.run for search in study.searches.values())
+    if any(staleness.has_data(run) for run in (*study.runs, *tries)):
         conversion = [(jobs.CONVERSION, jobs.job_of_conversion(profile.value))]
         checks.append((conversion, profile.value("convert_dataset", module.QUEUE), None))
     problems: dict[str, None] = {}
@@ -65,6 +68,8 @@ def remarks(
     yield from _against_site(queue, study.site)
     for reason, labels in unfit.items():
         yield note(f"{_counted(labels)} left out: {reason}")
+    for label, _ in searches:
+        yield note(f"to find before the runs that it gives, which are not known yet: {label}")
     if runs:
         longest = max(job.time_min for _, job in runs)
         yield ok(f"{_counted(runs)} to train, of at most {longest} min")
@@ -88,17 +93,25 @@ def jobs_of_study(study: Study) -> tuple[list[tuple[str, Job]], dict[str, list[s
         if reason:
             unfit.setdefault(reason, []).append(study.labels[run.id])
         else:
-            # The last attempt requests the most.
-            job = jobs.job_of_run(
-                run,
-                study.site,
-                devices.kind,
-                study.time_limit_s,
-                attempt=ATTEMPTS,
-                wait_s=study.wait_for_quiet_s,
-            )
-            labelled_jobs.append((study.labels[run.id], job))
+            labelled_jobs.append((study.labels[run.id], _job(run, study, devices)))
     return labelled_jobs, unfit
+
+
+def jobs_of_searches(study: Study) -> list[tuple[str, Job]]:
+    """(label, Job) of each search for a largest batch that is to be done and can be."""
+    devices = site_devices.devices(study.site)
+    to_do = planning.searches_to_do(study, devices).values()
+    return [
+        (search.label(), _job(search.run, study, devices))
+        for search, why_not in to_do
+        if not why_not
+    ]
+
+
+def _job(run, study, devices):
+    # The last attempt requests the most.
+    limits = {"attempt": ATTEMPTS, "wait_s": study.wait_for_quiet_s}
+    return jobs.job_of_run(run, study.site, devices.kind, study.time_limit_s, **limits)
 
 
 def _counted(runs):

@@ -14,7 +14,7 @@ from dlbench.plan.sentinels import Chosen
 from dlbench.records import costs, judgement, run_record, staleness
 from dlbench.records.judgement import State
 from dlbench.starting import start_command
-from dlbench.study import config, config_schema, trainer_environments
+from dlbench.study import batch_searches, config, config_schema, trainer_environments
 from dlbench.study.runs import Run
 
 
@@ -44,7 +44,7 @@ def make_plan(
         for run in study.runs
         if (reason := skipping.skip_reason(run, devices, study))
     }
-    searches = _searches(study, devices)
+    searches = searches_to_do(study, devices)
     can_search = any(not why_not for _, why_not in searches.values())
     nothing = len(skipped) == len(runs) and not can_search
     if nothing and not any(map(_starts_elsewhere, study.runs)):
@@ -178,7 +178,9 @@ def _gone(runs):
     return {stamp for stamp in stamps if stamp and Path(stamp).exists()}
 
 
-def _searches(study, devices):
+def searches_to_do(
+    study: config.Study, devices: site_devices.Devices
+) -> dict[str, tuple[batch_searches.Search, str]]:
     """{id: (Search, why this machine cannot do it, or "")} of those that are to be done."""
     cannot = {
         key: skipping.skip_reason(search.run, devices, study) or ""

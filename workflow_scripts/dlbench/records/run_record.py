@@ -166,7 +166,11 @@ def with_status(statuses: Container[str], text: str = "") -> list[str]:
 
 def forget(run_id: str) -> None:
     """Remove the record of a run, so that it is trained again; its logs are kept aside."""
-    place = folder(run_id)
+    forget_in(folder(run_id))
+
+
+def forget_in(place: Path) -> None:
+    """Remove the record of a folder; its log is kept aside."""
     (place / "run.json").unlink(missing_ok=True)
     log = place / "train.jsonl"
     if log.is_file():

@@ -3,16 +3,19 @@
 - A search stands for all combinations that take the same memory: they agree in all fields but those
   of NOT_MEMORY, and evaluate or do not. So repeats, and rates of learning, have one batch.
 - What was found lies in results/batches/{search}/found.json, with the tries beside it, and stays
-  until somebody deletes it: code that changes trains runs again, with the batch that they have.
+  until somebody forgets it (forget_runs.py): code that changes trains runs again, with the batch
+  that they have.
 """
 
 import dataclasses
 import functools
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dlbench.common import files, options, plugins
+from dlbench.log import event_log
 from dlbench.study import matrix
 from dlbench.study.config_schema import ConfigError
 from dlbench.study.runs import Run
@@ -124,9 +127,12 @@ class Batches:
 
     @property
     def none_fits(self) -> str:
-        """Why the searches found nothing; "" if there is none that did not."""
-        reasons = (one.reason for one in self.found.values() if one.batch is None)
-        return "; ".join(dict.fromkeys(reasons))
+        """Why the searches found nothing, and what to do; "" if there is none that did not."""
+        vain = {key: one.reason for key, one in self.found.items() if one.batch is None}
+        if not vain:
+            return ""
+        reasons = "; ".join(dict.fromkeys(vain.values()))
+        return f"{reasons}; to search again: forget_runs.py {' '.join(sorted(vain))}"
 
 
 def of(run: Run) -> Search:
@@ -175,6 +181,26 @@ def found(search_id: str) -> Found | None:
     if not (right_batch and isinstance(reason, str) and reason and _are_tries(tries)):
         return None
     return Found(batch, reason, content.get("skipped") is True, tuple(tries or ()))
+
+
+def in_vain(statuses: Container[str], text: str = "") -> list[str]:
+    """The ids of all searches in the results that found no batch, by how their last try ended.
+
+    Args:
+        statuses: of that try; where it ended well but took too much of the memory, or is not
+            listed since it failed, `failed`.
+        text: that the reason must have in it, in capitals or not.
+    """
+    ids = []
+    for path in sorted(FOLDER.glob(f"*/{FOUND}")):
+        one = found(path.parent.name)
+        if one is None or one.batch is not None or one.skipped:
+            continue  # the next start searches again, or there is a batch
+        status = one.tries[-1]["status"] if one.tries else "failed"
+        status = status if status in event_log.FAILED else "failed"
+        if status in statuses and text.lower() in one.reason.lower():
+            ids.append(path.parent.name)
+    return ids
 
 
 def _are_tries(entries):
