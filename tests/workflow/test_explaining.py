@@ -71,7 +71,7 @@ def test_what_a_slow_source_and_a_slow_exchange_cost_is_told_by_probes(fresh):
     for name in ("runs", "accounts", "coverage"):
         assert not any("-probe-" in row["run_id"] for row in table(fresh, name))
     page = (fresh.folder / "results/report.html").read_text()
-    assert "What a step is made of cannot be told: lenet5 digits batch 8" in page  # one repeat
+    assert "<b>lenet5 digits batch 8.</b> What a step is made of cannot be told." in page  # of one
     assert fresh.scheduled() == {}
 
     # Without explain nothing is trained again, and the probes are no runs of the study.

@@ -143,7 +143,7 @@ def test_figures_ask_for_the_table_only_where_one_has_no_other(plan_of, tmp_path
     assert baselines.standing("scaling", ("scaling",)) == ""
     Path(baselines.TABLE).parent.mkdir(parents=True)
     Path(baselines.TABLE).write_bytes(b"made")
-    assert len(baselines.standing("scaling", ("scaling",))) == 64
+    assert baselines.standing("scaling", ("scaling",)) == baselines.digest() != ""
     assert baselines.standing("scaling", both) == baselines.standing("loss", both) == ""
 
 

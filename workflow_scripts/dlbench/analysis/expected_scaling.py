@@ -52,10 +52,9 @@ def expected(series: Series, baselines: Sequence[Row]) -> list[Expected]:
     base = series.base
     if base is None or not series.points:
         return []
-    parameters = series.row.get("parameters")
-    if is_absent(parameters) or not parameters:
+    size_bytes = gradient_bytes(series.row)
+    if size_bytes is None:
         return []
-    size_bytes = GRADIENT_BYTES * int(parameters)
     first = base.runs[0]
     rate = base.throughput.value
     waits_s = exchange_s(first, size_bytes, baselines) if base.devices > 1 else 0.0
@@ -88,14 +87,27 @@ def _at(
     return Expected(point.devices, rate, efficiency, own_s, waits_s)
 
 
-def exchange_s(run: Row, size_bytes: int, baselines: Sequence[Row]) -> float | None:
-    """Seconds of an all-reduce of so many bytes among the devices of a run; None if not measured.
+def gradient_bytes(run: Row) -> int | None:
+    """The bytes of the gradients of a run's model; None if not known.
 
     Args:
         run: a row of the table of runs.
     """
+    parameters = run.get("parameters")
+    return None if is_absent(parameters) or not parameters else GRADIENT_BYTES * int(parameters)
+
+
+def exchange_s(
+    run: Row, size_bytes: int, baselines: Sequence[Row], column: str = "time_s"
+) -> float | None:
+    """Seconds of an all-reduce of so many bytes among the devices of a run; None if not measured.
+
+    Args:
+        run: a row of the table of runs.
+        column: of the baselines: time_s, the median over rounds, or time_low_s or time_high_s.
+    """
     alike = [row for row in baselines if row["measure"] == MEASURE and _is_alike(row, run)]
-    times_s = {row["size_bytes"]: row["time_s"] for row in alike if not is_absent(row["time_s"])}
+    times_s = {row["size_bytes"]: row[column] for row in alike if not is_absent(row.get(column))}
     return interpolated_s(times_s, size_bytes) if times_s else None
 
 

@@ -35,6 +35,7 @@ WORDS = {
     probes.WAITS: "without waits",
 }
 CONFIDENCE = 0.95
+NO_TIME = "its interval has no time in it"
 
 
 def rows(study: Study, probe_rows: Sequence[Row]) -> list[Row]:
@@ -92,7 +93,7 @@ def _parts(of_kinds: dict[str, list[Row | None]]) -> Iterator[Row]:
         row |= {"step_time_s": value, "step_time_ci95_low": low, "step_time_ci95_high": high}
         row["share"] = value / statistics.fmean(whole) if whole else None
         doubt = _doubt([probe for side in sides for probe in side if step_time_s(probe)])
-        within = "" if low is not None and low > 0 else "its interval has no time in it"
+        within = "" if low is not None and low > 0 else NO_TIME
         within = within if low is not None else "one run: no interval"
         yield row | {"told_apart": not (doubt or within), "note": doubt or within or None}
 

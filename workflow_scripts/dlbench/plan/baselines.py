@@ -180,9 +180,12 @@ def for_figure(name: str, figures: tuple[str, ...]) -> list[str]:
 def standing(name: str, figures: tuple[str, ...]) -> str:
     """The digest of a table that a figure draws where there is one, but does not ask for; or ""."""
     beside = plugins.constants("figures", name).get("BASELINES") == BESIDE
-    if not beside or for_figure(name, figures) or not Path(TABLE).exists():
-        return ""
-    return sha256(TABLE)
+    return "" if not beside or for_figure(name, figures) else digest()
+
+
+def digest() -> str:
+    """The digest of the table, "" where there is none: for what has it if it is there."""
+    return sha256(TABLE) if Path(TABLE).exists() else ""
 
 
 def is_alone(figure: str) -> bool:

@@ -8,7 +8,6 @@ The same tables, records and figures give the same report: it has no date of its
 report_html.py makes a file of it.
 """
 
-import contextlib
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -24,16 +23,17 @@ from dlbench.log import event_log
 from dlbench.records import run_record
 from dlbench.report import (
     findings,
+    limit_sentences,
     node_findings,
+    recorded_facts,
     report_figures,
     report_tables,
     sentences,
-    step_findings,
 )
 from dlbench.report.findings import Finding
 from dlbench.study import wording
 from dlbench.study.runs import CONDITION, is_sentinel
-from dlbench.tables import parquet_files, table_columns
+from dlbench.tables import baseline_columns, parquet_files, table_columns
 
 MOST_FINDINGS = 3
 MOST_GROUPS = 20  # of the coverage that is seen at once
@@ -94,6 +94,7 @@ class Report:
         statuses: (status, runs) of all combinations, those that ended well first.
         fastest: (name, Estimate, what it counts) of the highest throughputs.
         findings, further: what the numbers carry; the first three, and all others.
+        limits: what limits each series, and conditions with probes.
         left_out: reasons of skipped and excluded runs.
         groups: (name, {status: runs}); `grouped_by` says what makes a group.
         traces: (run id, path of its trace as a link from the report).
@@ -109,6 +110,7 @@ class Report:
     fastest: list[tuple[str, estimates.Estimate, str]]
     findings: list[Finding]
     further: list[Finding]
+    limits: limit_sentences.Sentences
     failures: list[Reason]
     left_out: list[Reason]
     stale: list[Reason]
@@ -149,13 +151,12 @@ def read(
     runs, coverage = rows["runs"], rows["coverage"]
     everything = [
         *findings.findings(runs, rows["speedups"], rows["comparisons"], rows["sentinels"]),
-        *step_findings.findings(_rows_of(folder, "explanations")),
         *node_findings.findings(_rows_of(folder, "nodes")),
     ]
     everything.sort(key=lambda finding: finding.rank)
     own = [row for row in runs if not is_sentinel(row["run_id"])]
     groups, grouped_by = _groups(own, coverage)
-    recorded = [_of_record(Path(runs_folder) / row["run_id"]) for row in runs]
+    recorded = [recorded_facts.of_record(Path(runs_folder) / row["run_id"]) for row in runs]
     return Report(
         study=_study(rows) or "without runs",
         lead=sentences.lead(runs, coverage),
@@ -170,6 +171,13 @@ def read(
         fastest=report_tables.fastest(runs),
         findings=everything[:MOST_FINDINGS],
         further=everything[MOST_FINDINGS:],
+        limits=limit_sentences.sentences(
+            runs,
+            rows["sentinels"],
+            _rows_of(folder, "explanations"),
+            _rows_of(folder, "baselines"),
+            findings.margin_of(rows["comparisons"]),
+        ),
         failures=_reasons(coverage, event_log.FAILED),
         left_out=_reasons(coverage, ("skipped", "excluded")),
         stale=_reasons(coverage, ("stale",)),
@@ -191,8 +199,9 @@ def read(
 
 
 def _rows_of(folder, name):
-    """Rows of a table that tables of an earlier version may lack."""
-    path, schema = folder / f"{name}.parquet", table_columns.STUDY_TABLES[name]
+    """Rows of a table that may be missing: of an earlier version, or of no machine's baselines."""
+    schemas = table_columns.STUDY_TABLES | baseline_columns.MACHINE_TABLES
+    path, schema = folder / f"{name}.parquet", schemas[name]
     return parquet_files.read(path, schema).to_pylist() if path.is_file() else []
 
 
@@ -358,43 +367,4 @@ def _of_row(row):
         "source": row.get("source"),
         "dlbench at commit": commit + dirty if commit else None,
         "data": row.get("dataset"),
-    }
-
-
-def _of_record(folder):
-    """Facts that only a run's record has; {} of imported runs, which have none."""
-    with contextlib.suppress(run_record.RecordError):
-        known = run_record.read(folder / "run.json")["provenance"]
-        versions = dict(known.get("versions") or {})
-        site = known.get("site") or {}
-        return {
-            "platform": known.get("platform"),
-            **_of_machine(known),
-            sentences.CUDA: (known.get("libraries") or {}).get("cudart"),
-            "interconnect": site.get("interconnect"),
-            "storage": site.get("storage"),
-            "modules": ", ".join(known.get("modules") or []),
-            **{f"{name} version": version for name, version in versions.items()},
-        }
-    return {}
-
-
-def _of_machine(known):
-    """Hardware of the first node; {} of records of earlier versions."""
-    hardware = next(iter((known.get("hardware") or {}).values()), None)
-    if not hardware:
-        return {}
-    software = next(iter(known["software"].values()))
-    cpu, gpus = hardware["cpu"], hardware["gpus"]
-    counts = [f"{cpu[name]} {name}" for name in ("sockets", "cores", "threads") if cpu[name]]
-    governors = [f"governor {name}" for name in cpu["governors"] or ()]
-    ports = [f"{port['rate']} ({port['link_layer']})" for port in hardware["infiniband"]]
-    memory = hardware["memory"]["gib"]
-    return {
-        "processor": ", ".join([cpu["model"] or "not known", *counts, *governors]),
-        "memory": memory and f"{memory} GiB",
-        "GPU driver": gpus["driver"] and f"{gpus['driver']}, CUDA {gpus['cuda_driver']}",
-        "network": ", ".join(dict.fromkeys(ports)),
-        "operating system": software["os"],
-        "kernel": software["kernel"],
     }

@@ -64,7 +64,7 @@ def findings(
     own = [row for row in runs if row.get("timing_source") != timing_sources.PUBLISHED]
     speedups = [row for row in speedups if row.get("timing_source") != timing_sources.PUBLISHED]
     compared_fields = {row["field"] for row in comparisons}
-    margin = next((row["margin"] for row in comparisons if row.get("margin")), MARGIN)
+    margin = margin_of(comparisons)
     own, speedups, comparisons, sentinels = of_sites(own, speedups, comparisons, sentinels)
     unsorted = [
         *_compared(comparisons),
@@ -73,6 +73,11 @@ def findings(
         *_gates(own),
     ]
     return sorted(unsorted, key=lambda finding: finding.rank)
+
+
+def margin_of(comparisons: Sequence[Row]) -> float:
+    """The margin of equivalence of a study, from the rows of its comparisons."""
+    return next((row["margin"] for row in comparisons if row.get("margin")), MARGIN)
 
 
 def of_sites(runs: list[Row], *others: Sequence[Row]) -> list[list[Row]]:

@@ -21,10 +21,12 @@ from dlbench.pages import templates
 from dlbench.report import report_tables
 from dlbench.report.build_report import Report
 from dlbench.report.findings import INDICATED, OPEN, SHOWN, Finding
+from dlbench.report.limit_sentences import Sentence
 
 TEMPLATE, SCRIPT = "report/report.html.jinja", "report/report.js"
 STYLES = ("pages/page.css", "report/report.css")
 MOST_FASTEST = 4
+MOST_LIMITS = 6  # of the sentences on series that are seen at once
 MOST_VALUES = 6  # of a fact about the machine that are seen at once
 SECTIONS = {
     "summary": "Summary",
@@ -56,6 +58,7 @@ def html_page(report: Report) -> str:
         script=script,
         policy=_policy(style, script),
         most_fastest=MOST_FASTEST,
+        most_limits=MOST_LIMITS,
         most_values=MOST_VALUES,
         badge_of_evidence=BADGES,
         badge_of_status=_badge_of_status,
@@ -100,7 +103,7 @@ def _items(rate: float) -> str:
     return f"{rate:,.0f}".replace(",", "\u2009") if rate >= 1000 else f"{rate:.3g}"
 
 
-def _evidence_links(finding: Finding, report: Report) -> list[tuple[str, str]]:
+def _evidence_links(finding: Finding | Sentence, report: Report) -> list[tuple[str, str]]:
     """(table or figure, its name) of what a finding is from, where the page has it."""
     tables = {table.name for table in report.tables}
     figures = {figure.name for figure in report.figures}

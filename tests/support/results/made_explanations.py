@@ -1,0 +1,71 @@
+"""Runs that were never trained, whose steps take given times, and what their probes say of them."""
+
+from dlbench.analysis import expected_scaling, explanations
+from dlbench.tables import explanation_columns, parquet_files, table_columns
+from support.results import made_tables
+
+ALONE = {"strategy": "single", "launcher": "none"}
+TWO = {"devices": 2, "strategy": "horovod", "launcher": "horovodrun"}
+FACTS = {"parameters": 250_000, "device_kind": "cpu", "hardware_sha256": "hard"}
+GRADIENT_BYTES = 1_000_000
+HALF = 0.05  # of a part: half the width of its interval, where none is given
+
+
+def rows(run_id, parts_ms, combination="", halves_ms=None, notes=None, runs=3):
+    """A row for each part of the step of a condition.
+
+    Args:
+        parts_ms: milliseconds of each part by name; None for one that is not known.
+        halves_ms: halves of the widths of their intervals, of those that differ from HALF.
+        notes: what is in doubt of a part, by name.
+    """
+    whole_ms = sum(filter(None, parts_ms.values()))
+    made = []
+    for name, value_ms in parts_ms.items():
+        row = {"run_id": run_id, "combination": combination or run_id, "part": name, "runs": runs}
+        if value_ms is None:
+            made.append(row | {"told_apart": False, "note": "no probe ended well"})
+            continue
+        half_ms = (halves_ms or {}).get(name, HALF * abs(value_ms))
+        note = (notes or {}).get(name) or (explanations.NO_TIME if half_ms >= value_ms else None)
+        made.append(
+            row
+            | {
+                "study": "made",
+                "step_time_s": value_ms / 1e3,
+                "step_time_ci95_low": (value_ms - half_ms) / 1e3,
+                "step_time_ci95_high": (value_ms + half_ms) / 1e3,
+                "share": value_ms / whole_ms,
+                "told_apart": note is None,
+                "note": note,
+            }
+        )
+    return made
+
+
+def write(folder, found):
+    """Write the table of explanations into a folder of tables."""
+    schema = explanation_columns.EXPLANATIONS
+    parquet_files.write(folder / "explanations.parquet", found, schema)
+
+
+def runs(step_ms, scatter=0.002, batch=64, **changes):
+    """Three runs on one device, whose steps take about so long."""
+    devices = changes.get("devices", 1)
+    made = [
+        made_tables.run(
+            repeat=repeat,
+            batch_per_device=batch,
+            images_per_second=1e3 * batch * devices / step_ms * (1 + (repeat - 2) * scatter),
+            **FACTS | ALONE | changes,
+        )
+        for repeat in (1, 2, 3)
+    ]
+    return [dict.fromkeys(table_columns.RUNS.names) | row for row in made]
+
+
+def baseline(run, time_s, **changes):
+    """The baseline of an all-reduce of the gradients of a run, as a row of their table."""
+    made = {name: run[name] for name in expected_scaling.ALIKE}
+    made |= {"measure": expected_scaling.MEASURE, "size_bytes": GRADIENT_BYTES, "time_s": time_s}
+    return made | {"time_low_s": 0.9 * time_s, "time_high_s": 1.1 * time_s} | changes

@@ -1,0 +1,152 @@
+"""What limits each series: sentences are true of made data, and absent where those carry none."""
+
+import pytest
+
+from dlbench.analysis import explanations
+from dlbench.report import limit_sentences, report_html
+from support.results import made_baselines, made_explanations, made_reports
+from support.results.made_explanations import TWO, baseline, runs
+
+# A step of 40 ms on one device takes 50 ms on two: the efficiency is 0.8.
+PARTS = {"input": 6.0, "exchange": 7.0, "sharing": 0.1, "waits": 1.0, "computation": 35.9}
+OF_BASE = {"input": 4.0, "waits": 1.0, "computation": 35.0}
+BASE, OWN = runs(40.0), runs(50.0, scatter=0.01, **TWO)
+BEGIN = "2 CPU devices: efficiency 0.80 (0.78 to 0.82) over single; "
+
+
+def said(parts=PARTS, of_base=OF_BASE, own=OWN, baselines=(), **changes):
+    """(the sentence of the series or None, Sentences)."""
+    explained = made_explanations.rows(own[0]["run_id"], parts, **changes) if parts else []
+    if of_base:
+        explained += made_explanations.rows(BASE[0]["run_id"], of_base)
+    found = limit_sentences.sentences([*BASE, *own], [], explained, baselines)
+    series = [one for one in found.known if one.place.endswith("scaling")]
+    return (series[0] if series else None), found
+
+
+def words(*args, **changes):
+    sentence, _ = said(*args, **changes)
+    return sentence.words
+
+
+def test_parts_that_are_told_are_named_with_their_shares_the_largest_first():
+    sentence, _ = said(halves_ms={"sharing": 0.3})
+    assert sentence.place == "resnet50, synthetic, batch 64, weak scaling"
+    assert sentence.words == (
+        "2 CPU devices: efficiency 0.80 (0.78 to 0.82) over single; "
+        "lost: 0.14 exposed exchange of gradients, 0.04 waiting for input."
+    )
+    assert sentence.evidence == "shown"
+    assert sentence.tables == ("speedups", "explanations")
+
+
+@pytest.mark.parametrize(
+    ("exchange_ms", "time_s", "expected"),
+    [
+        (7.0, 0.002, "0.14 exposed all-reduce at 0.14 of 0.5 GB/s attainable"),
+        (7.0, 0.0071, "0.14 exposed all-reduce at the 0.14 GB/s attainable"),
+        (7.0, 0.02, "all-reduce (without overlap 20 ms at 0.05 GB/s attainable)"),
+    ],
+    ids=["slower", "as fast", "overlaps"],
+)
+def test_an_exposed_all_reduce_is_told_beside_what_the_baselines_attain(
+    exchange_ms, time_s, expected
+):
+    found = words(PARTS | {"exchange": exchange_ms}, baselines=[baseline(OWN[0], time_s)])
+    assert expected in found
+
+
+def test_bandwidth_is_not_told_without_baselines_nor_where_the_exchange_has_more_in_it():
+    assert "GB/s" not in words()
+    own = [row | {"devices_per_node": 2} for row in OWN]
+    both = {name: time for name, time in PARTS.items() if name != "sharing"}
+    found = words(both, own=own, baselines=[baseline(OWN[0], 0.002)])
+    assert "exposed exchange of gradients and devices that slow one another down" in found
+    assert "GB/s" not in found
+
+
+def test_what_remains_is_not_told_apart_only_if_it_is_shown_to_be_there():
+    assert "not told apart" not in words(halves_ms={"sharing": 0.3})
+    found = words(PARTS | {"exchange": 2.0, "computation": 40.9}, of_base=None)
+    assert found.endswith("0.16 not told apart.")
+
+
+def test_a_part_that_may_be_nothing_is_not_named():
+    found = words(halves_ms={"input": 7.0})
+    assert "input" not in found and "0.14 exposed exchange" in found
+
+
+def test_where_no_part_is_told_the_sentence_says_so():
+    sentence, _ = said(halves_ms=dict.fromkeys(PARTS, 50.0))
+    assert sentence.words == f"{BEGIN}the probes do not tell apart what is lost."
+    assert sentence.evidence == "open"
+
+
+def test_probes_that_lose_more_than_the_runs_name_no_part():
+    found = words(PARTS | {"exchange": 30.0, "computation": 12.9})
+    assert found.startswith(BEGIN + "its probes lose more, 0.6")
+    assert "exchange" not in found
+
+
+def test_where_no_loss_is_shown_nothing_is_named():
+    own = runs(40.1, scatter=0.02, **TWO)
+    sentence, _ = said(own=own)
+    assert sentence.words.endswith("no loss is shown.")
+    assert "exchange" not in sentence.words and sentence.evidence == "open"
+    assert sentence.rows == []
+
+
+@pytest.mark.parametrize(
+    ("time_s", "expected"),
+    [
+        (0.004, "would take 0.08 of the 0.20 lost"),
+        (0.01, "would take all of the 0.20 lost (0.20)"),
+        (0.02, "would take 0.40, more than the 0.20 lost"),
+    ],
+)
+def test_without_probes_the_all_reduce_of_the_baselines_is_set_beside_the_loss(time_s, expected):
+    sentence, _ = said(None, None, baselines=[baseline(OWN[0], time_s)])
+    assert sentence.words.endswith(f"GB/s of the baselines, {expected}.")
+    assert "exposed" not in sentence.words
+    assert sentence.evidence == "indicated"
+
+
+def test_a_series_that_nothing_explains_is_counted_and_one_run_is_not():
+    sentence, found = said(None, None)
+    assert (sentence, found.unexplained) == (None, 1)
+    found = limit_sentences.sentences([BASE[0], OWN[0]], [], [], [])
+    assert (found.known, found.unexplained) == ([], 0)
+
+
+def test_a_condition_that_ends_no_series_has_the_sentence_of_its_step():
+    _, found = said()
+    (step,) = (one for one in found.known if not one.place.endswith("scaling"))
+    assert step.place == BASE[0]["run_id"]
+    assert step.words == "10 % of a step is waiting for input."
+    assert step.text.startswith("Of 40 ms: computation 87.5 %")
+
+
+def test_fewer_items_at_once_are_named_in_strong_scaling_only():
+    base, own = runs(40.0, **TWO | {"devices": 1}), runs(25.0, batch=32, **TWO)
+    explained = made_explanations.rows(
+        own[0]["run_id"],
+        {"exchange": 2.0, "computation": 23.0},
+        halves_ms={explanations.COMPUTATION: 0.2},
+    ) + made_explanations.rows(
+        base[0]["run_id"], {"computation": 40.0}, halves_ms={explanations.COMPUTATION: 0.2}
+    )
+    found = limit_sentences.sentences([*base, *own], [], explained, [])
+    (strong,) = (one for one in found.known if one.place.endswith("strong scaling"))
+    assert "lost: 0.12 computing fewer items at once, 0.08 exposed exchange" in strong.words
+
+
+def test_the_page_has_each_sentence_with_its_numbers_behind_a_click(tmp_path):
+    made_explanations.write(tmp_path, made_explanations.rows(OWN[0]["run_id"], PARTS))
+    made_baselines.write(tmp_path, made_baselines.exchange(2))
+    page = report_html.html_page(made_reports.made(tmp_path, [*BASE, *OWN]))
+    assert "lost: 0.14 exposed exchange of gradients, " in page
+    section = page.split('<ul class="limits">')[1].split("</ul>")[0]
+    seen, behind = section.split("<details>")
+    assert "efficiency 0.80" in seen and "<td" not in seen
+    assert "<td>exposed exchange of gradients</td>" in behind
+    assert 'href="#table-speedups"' in behind and 'href="#table-explanations"' in behind

@@ -1,0 +1,47 @@
+"""Facts about a run's machine and software that only its record has, for the report."""
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+from dlbench.records import run_record
+from dlbench.report import sentences
+
+
+def of_record(folder: Path) -> dict[str, Any]:
+    """The facts of the run in a folder, by name; {} of imported runs, which have no record."""
+    with contextlib.suppress(run_record.RecordError):
+        known = run_record.read(folder / "run.json")["provenance"]
+        versions = dict(known.get("versions") or {})
+        site = known.get("site") or {}
+        return {
+            "platform": known.get("platform"),
+            **_of_machine(known),
+            sentences.CUDA: (known.get("libraries") or {}).get("cudart"),
+            "interconnect": site.get("interconnect"),
+            "storage": site.get("storage"),
+            "modules": ", ".join(known.get("modules") or []),
+            **{f"{name} version": version for name, version in versions.items()},
+        }
+    return {}
+
+
+def _of_machine(known):
+    """Hardware of the first node; {} of records of earlier versions."""
+    hardware = next(iter((known.get("hardware") or {}).values()), None)
+    if not hardware:
+        return {}
+    software = next(iter(known["software"].values()))
+    cpu, gpus = hardware["cpu"], hardware["gpus"]
+    counts = [f"{cpu[name]} {name}" for name in ("sockets", "cores", "threads") if cpu[name]]
+    governors = [f"governor {name}" for name in cpu["governors"] or ()]
+    ports = [f"{port['rate']} ({port['link_layer']})" for port in hardware["infiniband"]]
+    memory = hardware["memory"]["gib"]
+    return {
+        "processor": ", ".join([cpu["model"] or "not known", *counts, *governors]),
+        "memory": memory and f"{memory} GiB",
+        "GPU driver": gpus["driver"] and f"{gpus['driver']}, CUDA {gpus['cuda_driver']}",
+        "network": ", ".join(dict.fromkeys(ports)),
+        "operating system": software["os"],
+        "kernel": software["kernel"],
+    }
