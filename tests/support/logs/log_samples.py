@@ -15,8 +15,10 @@ from support.logs.event_files import event, event_file, scalar, text
 from support.logs.trainer_samples import GLOBAL_BATCH, TRAINERS
 
 STEP_TIMES_S = (0.03125, 0.125, 0.5, 2.0)
-NO_STEP_TIMES = {"horovod_timeline", "keras_csvlogger", "mlperf", "mxnet", "nvidia_smi",
-                 "snakemake_benchmark", "tf_cnn_benchmark_log", "tf_cnn_eval_log"}  # fmt: skip
+NO_STEP_TIMES = {
+    *("dcgm_dmon", "horovod_timeline", "keras_csvlogger", "mlperf", "mxnet", "nvidia_smi"),
+    *("snakemake_benchmark", "tf_cnn_benchmark_log", "tf_cnn_eval_log"),
+}
 ROUNDING_S = {
     "convnet_benchmarks": 0.00056,  # half a digit, times n / (n - 1) of 10 steps
     "pytorch_imagenet": 0.0005,
@@ -283,6 +285,16 @@ def nvidia_smi(step_time_s, steps):
     )
 
 
+def dcgm_dmon(step_time_s, steps):
+    """A sample a step, with the date that `ts` writes before it."""
+    lines = "".join(
+        f"{BEGAN + timedelta(seconds=step * step_time_s):%Y-%m-%dT%H:%M:%S.%f} GPU 0     97      "
+        f"40960    300.000    {1000 + round(300_000 * step * step_time_s)}\n"
+        for step in range(steps)
+    )
+    return f"#Entity   GPUTL   FBUSD   POWER   TOTEC\nID        %       MB      W       mJ\n{lines}"
+
+
 def dlbs(step_time_s, steps):
     values = {
         "exp.id": "8d4a",
@@ -323,6 +335,7 @@ def date(seconds):
 
 KINDS = {
     "convnet_benchmarks": convnet_benchmarks,
+    "dcgm_dmon": dcgm_dmon,
     "dlbench": dlbench,
     "dlbs": dlbs,
     "horovod_synthetic": horovod_synthetic,

@@ -67,7 +67,7 @@ def _tables(folder, log_sha256):
     for name, schema in run_columns.RUN_TABLES.items():
         path = folder / f"{name}.parquet"
         if parquet_files.made_from(path, log_sha256):
-            tables[name] = parquet_files.read(path, schema)
+            tables[name] = parquet_files.read(path, schema, earlier=True)
     return tables
 
 

@@ -159,7 +159,7 @@ def _imported_runs(folder, append_evals):
     """Rows of the runs table of an import, whose evaluations are appended."""
     # An archive may have imports of an earlier version.
     runs = parquet_files.read(folder / "runs.parquet", table_columns.RUNS, earlier=True)
-    evals = parquet_files.read(folder / "evals.parquet", run_columns.EVALS)
+    evals = parquet_files.read(folder / "evals.parquet", run_columns.EVALS, earlier=True)
     append_evals(evals.to_pylist())
     return runs.to_pylist()
 

@@ -38,6 +38,8 @@ EVALS = pa.schema(
         field("iou", REAL, "1", "intersection over union of masks, all pixels together"),
         field("perplexity", REAL, "1", "exponential of the loss a word"),
         field("examples", COUNT, "items"),
+        field("score", REAL, note="as another program prints it, in its own unit"),
+        field("score_name", NAME, note="what it is, as mAP; lower may be better, as of a loss"),
     ]
 )
 SAMPLES = pa.schema(

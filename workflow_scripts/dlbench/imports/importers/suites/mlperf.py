@@ -1,19 +1,25 @@
 """MLPerf Training: the `:::MLLOG` lines among whatever else a program prints.
 
-- Times are milliseconds since 1970, UTC. duration_s is run_start to run_stop, over all namespaces.
+- Times are milliseconds since 1970, UTC. duration_s is run_start to run_stop, over all
+  namespaces.
 - Training is the time from epoch_start to epoch_stop, or block_start to block_stop, without the
   evaluations in it. images_per_second is the items of these intervals over their time: a rate of
   the whole machine, as items and batch are global. _mlperf_items.py counts the items; if it has
   doubts, there is no rate and the notes say why.
 - `throughput`, a key of its own or one of `tracked_stats`, was measured by the submitter with a
-  clock and over a window of his own. The notes quote it; it is used if no interval can be counted.
-- eval_accuracy is a row of evals. It is top-1 if submission_benchmark is resnet or absent. In other
-  benchmarks it is another score (mAP, BLEU, Dice, ...), for which there is no column.
+  clock and over a window of his own. The notes quote it; it is used if no interval can be
+  counted.
+- eval_accuracy is a row of evals: its score, and as score_name what it is in that benchmark by
+  MLPerf's rules (mAP, AUC, ...). It is top-1, too, if submission_benchmark is resnet or absent,
+  and the loss, too, in benchmarks whose target is a loss or the logarithm of a perplexity: these
+  call it eval_accuracy though less is better. In others, the notes name what is not a number.
+- samples_count of an evaluation over the batch is its step. max_sequence_length is the shape of
+  an item in benchmarks whose sequences are packed to that length.
 - run_stop with status success says that the last evaluation reached the target. Then
   time_to_accuracy_s is run_start to run_stop, MLPerf's result. Any other end is a failed run.
-- Each namespace is a process. Start and stop are those of all namespaces; items and evaluations are
-  those of the first that prints them, since all print the same. A second run_start of a namespace
-  begins the next run.
+- Each namespace is a process. Start and stop are those of all namespaces; items and evaluations
+  are those of the first that prints them, since all print the same. A second run_start of a
+  namespace begins the next run.
 
 Source: mlcommons/logging, mlperf_logging/mllog/{mllog,constants}.py; keys of tracked_stats from
 submissions of MLPerf Training.
@@ -33,7 +39,34 @@ FAMILY = "mlperf"
 MARK = ":::MLLOG "
 INTERVALS = ("epoch", "block")
 TOP1_BENCHMARKS = (None, "resnet")
+# What eval_accuracy is, where it is not top-1.
+SCORES = {
+    "bert": "accuracy of masked words",
+    "dlrm": "AUC",
+    "dlrm_dcnv2": "AUC",
+    "gnn": "accuracy of nodes",
+    "rgat": "accuracy of nodes",
+    "gnmt": "BLEU",
+    "transformer": "BLEU",
+    "maskrcnn": "mAP",
+    "retinanet": "mAP",
+    "ssd": "mAP",
+    "rnnt": "word error rate",
+    "unet3d": "mean Dice score",
+}
+# The same, where it is a loss; of language models over packed sequences but for flux1.
+LOSSES = {
+    "deepseekv3_671b": "log perplexity",
+    "flux1": "validation loss",
+    "gpt3": "log perplexity",
+    "gpt_oss_20b": "log perplexity",
+    "llama2_70b_lora": "cross entropy",
+    "llama31_405b": "log perplexity",
+    "llama31_8b": "log perplexity",
+}
+PACKED = LOSSES.keys() - {"flux1"}
 MOST_TIME_MS = 1e14  # the year 5138
+MOST_EPOCHS = 9999
 
 
 def recognise(log: LogFile) -> bool:
@@ -202,6 +235,9 @@ class _Run:
             run.columns["global_batch"] = batch
         if (seed := count(self.settings.get("seed"), 0, 2**53)) is not None:
             run.columns["seed"] = seed
+        length = count(self.settings.get("max_sequence_length"))
+        if length is not None and self.settings.get("submission_benchmark") in PACKED:
+            run.columns["item_shape"] = str(length)
         run.columns["mode"] = "train"
 
     def _rate(self, run):
@@ -247,15 +283,38 @@ class _Run:
 
     def _evaluations(self, run, start_ms):
         benchmark = self.settings.get("submission_benchmark")
+        batch = count(self.settings.get("global_batch_size"))
         for line, event in self.evals:
-            score = real(event["value"], 0, 1)
-            if benchmark not in TOP1_BENCHMARKS or score is None:
-                self.left_out.add(line, "an eval_accuracy that is no top-1 accuracy from 0 to 1")
+            score, metadata = real(event["value"]), event["metadata"]
+            if score is None or (benchmark in TOP1_BENCHMARKS and not 0 <= score <= 1):
+                self.left_out.add(line, "an eval_accuracy that is no number, or no share as top-1")
                 continue
-            row = {"split": "validation", "top1": score}
-            epoch = count(event["metadata"].get("epoch_num"), 1)
+            row = {"split": "validation", "score": score}
+            row["score_name"] = _score_name(benchmark, metadata)
+            if benchmark in TOP1_BENCHMARKS:
+                row["top1"] = score
+            elif benchmark in LOSSES:
+                row["loss"] = score
+            # Where it is larger, it counts samples, as in bert.
+            epoch = count(metadata.get("epoch_num"), 1, MOST_EPOCHS)
             if epoch is not None:
                 row["epoch"] = epoch
+            samples = count(metadata.get("samples_count"), high=2**53)
+            if samples and batch and samples % batch == 0:
+                row["step"] = samples // batch
             if start_ms is not None and event["time_ms"] >= start_ms:
                 row["t_s"] = (event["time_ms"] - start_ms) / 1000
             run.evals.append(row)
+        if run.evals:
+            last = run.evals[-1]
+            run.notes.append(f"the last {last['score_name']} is {last['score']:g}")
+
+
+def _score_name(benchmark, metadata):
+    """What an eval_accuracy is; stable_diffusion says it itself, as FID and CLIP."""
+    if benchmark in TOP1_BENCHMARKS:
+        return "top-1 accuracy"
+    said = metadata.get("metric")
+    if isinstance(said, str):
+        return log_values.printable(said).strip("'")
+    return SCORES.get(benchmark) or LOSSES.get(benchmark) or "eval_accuracy"
