@@ -13,6 +13,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[3]
 sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "workflow_scripts")]
 
+import numpy as np  # noqa: E402
 from PIL import Image  # noqa: E402
 
 from dlbench.common import plugins  # noqa: E402
@@ -55,7 +56,7 @@ def rows(name):
     chosen = {"overhead": runtimes, "training_time": learning, "accuracy": learning,
               "account": learning,
               "drift": made_tables.sessions, "utilisation_of_peak": batches,
-              "memory": memories,
+              "memory": memories, "nodes": screened,
               "published": made_tables.CASES["published"]}  # fmt: skip
     chosen |= dict.fromkeys(
         ("coverage", "energy", "real_vs_synthetic", "step_times", "usl", "utilisation"), scaling
@@ -96,6 +97,19 @@ def runtimes():
     for row in found:
         row["start_s"], row["import_s"] = start_up.get(row["runtime"], (0.5, 3.2))
     return found
+
+
+def screened():
+    """One condition on twelve nodes of a partition, five times: one is slow, one unsteady."""
+    chance = np.random.default_rng(4)
+    speeds = {"gpu07": (0.955, 0.004), "gpu03": (0.99, 0.012)}
+    names = [f"gpu{number:02}" for number in range(1, 13)]
+    return [
+        made_tables.run(node=name, host=name, repeat=repeat)
+        | {"images_per_second": 400 * chance.normal(*speeds.get(name, (1.0, 0.004)))}
+        for name in names
+        for repeat in range(1, 6)
+    ]
 
 
 def batches():

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
-from dlbench.analysis import drift, equivalence, estimates, published_numbers, speedups
+from dlbench.analysis import drift, equivalence, estimates, nodes, published_numbers, speedups
 from dlbench.analysis.frames import Tables
 from dlbench.common import plugins
 from dlbench.report import build_report, report_html
@@ -254,6 +254,7 @@ def write(folder, rows, steps_each=100):
         ("published", _published(folder, complete), table_columns.PUBLISHED),
         ("sentinels", repeated, table_columns.SENTINELS),
         ("drift", drift.rows(MADE, complete, repeated), table_columns.DRIFT),
+        ("nodes", nodes.rows(MADE, complete), table_columns.NODES),
     ):
         content = [{k: v for k, v in row.items() if k in schema.names} for row in content]
         parquet_files.write(folder / f"{name}.parquet", content, schema)

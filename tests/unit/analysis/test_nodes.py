@@ -122,6 +122,14 @@ def test_nodes_of_other_devices_are_compared_among_themselves():
     assert {one["verdict"] for one in found} == {nodes.NOT_SHOWN}
 
 
+def test_runs_that_were_sent_to_nodes_go_by_these_names_and_share_their_conditions():
+    chance = np.random.default_rng(16)
+    sent = [one | {"node": one["host"], "host": "login"} for one in study(chance, {"n03": -0.05})]
+    free = [one | {"host": f"{one['host']}.cluster.example"} for one in study(chance)]
+    assert named(sent) == {"n03"} and set(verdicts([*sent, *free])) == set(NODES)
+    assert nodes.rows(STUDY, [*sent, *free])[0]["runs"] == 24
+
+
 def test_where_no_two_nodes_can_be_compared_there_is_no_row():
     chance = np.random.default_rng(8)
     rows = [row(100 * math.exp(chance.normal(0, 0.01)), "n00", 8) for _ in range(5)]

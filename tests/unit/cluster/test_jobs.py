@@ -103,6 +103,21 @@ def test_slurm_is_asked_for_gpus_by_node_and_for_tasks_only_where_there_are_seve
     assert several["mpi"] and several["tasks"] == 8 and several["nodes"] == 2
 
 
+def test_a_run_that_names_its_node_asks_for_that_and_shares_its_job_with_runs_there(program):
+    program("bsub")
+    job = ask(node="n3")
+    assert jobs.resources(job, "slurm")["slurm_extra"].split()[1] == "--nodelist=n3"
+    assert "-m n3" in jobs.resources(job, "lsf")["lsf_extra"]
+    assert (jobs.resources(job)["node"], jobs.resources(ask())["node"]) == ("n3", "")
+    runs = [run(node=node, repeat=repeat) for repeat in (1, 2) for node in ("n1", "n2")]
+
+    def of(one, place):
+        return jobs.job_of_run(one, CLUSTER, "gpu", 600, 30.0, 1, place)
+
+    found = jobs.bundle_runs(runs, of, lambda run: 30.0, bundle_min=1)
+    assert [name for name, _ in found.values()] == ["bundle1", "bundle2"] * 2
+
+
 def test_short_runs_of_one_shape_share_a_job_until_it_is_long_enough():
     short = [run(repeat=n) for n in range(1, 6)]
     wide = [run(repeat=n, strategy="mirrored", devices_per_node=2) for n in (1, 2)]

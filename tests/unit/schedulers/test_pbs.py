@@ -152,8 +152,8 @@ def test_a_job_is_submitted_with_what_it_asks_for():
     ]  # fmt: skip
 
 
-def test_queue_account_and_kind_of_gpu_are_named_where_they_are_given():
-    given = {"queue": "gpu", "account": "a", "project": "p"}
+def test_queue_account_node_and_kind_of_gpu_are_named_where_they_are_given():
+    given = {"queue": "gpu", "account": "a", "project": "p", "node": "n3"}
     asked = replace(
         ASKED, resources=given, nodes=1, gpu_request="gpu:a100", exclusive=False, extra=()
     )
@@ -162,7 +162,7 @@ def test_queue_account_and_kind_of_gpu_are_named_where_they_are_given():
         "-q", "gpu",
         "-A", "a",
         "-P", "p",
-        "-l", "select=1:ncpus=16:mpiprocs=4:mem=64000mb:ngpus=4:gpu_type=a100",
+        "-l", "select=1:ncpus=16:mpiprocs=4:mem=64000mb:host=n3:ngpus=4:gpu_type=a100",
         "-l", "place=scatter",
         "-l", "walltime=1:30:00",
     ]  # fmt: skip

@@ -170,7 +170,7 @@ def test_a_job_is_submitted_with_what_it_asks_for():
 def test_a_sites_names_are_used_where_it_gives_them(program):
     given = {
         "pe": "mpi-8", "queue": "gpu.q", "project": "p", "account": "a",
-        "memory_complex": "mem_free", "exclusive_complex": "excl",
+        "memory_complex": "mem_free", "exclusive_complex": "excl", "node": "n3",
     }  # fmt: skip
     program("qconf", complexes(gpu="YES"))
     asked = replace(ASKED, resources=given, nodes=2, gpu_request="gpu:a100", extra=())
@@ -181,7 +181,7 @@ def test_a_sites_names_are_used_where_it_gives_them(program):
         "-P", "p",
         "-A", "a",
         "-pe", "mpi-8", "16",
-        "-l", "h_rt=5400,mem_free=2000M,gpu=1,gpu_type=a100,excl=true",
+        "-l", "h_rt=5400,hostname=n3,mem_free=2000M,gpu=1,gpu_type=a100,excl=true",
     ]  # fmt: skip
 
 

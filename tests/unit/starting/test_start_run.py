@@ -87,6 +87,15 @@ def test_servers_that_listen_by_name_need_an_address_behind_it(tmp_path, node, a
         assert f"needs an address of this machine behind its name {NAME} (hostname)" in message
 
 
+def test_a_run_that_names_another_node_is_skipped_with_what_was_found(tmp_path):
+    spec = json.dumps(SPEC | {"node": "n3"})
+    finished = start(tmp_path, "raise SystemExit('trained')", f"--spec={spec}")
+    assert finished.returncode == 0
+    status, message = outcome(tmp_path)
+    assert status == "skipped" and message.startswith("expected node n3, found ")
+    assert message.endswith("sends runs to other nodes (docs/clusters.md)")
+
+
 def test_a_crash_is_recorded_with_its_last_words_at_the_last_attempt(tmp_path):
     crash = "import sys; sys.exit('what a pity')"
     finished = start(tmp_path, crash, "--attempt=1", "--attempts=2")

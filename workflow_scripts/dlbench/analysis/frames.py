@@ -52,6 +52,10 @@ class Tables:
         return self._of_study("drift")
 
     @property
+    def nodes(self) -> pd.DataFrame:
+        return self._of_study("nodes")
+
+    @property
     def baselines(self) -> pd.DataFrame:
         """What machines attain; no rows where it was not measured."""
         path, schema = self._folder / "baselines.parquet", baseline_columns.BASELINES

@@ -27,6 +27,7 @@ from scipy import special
 
 from dlbench.analysis import base_flags, equivalence, estimates
 from dlbench.log.event_fields import ENDED_WELL
+from dlbench.machine import host_name
 from dlbench.study.config import Study
 from dlbench.study.runs import CONDITION
 from dlbench.tables import timing_sources
@@ -34,7 +35,8 @@ from dlbench.tables.cells import Row
 
 SLOWER, NOT_SHOWN = equivalence.SLOWER, "not shown"
 GROUP = ("site", "device_kind", "device_model")
-BLOCK = (*CONDITION, *base_flags.FACTS, "session")  # in which only the node differs
+# In which only the node differs.
+BLOCK = (*(name for name in CONDITION if name != "node"), *base_flags.FACTS, "session")
 LEAST = 1e-9  # of an eigenvalue; less is rounding
 TAIL = (1 - estimates.CONFIDENCE) / 2
 
@@ -223,7 +225,9 @@ def _tells(row):
 
 
 def _node(row):
-    return row.get("host")
+    """The name of a run's node: the one that it was sent to, or else the machine's own."""
+    name = row.get("node") or row.get("host")
+    return name and host_name.short(name)
 
 
 def _block(row):

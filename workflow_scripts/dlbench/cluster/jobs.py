@@ -68,6 +68,7 @@ def job_of_run(
         exclusive=settings["exclusive"],
         gpu_request=settings["gpu_request"],
         extra=settings["extra"],
+        node=run.node or "",
     )
 
 
@@ -95,6 +96,7 @@ def resources(job: Job, scheduler: str | None = None) -> dict[str, Any]:
         "exclusive": int(job.exclusive),
         "gpu_request": job.gpu_request,
         "extra": job.extra,
+        "node": job.node,
     }
     return shared | (plugins.load("schedulers", scheduler).resources(job) if scheduler else {})
 
@@ -218,7 +220,7 @@ def _tasks(run):
 
 
 def _shape(run, job):
-    size = job.nodes, job.tasks, job.cores_per_task, job.gpus_per_node, job.memory_mb
+    size = job.nodes, job.tasks, job.cores_per_task, job.gpus_per_node, job.memory_mb, job.node
     return *size, run.launcher
 
 

@@ -173,6 +173,9 @@ def _check(plan, run, place):
     strategy = engine.strategy_of(run)
     launcher = plugins.load("launchers", run.launcher)
     reason = strategy.unsupported(run) or launcher.unsupported(run)
+    reason = reason or (
+        f"the nodes of a Job are not named, and it has {run.node}" if run.node else None
+    )
     reason = reason or (None if place.python else plan.skipped.get(run.id))
     if reason:
         raise Error(f"{run.id} cannot be trained: {reason}")

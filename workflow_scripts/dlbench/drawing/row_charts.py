@@ -126,13 +126,14 @@ def say(axes: Axes, row: Row, text: str, note: str = "", **looks: Any) -> None:
             clip_on=False,
             transform=axes.get_yaxis_transform(),
         )
-        _beside(axes, row.y, notes, color=ALARM)
+        beside(axes, row.y, notes, color=ALARM)
         return
-    _beside(axes, row.y, text, 5 if notes else 0, **looks)
-    _beside(axes, row.y, notes, -6, color=ALARM if failed else styles.GREY, fontsize=7.5)
+    beside(axes, row.y, text, 5 if notes else 0, **looks)
+    beside(axes, row.y, notes, -6, color=ALARM if failed else styles.GREY, fontsize=7.5)
 
 
-def _beside(axes, y, text, y_points=0, **looks):
+def beside(axes: Axes, y: float, text: str, y_points: float = 0, **looks: Any) -> None:
+    """Write right of the axes at a height, moved up by some points."""
     axes.annotate(
         text,
         (1, y),

@@ -53,7 +53,7 @@ def _finding(group, named, several_sites):
         evidence=SHOWN,
         kind="bad",
         tables=("nodes",),
-        figures=(),
+        figures=("nodes",),
         rank=(EVIDENCE.index(SHOWN), 0.5, math.log(first["ratio"])),
     )
 

@@ -61,6 +61,7 @@ class Job:
         gpus_per_node: 0 for none.
         gpu_request: the name by which GPUs are requested, e.g. gpu or gpu:a100.
         extra: further options of the submit command.
+        node: name of the only node that will do; "" for any.
     """
 
     nodes: int
@@ -72,6 +73,7 @@ class Job:
     exclusive: bool
     gpu_request: str
     extra: str
+    node: str = ""
 
     @property
     def tasks_per_node(self) -> int:
@@ -91,7 +93,7 @@ class JobRequest:
 
     Attributes:
         extra: further options of the submit command.
-        resources: all resources of the job by their names in Snakemake.
+        resources: all resources of the job by their names in Snakemake; `node` is as in a Job.
     """
 
     name: str

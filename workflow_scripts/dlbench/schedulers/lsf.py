@@ -63,6 +63,7 @@ def resources(job: Job) -> dict[str, Any]:
     slots_per_node = job.cores_per_task * job.tasks_per_node
     extra = [job.extra] if job.extra else []
     extra += ["-x"] if job.exclusive else []
+    extra += [f"-m {job.node}"] if job.node else []
     if job.gpus_per_node:
         kind = job.gpu_request.partition(":")[2]
         # The number is that of each host.

@@ -96,6 +96,7 @@ def submission(request: JobRequest, logs: str | Path) -> list[str]:
         f"mpiprocs={request.tasks_per_node}",
         f"mem={request.memory_mb}mb",
     ]
+    chunk += [f"host={request.resources['node']}"] if request.resources.get("node") else []
     if request.gpus_per_node:
         name, _, kind = request.gpu_request.partition(":")
         chunk.append(f"n{name}s={request.gpus_per_node}")

@@ -131,6 +131,8 @@ def _complexes(request):
     memory = resources.get("memory_complex")
     consumables = _consumables() if memory or request.gpus_per_node else {}
     yield f"h_rt={request.minutes * 60}"
+    if resources.get("node"):
+        yield f"hostname={resources['node']}"
     if memory:
         by_slot = _counted(memory, consumables, "memory_complex in the profile") == BY_SLOT
         yield f"{memory}={math.ceil(request.memory_mb / slots) if by_slot else request.memory_mb}M"

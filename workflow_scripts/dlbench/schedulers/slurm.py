@@ -146,6 +146,7 @@ def resources(job: Job) -> dict[str, Any]:
     """
     extra = [job.extra] if job.extra else []
     extra += ["--exclusive"] if job.exclusive else []
+    extra += [f"--nodelist={job.node}"] if job.node else []
     extra += [f"--ntasks-per-node={job.tasks_per_node}"] if job.nodes > 1 else []
     if job.gpus_per_node:
         extra.append(

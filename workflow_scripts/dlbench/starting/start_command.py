@@ -38,6 +38,10 @@ class Nameless(Error):
     """The machine's own name leads nowhere, where servers of the run would listen."""
 
 
+class Elsewhere(Error):
+    """The run is for another node than this one."""
+
+
 @dataclass(frozen=True)
 class Start:
     """How a run is started.
@@ -160,6 +164,29 @@ def job_facts(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
     hosts = plugins.load("schedulers", name).hosts(environ)
     dates = schedulers.queue_dates(name, job_id)
     return {"job": {"scheduler": name, "id": job_id, "hosts": hosts, **dates}}
+
+
+def see_node(run: Run, environ: Mapping[str, str] = os.environ) -> None:
+    """Check that a run that names its node is on that one.
+
+    Args:
+        environ: with the variables of the scheduler's job, which has names of its own for nodes.
+
+    Raises:
+        Elsewhere: it is on another.
+    """
+    if not run.node:
+        return
+    job = schedulers.job(environ)
+    names = [host_name.host(), *(plugins.load("schedulers", job[0]).hosts(environ) if job else [])]
+    if host_name.short(run.node) in map(host_name.short, names):
+        return
+    here = " or ".join(dict.fromkeys(names))
+    remedy = "only the profile of a cluster sends runs to other nodes (docs/clusters.md)"
+    if job:
+        by = schedulers.display_name(job[0])
+        remedy = f"{by} was asked for that node and chose another; see the job's options"
+    raise Elsewhere(f"expected node {run.node}, found {here}: {remedy}")
 
 
 def contained(run: Run) -> bool:

@@ -24,6 +24,9 @@ from dlbench.starting import (
 from dlbench.study import repeats
 from dlbench.study.runs import Run
 
+# The run cannot be trained as things are here: it is skipped.
+UNSUITED = (trainer_image.Unusable, start_command.Nameless, start_command.Elsewhere)
+
 
 def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
     """Start the trainer of one run under supervision and write the run's record.
@@ -65,11 +68,12 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
     if not refusal:
         try:
             os.environ.update(start_command.job_variables(run, options.module))
+            start_command.see_node(run)
             form = trainer_image.read_form(options.form) if options.form else None
             how, network = _command(run, options, form)
         except start_command.NotEntered:
             raise
-        except (trainer_image.Unusable, start_command.Nameless) as error:
+        except UNSUITED as error:
             refusal = "skipped", str(error)
         except Error as error:
             refusal = "failed", str(error)

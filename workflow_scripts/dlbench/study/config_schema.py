@@ -165,6 +165,7 @@ PATTERNS = {
     "^[a-z0-9_]+$": "a name of small letters, digits and _",
     "^[A-Za-z0-9_.-]+$": "a name of letters, digits, _, . and -",
     "^(?!dlbench$)[a-z0-9_]+$": "a name of small letters, digits and _, other than dlbench",
+    r"^[A-Za-z0-9][A-Za-z0-9._,\[\]-]*$": "names of nodes, or a list of them as in n[1-8]",
     "^[^/]+$": "a name that is not empty and has no /",
     "^sha256:[0-9a-f]{64}$": "sha256: and 64 hexadecimal digits",
     "^gpu(:[A-Za-z0-9_.]+)?$": "gpu, or with a type, as in gpu:a100",

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from dlbench import Error, launchers
-from dlbench.common import options, own_code, phrases, plugins
+from dlbench.common import host_lists, options, own_code, phrases, plugins
 from dlbench.log import event_log
 from dlbench.study import other_trainers, trainer_environments
 from dlbench.study.config_schema import ConfigError, check_name
@@ -110,7 +110,20 @@ def _axes(block, where):
             # A strategy that only one of the frameworks has makes the others' runs skipped.
             if key != "strategy" or not any(name in plugins.names(other) for other in kinds):
                 check_name(kind, name, f"{where}.{key}")
+    if "node" in axes:
+        axes["node"] = _named_nodes(axes["node"], f"{where}.node")
     return axes
+
+
+def _named_nodes(values, where):
+    """The names of nodes in lists as n[1-3]."""
+    try:
+        names = [name for value in values for name in host_lists.expand_hosts(value)]
+    except Error as error:
+        raise ConfigError(f"{where}: {error}") from None
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(f"{where}: expected each node once, found twice: {_shown(twice)}")
+    return names
 
 
 def as_list(value: Any) -> list[Any]:
@@ -160,6 +173,11 @@ def run_of(values: dict[str, Any], where: str, images: dict[str, Any]) -> Run:
         _check_task(run, where)
         if reason := launchers.misfit(run):
             raise ConfigError(f"{where}.launcher: {reason}")
+    if run.node and run.nodes > 1:
+        raise ConfigError(
+            f"{where}.node: {run.node} is one node, and the run has {run.nodes}: leave out one of "
+            "node and nodes"
+        )
     if run.epochs and run.mode != "train":
         raise ConfigError(f"{where}: mode {run.mode} takes steps, not epochs: it learns nothing")
     if run.evaluate == "yes" and run.mode != "train":

@@ -48,7 +48,8 @@ class Run(_Remembering):
 
     A run with a `sentinel` is none of a matrix: it repeats a finished run in a later session, the
     how manieth that has such (dlbench/plan/sentinels.py). A `probe` is of no statistics: it is a
-    short run that tells what a step of others is made of (dlbench/study/probes.py).
+    short run that tells what a step of others is made of (dlbench/study/probes.py). A `node` is the
+    name of the only one on which it may be trained.
     """
 
     model: str
@@ -81,6 +82,7 @@ class Run(_Remembering):
     cache: str = "auto"
     seed: int = 1
     nodes: int = 1
+    node: str | None = None
     devices_per_node: int = 1
     threads_per_device: int = 1
     strategy: str = "single"

@@ -193,6 +193,7 @@ def _add_run(run: argparse._ArgumentGroup) -> None:
         metavar="N",
         help="trained at once; each is started by start_processes.py --copies N",
     )
+    run.add_argument("--node", metavar="NAME", help="that the run was sent to; recorded only")
     run.add_argument("--environment", help="recorded only")
     run.add_argument(
         "--repeat", type=flag_types.whole(1), default=1, help="is added to the seed, less 1"

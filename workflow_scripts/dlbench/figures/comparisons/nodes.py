@@ -1,0 +1,70 @@
+"""Nodes beside one another: how fast each is, and which is slower than the others."""
+
+from pathlib import Path
+
+from dlbench.analysis import estimates, nodes
+from dlbench.analysis.frames import Tables
+from dlbench.common import phrases
+from dlbench.drawing import row_charts, styles
+
+CATEGORY = "Study"
+CAPTION = """
+Throughput of each node over that of the middle half of the others, in the same conditions and
+sessions, by runs on one node that ended well and undisturbed; the slowest first. Bars are 95 %
+intervals, each of its node alone. The grey field is the margin: a node is slower, and orange, if it
+is shown to be below it (one-sided t test, corrected for the number of nodes). See the table nodes.
+"""
+NOTHING = (
+    "no two nodes can be compared: that takes runs of one condition and session on two nodes, "
+    "and two runs on one of them"
+)
+MOST_NODES = 40  # of all groups; the slowest of each are drawn
+NAMED, OTHER, BAND = row_charts.ALARM, styles.COLOURS[0], "#ececec"
+
+
+def draw(tables: Tables, stem: Path | str) -> None:
+    rows = tables.nodes
+    if rows.empty:
+        styles.draw_words(stem, NOTHING)
+        return
+    found = list(rows.groupby(list(nodes.GROUP), sort=False, dropna=False, observed=True))
+    each = max(1, MOST_NODES // len(found))
+    groups = {
+        (f"{site}: {model or kind}", _spread(own)): [
+            (name, own[own["node"] == name]) for name in own["node"].head(each)
+        ]
+        for (site, kind, model), own in found
+    }
+    left_out = sum(max(0, len(own) - each) for _, own in found)
+    words = "over the middle half of the others, 95 % intervals"
+    words += f"\n{left_out} faster ones not drawn: see nodes.parquet" if left_out else ""
+    with row_charts.figure(stem, groups, "Nodes", words, beside_inches=1.9) as (drawn, axes):
+        margin = rows["margin"].iloc[0]
+        ends = (100 * (1 / (1 + margin) - 1), 100 * margin)
+        axes.axvspan(*ends, color=BAND, lw=0, zorder=0)
+        axes.axvline(0, color=styles.GREY, lw=0.8, zorder=1)
+        for row in drawn:
+            _node(axes, row.y, row.runs.iloc[0])
+        axes.margins(x=0.04)
+        axes.set_xlabel(
+            f"per cent faster or slower; grey: within the margin of {100 * margin:.3g} %"
+        )
+
+
+def _spread(own):
+    """What the nodes of a group, and repeats on one of them, scatter by."""
+    first = own.iloc[0]
+    nodes_sd, repeats_sd = (f"{100 * first[name]:.2g} %" for name in ("node_sd", "scatter"))
+    return f"nodes scatter by {nodes_sd}, repeats by {repeats_sd}"
+
+
+def _node(axes, y, row):
+    slower = row["verdict"] == nodes.SLOWER
+    colour = NAMED if slower else OTHER
+    ends = (row["ratio"], row["ratio_ci95_low"], row["ratio_ci95_high"])
+    percent = estimates.Estimate(*(100 * (end - 1) for end in ends), int(row["runs"]))
+    row_charts.interval(axes, y, percent, colour, "D" if slower else "o")
+    number = f"{percent.value:+.1f} %".replace("-", "\u2212")
+    words = f"{number}, {phrases.counted(percent.runs, 'run')}"
+    words += ", slower" if slower else ""
+    row_charts.beside(axes, y, words, **({"color": NAMED} if slower else {}))
