@@ -43,7 +43,7 @@ MOST_README_LINES = 180
 # Files of the reader's own in commands and configs.
 THEIRS = ("my_study.yaml", "study.yaml", "mine", "ours", "oursite", "my_models", "theirs", "FOLDER")
 # Programs of others that code blocks start.
-OTHERS = {"cd", "kubectl", "ln", "mkdir", "python3", "unzip", "uvx"}
+OTHERS = {"cd", "kubectl", "ln", "mkdir", "python3", "sinfo", "unzip", "uvx"}
 
 
 def named(page):
