@@ -94,7 +94,7 @@ DESCRIBED = {
     "checks of a log's fields": ("dlbench/log/event_fields.py", *COMMENT),
     "a room": ("dlbench/trainer/__init__.py", '"""', '"""Here: '),
     "image layouts": ("dlbench/images/oci.py", *COMMENT),
-    "a figure": ("dlbench/figures/loss.py", *COMMENT),
+    "a figure": ("dlbench/figures/learning/loss.py", *COMMENT),
 }
 ALL = {"lenet5", "cnn12", "digits", "udocker"}
 # ... and whose digests change.

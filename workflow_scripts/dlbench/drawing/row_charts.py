@@ -134,6 +134,7 @@ def say(axes: Axes, row: Row, text: str, note: str = "", **looks: Any) -> None:
 
 def beside(axes: Axes, y: float, text: str, y_points: float = 0, **looks: Any) -> None:
     """Write right of the axes at a height, moved up by some points."""
+    style: dict[str, Any] = {"color": INK, "fontsize": 9} | looks
     axes.annotate(
         text,
         (1, y),
@@ -142,7 +143,7 @@ def beside(axes: Axes, y: float, text: str, y_points: float = 0, **looks: Any) -
         textcoords="offset points",
         va="center",
         annotation_clip=False,
-        **{"color": INK, "fontsize": 9} | looks,
+        **style,
     )
 
 

@@ -14,10 +14,7 @@ sessions, by runs on one node that ended well and undisturbed; the slowest first
 intervals, each of its node alone. The grey field is the margin: a node is slower, and orange, if it
 is shown to be below it (one-sided t test, corrected for the number of nodes). See the table nodes.
 """
-NOTHING = (
-    "no two nodes can be compared: that takes runs of one condition and session on two nodes, "
-    "and two runs on one of them"
-)
+NOTHING = "no two nodes have repeats of a condition in one session"
 MOST_NODES = 40  # of all groups; the slowest of each are drawn
 NAMED, OTHER, BAND = row_charts.ALARM, styles.COLOURS[0], "#ececec"
 
