@@ -259,7 +259,7 @@ def test_deleting_the_data_trains_nothing(campaign):
 
 
 def test_editing_a_figure_draws_it_alone(campaign):
-    figure = campaign.folder / "workflow_scripts/dlbench/figures/loss.py"
+    figure = campaign.folder / "workflow_scripts/dlbench/figures/learning/loss.py"
     figure.write_text(figure.read_text() + "\n# changed\n")
     assert campaign.scheduled() == {"draw_figure": ["loss"]}
 

@@ -29,5 +29,5 @@ def test_where_the_system_does_not_forget_nothing_is_said_of_reading_cold(tmp_pa
     # As on a file system that lives in memory: advice is taken, and nothing done.
     monkeypatch.setattr(os, "posix_fadvise", lambda *words: None)
     cold, warm = file_reading.rows(tmp_path, SIZE)
-    assert "the file system keeps 100% of a file" in cold["unknown"] and "value" not in cold
+    assert "the file system kept 100% of it" in cold["unknown"] and "value" not in cold
     assert warm["value"] > 0

@@ -64,7 +64,8 @@ def test_the_page_has_a_file_for_each_thing_and_each_is_new():
     assert len(there) == len(NAMES) + 5  # two datasets more, a site, and two of a study
     for kind, name in NAMES.items():
         ours = plugins.folder_of(kind).relative_to(REPOSITORY)
-        folder = "my_models" if kind == "keras/models" else ours
+        topic = {"importers": "training", "figures": "use"}.get(kind, "")
+        folder = "my_models" if kind == "keras/models" else ours / topic
         assert f"{folder}/{name}.py" in there
     assert not [name for name in there if (REPOSITORY / name).exists()]
 

@@ -37,7 +37,7 @@ def rows(folder: Path, size_bytes: int = SIZE_BYTES) -> Iterator[dict[str, Any]]
             cold.append(_read_s(file.name))
             warm.append(_read_s(file.name))
     if most_kept > MOST_KEPT:
-        reason = f"the file system keeps {most_kept:.0%} of a file in memory that it is to forget"
+        reason = f"told to drop the file from memory, the file system kept {most_kept:.0%} of it"
         yield {"measure": COLD, "unit": "GB/s", "unknown": reason}
     else:
         yield rounds.timed(COLD, size_bytes, cold, size_bytes)

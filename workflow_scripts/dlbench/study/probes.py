@@ -1,12 +1,12 @@
 """Probes: short runs that tell what a step of a run is made of.
 
-- A block with `explain: true` has them for each of its runs: the run itself in a few steps, then
-  the same with one thing less, and one more with each further one: what items take to come, the
-  exchange of gradients, other devices at work beside it, the wait for each step's loss. The time by
-  which a step is shorter is what that thing costs (dlbench/analysis/explanations.py).
+- A block with `explain: true` has probes for each of its runs: the run itself in a few steps, then
+  the same without its input, then also without the exchange of gradients, then also without other
+  devices beside it, then also without the wait for each step's loss. The time by which a step gets
+  shorter is what the part left out costs (dlbench/analysis/explanations.py).
 - They are runs as any other, of fields that there are: planned among the others in random order,
-  kept, repeated where missing. They are no part of the study's statistics. Runs that are explained
-  share those that are alike, as two strategies on as many devices do that of one device.
+  kept, repeated where missing. They enter no statistics of the study. Probes that are alike are
+  made once, as that on one device is for two strategies.
 """
 
 from dataclasses import replace

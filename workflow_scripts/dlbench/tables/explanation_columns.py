@@ -5,10 +5,10 @@ import pyarrow as pa
 from dlbench.tables.fields import COUNT, NAME, REAL, TEXT, field
 
 PARTS = {
-    "input": "what items take to come, as far as a step waits for them",
-    "exchange": "of gradients, as far as a step waits for it, and for the slowest device",
-    "sharing": "by how much devices of a node slow each other down that exchange nothing",
-    "waits": "for each step's loss, and what is done in Python between steps",
+    "input": "time that a step waits for its items",
+    "exchange": "time that a step waits for gradients, and for the slowest device",
+    "sharing": "by how much devices of one node slow one another down, exchange apart",
+    "waits": "time that a step waits for its loss and for Python between steps",
     "computation": "what is left: forward and backward pass and update",
 }
 EXPLANATIONS = pa.schema(
