@@ -95,6 +95,15 @@ def test_runs_of_one_and_of_two_nodes_are_trained_in_jobs_of_their_own(across_no
     assert len({record["provenance"]["job"]["id"] for record in records}) == 5
 
 
+def test_runs_that_name_their_node_are_trained_on_it(campaign):
+    campaign.configure(matrix=[{"name": "screening", **QUICK, "node": "n[2-3]"}], figures=[])
+    campaign.succeed("--profile", "slurm")
+    found = [record for record in records_of(campaign) if "node" in record["spec"]]
+    assert all(record["status"] in TRAINED for record in found)
+    hosts = {record["spec"]["node"]: record["provenance"]["job"]["hosts"] for record in found}
+    assert hosts == {"n2": ["n2"], "n3": ["n3"]}
+
+
 def test_a_finished_campaign_submits_nothing_and_a_lost_record_one_job(campaign):
     assert "Nothing to be done" in campaign.succeed("--profile", "slurm")
     record = campaign.record("lenet5-synthetic-b4-single")
