@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dlbench.common import plugins
 from dlbench.common.command_line import run_program
-from dlbench.imports import import_logs
+from dlbench.imports import import_baselines, import_logs
 from dlbench.imports.finding import KIND
 from dlbench.tables import parquet_files
 
@@ -25,6 +25,14 @@ def main():
     if args.list:
         for name in plugins.names(KIND):
             print(f"{name:24} {plugins.load(KIND, name).__doc__.splitlines()[0]}")
+        for name in plugins.names(import_baselines.KIND):
+            words = plugins.load(import_baselines.KIND, name).__doc__.splitlines()[0]
+            print(f"{name:24} {words} (--baselines)")
+        return
+    if args.baselines:
+        fields = args.fields or {}
+        for path in import_baselines.import_baselines(args.paths, args.baselines, fields):
+            print(path)
         return
     parquet_files.spare_memory()
     outputs = {"runs": args.output, "steps": args.steps, "evals": args.evals}
@@ -49,6 +57,11 @@ def arguments():
     parser.add_argument("--output", metavar="FILE", help="the runs table, Parquet")
     for name in ("steps", "evals", "samples"):
         parser.add_argument(f"--{name}", metavar="FILE", help=f"the table of {name}, Parquet")
+    parser.add_argument(
+        "--baselines",
+        metavar="FOLDER",
+        help="instead of --output: of nccl-tests' and OSU's tables, a folder of results/baselines/",
+    )
     parser.add_argument("--name", help="of the import, the study of its runs: as its folder")
     parser.add_argument(
         "--kind",
@@ -67,8 +80,10 @@ def arguments():
     )
     parser.add_argument("--list", action="store_true", help="the kinds of logs that are known")
     args = parser.parse_args()
-    if not args.list and not (args.paths and args.output):
-        parser.error("expected PATH and --output, or --list")
+    if not args.list and not (args.paths and (args.output or args.baselines)):
+        parser.error("expected PATH with --output or --baselines, or --list")
+    if args.output and args.baselines:
+        parser.error("expected --output or --baselines, not both: they have different logs")
     return args
 
 

@@ -44,7 +44,8 @@ def rows_of(path: Path) -> Iterator[Row]:
         told = found["conditions"]
         common = {name: found[name] for name in FROM_MACHINE}
         common["framework_version"] = found["versions"].get(told["framework"])
-        common["measured_at"] = datetime.datetime.fromisoformat(found["measured_at"])
+        measured_at = found["measured_at"]  # none: imported, from a log without a date
+        common["measured_at"] = measured_at and datetime.datetime.fromisoformat(measured_at)
         common["devices"] = told["nodes"] * told["devices_per_node"]
         common["baseline"] = path.stem
         for row in found["rows"]:

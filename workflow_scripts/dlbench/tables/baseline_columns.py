@@ -14,7 +14,7 @@ BASELINES = pa.schema(
             "memory_copy: of arrays in the device's memory; host_to_device: copies from the host; "
             "file_read_cold, file_read_warm: of a file beside the results, first from the disk, "
             "then from the system's memory; items_read: by the framework's reader of a dataset, "
-            "for each core",
+            "for each core; those of imported logs are named as there",
         ),
         *fields(NAME, "site", "framework", "framework_version", "environment", "runtime"),
         *fields(NAME, "runtime_options", "strategy", "strategy_options", "launcher"),
@@ -37,6 +37,7 @@ BASELINES = pa.schema(
         field("time_high_s", REAL, "s", "the longest"),
         field("rounds", COUNT, "rounds", "after one that compiles and connects"),
         field("unknown", TEXT, note="why there is no value"),
+        field("source", TEXT, note="of an imported one: log, and what it has; none: measured here"),
         field("load_average_1min", REAL, note="of the node, once all was measured"),
         field("measured_at", TIME, note="UTC"),
         field("host", NAME, note="node of the first process"),

@@ -1,0 +1,111 @@
+"""Measurements of a machine by other programs become baselines, beside those of our own.
+
+A table of a log becomes a file as measure_baselines.py writes it, which collect_baselines.py and
+`snakemake baselines` put into the table of baselines. Its column `source` tells it from our own.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dlbench import Error
+from dlbench.baselines import all_reduce, rounds
+from dlbench.common import plugins
+from dlbench.common.files import write_json
+from dlbench.imports import finding
+from dlbench.imports.baseline_importers import Measurement
+from dlbench.imports.import_fields import parse_fields
+from dlbench.imports.log_file import LogFile
+
+KIND = "baseline_importers"
+# Columns of baselines that a user may give; the first three must be known.
+NEEDED = ("site", "nodes", "devices_per_node")
+GIVEN = (*NEEDED, "runtime", "runtime_options", "launcher", "device_kind", "device_model", "host")
+
+
+def import_baselines(
+    paths: Sequence[Path | str], folder: Path | str, fields: Mapping[str, Any]
+) -> list[Path]:
+    """Write a file for each table in the logs. Returns their paths.
+
+    Args:
+        paths: of logs, or of folders of them.
+        folder: of the files: one for each machine, as results/baselines/far.
+        fields: columns that the logs lack; of them site, nodes and devices_per_node must be known.
+
+    Raises:
+        Error: no importer knows any of the logs, one cannot be read, or a field is missing or
+            another than in the log. Nothing is written then.
+    """
+    fields = parse_fields(fields)
+    if unknown := sorted(set(fields) - set(GIVEN)):
+        raise Error(f"no field {', '.join(unknown)} of baselines; there are: {', '.join(GIVEN)}")
+    contents = {}
+    for candidates in finding.candidates_by_folder(paths, lambda below: False):
+        for candidate in candidates:
+            log = LogFile(candidate.path)
+            for number, (kind, found) in enumerate(_measurements(log)):
+                name = f"{kind}-{log.sha256[:10]}-{number}.json"
+                contents[Path(folder) / name] = _content(found, fields, candidate)
+    if not contents:
+        names = ", ".join(plugins.names(KIND))
+        raise Error(f"nothing was imported: no log of {names} in {', '.join(map(str, paths))}")
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for path, content in contents.items():
+        write_json(path, content)
+    return list(contents)
+
+
+def _measurements(log: LogFile) -> Iterator[tuple[str, Measurement]]:
+    for kind in plugins.names(KIND):
+        module = plugins.load(KIND, kind)
+        if module.recognise(log):
+            yield from ((kind, found) for found in module.read(log))
+
+
+def _content(found, fields, candidate):
+    """A file as measure_baselines.py writes it."""
+    for name, value in found.conditions.items():
+        if fields.get(name, value) != value:
+            raise Error(f"{candidate.path}: {name} is {fields[name]} by --fields, {value} by it")
+    told = found.conditions | fields
+    if missing := [name for name in NEEDED if told.get(name) is None]:
+        raise Error(
+            f"{candidate.path}: the log does not say {', '.join(missing)}: give them, as "
+            '--fields \'{"site": "far", "nodes": 2, "devices_per_node": 8}\''
+        )
+    devices = told["nodes"] * told["devices_per_node"]
+    source = f"{candidate.name}: {found.meaning}"
+    return {
+        "conditions": {"framework": None, "strategy": "imported"}
+        | {name: value for name, value in told.items() if name not in ("device_model", "host")},
+        "versions": {},
+        "measured_at": None,
+        "host": told.get("host"),
+        "device_model": told.get("device_model"),
+        "load_average_1min": None,
+        "hardware_sha256": None,
+        "rows": [{**row, "source": source} for row in _rows(found, devices, candidate)],
+    }
+
+
+def _rows(found, devices, candidate):
+    for size in sorted({*found.seconds, *found.gb_per_s}):
+        seconds, rates = found.seconds.get(size, []), found.gb_per_s.get(size, [])
+        if found.measure == "all_reduce":
+            if devices < 2:
+                raise Error(f"{candidate.path}: an all-reduce needs two devices, found {devices}")
+            yield rounds.timed("all_reduce", size, seconds, all_reduce.bus_bytes(size, devices))
+        elif rates:
+            row = rounds.kept(found.measure, "GB/s", rates, size_bytes=size)
+            yield row | _times(seconds)
+        else:
+            row = {"measure": found.measure, "size_bytes": size, "rounds": len(seconds)}
+            yield row | _times(seconds) | {"unknown": "the time alone is known"}
+
+
+def _times(seconds):
+    if not seconds:
+        return {}
+    row = rounds.timed("", 1, seconds, 1)
+    return {name: row[name] for name in ("time_s", "time_low_s", "time_high_s")}
