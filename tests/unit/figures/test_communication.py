@@ -6,6 +6,7 @@ import pytest
 from dlbench.analysis import expected_scaling
 from dlbench.common import plugins
 from dlbench.drawing import styles
+from dlbench.imports import import_baselines
 from support.results import made_baselines, made_tables
 from support.results.drawn_figures import has, words
 
@@ -124,3 +125,14 @@ def test_scaling_without_baselines_is_as_it_was(tmp_path, monkeypatch):
     throughput, efficiency = scaling(tmp_path, monkeypatch)
     assert not dotted(throughput) and not dotted(efficiency)
     assert not any("dotted" in word for word in words(throughput))
+
+
+def test_an_imported_all_reduce_is_drawn_as_a_machine_of_its_own(tmp_path, drawn):
+    log = tmp_path / "osu.txt"
+    log.write_text("# OSU MPI Allreduce Latency Test v5.8\n524288    110.83\n1048576    230.90\n")
+    told = {"site": "far", "nodes": 1, "devices_per_node": 2}
+    import_baselines.import_baselines([log], tmp_path / "far", told)
+    _, axes = drawn(made_baselines.exchange(devices=2))
+    assert len(axes) == 4
+    drawn_sizes = sorted(len(line.get_xdata()) for row in axes[::2] for line in points(row))
+    assert drawn_sizes == [2, len(made_baselines.SIZES)]
