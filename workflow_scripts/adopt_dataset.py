@@ -2,14 +2,16 @@
 
 import argparse
 
-from dlbench.common import plugins
+from dlbench.common import flag_types, plugins
 from dlbench.common.command_line import run_program
 from dlbench.data import adopt_dataset
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("dataset", choices=plugins.names("datasets"))
+    parser.add_argument(
+        "dataset", type=flag_types.name_of("datasets"), help=", ".join(plugins.names("datasets"))
+    )
     parser.add_argument("folder", help="folder with the shards, or with our manifest.json")
     parser.add_argument("--output", required=True, help="path of the manifest")
     parser.add_argument(

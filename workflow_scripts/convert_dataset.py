@@ -10,7 +10,9 @@ from dlbench.data import convert_dataset, pictures
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("dataset", choices=plugins.names("datasets"))
+    parser.add_argument(
+        "dataset", type=flag_types.name_of("datasets"), help=", ".join(plugins.names("datasets"))
+    )
     parser.add_argument("--source", required=True, help="folder with the fetched files")
     parser.add_argument("--output", required=True, help="folder for the shards and manifest.json")
     parser.add_argument(

@@ -20,6 +20,14 @@ def test_a_name_without_a_file_is_refused_with_the_nearest():
     assert str(error.value).startswith("no file models/lenet.py (did you mean 'lenet5'?); there")
 
 
+def test_a_file_for_many_things_defines_each_whose_name_begins_with_its_own():
+    assert plugins.path("datasets", "text_books") == plugins.path("datasets", "text")
+    assert plugins.load("datasets", "text_books") is plugins.load("datasets", "text")
+    assert plugins.is_known("datasets", "text_books") and plugins.is_known("datasets", "text")
+    for name in ("text_", "texts", "digits_books", "textbooks"):
+        assert not plugins.is_known("datasets", name)
+
+
 @pytest.mark.parametrize("kind", LOADED_BY_THE_WORKFLOW)
 def test_every_thing_loads_without_a_framework(kind):
     assert plugins.names(kind)

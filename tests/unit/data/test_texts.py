@@ -104,16 +104,16 @@ def test_a_folder_without_text_and_other_encodings_are_refused(tmp_path, content
         texts.read(tmp_path)
 
 
+def adopted(dataset="text", **text):
+    data = STUDY["data"] | {"text": text}
+    blocks = [BLOCK | {"model": "gpt_tiny", "dataset": dataset, "steps": 5}]
+    return stores.adopted(config.study(STUDY | {"data": data, "matrix": blocks}))
+
+
 def test_own_text_is_converted_and_another_text_has_another_digest(tmp_path):
     own = tmp_path / "own"
     own.mkdir()
     (own / "a.txt").write_text("abc " * 3000)
-
-    def adopted(**text):
-        data = STUDY["data"] | {"text": text}
-        blocks = [BLOCK | {"model": "gpt_tiny", "dataset": "text", "steps": 5}]
-        return stores.adopted(config.study(STUDY | {"data": data, "matrix": blocks}))
-
     with pytest.raises(Error, match=r"data\.text must say where it lies"):
         adopted()
     before = adopted(path=str(own), tokenizer="bytes")["text"]
@@ -122,3 +122,33 @@ def test_own_text_is_converted_and_another_text_has_another_digest(tmp_path):
     assert row.tobytes() == (b"abc " * 3000)[:10_800]
     (own / "a.txt").write_text("abd " * 3000)
     assert adopted(path=str(own))["text"].digest != before.digest
+
+
+def test_a_study_reads_several_texts_each_from_its_folder_and_names_the_one_that_is_wrong(tmp_path):
+    folders = {name: tmp_path / name for name in ("books", "letters")}
+    for name, folder in folders.items():
+        folder.mkdir()
+        (folder / "a.txt").write_text(f"{name} " * 2000)
+    names = ["text_books", "text_letters"]
+    given = {"folders": {name: str(folder) for name, folder in folders.items()}}
+    found = adopted(names, **given)
+    assert {name: store.folder for name, store in found.items()} == {
+        "text_books": folders["books"],
+        "text_letters": folders["letters"],
+    }
+    assert len({store.digest for store in found.values()}) == 2
+    adopt_dataset.adopt("text_books", folders["books"], tmp_path / "converted" / "manifest.json")
+    assert json.loads((tmp_path / "converted/manifest.json").read_text())["dataset"] == "text_books"
+    (folders["letters"] / "a.txt").write_bytes(b"caf\xe9")
+    with pytest.raises(Error, match=r"text_letters: .*/letters/a\.txt: expected text in UTF"):
+        adopted(names, **given)
+    (folders["letters"] / "a.txt").unlink()
+    with pytest.raises(Error, match=r"dataset text_letters: .*/letters: expected files \*\.txt"):
+        adopted(names, **given)
+    folders["letters"].rmdir()
+    with pytest.raises(Error, match=r"dataset text_letters: .*/letters: expected a folder"):
+        adopted(names, **given)
+    with pytest.raises(Error, match=r"dataset text_book is text of your own.*did you mean 'books'"):
+        adopted("text_book", **given)
+    with pytest.raises(Error, match=r"data\.text\.folders"):
+        adopted(names, folders={"Books": str(tmp_path)})

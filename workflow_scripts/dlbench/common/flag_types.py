@@ -1,4 +1,4 @@
-"""Numbers on command lines: finite ones, within bounds.
+"""What is given on command lines: finite numbers, within bounds, and names that there are.
 
 For `type=` of an argparse option, also of programs that run inside images.
 """
@@ -6,6 +6,8 @@ For `type=` of an argparse option, also of programs that run inside images.
 import argparse
 import math
 from collections.abc import Callable
+
+from dlbench.common import plugins
 
 
 def whole(least: int, most: int = 10**18 - 1) -> Callable[[str], int]:
@@ -36,3 +38,16 @@ def real(least: float | None = None, above: float | None = None) -> Callable[[st
         return value
 
     return number
+
+
+def name_of(kind: str) -> Callable[[str], str]:
+    """A function that reads the name of a thing that a file defines, as plugins.py finds it."""
+
+    def known(text: str) -> str:
+        try:
+            plugins.path(kind, text)
+        except plugins.UnknownName as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        return text
+
+    return known

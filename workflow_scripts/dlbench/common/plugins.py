@@ -1,8 +1,10 @@
 """Things found by their name: one file each in `models/`, `datasets/` and so on.
 
 Adding a file adds the thing; there is no list to edit. Configs and command
-lines use the names of the files. A kind is the name of such a folder, or its end: as each
-framework has models of its own, `tensorflow/models` names those of one framework.
+lines use the names of the files. A file that says MANY = True stands for any
+number of things: text.py for text_books and text_letters, too. A kind is the
+name of such a folder, or its end: as each framework has models of its own,
+`tensorflow/models` names those of one framework.
 """
 
 import ast
@@ -79,12 +81,28 @@ def path(kind: str, name: str) -> Path:
         UnknownName: no file does; the message has the most similar valid name.
         Error: two files of the kind have one name.
     """
-    if name not in _paths(kind):
+    file = _paths(kind).get(name) or _of_many(kind, name)
+    if file is None:
         raise UnknownName(
             f"no file {_last_word(kind)}/{name}.py"
             f"{phrases.did_you_mean(name, names(kind))}; there are: {', '.join(names(kind))}"
         )
-    return _paths(kind)[name]
+    return file
+
+
+def is_known(kind: str, name: str) -> bool:
+    """Whether a file defines `name`."""
+    try:
+        return bool(path(kind, name))
+    except UnknownName:
+        return False
+
+
+def _of_many(kind, name):
+    """The file for many things that a name begins with, or None."""
+    first, _, own = name.partition("_")
+    many = own and first in _paths(kind) and constants(kind, first).get("MANY")
+    return _paths(kind)[first] if many else None
 
 
 @functools.cache

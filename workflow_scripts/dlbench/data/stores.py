@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from dlbench import Error
-from dlbench.common import own_code, plugins
+from dlbench.common import own_code, phrases, plugins
 from dlbench.common.files import sha256
 from dlbench.data import texts
 
@@ -51,9 +51,10 @@ def adopted(study: UsesDatasets) -> dict[str, Store]:
     stores = {}
     for name in sorted({run.dataset for run in study.runs}):
         folder = Path(study.data["store"] or "/nonexistent", name)
-        known = plugins.constants("datasets", name) if name in plugins.names("datasets") else {}
-        if known.get("FROM_FOLDER") and study.data["text"].get("path"):
-            stores[name] = _own_text(name, study.data["text"])
+        ours = plugins.is_known("datasets", name)
+        from_folder = ours and plugins.constants("datasets", name).get("FROM_FOLDER")
+        if from_folder and (place := _text_folder(name, study.data["text"])):
+            stores[name] = _own_text(name, place)
         elif name in study.data["tfrecords"]:
             folder = Path(study.data["tfrecords"][name]).resolve()
             paths = [path for split in SPLIT_NAMES for path in shards(folder, split)]
@@ -65,18 +66,34 @@ def adopted(study: UsesDatasets) -> dict[str, Store]:
             manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
             digest = manifest["code_sha256"] or sha256(folder / "manifest.json")
             stores[name] = Store(folder.resolve(), digest)
-        elif known.get("FROM_FOLDER"):
-            raise AdoptionError(
-                f"dataset {name} is text of your own: data.text must say where it lies, as in "
-                "{path: /home/me/books, tokenizer: bytes}"
-            )
+        elif from_folder:
+            raise AdoptionError(_no_folder(name, study.data["text"]))
     return stores
 
 
-def _own_text(name, settings):
-    """The user's folder of text; its digest is that of what is in it, and of how it is read."""
-    folder = Path(settings["path"]).resolve()
-    digest = hashlib.sha256(texts.read(folder))
+def _text_folder(name, settings):
+    """Where a text of the user's lies: `path` is that of text, `folders` has that of text_NAME."""
+    _, _, own = name.partition("_")
+    return settings.get("folders", {}).get(own) if own else settings.get("path")
+
+
+def _no_folder(name, settings):
+    _, _, own = name.partition("_")
+    folders = settings.get("folders", {})
+    example = f"{{folders: {{{own}: /home/me/{own}}}}}" if own else "{path: /home/me/books}"
+    return (
+        f"dataset {name} is text of your own: data.text must say where it lies, as in {example}"
+        f"{phrases.did_you_mean(own, folders)}"
+    )
+
+
+def _own_text(name, place):
+    """A folder of the user's text; its digest is that of what is in it, and of how it is read."""
+    folder = Path(place).resolve()
+    try:
+        digest = hashlib.sha256(texts.read(folder))
+    except Error as error:
+        raise AdoptionError(f"dataset {name}: {error}") from error
     digest.update(own_code.digest([str(plugins.path("datasets", name))]).encode())
     return Store(folder, digest.hexdigest())
 

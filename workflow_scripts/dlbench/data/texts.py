@@ -64,9 +64,11 @@ def read(folder: Path | str) -> bytes:
     """The text of all files *.txt of a folder, one after another.
 
     Raises:
-        Error: there is no text, or a file is not UTF-8.
+        Error: there is no folder or no text, or a file is not UTF-8.
     """
     folder, contents = Path(folder), []
+    if not folder.is_dir():
+        raise Error(f"{folder}: expected a folder with files *.txt, found none")
     for path in sorted(folder.rglob("*.txt")):
         content = path.read_bytes()
         try:

@@ -100,7 +100,7 @@ def has_data(run: Run) -> bool:
 @functools.cache
 def recipe(dataset: str) -> str:
     """Digest of the code that a dataset's shards are made by; "" if nothing is stored for it."""
-    if dataset not in plugins.names("datasets"):
+    if not plugins.is_known("datasets", dataset):
         return ""  # another program's
     if plugins.constants("datasets", dataset)["SYNTHETIC"]:
         return ""

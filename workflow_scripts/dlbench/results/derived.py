@@ -151,7 +151,8 @@ def _is_measured(row):
 def _is_synthetic(dataset):
     # Another program's dataset has no file here.
     return (
-        dataset in plugins.names("datasets") and plugins.constants("datasets", dataset)["SYNTHETIC"]
+        plugins.is_known("datasets", dataset)
+        and plugins.constants("datasets", dataset)["SYNTHETIC"]
     )
 
 

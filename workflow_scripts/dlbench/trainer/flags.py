@@ -49,13 +49,16 @@ def parser(description: str | None = None) -> argparse.ArgumentParser:
 def _add_run(run: argparse._ArgumentGroup) -> None:
     run.add_argument("--framework", default="tensorflow", choices=engine.names())
     run.add_argument("--model", required=True, metavar="M", help=", ".join(_names("models")))
-    run.add_argument("--dataset", required=True, choices=plugins.names("datasets"))
+    datasets = ", ".join(plugins.names("datasets"))
+    run.add_argument(
+        "--dataset", type=flag_types.name_of("datasets"), required=True, metavar="D", help=datasets
+    )
     run.add_argument("--batch-per-device", type=flag_types.whole(1), required=True, metavar="N")
     run.add_argument(
         "--sequence-length",
         type=flag_types.whole(1),
         metavar="N",
-        help="tokens of an item of text; not given: of the dataset, or of the model's design",
+        help="tokens of an item of text; not given: those that the model was designed for",
     )
     run.add_argument(
         "--precision", default="float32", choices=["float32", "tf32", "bfloat16", "float16"]

@@ -10,7 +10,8 @@ and, if SYNTHETIC is False:
     OTHERS (optional): MD5 of files that are mistaken for these, by name.
     TERMS: what must be accepted before use; "" if nothing must.
     SPLITS: number of records in `train` and `validation`; None where only the source knows.
-    FROM_FOLDER (optional): True if the source is a folder of the user's, which the config names.
+    FROM_FOLDER (optional): True if the source is a folder of the user's, which the config names;
+        with MANY = True any number of them, each a dataset whose name begins with the file's.
     VOCABULARY, TOKENS (optional): how many different tokens text has, and how many its splits have.
         Text has READER's encoding `stream`: the trainer cuts items of any length from it.
     SHARDS: number of TFRecord files in `train` and `validation`.

@@ -50,7 +50,8 @@ def draw(tables: Tables, stem: Path | str) -> None:
 def _synthetic(dataset):
     """Whether a dataset is synthetic; datasets of other programs are taken for real ones."""
     return (
-        dataset in plugins.names("datasets") and plugins.constants("datasets", dataset)["SYNTHETIC"]
+        plugins.is_known("datasets", dataset)
+        and plugins.constants("datasets", dataset)["SYNTHETIC"]
     )
 
 
