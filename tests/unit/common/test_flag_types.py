@@ -32,6 +32,13 @@ def test_a_whole_number_is_one_that_a_table_can_hold(text):
         flag_types.whole(1)(text)
 
 
+def test_a_name_is_that_of_a_file_or_begins_with_that_of_a_file_for_many_things():
+    for name in ("digits", "text", "text_books"):
+        assert flag_types.name_of("datasets")(name) == name
+    with pytest.raises(argparse.ArgumentTypeError, match="did you mean 'digits'"):
+        flag_types.name_of("datasets")("digit")
+
+
 def test_no_program_takes_a_number_that_may_be_infinite():
     for path in PROGRAMS.glob("*.py"):
         assert not re.findall(r"type=(?:float|int)\b", path.read_text()), path.name
