@@ -27,7 +27,7 @@ ONLY_SAYING = frozenset(
     + [
         plugins.LIBRARY / name
         for name in (
-            "common/flag_types.py",  # refuses numbers out of bounds
+            "common/flag_types.py",  # refuses numbers out of bounds and unknown names
             "common/phrases.py",
             "common/terminal.py",
             "log/event_fields.py",  # refuses damaged logs
