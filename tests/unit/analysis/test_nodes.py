@@ -156,6 +156,15 @@ def test_runs_that_tell_nothing_of_their_node_are_left_out(changes):
     assert nodes.rows(STUDY, [*rows, *slow]) == nodes.rows(STUDY, rows)
 
 
+def test_a_node_on_which_something_else_always_runs_is_named_and_that_is_said():
+    rows = study(np.random.default_rng(17), {"n04": -0.4})
+    words = {"n04": "others used 1 of 2 cores"}
+    busy = [one | {"disturbed": words.get(one["host"])} for one in rows]
+    found = nodes.rows(STUDY, busy)
+    assert [one["node"] for one in found if one["verdict"] == nodes.SLOWER] == ["n04"]
+    assert [one["node"] for one in found if one["disturbed"]] == ["n04"]
+
+
 def test_a_node_of_two_runs_has_too_few_to_be_named():
     rows = study(np.random.default_rng(10), hosts=NODES[:7])
     assert verdicts([*rows, row(1.0, "n07"), row(1.0, "n07")])["n07"] == "too few runs"

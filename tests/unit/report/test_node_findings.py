@@ -34,6 +34,11 @@ def test_a_slow_node_is_named_with_its_evidence():
     assert (found.evidence, found.kind, found.tables) == ("shown", "bad", ("nodes",))
 
 
+def test_it_is_said_where_others_disturbed_all_runs_of_a_slow_node():
+    (found,) = node_findings.findings([row | {"disturbed": True} for row in rows(2)])
+    assert "in 6 runs, all disturbed by others on it, p = " in found.text
+
+
 def test_several_slow_nodes_are_one_finding_and_of_many_the_first_are_named():
     (found,) = node_findings.findings(rows(2, 5))
     assert found.headline.startswith("2 of 12 nodes are slower than the others: n")

@@ -3,7 +3,8 @@
 - Logarithms of throughput of runs on one node are y = mu_c + b_n + e: mu of the condition in one
   session (so that no node answers for drift between sessions), b of the node, e the scatter of
   repeats, the same on all nodes. Nodes of a site with equal devices are one group. Left out are
-  runs on several nodes, whose throughput is that of the slowest, and runs beside busy neighbours.
+  runs on several nodes, whose throughput is that of the slowest, and runs beside busy neighbours;
+  but a node that has no others is compared by these, as it may be slow for what else runs on it.
 - Variance components: b and e are taken as normal. With the conditions projected out, the sums of
   squares along the eigenvectors of the nodes' matrix are independent, and that of eigenvalue l is
   chi-squared times var(e) + l var(b). Their mean, each so weighed, over the residual mean square
@@ -78,6 +79,7 @@ def rows(study: Study, runs: Iterable[Row]) -> list[Row]:
     for row in runs:
         if _tells(row):
             groups.setdefault(tuple(row.get(name) for name in GROUP), []).append(row)
+    groups = {key: _compared(group) for key, group in groups.items()}
     found = {key: effects(group, margin) for key, group in groups.items()}
     known = {key: one for key, one in found.items() if one}
     adjusted = _adjusted([p for one in known.values() for p in one.p])
@@ -86,10 +88,11 @@ def rows(study: Study, runs: Iterable[Row]) -> list[Row]:
         shared = {"study": study.name, **dict(zip(GROUP, key, strict=True)), "margin": margin}
         shared |= one.node_sd.columns("node_sd") | one.scatter.columns("scatter")
         shared["p_differ"] = one.p_differ
-        of_group = []
+        disturbed, of_group = _disturbed(groups[key]), []
         for name, count, ratio in zip(one.nodes, one.runs, one.ratios, strict=True):
             p = next(adjusted)
             row = shared | {"node": name, "runs": count} | ratio.columns("ratio")
+            row["disturbed"] = name in disturbed
             row |= {"p_slower": None if np.isnan(p) else p, "verdict": _verdict(p)}
             of_group.append(row)
         table += sorted(of_group, key=lambda row: row["ratio"])
@@ -213,15 +216,25 @@ def _sd(error, ratios, runs):
 
 
 def _tells(row):
-    """Whether a run tells of its node: of one node, ended well, by our clock, undisturbed."""
+    """Whether a run tells of its node: of one node, ended well, by our clock."""
     return (
         row.get("status") in ENDED_WELL
         and row.get("nodes") == 1
         and _node(row)
         and row.get("timing_source") == timing_sources.MEASURED
         and (row.get("images_per_second") or 0) > 0
-        and not base_flags.is_disturbed(row)
     )
+
+
+def _compared(runs):
+    """The runs that others did not disturb, and of a node without such ones all."""
+    quiet = {_node(row) for row in runs if not base_flags.is_disturbed(row)}
+    return [row for row in runs if _node(row) not in quiet or not base_flags.is_disturbed(row)]
+
+
+def _disturbed(runs):
+    """The nodes of runs beside others, which have no other runs."""
+    return {_node(row) for row in runs if base_flags.is_disturbed(row)}
 
 
 def _node(row):

@@ -31,7 +31,8 @@ NODES = pa.schema(
     [
         *fields(NAME, "study", "site", "device_kind", "device_model"),
         field("node", NAME, note="as its runs were sent to it, or else their `host`"),
-        field("runs", COUNT, "runs", "on this node alone, that ended well and undisturbed"),
+        field("runs", COUNT, "runs", "on this node alone, that ended well"),
+        field("disturbed", pa.bool_(), note="others disturbed all its runs; else none of these"),
         *with_interval("ratio", "1", "of throughputs, this node over the middle half of others"),
         field("margin", REAL, "1", "slower is below 1 / (1 + margin)"),
         field("p_slower", REAL, "1", "that it is not slower by more, adjusted (Holm)"),
