@@ -12,6 +12,7 @@ Options:
     pack_mib       gradients are packed into pieces of this size; 0: all in one
 """
 
+import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -66,17 +67,19 @@ class Strategy(Base):
         return self._workers.run(function, args=arguments)
 
     def gather(self, values: Any) -> np.ndarray:
+        return np.asarray(self._gathered(np.asarray([values], np.float64)))
+
+    @functools.cached_property
+    def _gathered(self):
+        """Traced once for each length: a baseline gathers hundreds of times."""
         import tensorflow as tf
 
-        mine = tf.constant(np.asarray([values], np.float64))
+        def everywhere(mine):
+            mine = tf.identity(mine)  # on the device, which an argument is not
+            return tf.distribute.get_replica_context().all_gather(mine, axis=0)
 
-        @tf.function
-        def everywhere():
-            return self._workers.run(
-                lambda: tf.distribute.get_replica_context().all_gather(mine, axis=0)
-            )
-
-        return np.asarray(everywhere())
+        spec = tf.TensorSpec([1, None], tf.float64)
+        return tf.function(lambda mine: self._workers.run(everywhere, (mine,)), [spec])
 
     def copies(self, variable: Variable) -> list[Variable]:
         return list(self._workers.experimental_local_results(variable))
