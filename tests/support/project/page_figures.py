@@ -18,7 +18,7 @@ from PIL import Image  # noqa: E402
 
 from dlbench.common import plugins  # noqa: E402
 from dlbench.drawing import styles  # noqa: E402
-from support.results import made_baselines, made_tables  # noqa: E402
+from support.results import made_baselines, made_explanations, made_tables  # noqa: E402
 
 PAGES = REPOSITORY / "docs" / "figures"
 MEASURED = "scaling"
@@ -45,6 +45,8 @@ def draw(name, folder):
         tables = made_tables.write(Path(place), rows(name))
         if name == "communication":
             made_baselines.write(Path(place), *exchanges())
+        if name == "inside_a_step":
+            made_explanations.write(Path(place), made_explanations.of_conditions())
         plugins.load("figures", name).draw(tables, Path(place, name))
         with Image.open(Path(place, f"{name}.png")) as image:
             few = image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
@@ -57,6 +59,7 @@ def rows(name):
               "account": learning,
               "drift": made_tables.sessions, "utilisation_of_peak": batches,
               "memory": memories, "nodes": screened,
+              "inside_a_step": made_explanations.conditions,
               "published": made_tables.CASES["published"]}  # fmt: skip
     chosen |= dict.fromkeys(
         ("coverage", "energy", "real_vs_synthetic", "step_times", "usl", "utilisation"), scaling

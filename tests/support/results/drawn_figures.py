@@ -2,6 +2,20 @@
 
 import numpy as np
 
+from dlbench.drawing import styles
+
+
+def kept(monkeypatch):
+    """A list of the figures that are saved from now on, which are laid out and not written."""
+    figures = []
+
+    def save(figure, stem):
+        figure.draw_without_rendering()
+        figures.append(figure)
+
+    monkeypatch.setattr(styles, "save", save)
+    return figures
+
 
 def lines(axes):
     """Every (x, y) of every line, rounded."""

@@ -64,6 +64,46 @@ def runs(step_ms, scatter=0.002, batch=64, **changes):
     return [dict.fromkeys(table_columns.RUNS.names) | row for row in made]
 
 
+MODELS = {  # milliseconds of a step by devices
+    "resnet50": {
+        1: {"input": 3.0, "waits": 0.6, "computation": 162.0},
+        2: {"input": 5.0, "exchange": 14.0, "sharing": 7.0, "waits": 0.6, "computation": 162.0},
+        4: {"input": 12.0, "exchange": 31.0, "sharing": 15.0, "waits": 0.7, "computation": 162.0},
+    },
+    "alexnet": {
+        1: {"input": 18.0, "waits": 0.9, "computation": 24.0},
+        2: {"input": 26.0, "exchange": 17.0, "sharing": 0.6, "waits": 0.9, "computation": 24.0},
+        4: {"input": 37.0, "exchange": 29.0, "sharing": 1.0, "waits": 1.5, "computation": 24.0},
+    },
+}
+HALVES_MS = {"input": 2.2, "exchange": 2.6, "sharing": 1.6, "waits": 0.7, "computation": 1.2}
+
+
+def conditions():
+    """Two models on one device to four, with real items."""
+    return [
+        {name: value for name, value in row.items() if value is not None}
+        for model, steps in MODELS.items()
+        for devices, parts_ms in steps.items()
+        for row in runs(
+            sum(parts_ms.values()),
+            model=model,
+            dataset="imagenet",
+            **TWO | {"devices": devices},
+        )
+    ]
+
+
+def of_conditions():
+    """The table of explanations of `conditions`."""
+    return [
+        row
+        for run in conditions()
+        if run["repeat"] == 1
+        for row in rows(run["run_id"], MODELS[run["model"]][run["devices"]], halves_ms=HALVES_MS)
+    ]
+
+
 def baseline(run, time_s, **changes):
     """The baseline of an all-reduce of the gradients of a run, as a row of their table."""
     made = {name: run[name] for name in expected_scaling.ALIKE}

@@ -3,8 +3,8 @@
 import pytest
 
 from dlbench.common import plugins
-from dlbench.drawing import styles
 from support.results import made_tables
+from support.results.drawn_figures import kept
 
 
 @pytest.fixture(scope="module")
@@ -24,16 +24,11 @@ def made(tmp_path_factory):
 @pytest.fixture
 def drawn(made, tmp_path, monkeypatch):
     """A function that draws a figure of a case and returns its axes."""
-    kept = []
-
-    def save(figure, stem):
-        figure.draw_without_rendering()
-        kept.append(figure)
+    figures = kept(monkeypatch)
 
     def draw(name, case):
-        monkeypatch.setattr(styles, "save", save)
         plugins.load("figures", name).draw(made(case), tmp_path / name)
-        return kept[-1].axes
+        return figures[-1].axes
 
     return draw
 
@@ -41,12 +36,11 @@ def drawn(made, tmp_path, monkeypatch):
 @pytest.fixture
 def panels(tmp_path, monkeypatch):
     """A function that draws a figure of some runs and returns the axes that say what is along x."""
-    kept = []
-    monkeypatch.setattr(styles, "save", lambda figure, stem: kept.append(figure))
+    figures = kept(monkeypatch)
 
     def draw(name, rows):
         tables = made_tables.write(tmp_path, rows, steps_each=0)
         plugins.load("figures", name).draw(tables, tmp_path / name)
-        return [axes for axes in kept[-1].axes if axes.get_xlabel()]
+        return [axes for axes in figures[-1].axes if axes.get_xlabel()]
 
     return draw

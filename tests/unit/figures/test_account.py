@@ -3,20 +3,19 @@
 import pytest
 
 from dlbench.common import plugins
-from dlbench.drawing import styles
 from support.results import made_tables
+from support.results.drawn_figures import kept
 
 
 @pytest.fixture
 def drawn(tmp_path, monkeypatch):
     """A function that draws the figure of some runs."""
-    kept = []
-    monkeypatch.setattr(styles, "save", lambda figure, stem: kept.append(figure))
+    figures = kept(monkeypatch)
 
     def draw(rows):
         tables = made_tables.write(tmp_path, rows, steps_each=0)
         plugins.load("figures", "account").draw(tables, tmp_path / "account")
-        return kept[-1]
+        return figures[-1]
 
     return draw
 

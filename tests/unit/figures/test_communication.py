@@ -5,29 +5,23 @@ import pytest
 
 from dlbench.analysis import expected_scaling
 from dlbench.common import plugins
-from dlbench.drawing import styles
 from dlbench.imports import import_baselines
 from support.results import made_baselines, made_tables
-from support.results.drawn_figures import has, words
+from support.results.drawn_figures import has, kept, words
 
 OTHER = {"hardware_sha256": "soft", "device_model": "Another CPU"}
 
 
 @pytest.fixture
 def drawn(tmp_path, monkeypatch):
-    """A function that draws the figure of some baselines and returns its figure."""
-    kept = []
-
-    def save(figure, stem):
-        figure.draw_without_rendering()
-        kept.append(figure)
+    """A function that draws the figure of some baselines and returns their table and its axes."""
+    figures = kept(monkeypatch)
 
     def draw(*found):
-        monkeypatch.setattr(styles, "save", save)
         made_baselines.write(tmp_path, *found)
         tables = made_tables.Tables(tmp_path, tmp_path)
         plugins.load("figures", "communication").draw(tables, tmp_path / "communication")
-        return tables.baselines, kept[-1].axes
+        return tables.baselines, figures[-1].axes
 
     return draw
 
@@ -94,10 +88,9 @@ def scaling(tmp_path, monkeypatch, *found):
     tables = made_tables.write(tmp_path, rows, steps_each=0)
     if found:
         made_baselines.write(tmp_path, *found)
-    kept = []
-    monkeypatch.setattr(styles, "save", lambda figure, stem: kept.append(figure))
+    figures = kept(monkeypatch)
     plugins.load("figures", "scaling").draw(tables, tmp_path / "scaling")
-    return kept[0].axes
+    return figures[0].axes
 
 
 def dotted(axes):
@@ -119,6 +112,8 @@ def test_scaling_has_a_dotted_line_of_what_is_expected_and_says_what_it_is(tmp_p
         expected.get_ydata(), [1.0, *(base_s / (base_s + wait) for wait in waits_s)]
     )
     assert any("dotted: expected" in word for word in words(throughput))
+    below = [w for w in (*words(throughput), *words(efficiency)) if "dashed" in w or "differ" in w]
+    assert [word.count("\n") for word in below] == [1, 1]  # so that titles stand side by side
 
 
 def test_scaling_without_baselines_is_as_it_was(tmp_path, monkeypatch):

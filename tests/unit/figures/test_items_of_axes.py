@@ -3,9 +3,8 @@
 import pytest
 
 from dlbench.common import plugins
-from dlbench.drawing import styles
 from support.results import made_tables
-from support.results.drawn_figures import has
+from support.results.drawn_figures import has, kept
 
 TEXT = {"model": "lstm_ptb", "dataset": "ptb", "item_shape": "20"}
 
@@ -13,18 +12,12 @@ TEXT = {"model": "lstm_ptb", "dataset": "ptb", "item_shape": "20"}
 @pytest.fixture
 def drawn(tmp_path, monkeypatch):
     """A function that draws a figure of some runs and returns its axes."""
-    kept = []
-
-    def save(figure, stem):
-        figure.draw_without_rendering()
-        kept.append(figure)
-
-    monkeypatch.setattr(styles, "save", save)
+    figures = kept(monkeypatch)
 
     def draw(name, rows):
         tables = made_tables.write(tmp_path, rows, steps_each=0)
         plugins.load("figures", name).draw(tables, tmp_path / name)
-        return kept[-1].axes
+        return figures[-1].axes
 
     return draw
 

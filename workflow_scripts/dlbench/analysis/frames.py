@@ -6,7 +6,13 @@ import pandas as pd
 
 from dlbench.analysis.drift import Drift
 from dlbench.analysis.scaling_series import MARGIN
-from dlbench.tables import baseline_columns, parquet_files, run_columns, table_columns
+from dlbench.tables import (
+    baseline_columns,
+    explanation_columns,
+    parquet_files,
+    run_columns,
+    table_columns,
+)
 
 
 class Tables:
@@ -58,10 +64,12 @@ class Tables:
     @property
     def baselines(self) -> pd.DataFrame:
         """What machines attain; no rows where it was not measured."""
-        path, schema = self._folder / "baselines.parquet", baseline_columns.BASELINES
-        there = path.is_file()
-        table = parquet_files.read(path, schema) if there else parquet_files.table([], schema)
-        return table.to_pandas()
+        return self._where_it_is("baselines", baseline_columns.BASELINES)
+
+    @property
+    def explanations(self) -> pd.DataFrame:
+        """What steps are made of; no rows where nothing is explained."""
+        return self._where_it_is("explanations", explanation_columns.EXPLANATIONS)
 
     @property
     def margin(self) -> float:
@@ -85,6 +93,12 @@ class Tables:
     def _of_study(self, name):
         schema = table_columns.STUDY_TABLES[name]
         return parquet_files.read(self._folder / f"{name}.parquet", schema).to_pandas()
+
+    def _where_it_is(self, name, schema):
+        path = self._folder / f"{name}.parquet"
+        there = path.is_file()
+        table = parquet_files.read(path, schema) if there else parquet_files.table([], schema)
+        return table.to_pandas()
 
     def _of_run(self, run_id, name, schema):
         own = self._runs_folder / run_id / f"{name}.parquet"

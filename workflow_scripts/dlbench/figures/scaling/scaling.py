@@ -133,16 +133,15 @@ def _panel(axes, panel, baselines):
     devices = phrases.plural(wording.device(kind_of_device), 2)
     for axis in axes:
         axis.set_xlabel(devices)
-    styles.heading(
-        axes[0],
-        f"Throughput \u00b7 {first['model']}",
-        f"{first['dataset']}, {_fixed_words(kind, panel)} \u00b7 " + _line_words(series),
-    )
-    styles.heading(
-        axes[1],
-        "Parallel efficiency",
+    subtitles = (
+        f"{first['dataset']}, {_fixed_words(kind, panel)} \u00b7 {_line_words(series)}",
         _notes(series),
     )
+    lines = max(words.count("\n") for words in subtitles)
+    titles = f"Throughput \u00b7 {first['model']}", "Parallel efficiency"
+    for axis, title, words in zip(axes, titles, subtitles, strict=True):
+        # As many lines in both: titles stand side by side.
+        styles.heading(axis, title, words + "\n" * (lines - words.count("\n")))
 
 
 def _line_words(series):

@@ -1,0 +1,114 @@
+"""What a step is made of, one bar for each condition that is explained."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.patches import Patch
+
+from dlbench.analysis import explanations
+from dlbench.analysis.frames import Tables
+from dlbench.drawing import row_charts, series, styles
+
+CATEGORY = "Utilisation"
+CAPTION = """
+Shares of a step of each condition whose block has explain: true, found by probes: short runs that
+lack one thing after the other. A part is what steps are longer by with it than without it, so of
+input and exchange it is what a step waits for; the wait for a slower device is in the exchange.
+Lines at the ends of parts are their 95 % intervals (Welch's t). Hatched is what no part that is
+told apart from nothing accounts for: the intervals of the others have no time in them, or their
+probes were disturbed, measured in several sessions, or did not end well. At the right the mean
+time of a step, and how many probes of a kind there are at least.
+"""
+# From the left: what it is called, its colour.
+SEGMENTS = {
+    explanations.COMPUTATION: ("computation", styles.COLOURS[0]),
+    explanations.SHARING: ("devices slowing one another", styles.COLOURS[4]),
+    explanations.EXCHANGE: ("exposed exchange of gradients", styles.COLOURS[3]),
+    explanations.INPUT: ("waiting for input", styles.COLOURS[1]),
+    explanations.WAITS: ("host: waiting for each loss", styles.COLOURS[2]),
+}
+UNTOLD, UNTOLD_COLOUR = "not told apart", "#d4d4d4"
+NOTHING = "no condition has probes: explain: true in a block of the config asks for them"
+INTERVAL: dict[str, Any] = {
+    "color": row_charts.INK, "mec": row_charts.INK, "lw": 1.1, "ms": 4, "mew": 1.1, "zorder": 3,
+}  # fmt: skip
+SUBTITLE = "lines at the end of parts: 95 % intervals"
+HEIGHT = 0.68  # of a bar, where rows are 1 apart
+LEGEND_COLUMNS = 3
+MOST_PERCENT = 130.0  # that is seen of intervals beyond the whole step
+LEAST_PERCENT = 0.05  # of a bar: less cannot be seen
+
+
+def draw(tables: Tables, stem: Path | str) -> None:
+    parts = tables.explanations.astype({"part": str, "run_id": str})
+    parts = parts[parts["share"].notna()]
+    runs = tables.runs
+    # A run that failed has probes that may not have.
+    runs = runs[runs["run_id"].isin(parts["run_id"])].assign(status="ok")
+    groups = series.conditions(runs) if len(runs) else {}
+    if not groups:
+        styles.draw_words(stem, NOTHING)
+        return
+    by_run = dict(list(parts.groupby("run_id")))
+    longest_s = max(map(_step_s, by_run.values()))
+    with row_charts.figure(stem, groups, "Inside a step", SUBTITLE, 1.3) as (rows, axes):
+        drawn = [_bar(axes, row, by_run[row.runs["run_id"].iloc[0]], longest_s) for row in rows]
+        axes.set_xlim(0, min(MOST_PERCENT, max(end for _, end in drawn)))
+        axes.set_xlabel("share of a step, %")
+        names = {name for names, _ in drawn for name in names}
+        handles = [
+            Patch(facecolor=colour, edgecolor="white", label=name)
+            for name, colour in SEGMENTS.values()
+            if name in names
+        ]
+        if UNTOLD in names:
+            handles.append(
+                Patch(facecolor=UNTOLD_COLOUR, hatch="////", edgecolor="white", label=UNTOLD)
+            )
+        axes.figure.legend(
+            handles=handles,
+            loc="outside lower center",
+            ncols=LEGEND_COLUMNS,
+            fontsize=8.5,
+            columnspacing=1.2,
+            handlelength=1.2,
+        )
+
+
+def _step_s(parts: pd.DataFrame) -> float:
+    """Seconds of a whole step."""
+    largest = parts.loc[parts["share"].abs().idxmax()]
+    return float(largest["step_time_s"] / largest["share"])
+
+
+def _bar(axes, row, parts, longest_s):
+    """Draw the bar of a condition. Returns (names of its segments, how far it reaches)."""
+    whole_s = _step_s(parts)
+    percent = 100 / whole_s
+    told = parts[parts["told_apart"]].set_index("part")
+    names, left, farthest = [], 0.0, 100.5
+    shown = [part for part in SEGMENTS if part in told.index]
+    for place, part in enumerate(shown):
+        name, colour = SEGMENTS[part]
+        share = percent * told.loc[part, "step_time_s"]
+        axes.barh(row.y, share, HEIGHT, left=left, color=colour, edgecolor="white", lw=0.6)
+        left += share
+        ends = [
+            left - share + percent * told.loc[part, f"step_time_ci95_{end}"]
+            for end in ("low", "high")
+        ]
+        # Each at its own height: parts are narrower than their intervals may be.
+        y = row.y + HEIGHT * ((place + 1) / (len(shown) + 1) - 0.5)
+        axes.plot(ends, [y, y], "|-", **INTERVAL)
+        names.append(name)
+        farthest = max(farthest, left, ends[1] + 0.5)
+    rest = 100 - left
+    if rest > LEAST_PERCENT:
+        looks = {"color": UNTOLD_COLOUR, "hatch": "////", "edgecolor": "white", "lw": 0.6}
+        axes.barh(row.y, rest, HEIGHT, left=left, **looks)
+        names.append(UNTOLD)
+    unit, seconds = styles.time_unit(longest_s)
+    words = f"{styles.significant(whole_s / seconds)} {unit}"
+    row_charts.say(axes, row, words, f"{parts['runs'].min()} probes each", fontweight="bold")
+    return names, farthest
