@@ -67,6 +67,9 @@ def main():
     )
     parser.add_argument("--module", action="append", default=[], help="to be loaded")
     parser.add_argument(
+        "--power-meter", metavar="COMMAND", help="prints the watts of this node, one number a line"
+    )
+    parser.add_argument(
         "--facts", type=json.loads, default={}, help="about workflow and site, for the log, as JSON"
     )
     parser.add_argument(

@@ -62,7 +62,16 @@ def rows(name):
               "inside_a_step": made_explanations.conditions,
               "published": made_tables.CASES["published"]}  # fmt: skip
     chosen |= dict.fromkeys(
-        ("coverage", "energy", "real_vs_synthetic", "step_times", "usl", "utilisation"), scaling
+        (
+            "coverage",
+            "energy",
+            "energy_throughput",
+            "real_vs_synthetic",
+            "step_times",
+            "usl",
+            "utilisation",
+        ),
+        scaling,
     )
     return chosen.get(name, made_tables.usual)()
 

@@ -13,7 +13,14 @@ SUMMARY = {"burn_in_steps": 10, "steps_measured": 90, "images_per_second": 100.0
 
 
 def test_energy_per_image_is_over_all_items_of_all_steps():
-    assert derived.energy_per_image_j(RUN, SUMMARY | {"energy_j": 3200.0}) == 2.0
+    per_image = derived.energies_per_image_j(
+        RUN, SUMMARY | {"energy_j": 3200.0, "node_energy_j": 8e3}
+    )
+    assert per_image == {
+        "energy_per_image_j": 2.0,
+        "host_energy_per_image_j": None,
+        "node_energy_per_image_j": 5.0,
+    }
 
 
 @pytest.mark.parametrize(
@@ -26,7 +33,7 @@ def test_energy_per_image_is_over_all_items_of_all_steps():
     ],
 )
 def test_energy_of_a_part_or_of_no_step_is_no_energy_per_image(change):
-    assert derived.energy_per_image_j(RUN, SUMMARY | change) is None
+    assert set(derived.energies_per_image_j(RUN, SUMMARY | change).values()) == {None}
 
 
 @pytest.mark.parametrize("clock", [100.0, 94.5, 105.5])

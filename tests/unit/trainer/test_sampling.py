@@ -11,6 +11,7 @@ from dlbench import Error
 from dlbench.log import event_log
 from dlbench.trainer import sampling
 from dlbench.trainer.sampling import Sampler
+from support.trainers.powercap_trees import two_sockets
 from support.trainers.sampling_stand_ins import Log
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -224,3 +225,25 @@ def test_a_log_that_cannot_be_written_does_not_end_training():
     time.sleep(0.05)
     assert sampler._thread.is_alive()
     assert sampler.stop()["cpu_time_s"] >= 0
+
+
+# The energy of processors.
+
+
+def test_a_node_whose_processors_count_their_energy_has_it_in_samples_and_totals(log, tmp_path):
+    tree = two_sockets(tmp_path / "powercap")
+    sampler = Sampler(log, interval_s=1e6, powercap=tree.root)
+    assert sampler.start()["energy_domains"][:2] == ["package-0", "package-0/dram"]
+    tree.show("intel-rapl:1", 4_000_000)
+    totals = sampler.stop()
+    assert [sample["package_energy_j"] for sample in log.events] == [0, 3]
+    assert (totals["host_energy_j"], totals["host_energy_samples"]) == (3, 2)
+
+
+def test_processors_that_hide_their_energy_leave_samples_as_they_are(log, tmp_path):
+    with Sampler(log, interval_s=1e6, powercap=tmp_path) as sampler:
+        totals = sampler.stop()
+    assert "package_energy_j" not in log.events[0]
+    assert totals["host_energy_j"] is None
+    assert totals["host_energy_unknown"]
+    assert "host_energy_j" not in Sampler(log, node=False).__enter__().stop()

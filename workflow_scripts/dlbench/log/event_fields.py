@@ -113,6 +113,14 @@ GPU_SAMPLE = {
     "other_gpu_processes?": COUNT, "energy_j?": NUMBER,
 }  # fmt: skip
 
+# Of each energy: see dlbench/machine/energy.py.
+ENERGY = {
+    "energy_j?": NUMBER, "energy_source?": TEXT, "energy_samples?": COUNT,
+    "energy_sampled_share?": NUMBER, "energy_resolution_s?": SECONDS, "energy_unknown?": TEXT,
+}  # fmt: skip
+HOST_ENERGY, NODE_ENERGY = (
+    {f"{prefix}_{name}": kind for name, kind in ENERGY.items()} for prefix in ("host", "node")
+)
 OPERATIONS = _entries(
     {"operation": TEXT, "place": TEXT, "count": STEP, "spent_s": SECONDS, "share": NUMBER}
 )
@@ -159,7 +167,8 @@ EVENTS = {
     "sample": {
         "t_s?": NUMBER, "rank?": INDEX, "cpu_percent?": NUMBER, "memory_bytes?": COUNT,
         "node_cpu_percent?": NUMBER, "node_memory_available_bytes?": COUNT,
-        "load_average_1min?": NUMBER, "gpu?": GPU, "throttle_reasons?": TEXT, **GPU_SAMPLE,
+        "load_average_1min?": NUMBER, "package_energy_j?": NUMBER, "dram_energy_j?": NUMBER,
+        "gpu?": GPU, "throttle_reasons?": TEXT, **GPU_SAMPLE,
         "gpus?": _entries({"gpu": GPU, "throttle_reasons?": TEXTS, **GPU_SAMPLE}),
     },
     "checkpoint": {"step": COUNT, "t_s": SECONDS},
@@ -189,9 +198,13 @@ EVENTS = {
         "other_gpu_processes?": COUNT, "waited_for_quiet_s": SECONDS, "share?": NUMBER,
         "device_cores?": COUNT, "unknown": FACTS,
     },
+    "power_meter": {
+        "scope": TEXT, "command": TEXTS, "trouble?": TEXT, "power_least_w?": NUMBER,
+        "power_mean_w?": NUMBER, "power_most_w?": NUMBER, **NODE_ENERGY,
+    },
     "run_end": {
         "status": STATUS, "message": TEXT, "t_utc": DATE, "t_s?": SECONDS,
-        "weights_sha256?": TEXTS, "energy_j?": NUMBER, "cpu_time_s?": SECONDS,
+        "weights_sha256?": TEXTS, "cpu_time_s?": SECONDS, **ENERGY, **HOST_ENERGY,
         "peak_memory_bytes?": COUNT, "hung?": FLAG, "time_limit_s?": SECONDS,
         "peak_allocated_bytes_per_device?": COUNTS, "peak_reserved_bytes_per_device?": COUNTS,
         "device_memory_unknown?": TEXT,

@@ -27,7 +27,8 @@ dates in UTC):
     sample      use of the process, the node and the GPUs (dlbench/trainer/sampling.py)
     checkpoint  step, t_s
     resume      step, t_s, t_utc, host, devices: the run continues from a checkpoint
-    run_end     status, message, weights_sha256, energy_j, cpu_time_s, peak_memory_bytes;
+    run_end     status, message, weights_sha256, cpu_time_s, peak_memory_bytes; energy_j,
+                host_energy_j and their quality (dlbench/machine/energy.py);
                 peak_allocated_bytes_per_device, peak_reserved_bytes_per_device (lists),
                 device_memory_unknown: by the framework's count (dlbench/trainer/device_memory.py);
                 t_s: the end of the work, before the trainer shuts down;
@@ -39,6 +40,8 @@ dates in UTC):
                 after another one; unknown: why not (dlbench/trainer/calibration.py)
     neighbours  by start_run.py, last: use by others meanwhile (dlbench/starting/neighbours.py);
                 t_utc: when the trainer had ended
+    power_meter by start_run.py: node_energy_j and its quality, scope, command without secrets,
+                power_least_w, power_mean_w, power_most_w, trouble: what went wrong with the meter
 Resuming removes the events after the checkpoint from the log.
 
 All readers of logs get events from here; dlbench/log/event_fields.py has

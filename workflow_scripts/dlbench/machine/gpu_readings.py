@@ -22,9 +22,9 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
+from dlbench.machine.energy import COUNTER, INTEGRATED
+
 SUPERVISOR = "DLBENCH_SUPERVISOR"  # variable of all processes of a run: see leftovers.py
-COUNTER = "counter"
-INTEGRATED = "integrated power"
 
 # Bits of NVML's clocks event reasons (formerly clocks throttle reasons), as nvml.h numbers them;
 # older pynvml lack the last ones. Reasons that slow nothing down are kept too: gpu_idle shows a GPU

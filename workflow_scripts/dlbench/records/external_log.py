@@ -6,6 +6,7 @@ Its numbers are those that dlbench/imports/train_external.py read from the progr
 import math
 from typing import Any
 
+from dlbench.log import energies
 from dlbench.study.runs import Run
 
 
@@ -21,6 +22,7 @@ def summary(log: Any) -> dict[str, Any]:
         "started_at": log.start.get("t_utc"),
         "ended_at": log.end["t_utc"] if log.end else None,
         "resumes": 0,
+        **energies.summary([], log.meter),
         # JSON has no nan.
         **{name: value for name, value in numbers.items() if math.isfinite(value)},
     }

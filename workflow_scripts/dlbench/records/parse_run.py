@@ -26,7 +26,7 @@ from typing import Any
 
 from dlbench.common import phrases
 from dlbench.common.files import sha256
-from dlbench.log import event_fields, event_log
+from dlbench.log import energies, event_fields, event_log
 from dlbench.records import (
     account,
     belief,
@@ -47,6 +47,7 @@ LEAST_OVERLAP = 0.9
 READ = (
     *("launch", "begin", "stage", "machine", "run_start", "compile", "met", "windows", "step"),
     *("eval", "sample", "resume", "imported", "profile", "calibration", "neighbours", "run_end"),
+    "power_meter",
 )
 BESIDE = (
     *("others_cpu_cores", "cores", "node_others_cpu_cores", "node_cores", "steal_cpu_cores"),
@@ -127,6 +128,7 @@ class RankLog:
         self.profile: dict[str, Any] = next(iter(kinds["profile"]), {})
         self.calibration: dict[str, Any] = next(iter(kinds["calibration"]), {})
         self.neighbours: dict[str, Any] = next(iter(kinds["neighbours"][-1:]), {})
+        self.meter: dict[str, Any] = next(iter(kinds["power_meter"][-1:]), {})
         self.end = kinds["run_end"][-1] if kinds["run_end"] else None
 
 
@@ -285,14 +287,13 @@ def _beside(values):
 
 
 def _used(logs):
-    """Energy and CPU time of all ranks together."""
+    """Energies and CPU time of all ranks together."""
     ends = [log.end or {} for log in logs]
-
-    def of_all(key):
-        values = [end.get(key) for end in ends]
-        return math.fsum(values) if values and None not in values else None
-
-    return {"energy_j": of_all("energy_j"), "cpu_time_s": of_all("cpu_time_s")}
+    cpu_s = [end.get("cpu_time_s") for end in ends]
+    return {
+        **energies.summary(ends, logs[0].meter),
+        "cpu_time_s": math.fsum(cpu_s) if cpu_s and None not in cpu_s else None,
+    }
 
 
 def _status(run, logs, summary):

@@ -55,6 +55,11 @@ OF_LITTLE_USE = (
     *("attainable_gb_per_s", "achieved_tflops_per_device", "device_memory_unknown"),
     *("peak_allocated_bytes_per_device", "peak_reserved_bytes_per_device", "memory_limit_bytes"),
     "peak_used_bytes_per_device",
+    *(
+        f"{prefix}energy_{name}"
+        for prefix in ("", "host_", "node_")
+        for name in ("source", "samples", "sampled_share", "resolution_s", "unknown")
+    ),
     *("first_epoch_images_per_second", "threads_per_device", "base_runs", "unstable_runs"),
 )
 SCORES = (

@@ -14,6 +14,7 @@ import numpy as np
 
 from dlbench.analysis import estimates, run_lengths
 from dlbench.common import plugins
+from dlbench.log import energies
 from dlbench.log.event_fields import ENDED_WELL
 from dlbench.study import item_names, learning_gates, runs
 from dlbench.study.runs import Run
@@ -23,12 +24,15 @@ AGREES = "agrees"
 CLOCK_SHARE = 0.05  # the clock and the steps may differ by so much, and by one batch
 
 
-def energy_per_image_j(run: Run, summary: dict[str, Any]) -> float | None:
-    """Joules an item; None if energy is not known, or only of the part since a resumption."""
-    energy, steps = summary.get("energy_j"), _steps(summary)
-    if energy is None or not steps or summary.get("resumes"):
-        return None
-    return energy / (steps * run.global_batch * run.copies_per_node)
+def energies_per_image_j(run: Run, summary: dict[str, Any]) -> dict[str, float | None]:
+    """Joules an item, by column; None if energy is not known, or only since a resumption."""
+    steps = 0 if summary.get("resumes") else _steps(summary)
+    items = steps * run.global_batch * run.copies_per_node
+    known = {prefix: summary.get(f"{prefix}energy_j") for prefix in energies.OF_WHAT}
+    return {
+        f"{prefix}energy_per_image_j": energy_j / items if items and energy_j is not None else None
+        for prefix, energy_j in known.items()
+    }
 
 
 def epochs_check(run: Run, summary: dict[str, Any]) -> str | None:

@@ -93,7 +93,7 @@ def row(
         "git_dirty": provenance["git_dirty"],
         "log_sha256": record["log_sha256"],
         "parser_version": record["parser_version"],
-        "energy_per_image_j": derived.energy_per_image_j(run, summary),
+        **derived.energies_per_image_j(run, summary),
         "epochs_check": derived.epochs_check(run, summary),
         **_time_to_accuracy(run, record, study, results),
         **peak_use.columns(

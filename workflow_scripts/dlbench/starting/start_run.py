@@ -190,4 +190,6 @@ def _watched(
         watch=watch,
         wait_for_quiet_s=options.wait_for_quiet_s,
         restless=sessions.busy_marker(options.session),
+        power_meter=options.power_meter,
+        nodes=run.nodes,
     )

@@ -27,7 +27,7 @@ from dlbench.common import terminal
 from dlbench.log import attempts, event_log
 from dlbench.machine import redaction
 from dlbench.records import disturbances, progress
-from dlbench.starting import leftovers, neighbours, stopping, trainer_processes
+from dlbench.starting import leftovers, neighbours, power_meter, stopping, trainer_processes
 from dlbench.trainer import checkpoints
 
 POLL_S = 0.2
@@ -57,6 +57,8 @@ class Watched:
     watch: neighbours.Watch | None = None
     wait_for_quiet_s: float = 0.0
     restless: Path | None = None
+    power_meter: str | None = None
+    nodes: int = 1
 
     @property
     def logs(self) -> list[Path]:
@@ -85,14 +87,17 @@ def supervise(run: Watched) -> bool:
         started = time.monotonic()
         killed_before = trainer_processes.killed_for_memory()
         try:
-            trainer = trainer_processes.start(run.command, run.log, run.messages)
-            stopped_by = _watch(trainer, run, started, stopping_reason, watch)
+            with power_meter.reading(run.power_meter, run.log, run.nodes) as meter:
+                trainer = trainer_processes.start(run.command, run.log, run.messages)
+                stopped_by = _watch(trainer, run, started, stopping_reason, watch)
         finally:
             if run.cleanup:
                 with open(run.messages, "ab") as messages:
                     subprocess.run(run.cleanup, stdout=messages, stderr=messages, check=False)
     neighbour_use = {"t_utc": event_log.utc_now(), **watch.summarise(run.log)}
     with contextlib.suppress(OSError):  # a full disk, which the end of the run tells
+        if meter:
+            log.write("power_meter", **meter.fields())
         log.write("neighbours", **neighbour_use)
     end = _end_of_ranks(run.log)
     cut_short, no_result = stopped_by or end is None, ""

@@ -53,6 +53,8 @@ SAMPLES = pa.schema(
         field("node_cpu_percent", REAL, "%", "since the last sample; 100: all cores"),
         field("node_memory_available_bytes", COUNT, "B"),
         field("load_average_1min", REAL),
+        field("package_energy_j", REAL, "J", "of the node's processors since the first sample"),
+        field("dram_energy_j", REAL, "J", "of their memory since the first sample"),
         field("utilisation_percent", REAL, "%"),
         field("memory_used_bytes", COUNT, "B", "of the GPU"),
         field("power_w", REAL, "W"),

@@ -13,7 +13,7 @@ from dlbench.tables.machine_columns import DRIFT, NODES
 from dlbench.tables.operation_columns import OPERATIONS, PROFILE
 from dlbench.tables.run_columns import EVALS
 from dlbench.tables.try_columns import TRIES
-from dlbench.tables.work_columns import MEMORY, WORK
+from dlbench.tables.work_columns import ENERGY, MEMORY, WORK
 
 _FLAGS = ("xla", "compile", "deterministic", "recompute", "augment")
 # How a step's gradients become an update.
@@ -142,13 +142,7 @@ RUNS = pa.schema(
         field("wall_s", REAL, "s", "start of the container until the trainer ended, and the queue"),
         field("goodput", REAL, "1", "share of it in steps, compiling apart; see table accounts"),
         field("resumes", pa.int32(), note="times it went on from a checkpoint"),
-        field("energy_j", REAL, "J", "of all GPUs, run_start to run_end"),
-        field(
-            "energy_per_image_j",
-            REAL,
-            "J",
-            "energy_j over the items of all steps; compiling and evaluating included",
-        ),
+        *ENERGY,
         field(
             "time_to_accuracy_s",
             REAL,

@@ -1,6 +1,8 @@
-"""Columns of the table of runs: what a model computes, what its device could do, and memory."""
+"""Columns of the table of runs: what a model computes, what its device could do, memory, energy."""
 
-from dlbench.tables.fields import COUNT, REAL, TEXT, field
+import pyarrow as pa
+
+from dlbench.tables.fields import COUNT, NAME, REAL, TEXT, field
 
 WORK = (
     field(
@@ -65,4 +67,34 @@ MEMORY = (
     field("peak_memory_bytes", COUNT, "B", "resident set of the largest process, in the whole run"),
     field("memory_limit_bytes", COUNT, "B", "of a GPU; on CPUs of the node or its control group"),
     field("device_memory_unknown", TEXT, note="why the framework's count is not known"),
+)
+
+
+def _energy(prefix: str, of: str, span: str) -> list[pa.Field]:
+    name = f"{prefix}energy"
+    return [
+        field(f"{name}_j", REAL, "J", f"of {of}, {span}"),
+        field(
+            f"{name}_per_image_j",
+            REAL,
+            "J",
+            f"{name}_j over the items of all steps; compiling and evaluating included",
+        ),
+        field(f"{name}_source", NAME, note="what was read: a counter, or power over time"),
+        field(f"{name}_samples", COUNT, note="how often it was read; of processes the fewest"),
+        field(f"{name}_sampled_share", REAL, "1", "of the time that readings cover; the least"),
+        field(f"{name}_resolution_s", REAL, "s", "mean time between two readings; the longest"),
+        field(f"{name}_unknown", TEXT, note="why it is not known"),
+    ]
+
+
+ENERGY = (
+    *_energy("", "all GPUs", "run_start to run_end"),
+    *_energy("host_", "processors and memory of all nodes, by RAPL", "run_start to run_end"),
+    *_energy("node_", "the whole node, by site.power_meter", "run_start to run_end"),
+    field(
+        "energy_remark",
+        TEXT,
+        note="energies of under 60 readings or of a part of the time; or none",
+    ),
 )

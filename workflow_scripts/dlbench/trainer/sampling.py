@@ -8,6 +8,8 @@ and, where the process samples its node (local rank 0 does), of the whole node:
     node_cpu_percent              since the last sample, 100 = all cores busy
     node_memory_available_bytes   what can be allocated without swapping
     load_average_1min
+    package_energy_j              of all processors since the first sample, where RAPL is readable
+    dram_energy_j                 of their memory, where that is counted (rapl.py)
 and, where it uses GPUs, `gpus`, one entry a GPU in the order they were given (gpu_readings.py).
 
 What cannot be read is None and read again at the next sample. Children of the
@@ -19,10 +21,12 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, Protocol
 
 from dlbench import Error
-from dlbench.machine.gpu_readings import COUNTER, INTEGRATED, Gpu
+from dlbench.machine import energy, rapl
+from dlbench.machine.gpu_readings import Gpu
 
 PATIENCE_S = 5.0  # for a sample under way when stop() comes: a broken driver may never answer
 
@@ -44,6 +48,7 @@ class Sampler:
         gpus: NVML selectors of the GPUs this process uses, as `gpu_readings.visible_gpus` says.
         node: whether to sample the node as a whole too.
         clock: monotonic seconds, for the schedule, CPU shares and integrated power.
+        powercap: the folder in which Linux shows the counters of RAPL.
     """
 
     def __init__(
@@ -53,6 +58,7 @@ class Sampler:
         gpus: Iterable[int | str] = (),
         node: bool = True,
         clock: Callable[[], float] = time.monotonic,
+        powercap: Path = rapl.ROOT,
     ):
         if not interval_s > 0:
             raise Error(f"interval_s is {interval_s}: expected seconds between samples, above 0")
@@ -62,6 +68,8 @@ class Sampler:
         self._clock = clock
         self._process = _Process(clock)
         self._node = _Node() if node else None
+        self._rapl = rapl.Rapl(powercap, clock, interval_s) if node else None
+        self._coverage = energy.Coverage(energy.LONGEST_GAP * interval_s)
         self._nvml: Any = None
         self._gpus: list[Gpu] = []
         self._ended = threading.Event()
@@ -73,9 +81,10 @@ class Sampler:
 
         Returns:
             dict: `interval_s`, `node`, `gpus` (the selectors) and `gpus_not_sampled`, the
-            reason why some or all of them gave no first sample, None where all did.
+            reason why some or all of them gave no first sample, None where all did; where the
+            node is sampled also `energy_domains`, the counters of RAPL that are read.
         """
-        reasons = self._open_gpus()
+        self._reasons = reasons = self._open_gpus()
         self._started_s = self._clock()
         self._process.begin()
         self._sample()
@@ -87,6 +96,7 @@ class Sampler:
             "node": self._node is not None,
             "gpus": list(self._selectors),
             "gpus_not_sampled": "; ".join(reasons) or None,
+            **({"energy_domains": self._rapl.domains} if self._rapl else {}),
         }
 
     def stop(self) -> dict[str, Any]:
@@ -98,6 +108,8 @@ class Sampler:
               of them, for a part of the energy is no answer
             - energy_source: "counter" (NVML's, in the driver), or "integrated power" where at
               least one GPU has no counter, or None where energy_j is None
+            - host_energy_j: of the node's processors and memory, where the node is sampled
+            - what goes with each of the two: see dlbench/machine/energy.py
             - cpu_time_s: CPU seconds of this process, all threads, user and system
             - peak_memory_bytes: highest resident set since the process began (VmHWM)
         """
@@ -109,10 +121,8 @@ class Sampler:
             hangs = self._thread.is_alive()
             if not hangs:
                 self._sample()
-            energy_j, energy_source = (None, None) if hangs else self._energy()
             self._totals = {
-                "energy_j": energy_j,
-                "energy_source": energy_source,
+                **self._energy(hangs),
                 "cpu_time_s": self._process.cpu_time_s(),
                 "peak_memory_bytes": _reading(self._process.peak_memory_bytes),
             }
@@ -158,22 +168,43 @@ class Sampler:
             values = {"t_s": round(self._log.now(), 6), **self._process.sample()}
             if self._node:
                 values.update(self._node.sample())
+            if self._rapl and self._rapl.domains:
+                values.update(self._rapl.sample())
             if self._gpus:
                 values["gpus"] = [gpu.sample() for gpu in self._gpus]
+                known = all(gpu.energy.joules is not None for gpu in self._gpus)
+                self._coverage.add(self._clock(), known)
             self._log.write("sample", **values)
 
-    def _energy(self):
-        """(joules of all GPUs, where they come from), (None, None) where one is missing."""
+    def _energy(self, hangs):
+        """The fields of the energy of the GPUs and, where the node is sampled, of the node."""
+        if hangs:
+            unknown = f"the last sample did not end within {PATIENCE_S:g} s"
+            of_node = energy.fields("host_", None, None, unknown) if self._rapl else {}
+            return energy.fields("", None, None, unknown) | of_node
         joules = [gpu.energy.joules for gpu in self._gpus]
-        if not joules or None in joules:
-            return None, None
-        sources = {gpu.energy.source for gpu in self._gpus}
-        return round(sum(joules), 3), COUNTER if sources == {COUNTER} else INTEGRATED
+        known = bool(joules) and None not in joules
+        counter = {gpu.energy.source for gpu in self._gpus} == {energy.COUNTER}
+        of_gpus = energy.fields(
+            "",
+            sum(joules) if known else None,
+            energy.COUNTER if counter else energy.INTEGRATED,
+            self._why_no_energy(),
+            **self._coverage.quality(counter),
+        )
+        return of_gpus | (self._rapl.fields() if self._rapl else {})
+
+    def _why_no_energy(self):
+        if not self._selectors:
+            return "no GPUs"
+        return "; ".join(self._reasons) or "a GPU gave no reading at the first or the last sample"
 
     def _close(self):
         self._process.close()
         if self._node:
             self._node.close()
+        if self._rapl:
+            self._rapl.close()
         if self._nvml:
             # NVML counts its users: the framework's own NVML stays.
             _reading(self._nvml.nvmlShutdown)

@@ -1,0 +1,108 @@
+"""Energy per image against throughput: which conditions no other one beats in both."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dlbench.analysis import estimates
+from dlbench.analysis.frames import Tables
+from dlbench.drawing import energies, line_charts, series, styles
+
+CATEGORY = "Energy"
+CAPTION = """
+Energy an image against throughput: further right is faster, further down takes less energy. Each
+point is a condition, the geometric means over its repeats, with 95 % intervals of both (Student's t
+on the logarithm); a line joins the numbers of devices of one series, which stand beside the points.
+The grey steps are the Pareto front: of its points no other one is both faster and takes less. By
+means alone; where intervals overlap, the order may be chance. The energy is that of all GPUs if the
+study knows it, else that of the whole node, else that of the processors and their memory: the title
+says which. Runs that failed, and those whose energy is not known, are not drawn.
+"""
+ROOM = 1.25  # beside the outermost points, a factor
+Point = tuple[float, float]
+
+
+def draw(tables: Tables, stem: Path | str) -> None:
+    runs = series.begun_runs(tables.runs)
+    kind = energies.kind_of(runs)
+    panels = {}
+    if kind is not None:
+        energy = energies.per_image(kind)
+        known = runs[runs[energy].gt(0) & runs["images_per_second"].gt(0)]
+        known = known.assign(energy=known[energy], whose=energies.KINDS[kind])
+        panels = series.series_along("devices", known)
+    line_charts.draw(stem, panels, _paint, energies.NOTHING, columns=2, size=(5.2, 3.9))
+
+
+def pareto(points: list[Point]) -> list[Point]:
+    """The points (throughput, energy) that no other one beats in both, the slowest first.
+
+    >>> pareto([(10, 5.0), (20, 4.0), (30, 7.0), (25, 8.0)])
+    [(20, 4.0), (30, 7.0)]
+    """
+    front: list[Point] = []
+    for rate, joules in sorted(points, key=lambda point: (-point[0], point[1])):
+        if not front or joules < front[-1][1]:
+            front.append((rate, joules))
+    return front[::-1]
+
+
+def _paint(axes: list[Any], key: Any, all_series: list[series.Series]) -> list[line_charts.End]:
+    (axis,) = axes
+    unit = series.unit_of(all_series)
+    ends, drawn = [], []
+    several = len({count for one in all_series for count in one.runs["devices"]}) > 1
+    for one in all_series:
+        points = _points(one, unit)
+        if not points:
+            continue
+        looks = line_charts.marks(one) | {"lw": 1.2}
+        for _, rate, joules in points:
+            axis.plot([rate.low, rate.high], [joules.value] * 2, color=looks["color"], lw=1)
+            axis.plot([rate.value] * 2, [joules.low, joules.high], color=looks["color"], lw=1)
+        places = [(rate.value, joules.value) for _, rate, joules in points]
+        axis.plot(*zip(*places, strict=True), zorder=3, **looks)
+        for (devices, *_), place in zip(points, places, strict=True):
+            if several:
+                axis.annotate(str(devices), place, (5, 4), textcoords="offset points", fontsize=7.5)
+        drawn += places
+        ends.append((*places[-1], one))
+    runs = pd.concat([one.finished for one in all_series])
+    styles.logarithmic(axis.xaxis)
+    styles.logarithmic(axis.yaxis)
+    _limits(axis, drawn)
+    _front(axis, pareto(drawn))
+    axis.set_xlabel(f"{unit.plural} / s")
+    axis.set_ylabel(f"J / {unit.item}")
+    axis.yaxis.set_major_formatter(styles.significant)
+    words = [f"energy of {runs['whose'].iloc[0]}", energies.flagged(runs)]
+    if several:
+        words.append("numbers: devices")
+    styles.heading(axis, " \u00b7 ".join(map(str, key)), " \u00b7 ".join(filter(None, words)))
+    return ends
+
+
+def _points(one, unit):
+    """[(devices, throughput, energy), ...], both as Estimates."""
+    runs = series.rated(one.finished, unit)
+    scale = runs["images_per_second"] / runs["rate"]  # of items to what they are told in
+    runs = runs.assign(energy=runs["energy"] * scale)
+    return [
+        (devices, *(estimates.mean(repeats[name].tolist()) for name in ("rate", "energy")))
+        for devices, repeats in runs.groupby("devices")
+    ]
+
+
+def _limits(axis, drawn):
+    for name, values in zip("xy", zip(*drawn, strict=True), strict=True):
+        low, high = getattr(axis, f"get_{name}lim")()
+        limits = min(low, min(values) / ROOM), max(high, max(values) * ROOM)
+        getattr(axis, f"set_{name}lim")(*limits)
+
+
+def _front(axis, front):
+    """The stairs, from edge to edge; right of them and below them is no point."""
+    rates = [axis.get_xlim()[0], *(rate for rate, _ in front), front[-1][0]]
+    joules = [front[0][1], *(joules for _, joules in front), axis.get_ylim()[1]]
+    axis.step(rates, joules, where="pre", color=styles.GREY, lw=1.4, alpha=0.6, zorder=1)

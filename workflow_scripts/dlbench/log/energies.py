@@ -1,0 +1,82 @@
+"""The energies of a run, from what its processes and its power meter say at the end.
+
+Three are told apart by the beginning of their fields, each with its source and quality
+(dlbench/machine/energy.py): `energy_j` of the GPUs, `host_energy_j` of the nodes' processors and
+memory, `node_energy_j` of the whole node.
+
+One that rests on few readings, or on readings of a part of the time, is flagged and stays a result.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+LEAST_SAMPLES = 60  # a minute at one a second: under it start-up and idle time weigh much
+OF_WHAT = {"": "GPUs", "host_": "processors", "node_": "node"}
+Fields = Mapping[str, Any]
+
+
+def summary(ends: Sequence[Fields], meter: Fields) -> dict[str, Any]:
+    """The energies of a run for the summary of its record, in joules, with `energy_remark`.
+
+    Of several processes: the sum, the fewest samples, the least share, the longest resolution;
+    none where one of them does not tell.
+
+    Args:
+        ends: the run_end of each process; {} where it wrote none.
+        meter: what the meter of the node said; {} where there is none.
+    """
+    on_nodes = [end for end in ends if "host_energy_j" in end or "host_energy_unknown" in end]
+    parts = {"": ends, "host_": on_nodes, "node_": [meter] if meter else []}
+    found: dict[str, Any] = {}
+    for prefix, told in parts.items():
+        found |= _together(f"{prefix}energy", told)
+    remarks = [remark(found)]
+    if found["node_energy_j"] is not None and meter.get("trouble"):
+        remarks.append(f"meter: {meter['trouble']}")
+    return found | {"energy_remark": "; ".join(filter(None, remarks)) or None}
+
+
+def remark(values: Fields) -> str | None:
+    """What to know of the energies of a run, in words; None if nothing.
+
+    >>> remark({"energy_j": 9.0, "energy_samples": 12, "energy_sampled_share": 0.5})
+    'GPUs: 12 readings, fewer than 60, for 50.0 % of the time'
+    """
+    remarks = []
+    for prefix, what in OF_WHAT.items():
+        name = f"{prefix}energy"
+        if values.get(f"{name}_j") is None:
+            continue
+        samples, share = values.get(f"{name}_samples"), values.get(f"{name}_sampled_share")
+        words = []
+        if samples is not None and samples < LEAST_SAMPLES:
+            words.append(f"{samples} readings, fewer than {LEAST_SAMPLES}")
+        if share is not None and share < 1:
+            words.append(
+                f"{'' if words else 'readings '}for {math.floor(1000 * share) / 10} % of the time"
+            )
+        remarks += [f"{what}: {', '.join(words)}"] if words else []
+    return "; ".join(remarks) or None
+
+
+def _together(name, told):
+    joules = [values.get(f"{name}_j") for values in told]
+    if not joules or None in joules:
+        reasons = _different(told, f"{name}_unknown")
+        return {f"{name}_j": None, f"{name}_unknown": "; ".join(reasons) or None}
+    return {
+        f"{name}_j": math.fsum(joules),
+        f"{name}_source": "; ".join(_different(told, f"{name}_source")) or None,
+        f"{name}_samples": min(_known(told, f"{name}_samples"), default=None),
+        f"{name}_sampled_share": min(_known(told, f"{name}_sampled_share"), default=None),
+        f"{name}_resolution_s": max(_known(told, f"{name}_resolution_s"), default=None),
+    }
+
+
+def _known(told: Iterable[Fields], name: str) -> list[Any]:
+    return [values[name] for values in told if values.get(name) is not None]
+
+
+def _different(told, name):
+    return list(dict.fromkeys(_known(told, name)))

@@ -1,0 +1,244 @@
+"""An external power meter, read while a run trains: a command that prints watts.
+
+- The command runs on the node of the process that supervises the run, from before the trainer
+  starts until it has ended, and prints the power of that whole node: one number a line, in W. Each
+  line counts for the moment at which it arrives.
+- Energy is the integral of power (trapezoids) from run_start to the end of the work. Where readings
+  are missing at its ends, the nearest one stands for them; if readings cover less than half of the
+  time, there is no energy.
+- A meter that does not start, ends, hangs, or prints something else disturbs no run: the event
+  `power_meter` of the log has the reason.
+"""
+
+import contextlib
+import functools
+import itertools
+import math
+import os
+import shlex
+import signal
+import statistics
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from dlbench.common import orphans, terminal
+from dlbench.log import event_log
+from dlbench.machine import energy, redaction
+from dlbench.starting import leftovers
+
+LEAST_SHARE = 0.5  # of the run that readings must cover
+LEAST_GAP_S = 1.0  # meters that print in bursts
+MOST_LINES_PER_S = 100.0  # more would disturb the run
+FREE_LINES = 1000
+MOST_LINE = 256  # bytes
+GRACE_S = 2.0
+Point = tuple[float, float]  # seconds, watts
+
+
+class Meter:
+    """A running meter, or the reason why there is none. Nothing of it raises an error.
+
+    Args:
+        command: words for no shell, as they stand in the config.
+        log: of the run.
+        nodes: of the run: a meter reads one.
+    """
+
+    def __init__(self, command: str, log: Path, nodes: int = 1) -> None:
+        self._log = log
+        self._command: list[str] = []
+        self._points: list[Point] = []  # one a second at most: the mean of its readings
+        self._of_last = 0  # readings in the last point
+        self._readings = self._others = self._lines = 0
+        self._trouble = self._first_other = ""
+        self._ended = False
+        self._begun_utc, self._begun_s = event_log.utc_now(), time.monotonic()
+        self._process: subprocess.Popen[bytes] | None = None
+        if nodes > 1:
+            self._trouble = (
+                f"the run has {nodes} nodes, and the meter is read on the first one only"
+            )
+            return
+        try:
+            self._command = shlex.split(command)
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=functools.partial(orphans.end_with_parent, os.getpid()),
+                env=os.environ | leftovers.mark(log),
+            )
+        except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
+            self._trouble = f"it could not be started: {_plain(str(error))}"
+            return
+        self._thread = threading.Thread(target=self._read, name="power meter", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the command with all that it started in its session."""
+        if not self._process or self._ended:
+            return
+        if self._process.poll() is not None:
+            self._thread.join(GRACE_S)  # what it printed last
+            self._trouble = self._trouble or f"it ended during the run, exit code {self._code()}"
+        self._ended = True
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(OSError):
+                os.killpg(self._process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(GRACE_S)
+        self._thread.join(GRACE_S)
+
+    def fields(self) -> dict[str, Any]:
+        """The event `power_meter`, once the trainer has ended."""
+        points = self._points[:]
+        told = {
+            "scope": "node",
+            "command": redaction.redact_command(self._command),
+            "trouble": self._words() or None,
+        }
+        span = self._span()
+        if isinstance(span, str):
+            return told | energy.fields("node_", None, None, span)
+        if len(points) < 2:
+            reason = self._words() or f"it printed {self._readings} numbers: two are needed"
+            return told | energy.fields("node_", None, None, reason)
+        joules, share, seen = integral(points, *span)
+        if share < LEAST_SHARE:
+            reason = f"its readings cover {100 * share:.0f} % of the run"
+            reason += f": {self._words()}" if self._words() else ""
+            return told | energy.fields("node_", None, None, reason)
+        watts = [power_w for _, power_w in points]
+        readings = round(self._readings * seen / len(points))
+        return told | {
+            "power_least_w": round(min(watts), 3),
+            "power_mean_w": round(joules / (span[1] - span[0]), 3),
+            "power_most_w": round(max(watts), 3),
+            **energy.fields(
+                "node_",
+                joules,
+                "power meter",
+                samples=readings,
+                sampled_share=share,
+                resolution_s=(span[1] - span[0]) / max(1, readings),
+            ),
+        }
+
+    def _read(self):
+        """In a thread: take each line as it arrives."""
+        with contextlib.suppress(OSError, ValueError):
+            while line := self._process.stdout.readline(MOST_LINE):
+                now_s = time.monotonic() - self._begun_s
+                self._lines += 1
+                if self._lines > FREE_LINES + MOST_LINES_PER_S * now_s:
+                    self._trouble = f"it printed more than {MOST_LINES_PER_S:g} lines a second"
+                    os.killpg(self._process.pid, signal.SIGKILL)
+                    return
+                power_w = _watts(line)
+                if power_w is not None:
+                    self._add(now_s, power_w)
+                elif line.strip():
+                    self._others += 1
+                    if self._others == 1:
+                        self._first_other = _plain(line.decode(errors="replace"))
+
+    def _add(self, now_s, power_w):
+        self._readings += 1
+        if self._points and int(self._points[-1][0]) == int(now_s):
+            self._of_last += 1
+            before_s, before_w = self._points[-1]
+            mean_s = before_s + (now_s - before_s) / self._of_last
+            self._points[-1] = mean_s, before_w + (power_w - before_w) / self._of_last
+        else:
+            self._of_last = 1
+            self._points.append((now_s, power_w))
+
+    def _span(self):
+        """When the run began and ended, in seconds since the meter did; a text: why unknown."""
+        start: dict[str, Any] = {}
+        with contextlib.suppress(Exception):  # a log that cannot be read is told elsewhere
+            events = event_log.read(self._log)
+            start = next(event for event in events if event["event"] == "run_start")
+        end = event_log.last_run_end(self._log) or {}
+        if not start or "t_s" not in end:
+            return "the run did not come to its end"
+        begin_s = event_log.seconds_between(self._begun_utc, start["t_utc"])
+        if begin_s < 0:
+            return "the run went on from a checkpoint: the meter saw a part of it"
+        if end["t_s"] <= 0:
+            return "the run took no time"
+        return begin_s, begin_s + end["t_s"]
+
+    def _words(self):
+        """What went wrong, in words; "" where nothing did."""
+        words = [self._trouble] if self._trouble else []
+        if self._others:
+            lines = "line was" if self._others == 1 else "lines were"
+            words.append(
+                f"{self._others} {lines} no number of watts, the first: {self._first_other!r}"
+            )
+        return "; ".join(words)
+
+    def _code(self):
+        return self._process.returncode if self._process else None
+
+
+@contextlib.contextmanager
+def reading(command: str | None, log: Path, nodes: int) -> "Iterator[Meter | None]":
+    """Read a meter meanwhile, if there is one; see `Meter`."""
+    meter = Meter(command, log, nodes) if command else None
+    try:
+        yield meter
+    finally:
+        if meter:
+            meter.stop()
+
+
+def integral(points: Sequence[Point], begin_s: float, end_s: float) -> tuple[float, float, int]:
+    """Joules from `begin_s` to `end_s`, the share of that time that points cover, and their number.
+
+    Two points farther apart than twice what is usual between two do not cover the time between
+    them; the straight line between them stands for it.
+
+    Args:
+        points: seconds and watts, in the order of time; two or more.
+
+    >>> integral([(0, 100), (2, 200), (4, 200)], 1, 4)
+    (575.0, 1.0, 2)
+    >>> integral([(0, 100), (1, 100), (2, 100)], 1, 5)
+    (400.0, 0.25, 2)
+    """
+    gaps = [after[0] - before[0] for before, after in itertools.pairwise(points)]
+    longest_s = energy.LONGEST_GAP * max(LEAST_GAP_S, statistics.median(gaps))
+    joules = covered_s = 0.0
+    for (before_s, before_w), (after_s, after_w) in itertools.pairwise(points):
+        low, high = max(before_s, begin_s), min(after_s, end_s)
+        if low < high:
+            slope = (after_w - before_w) / (after_s - before_s)
+            joules += (high - low) * (before_w + slope * ((low + high) / 2 - before_s))
+            covered_s += high - low if after_s - before_s <= longest_s else 0.0
+    first, last = points[0], points[-1]
+    joules += first[1] * max(0.0, min(first[0], end_s) - begin_s)
+    joules += last[1] * max(0.0, end_s - max(last[0], begin_s))
+    seen = sum(begin_s <= at_s <= end_s for at_s, _ in points)
+    return joules, covered_s / (end_s - begin_s), seen
+
+
+def _watts(line):
+    """The power on a line; None where it has none."""
+    try:
+        power_w = float(line)
+    except ValueError:
+        return None
+    return power_w if math.isfinite(power_w) and power_w >= 0 else None
+
+
+def _plain(text):
+    """A text for records: one line, without secrets."""
+    return terminal.message(redaction.redact(text), 100)
