@@ -120,7 +120,14 @@ def test_what_others_may_use_is_told_to_each_run_and_changes_none(plan):
     words = run_command.start_run_arguments(judged, done.id)
     assert "--others-share=0.1" in words and "--wait-for-quiet-s=30" in words
     never = run_command.start_run_arguments(plan, done.id)
-    assert not any(word.startswith("--others-share") for word in never)
+    assert not any(word.startswith(("--others-share", "--power-meter")) for word in never)
+
+
+def test_a_power_meter_is_named_to_each_run_and_changes_none(plan):
+    metered = planning.make_plan(STUDY | {"site": STUDY["site"] | {"power_meter": "watts 'a b'"}})
+    assert metered.runs.keys() == plan.runs.keys()
+    words = run_command.start_run_arguments(metered, plan.study.runs[0].id)
+    assert "--power-meter=watts 'a b'" in words
 
 
 def test_later_rules_look_at_records_that_are_to_be_made_or_were_made_since_they_were_listed(plan):
