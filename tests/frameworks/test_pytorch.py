@@ -58,6 +58,13 @@ def test_a_compiled_step_gives_the_losses_of_one_that_is_not(torch, scalar, digi
     assert first > 10 * max(others)
 
 
+def test_the_dataloader_gives_the_items_of_our_own_reader(torch, digits, one_device, tmp_path):
+    log = tmp_path / "train.jsonl"
+    how = {"batch_per_device": 64, "input": "torch", "input_workers": 2, "prefetch": 1}
+    PYTORCH.trained(log, torch, digits, steps=20, **ON_DIGITS | how)
+    assert losses(log) == pytest.approx(losses(one_device), rel=1e-6)
+
+
 def test_compiling_without_a_compiler_is_refused(torch, tmp_path, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     said = PYTORCH.refused(tmp_path / "train.jsonl", torch, compile=True)

@@ -159,7 +159,14 @@ def test_two_copies_train_at_once_each_on_a_core_of_its_own(framework, own, tmp_
 
 def test_two_processes_train_as_one_with_their_batch(framework, own, digits, one_device, tmp_path):
     log = tmp_path / "train.jsonl"
-    framework.trained(log, own, digits, steps=20, **ON_DIGITS, **framework.two_processes)
+    how = {**ON_DIGITS, **framework.two_processes, "page_cache": "warm"}
+    framework.trained(log, own, digits, steps=20, **how)
+    assert [
+        e["kept"]
+        for path in event_log.rank_paths(log)
+        for e in events(path, "page_cache")
+        if "kept" in e
+    ] == [1]  # one reads for both
     assert len(event_log.rank_paths(log)) == 2
     assert mean_losses(log) == pytest.approx(losses(one_device), rel=1e-4)
     assert len(digests(log)) == 2

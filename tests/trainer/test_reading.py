@@ -234,3 +234,18 @@ def test_records_of_an_encoding_that_is_not_known_are_refused(text):
     for kind in (Stored, Data):
         with pytest.raises(Error, match="found 'tokens': another version of dlbench converted"):
             kind(text, tokens=16, text=reading_text)
+
+
+@pytest.mark.parametrize("cache", ["memory", "none"])
+def test_threads_and_batches_ahead_of_a_pipeline_change_no_item(numbered, photographs, cache):
+    for folder, shape in ((numbered, None), (photographs, (32, 48, 3))):
+        many = [
+            Data(folder, shape, cache=cache, workers=workers, prefetch=ahead)
+            for workers, ahead in ((None, None), (2, 0), (3, 4))
+        ]
+        usual, *others = (
+            [(i.numpy(), t.numpy()) for i, t in data.training_batches(8, SEED).take(12)]
+            for data in many
+        )
+        for other in others:
+            assert_equal(other, usual)

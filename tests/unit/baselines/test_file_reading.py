@@ -2,18 +2,9 @@
 
 import os
 
-import pytest
-
 from dlbench.baselines import file_reading
 
 SIZE = 8 << 20
-
-
-def test_what_was_just_written_is_in_memory(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(os.urandom(SIZE))
-    with open(path, "rb") as file:
-        assert file_reading.kept_share(file.fileno()) == pytest.approx(1.0, abs=0.05)
 
 
 def test_a_file_is_read_cold_and_warm_and_then_removed(tmp_path):

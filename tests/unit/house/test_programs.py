@@ -46,6 +46,8 @@ def test_the_flags_of_the_trainer_are_the_fields_of_a_run():
     assert tuple(by_name["precision"].choices) == runs.PRECISIONS
     assert tuple(by_name["optimizer"].choices) == runs.OPTIMIZERS
     assert tuple(by_name["cache"].choices) == runs.CACHES
+    assert tuple(by_name["input"].choices) == runs.INPUTS
+    assert tuple(by_name["page_cache"].choices) == runs.PAGE_CACHES
     assert tuple(by_name["evaluate"].choices) == runs.EVALUATIONS
     assert tuple(by_name["learning_rate_scaling"].choices) == runs.LEARNING_RATE_SCALINGS
     assert tuple(by_name["learning_rate_decay"].choices) == runs.LEARNING_RATE_DECAYS

@@ -39,9 +39,14 @@ class MadeLog:
     def timed(self, event, **fields):
         return self.write(event, t_s=self._clock, **fields)
 
-    def begin(self, start=1.0, imports=2.0, data=0.25, build=0.5, stream=0.125, trace=0.5):
+    def begin(
+        self, start=1.0, imports=2.0, data=0.25, build=0.5, stream=0.125, trace=0.5, page_cache=0.0
+    ):
         self.spend("start", start).dated("begin")
         self.spend("imports", imports).dated("stage", name="imports")
+        if page_cache:
+            self.write("page_cache", asked="cold", spent_s=page_cache, kept_before=0.5, kept=0.0)
+            self.spend("other", page_cache).dated("stage", name="other")
         self.spend("data", data).dated("stage", name="data")
         self.spend("build", build).dated("run_start", spec=RUN.values())
         self._clock = 0.0
@@ -152,6 +157,14 @@ def test_work_after_the_checkpoint_and_the_time_until_it_goes_on_are_lost(tmp_pa
 def test_copies_that_wait_for_each_other_are_told_from_steps(tmp_path):
     made = MadeLog().begin().timed("ready").spend("waiting", 4.0)
     check(made.timed("met", waited_s=4.0).steps([0.25] * 4).end(), tmp_path)
+
+
+def test_dropping_a_dataset_from_memory_is_no_part_of_imports_nor_of_opening_it(tmp_path):
+    made = MadeLog().begin(imports=2.0, data=0.25, build=0.5, page_cache=40.0).steps([0.25] * 4)
+    check(made.end(), tmp_path)
+    found = parse_run.content(RUN, parse_run.rank_logs(tmp_path / "train.jsonl"))["summary"]
+    assert found["import_s"] == pytest.approx(2.0 + 0.25 + 0.5)
+    assert found["page_cache_share"] == 0.0
 
 
 def test_a_window_of_steps_counts_whole(tmp_path):

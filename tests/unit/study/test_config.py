@@ -225,6 +225,8 @@ def test_the_axes_of_the_schema_are_the_fields_of_a_run():
         ("precision", runs.PRECISIONS),
         ("optimizer", runs.OPTIMIZERS),
         ("cache", runs.CACHES),
+        ("input", runs.INPUTS),
+        ("page_cache", runs.PAGE_CACHES),
     ):
         assert axes[name]["then"]["enum"] == axes[name]["items"]["enum"] == list(allowed)
 

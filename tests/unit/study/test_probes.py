@@ -21,7 +21,7 @@ def left_out(**fields):
 
 
 def test_each_probe_lacks_one_thing_more_than_the_one_before_it():
-    found = left_out(**TWO, augment=False, cache="none")
+    found = left_out(**TWO, augment=False, cache="none", page_cache="warm")
     assert tuple(found) == probes.KINDS
     whole, no_input, no_exchange, one_device, no_waits = found.values()
     assert (whole.strategy, whole.steps, whole.epochs, whole.evaluate) == (
@@ -32,6 +32,7 @@ def test_each_probe_lacks_one_thing_more_than_the_one_before_it():
     )
     assert (whole.probe, no_input.probe) == ("stored", "synthetic")
     assert (no_input.strategy, no_input.dataset, no_input.cache) == ("horovod", "digits", "auto")
+    assert (whole.page_cache, no_input.page_cache) == ("warm", "as_found")
     assert (no_exchange.strategy, no_exchange.launcher) == ("single", "none")
     assert (no_exchange.devices, no_exchange.copies_per_node) == (1, 2)
     assert (one_device.devices, one_device.copies_per_node) == (1, 1)

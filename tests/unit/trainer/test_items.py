@@ -10,7 +10,7 @@ import pytest
 from dlbench import Error
 from dlbench.common import plugins, tfrecord
 from dlbench.study.runs import Run
-from dlbench.trainer.reading import items
+from dlbench.trainer.reading import items, stored
 from dlbench.trainer.reading.converted import Wanted
 
 TASK = plugins.load("tasks", "classification")
@@ -35,8 +35,8 @@ def halved(inputs):
     return inputs.astype(np.float32) / 2
 
 
-def source(dataset="synthetic", folder=None, rank=0):
-    run = Run(model="lenet5", dataset=dataset, batch_per_device=4, steps=5)
+def source(dataset="synthetic", folder=None, rank=0, **fields):
+    run = Run(model="lenet5", dataset=dataset, batch_per_device=4, steps=5, **fields)
     return items.find(Wanted(run, Strategy(rank), NATIVE, TASK, halved, seed=1), folder)
 
 
@@ -114,3 +114,20 @@ def test_data_of_another_kind_than_the_model_learns_is_refused(tmp_path):
 def test_a_stored_dataset_needs_a_folder():
     with pytest.raises(Error, match="digits is not synthetic: --data must name its folder"):
         source("digits")
+
+
+@pytest.mark.parametrize("cache", ["memory", "none"])
+def test_threads_and_batches_ahead_change_no_item(tmp_path, cache):
+    folder, plain = numbered(tmp_path), {"cache": cache}
+    usual = some(source("digits", folder, 1, **plain).batches(2), 12)
+    for fields in ({"input_workers": 3, "prefetch": 5}, {"prefetch": 1}, {"input_workers": 2}):
+        assert some(source("digits", folder, 1, **plain, **fields).batches(2), 12) == usual
+
+
+@pytest.mark.parametrize("cache", ["memory", "none"])
+def test_processes_that_each_make_some_batches_make_them_all(tmp_path, cache):
+    data = stored.Stored(numbered(tmp_path), cache=cache)
+    order = (8, 1, 1, 2, 3)  # batch, seed, rank, size, first step
+    parts = [data.every(3, number, order) for number in range(3)]
+    for whole, own in zip(some(data.training_batches(*order), 12), itertools.cycle(parts)):
+        assert [array.tolist() for array in next(own)] == [array.tolist() for array in whole]

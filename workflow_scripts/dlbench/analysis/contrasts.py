@@ -13,7 +13,7 @@ from dlbench.analysis import base_flags, equivalence, run_lengths
 from dlbench.analysis.drift import Drift, Sides
 from dlbench.log import event_fields
 from dlbench.study import config
-from dlbench.study.runs import CONDITION, DEFAULTS
+from dlbench.study.runs import CONDITION, DEFAULTS, READING
 from dlbench.tables.cells import Row
 
 # Fields of a run that are compared, and their figures.
@@ -32,6 +32,7 @@ SYNTHETIC = "synthetic"
 NOT_OF_DATA = (
     "augment",
     "cache",
+    *READING,
     "evaluate",
     "learning_rate",
     "learning_rate_scaling",

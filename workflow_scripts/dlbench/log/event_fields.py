@@ -19,7 +19,7 @@ NOT_FINITE = ("nan", "inf", "-inf")  # JSON has no such numbers
 UTC_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 STATUSES = ("ok", "oom", "timeout", "failed", "unstable", "skipped")
 ENDED_WELL = ("ok", "unstable")  # those with measured steps
-STAGES = ("imports", "data")  # of a trainer, before its run_start
+STAGES = ("imports", "other", "data")  # of a trainer, before its run_start
 MOST = 10.0**30  # of a number, so that sums of squares are finite
 MOST_WHOLE, MOST_COUNT, MOST_INDEX = 2**53, 2**62, 2**31 - 1  # the tables' types hold them
 MOST_DEPTH = 20  # to which facts may be nested
@@ -91,7 +91,7 @@ DATE = Kind("a date such as 2026-11-21T01:02:03.000004Z", _is_date)
 STATUS = Kind(f"one of {', '.join(STATUSES)}", lambda value: value in STATUSES)
 COUNT = Kind("a count", lambda value: type(value) is int and 0 <= value <= MOST_COUNT)
 INDEX = Kind("a small count", lambda value: type(value) is int and 0 <= value <= MOST_INDEX)
-STAGE = Kind("imports or data", lambda value: value in STAGES)
+STAGE = Kind(f"one of {', '.join(STAGES)}", lambda value: value in STAGES)
 STEP = Kind("a count from 1", lambda value: type(value) is int and 1 <= value <= MOST_COUNT)
 NUMBER = Kind("a number", _is_number)
 SECONDS = Kind("seconds, 0 or more", lambda value: _is_number(value) and value >= 0)
@@ -135,6 +135,10 @@ EVENTS = {
     },
     "begin": {"t_utc": DATE, "containment?": FACTS},
     "stage": {"t_utc": DATE, "name": STAGE},
+    "page_cache": {
+        "asked": TEXT, "spent_s": SECONDS, "files?": COUNT, "bytes?": COUNT,
+        "kept_before?": NUMBER, "kept?": NUMBER,
+    },
     "run_start": {
         "t_utc": DATE, "spec": FACTS, "log_version?": COUNT, "rank?": INDEX, "size?": INDEX,
         "copy?": INDEX, "devices?": TEXTS, "cores?": INDICES, "total_steps?": COUNT,

@@ -8,7 +8,10 @@ Events and their fields (times in seconds on a monotonic clock since run_start,
 dates in UTC):
     launch      by start_run.py: command, made_from, container, network, limits, git_commit, session
     begin       t_utc: the trainer starts; containment: the marker of the image it is in
-    stage       t_utc, name: the end of what it does before run_start: imports, data (opened)
+    stage       t_utc, name: the end of what it does before run_start: imports, data (opened),
+                other (what page_cache tells)
+    page_cache  asked: cold or warm; files, bytes, kept_before, kept: of the dataset, and the share
+                of it in memory; spent_s (dlbench/trainer/reading/page_cache.py)
     run_start   spec, versions, devices, host; forward_flops_per_item, forward_values_per_item,
                 recomputed_flops_per_item, flops_unknown: what the model computes
                 (dlbench/trainer/model_flops.py)

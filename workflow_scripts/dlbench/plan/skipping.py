@@ -10,6 +10,7 @@ from dlbench.study import other_trainers, trainer_environments
 from dlbench.study.config import Study
 from dlbench.study.runs import Run
 from dlbench.trainer import copies, engine, profiling, schedule, sequences, updates
+from dlbench.trainer.reading import inputs
 
 
 def cannot_run(
@@ -31,6 +32,7 @@ def cannot_run(
         or copies.unsupported(run, strategy)
         or schedule.unsupported(run, strategy)
         or (None if run.is_external else updates.unsupported(run, strategy))
+        or (None if run.is_external else inputs.unsupported(run, strategy))
         or profiling.unsupported(run, strategy)
         or _no_such_numbers(run, devices)
         or _too_few_devices(run, devices)

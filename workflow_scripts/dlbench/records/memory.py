@@ -6,6 +6,7 @@ All peaks are of whole runs, start-up, warm-up and evaluations included.
   framework's own count (dlbench/trainer/device_memory.py); and what NVML saw in use on a GPU, at
   the samples (one a second, say), by whomever: the framework's libraries and other processes, too.
 - Of a process: its resident set, by the kernel, which misses no moment.
+- Of the dataset, where the run asks for `page_cache`: the share in memory before it was opened.
 - There was: the memory of a GPU; on CPUs that of the node, or less where a control group has less.
 """
 
@@ -33,6 +34,7 @@ def summary(logs: list[Any]) -> dict[str, Any]:
         "peak_memory_bytes": _most(end.get("peak_memory_bytes") for end in ends),
         "memory_limit_bytes": min(filter(None, map(_limit, logs)), default=None),
         "device_memory_unknown": reasons[0] if reasons else None,
+        "page_cache_share": logs[0].page_cache.get("kept"),
     }
 
 

@@ -117,6 +117,7 @@ class RankLog:
         self.launch: dict[str, Any] = next(iter(kinds["launch"]), {})
         self.begin: dict[str, Any] = next(iter(kinds["begin"]), {})
         self.stages = kinds["stage"]
+        self.page_cache: dict[str, Any] = next(iter(kinds.get("page_cache", ())), {})
         self.machines = kinds["machine"]  # another one where the run was resumed
         self.start: dict[str, Any] = next(iter(kinds["run_start"]), {})
         self.trace_s = next((event.get("trace_s") for event in kinds["compile"]), None)
@@ -223,7 +224,7 @@ def _beginning(logs):
         return {}  # the clock was set meanwhile
     return {
         "start_s": None if by_directive else max(between(launched, begin) for begin in begun),
-        "import_s": max(map(between, begun, started)),
+        "import_s": max(map(between, begun, started)) - logs[0].page_cache.get("spent_s", 0.0),
         "first_batch_s": max(
             # Waiting for other copies left out.
             (log.steps[0]["t_s"] - log.waited_s for log in logs if log.steps),

@@ -13,7 +13,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 from dlbench.common import plugins
-from dlbench.study.runs import DEFAULTS, STORED, SYNTHETIC, Run
+from dlbench.study.runs import DEFAULTS, READING, STORED, SYNTHETIC, Run
 from dlbench.trainer import engine
 
 STEPS = 30  # at most, measured; a run of fewer has as many as it has
@@ -45,7 +45,7 @@ def of(run: Run, copies: bool = True) -> dict[str, Run]:
     last = replace(run, probe=STORED, steps=steps, epochs=None, **own)
     probes = {WHOLE: last}
     if not plugins.constants("datasets", run.dataset)["SYNTHETIC"]:
-        own = {name: DEFAULTS[name] for name in ("augment", "cache")}
+        own = {name: DEFAULTS[name] for name in ("augment", "cache", *READING)}
         last = probes[INPUT] = replace(last, probe=SYNTHETIC, **own)
     if run.devices > 1:
         single = SimpleNamespace(framework=run.framework, strategy="single")

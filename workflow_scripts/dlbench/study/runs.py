@@ -25,6 +25,10 @@ PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
 EVALUATIONS = ("auto", "yes", "no")
 LEARNING_RATE_SCALINGS = ("none", "linear", "sqrt")
 CACHES = ("auto", "memory", "none")
+INPUTS = ("auto", "dlbench", "tf.data", "torch")
+PAGE_CACHES = ("as_found", "cold", "warm")
+# How items are read, where there are any.
+READING = ("input", "input_workers", "prefetch", "page_cache")
 PROBES = STORED, SYNTHETIC = ("stored", "synthetic")  # whose items are
 LEARNING_RATE_DECAYS = ("none", "cosine")
 OPTIMIZERS = ("sgd", "momentum", "rmsprop", "adam", "adamw")
@@ -80,6 +84,10 @@ class Run(_Remembering):
     learning_rate_decay: str = "none"
     augment: bool = True
     cache: str = "auto"
+    input: str = "auto"
+    input_workers: int | None = None
+    prefetch: int | None = None
+    page_cache: str = "as_found"
     seed: int = 1
     nodes: int = 1
     node: str | None = None
@@ -296,6 +304,7 @@ def shuffled(
 NOT_THE_SPEED = (
     *("dataset", "repeat", "sentinel", "probe", "seed", "steps", "warmup_steps", "epochs"),
     *("evaluate", "augment", "profile", "cache", "learning_rate", "learning_rate_scaling"),
+    *READING,
     *("learning_rate_batch", "learning_rate_warmup_steps", "learning_rate_decay", "weight_decay"),
 )
 SAME_SPEED = tuple(name for name in FIELDS if name not in NOT_THE_SPEED)

@@ -41,6 +41,10 @@ WORDS = {
     "learning_rate_decay": "{} decay of the rate",
     "clip_norm": "gradients up to {}",
     "accumulate_steps": "in {} parts",
+    "input": "input {}",
+    "input_workers": "{} input workers",
+    "prefetch": "{} batches ahead",
+    "page_cache": "page cache {}",
 }
 # Fields that are on or off, by the name of what they switch on.
 SWITCHES = {"xla": "XLA", "compile": "torch.compile", "recompute": "recomputing"}

@@ -16,6 +16,7 @@ from dlbench.tables.try_columns import TRIES
 from dlbench.tables.work_columns import ENERGY, MEMORY, WORK
 
 _FLAGS = ("xla", "compile", "deterministic", "recompute", "augment")
+_AHEAD = ("input_workers", "prefetch")
 # How a step's gradients become an update.
 _UPDATE = (
     field("weight_decay", REAL),
@@ -49,6 +50,8 @@ RUNS = pa.schema(
             "strategy_options",
             "evaluate",
             "cache",
+            "input",
+            "page_cache",
             "device_kind",
             "device_model",
             "status",
@@ -69,6 +72,7 @@ RUNS = pa.schema(
         field("devices", pa.int32()),
         field("threads_per_device", pa.int32()),
         field("copies_per_node", pa.int32(), note="trained at once; all numbers are of one copy"),
+        *fields(pa.int32(), *_AHEAD),
         field("repeat", pa.int32()),
         field("seed", COUNT),
         field("batch_per_device", COUNT, "items"),
@@ -115,6 +119,7 @@ RUNS = pa.schema(
         field("compile_s", REAL, "s", "making the graph, and the first step over the median one"),
         field("start_s", REAL, "s", "start of the container until the trainer's first line"),
         field("import_s", REAL, "s", "imports of the trainer, until run_start"),
+        field("page_cache_share", REAL, "1", "of the dataset in memory, where page_cache is asked"),
         field("first_batch_s", REAL, "s", "run_start to the end of the first step"),
         field(
             "first_epoch_images_per_second",
@@ -221,9 +226,11 @@ _COMBINATION = (
     "learning_rate_decay",
     "evaluate",
     "cache",
+    "input",
+    "page_cache",
     "device_kind",
 )
-_COUNTS = ("threads_per_device", "copies_per_node", "epochs")
+_COUNTS = ("threads_per_device", "copies_per_node", *_AHEAD, "epochs")
 _LEARNING_RATE = (
     field("learning_rate", REAL),
     field("learning_rate_batch", COUNT, "items"),

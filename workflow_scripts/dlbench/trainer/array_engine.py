@@ -12,6 +12,8 @@ from dlbench.common import plugins
 from dlbench.trainer import engine, updates
 from dlbench.trainer.reading import items
 from dlbench.trainer.reading.converted import Wanted
+from dlbench.trainer.reading.inputs import chosen
+from dlbench.trainer.reading.stored import Stored
 from dlbench.trainer.schedule import Schedule
 from dlbench.trainer.strategy import Spec
 
@@ -32,6 +34,7 @@ class ArrayEngine:
         native: the module of the model.
     """
 
+    READERS: Mapping[str, type[Stored]] = {"dlbench": Stored}  # those of INPUTS
     learning_rate: float
 
     def __init__(self, spec: Spec, strategy: Strategy, native: ModuleType, data_folder: str | None):
@@ -41,7 +44,7 @@ class ArrayEngine:
         self._losses = plugins.load(engine.kind(spec.framework, "losses"), native.TASK)
         seed = engine.seed(spec)
         wanted = Wanted(spec, strategy, native, self._task, self._losses.scaled, seed)
-        self._source = items.find(wanted, data_folder)
+        self._source = items.find(wanted, data_folder, self.READERS[chosen(spec)])
         self.records = self._source.records
         self.data_sha256 = self._source.content_sha256
         self.item_shape = self._source.item_shape

@@ -7,6 +7,7 @@ A framework is a folder beside this file whose `engine.py` defines
     OUT_OF_MEMORY: how errors that say that memory is full begin, as `Name: message`
     MODELS: the folder of its models, where it shares them with others, as in `keras/models`
     BY_DESIGN: what it does in its own way, a clause for caveats of comparisons
+    INPUTS: the readers of items that it has, the one that `input: auto` takes first
     LACKS: the fields of a run that it does not have, each with the reason
 and whose folders `losses`, `strategies` and, unless shared, `models` have the framework's own.
 """
@@ -254,6 +255,11 @@ def environment(framework: str) -> str:
 def packages(framework: str) -> tuple[str, ...]:
     """What Python must be able to import for a framework, itself first."""
     return _constants(framework)["PACKAGES"]
+
+
+def inputs(framework: str) -> tuple[str, ...]:
+    """The readers of items that a framework has, its usual one first."""
+    return _constants(framework)["INPUTS"]
 
 
 def by_design(framework: str) -> str | None:

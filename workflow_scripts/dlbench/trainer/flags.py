@@ -7,6 +7,7 @@ import argparse
 
 from dlbench.common import flag_types, plugins
 from dlbench.trainer import engine, profiling, schedule
+from dlbench.trainer.reading import inputs
 
 PLACES = (
     "log",
@@ -175,6 +176,30 @@ def _add_run(run: argparse._ArgumentGroup) -> None:
         default="auto",
         choices=["auto", "memory", "none"],
         help="keep the training items in memory; auto: up to 1 GiB",
+    )
+    run.add_argument(
+        "--input",
+        default=inputs.AUTO,
+        choices=[inputs.AUTO, *inputs.names()],
+        help="what reads the items; auto: the framework's usual reader",
+    )
+    run.add_argument(
+        "--input-workers",
+        type=flag_types.whole(1, most=inputs.MOST_WORKERS),
+        metavar="N",
+        help="processes or threads that make items ready; not given: as many as the reader takes",
+    )
+    run.add_argument(
+        "--prefetch",
+        type=flag_types.whole(0, most=inputs.MOST_AHEAD),
+        metavar="N",
+        help="batches that are made ready ahead; not given: as many as the reader takes",
+    )
+    run.add_argument(
+        "--page-cache",
+        default=inputs.AS_FOUND,
+        choices=inputs.PAGE_CACHES,
+        help="cold: drop the dataset's files from the system's memory first; warm: read them once",
     )
     run.add_argument("--seed", type=flag_types.whole(0), default=1)
     run.add_argument("--nodes", type=flag_types.whole(1), default=1, metavar="N")

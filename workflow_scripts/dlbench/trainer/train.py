@@ -7,6 +7,7 @@ import importlib.util
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -30,6 +31,7 @@ from dlbench.trainer import (
     updates,
 )
 from dlbench.trainer.copies import Copy
+from dlbench.trainer.reading import inputs, page_cache
 from dlbench.trainer.strategy import BaseStrategy, Spec
 
 
@@ -105,6 +107,8 @@ class _Process:
         # What was imported stays: at the end Python would take a second to look through it.
         gc.freeze()
         self._log.write("stage", name="imports", t_utc=event_log.utc_now())
+        if spec.page_cache != inputs.AS_FOUND:
+            self._prepare_page_cache(self._strategy, self._log)
         self._engine = module.Engine(spec, self._strategy, where.data)
         self._log.write("stage", name="data", t_utc=event_log.utc_now())
         return loop.train(
@@ -131,6 +135,15 @@ class _Process:
         self._engine = None  # it holds what belongs to all of them
         if self._strategy:
             self._strategy.leave()
+
+    def _prepare_page_cache(self, strategy: BaseStrategy, log: event_log.EventLog) -> None:
+        """Have the dataset's files in memory, or out of it; the others of a node wait for one."""
+        asked, facts, begin = self._spec.page_cache, {}, time.monotonic()
+        if strategy.local_rank == 0 and self._where.data:
+            facts = page_cache.prepare(self._where.data, asked)
+        strategy.gather([0.0])  # nobody reads before
+        log.write("page_cache", asked=asked, spent_s=time.monotonic() - begin, **facts)
+        log.write("stage", name="other", t_utc=event_log.utc_now())
 
     def _profile(self) -> None:
         """Trace a few further steps, if the run has a profile."""
@@ -210,10 +223,10 @@ def _copy(spec: Spec, where: argparse.Namespace, strategy_class: type[BaseStrate
     """Which of the run's copies this process is.
 
     Raises:
-        Error: the run cannot have copies, windows of steps, updates or a profile as it says, or was
-            not started as a copy.
+        Error: the run cannot have copies, windows of steps, updates, input or a profile as it says,
+            or was not started as a copy.
     """
-    parts = (copies, schedule, updates, profiling)
+    parts = (copies, schedule, updates, inputs, profiling)
     reason = next(filter(None, (part.unsupported(spec, strategy_class) for part in parts)), None)
     if not reason and where.checkpoint and spec.copies_per_node > 1:
         reason = copies.NO_CHECKPOINTS

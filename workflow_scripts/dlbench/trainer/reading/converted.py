@@ -45,6 +45,9 @@ class Converted:
             they have no more than CACHED_BYTES (`auto`). A text that is one row of tokens is
             always kept.
         tokens: of an item, where the dataset is such a text.
+        text: what cuts a text into windows: dlbench/trainer/reading/text.py.
+        workers: threads or processes that make items ready; None: as the reader chooses.
+        prefetch: batches that are made ready ahead; None: as the reader chooses.
 
     Attributes:
         item_shape: shape of one input, an image or a window of words.
@@ -55,7 +58,7 @@ class Converted:
         variation: the augmentation of training items; None if there is none.
         mask: the token that replaces masked tokens; None where none are masked.
         in_memory: whether the training items are kept in memory.
-        text: what cuts a text into windows: dlbench/trainer/reading/text.py.
+        text, workers, prefetch: as given.
 
     Raises:
         Error: there is no manifest, or records of a kind that is not known.
@@ -69,6 +72,8 @@ class Converted:
         cache: str = "auto",
         tokens: int | None = None,
         text: ModuleType | None = None,
+        workers: int | None = None,
+        prefetch: int | None = None,
     ):
         path = Path(folder) / "manifest.json"
         try:
@@ -97,6 +102,7 @@ class Converted:
         small = self._bytes("train") <= CACHED_BYTES
         self.in_memory = self.streamed or cache == "memory" or (cache == "auto" and small)
         self.text: Any = text
+        self.workers, self.prefetch = workers, prefetch
         self.mask: int | None = None
         self._rows: dict[str, np.ndarray] = {}
 
@@ -193,7 +199,8 @@ def open_dataset(reader: type[Reader], wanted: Wanted, folder: str | None) -> Re
         raise Error(f"dataset {spec.dataset} is not synthetic: --data must name its folder")
     tokens = spec.sequence_length or native.INPUT_SHAPE[0]
     text = task.reader() if task.KIND == "text" else None
-    data = reader(folder, native.INPUT_SHAPE, spec.augment, spec.cache, tokens, text)
+    ahead = spec.input_workers, spec.prefetch
+    data = reader(folder, native.INPUT_SHAPE, spec.augment, spec.cache, tokens, text, *ahead)
     kind = data.manifest["kind"]
     if kind != task.KIND:
         raise Error(

@@ -25,18 +25,21 @@ class Strategy(Protocol):
         """The framework's array on the devices of this process, from the items of all of them."""
 
 
-def find(wanted: Wanted, data_folder: str | None) -> "Synthetic | Items":
+def find(
+    wanted: Wanted, data_folder: str | None, reader: type[Stored] = Stored
+) -> "Synthetic | Items":
     """The items of a run.
 
     Args:
         wanted: its `strategy` is a Strategy, and its `scale` takes NumPy's arrays and the
             framework's. What it makes of NumPy's must be what `np.asarray` takes.
         data_folder: of the converted dataset, if the items are of one.
+        reader: what reads it.
 
     Raises:
         Error: there is no data, or it is of another kind than the model learns.
     """
-    data = open_dataset(Stored, wanted, data_folder)
+    data = open_dataset(reader, wanted, data_folder)
     if data is None or wanted.spec.probe == "synthetic":  # the latter in the shape of the data
         return Synthetic(wanted, data)
     return Items(data, wanted)

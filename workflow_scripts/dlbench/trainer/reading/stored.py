@@ -1,17 +1,19 @@
 """The stream of a converted dataset's items, in the order of TensorFlow's pipelines.
 
 - tensorflow/pipelines.py defines the order; this file computes the same without TensorFlow.
-- Worker processes, one for each core that this process may use, decode photographs of the next
-  batches while the devices compute.
+- Worker processes, one for each core that this process may use or as many as a run says, decode
+  photographs of the next batches while the devices compute. Arrays are made in the process itself,
+  or in threads where a run names workers or batches ahead.
 """
 
 import collections
+import functools
 import itertools
 import multiprocessing
 import os
 import signal
 from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -34,7 +36,7 @@ SEEDS = 2**31 - 1  # TensorFlow's operations of the pipeline take seeds below th
 class Stored(Converted):
     """The items of a converted dataset, for one process of a run."""
 
-    _workers: ProcessPoolExecutor | None = None
+    _processes: ProcessPoolExecutor | None = None
 
     def training_batches(
         self, batch: int, seed: int, rank: int = 0, size: int = 1, first_step: int = 0
@@ -46,22 +48,39 @@ class Stored(Converted):
             rank: its number.
             first_step: steps that an earlier part of the run has done; their batches are left out.
         """
-        items = self._from_memory if self.in_memory else self._from_shards
-        stream = items(batch, seed, rank, size, first_step)
-        if self.mask is not None:
-            for words, _, positions in stream:
-                yield self.text.masked(words, positions, seed, self.mask)
-            return
-        if not self.encoded:
-            vary = pictures.shifted if self.variation == "shift_flip" else None
-            for inputs, targets, positions in stream:
-                yield (vary(inputs, seed, positions) if vary else inputs), targets
-            return
-        random = self.variation == "crop_flip"
-        yield from self._ahead(
-            ((encoded, seed, positions if random else None), targets)
-            for encoded, targets, positions in stream
-        )
+        stream = self._stream(batch, seed, rank, size, first_step)
+        if self.encoded:
+            random = self.variation == "crop_flip"
+            read = ((*self._taken(what), positions) for what, positions in stream)
+            yield from self._in_processes(
+                ((encoded, seed, positions if random else None), targets)
+                for encoded, targets, positions in read
+            )
+        elif self.workers or self.prefetch:
+            yield from self._in_threads(stream, seed)
+        else:
+            for what, positions in stream:
+                yield self._made(what, positions, seed)
+
+    def every(self, stride: int, first: int, order: tuple[int, ...]) -> Iterator[Batch]:
+        """Each so manieth of the batches, made in this process alone.
+
+        For those who start processes of their own: all of these read all records, and each decodes
+        its batches.
+
+        Args:
+            stride: how many processes share the batches.
+            first: number of this one, from 0.
+            order: batch, seed, rank, size and first step, as `training_batches` takes them.
+        """
+        seed = order[1]
+        for what, positions in self._stream(*order, stride=stride, offset=first):
+            inputs, targets = self._made(what, positions, seed)
+            if self.encoded:
+                height, width = self.item_shape[:2]
+                random = positions.tolist() if self.variation == "crop_flip" else None
+                inputs = _decode(inputs, seed, random, (height, width))
+            yield inputs, targets
 
     def validation_batches(self, batch: int) -> Iterator[Batch]:
         """All held-out items once, in the order of the shards; the last batch may be smaller."""
@@ -89,28 +108,56 @@ class Stored(Converted):
         if not self.encoded:
             yield from batches
             return
-        yield from self._ahead(((encoded, 0, None), targets) for encoded, targets in batches)
+        yield from self._in_processes(((encoded, 0, None), targets) for encoded, targets in batches)
 
     def close(self) -> None:
         """End the processes that decode."""
-        if self._workers:
-            self._workers.shutdown(wait=False, cancel_futures=True)
-            self._workers = None
+        if self._processes:
+            self._processes.shutdown(wait=False, cancel_futures=True)
+            self._processes = None
 
-    def _from_memory(self, batch, seed, rank, size, first_step):
-        """(inputs, targets, positions) of each batch, from all items in memory."""
-        count, take = self.records("train"), self._taker()
-        for step in itertools.count(first_step):
-            positions = step * batch * size + rank + size * np.arange(batch, dtype=np.int64)
-            indices = np.empty(batch, np.int64)
-            for epoch in np.unique(positions // count).tolist():
-                here = positions // count == epoch
-                indices[here] = random_numbers.shuffled_places(
-                    positions[here] % count, (seed, epoch, 0), count - 1, SHUFFLE_ROUNDS
-                )
-            yield (*take(indices), positions)
+    def _stream(self, batch, seed, rank, size, first_step, *, stride=1, offset=0):
+        """(what, positions) of each batch; what is for `_taken`: numbers of items, or records."""
+        if self.in_memory:
+            for step in itertools.count(first_step + offset, stride):
+                positions = step * batch * size + rank + size * np.arange(batch, dtype=np.int64)
+                yield self._numbers(positions, seed), positions
+        total = self.records("train")
+        start, end = total * rank // size, total * (rank + 1) // size
+        first_epoch, left_out = divmod(first_step * batch, end - start)
+        stream = itertools.chain.from_iterable(
+            self._epoch(epoch, seed, start, end) for epoch in itertools.count(first_epoch)
+        )
+        batches = _batched(itertools.islice(stream, left_out, None), batch)
+        for some in itertools.islice(batches, offset, None, stride):
+            payloads, positions = zip(*some, strict=True)
+            yield payloads, np.asarray(positions, np.int64)
 
-    def _taker(self):
+    def _numbers(self, positions, seed):
+        """The numbers of the items at positions of the endless order."""
+        count, indices = self.records("train"), np.empty(len(positions), np.int64)
+        for epoch in np.unique(positions // count).tolist():
+            here = positions // count == epoch
+            indices[here] = random_numbers.shuffled_places(
+                positions[here] % count, (seed, epoch, 0), count - 1, SHUFFLE_ROUNDS
+            )
+        return indices
+
+    def _taken(self, what):
+        """(inputs, targets) of a batch as they are kept; photographs are encoded."""
+        return self._take(what) if self.in_memory else records.parsed(self, what)
+
+    def _made(self, what, positions, seed):
+        """(inputs, targets) of a batch, varied; photographs are left encoded."""
+        inputs, targets = self._taken(what)
+        if self.mask is not None:
+            return self.text.masked(inputs, positions, seed, self.mask)
+        if self.variation == "shift_flip":
+            return pictures.shifted(inputs, seed, positions), targets
+        return inputs, targets
+
+    @functools.cached_property
+    def _take(self):
         """A function that gives (inputs, targets) of training items in memory by their numbers."""
         if self.streamed:
             row, length = self.row("train"), self.item_shape[0]
@@ -126,18 +173,6 @@ class Stored(Converted):
             return taken, targets[indices]
 
         return take
-
-    def _from_shards(self, batch, seed, rank, size, first_step):
-        """(inputs, targets, positions) of each batch, read anew in each epoch."""
-        total = self.records("train")
-        start, end = total * rank // size, total * (rank + 1) // size
-        first_epoch, left_out = divmod(first_step * batch, end - start)
-        stream = itertools.chain.from_iterable(
-            self._epoch(epoch, seed, start, end) for epoch in itertools.count(first_epoch)
-        )
-        for some in _batched(itertools.islice(stream, left_out, None), batch):
-            payloads, positions = zip(*some, strict=True)
-            yield (*records.parsed(self, payloads), np.asarray(positions, np.int64))
 
     def _epoch(self, epoch, seed, start, end):
         """(record, position) of the share of one process in an epoch."""
@@ -155,11 +190,25 @@ class Stored(Converted):
         positions = itertools.count(epoch * self.records("train") + start)
         return zip(records.shuffled(payloads, window, numbers), positions, strict=False)
 
-    def _ahead(self, work: Iterator[tuple[tuple, np.ndarray]]) -> Iterator[Batch]:
+    @property
+    def _ahead(self):
+        """How many batches are begun before they are asked for, where that is not done at once."""
+        return BATCHES_AHEAD if self.prefetch is None else self.prefetch
+
+    def _in_threads(self, stream, seed):
+        """Batches of arrays in order; threads begin some of them before they are asked for."""
+        begun: collections.deque[Future] = collections.deque()
+        with ThreadPoolExecutor(self.workers or 1) as threads:
+            for what, positions in stream:
+                begun.append(threads.submit(self._made, what, positions, seed))
+                if len(begun) > self._ahead:
+                    yield begun.popleft().result()
+
+    def _in_processes(self, work: Iterator[tuple[tuple, np.ndarray]]) -> Iterator[Batch]:
         """Decoded batches in order; the workers begin some of them before they are asked for."""
         begun: collections.deque[tuple[list[Future], np.ndarray]] = collections.deque()
         while True:
-            for job, targets in itertools.islice(work, 1 + BATCHES_AHEAD - len(begun)):
+            for job, targets in itertools.islice(work, 1 + self._ahead - len(begun)):
                 begun.append((self._begin(*job), targets))
             if not begun:
                 return
@@ -168,17 +217,17 @@ class Stored(Converted):
 
     def _begin(self, encoded, seed, positions):
         """Start decoding images, a part in each worker."""
-        cores = len(os.sched_getaffinity(0))
-        if self._workers is None:
-            self._workers = ProcessPoolExecutor(
-                cores,
+        count = self.workers or len(os.sched_getaffinity(0))
+        if self._processes is None:
+            self._processes = ProcessPoolExecutor(
+                count,
                 multiprocessing.get_context("spawn"),
-                initializer=_obey,
+                initializer=obey,
                 initargs=[os.getpid()],
             )
-        size, each = self.item_shape[:2], -(-len(encoded) // cores)
+        size, each = self.item_shape[:2], -(-len(encoded) // count)
         return [
-            self._workers.submit(
+            self._processes.submit(
                 _decode,
                 encoded[first : first + each],
                 seed,
@@ -196,7 +245,7 @@ def _decode(encoded: list[bytes], seed: int, positions: Any, size: tuple[int, in
     return pictures.cropped(encoded, seed, positions, size)
 
 
-def _obey(parent):
+def obey(parent: int) -> None:
     """In a worker: ignore signals, which the trainer handles, and end when the trainer ends."""
     for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)

@@ -25,6 +25,7 @@ from dlbench.trainer.tensorflow.strategies import Base
 MODELS = "keras/models"
 ENVIRONMENT = "train"
 PACKAGES = ("tensorflow", "keras")
+INPUTS = ("tf.data",)
 OUT_OF_MEMORY = ("ResourceExhaustedError",)
 LACKS = {"compile": "compile is a field of framework pytorch; tensorflow has xla: leave it out"}
 BY_DESIGN = "runs a graph of operations, compiled where xla is true, and decodes JPEGs in threads"

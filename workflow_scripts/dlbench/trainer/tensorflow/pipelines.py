@@ -57,8 +57,9 @@ class Data(Converted):
             batches = self._from_memory(batch, seed, rank, size, first_step)
         else:
             batches = self._from_shards(batch, seed, rank, size, first_step)
+        batches = batches.prefetch(tf.data.AUTOTUNE if self.prefetch is None else self.prefetch)
         # Of decoding alone, in how many threads is worth to be tuned.
-        return batches.prefetch(tf.data.AUTOTUNE).with_options(_options(tuned=self.encoded))
+        return batches.with_options(_options(self.encoded and not self.workers, self.workers))
 
     def validation_batches(self, batch: int) -> tf.data.Dataset:
         """All held-out items once, in the order of the shards; the last batch may be smaller.
@@ -125,12 +126,12 @@ class Data(Converted):
         if not self.encoded:
             return batches.map(
                 lambda positions: self._varied(items(positions), seed, positions),
-                num_parallel_calls=1,
+                num_parallel_calls=self.workers or 1,
             )
         return (
             batches.map(lambda positions: (*items(positions), positions))
             .unbatch()
-            .map(self._cropped(seed), num_parallel_calls=tf.data.AUTOTUNE)
+            .map(self._cropped(seed), num_parallel_calls=self.workers or tf.data.AUTOTUNE)
             .batch(batch, drop_remainder=True)
         )
 
@@ -211,10 +212,11 @@ class Data(Converted):
             crop = self._cropped(seed)
             return stream.map(
                 lambda record, position: crop(*self._parsed_one(record), position),
-                num_parallel_calls=tf.data.AUTOTUNE,
+                num_parallel_calls=self.workers or tf.data.AUTOTUNE,
             ).batch(batch, drop_remainder=True)
         return stream.batch(batch, drop_remainder=True).map(
-            lambda records, positions: self._varied(self._parsed(records), seed, positions)
+            lambda records, positions: self._varied(self._parsed(records), seed, positions),
+            num_parallel_calls=self.workers,
         )
 
     def _parsed(self, records):
@@ -319,8 +321,8 @@ class Data(Converted):
         return tf.cast(tf.image.resize(image, (height, width)) + 0.5, tf.uint8)
 
 
-def _options(tuned=False):
-    """Of a pipeline.
+def _options(tuned=False, threads=None):
+    """Of a pipeline; it has so many threads of its own, or shares those of TensorFlow.
 
     The end of an iterator that TensorFlow tunes may last until its tuner looks again: as long as
     it was used, a minute at most. TensorFlow 2.18 wakes the tuner before it says that it is to end.
@@ -328,4 +330,6 @@ def _options(tuned=False):
     options = tf.data.Options()
     options.deterministic = True
     options.autotune.enabled = tuned
+    if threads:
+        options.threading.private_threadpool_size = threads
     return options

@@ -1,0 +1,61 @@
+"""inputs: which runs cannot have their items read as they say, and why."""
+
+import pytest
+
+from dlbench.study import runs
+from dlbench.study.runs import Run
+from dlbench.trainer import engine
+from dlbench.trainer.reading import inputs
+
+LENET = {"model": "lenet5", "dataset": "digits", "batch_per_device": 12, "steps": 10}
+TORCH = {"framework": "pytorch", "input": "torch"}
+
+
+def reason(**fields):
+    run = Run(**LENET | fields)
+    return inputs.unsupported(run, engine.strategy_of(run))
+
+
+def test_the_readers_of_a_config_are_those_of_the_frameworks():
+    assert list(runs.INPUTS) == [inputs.AUTO, *inputs.names()]
+    assert tuple(inputs.FIELDS) == runs.READING
+    assert {name: runs.DEFAULTS[name] for name in runs.READING} == inputs.FIELDS
+    assert runs.PAGE_CACHES == inputs.PAGE_CACHES
+
+
+@pytest.mark.parametrize(
+    ("fields", "reader"),
+    [
+        ({}, "tf.data"),
+        ({"framework": "jax"}, "dlbench"),
+        ({"framework": "pytorch"}, "dlbench"),
+        (TORCH, "torch"),
+    ],
+)
+def test_a_run_that_names_no_reader_has_the_usual_one_of_its_framework(fields, reader):
+    assert inputs.chosen(Run(**LENET | fields)) == reader
+    assert reason(**fields, input_workers=2, prefetch=3, page_cache="cold") is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"input": "torch"}, "input torch is a reader of pytorch; tensorflow has: tf.data"),
+        (
+            {"input": "tf.data", "framework": "pytorch"},
+            "input tf.data is a reader of tensorflow; pytorch has: dlbench, torch",
+        ),
+        (
+            {"input_workers": 2, "dataset": "synthetic"},
+            "input_workers is about reading, and dataset synthetic has nothing to read",
+        ),
+        (TORCH | {"prefetch": 0}, "at least one batch ahead"),
+        ({"page_cache": "cold", "copies_per_node": 2}, "page_cache cold is of one copy"),
+        (
+            {"page_cache": "warm", "strategy": "parameter_server", "launcher": "local"},
+            "those of strategy parameter_server do not",
+        ),
+    ],
+)
+def test_what_cannot_be_read_so_is_said_with_what_can(fields, words):
+    assert words in reason(**fields)

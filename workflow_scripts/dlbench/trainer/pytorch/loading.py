@@ -1,0 +1,77 @@
+"""PyTorch's DataLoader in front of our datasets: `input: torch`.
+
+- Its worker processes make whole batches: worker w of n those with the numbers w, w + n, w + 2n ...
+  The loader asks the workers in turn, so that the order of items is that of all other readers.
+- Of a dataset that is not kept in memory each worker reads all records, and decodes those of its
+  batches. Of one that is, each worker keeps it in its own memory.
+- Held-out items are read as by our own reader.
+"""
+
+import importlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from dlbench.trainer.reading.stored import Batch, Stored, obey
+
+
+class Loaded(Stored):
+    """The items of a converted dataset, for one process of a run, through a DataLoader."""
+
+    def training_batches(
+        self, batch: int, seed: int, rank: int = 0, size: int = 1, first_step: int = 0
+    ) -> Iterator[Batch]:
+        """As dlbench/trainer/reading/stored.py; `prefetch` is of each worker (2 if not given)."""
+        workers = self.workers or len(os.sched_getaffinity(0))
+        loader = DataLoader(
+            _Batches(self, (batch, seed, rank, size, first_step)),
+            batch_size=None,  # they are batches already
+            num_workers=workers,
+            prefetch_factor=self.prefetch,
+            multiprocessing_context="spawn",  # a fork would copy the threads' locks
+            worker_init_fn=_Obeying(os.getpid()),
+            generator=torch.Generator(),  # it draws a number, which would change dropout
+        )
+        for inputs, targets in loader:
+            yield inputs.numpy(), targets.numpy()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For workers, which read the dataset themselves."""
+        module = self.text and self.text.__name__
+        return vars(self) | {"text": module, "_rows": {}, "_processes": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.text = self.text and importlib.import_module(self.text)
+
+
+class _Batches(IterableDataset):
+    """In a worker: its part of the batches."""
+
+    def __init__(self, data: Stored, order: tuple[int, ...]):
+        self._data, self._order = data, order
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        worker = get_worker_info()
+        torch.set_num_threads(1)
+        for inputs, targets in self._data.every(worker.num_workers, worker.id, self._order):
+            yield _tensor(inputs), _tensor(targets)
+
+
+def _tensor(array):
+    """A tensor of an array, which may be a view of bytes that nobody may write."""
+    return torch.from_numpy(np.require(array, requirements="CW"))
+
+
+class _Obeying:
+    """What a worker does first: see `obey`."""
+
+    def __init__(self, parent: int):
+        self._parent = parent
+
+    def __call__(self, worker: int) -> None:
+        obey(self._parent)

@@ -1,0 +1,62 @@
+"""Which runs can have their items read as they say: by which reader, how far ahead, cold or warm.
+
+A framework names its readers in its `engine.py` (INPUTS).
+"""
+
+from dlbench.common import plugins
+from dlbench.trainer import engine
+from dlbench.trainer.strategy import BaseStrategy, Spec
+
+AUTO = "auto"
+PAGE_CACHES = AS_FOUND, COLD, WARM = ("as_found", "cold", "warm")
+MOST_WORKERS, MOST_AHEAD = 1000, 1000
+# What a run says of reading, with the value that says nothing.
+FIELDS = {
+    "input": AUTO,
+    "input_workers": None,
+    "prefetch": None,
+    "page_cache": AS_FOUND,
+}
+
+
+def names() -> list[str]:
+    """The readers that any framework has."""
+    return sorted({name for framework in engine.names() for name in engine.inputs(framework)})
+
+
+def chosen(run: Spec) -> str:
+    """The reader of a run: the one that it names, or its framework's usual one."""
+    return engine.inputs(run.framework)[0] if run.input == AUTO else run.input
+
+
+def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
+    """Why a run cannot have its items read as it says, or None.
+
+    Args:
+        strategy: its class.
+    """
+    asked = [name for name, silent in FIELDS.items() if getattr(run, name) != silent]
+    if asked and plugins.constants("datasets", run.dataset)["SYNTHETIC"]:
+        return f"{asked[0]} is about reading, and dataset {run.dataset} has nothing to read"
+    there = engine.inputs(run.framework)
+    if chosen(run) not in there:
+        others = [name for name in engine.names() if run.input in engine.inputs(name)]
+        return (
+            f"input {run.input} is a reader of {' and '.join(others)}; {run.framework} has: "
+            f"{', '.join(there)}"
+        )
+    if chosen(run) == "torch" and run.prefetch == 0:
+        return "a worker of input torch makes at least one batch ahead: prefetch 0 is not to be had"
+    if run.page_cache == AS_FOUND:
+        return None
+    if run.page_cache == COLD and run.copies_per_node > 1:
+        return (
+            "page_cache cold is of one copy: one that drops the files would slow down others that "
+            "read already; choose warm, or copies_per_node 1"
+        )
+    if not strategy.first_computes:
+        return (
+            f"page_cache {run.page_cache} needs processes that meet before they read, and those of "
+            f"strategy {run.strategy} do not: choose as_found"
+        )
+    return None
