@@ -283,7 +283,10 @@ def test_the_program_says_why_nothing_can_be_imported_and_writes_no_table(tmp_pa
 
 def test_the_program_lists_every_kind_with_what_it_is():
     listed = program("--list").stdout.splitlines()
-    assert [line.split()[0] for line in listed] == plugins.names("importers")
+    assert [line.split()[0] for line in listed] == [
+        *plugins.names("importers"),
+        *plugins.names("baseline_importers"),
+    ]
     assert all(len(line.split()) > 2 for line in listed)
 
 
