@@ -25,8 +25,6 @@ EVILS = (
 )
 # Those that say what kind of number a row has; a hostile one is another study.
 KEPT = ("run_id", "status", "timing_source", "mode", "precision", "device_kind", "learning_gate")
-# With these too a name of all settings would be longer than an image may be wide.
-KEPT += ("input", "page_cache")
 
 
 @pytest.fixture(scope="module")

@@ -100,7 +100,7 @@ def is_known(kind: str, name: str) -> bool:
 
 def _of_many(kind, name):
     """The file for many things that a name begins with, or None."""
-    first, _, own = name.partition("_")
+    first, _, own = str(name).partition("_")
     many = own and first in _paths(kind) and constants(kind, first).get("MANY")
     return _paths(kind)[first] if many else None
 

@@ -20,6 +20,7 @@ from dlbench.log.event_fields import ENDED_WELL
 from dlbench.study import item_names, wording
 from dlbench.tables import timing_sources
 
+LONGEST = 64  # characters of a setting in a name; an importer may bring any text
 MOST_SERIES, MOST_PANELS = 40, 24  # of a figure; further ones are counted in words
 # What makes a condition, in the order of its name.
 SETTINGS = (
@@ -251,6 +252,7 @@ def word(row: pd.Series, name: str) -> str:
         return thing if value else f"not {thing}"
     if isinstance(value, str):
         value = value.replace(",", ", ")
+        value = value if len(value) <= LONGEST else f"{value[: LONGEST - 1]}\u2026"
     return wording.setting(name, value)
 
 

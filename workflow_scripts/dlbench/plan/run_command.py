@@ -55,8 +55,8 @@ def start_run_arguments(plan: Plan, run_id: str, attempt: int | None = None) -> 
         flags.append(f"--session={json.dumps(plan.session)}")
     if plan.study.others_share is not None:
         flags.append(f"--others-share={plan.study.others_share}")
-    if plan.study.site["power_meter"]:
-        flags.append(f"--power-meter={plan.study.site['power_meter']}")
+    if meter := plan.study.site.get("power_meter"):
+        flags.append(f"--power-meter={meter}")
     if plan.study.checkpoint_every_min:
         flags.append(f"--checkpoint={_checkpoint(run)}")
     if run.id in plan.study.targets:

@@ -45,9 +45,9 @@ from dlbench.study.runs import Run
 UNSTABLE_SHARE = 0.05
 LEAST_OVERLAP = 0.9
 READ = (
-    *("launch", "begin", "stage", "machine", "run_start", "compile", "met", "windows", "step"),
-    *("eval", "sample", "resume", "imported", "profile", "calibration", "neighbours", "run_end"),
-    "power_meter",
+    *("launch", "begin", "stage", "page_cache", "machine", "run_start", "compile", "met"),
+    *("windows", "step", "eval", "sample", "resume", "imported", "profile", "calibration"),
+    *("neighbours", "power_meter", "run_end"),
 )
 BESIDE = (
     *("others_cpu_cores", "cores", "node_others_cpu_cores", "node_cores", "steal_cpu_cores"),
@@ -117,7 +117,7 @@ class RankLog:
         self.launch: dict[str, Any] = next(iter(kinds["launch"]), {})
         self.begin: dict[str, Any] = next(iter(kinds["begin"]), {})
         self.stages = kinds["stage"]
-        self.page_cache: dict[str, Any] = next(iter(kinds.get("page_cache", ())), {})
+        self.page_cache: dict[str, Any] = next(iter(kinds["page_cache"]), {})
         self.machines = kinds["machine"]  # another one where the run was resumed
         self.start: dict[str, Any] = next(iter(kinds["run_start"]), {})
         self.trace_s = next((event.get("trace_s") for event in kinds["compile"]), None)
@@ -291,10 +291,8 @@ def _used(logs):
     """Energies and CPU time of all ranks together."""
     ends = [log.end or {} for log in logs]
     cpu_s = [end.get("cpu_time_s") for end in ends]
-    return {
-        **energies.summary(ends, logs[0].meter),
-        "cpu_time_s": math.fsum(cpu_s) if cpu_s and None not in cpu_s else None,
-    }
+    cpu_time_s = math.fsum(cpu_s) if cpu_s and None not in cpu_s else None
+    return {**energies.summary(ends, logs[0].meter), "cpu_time_s": cpu_time_s}
 
 
 def _status(run, logs, summary):

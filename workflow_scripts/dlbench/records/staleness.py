@@ -18,6 +18,7 @@ from dlbench.records import run_record
 from dlbench.study import other_trainers, trainer_environments
 from dlbench.study.runs import PLUGIN_FOLDERS, Run
 from dlbench.trainer import engine
+from dlbench.trainer.reading import inputs
 
 EXECUTED = {key: folder for key, folder in PLUGIN_FOLDERS.items() if key != "dataset"}
 # Of room machine/, this file measures: which GPUs a process uses and what they do. Others describe.
@@ -52,12 +53,14 @@ ONLY_SAYING = frozenset(
     ]
 )
 
+PAGE_CACHE = plugins.LIBRARY / "trainer/reading/page_cache.py"  # of runs that ask for it
+
 
 def training_code(run: Run) -> list[str]:
     """The files of ours that training this run executes, relative to the workflow's folder."""
     if run.is_external:
         return []
-    return list(_training_code(run.framework, *(getattr(run, key) for key in EXECUTED)))
+    return list(_training_code(*_executed(run)))
 
 
 def data_code(dataset: str) -> list[str]:
@@ -81,7 +84,7 @@ def made_from(
     if run.is_external:
         code_digest = other_trainers.digest(run.trainer)
     else:
-        code_digest = _code_digest(run.framework, *(getattr(run, key) for key in EXECUTED))
+        code_digest = _code_digest(*_executed(run))
     data = (adopted or {}).get(run.dataset, recipe(run.dataset)) if has_data(run) else ""
     digests = {"code": code_digest, "data": data}
     if not plugins.constants("runtimes", run.runtime)["CONTAINED"]:
@@ -157,8 +160,14 @@ def _changed_files(run, name, before):
     return []
 
 
+def _executed(run):
+    """What rules which files of ours a run executes."""
+    asks = run.page_cache != inputs.AS_FOUND
+    return run.framework, asks, *(getattr(run, key) for key in EXECUTED)
+
+
 @functools.cache
-def _training_code(framework, *names):
+def _training_code(framework, asks_page_cache, *names):
     files = [
         plugins.path(framework, "engine"),
         *(
@@ -168,7 +177,8 @@ def _training_code(framework, *names):
     ]
     task = plugins.constants(engine.kind(framework, "models"), names[0])["TASK"]
     files += [plugins.path(engine.kind(framework, kind), task) for kind in ("tasks", "losses")]
-    return tuple(own_code.executed_files("train.py", *files, without=ONLY_SAYING))
+    without = ONLY_SAYING if asks_page_cache else ONLY_SAYING | {PAGE_CACHE}
+    return tuple(own_code.executed_files("train.py", *files, without=without))
 
 
 @functools.cache
