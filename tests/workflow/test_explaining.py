@@ -15,7 +15,7 @@ def slow_down(folder):
     for file, line, more in (
         (
             "pipelines.py",
-            "        return batches.prefetch(tf.data.AUTOTUNE)",
+            "        batches = batches.prefetch(",
             "        batches = batches.map(lambda inputs, targets: (inputs, tf.ensure_shape("
             f"{SLEEP.format(SOURCE_S, 'targets', 'targets')}, targets.shape)))\n",
         ),
@@ -71,7 +71,8 @@ def test_what_a_slow_source_and_a_slow_exchange_cost_is_told_by_probes(fresh):
     for name in ("runs", "accounts", "coverage"):
         assert not any("-probe-" in row["run_id"] for row in table(fresh, name))
     page = (fresh.folder / "results/report.html").read_text()
-    assert "<b>lenet5 digits batch 8.</b> What a step is made of cannot be told." in page  # of one
+    untold = "What a step is made of cannot be told."  # by one repeat
+    assert f"<b>lenet5 digits batch 8, single on 1 device.</b> {untold}" in page
     assert fresh.scheduled() == {}
 
     # Without explain nothing is trained again, and the probes are no runs of the study.

@@ -35,7 +35,7 @@ def test_a_point_is_the_energy_and_the_throughput_of_a_condition(panels):
         for name, along in (("energy_per_image_j", "y"), ("images_per_second", "x")):
             assert has(axes, estimates.mean([row[name] for row in own]).value, along=along)
     assert axes.get_ylabel().startswith("J / image")
-    assert "energy of all GPUs \u00b7 numbers: devices" in words(axes)
+    assert "energy of all GPUs \u00b7 numbers: devices \u00b7 grey: Pareto front" in words(axes)
 
 
 @pytest.mark.parametrize(("prefix", "whose"), energies.KINDS.items())

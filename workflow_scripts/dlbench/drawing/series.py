@@ -18,6 +18,7 @@ from dlbench.analysis import estimates
 from dlbench.common import phrases
 from dlbench.log.event_fields import ENDED_WELL
 from dlbench.study import item_names, wording
+from dlbench.study.runs import READING
 from dlbench.tables import timing_sources
 
 LONGEST = 64  # characters of a setting in a name; an importer may bring any text
@@ -54,10 +55,7 @@ SETTINGS = (
     "weight_decay",
     "clip_norm",
     "accumulate_steps",
-    "input",
-    "input_workers",
-    "prefetch",
-    "page_cache",
+    *READING,
     "learning_rate",
     "learning_rate_scaling",
     "learning_rate_decay",

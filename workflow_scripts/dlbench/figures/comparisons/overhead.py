@@ -13,6 +13,7 @@ from dlbench.common import phrases
 from dlbench.drawing import styles
 from dlbench.study import wording
 from dlbench.study.config import COMPANIONS
+from dlbench.study.runs import READING
 
 CATEGORY = "Comparisons"
 CAPTION = """
@@ -63,10 +64,7 @@ SETTINGS = (
     "threads_per_device",
     "optimizer",
     "accumulate_steps",
-    "input",
-    "input_workers",
-    "prefetch",
-    "page_cache",
+    *READING,
     "learning_rate",
     "steps",
     "epochs",

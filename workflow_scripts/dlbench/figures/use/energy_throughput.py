@@ -79,6 +79,7 @@ def _paint(axes: list[Any], key: Any, all_series: list[series.Series]) -> list[l
     words = [f"energy of {runs['whose'].iloc[0]}", energies.flagged(runs)]
     if several:
         words.append("numbers: devices")
+    words.append("grey: Pareto front")
     styles.heading(axis, " \u00b7 ".join(map(str, key)), " \u00b7 ".join(filter(None, words)))
     return ends
 
