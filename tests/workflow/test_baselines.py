@@ -35,8 +35,9 @@ def test_baselines_are_measured_once_without_training_and_then_beside_the_runs(f
     # Not asked for, they are not measured: neither for the study nor for its figures.
     assert "measure_baseline" not in fresh.scheduled()
     fresh.succeed()
+    fresh.succeed("report")
     assert "dotted: expected" in (fresh.folder / "results/figures/scaling.svg").read_text()
-    assert fresh.scheduled() == {}
+    assert fresh.scheduled("--cores", "1", "report") == {}
 
     # What is lost is measured again, and no run is trained for it.
     first = min(kept)
@@ -48,6 +49,8 @@ def test_baselines_are_measured_once_without_training_and_then_beside_the_runs(f
     assert files(fresh) == set(kept)
     assert json.loads(first.read_text())["rows"]
     assert {path: path.read_bytes() for path in kept if path != first}.items() <= kept.items()
+    # Figures and the report that show them are made again.
+    assert {"draw_figure", "build_report"} <= set(fresh.scheduled("--cores", "1", "report"))
 
 
 def files(campaign):

@@ -197,15 +197,14 @@ def test_unstable_runs_count_and_others_do_not():
     assert compared(runs, RUNTIME, rows=rows)[0]["n_b"] == 2
 
 
-def test_a_version_of_its_own_is_no_further_difference_of_a_framework():
-    runs = [*repeats([1, 2, 3]), *repeats([1, 2, 3], framework="jax", environment="jax")]
-    rows = [row(*run) for run in runs]
-    for one in rows[3:]:
-        one["framework_version"] = "0.10"
-    frameworks = {"field": "framework", "base": "tensorflow"}
-    assert compared(runs, frameworks, rows=rows)[0]["base_flags"] == ""
-    rows[4]["framework_version"] = "0.9"  # two of one framework
-    assert compared(runs, frameworks, rows=rows)[0]["base_flags"] == "framework_version"
+def test_a_version_of_its_own_is_no_further_difference_of_a_framework_or_an_environment():
+    for field, base, other in (("framework", "tensorflow", "jax"), ("environment", "train", "new")):
+        runs = [*repeats([1, 2, 3]), *repeats([1, 2, 3], **{field: other})]
+        rows = [row(*run, framework_version=v) for run, v in zip(runs, "222111", strict=True)]
+        asked = {"field": field, "base": base}
+        assert compared(runs, asked, rows=rows)[0]["base_flags"] == ""
+        rows[4]["framework_version"] = "0"  # two of one
+        assert compared(runs, asked, rows=rows)[0]["base_flags"] == "framework_version"
 
 
 def test_what_else_differs_is_named():

@@ -74,7 +74,7 @@ def test_the_interval_of_a_part_is_that_of_a_difference_of_two_means():
 def test_a_part_within_the_scatter_is_not_told_apart():
     parts, rows = explained(STEP_S | {"one_device": 0.04003})
     assert not parts["waits"]["told_apart"]
-    assert parts["waits"]["note"] == "its interval has no time in it"
+    assert parts["waits"]["note"] == "its interval includes zero"
     (finding,) = step_findings.findings(rows)
     assert "Not told from nothing: waiting for each step's loss" in finding.text
 

@@ -75,7 +75,7 @@ def test_the_interval_of_a_difference_comes_of_those_of_both_sides():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"halves_ms": {"exchange": 8.0}}, "its interval has no time in it"),
+        ({"halves_ms": {"exchange": 8.0}}, "its interval includes zero"),
         ({"notes": {"exchange": "2 of 6 probes were disturbed"}}, "2 of 6 probes were disturbed"),
         ({"of_two": PARTS | {"exchange": None}}, "no probe ended well"),
     ],

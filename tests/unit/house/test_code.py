@@ -132,6 +132,11 @@ def test_what_drops_or_reads_files_before_a_run_is_behind_runs_that_ask_for_it()
     assert cold - BEHIND_LENET == {"dlbench/trainer/reading/page_cache.py"}
 
 
+def test_what_reads_without_a_model_is_behind_runs_of_that_mode():
+    alone = short(staleness.training_code(dataclasses.replace(LENET, mode="input")))
+    assert alone - BEHIND_LENET == {"dlbench/trainer/reading/input_engine.py"}
+
+
 def test_a_run_executes_its_own_plugins_and_no_others():
     files = short(staleness.training_code(LENET))
     for key, folder in staleness.EXECUTED.items():

@@ -89,6 +89,17 @@ def test_the_study_of_frameworks_trains_with_each_that_there_is(read):
         assert run.devices == 1 and run.dataset in ON_THIS_MACHINE and run.steps <= 100
 
 
+def test_the_study_of_versions_compares_two_environments_of_one_framework(read):
+    for study in (read("versions"), read("versions", "smoke.yaml")):
+        assert {(run.framework, run.environment) for run in study.runs} == {
+            ("tensorflow", "train"),
+            ("tensorflow", "train-latest"),
+        }
+        assert study.compare == ({"field": "environment", "base": "train"},)
+    for run in study.runs:
+        assert run.devices == 1 and run.dataset in ON_THIS_MACHINE and run.steps <= 100
+
+
 def test_the_study_of_transformers_varies_all_that_it_says(read):
     full, smoke = read("transformers"), read("transformers", "smoke.yaml")
     for study in (full, smoke):

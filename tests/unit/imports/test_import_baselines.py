@@ -104,7 +104,7 @@ def test_a_log_without_ranks_does_not_pass_for_an_all_reduce(rows):
         ("hello\n", FAR, "nothing was imported: no log of nccl_tests, osu"),
         (RANKS + TITLE, FAR, "no size with a time in the table"),
         (OSU + OSU_ROWS[:12], FAR, "no size with a number below the title"),
-        (RANKS + TITLE + DSTACK, FAR, "nodes is 1 by --fields, 2 by it"),
+        (RANKS + TITLE + DSTACK, FAR, "--fields says nodes is 1, the log says 2"),
         (OSU + OSU_ROWS, {**FAR, "model": "x"}, "no field model of baselines"),
         (OSU + OSU_ROWS, {**FAR, "devices_per_node": 1}, "an all-reduce needs two devices"),
     ],

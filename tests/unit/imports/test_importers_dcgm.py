@@ -39,7 +39,7 @@ def test_samples_of_dcgm_have_our_units_and_the_energy_of_its_counter(log):
     assert [row["energy_j"] for row in run.samples] == [0, 0, 450.5]
 
 
-def test_samples_without_dates_are_none_but_their_energy_and_memory_are_known(log):
+def test_samples_without_dates_are_left_out_but_their_energy_and_memory_are_known(log):
     rows = "GPU 0    97    40960    300.250   5000\nGPU 0    97    1    300.250   7500\n"
     (run,) = read("dcgm_dmon", log, HEADER + rows)
     assert run.samples == []
@@ -48,11 +48,11 @@ def test_samples_without_dates_are_none_but_their_energy_and_memory_are_known(lo
     assert "2.5 J of 1 GPUs by DCGM's counter" in notes(run)
 
 
-def test_headers_that_come_again_and_what_is_no_gpu_or_not_there(log):
+def test_repeated_headers_are_skipped_and_rows_of_no_whole_gpu_are_left_out(log):
     rows = "GPU 0    N/A    40960    300.250   5000\nSwitch 3    1    2    3    4\n"
     (run,) = read("dcgm_dmon", log, HEADER + rows + HEADER + rows)
     assert "GPUTL: not there in 2 samples" in notes(run)
-    assert "left out: of an entity that is no whole GPU: Switch" in notes(run)
+    assert "left out: not a whole GPU: Switch" in notes(run)
 
 
 def test_fields_that_are_not_imported_are_named(log):
@@ -67,8 +67,8 @@ def test_a_counter_that_went_back_and_a_clock_that_went_back_are_said(log):
     rows = dated((2, "GPU 0  1  2  3  5000"), (1, "GPU 0  1  2  3  4000"))
     (run,) = read("dcgm_dmon", log, HEADER + rows)
     assert len(run.samples) == 1
-    assert "a counter of energy that went back" in notes(run)
-    assert "a date before that of the last sample" in notes(run)
+    assert "the energy counter went backwards" in notes(run)
+    assert "a date earlier than that of the sample before" in notes(run)
 
 
 def test_a_log_of_dcgm_without_a_sample_or_with_two_headers_is_refused(log):

@@ -96,7 +96,7 @@ def test_a_line_of_a_derived_program_is_read(log):
     assert list(run.steps.step) == [400]
     assert list(run.steps.step_time_s) == [0.372]
     assert list(run.steps.loss) == [6.9802]
-    assert "0.073 s of a batch were waiting for data" in notes(run)
+    assert "waiting for data took 0.073 s of a batch" in notes(run)
 
 
 # Hugging Face's Trainer

@@ -131,7 +131,7 @@ def test_several_gpus_without_an_index_are_refused(log):
     [
         (line(5), "a time no later than that of the GPU's last sample"),
         (line(4), "a time before that of the first sample"),
-        (line(99), "a timestamp that is none"),
+        (line(99), "a timestamp that is not a date"),
         ("2024/06/01 11:27:06.0\n", "1 values for 6 columns"),
     ],
 )
@@ -145,7 +145,7 @@ def test_a_line_that_is_no_new_sample_is_left_out_and_said(log, bad, reason):
 def test_a_value_that_cannot_be_is_left_out_and_said(log, value):
     (run,) = read("nvidia_smi", log, HEADER + line(5, 0, f"{value}, 1 MiB, 9.00 W"))
     assert "utilisation_percent" not in run.samples[0]
-    assert "line 2 left out: a value of utilization.gpu that is none" in notes(run)
+    assert "line 2 left out: utilization.gpu is not a number, or out of range" in notes(run)
 
 
 def test_a_last_sample_that_is_cut_short_is_not_taken(log):

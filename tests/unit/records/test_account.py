@@ -167,6 +167,12 @@ def test_dropping_a_dataset_from_memory_is_no_part_of_imports_nor_of_opening_it(
     assert found["page_cache_share"] == 0.0
 
 
+def test_the_first_step_of_a_run_without_a_model_compiles_nothing(tmp_path):
+    made = MadeLog().begin(trace=0.0).steps([0.75, 0.25, 0.25, 0.25], warm_up=1)
+    made.events[-5 - 1]["spec"]["mode"] = "input"
+    check(made.end(), tmp_path)
+
+
 def test_a_window_of_steps_counts_whole(tmp_path):
     check(MadeLog().begin().steps([0.25] * 4, more=2.0, window=8).end(), tmp_path)
 

@@ -1,13 +1,14 @@
 """What a record says of the work of a run's model, from what the trainer counted."""
 
 import dataclasses
+import json
 from types import SimpleNamespace
 
 import pytest
 
 from dlbench.log.event_fields import LogError
 from dlbench.log.event_log import EventLog
-from dlbench.records import computing
+from dlbench.records import computing, parse_run
 from support.runs.parsed_runs import RUN, parsed, write
 
 COUNTED = {"forward_flops_per_item": 100, "forward_values_per_item": 7, "flops_unknown": []}
@@ -118,3 +119,24 @@ def test_an_operation_that_cannot_be_is_an_error_of_the_log(tmp_path, wrong):
     log.close()
     with pytest.raises(LogError, match="expected operations to be a list of entries"):
         parsed(tmp_path)
+
+
+def test_a_run_that_reads_alone_has_its_throughput_and_nothing_of_a_model(tmp_path):
+    write(tmp_path, [9.0, 0.5, 0.5, 0.5], losses=[0.0] * 4)
+    path = tmp_path / "train.jsonl"
+    spec = dataclasses.replace(RUN, mode="input")
+    path.write_text(path.read_text().replace('"spec": {}', f'"spec": {json.dumps(spec.values())}'))
+    log = parse_run.RankLog(path)
+    assert not any(event.keys() & set(computing.OF_A_MODEL) for event in log.steps)
+    summary = parse_run.content(spec, [log])["summary"]
+    assert summary["images_per_second"] == spec.global_batch / 0.5
+    nothing = ("final_loss", "compile_s", "model_flops_per_item")
+    assert [summary[name] for name in nothing] == [None] * 3
+
+
+@pytest.mark.parametrize(("mode", "status"), [("input", "ok"), ("train", "unstable")])
+def test_batches_that_come_in_bursts_are_no_stalled_steps_where_they_are_read_alone(
+    tmp_path, mode, status
+):
+    write(tmp_path, [9.0, *[0.7, 0.1, 0.1] * 3])
+    assert parsed(tmp_path, dataclasses.replace(RUN, mode=mode))["status"] == status

@@ -37,6 +37,14 @@ def test_a_run_is_as_far_as_its_last_step_whatever_is_logged_before_it_starts(tm
     ]
 
 
+def test_of_a_run_without_a_model_no_loss_is_told(tmp_path):
+    log = tmp_path / "train.jsonl"
+    write(log, BEFORE)
+    spec = json.dumps(RUN.values())
+    log.write_text(log.read_text().replace(spec, json.dumps(RUN.values() | {"mode": "input"})))
+    assert progress.words(log) == "step 2/2, 64 images/s"
+
+
 def test_a_run_without_a_step_says_so(tmp_path):
     write(tmp_path / "train.jsonl", BEFORE, steps=0)
     assert progress.words(tmp_path / "train.jsonl") == "no step yet"

@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 
 from dlbench.machine import facts
 from dlbench.records import run_record
-from dlbench.report import build_report, sentences
+from dlbench.report import build_report, recorded_facts, sentences
 from support.results import made_tables
 from support.results.made_reports import column, made, table
 
@@ -80,6 +80,23 @@ def test_what_frameworks_do_in_their_own_way_is_said_where_they_are_compared():
     alone = {"field": "strategy", "base": "single", "framework": "jax"}
     another = {"field": "framework", "base": "mxnet", "framework": "tensorflow"}
     assert sentences.caveats([], [], [alone, another], [], {}) == []
+
+
+def test_versions_are_named_in_which_compared_environments_differ(tmp_path):
+    rows = []
+    for environment, version in (("train", "2.18.1"), ("train-latest", "2.21.0"), ("old", "1.0")):
+        rows.append(made_tables.run(environment=environment))
+        known = {"python": "3.11.7", "tensorflow": version, "keras": "3.15.1"}
+        keep_record(tmp_path, rows[-1], {"hardware": {}, "versions": known})
+    compared = {"field": "environment", "base": "train", "environment": "train-latest"}
+    recorded = [recorded_facts.of_record(tmp_path / "runs" / row["run_id"]) for row in rows]
+    versions = build_report._versions(rows, recorded)
+    (said,) = sentences.caveats([], [], [compared, compared], [], {}, versions)
+    assert said == (
+        "Environments that are compared differ in versions: train has tensorflow 2.18.1; "
+        "train-latest has tensorflow 2.21.0."
+    )
+    assert sentences.caveats([], [], [compared | {"field": "strategy"}], [], {}, versions) == []
 
 
 def test_frameworks_that_loaded_other_versions_of_cuda_are_named_where_they_are_compared(tmp_path):

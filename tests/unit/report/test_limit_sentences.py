@@ -11,7 +11,7 @@ from support.results.made_explanations import TWO, baseline, runs
 PARTS = {"input": 6.0, "exchange": 7.0, "sharing": 0.1, "waits": 1.0, "computation": 35.9}
 OF_BASE = {"input": 4.0, "waits": 1.0, "computation": 35.0}
 BASE, OWN = runs(40.0), runs(50.0, scatter=0.01, **TWO)
-BEGIN = "2 CPU devices: efficiency 0.80 (0.78 to 0.82) over single; "
+BEGIN = "2 CPU devices: efficiency 0.80 (0.78 to 0.82) relative to single; "
 
 
 def said(parts=PARTS, of_base=OF_BASE, own=OWN, baselines=(), **changes):
@@ -33,7 +33,7 @@ def test_parts_that_are_told_are_named_with_their_shares_the_largest_first():
     sentence, _ = said(halves_ms={"sharing": 0.3})
     assert sentence.place == "resnet50, synthetic, batch 64, weak scaling"
     assert sentence.words == (
-        "2 CPU devices: efficiency 0.80 (0.78 to 0.82) over single; "
+        "2 CPU devices: efficiency 0.80 (0.78 to 0.82) relative to single; "
         "lost: 0.14 exposed exchange of gradients, 0.04 waiting for input."
     )
     assert sentence.evidence == "shown"
@@ -84,7 +84,7 @@ def test_where_no_part_is_told_the_sentence_says_so():
 
 def test_probes_that_lose_more_than_the_runs_name_no_part():
     found = words(PARTS | {"exchange": 30.0, "computation": 12.9})
-    assert found.startswith(BEGIN + "its probes lose more, 0.6")
+    assert found.startswith(BEGIN + "its probes lose more (0.6")
     assert "exchange" not in found
 
 

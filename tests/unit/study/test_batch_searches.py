@@ -158,3 +158,8 @@ def test_what_else_is_wrong_is_said_before_a_search_begins():
     assert "no run has the precision" in refused(
         WIDEST, compare=[{"field": "precision", "base": "float16"}]
     )
+
+
+def test_the_largest_batch_of_a_run_without_a_model_is_no_question():
+    said = batch_searches.refusal(run(mode="input"))
+    assert said == "mode input has no model, whose memory the batch would fill"

@@ -83,7 +83,27 @@ def test_the_environment_is_that_of_the_framework_unless_named():
         "jax": "jax",
         "pytorch": "pytorch",
     }
-    assert {run.environment for run in study(block | {"environment": "train"}).runs} == {"train"}
+    block = BLOCK | {"steps": 5, "environment": ["train", "train-latest"]}
+    runs = study(block).runs
+    assert {run.environment for run in runs} == {"train", "train-latest"}
+    assert len({run.id for run in runs}) == 2
+
+
+def test_an_environment_of_another_framework_is_refused_and_those_that_fit_are_named():
+    block = BLOCK | {"steps": 5}
+    assert refused(block | {"environment": "jax"}).endswith(
+        ".environment: envs/jax is an environment of jax, and the run is one of tensorflow; "
+        "environments with tensorflow: train, train-cuda, train-latest. Frameworks whose "
+        "environments differ need a block each"
+    )
+    message = refused(block | {"framework": "jax", "environment": "train-latest"})
+    assert "envs/train-latest is an environment of tensorflow, and the run is one of jax" in message
+    assert "environments with jax: jax, jax-cuda." in message
+    assert "pytorch" in refused(block | {"framework": "pytorch", "environment": "train"})
+    # In a container an image of that name may have anything; one built from the folder has not.
+    entered = block | {"environment": "jax", "runtime": "apptainer"}
+    assert study(entered, images={"jax": {"source": "docker://x/y"}}).runs
+    assert "envs/jax is an environment of jax" in refused(entered)
 
 
 def test_a_strategy_may_be_one_of_any_of_the_frameworks_of_a_block():

@@ -41,6 +41,10 @@ def test_scores_that_a_run_will_have_are_accepted(change):
     ("change", "message"),
     [
         ({"must_reach": {"iou": 0.5}}, "must_reach: lenet5 has no iou; it has: top1, top5"),
+        (
+            {"epochs": None, "steps": 5, "mode": "input", "must_reach": {"final_loss": 1}},
+            "must_reach: mode input has no model, so it learns nothing",
+        ),
         ({"must_reach": {"top2": 0.5}}, "must_reach: unknown key 'top2' (did you mean 'top"),
         ({"must_reach": {}}, "must_reach: expected at least one key"),
         ({"must_reach": {"top1": "0.9"}}, 'must_reach.top1: expected a number, found "0.9"'),

@@ -43,6 +43,7 @@ def test_each_probe_lacks_one_thing_more_than_the_one_before_it():
     ("fields", "kinds"),
     [
         ({}, ["whole", "no_input", "no_waits"]),
+        ({"mode": "input", "epochs": None, "steps": 5, "evaluate": "auto"}, []),
         ({"dataset": "synthetic", "epochs": None, "steps": 20}, ["whole", "no_waits"]),
         ({"dataset": "synthetic", "epochs": None, "steps": 5}, ["whole"]),
         ({"steps_per_sync": 10}, ["whole", "no_input"]),
@@ -51,7 +52,7 @@ def test_each_probe_lacks_one_thing_more_than_the_one_before_it():
             ["whole", "no_input", "one_device", "no_waits"],
         ),
     ],
-    ids=["one device", "synthetic", "few steps", "windows", "one device a node"],
+    ids=["one device", "no model", "synthetic", "few steps", "windows", "one device a node"],
 )
 def test_a_run_has_no_probe_without_what_it_does_not_have(fields, kinds):
     assert list(left_out(**fields)) == kinds

@@ -59,3 +59,26 @@ def test_a_run_that_names_no_reader_has_the_usual_one_of_its_framework(fields, r
 )
 def test_what_cannot_be_read_so_is_said_with_what_can(fields, words):
     assert words in reason(**fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"dataset": "synthetic"}, "mode input reads items, and dataset synthetic has none"),
+        (
+            {"strategy": "parameter_server", "launcher": "local"},
+            "mode input does not go with strategy parameter_server",
+        ),
+        ({"xla": True}, "xla is about a model, and mode input has none: leave it out"),
+        ({"accumulate_steps": 2}, "accumulate_steps is about a model"),
+        ({"profile": True}, "profile is about a model"),
+    ],
+)
+def test_without_a_model_there_is_nothing_but_reading(fields, words):
+    assert words in reason(mode=inputs.ALONE, **fields)
+
+
+@pytest.mark.parametrize("fields", [{}, {"framework": "jax"}, TORCH | {"input_workers": 2}])
+def test_any_reader_can_be_measured_alone(fields):
+    assert inputs.ALONE in runs.MODES
+    assert reason(mode=inputs.ALONE, **fields) is None

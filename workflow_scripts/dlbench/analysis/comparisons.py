@@ -222,9 +222,10 @@ def _differing(a, b, fields):
         differing.discard("data_sha256")
     if not SOFTWARE.isdisjoint(fields):
         differing.discard("software_sha256")
-    versions = {(row.get("framework"), row.get("framework_version")) for row in rows}
-    if "framework" in fields and len(versions) == len({framework for framework, _ in versions}):
-        differing.discard("framework_version")  # each framework has one, and must have its own
+    owner = next((name for name in ("framework", "environment") if name in fields), None)
+    versions = {(row.get(owner), row.get("framework_version")) for row in rows}
+    if owner and len(versions) == len({value for value, _ in versions}):
+        differing.discard("framework_version")  # each has one, which is what is compared
     keys = (*base_flags.BASE_KEYS, base_flags.NEIGHBOURS)
     return [key for key in keys if key in differing and key not in fields]
 

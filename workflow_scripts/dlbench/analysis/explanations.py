@@ -35,7 +35,7 @@ WORDS = {
     probes.WAITS: "without waits",
 }
 CONFIDENCE = 0.95
-NO_TIME = "its interval has no time in it"
+NO_TIME = "its interval includes zero"
 
 
 def rows(study: Study, probe_rows: Sequence[Row]) -> list[Row]:

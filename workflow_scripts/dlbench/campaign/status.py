@@ -163,7 +163,7 @@ def _running(label, standing, left_s):
         "step": going.step if going else None,
         "total_steps": going.total_steps if going else None,
         # JSON has no nan.
-        "loss": going.loss if going and math.isfinite(going.loss) else None,
+        "loss": going.loss if going and math.isfinite(going.loss or 0) else None,
         "images_per_second": going.images_per_second if going else None,
         "rate": going.rate if going else None,
         "elapsed_s": standing.duration_s,

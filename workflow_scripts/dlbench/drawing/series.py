@@ -74,7 +74,12 @@ ALONG = {
 FOUND_OUT = ("device_model", "framework_version")
 # Settings that the heading of a panel names if all its runs share them.
 HEADING = ("mode", "strategy", "devices", "batch_per_device", "precision", "runtime")
-MODES = {"train": "training", "forward": "forward", "forward_backward": "forward and backward"}
+MODES = {
+    "train": "training",
+    "forward": "forward",
+    "forward_backward": "forward and backward",
+    "input": "input alone",
+}
 
 
 @dataclass(frozen=True)

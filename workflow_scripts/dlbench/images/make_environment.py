@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -38,6 +39,9 @@ def make_environment(
     environment = {k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"}
     # Its folder may be moved or copied; a uv that does not know of it says so and goes on.
     environment.setdefault("UV_PREVIEW_FEATURES", "relocatable-envs-default")
+    # After all others, the Python that runs us, which may be on no path.
+    ours = str(Path(sys.base_exec_prefix) / "bin")
+    environment["PATH"] = os.pathsep.join(filter(None, [environment.get("PATH"), ours]))
     # Bytecode now: where Python may not write it, each rank's start would take 3 s more.
     command = [tools.find_uv(), "sync", "--project", str(project), "--frozen", "--inexact"]
     command += ["--compile-bytecode"]

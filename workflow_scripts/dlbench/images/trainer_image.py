@@ -25,7 +25,7 @@ from dlbench.common.files import sha256, write_json
 from dlbench.images import digests, runtimes
 from dlbench.machine import redaction
 from dlbench.study.runs import Run
-from dlbench.study.trainer_environments import ENVIRONMENTS
+from dlbench.study.trainer_environments import ENVIRONMENTS, lock_digest
 from dlbench.trainer import engine
 
 if TYPE_CHECKING:  # it needs more than the standard library
@@ -130,8 +130,8 @@ def identity(name: str, settings: Mapping[str, Any]) -> str | None:
         return f"{settings['source']}@{settings['digest'] or 'any'}"
     if kind == "recipe":
         folder = Path(settings["source"])
-        files = [ENVIRONMENTS / "Containerfile", ENVIRONMENTS / "apptainer.def", folder / "uv.lock"]
-        parts = [base(settings), *map(sha256, files)]
+        recipes = [ENVIRONMENTS / "Containerfile", ENVIRONMENTS / "apptainer.def"]
+        parts = [base(settings), *map(sha256, recipes), lock_digest(folder)]
         return f"sha256:{hashlib.sha256(' '.join(parts).encode()).hexdigest()}"
     description = _description(image_path(name))
     if description and description["state"] == digests.state_of(settings["source"]):

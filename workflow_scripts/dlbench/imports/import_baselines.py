@@ -67,7 +67,9 @@ def _content(found, fields, candidate):
     """A file as measure_baselines.py writes it."""
     for name, value in found.conditions.items():
         if fields.get(name, value) != value:
-            raise Error(f"{candidate.path}: {name} is {fields[name]} by --fields, {value} by it")
+            raise Error(
+                f"{candidate.path}: --fields says {name} is {fields[name]}, the log says {value}"
+            )
     told = found.conditions | fields
     if missing := [name for name in NEEDED if told.get(name) is None]:
         raise Error(

@@ -23,7 +23,7 @@ from dlbench.machine import energy
 
 ROOT = Path("/sys/class/powercap")
 PACKAGE = re.compile(r"intel-rapl:\d+")
-MOST_W = 1000.0  # of one package or its memory: in what time a counter may have begun again twice
+MOST_W = 1000.0  # power of one package or its memory: how soon its counter may reach its end
 KINDS = PACKAGES, MEMORY = ("package_energy_j", "dram_energy_j")
 
 
@@ -92,7 +92,7 @@ class Rapl:
         return round(sum(own), 3) if own else None
 
     def _lose(self, reason):
-        """Without one of the counters the rest is no answer, and a later start is none either."""
+        """Give up: without one counter the sum means nothing, even if counted again later."""
         self.unknown = reason
         self.close()
 

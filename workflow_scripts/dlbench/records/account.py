@@ -18,6 +18,7 @@ from typing import Any
 
 from dlbench.log import event_log
 from dlbench.records import step_times
+from dlbench.trainer.reading import inputs
 
 # In the order of time, with what each is.
 PARTS = {
@@ -138,7 +139,8 @@ def _by_the_clock(spent, log):
     """
     zero, now, doing = log.start["t_utc"], 0.0, "data"
     median = _median_s(log)
-    compiles = True  # the next step does
+    compiled = (log.start.get("spec") or {}).get("mode") != inputs.ALONE
+    compiles = compiled  # the next step does
     # Ranks that keep checkpoints meet between steps to agree on them, and write nothing of it.
     keeps = any(event["event"] == "checkpoint" for event in log.timeline)
     for event in log.timeline:
@@ -147,7 +149,7 @@ def _by_the_clock(spent, log):
             gone = event_log.seconds_between(zero, event["t_utc"]) - now
             spent["restarts"] += gone
             zero, now = event_log.shifted(event["t_utc"], -event["t_s"]), event["t_s"]
-            doing, compiles = "data", True
+            doing, compiles = "data", compiled
         elif kind == "compile" and t_s is not None:
             trace = event.get("trace_s") or 0.0
             spent["data"] += t_s - trace - now

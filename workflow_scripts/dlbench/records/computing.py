@@ -10,6 +10,20 @@ from typing import Any
 from dlbench.log import event_log
 from dlbench.study.runs import Run
 from dlbench.trainer import model_flops
+from dlbench.trainer.reading import inputs
+
+OF_A_MODEL = ("loss", "losses", "learning_rate", "learning_rates")  # fields of a step
+
+
+def steps(start: dict[str, Any], events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The events `step` of a log; without loss and learning rate where the run has no model.
+
+    Args:
+        start: its run_start, {} if it has none.
+    """
+    if start.get("spec", {}).get("mode") != inputs.ALONE:
+        return events
+    return [{k: v for k, v in event.items() if k not in OF_A_MODEL} for event in events]
 
 
 def summary(run: Run, log: Any) -> dict[str, Any]:
@@ -30,6 +44,7 @@ def summary(run: Run, log: Any) -> dict[str, Any]:
         **_profile(log.profile),
         "attainable_tflops": log.calibration.get("tflops"),
         "attainable_gb_per_s": log.calibration.get("gb_per_s"),
+        **({"compile_s": None} if run.mode == inputs.ALONE else {}),  # the first batch compiles not
     }
 
 

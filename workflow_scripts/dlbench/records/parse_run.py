@@ -4,7 +4,7 @@
   measured steps (dlbench/records/step_times.py); a step's loss is the mean over the ranks.
 - Throughput is items over time: all items of the measured steps over what that rank took
   for them. The median step time stands beside it; where it tells another throughput by
-  more than 5 % the run is unstable: some steps stalled.
+  more than 5 % the run is unstable: some steps stalled. Batches alone come in bursts.
 - Compiling is the time of making the graph and what the first step took longer than
   the median one.
 - Ranks whose weights differ at the end did not train one model: failed. So did those
@@ -41,6 +41,7 @@ from dlbench.records import (
 )
 from dlbench.records.step_times import images_per_second
 from dlbench.study.runs import Run
+from dlbench.trainer.reading import inputs
 
 UNSTABLE_SHARE = 0.05
 LEAST_OVERLAP = 0.9
@@ -123,7 +124,7 @@ class RankLog:
         self.trace_s = next((event.get("trace_s") for event in kinds["compile"]), None)
         self.waited_s = sum(event["waited_s"] for event in kinds["met"])
         self.window_steps = kinds["windows"][-1]["steps_per_sync"] if kinds["windows"] else 1
-        self.steps, self.evals = kinds["step"], kinds["eval"]
+        self.steps, self.evals = computing.steps(self.start, kinds["step"]), kinds["eval"]
         self.samples, self.resumes = kinds["sample"], kinds["resume"]
         self.imported = next(iter(kinds["imported"]), None)
         self.profile: dict[str, Any] = next(iter(kinds["profile"]), {})
@@ -317,7 +318,7 @@ def _status(run, logs, summary):
             continue
         by_total = images_per_second(times, run.global_batch)
         by_median = run.global_batch / statistics.median(times)
-        if abs(by_total / by_median - 1) > UNSTABLE_SHARE:
+        if run.mode != inputs.ALONE and abs(by_total / by_median - 1) > UNSTABLE_SHARE:
             prefix = f"copy {number}: " if run.copies_per_node > 1 else ""
             return "unstable", (
                 f"{prefix}{phrases.four_digits(by_total)} items/s over all measured steps, "

@@ -17,6 +17,7 @@ from dlbench.log import event_fields, event_log
 from dlbench.records import step_times
 from dlbench.study import item_names
 from dlbench.study.runs import Run
+from dlbench.trainer.reading import inputs
 
 MOST_HEAD = 16  # events before the first step, among which run_start is
 # From the end of a log: the event of a long window has the losses of all its steps, and a run that
@@ -29,12 +30,13 @@ class Progress:
     """Steps done of all; recent items per second and seconds per step, None during the warm-up.
 
     Attributes:
+        loss: None of a run without a model.
         rate: the same items, or their tokens, in words.
     """
 
     step: int
     total_steps: int
-    loss: float
+    loss: float | None
     images_per_second: float | None
     rate: str | None
     step_time_s: float | None
@@ -57,7 +59,7 @@ def latest(log: Path) -> Progress | None:
     return Progress(
         step=last["step"],
         total_steps=start.get("total_steps") or last["step"],
-        loss=float(last.get("loss", math.nan)),
+        loss=None if run.mode == inputs.ALONE else float(last.get("loss", math.nan)),
         images_per_second=rate,
         rate=_rate_words(rate, start.get("item_shape")),
         step_time_s=seconds / count if seconds > 0 else None,
@@ -69,7 +71,9 @@ def words(log: Path) -> str:
     progress = latest(log)
     if not progress:
         return "no step yet"
-    text = f"step {progress.step}/{progress.total_steps}, loss {progress.loss:.4g}"
+    text = f"step {progress.step}/{progress.total_steps}"
+    if progress.loss is not None:
+        text += f", loss {progress.loss:.4g}"
     return f"{text}, {progress.rate}" if progress.rate else text
 
 

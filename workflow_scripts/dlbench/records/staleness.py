@@ -12,7 +12,6 @@ import json
 from typing import Any
 
 from dlbench.common import own_code, plugins
-from dlbench.common.files import sha256
 from dlbench.images import trainer_image
 from dlbench.records import run_record
 from dlbench.study import other_trainers, trainer_environments
@@ -53,7 +52,11 @@ ONLY_SAYING = frozenset(
     ]
 )
 
-PAGE_CACHE = plugins.LIBRARY / "trainer/reading/page_cache.py"  # of runs that ask for it
+# Of runs that ask for it: each file with what such a run says.
+ASKED = {
+    plugins.LIBRARY / "trainer/reading/page_cache.py": ("page_cache", inputs.PAGE_CACHES[1:]),
+    plugins.LIBRARY / "trainer/reading/input_engine.py": ("mode", (inputs.ALONE,)),
+}
 
 
 def training_code(run: Run) -> list[str]:
@@ -162,12 +165,14 @@ def _changed_files(run, name, before):
 
 def _executed(run):
     """What rules which files of ours a run executes."""
-    asks = run.page_cache != inputs.AS_FOUND
-    return run.framework, asks, *(getattr(run, key) for key in EXECUTED)
+    spared = frozenset(
+        path for path, (name, values) in ASKED.items() if getattr(run, name) not in values
+    )
+    return run.framework, spared, *(getattr(run, key) for key in EXECUTED)
 
 
 @functools.cache
-def _training_code(framework, asks_page_cache, *names):
+def _training_code(framework, spared, *names):
     files = [
         plugins.path(framework, "engine"),
         *(
@@ -177,8 +182,7 @@ def _training_code(framework, asks_page_cache, *names):
     ]
     task = plugins.constants(engine.kind(framework, "models"), names[0])["TASK"]
     files += [plugins.path(engine.kind(framework, kind), task) for kind in ("tasks", "losses")]
-    without = ONLY_SAYING if asks_page_cache else ONLY_SAYING | {PAGE_CACHE}
-    return tuple(own_code.executed_files("train.py", *files, without=without))
+    return tuple(own_code.executed_files("train.py", *files, without=ONLY_SAYING | spared))
 
 
 @functools.cache
@@ -194,4 +198,4 @@ def _image(name, settings):
 
 @functools.cache
 def _lock_digest(environment):
-    return sha256(trainer_environments.ENVIRONMENTS / environment / "uv.lock")
+    return trainer_environments.lock_digest(trainer_environments.ENVIRONMENTS / environment)

@@ -189,7 +189,12 @@ def read(
         machine=_machine(runs, recorded),
         method=sentences.METHOD,
         caveats=sentences.caveats(
-            runs, rows["speedups"], rows["comparisons"], coverage, _cuda(runs, recorded)
+            runs,
+            rows["speedups"],
+            rows["comparisons"],
+            coverage,
+            _cuda(runs, recorded),
+            _versions(runs, recorded),
         ),
         made_from=[
             (f"{name}.parquet", sha256(folder / f"{name}.parquet"))
@@ -347,6 +352,17 @@ def _cuda(runs, recorded):
     for row, known in zip(runs, recorded, strict=True):
         if known.get(sentences.CUDA):
             versions.setdefault(row["framework"], set()).add(known[sentences.CUDA])
+    return versions
+
+
+def _versions(runs, recorded):
+    """{environment: {package: its versions}}, as runs have told them."""
+    versions = {}
+    for row, known in zip(runs, recorded, strict=True):
+        found = versions.setdefault(row.get("environment"), {})
+        for fact, value in known.items():
+            if fact.endswith(" version") and value:
+                found.setdefault(fact.removesuffix(" version"), set()).add(value)
     return versions
 
 

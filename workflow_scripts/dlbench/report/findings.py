@@ -265,9 +265,9 @@ def _base_rate(row):
 
 def _no_sound_base(flagged):
     return Finding(
-        headline="No speedup of this study is one of like against like",
-        text=f"No point is comparable with its base: {_of_points(flagged)}. What devices add "
-        "cannot be told from what that changes.",
+        headline="Every speedup of this study compares unlike runs",
+        text=f"Each point differs from its base in more than the devices: {_of_points(flagged)}. "
+        "What more devices add cannot be told apart from what that difference adds.",
         number="",
         interval="",
         evidence=OPEN,

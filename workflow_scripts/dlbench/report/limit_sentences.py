@@ -124,7 +124,7 @@ def _words(limit: Limit) -> str:
     kind = limit.series.row.get("device_kind")
     devices = phrases.counted(limit.point.devices, wording.device(kind))
     low, high = (_number(1 - end) for end in (limit.loss.high, limit.loss.low))
-    over = f" over {limit.base.runs[0]['strategy']}" if limit.base.borrowed else ""
+    over = f" relative to {limit.base.runs[0]['strategy']}" if limit.base.borrowed else ""
     begin = f"{devices}: efficiency {_number(1 - limit.loss.value)} ({low} to {high}){over}"
     if not limit.is_shown:
         return f"{begin}; no loss is shown."
@@ -133,7 +133,7 @@ def _words(limit: Limit) -> str:
         return f"{begin}; {expected}." if expected else ""
     if not limit.agrees:
         told = _number(limit.told_loss)
-        return f"{begin}; its probes lose more, {told}, so that what it is lost to is not told."
+        return f"{begin}; its probes lose more ({told}), so the loss is not split into parts."
     named = [part for part in limit.told if part.loss.value >= LEAST]
     lost = [f"{_number(part.loss.value)} {_told_words(part, limit)}" for part in named]
     if lost and limit.rest.low > 0:

@@ -209,18 +209,21 @@ def caveats(
     comparisons: list[Row],
     coverage: list[Row],
     cuda: Mapping[str, Collection[str]],
+    versions: Mapping[str, Mapping[str, Collection[str]]] | None = None,
 ) -> list[str]:
     """What limits the numbers of this study, one sentence each.
 
     Args:
         runs, speedups, comparisons, coverage: rows of the tables of these names.
         cuda: versions of CUDA's runtime library that the runs of each framework have loaded.
+        versions: by environment, those of each package that its runs have had; absent: not known.
     """
     return [
         *_of_repeats(runs),
         *_of_sources(runs),
         *_of_bases(speedups, comparisons),
         *_of_frameworks(comparisons, cuda),
+        *_of_environments(comparisons, versions or {}),
         *_of_confounding(runs),
         *_of_checks(runs, coverage),
     ]
@@ -311,6 +314,30 @@ def _of_frameworks(comparisons, cuda):
     if len({version for versions in loaded.values() for version in versions}) > 1:
         clauses = ", ".join(f"{name} {' and '.join(found)}" for name, found in loaded.items())
         yield f"Frameworks that are compared have loaded different CUDA runtimes: {clauses}."
+
+
+def _of_environments(comparisons, versions):
+    compared = {
+        name
+        for row in comparisons
+        if row["field"] == "environment"
+        for name in (row["base"], row["environment"])
+    }
+    known = {name: versions[name] for name in sorted(compared) if name in versions}
+    packages = list(dict.fromkeys(package for found in known.values() for package in found))
+    told = {
+        package: {
+            name: " and ".join(sorted(found.get(package, ()))) for name, found in known.items()
+        }
+        for package in packages
+    }
+    differing = [package for package in packages if len(set(told[package].values())) > 1]
+    if differing:
+        clauses = "; ".join(
+            f"{name} has {', '.join(f'{p} {told[p][name]}' for p in differing if told[p][name])}"
+            for name in known
+        )
+        yield f"Environments that are compared differ in versions: {clauses}."
 
 
 def _of_confounding(runs):

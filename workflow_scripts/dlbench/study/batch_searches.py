@@ -19,6 +19,7 @@ from dlbench.log import event_log
 from dlbench.study import matrix
 from dlbench.study.config_schema import ConfigError
 from dlbench.study.runs import Run
+from dlbench.trainer.reading import inputs
 
 MAX = "max"
 FOLDER, FOUND = Path("results/batches"), "found.json"
@@ -167,6 +168,8 @@ def refusal(run: Run) -> str | None:
     """Why the largest batch of a run cannot be found, or None."""
     if run.is_external:
         return f"trainer {run.trainer} is another program, whose memory is not counted"
+    if run.mode == inputs.ALONE:
+        return "mode input has no model, whose memory the batch would fill"
     if getattr(plugins.load("launchers", run.launcher), "ELSEWHERE", False):
         return f"launcher {run.launcher} starts runs elsewhere, where nobody sees their memory"
     return None

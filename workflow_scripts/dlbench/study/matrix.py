@@ -7,6 +7,7 @@ valid name.
 
 import functools
 import itertools
+import re
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from dlbench.study import other_trainers, trainer_environments
 from dlbench.study.config_schema import ConfigError, check_name
 from dlbench.study.runs import DEFAULTS, FIELDS, PLUGIN_FOLDERS, Run
 from dlbench.trainer import engine
+from dlbench.trainer.reading import inputs
 
 # Fields that say one thing in several ways.
 INSTEAD = ({"batch_per_device", "global_batch"}, {"steps", "epochs"})
@@ -192,6 +194,8 @@ def run_of(values: dict[str, Any], where: str, images: dict[str, Any]) -> Run:
             f"{where}.environment: {reason}"
             f"{phrases.did_you_mean(run.environment, there)}; there are: {', '.join(there)}"
         )
+    if not run.is_external and (runtime == DEFAULTS["runtime"] or run.environment not in images):
+        _check_environment(run, where)
     return run
 
 
@@ -217,6 +221,8 @@ def _with_batch_per_device(values, where):
 
 def gate(must_reach: dict[str, float], run: Run, where: str) -> dict[str, float]:
     """Check that a run will have the scores of its learning gate, and return them."""
+    if must_reach and run.mode == inputs.ALONE:
+        raise ConfigError(f"{where}.must_reach: mode input has no model, so it learns nothing")
     scores = event_log.SCORES
     if not run.is_external:
         task = plugins.constants(engine.kind(run.framework, "models"), run.model)["TASK"]
@@ -269,8 +275,38 @@ def _check_task(run, where):
         raise ConfigError(f"{where}: dataset {run.dataset} has no held-out items to evaluate")
 
 
+def _check_environment(run, where):
+    """Check that a folder in envs/ is not that of another framework.
+
+    One that locks none of ours is let through: it may have a build under a name of its own.
+    """
+    if run.environment == engine.environment(run.framework):
+        return
+    there = _frameworks_in(run.environment)
+    if there and run.framework not in there:
+        fitting = [name for name in environments() if run.framework in _frameworks_in(name)]
+        raise ConfigError(
+            f"{where}.environment: envs/{run.environment} is an environment of "
+            f"{' and '.join(sorted(there))}, and the run is one of {run.framework}"
+            f"{phrases.did_you_mean(run.environment, fitting)}; environments with {run.framework}: "
+            f"{', '.join(fitting)}. Frameworks whose environments differ need a block each"
+        )
+
+
+@functools.cache
+def _frameworks_in(environment):
+    """The frameworks of ours whose packages a lock file has, under names as tensorflow-cpu."""
+    lock = _environments_folder() / environment / "uv.lock"
+    text = lock.read_text(encoding="utf-8") if lock.is_file() else ""
+    words = {word for name in re.findall(r'^name = "(.+)"', text, re.M) for word in name.split("-")}
+    return {name for name in engine.names() if words.issuperset(engine.packages(name))}
+
+
 @functools.cache
 def environments() -> list[str]:
     """The folders in envs/."""
-    folder = own_code.PROGRAMS.parent / trainer_environments.ENVIRONMENTS
-    return sorted(path.parent.name for path in folder.glob("*/pyproject.toml"))
+    return sorted(path.parent.name for path in _environments_folder().glob("*/pyproject.toml"))
+
+
+def _environments_folder():
+    return own_code.PROGRAMS.parent / trainer_environments.ENVIRONMENTS

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from dlbench.common import plugins
 from dlbench.study.runs import DEFAULTS, READING, STORED, SYNTHETIC, Run
 from dlbench.trainer import engine
+from dlbench.trainer.reading import inputs
 
 STEPS = 30  # at most, measured; a run of fewer has as many as it has
 WINDOW_STEPS = 10  # that a device does in a row where none is waited for
@@ -37,9 +38,11 @@ def of(run: Run, copies: bool = True) -> dict[str, Run]:
     - Without waits: steps in windows, whose losses arrive together.
 
     Args:
-        run: one of ours, no other program's.
+        run: one of ours, no other program's. One that reads items alone, without a model, has none.
         copies: whether runs may be trained as several copies at once.
     """
+    if run.mode == inputs.ALONE:
+        return {}
     steps = min(run.steps or STEPS, STEPS)
     own = {name: DEFAULTS[name] for name in ("evaluate", "profile")}
     last = replace(run, probe=STORED, steps=steps, epochs=None, **own)

@@ -20,7 +20,7 @@ from dlbench import Error
 from dlbench.common import files
 from dlbench.study import wording
 
-MODES = ("train", "forward", "forward_backward")
+MODES = ("train", "forward", "forward_backward", "input")
 PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
 EVALUATIONS = ("auto", "yes", "no")
 LEARNING_RATE_SCALINGS = ("none", "linear", "sqrt")

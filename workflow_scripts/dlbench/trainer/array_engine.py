@@ -4,7 +4,7 @@ TensorFlow's step reads its batches itself.
 """
 
 import collections
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -53,6 +53,9 @@ class ArrayEngine:
     def begin(self, first: int) -> None:
         self._batches = self._source.batches(first)
         self._batch = next(self._batches)
+
+    def host_batches(self, first: int) -> Iterator[Any]:
+        return self._source.on_host(first)
 
     def step(self, index: int, until: int) -> float:
         return self.window(index, index, until)[0]

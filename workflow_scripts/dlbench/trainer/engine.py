@@ -13,7 +13,7 @@ and whose folders `losses`, `strategies` and, unless shared, `models` have the f
 """
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -85,6 +85,13 @@ class Engine(Protocol):
     def begin(self, first: int) -> None:
         """Open the stream of the items that follow `first` steps."""
 
+    def host_batches(self, first: int) -> Iterator[Any]:
+        """The batches of this process that follow `first` steps, in the memory of the host.
+
+        Each is that of all devices of this process, as the reader hands it over; nothing is copied
+        to a device, and nothing needs to be built. They have no end. The run has stored items.
+        """
+
     def trace(self) -> None:
         """Make the step ready, as far as the framework can before it is called."""
 
@@ -116,8 +123,8 @@ class Engine(Protocol):
     def evaluate(self) -> dict[str, float]:
         """The scores over all held-out items, and how many these are (`examples`)."""
 
-    def parameters(self) -> int:
-        """How many parameters the model has, including those that are not trained."""
+    def parameters(self) -> int | None:
+        """How many parameters the model has, with those that are not trained; None without one."""
 
     def attention(self) -> str | None:
         """The call that computes the model's attention, and its kernel; None: it has none."""

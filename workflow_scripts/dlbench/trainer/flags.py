@@ -99,7 +99,9 @@ def _add_run(run: argparse._ArgumentGroup) -> None:
         metavar="True|False",
         help=f"trace {profiling.STEPS} steps after the run, in trace.json.gz beside the log",
     )
-    run.add_argument("--mode", default="train", choices=["train", "forward", "forward_backward"])
+    run.add_argument(
+        "--mode", default="train", choices=["train", "forward", "forward_backward", "input"]
+    )
     length = run.add_mutually_exclusive_group(required=True)
     length.add_argument("--steps", type=flag_types.whole(1), metavar="N", help="measured steps")
     length.add_argument(

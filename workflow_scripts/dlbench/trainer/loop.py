@@ -25,6 +25,7 @@ from dlbench.log.event_log import EventLog
 from dlbench.trainer import checkpoints, description, device_memory, sampling
 from dlbench.trainer.copies import Copy
 from dlbench.trainer.engine import Engine
+from dlbench.trainer.reading import inputs
 from dlbench.trainer.schedule import Schedule, Windows
 from dlbench.trainer.strategy import Spec
 
@@ -107,7 +108,7 @@ def _do_steps(
     """Do all steps after `first`. Returns why not all were done: a loss is not a number; or ""."""
     total, rank = schedule.total, engine.strategy.rank
     warm_up_end, windows = schedule.warm_up_end(first), Windows(schedule, engine, first)
-    progress = _Progress(total, schedule.global_batch, engine.item_shape)
+    progress = _Progress(schedule, engine.item_shape)
     # Before training too: there the loss curve begins, and there the evaluation compiles.
     if schedule.evaluates and not first:
         _evaluate(engine, log, epoch=0, step=0)
@@ -224,10 +225,12 @@ def _sampled(log: EventLog, engine: Engine, copy: Copy, every_s: float) -> Itera
 class _Progress:
     """A line on stderr now and then, for those who watch."""
 
-    def __init__(self, total: int, global_batch: int, item_shape: tuple[int, ...]):
+    def __init__(self, schedule: Schedule, item_shape: tuple[int, ...]):
         text = len(item_shape) == 1
         self._counted = "tokens" if text else "images"
-        self._total, self._of_step = total, global_batch * (item_shape[0] if text else 1)
+        self._total = schedule.total
+        self._of_step = schedule.global_batch * (item_shape[0] if text else 1)
+        self._has_loss = schedule.spec.mode != inputs.ALONE
         self._shown_s, self._shown_index = 0.0, 0
 
     def show(self, index: int, now: float, loss: float) -> None:
@@ -235,8 +238,9 @@ class _Progress:
             return
         rate = (index - self._shown_index) * self._of_step / (now - self._shown_s)
         self._shown_s, self._shown_index = now, index
+        told = f"  loss {loss:.4f}" if self._has_loss else ""
         print(
-            f"step {index}/{self._total}  {rate:.1f} {self._counted}/s  loss {loss:.4f}",
+            f"step {index}/{self._total}  {rate:.1f} {self._counted}/s{told}",
             file=sys.stderr,
             flush=True,
         )

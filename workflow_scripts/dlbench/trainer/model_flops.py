@@ -25,7 +25,8 @@ from typing import NamedTuple
 
 from dlbench.common import terminal
 
-PASSES = {"forward": 1, "forward_backward": 3, "train": 3}  # by the mode of a run
+# By the mode of a run; without a model there is nothing to compute.
+PASSES = {"forward": 1, "forward_backward": 3, "train": 3, "input": 0}
 MOST_REASONS = 5  # that are kept, as one kind of layer may be there a hundred times
 MOST_WORDS = 120  # characters of a reason
 

@@ -31,7 +31,7 @@ from dlbench.trainer import (
     updates,
 )
 from dlbench.trainer.copies import Copy
-from dlbench.trainer.reading import inputs, page_cache
+from dlbench.trainer.reading import input_engine, inputs, page_cache
 from dlbench.trainer.strategy import BaseStrategy, Spec
 
 
@@ -110,6 +110,8 @@ class _Process:
         if spec.page_cache != inputs.AS_FOUND:
             self._prepare_page_cache(self._strategy, self._log)
         self._engine = module.Engine(spec, self._strategy, where.data)
+        if spec.mode == inputs.ALONE:
+            self._engine = input_engine.InputEngine(self._engine)
         self._log.write("stage", name="data", t_utc=event_log.utc_now())
         return loop.train(
             spec,

@@ -12,13 +12,13 @@ from dlbench.drawing import row_charts, series, styles
 
 CATEGORY = "Utilisation"
 CAPTION = """
-Shares of a step of each condition whose block has explain: true, found by probes: short runs that
-lack one thing after the other. A part is what steps are longer by with it than without it, so of
-input and exchange it is what a step waits for; the wait for a slower device is in the exchange.
-Lines at the ends of parts are their 95 % intervals (Welch's t). Hatched is what no part that is
-told apart from nothing accounts for: the intervals of the others have no time in them, or their
-probes were disturbed, measured in several sessions, or did not end well. At the right the mean
-time of a step, and how many probes of a kind there are at least.
+What a step is made of, for each condition whose block has explain: true. Probes tell it: short
+runs, each without one thing (real input, the exchange of gradients, ...). A part is the time by
+which a step is longer with that thing than without it; of input and exchange it is the time that a
+step waits for them. Waiting for a slower device counts as exchange. Lines at the ends of parts are
+their 95 % intervals (Welch's t). Hatched is the time of which no part is shown: the intervals of
+the other parts include zero, or their probes were disturbed, measured in several sessions, or did
+not end well. At the right: the mean time of a step, and the least number of probes of a kind.
 """
 # From the left: what it is called, its colour.
 SEGMENTS = {

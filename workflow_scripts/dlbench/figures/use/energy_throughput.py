@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from matplotlib.patheffects import withStroke
 
 from dlbench.analysis import estimates
 from dlbench.analysis.frames import Tables
@@ -11,13 +12,14 @@ from dlbench.drawing import energies, line_charts, series, styles
 
 CATEGORY = "Energy"
 CAPTION = """
-Energy an image against throughput: further right is faster, further down takes less energy. Each
+Energy per image against throughput: further right is faster, further down takes less energy. Each
 point is a condition, the geometric means over its repeats, with 95 % intervals of both (Student's t
 on the logarithm); a line joins the numbers of devices of one series, which stand beside the points.
-The grey steps are the Pareto front: of its points no other one is both faster and takes less. By
-means alone; where intervals overlap, the order may be chance. The energy is that of all GPUs if the
-study knows it, else that of the whole node, else that of the processors and their memory: the title
-says which. Runs that failed, and those whose energy is not known, are not drawn.
+The grey steps are the Pareto front: no condition is both faster and takes less energy than a point
+on it. It follows the means alone; where intervals overlap, the order may be chance. The energy is
+that of all GPUs if the study knows it, else that of the whole node, else that of the processors and
+their memory: the title says which. Runs that failed, and those whose energy is not known, are not
+drawn.
 """
 ROOM = 1.25  # beside the outermost points, a factor
 Point = tuple[float, float]
@@ -65,7 +67,14 @@ def _paint(axes: list[Any], key: Any, all_series: list[series.Series]) -> list[l
         axis.plot(*zip(*places, strict=True), zorder=3, **looks)
         for (devices, *_), place in zip(points, places, strict=True):
             if several:
-                axis.annotate(str(devices), place, (5, 4), textcoords="offset points", fontsize=7.5)
+                axis.annotate(
+                    str(devices),
+                    place,
+                    (5, 4),
+                    textcoords="offset points",
+                    fontsize=7.5,
+                    path_effects=[withStroke(linewidth=2.5, foreground="white")],
+                )
         drawn += places
         ends.append((*places[-1], one))
     runs = pd.concat([one.finished for one in all_series])

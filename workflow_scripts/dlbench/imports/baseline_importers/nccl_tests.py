@@ -100,5 +100,5 @@ class _Table:
         raise log.error(
             last_line,
             "the log does not name its collective ('# Collective test starting: ...', which newer "
-            "nccl-tests print), and by ranks and bandwidths it is no all-reduce",
+            "nccl-tests print), and its ranks and bandwidths are not those of an all-reduce",
         )

@@ -6,7 +6,7 @@ or, under TensorFlow, by tensorflow/pipelines.py.
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
@@ -238,3 +238,13 @@ class Source:
         self.records: int | None = data.records("train") if data else None
         self.content_sha256: str | None = data.content_sha256() if data else None
         self.scaled: Callable[[Any], Any] = wanted.scale if data else lambda inputs: inputs
+
+    def on_host(self, first_step: int) -> Iterator[Any]:
+        """The batches of this process after so many steps, in the memory of the host.
+
+        They have no end, and nothing is copied to a device.
+
+        Raises:
+            NotImplementedError: the items are synthetic, so that nothing is read.
+        """
+        raise NotImplementedError("synthetic items are not read")

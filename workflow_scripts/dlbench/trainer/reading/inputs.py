@@ -8,6 +8,7 @@ from dlbench.trainer import engine
 from dlbench.trainer.strategy import BaseStrategy, Spec
 
 AUTO = "auto"
+ALONE = "input"  # the mode of runs that read items, and do nothing with them
 PAGE_CACHES = AS_FOUND, COLD, WARM = ("as_found", "cold", "warm")
 MOST_WORKERS, MOST_AHEAD = 1000, 1000
 # What a run says of reading, with the value that says nothing.
@@ -29,12 +30,25 @@ def chosen(run: Spec) -> str:
     return engine.inputs(run.framework)[0] if run.input == AUTO else run.input
 
 
+# Fields that say what a model does, which runs of mode `input` do not have.
+OF_A_MODEL = {
+    "xla": False,
+    "compile": False,
+    "recompute": False,
+    "accumulate_steps": 1,
+    "clip_norm": 0.0,
+    "profile": False,
+}
+
+
 def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
     """Why a run cannot have its items read as it says, or None.
 
     Args:
         strategy: its class.
     """
+    if run.mode == ALONE and (reason := _not_alone(run, strategy)):
+        return reason
     asked = [name for name, silent in FIELDS.items() if getattr(run, name) != silent]
     if asked and plugins.constants("datasets", run.dataset)["SYNTHETIC"]:
         return f"{asked[0]} is about reading, and dataset {run.dataset} has nothing to read"
@@ -59,4 +73,19 @@ def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
             f"page_cache {run.page_cache} needs processes that meet before they read, and those of "
             f"strategy {run.strategy} do not: choose as_found"
         )
+    return None
+
+
+def _not_alone(run, strategy):
+    """Why the items of a run cannot be read alone, without a model, or None."""
+    if plugins.constants("datasets", run.dataset)["SYNTHETIC"]:
+        return f"mode input reads items, and dataset {run.dataset} has none to read"
+    if not strategy.first_computes:
+        return (
+            f"mode input does not go with strategy {run.strategy}, whose processes read when the "
+            "first one tells them: choose another strategy"
+        )
+    asked = [name for name, silent in OF_A_MODEL.items() if getattr(run, name) != silent]
+    if asked:
+        return f"{asked[0]} is about a model, and mode input has none: leave it out"
     return None

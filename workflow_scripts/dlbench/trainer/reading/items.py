@@ -83,10 +83,14 @@ class Items(Source):
     def batches(self, first_step: int) -> Iterator[Arrays]:
         """The batches of this process after so many steps, on its devices; they have no end."""
         strategy = self._strategy
-        for inputs, targets in self._data.training_batches(
-            self._batch, self._seed, strategy.rank, strategy.size, first_step
-        ):
+        for inputs, targets in self.on_host(first_step):
             yield strategy.spread(inputs), strategy.spread(targets)
+
+    def on_host(self, first_step: int) -> Iterator[Batch]:
+        strategy = self._strategy
+        return self._data.training_batches(
+            self._batch, self._seed, strategy.rank, strategy.size, first_step
+        )
 
     def held_out(self, batch: int) -> Iterator[Batch]:
         """All held-out items once, as NumPy arrays; the last batch may be smaller."""

@@ -3,7 +3,7 @@
 import collections
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,9 @@ class Engine:
         self._step = Step(
             self._spec, self.strategy, self._losses, self._model, self._optimizer, self._source
         )
+
+    def host_batches(self, first: int) -> Iterator[Any]:
+        return self._source.on_host(first)
 
     def trace(self) -> None:
         self._step.trace(

@@ -1,6 +1,6 @@
 """Where the items of a run's steps come from: a converted dataset, or made up beforehand."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -84,6 +84,12 @@ class Stored(Source):
         """Open the stream of batches after some steps."""
 
         def batches(rank, size):
-            return self.data.training_batches(self._batch, self._seed, rank, size, step)
+            return self._batches(rank, size, step)
 
         self.arguments = (self._strategy.iterator(batches),)
+
+    def on_host(self, first_step: int) -> Iterator[Any]:
+        return iter(self._batches(self._strategy.rank, self._strategy.size, first_step))
+
+    def _batches(self, rank, size, step):
+        return self.data.training_batches(self._batch, self._seed, rank, size, step)

@@ -5,7 +5,7 @@
   in the log, and none is assumed. Of them the notes have the energy, and the run the largest memory
   in use.
 - energy_j is the counter TOTEC (field 156, mJ) less its first value: exact, whatever the
-  interval. Without it there is no energy: power over an unknown time is none.
+  interval. Without it there is no energy: power over an unknown time gives none.
 - GPUTL (203) is the share of the driver's last period in which a kernel ran, FBUSD (252) memory
   in use by all processes and the driver, in MiB; POWER (155) W of the board, TMPTR (150) degrees
   Celsius, SMCLK and MMCLK (100, 101) MHz. Other fields, as of profiling (SMACT, TENSO), are named
@@ -86,7 +86,7 @@ class _Samples:
     def add(self, number, date, entity, gpu, text):
         cells = text.split()
         if entity != "GPU":
-            self.left_out.add(number, f"of an entity that is no whole GPU: {entity[:20]}")
+            self.left_out.add(number, f"not a whole GPU: {entity[:20]}")
         elif self.names is None or len(cells) != len(self.names):
             self.left_out.add(number, f"{len(cells)} values for {len(self.names or [])} fields")
         else:
@@ -104,12 +104,12 @@ class _Samples:
         try:
             at = datetime.fromisoformat(date)
         except ValueError:
-            self.left_out.add(number, "a date that is none")
+            self.left_out.add(number, "not a date")
             return None
         self.first = self.first or at
         t_s = (at - self.first).total_seconds()
         if t_s < self.last_s:
-            self.left_out.add(number, "a date before that of the last sample")
+            self.left_out.add(number, "a date earlier than that of the sample before")
             return None
         self.last_s = t_s
         return t_s
@@ -123,13 +123,13 @@ class _Samples:
             if cell == ABSENT:
                 self.absent[name] += 1
             else:
-                self.left_out.add(number, f"a value of {name} that is none")
+                self.left_out.add(number, f"{name} is not a number, or out of range")
             return {}
         if column != "energy_j":
             return {column: round(value * scale) if scale == MIB else value}
         first, last = self.energy.get(gpu, (value, value))
         if value < last:
-            self.left_out.add(number, "a counter of energy that went back: was it reset?")
+            self.left_out.add(number, "the energy counter went backwards: was it reset?")
             return {}
         self.energy[gpu] = (first, value)
         return {column: (value - first) * scale}

@@ -144,7 +144,7 @@ class _Samples:
         try:
             date = datetime.strptime(row["timestamp"].replace(",", "."), DATE_FORMAT)
         except ValueError:
-            self.left_out.add(number, "a timestamp that is none")
+            self.left_out.add(number, "a timestamp that is not a date")
             return None
         self.first = self.first or date
         t_s = (date - self.first).total_seconds()
@@ -167,7 +167,7 @@ class _Samples:
             elif row[name].startswith("[") or row[name] in ("N/A", "ERR!"):
                 self.absent[name] += 1
             else:
-                self.left_out.add(number, f"a value of {name} that is none")
+                self.left_out.add(number, f"{name} is not a number, or out of range")
         mask = next((row[name] for name in REASONS if name in row), "")
         if re.fullmatch(r"0x[0-9a-fA-F]{1,16}", mask):
             sample["throttle_reasons"] = "+".join(throttle_reasons(int(mask, 16)))

@@ -168,7 +168,7 @@ class _Run:
         counts = [count(e["metadata"].get("samples_count"), 0, 2**53) for e in (begun, event)]
         items = counts[1] - counts[0] if None not in counts else None
         if items is not None and items < 0:
-            self.left_out.add(line, f"an {name} with fewer than no samples")
+            self.left_out.add(line, f"an {name} with a negative number of samples")
             return
         metadata = begun["metadata"]
         self.intervals[name].append(
@@ -287,7 +287,9 @@ class _Run:
         for line, event in self.evals:
             score, metadata = real(event["value"]), event["metadata"]
             if score is None or (benchmark in TOP1_BENCHMARKS and not 0 <= score <= 1):
-                self.left_out.add(line, "an eval_accuracy that is no number, or no share as top-1")
+                self.left_out.add(
+                    line, "eval_accuracy is not a number, or not from 0 to 1 (top-1 accuracy)"
+                )
                 continue
             row = {"split": "validation", "score": score}
             row["score_name"] = _score_name(benchmark, metadata)

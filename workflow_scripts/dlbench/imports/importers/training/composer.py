@@ -1,8 +1,8 @@
 """MosaicML's Composer: its console (`[batch=366/48000]:` and metrics) and its FileLogger.
 
-- FileLogger writes `[metric][batch=365]: loss/train/total: 2.3`. Loss and `time/` of a step are
-  logged before the batch counts as done, rates after it; the console has both below the batches
-  done.
+- FileLogger writes `[metric][batch=365]: loss/train/total: 2.3`. That number counts the batches
+  done: loss and `time/` of a batch are logged before it counts, its rates after it. The console
+  prints both below the line of the batch, which counts it already.
 - `throughput/samples_per_sec` is of all devices over the last W batches, a rolling mean
   (SpeedMonitor, window_size; 100 unless the user says otherwise), without evaluations. It is
   there from batch W + 1 on. Where each batch is printed from the first on, W follows, and the
@@ -106,14 +106,14 @@ class _Run:
             self.console_batch = None if before is None else before + 1
         if name in USED:
             if self.console_batch is None:
-                self.left_out.add(line, "a metric below no time/batch")
+                self.left_out.add(line, "a metric with no time/batch above it")
             else:
                 self._keep(line, self.console, self.console_batch, name, text)
 
     def _keep(self, line, metrics, batch, name, text):
         value = log_values.loss(text) if name == LOSS else real(text, 0)
         if value is None:
-            self.left_out.add(line, f"{name} that is no number")
+            self.left_out.add(line, f"{name} is not a number")
         else:
             metrics.setdefault(batch, {})[name] = value
 

@@ -99,7 +99,7 @@ class _Run:
     def scored(self, line, match):
         scores = [real(match[n], 0, 100) for n in (1, 2)]
         if None in scores:
-            self.left_out.add(line, "an accuracy that is none in per cent")
+            self.left_out.add(line, "an accuracy that is not between 0 and 100 %")
             return
         epoch = max(self.epochs, default=0) + 1
         self.evals[epoch] = {
@@ -123,7 +123,9 @@ class _Run:
         self._end(run, lines)
         run.notes.append("the first batch is the warm-up; first batches of later epochs count")
         if self.data:
-            run.notes.append(f"{self.data[-1]:g} s of a batch were waiting for data, at last")
+            run.notes.append(
+                f"waiting for data took {self.data[-1]:g} s of a batch (the last mean printed)"
+            )
         run.notes += self.left_out.notes()
         return run
 

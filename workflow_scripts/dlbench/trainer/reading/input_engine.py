@@ -1,0 +1,89 @@
+"""The engine of a run of mode `input`: it takes batches, and there is no model.
+
+- A step takes the next batch from the run's reader and drops it. It ends when the batch lies in the
+  memory of the host; no copy to a device is part of it.
+- The framework's own engine opens the data and knows the devices. Neither model nor step is built.
+- As in other modes the first batch is taken before the first step.
+- Processes of a run read side by side; none waits for another between two steps.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from dlbench.trainer import device_memory, engine
+from dlbench.trainer.calibration import Kernels
+from dlbench.trainer.engine import Kept
+from dlbench.trainer.model_flops import ModelFlops
+
+NO_LOSS = 0.0  # a step of a log has a loss
+
+
+class InputEngine(engine.Engine):
+    """See dlbench/trainer/engine.py, which says what each part is for.
+
+    Args:
+        of_framework: the engine of the run's framework, of which nothing is built.
+    """
+
+    learning_rate = 0.0
+
+    def __init__(self, of_framework: engine.Engine):
+        self._own = of_framework
+        self.strategy, self.gpus_seen = of_framework.strategy, of_framework.gpus_seen
+        self.records, self.data_sha256 = of_framework.records, of_framework.data_sha256
+        self.item_shape = of_framework.item_shape
+        self._batches: Iterator[Any] = iter(())
+
+    def build(self) -> None:
+        """Nothing."""
+
+    def begin(self, first: int) -> None:
+        self._batches = self._own.host_batches(first)
+        next(self._batches)
+
+    def host_batches(self, first: int) -> Iterator[Any]:
+        return self._own.host_batches(first)
+
+    def trace(self) -> None:
+        """Nothing."""
+
+    def step(self, index: int, until: int) -> float:
+        next(self._batches)
+        return NO_LOSS
+
+    def evaluate(self) -> dict[str, float]:
+        raise NotImplementedError("mode input has no model to evaluate")
+
+    def parameters(self) -> None:
+        return None
+
+    def attention(self) -> None:
+        return None
+
+    def model_flops(self) -> ModelFlops:
+        return ModelFlops(None, None, ["mode input has no model"])
+
+    def peak_memory(self) -> device_memory.Peak:
+        return self._own.peak_memory()
+
+    def kept(self) -> Kept:
+        return Kept({}, {})  # the position in the data is that of the step
+
+    def weights_sha256(self) -> list[str]:
+        return []
+
+    def gpu_name(self) -> str:
+        return self._own.gpu_name()
+
+    def versions(self) -> dict[str, str]:
+        return self._own.versions()
+
+    def kernels(self) -> Kernels:
+        return self._own.kernels()
+
+    def profile(self, work: Callable[[], None], folder: Path) -> list[dict[str, Any]]:
+        raise NotImplementedError("mode input computes nothing")
+
+    def build_facts(self) -> dict[str, Any]:
+        return self._own.build_facts()
