@@ -106,6 +106,14 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(tmp_path, 
     assert message.endswith(f"install it with: {command}")
 
 
+def test_an_environment_that_cannot_have_a_package_is_named_with_those_that_can():
+    message = reason(strategy="horovod", launcher="horovodrun", environment="train-latest")
+    assert message == (
+        "envs/train-latest has no horovod, and offers none as an extra; environments that do: "
+        "train, train-cuda"
+    )
+
+
 def test_given_devices_win_over_what_the_machine_has():
     given = SITE | {"device": "gpu", "devices_per_node": 8}
     found = site_devices.devices(given)

@@ -37,6 +37,7 @@ def cannot_run(
         or _no_such_numbers(run, devices)
         or _too_few_devices(run, devices)
         or other_trainers.unsupported(run)
+        or _missing_python(run)
         or _missing_package(run, strategy, image_settings or {})
     )
 
@@ -66,11 +67,27 @@ def _too_few_devices(run, devices):
     return None
 
 
+def _missing_python(run):
+    reason = trainer_environments.lacks_python(run.environment)
+    if not reason or not trainer_environments.has_environment(run):
+        return None
+    contained = plugins.load("runtimes", run.runtime).CONTAINED
+    elsewhere = getattr(plugins.load("launchers", run.launcher), "ELSEWHERE", False)
+    return None if contained or elsewhere else reason
+
+
 def _missing_package(run, strategy, image_settings):
     if plugins.load("runtimes", run.runtime).CONTAINED:
         return trainer_image.unsupported(run, image_settings)
     for package in () if run.is_external else strategy.packages:
         if not trainer_environments.has_package(package, run.environment):
+            extras = trainer_environments.extras()
+            if package not in extras.get(run.environment, {package}):
+                having = [name for name, extra in extras.items() if package in extra]
+                return (
+                    f"envs/{run.environment} has no {package}, and offers none as an extra; "
+                    f"environments that do: {', '.join(having)}"
+                )
             return (
                 f"{package} is not installed in envs/{run.environment}; install it with: "
                 + tools.uv_command(

@@ -1,8 +1,15 @@
 """The environments of trainers: their folders, Pythons and packages."""
 
 import functools
+import platform
+import re
+import subprocess
 from pathlib import Path
+from typing import Any
 
+from dlbench import Error
+from dlbench.common import tools
+from dlbench.common.files import sha256
 from dlbench.study import other_trainers
 from dlbench.study.runs import Run
 
@@ -19,8 +26,105 @@ def trainer_python(environment: str) -> Path:
     return ENVIRONMENTS / environment / ".venv" / "bin" / "python"
 
 
+def extras() -> dict[str, frozenset[str]]:
+    """What can be installed beside each environment's packages, by the environment's name."""
+    return _extras(ENVIRONMENTS.absolute())
+
+
+@functools.cache
+def _extras(folder):
+    import tomllib  # Python 3.10 lacks it, which may be the Python of an image
+
+    return {
+        path.parent.name: frozenset(
+            tomllib.loads(path.read_text(encoding="utf-8"))
+            .get("project", {})
+            .get("optional-dependencies", {})
+        )
+        for path in sorted(folder.glob("*/pyproject.toml"))
+    }
+
+
 @functools.cache
 def has_package(package: str, environment: str) -> bool:
     python = trainer_python(environment)
     folders = python.parents[1].glob(f"lib/python3*/site-packages/{package}/__init__.py")
     return python.exists() and any(folders)  # without its Python it is made anew, without extras
+
+
+def described(project: Path) -> dict[str, Any]:
+    """The content of an environment's pyproject.toml; {} without one, or where it is no TOML.
+
+    uv names what is wrong with it, when it makes the environment.
+    """
+    import tomllib  # Python 3.10 lacks it, which may be the Python of an image
+
+    try:
+        return tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+
+
+def settings(project: Path) -> dict[str, Any]:
+    """What an environment's pyproject.toml says to us, as `[tool.dlbench]`."""
+    return described(project).get("tool", {}).get("dlbench", {})
+
+
+def lock_digest(project: Path) -> str:
+    """SHA-256 of the lock file of an environment, in which its runs are trained.
+
+    Where `[tool.dlbench.lock]` says of this very file that it installs what another one did, that
+    of the other: what was trained before stands.
+    """
+    digest, said = sha256(project / "uv.lock"), settings(project).get("lock", {})
+    return said["installs_as"] if said.get("sha256") == digest else digest
+
+
+@functools.cache  # it is asked for each run
+def lacks_python(environment: str, ours: str = platform.python_version()) -> str | None:
+    """Why an environment that is not there cannot be made: no Python here fits it. None: it can be.
+
+    Args:
+        ours: version of the Python that runs the workflow.
+    """
+    if trainer_python(environment).exists():
+        return None
+    project = described(ENVIRONMENTS / environment).get("project", {})
+    wanted = project.get("requires-python", "")
+    if fits(ours, wanted) or _finds_python(wanted):
+        return None
+    minors = range(int(ours.split(".")[1]), 0, -1)
+    newest = next((f"3.{minor}" for minor in minors if fits(f"3.{minor}", wanted)), wanted)
+    install = tools.uv_command(f"python install {newest}")
+    return (
+        f"envs/{environment} needs Python {wanted}; uv finds none on this machine (the workflow's "
+        f"is {ours}). Install one, as with `{install}`, or give another environment"
+    )
+
+
+def fits(version: str, wanted: str) -> bool:
+    """Whether a version of Python is in bounds, as in `>=3.11,<3.13`; other kinds of bounds hold.
+
+    >>> [fits(version, ">=3.11,<3.13") for version in ("3.10.9", "3.11.0", "3.12.9", "3.13.0")]
+    [False, True, True, False]
+    """
+    place = _place(*version.split(".")[:2])
+    bounds = re.findall(r"(>=|<)\s*(\d+)\.(\d+)\b(?!\.)", wanted)
+    return all(
+        place >= _place(*bound) if sign == ">=" else place < _place(*bound)
+        for sign, *bound in bounds
+    )
+
+
+def _place(major, minor):
+    return int(major), int(minor)
+
+
+def _finds_python(wanted):
+    """Whether uv finds a Python beside the workflow's; true without uv, which is missed later."""
+    command = ["python", "find", "--no-project", "--system", "--no-python-downloads", wanted]
+    try:
+        found = subprocess.run([tools.find_uv(), *command], capture_output=True, check=False)
+    except Error:
+        return True
+    return found.returncode == 0
