@@ -15,6 +15,8 @@ from bench import REPOSITORY  # noqa: E402
 from bench.figure import Figure  # noqa: E402
 from bench.programs import PROGRAMS  # noqa: E402
 
+from support.results import chromium  # noqa: E402
+
 RUN_HERE = {name: program for name, program in PROGRAMS.items() if program.smallest}
 BY_HAND = PROGRAMS.keys() - RUN_HERE.keys()
 # Loops that PyTorch compiles for one number at a time: to see which vectors there are is slow.
@@ -30,6 +32,8 @@ def run(name, *words):
     program = PROGRAMS[name]
     if not program.python.is_file():
         pytest.skip(f"envs/{program.environment} is not installed: make_environment.py installs it")
+    if program.needs == "Chromium" and not chromium.installed():
+        pytest.skip("there is no Chromium here")
     finished = subprocess.run(
         [program.python, f"tests/performance/{name}.py", *words],
         cwd=REPOSITORY,
