@@ -117,8 +117,8 @@ def test_windows_give_the_losses_rates_and_weights_of_single_steps_bit_for_bit(
     assert found[0] == found[1]
 
 
-# Those of two devices wait for one another: fewer take as long.
-@pytest.mark.parametrize(("devices", "steps"), [(1, 300), (2, 100)], ids=["1", "2"])
+# Enough steps that the run is at work when its log is seen to have step 20, also on a busy machine.
+@pytest.mark.parametrize(("devices", "steps"), [(1, 600), (2, 400)], ids=["1", "2"])
 def test_a_stopped_run_goes_on_bit_for_bit(framework, own, small, digits, tmp_path, devices, steps):
     how = framework.two_processes if devices == 2 else {}
     fields = {**framework.fields, **ON_DIGITS, **how, "model": "small_model", "steps": steps,

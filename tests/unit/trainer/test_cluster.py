@@ -276,7 +276,7 @@ def test_jobs_and_steps_side_by_side_use_other_ports():
 def test_all_ports_of_a_job_are_below_those_that_systems_give_away(job, step):
     first = ports(SLURM_JOB_ID=str(job), SLURM_STEP_ID=str(step))
     assert first in cluster.PORTS
-    assert first + cluster.PORTS_PER_JOB - 1 in cluster.PORTS
+    assert first + cluster.PORTS_PER_JOB <= 32_768  # net.ipv4.ip_local_port_range begins there
 
 
 def test_a_step_that_has_no_number_is_one_too():

@@ -19,8 +19,10 @@ from dlbench import Error
 from dlbench.common import host_lists
 from dlbench.trainer.strategy import Spec
 
-PORTS = range(20_000, 60_000)
 PORTS_PER_JOB = 64
+# Below 32 768, from which Linux gives ports to connections: one of those may be taken at any time.
+# 199 is prime, so that numbers of jobs which are next to each other have other ports.
+PORTS = range(20_000, 20_000 + 199 * PORTS_PER_JOB)
 
 
 @dataclass(frozen=True)
