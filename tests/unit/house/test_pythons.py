@@ -1,5 +1,7 @@
 """Which Pythons the locked environments can be installed for, by what their lock files offer."""
 
+import itertools
+
 import pytest
 import tomllib
 from packaging.markers import Marker
@@ -15,9 +17,9 @@ PLATFORMS = [
     *(f"manylinux_2_{minor}_x86_64" for minor in range(28, 4, -1)),
     *("manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64", "linux_x86_64"),
 ]
-# Offered as source alone: Python without C, but Horovod, an extra that needs a compiler.
+# Offered as source only: pure Python, except Horovod, an extra that needs a compiler.
 BUILT = {"bagit", "connection-pool", "horovod"}
-# As source for the newest Python; pyproject.toml says how that needs no compiler.
+# Source only on the newest Python; pyproject.toml has it built without a compiler.
 BUILT_FOR = {"3.14": {"immutables"}}
 PROJECTS = [
     path.parent for path in (REPOSITORY / "uv.lock", *sorted(REPOSITORY.glob("envs/*/uv.lock")))
@@ -35,7 +37,7 @@ def fits(project, python):
 
 
 def needed(project, python):
-    """All packages of a lock that an extra or group has installed on Linux, without the project."""
+    """The packages that a lock file installs on Linux with all extras and groups."""
     markers = {
         "python_version": python,
         "python_full_version": f"{python}.0",
@@ -66,18 +68,18 @@ def needed(project, python):
         for package in group
         if "virtual" in package.get("source", {})
     ]
-    everything, todo = {}, [root]
-    while todo:
-        package = todo.pop()
+    needed_packages, to_visit = {}, [root]
+    while to_visit:
+        package = to_visit.pop()
         lists = [package.get("dependencies", [])]
         for kind in ("optional-dependencies", "dev-dependencies"):
             lists += package.get(kind, {}).values()
-        for dependency in (each for each_list in lists for each in each_list):
-            for found in chosen(dependency) if holds(dependency) else []:
-                if (found["name"], found["version"]) not in everything:
-                    everything[found["name"], found["version"]] = found
-                    todo.append(found)
-    return list(everything.values())
+        for dependency in itertools.chain.from_iterable(lists):
+            for each in chosen(dependency) if holds(dependency) else []:
+                if (each["name"], each["version"]) not in needed_packages:
+                    needed_packages[each["name"], each["version"]] = each
+                    to_visit.append(each)
+    return list(needed_packages.values())
 
 
 def installable(package, tags):

@@ -44,7 +44,7 @@ def summary(run: Run, log: Any) -> dict[str, Any]:
         **_profile(log.profile),
         "attainable_tflops": log.calibration.get("tflops"),
         "attainable_gb_per_s": log.calibration.get("gb_per_s"),
-        **({"compile_s": None} if run.mode == inputs.ALONE else {}),  # the first batch compiles not
+        **({"compile_s": None} if run.mode == inputs.ALONE else {}),  # nothing is compiled
     }
 
 

@@ -1,4 +1,4 @@
-"""The environments of trainers: their folders, Pythons and packages."""
+"""The environments in which runs are trained: their folders, Pythons and packages."""
 
 import functools
 import platform
@@ -17,7 +17,7 @@ ENVIRONMENTS = Path("envs")
 
 
 def has_environment(run: Run) -> bool:
-    """Whether a run on bare metal uses its environment; another program may do without."""
+    """Whether a run on bare metal uses an environment. Those of other programs may need none."""
     return not run.is_external or other_trainers.needs(run, "python")
 
 
@@ -27,7 +27,7 @@ def trainer_python(environment: str) -> Path:
 
 
 def extras() -> dict[str, frozenset[str]]:
-    """What can be installed beside each environment's packages, by the environment's name."""
+    """The extras (optional packages) of each environment, by its name."""
     return _extras(ENVIRONMENTS.absolute())
 
 
@@ -53,9 +53,9 @@ def has_package(package: str, environment: str) -> bool:
 
 
 def described(project: Path) -> dict[str, Any]:
-    """The content of an environment's pyproject.toml; {} without one, or where it is no TOML.
+    """The content of an environment's pyproject.toml; {} if it is missing or is no TOML.
 
-    uv names what is wrong with it, when it makes the environment.
+    What is wrong with it, uv says when it makes the environment.
     """
     import tomllib  # Python 3.10 lacks it, which may be the Python of an image
 
@@ -66,25 +66,27 @@ def described(project: Path) -> dict[str, Any]:
 
 
 def settings(project: Path) -> dict[str, Any]:
-    """What an environment's pyproject.toml says to us, as `[tool.dlbench]`."""
+    """The table `[tool.dlbench]` of an environment's pyproject.toml; {} without one."""
     return described(project).get("tool", {}).get("dlbench", {})
 
 
 def lock_digest(project: Path) -> str:
-    """SHA-256 of the lock file of an environment, in which its runs are trained.
+    """SHA-256 of an environment's lock file. Runs are trained again when it changes.
 
-    Where `[tool.dlbench.lock]` says of this very file that it installs what another one did, that
-    of the other: what was trained before stands.
+    A new lock file may install the same packages as the one before, as when it fits more Pythons.
+    `[tool.dlbench.lock]` then gives its `sha256` and, as `installs_as`, that of the file before,
+    which is returned: what was trained stays valid.
     """
-    digest, said = sha256(project / "uv.lock"), settings(project).get("lock", {})
-    return said["installs_as"] if said.get("sha256") == digest else digest
+    digest, lock = sha256(project / "uv.lock"), settings(project).get("lock", {})
+    return lock["installs_as"] if lock.get("sha256") == digest else digest
 
 
 @functools.cache  # it is asked for each run
 def lacks_python(environment: str, ours: str = platform.python_version()) -> str | None:
-    """Why an environment that is not there cannot be made: no Python here fits it. None: it can be.
+    """Why an environment cannot be installed: no Python of this machine fits it; None if one does.
 
     Args:
+        environment: a folder of envs/. One that is installed already has its Python.
         ours: version of the Python that runs the workflow.
     """
     if trainer_python(environment).exists():
@@ -103,25 +105,27 @@ def lacks_python(environment: str, ours: str = platform.python_version()) -> str
 
 
 def fits(version: str, wanted: str) -> bool:
-    """Whether a version of Python is in bounds, as in `>=3.11,<3.13`; other kinds of bounds hold.
+    """Whether a version of Python is within bounds such as `>=3.11,<3.13`.
+
+    Bounds of other kinds (`!=`, `~=`, three numbers) are ignored: uv checks them.
 
     >>> [fits(version, ">=3.11,<3.13") for version in ("3.10.9", "3.11.0", "3.12.9", "3.13.0")]
     [False, True, True, False]
     """
-    place = _place(*version.split(".")[:2])
+    release = _release(*version.split(".")[:2])
     bounds = re.findall(r"(>=|<)\s*(\d+)\.(\d+)\b(?!\.)", wanted)
     return all(
-        place >= _place(*bound) if sign == ">=" else place < _place(*bound)
+        release >= _release(*bound) if sign == ">=" else release < _release(*bound)
         for sign, *bound in bounds
     )
 
 
-def _place(major, minor):
+def _release(major, minor):
     return int(major), int(minor)
 
 
 def _finds_python(wanted):
-    """Whether uv finds a Python beside the workflow's; true without uv, which is missed later."""
+    """Whether uv finds a Python that fits. True without uv, whose absence is reported later."""
     command = ["python", "find", "--no-project", "--system", "--no-python-downloads", wanted]
     try:
         found = subprocess.run([tools.find_uv(), *command], capture_output=True, check=False)

@@ -1,8 +1,8 @@
-"""The engine of a run of mode `input`: it takes batches, and there is no model.
+"""The engine of a run of mode `input`: it reads batches and trains nothing.
 
 - A step takes the next batch from the run's reader and drops it. It ends when the batch lies in the
   memory of the host; no copy to a device is part of it.
-- The framework's own engine opens the data and knows the devices. Neither model nor step is built.
+- The framework's own engine opens the data and knows the devices. It builds no model and no step.
 - As in other modes the first batch is taken before the first step.
 - Processes of a run read side by side; none waits for another between two steps.
 """
@@ -16,14 +16,14 @@ from dlbench.trainer.calibration import Kernels
 from dlbench.trainer.engine import Kept
 from dlbench.trainer.model_flops import ModelFlops
 
-NO_LOSS = 0.0  # a step of a log has a loss
+NO_LOSS = 0.0  # each step of a log has a loss
 
 
 class InputEngine(engine.Engine):
     """See dlbench/trainer/engine.py, which says what each part is for.
 
     Args:
-        of_framework: the engine of the run's framework, of which nothing is built.
+        of_framework: the engine of the run's framework; its `build` is never called.
     """
 
     learning_rate = 0.0
