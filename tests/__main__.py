@@ -113,7 +113,7 @@ def main(options):
         "--group",
         "test",
     )
-    for environment in ("envs/jax", "envs/pytorch"):
+    for environment in ("envs/train-latest", "envs/jax", "envs/pytorch"):
         call(sys.executable, "workflow_scripts/make_environment.py", environment, "--group", "test")
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     set_up = Ended("set-up", 0, time.monotonic() - began, used.ru_utime, used.ru_stime)
