@@ -39,6 +39,8 @@ def make_environment(
     environment = {k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"}
     # Its folder may be moved or copied; a uv that does not know of it says so and goes on.
     environment.setdefault("UV_PREVIEW_FEATURES", "relocatable-envs-default")
+    # Another uv may be building Horovod, which takes longer than the five minutes uv would wait.
+    environment.setdefault("UV_LOCK_TIMEOUT", "3600")
     # After all others, the Python that runs us, which may be on no path.
     ours = str(Path(sys.base_exec_prefix) / "bin")
     environment["PATH"] = os.pathsep.join(filter(None, [environment.get("PATH"), ours]))
