@@ -239,6 +239,13 @@ def test_stalled_steps_make_a_run_unstable(tmp_path):
     assert record["summary"]["step_time_median_s"] == 0.1
 
 
+def test_a_run_whose_most_steps_are_the_slower_ones_is_not_said_to_have_stalled(tmp_path):
+    write(tmp_path, [0.02, 0.03, 0.03] * 20)
+    record = parsed(tmp_path)
+    assert record["status"] == "unstable"
+    assert record["message"].endswith("by the median step: fast and slow steps alternate")
+
+
 def test_a_run_that_ends_in_its_warm_up_measured_nothing(tmp_path):
     write(tmp_path, [0.5], warm_up=1)
     assert parsed(tmp_path)["message"] == "no step was measured after the warm-up"

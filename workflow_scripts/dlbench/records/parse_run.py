@@ -4,7 +4,8 @@
   measured steps (dlbench/records/step_times.py); a step's loss is the mean over the ranks.
 - Throughput is items over time: all items of the measured steps over what that rank took
   for them. The median step time stands beside it; where it tells another throughput by
-  more than 5 % the run is unstable: some steps stalled. Batches alone come in bursts.
+  more than 5 % the run is unstable: some steps stalled or, where the median step is the slower
+  one, most steps were slower than the others. Batches alone come in bursts.
 - Compiling is the time of making the graph and what the first step took longer than
   the median one.
 - Ranks whose weights differ at the end did not train one model: failed. So did those
@@ -320,9 +321,10 @@ def _status(run, logs, summary):
         by_median = run.global_batch / statistics.median(times)
         if run.mode != inputs.ALONE and abs(by_total / by_median - 1) > UNSTABLE_SHARE:
             prefix = f"copy {number}: " if run.copies_per_node > 1 else ""
+            why = "some steps stalled" if by_total < by_median else "fast and slow steps alternate"
             return "unstable", (
                 f"{prefix}{phrases.four_digits(by_total)} items/s over all measured steps, "
-                f"{phrases.four_digits(by_median)} by the median step: some steps stalled"
+                f"{phrases.four_digits(by_median)} by the median step: {why}"
             )
     if summary.get("overlap", 1.0) < LEAST_OVERLAP:
         return "unstable", (

@@ -4,7 +4,7 @@
   row does not have is empty; values of training and of validation are in rows of their own.
 - Names are the user's. As loss of training count train_loss, train/loss or loss, also with
   `_step`; with `_epoch` (a mean over the epoch) if there is no other. val_loss, val_acc,
-  val_accuracy and the like, also with valid, validation and a stroke, become a row of evals. The
+  val_accuracy and the like, also with valid, validation and a slash, become a row of evals. The
   notes name the rest.
 - There are no times, unless the callback ThroughputMonitor wrote `train/time` (seconds of
   training since it began, without evaluations) and `train/batches` (batches of one process).

@@ -103,7 +103,7 @@ class _Run:
 
     def add(self, line, iteration, total, fields, unit):
         text = fields.get(f"elapsed time per iteration ({unit})", "")
-        # Some forks print a mean after a stroke.
+        # Some forks print a mean after a slash.
         elapsed = real(text.partition("/")[0], 0, MOST_TIME_S)
         if iteration is None or not elapsed:
             self.left_out.add(line, "an iteration without a number or a time")
