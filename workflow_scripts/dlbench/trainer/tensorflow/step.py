@@ -135,6 +135,10 @@ def _device_step(spec, strategy, losses, model, optimizer, scaled):
 
     def train_step(inputs, targets):
         loss, gradients = gradients_of(inputs, targets)
+        if spec.recompute:
+            # No weight changes before all gradients are there: TensorFlow's graph optimizer drops
+            # the order of an update and of the reads that recomputation adds.
+            gradients = tf.tuple(gradients)
         if spec.clip_norm:  # rows of an embedding that occur twice count by their sum
             gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         strategy.apply(optimizer, gradients, model.trainable_variables)
