@@ -13,6 +13,7 @@ from dlbench.plan import site_devices
 from dlbench.records import run_record
 from dlbench.results import collect_runs
 from dlbench.study import config
+from dlbench.tables import parquet_files
 
 
 def main():
@@ -24,6 +25,7 @@ def main():
     given.add_argument("--config-json", metavar="FILE", help="the merged config")
     parser.add_argument("--output", default="results/tables", help="folder of the tables")
     args = parser.parse_args()
+    parquet_files.spare_memory()
     study = config.study(config.merged(args.config_json) or config.read(*args.config))
     try:
         collect_runs.collect(study, site_devices.devices(study.site).kind, args.output)

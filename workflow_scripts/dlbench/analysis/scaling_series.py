@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from dlbench.analysis import base_flags, drift, estimates
 from dlbench.log.event_fields import ENDED_WELL
 from dlbench.study.runs import FIELDS
-from dlbench.tables import cells
 from dlbench.tables.cells import Row
 
 # What is fixed in a kind of scaling.
@@ -195,7 +194,8 @@ def _has_failed(row):
 
 
 def _plain(row):
-    return {name: None if cells.is_absent(value) else value for name, value in row.items()}
+    """The row with None for nan."""
+    return {name: value if value == value else None for name, value in row.items()}
 
 
 def _is_rate(row):
@@ -204,7 +204,7 @@ def _is_rate(row):
 
 
 def _key(row, fixed):
-    return tuple(row.get(name) for name in ("model", "dataset", fixed, *SERIES))
+    return tuple([row.get(name) for name in ("model", "dataset", fixed, *SERIES)])
 
 
 def _grouped(rows, fixed):

@@ -9,6 +9,7 @@
 - Devices without a row, and precisions that a row lacks, are unknown.
 """
 
+import functools
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -120,7 +121,7 @@ def peak(
     >>> peak("Some CPU", "float32", "cpu", threads=4, of_site={"float32": 0.1}).tflops
     0.4
     """
-    known = next((d for d in DEVICES if re.search(d.pattern, device_model or "")), None)
+    known = _known(device_model or "")
     bandwidth = known.memory_gb_per_s if known else None
     if stated := (of_site or {}).get(precision):
         cores = threads if kind == "cpu" else 1
@@ -132,3 +133,9 @@ def peak(
     if kind == "cpu":
         return Peak(None, None, "a CPU's peak is not stated: see mfu_of_attainable")
     return Peak(None, None, f"{device_model or 'the device'} is not in our table of peaks")
+
+
+@functools.cache  # a study has thousands of runs and few devices
+def _known(device_model):
+    """The entry of a device in our table; None if there is none."""
+    return next((device for device in DEVICES if re.search(device.pattern, device_model)), None)
