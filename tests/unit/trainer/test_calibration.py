@@ -58,6 +58,37 @@ def test_slow_and_fast_devices_are_measured_in_seconds(flops):
     assert clock.now < 20
 
 
+def test_others_that_disturb_for_seconds_and_slow_places_in_memory_do_not_count():
+    class Disturbed(Device):
+        places = 0
+
+        def product(self, size):
+            return self.placed(super().product(size))
+
+        def copy(self, numbers):
+            times, moved = super().copy(numbers)
+            return self.placed(times), moved
+
+        def placed(self, times):
+            self.places += 1
+            slower = (1.3, 1.2, 1.0)[self.places % 3]
+
+            def elsewhere(number):
+                disturbed = 1.5 if self.clock.now % 2 < 1.4 else 1.0
+                begin = self.clock.now
+                times(number)
+                self.clock.now = begin + (self.clock.now - begin) * slower * disturbed
+
+            return elsewhere
+
+    clock = Clock()
+    for _ in range(3):  # each begins at another moment, in another place
+        found = calibration.measured(Disturbed(clock, half_at=0), clock)
+        assert found["tflops"] == pytest.approx(0.05, rel=0.01)
+        assert found["gb_per_s"] == pytest.approx(10.0, rel=0.01)
+        clock.now += 0.7
+
+
 def test_a_machine_is_measured_once(tmp_path):
     logs = [event_log.EventLog(tmp_path / f"{name}.jsonl") for name in "ab"]
     made = []

@@ -3,15 +3,20 @@
 - By the framework, in the precision and on the cores or the GPU of the run that has just ended, so
   that nothing which the run measured is changed.
 - Matrices are square; their size is doubled as long as a product is short and the rate still grows.
-  The best of ROUNDS counts: whatever disturbs makes it slower, nothing makes it faster.
+  A stall may hide that one size is faster than another, so the two best are measured at length.
+- At length is for some seconds, in short rounds, of which the best counts: whatever disturbs makes
+  them slower, nothing makes them faster. Others disturb for seconds, or a core at a time; and some
+  places in memory are slower than others, so that arrays are made anew several times.
 - The copy is of arrays that no cache holds; its bytes are those read and those written.
 - Kept in a file for each machine (its hardware, not its name), framework and setting: measured
   once, read by later runs.
 """
 
+import functools
 import json
+import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,7 +26,9 @@ from dlbench.log.event_log import EventLog
 
 SIZES = tuple(2**power for power in range(7, 14))  # of a matrix: 128 to 8192
 COPIED = 2**26  # numbers of 4 bytes
-ROUNDS, ROUND_S = 5, 0.05
+ROUNDS, ROUND_S = 5, 0.02
+LONG_S, PLACES = 5.0, 5  # of the products, and of the copy; how often arrays are made anew
+AT_LENGTH = 2  # sizes of matrices
 MOST_S = 0.25  # of one product
 LEAST_GAIN = 1.02  # of a rate, for the next size to be tried
 Times = Callable[[int], None]  # does it so many times, and waits for the last
@@ -78,42 +85,59 @@ def measured(kernels: Kernels, clock: Callable[[], float] = time.perf_counter) -
     """The best rates: TFLOP/s and the size of its matrices, GB/s, and the seconds all took."""
     begin = clock()
     flops, size = _best_product(kernels, clock)
-    copy, moved = kernels.copy(COPIED)
-    gigabytes = moved / _seconds(copy, clock) / 1e9
+    moved = 0
+
+    def copy():
+        nonlocal moved
+        times, moved = kernels.copy(COPIED)
+        return times
+
+    copied_s = _at_length(copy, LONG_S, clock)
     return {
         "tflops": flops / 1e12,
         "matrix_size": size,
-        "gb_per_s": gigabytes,
+        "gb_per_s": moved / copied_s / 1e9,
         "copied_bytes": moved,
         "spent_s": round(clock() - begin, 3),
     }
 
 
 def _best_product(kernels, clock):
-    best, best_size, seconds = 0.0, SIZES[0], 0.0
+    rates: dict[int, float] = {}
+    best = seconds = 0.0
     for size in SIZES:
         if 8 * seconds > MOST_S:
             break
-        seconds = _seconds(kernels.product(size), clock)
-        rate = 2 * size**3 / seconds
-        gain = rate / best if best else LEAST_GAIN
-        if rate > best:
-            best, best_size = rate, size
+        seconds = _seconds(kernels.product(size), ROUNDS, 0.0, clock)
+        rates[size] = rate = 2 * size**3 / seconds
         # Small ones tell little of large ones: the caches of several cores take turns.
-        if gain < LEAST_GAIN and size >= 1024:
+        if best and rate < LEAST_GAIN * best and size >= 1024:
             break
-    return best, best_size
+        best = max(best, rate)
+    found = []
+    for size in sorted(rates, key=rates.__getitem__)[-AT_LENGTH:]:
+        make = functools.partial(kernels.product, size)
+        found.append((2 * size**3 / _at_length(make, LONG_S / AT_LENGTH, clock), size))
+    return max(found)
 
 
-def _seconds(times: Times, clock: Callable[[], float]) -> float:
-    """Seconds of one of a kind, at best."""
-    _timed(times, 1, clock)  # compiles, or makes threads
+def _at_length(make: Callable[[], Times], lasting_s: float, clock: Callable[[], float]) -> float:
+    """Seconds of one of a kind at best, in several places in memory."""
+    end, best = clock() + lasting_s, math.inf
+    while clock() < end:
+        best = min(best, _seconds(make(), 1, lasting_s / PLACES, clock))
+    return best
+
+
+def _seconds(times: Times, rounds: int, lasting_s: float, clock: Callable[[], float]) -> float:
+    """Seconds of one of a kind at best, in so many rounds, or more that last so long."""
+    _timed(times, 1, clock)  # compiles, makes threads, or touches memory
     number = max(1, round(ROUND_S / _timed(times, 1, clock)))
-    return min(_each(times, number, clock)) / number
-
-
-def _each(times, number, clock) -> Iterable[float]:
-    return [_timed(times, number, clock) for _ in range(ROUNDS)]
+    end, best = clock() + lasting_s, math.inf
+    while rounds > 0 or clock() < end:
+        best = min(best, _timed(times, number, clock))
+        rounds -= 1
+    return best / number
 
 
 def _timed(times, number, clock):
