@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from snakemake.io import IOFile
+from snakemake.iocontainers import AttributeGuard
 from snakemake.resources import Resource
 
 # `python` in the rules is the one that runs Snakemake. Snakemake's own prefix is said again, for
@@ -59,6 +60,10 @@ def asked_of_each_run(function):
 
 
 asked_of_each_run(Resource.evaluate)  # Snakemake's own, for each resource of a run
+# Each list of files, wildcards, parameters of a job has two of these, equal for all jobs.
+AttributeGuard.__new__ = staticmethod(
+    functools.cache(lambda kind, *name: object.__new__(kind))
+)
 
 
 @functools.cache

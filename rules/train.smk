@@ -48,9 +48,10 @@ rule train:
     """Train one combination; what it prints goes to the log, its progress to the terminal."""
     input:
         training_inputs,
+    # Neither outputs nor parameters have names: those of ten thousand runs would take 5 MB.
     output:
-        log="results/runs/{run_id}/train.jsonl",
-        record="results/runs/{run_id}/run.json",
+        "results/runs/{run_id}/train.jsonl",
+        "results/runs/{run_id}/run.json",
     log:
         "results/logs/train/{run_id}.log",
     priority: training_priority
@@ -65,11 +66,11 @@ rule train:
         bench=1,
         attempt=attempt_of_job,
     params:
-        command=start_run_arguments,
+        start_run_arguments,
     shell:
         "exec python workflow_scripts/start_run.py"
-        " --log {output.log:q} --messages {log:q}"
-        " --attempt {resources.attempt} {params.command}"
+        " --log {output[0]:q} --messages {log:q}"
+        " --attempt {resources.attempt} {params}"
 
 
 rule read_run:

@@ -42,12 +42,8 @@ PLUGIN_FOLDERS = {
 }
 
 
-class _Remembering:
-    """What a class with slots inherits to have a __dict__ as well, for its cached properties."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Run(_Remembering):
+@dataclass(frozen=True, kw_only=True)
+class Run:
     """One combination. The fields are the flags of `train.py` and the keys of a matrix block.
 
     A run with a `sentinel` is none of a matrix: it repeats a finished run in a later session, the
@@ -137,6 +133,8 @@ class Run(_Remembering):
         # 1 and 1.0 are one learning rate and must give one id.
         for name in ("learning_rate", "weight_decay", "clip_norm"):
             object.__setattr__(self, name, float(getattr(self, name)))
+        # The class has the defaults. Of ten thousand runs, each keeps what differs from them alone.
+        object.__setattr__(self, "__dict__", self.values())
 
     @property
     def is_external(self) -> bool:
