@@ -27,10 +27,15 @@ Case = tuple[str, int, int]
 ROUNDS_OF_IMPORTS = 5
 
 
-def parser(description: str) -> argparse.ArgumentParser:
-    """A parser with the arguments --pairs and --case beside those of all programs."""
+def parser(description: str, pairs: int = 9) -> argparse.ArgumentParser:
+    """A parser with the arguments --pairs and --case beside those of all programs.
+
+    Args:
+        pairs: how many without --pairs. Of the same length in all, many short ones tell ratios
+            apart that few long ones do not, where the machine's speed changes within seconds.
+    """
     made = plain_parser(description)
-    made.add_argument("--pairs", type=int, default=9)
+    made.add_argument("--pairs", type=int, default=pairs)
     made.add_argument("--case", type=case, action="append", help="as in resnet50:8:3")
     return made
 
