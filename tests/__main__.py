@@ -113,8 +113,13 @@ def main(options):
         "--group",
         "test",
     )
-    for environment in ("envs/train-latest", "envs/jax", "envs/pytorch"):
-        call(sys.executable, "workflow_scripts/make_environment.py", environment, "--group", "test")
+    for environment, *extra in (
+        ("envs/train-latest",),
+        ("envs/jax", "--extra", "grain"),
+        ("envs/pytorch", "--extra", "grain"),
+    ):
+        make = (sys.executable, "workflow_scripts/make_environment.py", environment)
+        call(*make, *extra, "--group", "test")
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     set_up = Ended("set-up", 0, time.monotonic() - began, used.ru_utime, used.ru_stime)
     ended = run(options)

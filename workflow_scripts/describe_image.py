@@ -22,6 +22,7 @@ PACKAGES = {
     "numpy": ("numpy",),
     "psutil": ("psutil",),
     "horovod": ("horovod",),
+    "grain": ("grain",),
 }
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from dlbench.study import trainer_environments
 from dlbench.trainer import engine
+from dlbench.trainer.reading import inputs
 from support.campaigns.temporary_folder import temporary_folder as temporary_folder
 from support.machines.paths import REPOSITORY
 from support.trainers import framework_runs
@@ -24,6 +25,22 @@ def python():
         if not path.exists():
             pytest.skip(f"{path} is not there; workflow_scripts/make_environment.py makes it")
         return path
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def having(python):
+    """A function that skips a test where a reader's packages are not in a framework's Python."""
+
+    def of(reader, framework):
+        packages = inputs.PACKAGES.get(reader, ())
+        installed = python(framework).parents[1]
+        for package in packages:
+            if not list(installed.glob(f"lib/python3*/site-packages/{package}/__init__.py")):
+                environment = engine.environment(framework)
+                make = f"make_environment.py envs/{environment} --extra {package}"
+                pytest.skip(f"{package} is not installed: workflow_scripts/{make}")
 
     return of
 

@@ -1,6 +1,16 @@
-"""Our own reader gives the items of TensorFlow's pipelines, one by one, for the same seed."""
+"""Our own reader, and Grain's, give the items of TensorFlow's pipelines, one by one.
+
+For the same seed. PyTorch's DataLoader is in tests/frameworks, in its own environment.
+"""
 
 import itertools
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +20,7 @@ from dlbench import Error
 from dlbench.common import tfrecord
 from dlbench.trainer.reading import pictures, random_numbers, records
 from dlbench.trainer.reading import text as reading_text
+from dlbench.trainer.reading.grained import Grained
 from dlbench.trainer.reading.stored import Stored
 from dlbench.trainer.tensorflow.pipelines import Data
 from support.trainers import shards
@@ -249,3 +260,122 @@ def test_threads_and_batches_ahead_of_a_pipeline_change_no_item(numbered, photog
         )
         for other in others:
             assert_equal(other, usual)
+
+
+@pytest.fixture
+def grained():
+    """Batches that Grain's workers have made; none of these is left."""
+    pytest.importorskip("grain")
+
+    def some(steps, folder, *how, batch=4, order=(), **fields):
+        data = Grained(folder, *how, **fields)
+        batches = data.training_batches(batch, SEED, *order)
+        try:
+            return [tuple(map(np.array, each)) for each in itertools.islice(batches, steps)]
+        finally:
+            batches.close()
+
+    yield some
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("cache", ["memory", "none"])
+@pytest.mark.parametrize(
+    ("workers", "ahead", "order"),
+    [(1, None, ()), (3, 2, (1, 3)), (2, 1, (0, 1, 29))],
+    ids=["one worker", "a rank of three", "after a resume"],
+)
+def test_grain_gives_the_items_of_tensorflow_over_epochs_ranks_and_resumes(
+    numbered, grained, cache, workers, ahead, order
+):
+    found = grained(60, numbered, order=order, cache=cache, workers=workers, prefetch=ahead)
+    theirs = Data(numbered, cache=cache).training_batches(4, SEED, *order)
+    assert_equal(found, [(i.numpy(), t.numpy()) for i, t in theirs.take(60)])
+
+
+@pytest.mark.parametrize("cache", ["memory", "none"])
+def test_grain_gives_the_photographs_of_tensorflow(photographs, grained, cache):
+    found = grained(6, photographs, (32, 48, 3), batch=8, cache=cache, workers=2)
+    theirs = Data(photographs, (32, 48, 3), cache=cache).training_batches(8, SEED)
+    assert_equal(found, [(i.numpy(), t.numpy()) for i, t in theirs.take(6)], grey=1)
+
+
+def test_grain_gives_the_windows_of_tensorflow(text, grained):
+    found = grained(40, text, tokens=TOKENS, text=reading_text, workers=2)
+    theirs = Data(text, tokens=TOKENS, text=reading_text).training_batches(4, SEED)
+    assert_equal(found, [(i.numpy(), t.numpy()) for i, t in theirs.take(40)])
+
+
+@pytest.mark.parametrize("cache", ["memory", "none"])
+def test_an_item_that_a_worker_cannot_read_is_named(tmp_path, grained, cache):
+    reader = {"encoding": "jpeg", "classes": 12, "first_label": 1}
+    no_picture = shards.dataset(
+        tmp_path / "broken",
+        12,
+        2,
+        reader,
+        lambda index: {
+            "image/encoded": b"GIF89a" if index == 8 else photograph(index),
+            "image/class/label": index + 1,
+        },
+    )
+    with pytest.raises(Error, match=r"train-00001-of-00002: record 2: an image .* is no JPEG"):
+        grained(6, no_picture, (32, 32, 3), cache=cache, workers=2)
+
+
+def test_a_worker_that_was_killed_ends_the_run_and_says_so(numbered, grained):
+    batches = Grained(numbered, workers=2).training_batches(4, SEED)
+    next(batches)
+    first, _ = multiprocessing.active_children()
+    first.kill()
+    with pytest.raises(Error, match=r"a worker of input grain has ended: .* exit code -9"):
+        for _ in range(100):
+            next(batches)
+
+
+def test_signals_for_the_trainer_do_not_end_workers_and_its_end_does(numbered, grained, tmp_path):
+    """A launcher sends them to all processes of a run, of which the trainer alone has to do."""
+    pids = tmp_path / "pids"
+    code = f"""
+import multiprocessing, sys
+from pathlib import Path
+from dlbench.trainer.reading.grained import Grained
+if __name__ == "__main__":
+    batches = Grained({str(numbered)!r}, workers=2).training_batches(4, 1)
+    for _ in range(4):  # both have begun
+        next(batches)
+    workers = " ".join(str(each.pid) for each in multiprocessing.active_children())
+    Path({str(pids)!r}).write_text(workers)
+    for line in sys.stdin:
+        print(len(next(batches)[1]), flush=True)
+"""
+    program = tmp_path / "reading.py"
+    program.write_text(code)
+    library = Path(__file__).parents[2] / "workflow_scripts"
+    process = subprocess.Popen(
+        [sys.executable, program],
+        env=os.environ | {"PYTHONPATH": str(library)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        wait_until(pids.is_file)
+        workers = [int(pid) for pid in pids.read_text().split()]
+        assert len(workers) == 2
+        for pid in workers:
+            for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
+                os.kill(pid, number)
+        for _ in range(20):
+            process.stdin.write("next\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "4\n"
+        process.kill()
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
+
+
+def wait_until(holds):
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -137,6 +137,19 @@ def test_what_reads_without_a_model_is_behind_runs_of_that_mode():
     assert alone - BEHIND_LENET == {"dlbench/trainer/reading/input_engine.py"}
 
 
+def test_a_reader_is_behind_runs_that_ask_for_it():
+    for framework, reader, file in (
+        ("jax", "grain", "reading/grained"),
+        ("pytorch", "grain", "reading/grained"),
+        ("pytorch", "torch", "pytorch/loading"),
+    ):
+        own = dataclasses.replace(LENET, framework=framework, dataset="digits")
+        usual = short(staleness.training_code(own))
+        asked = short(staleness.training_code(dataclasses.replace(own, input=reader)))
+        assert asked - usual == {f"dlbench/trainer/{file}.py"}
+        assert not usual - asked
+
+
 def test_a_run_executes_its_own_plugins_and_no_others():
     files = short(staleness.training_code(LENET))
     for key, folder in staleness.EXECUTED.items():

@@ -15,6 +15,7 @@ from dlbench.images import prepare_image, trainer_image
 from dlbench.plan import site_devices, skipping
 from dlbench.study.runs import Run
 from dlbench.trainer import engine
+from dlbench.trainer.reading import inputs
 from support.images.image_files import archive, digest, make, program, root_folder, runnable_root
 from support.machines.paths import REPOSITORY
 
@@ -176,18 +177,20 @@ def test_a_folder_without_a_marker_gets_it_in_the_copy_only():
     assert not Path("root", trainer_image.MARKER).exists()
 
 
+@pytest.mark.parametrize("there", [True, False])
 @pytest.mark.parametrize(
-    ("package", "there"), [("horovod", True), ("horovod", False), (None, False)]
+    ("package", "asking"),
+    [("horovod", {"strategy": "horovod"}), ("grain", {"framework": "jax", "input": "grain"})],
 )
-def test_a_package_that_a_strategy_needs_must_be_in_the_image(package, there):
-    run = images_run(strategy="horovod" if package else "single")
-    form = {"image": "x", "digest": "sha256:1", "packages": {"horovod": "0.28" if there else None}}
-    if package and not there:
-        with pytest.raises(trainer_image.Unusable) as error:
-            trainer_image.check_packages(run, form)
-        assert str(error.value) == "horovod is not in the image x (sha256:1)"
-    else:
-        trainer_image.check_packages(run, form)
+def test_a_package_that_a_strategy_or_a_reader_needs_must_be_in_the_image(package, asking, there):
+    form = {"image": "x", "digest": "sha256:1", "packages": {package: "1" if there else None}}
+    trainer_image.check_packages(images_run(), form)
+    if there:
+        trainer_image.check_packages(images_run(**asking), form)
+        return
+    with pytest.raises(trainer_image.Unusable) as error:
+        trainer_image.check_packages(images_run(**asking), form)
+    assert str(error.value) == f"{package} is not in the image x (sha256:1)"
 
 
 def test_an_image_of_another_framework_is_named():
@@ -214,6 +217,7 @@ def test_images_are_asked_for_every_framework():
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "PACKAGES"
     )
     needed = {package for name in engine.names() for package in engine.packages(name)}
+    needed.update(*inputs.PACKAGES.values())
     assert needed <= set(packages)
 
 

@@ -10,6 +10,7 @@ from dlbench.plan import site_devices, skipping
 from dlbench.plan.site_devices import Devices
 from dlbench.study import trainer_environments
 from dlbench.study.runs import Run
+from support.machines.paths import REPOSITORY
 from support.studies.site_facts import SITE
 
 RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
@@ -104,6 +105,28 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(tmp_path, 
     assert message.startswith("horovod is not installed in envs/train")
     command = tools.uv_command("sync --project envs/train --frozen --extra horovod")
     assert message.endswith(f"install it with: {command}")
+
+
+def test_a_reader_that_is_not_installed_is_named_with_the_command_that_installs_it(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("jax", "train"):
+        (tmp_path / "envs" / name).mkdir(parents=True)
+        (tmp_path / "envs" / name / "pyproject.toml").symlink_to(
+            REPOSITORY / "envs" / name / "pyproject.toml"
+        )
+    grain = {"dataset": "digits", "framework": "jax", "input": "grain"}
+    trainer_environments.has_package.cache_clear()
+    message, elsewhere = (reason(environment=name, **grain) for name in ("jax", "train"))
+    usual = reason(**grain | {"environment": "jax", "input": "auto"})
+    trainer_environments.has_package.cache_clear()
+    command = tools.uv_command("sync --project envs/jax --frozen --extra grain")
+    assert message == f"grain is not installed in envs/jax; install it with: {command}"
+    assert elsewhere == (
+        "envs/train has no grain, and offers none as an extra; environments that do: jax"
+    )
+    assert usual is None
 
 
 def test_an_environment_that_cannot_have_a_package_is_named_with_those_that_can():

@@ -2,13 +2,14 @@
 
 import pytest
 
-from dlbench.study import runs
+from dlbench.study import runs, trainer_environments
 from dlbench.study.runs import Run
 from dlbench.trainer import engine
 from dlbench.trainer.reading import inputs
 
 LENET = {"model": "lenet5", "dataset": "digits", "batch_per_device": 12, "steps": 10}
 TORCH = {"framework": "pytorch", "input": "torch"}
+GRAIN = {"framework": "jax", "input": "grain"}
 
 
 def reason(**fields):
@@ -30,6 +31,8 @@ def test_the_readers_of_a_config_are_those_of_the_frameworks():
         ({"framework": "jax"}, "dlbench"),
         ({"framework": "pytorch"}, "dlbench"),
         (TORCH, "torch"),
+        (GRAIN, "grain"),
+        (GRAIN | {"framework": "pytorch"}, "grain"),
     ],
 )
 def test_a_run_that_names_no_reader_has_the_usual_one_of_its_framework(fields, reader):
@@ -43,13 +46,15 @@ def test_a_run_that_names_no_reader_has_the_usual_one_of_its_framework(fields, r
         ({"input": "torch"}, "input torch is a reader of pytorch; tensorflow has: tf.data"),
         (
             {"input": "tf.data", "framework": "pytorch"},
-            "input tf.data is a reader of tensorflow; pytorch has: dlbench, torch",
+            "input tf.data is a reader of tensorflow; pytorch has: dlbench, torch, grain",
         ),
+        ({"input": "grain"}, "input grain is a reader of jax and pytorch; tensorflow has: tf.data"),
         (
             {"input_workers": 2, "dataset": "synthetic"},
             "input_workers is about reading, and dataset synthetic has nothing to read",
         ),
-        (TORCH | {"prefetch": 0}, "at least one batch ahead"),
+        (TORCH | {"prefetch": 0}, "each worker of input torch makes at least one batch ahead"),
+        (GRAIN | {"prefetch": 0}, "each worker of input grain makes at least one batch ahead"),
         ({"page_cache": "cold", "copies_per_node": 2}, "page_cache cold is of one copy"),
         (
             {"page_cache": "warm", "strategy": "parameter_server", "launcher": "local"},
@@ -78,7 +83,17 @@ def test_without_a_model_there_is_nothing_but_reading(fields, words):
     assert words in reason(mode=inputs.ALONE, **fields)
 
 
-@pytest.mark.parametrize("fields", [{}, {"framework": "jax"}, TORCH | {"input_workers": 2}])
+@pytest.mark.parametrize("fields", [{}, {"framework": "jax"}, TORCH | {"input_workers": 2}, GRAIN])
 def test_any_reader_can_be_measured_alone(fields):
     assert inputs.ALONE in runs.MODES
     assert reason(mode=inputs.ALONE, **fields) is None
+
+
+def test_what_a_reader_needs_beside_its_framework_is_an_extra_of_the_environments_that_have_it():
+    assert inputs.packages(Run(**LENET)) == inputs.packages(Run(**LENET | TORCH)) == ()
+    assert inputs.packages(Run(**LENET | GRAIN)) == ("grain",)
+    offered = trainer_environments.extras()
+    for reader, packages in inputs.PACKAGES.items():
+        for framework in engine.names():
+            if reader in engine.inputs(framework):
+                assert set(packages) <= offered[engine.environment(framework)], (reader, framework)

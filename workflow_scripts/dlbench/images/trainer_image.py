@@ -27,6 +27,7 @@ from dlbench.machine import redaction
 from dlbench.study.runs import Run
 from dlbench.study.trainer_environments import ENVIRONMENTS, lock_digest
 from dlbench.trainer import engine
+from dlbench.trainer.reading import inputs
 
 if TYPE_CHECKING:  # it needs more than the standard library
     from dlbench.study.config import Study
@@ -316,7 +317,12 @@ def check_packages(run: Run, form: dict[str, Any]) -> None:
     """
     if run.is_external:
         return  # the program of others checks its own packages
-    for package in (*engine.packages(run.framework), *engine.strategy_of(run).packages):
+    needed = (
+        *engine.packages(run.framework),
+        *engine.strategy_of(run).packages,
+        *inputs.packages(run),
+    )
+    for package in needed:
         if not form["packages"].get(package, "not looked for"):  # as in older descriptions
             raise Unusable(f"{package} is not in the image {form['image']} ({form['digest']})")
 

@@ -79,7 +79,7 @@ def _missing_python(run):
 def _missing_package(run, strategy, image_settings):
     if plugins.load("runtimes", run.runtime).CONTAINED:
         return trainer_image.unsupported(run, image_settings)
-    for package in () if run.is_external else strategy.packages:
+    for package in () if run.is_external else (*strategy.packages, *inputs.packages(run)):
         if not trainer_environments.has_package(package, run.environment):
             extras = trainer_environments.extras()
             if package not in extras.get(run.environment, {package}):

@@ -56,6 +56,8 @@ ONLY_SAYING = frozenset(
 ASKED = {
     plugins.LIBRARY / "trainer/reading/page_cache.py": ("page_cache", inputs.PAGE_CACHES[1:]),
     plugins.LIBRARY / "trainer/reading/input_engine.py": ("mode", (inputs.ALONE,)),
+    plugins.LIBRARY / "trainer/reading/grained.py": ("input", ("grain",)),
+    plugins.LIBRARY / "trainer/pytorch/loading.py": ("input", ("torch",)),
 }
 
 

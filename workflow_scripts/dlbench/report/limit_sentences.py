@@ -92,7 +92,7 @@ def sentences(
         for run in one.point.runs
     }
     steps = [
-        _of_step(rows)
+        _of_step(rows, own)
         for rows in _by_condition(explained)
         if rows[0]["run_id"] not in ends and any(row.get("share") for row in rows)
     ]
@@ -231,8 +231,8 @@ def _by_condition(explained):
     return conditions.values()
 
 
-def _of_step(rows):
-    (finding,) = step_findings.findings(rows)
+def _of_step(rows, runs):
+    (finding,) = step_findings.findings(rows, runs)
     headline = finding.headline.removesuffix(f": {rows[0]['combination']}")
     return Sentence(
         place=rows[0]["combination"],

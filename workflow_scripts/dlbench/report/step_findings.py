@@ -1,14 +1,21 @@
-"""What limits the runs that are explained: a finding for each condition, from its probes."""
+"""What limits the runs that are explained: a finding for each condition, from its probes.
 
+Where the study has the same run in mode input, the finding says what reading alone yields, too.
+"""
+
+import statistics
 from collections.abc import Sequence
 
 from dlbench.report import finding_words
 from dlbench.report.findings import EVIDENCE, OPEN, SHOWN, Finding
+from dlbench.study import wording
+from dlbench.study.runs import CONDITION, READING
 from dlbench.tables.cells import Row
+from dlbench.trainer.reading.inputs import ALONE
 
-COMPUTATION = "computation"
+INPUT, COMPUTATION = "input", "computation"
 WORDS = {
-    "input": "waiting for input",
+    INPUT: "waiting for input",
     "exchange": "exchanging gradients",
     "sharing": "sharing the node with other devices",
     "waits": "waiting for each step's loss",
@@ -16,15 +23,31 @@ WORDS = {
 }
 
 
-def findings(explanations: Sequence[Row]) -> list[Finding]:
-    """The Findings of the rows of the table of explanations, one for each condition."""
+# In which a run with a model and one of mode input agree, if the first reads as the second does.
+READ_ALIKE = (
+    *("site", "framework", "model", "dataset", "batch_per_device", "sequence_length", "augment"),
+    *("cache", *READING, "nodes", "node", "devices_per_node", "threads_per_device", "strategy"),
+    *("launcher", "runtime", "runtime_options", "environment", "copies_per_node"),
+)
+
+
+def findings(explanations: Sequence[Row], runs: Sequence[Row] = ()) -> list[Finding]:
+    """The Findings of the rows of the table of explanations, one for each condition.
+
+    Args:
+        runs: rows of the table of runs, of which those of mode input say what reading alone yields.
+    """
     conditions: dict[str, list[Row]] = {}
     for row in explanations:
         conditions.setdefault(row["run_id"], []).append(row)
-    return [_finding(rows) for rows in conditions.values() if any(row.get("share") for row in rows)]
+    return [
+        _finding(rows, runs)
+        for rows in conditions.values()
+        if any(row.get("share") for row in rows)
+    ]
 
 
-def _finding(rows):
+def _finding(rows, runs):
     told = sorted((row for row in rows if row["told_apart"]), key=lambda row: -row["share"])
     beside = [row for row in told if row["part"] != COMPUTATION]
     first = beside[0] if beside else next(iter(told), None)
@@ -38,7 +61,7 @@ def _finding(rows):
     evidence = SHOWN if first else OPEN
     return Finding(
         headline=headline,
-        text=" ".join(_sentences(rows, told)),
+        text=" ".join([*_sentences(rows, told), *_on_reading(rows, runs)]),
         number=_percent(first) if first else "",
         interval=_interval(first) if first else "",
         evidence=evidence,
@@ -60,6 +83,31 @@ def _sentences(rows, told):
             notes.setdefault(row["note"], []).append(WORDS[row["part"]])
     for note, parts in notes.items():
         yield f"Not told from nothing: {', '.join(parts)} ({note})."
+
+
+def _on_reading(rows, runs):
+    """A sentence on what reading yields without the model, where that was measured, too."""
+    own = next((run for run in runs if run["run_id"] == rows[0]["run_id"]), None)
+    waiting = next((row for row in rows if row["part"] == INPUT and row.get("share")), None)
+    if own is None or waiting is None:
+        return
+    alone = [run for run in runs if run["mode"] == ALONE and _agree(run, own, READ_ALIKE)]
+    whole = [run for run in runs if _agree(run, own, CONDITION)]
+    rates = [
+        statistics.fmean(found)
+        for side in (alone, whole)
+        if (found := [run["images_per_second"] for run in side if run.get("images_per_second")])
+    ]
+    if len(rates) == 2:
+        reading, training = map(wording.number, rates)
+        yield (
+            f"Reading alone yields {reading} items/s, with the model it is {training} items/s: "
+            f"the wait for input is {_percent(waiting)} of a step."
+        )
+
+
+def _agree(run, other, names):
+    return all(run.get(name) == other.get(name) for name in names)
 
 
 def _percent(row):

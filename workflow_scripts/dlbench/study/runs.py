@@ -25,7 +25,7 @@ PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
 EVALUATIONS = ("auto", "yes", "no")
 LEARNING_RATE_SCALINGS = ("none", "linear", "sqrt")
 CACHES = ("auto", "memory", "none")
-INPUTS = ("auto", "dlbench", "tf.data", "torch")
+INPUTS = ("auto", "dlbench", "grain", "tf.data", "torch")
 PAGE_CACHES = ("as_found", "cold", "warm")
 # How items are read, where there are any.
 READING = ("input", "input_workers", "prefetch", "page_cache")

@@ -12,6 +12,7 @@ from dlbench.common import plugins
 from dlbench.trainer import engine, updates
 from dlbench.trainer.reading import items
 from dlbench.trainer.reading.converted import Wanted
+from dlbench.trainer.reading.grained import Grained
 from dlbench.trainer.reading.inputs import chosen
 from dlbench.trainer.reading.stored import Stored
 from dlbench.trainer.schedule import Schedule
@@ -34,7 +35,7 @@ class ArrayEngine:
         native: the module of the model.
     """
 
-    READERS: Mapping[str, type[Stored]] = {"dlbench": Stored}  # those of INPUTS
+    READERS: Mapping[str, type[Stored]] = {"dlbench": Stored, "grain": Grained}  # of INPUTS
     learning_rate: float
 
     def __init__(self, spec: Spec, strategy: Strategy, native: ModuleType, data_folder: str | None):

@@ -27,7 +27,7 @@ from dlbench.trainer.strategy import Spec
 MODELS = "keras/models"
 ENVIRONMENT = "jax"
 PACKAGES = ("jax", "keras")
-INPUTS = ("dlbench",)
+INPUTS = ("dlbench", "grain")
 OUT_OF_MEMORY = ("XlaRuntimeError: RESOURCE_EXHAUSTED", "JaxRuntimeError: RESOURCE_EXHAUSTED")
 BY_DESIGN = "compiles each step as a whole, and decodes JPEGs in processes"
 LACKS = {

@@ -20,12 +20,11 @@ from dlbench.trainer.pytorch import building, calibrating, flops, profiling
 from dlbench.trainer.pytorch.loading import Loaded
 from dlbench.trainer.pytorch.step import AUTOCAST, Step, set_precision
 from dlbench.trainer.pytorch.strategies import Base
-from dlbench.trainer.reading.stored import Stored
 from dlbench.trainer.strategy import Spec
 
 ENVIRONMENT = "pytorch"
 PACKAGES = ("torch",)
-INPUTS = ("dlbench", "torch")
+INPUTS = ("dlbench", "torch", "grain")
 OUT_OF_MEMORY = (
     "OutOfMemoryError: ",
     "RuntimeError: [enforce fail at alloc_cpu.cpp",
@@ -41,7 +40,7 @@ LACKS = {"xla": "framework pytorch does not compile with XLA: leave xla out, or 
 class Engine(ArrayEngine):
     """See dlbench/trainer/engine.py, which says what each part is for."""
 
-    READERS = {"dlbench": Stored, "torch": Loaded}
+    READERS = {**ArrayEngine.READERS, "torch": Loaded}
     strategy: Base
 
     def __init__(self, spec: Spec, strategy: Base, data_folder: str | None):

@@ -7,10 +7,8 @@
 - Held-out items are read as by our own reader.
 """
 
-import importlib
 import os
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch
@@ -38,15 +36,6 @@ class Loaded(Stored):
         )
         for inputs, targets in loader:
             yield inputs.numpy(), targets.numpy()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """For workers, which read the dataset themselves."""
-        module = self.text and self.text.__name__
-        return vars(self) | {"text": module, "_rows": {}, "_processes": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self.text = self.text and importlib.import_module(self.text)
 
 
 class _Batches(IterableDataset):

@@ -20,6 +20,12 @@ FIELDS = {
 }
 
 
+# What a reader needs beside its framework: extras of environments, named as their packages.
+PACKAGES = {"grain": ("grain",)}
+# Readers whose workers make whole batches, each at least one ahead.
+OF_WORKERS = ("grain", "torch")
+
+
 def names() -> list[str]:
     """The readers that any framework has."""
     return sorted({name for framework in engine.names() for name in engine.inputs(framework)})
@@ -28,6 +34,11 @@ def names() -> list[str]:
 def chosen(run: Spec) -> str:
     """The reader of a run: the one that it names, or its framework's usual one."""
     return engine.inputs(run.framework)[0] if run.input == AUTO else run.input
+
+
+def packages(run: Spec) -> tuple[str, ...]:
+    """What Python must be able to import for the reader of a run, beside its framework."""
+    return PACKAGES.get(run.input, ())
 
 
 # Fields that say what a model does, which runs of mode `input` do not have.
@@ -59,8 +70,11 @@ def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
             f"input {run.input} is a reader of {' and '.join(others)}; {run.framework} has: "
             f"{', '.join(there)}"
         )
-    if chosen(run) == "torch" and run.prefetch == 0:
-        return "a worker of input torch makes at least one batch ahead: prefetch 0 is not to be had"
+    if run.input in OF_WORKERS and run.prefetch == 0:
+        return (
+            f"each worker of input {run.input} makes at least one batch ahead: give a prefetch of "
+            "1 or more, or leave it out"
+        )
     if run.page_cache == AS_FOUND:
         return None
     if run.page_cache == COLD and run.copies_per_node > 1:

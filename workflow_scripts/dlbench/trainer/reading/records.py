@@ -35,6 +35,36 @@ def payloads(path: Path, first: int = 0, end: int | None = None) -> Iterator[byt
             yield payload
 
 
+def places(path: Path, count: int) -> np.ndarray:
+    """The bytes at which the first `count` records of a shard begin, by their lengths alone.
+
+    Raises:
+        tfrecord.CutOffError: it has fewer.
+    """
+    found, place = np.empty(count, np.int64), 0
+    with open(path, "rb", buffering=0) as file:
+        for number in range(count):
+            header = os.pread(file.fileno(), 8, place)
+            if len(header) < 8:
+                raise tfrecord.CutOffError(f"{path}: expected {count} records, found {number}")
+            found[number] = place
+            place += struct.unpack("<Q", header)[0] + FRAME_BYTES
+    return found
+
+
+def payload_at(path: Path, place: int) -> bytes:
+    """The payload of the record that begins at a byte of a shard.
+
+    Raises:
+        tfrecord.RecordError: the file is damaged there, or shorter.
+    """
+    with open(path, "rb") as file:
+        file.seek(place)
+        for _, payload in tfrecord.payloads(file, f"{path} from byte {place} on"):
+            return payload
+    raise tfrecord.CutOffError(f"{path}: expected a record at byte {place}: cut off")
+
+
 def parsed(data: Converted, records: Sequence[bytes]) -> Arrays:
     """Inputs and targets of serialised records; encoded images stay encoded.
 

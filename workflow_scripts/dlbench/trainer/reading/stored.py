@@ -8,6 +8,7 @@
 
 import collections
 import functools
+import importlib
 import itertools
 import multiprocessing
 import os
@@ -77,10 +78,17 @@ class Stored(Converted):
         for what, positions in self._stream(*order, stride=stride, offset=first):
             inputs, targets = self._made(what, positions, seed)
             if self.encoded:
-                height, width = self.item_shape[:2]
-                random = positions.tolist() if self.variation == "crop_flip" else None
-                inputs = _decode(inputs, seed, random, (height, width))
+                inputs = self._decoded(inputs, positions, seed)
             yield inputs, targets
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For processes of others, which read the dataset themselves."""
+        module = self.text and self.text.__name__
+        return vars(self) | {"text": module, "_rows": {}, "_processes": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.text = self.text and importlib.import_module(self.text)
 
     def validation_batches(self, batch: int) -> Iterator[Batch]:
         """All held-out items once, in the order of the shards; the last batch may be smaller."""
@@ -120,10 +128,9 @@ class Stored(Converted):
         """(what, positions) of each batch; what is for `_taken`: numbers of items, or records."""
         if self.in_memory:
             for step in itertools.count(first_step + offset, stride):
-                positions = step * batch * size + rank + size * np.arange(batch, dtype=np.int64)
+                positions = positions_of(step, batch, rank, size)
                 yield self._numbers(positions, seed), positions
-        total = self.records("train")
-        start, end = total * rank // size, total * (rank + 1) // size
+        start, end = self._share(rank, size)
         first_epoch, left_out = divmod(first_step * batch, end - start)
         stream = itertools.chain.from_iterable(
             self._epoch(epoch, seed, start, end) for epoch in itertools.count(first_epoch)
@@ -132,6 +139,11 @@ class Stored(Converted):
         for some in itertools.islice(batches, offset, None, stride):
             payloads, positions = zip(*some, strict=True)
             yield payloads, np.asarray(positions, np.int64)
+
+    def _share(self, rank, size):
+        """The first record of a process's share in an epoch, and the one after its last."""
+        total = self.records("train")
+        return total * rank // size, total * (rank + 1) // size
 
     def _numbers(self, positions, seed):
         """The numbers of the items at positions of the endless order."""
@@ -156,6 +168,12 @@ class Stored(Converted):
             return pictures.shifted(inputs, seed, positions), targets
         return inputs, targets
 
+    def _decoded(self, encoded, positions, seed):
+        """Photographs as training takes them, decoded in this process."""
+        height, width = self.item_shape[:2]
+        random = positions.tolist() if self.variation == "crop_flip" else None
+        return _decode(encoded, seed, random, (height, width))
+
     @functools.cached_property
     def _take(self):
         """A function that gives (inputs, targets) of training items in memory by their numbers."""
@@ -174,21 +192,25 @@ class Stored(Converted):
 
         return take
 
-    def _epoch(self, epoch, seed, start, end):
-        """(record, position) of the share of one process in an epoch."""
+    def _epoch(self, epoch, seed, start, end, read=records.payloads):
+        """(record, position) of the share of one process in an epoch.
+
+        Args:
+            read: (path, first, end) -> what is given of these records of a shard.
+        """
         shards, before, parts = self.shards("train"), 0, []
         for number in random_numbers.permutation(len(shards), seed, epoch):
             path, count = shards[number]
             low, high = (min(max(place - before, 0), count) for place in (start, end))
             before += count
             if high > low:
-                parts.append(records.payloads(path, low, high))
-        payloads = records.interleaved(parts, SHARDS_AT_ONCE)
+                parts.append(read(path, low, high))
+        coming = records.interleaved(parts, SHARDS_AT_ONCE)
         first, second = seed % SEEDS, (seed * 1_000_003 + epoch) % SEEDS
         numbers = random_numbers.stream(first, second or (0 if first else SEEDS))
         window = min(SHUFFLED_RECORDS, end - start)
         positions = itertools.count(epoch * self.records("train") + start)
-        return zip(records.shuffled(payloads, window, numbers), positions, strict=False)
+        return zip(records.shuffled(coming, window, numbers), positions, strict=False)
 
     @property
     def _ahead(self):
@@ -247,9 +269,19 @@ def _decode(encoded: list[bytes], seed: int, positions: Any, size: tuple[int, in
 
 def obey(parent: int) -> None:
     """In a worker: ignore signals, which the trainer handles, and end when the trainer ends."""
+    ignore_signals()
+    orphans.end_with_parent(parent, signal.SIGKILL)
+
+
+def ignore_signals() -> None:
+    """Ignore those that a launcher sends to all processes of a run, for the trainer to handle."""
     for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    orphans.end_with_parent(parent, signal.SIGKILL)
+
+
+def positions_of(step: int, batch: int, rank: int, size: int) -> np.ndarray:
+    """Where in the endless order the items of a process's step are that are kept in memory."""
+    return step * batch * size + rank + size * np.arange(batch, dtype=np.int64)
 
 
 def _batched(items: Iterator[Any], count: int) -> Iterator[list[Any]]:
