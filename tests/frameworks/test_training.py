@@ -173,6 +173,38 @@ def test_two_processes_train_as_one_with_their_batch(framework, own, digits, one
     assert len(set(digests(log))) == 1
 
 
+@pytest.mark.parametrize("devices", [1, 2])
+def test_grain_gives_a_run_the_items_of_our_own_reader(
+    framework, own, having, digits, one_device, tmp_path, devices
+):
+    having("grain", framework.name)
+    log = tmp_path / "train.jsonl"
+    how = framework.two_processes if devices == 2 else {"batch_per_device": 64, "input_workers": 2}
+    fields = {**ON_DIGITS, "evaluate": "yes", "input": "grain", **how}
+    framework.trained(log, own, digits, steps=20, **fields)
+    assert mean_losses(log) == pytest.approx(losses(one_device), rel=1e-4)
+    scores = [events(path, "eval")[-1]["loss"] for path in (log, one_device)]
+    assert scores[0] == pytest.approx(scores[1], rel=1e-4)
+
+
+def test_a_stopped_run_goes_on_with_the_batch_that_grain_comes_to(
+    framework, own, having, digits, tmp_path
+):
+    having("grain", framework.name)
+    fields = {**framework.fields, **ON_DIGITS, "model": "lenet5", "steps": 400, "input": "grain"}
+    whole, parted = tmp_path / "whole" / "train.jsonl", tmp_path / "parted" / "train.jsonl"
+    framework.trained(whole, own, digits, **fields | {"input": "auto"})
+    parted.parent.mkdir()
+    run = Run(**fields)
+    words = [own, TRAIN, *run.flags(), "--data", digits, "--log", parted]
+    command = command_of(run, [*words, "--checkpoint", tmp_path / "checkpoint"], own)
+    returncode, said = stopped(command, run, parted, 20, signal.SIGTERM)
+    assert returncode in (75, 128 + signal.SIGTERM), said
+    assert "with a checkpoint after step" in said
+    assert ended(command, run).returncode == 0
+    assert steps_of(parted) == steps_of(whole)
+
+
 def test_a_rank_that_fails_ends_the_others(framework, own, tmp_path):
     log = tmp_path / "train.jsonl"
     run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=10**6,

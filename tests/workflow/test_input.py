@@ -9,8 +9,8 @@ from dlbench.tables import parquet_files, table_columns
 PIPELINES = "workflow_scripts/dlbench/trainer/tensorflow/pipelines.py"
 SOURCE_S = 0.05
 # A step of the first takes milliseconds, one of the second much longer than the source.
-WAITING, COMPUTING = {"lenet5": 8}, {"cnn12": 128}
-BLOCK = {"dataset": "digits", "mode": ["train", "input"], "warmup_steps": 4, "steps": 20}
+WAITING, COMPUTING = {"lenet5": 8}, {"cnn12": 64}
+BLOCK = {"dataset": "digits", "mode": ["train", "input"], "warmup_steps": 4, "steps": 12}
 
 
 def slow_down(folder):

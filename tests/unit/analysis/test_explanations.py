@@ -7,7 +7,7 @@ import pytest
 
 from dlbench.analysis import explanations
 from dlbench.report import step_findings
-from dlbench.tables import explanation_columns
+from dlbench.tables import explanation_columns, table_columns
 from support.studies.made_studies import BLOCK, study
 
 BLOCK_OF_TWO = BLOCK | {
@@ -118,6 +118,33 @@ def test_the_finding_names_the_largest_part_beside_computation_and_all_that_is_t
         assert words in finding.text
     assert finding.evidence == "shown"
     assert "Not told" not in finding.text
+
+
+def read_and_trained(rows, **changes):
+    """Rows of the table of runs: the condition of these rows, and the same in mode input."""
+    own = dict.fromkeys(table_columns.RUNS.names) | {"model": "lenet5", "mode": "train"}
+    own |= {"run_id": rows[0]["run_id"], "images_per_second": 1000.0}
+    alone = own | {"mode": "input", "run_id": "alone", "steps": 500, "images_per_second": 1200.0}
+    return [own, own | {"run_id": "second", "images_per_second": 1100.0}, alone | changes]
+
+
+def test_the_finding_says_what_reading_alone_yields_where_that_was_measured():
+    _, rows = explained()
+    (finding,) = step_findings.findings(rows, read_and_trained(rows))
+    assert finding.text.endswith(
+        "Reading alone yields 1200 items/s, with the model it is 1050 items/s: the wait for input "
+        "is 16.4 % of a step."
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"mode": "forward"}, {"prefetch": 4}, {"dataset": "other"}, {"images_per_second": None}],
+)
+def test_the_finding_says_nothing_of_reading_that_is_another_or_failed(changes):
+    _, rows = explained()
+    (finding,) = step_findings.findings(rows, read_and_trained(rows, **changes))
+    assert "Reading alone" not in finding.text
 
 
 def test_where_nothing_but_computation_is_told_the_finding_says_so():

@@ -87,6 +87,14 @@ def test_strategies_that_are_explained_share_the_probes_of_one_device():
     assert {run.strategy for run in explained.explained_by(device)} == {"horovod", "mirrored"}
 
 
+def test_of_both_modes_of_a_block_the_one_with_a_model_is_explained():
+    both = study(OWN | {"dataset": "digits", "mode": ["train", "input"]})
+    modes = {run.id: run.mode for run in both.without_probes}
+    assert set(modes.values()) == {"train", "input"}
+    assert both.explained
+    assert {modes[run_id] for run_id in both.explained} == {"train"}
+
+
 def test_a_block_without_explain_has_the_runs_that_it_had():
     plain = study(OWN | {"explain": False})
     assert plain.explained == {}

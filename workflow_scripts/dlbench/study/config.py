@@ -252,6 +252,7 @@ def study(config: dict[str, Any]) -> Study:
         explained={
             run_id: {left_out: probe.id for left_out, probe in own.items()}
             for run_id, own in explained.items()
+            if own  # a run without a model has none
         },
         compare=tuple(config["compare"]),
         imports=tuple(config["imports"]),
