@@ -82,5 +82,6 @@ def test_the_wait_for_a_slow_source_is_what_theory_says(
         tries[longer] = found
         as_slow = found["alone"] == pytest.approx(longer * SOURCE_S, rel=WITHIN)
         if as_slow and found["share"] == pytest.approx(share, rel=WITHIN):
+            print(f"{framework} {how}: expected a share of {share:.3f}, found {tries}")
             return
     pytest.fail(f"expected {SOURCE_S} s by itself and a share of {share:.3f}, found {tries}")
