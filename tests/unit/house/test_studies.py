@@ -100,6 +100,18 @@ def test_the_study_of_versions_compares_two_environments_of_one_framework(read):
         assert run.devices == 1 and run.dataset in ON_THIS_MACHINE and run.steps <= 100
 
 
+def test_the_study_of_readers_has_all_of_them_with_a_model_and_without(read):
+    there = {(name, own) for name in engine.names() for own in engine.inputs(name)}
+    for study in (read("input"), read("input", "smoke.yaml")):
+        for mode in ("train", "input"):
+            runs = [run for run in study.without_probes if run.mode == mode]
+            assert there <= {(run.framework, run.input) for run in runs}
+        assert {run.mode for run in study.without_probes if run.id in study.explained} == {"train"}
+    for run in study.runs:
+        assert run.devices * run.threads_per_device == 1 and run.steps <= 100
+        assert run.dataset in ON_THIS_MACHINE
+
+
 def test_the_study_of_transformers_varies_all_that_it_says(read):
     full, smoke = read("transformers"), read("transformers", "smoke.yaml")
     for study in (full, smoke):
