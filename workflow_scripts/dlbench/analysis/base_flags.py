@@ -34,6 +34,7 @@ BASE_KEYS = (
     "runtime",
     "runtime_options",
     "copies_per_node",
+    "power_limit_w",
     "framework_version",
     "environment",
     "device_model",

@@ -50,6 +50,7 @@ SETTINGS = (
     "deterministic",
     "recompute",
     "threads_per_device",
+    "power_limit_w",
     "copies_per_node",
     "optimizer",
     "weight_decay",
