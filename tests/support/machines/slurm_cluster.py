@@ -48,10 +48,15 @@ class Slurm:
         """The ids of all jobs that wait or run."""
         return self.ask("squeue", "--noheader", "--format=%i").split()
 
-    def bind(self, node, cores):
-        """Have the jobs of a node use some cores alone, from the next one on: as its daemon."""
+    def place(self, node, cores, niceness):
+        """Have the jobs of a node use some cores alone, at a priority: as its daemon from now on.
+
+        Raises:
+            PermissionError: this process may not raise priorities.
+        """
         pid = (self.folder / "run" / f"slurmd.{node}.pid").read_text().strip()
         for thread in os.listdir(f"/proc/{pid}/task"):
+            os.setpriority(os.PRIO_PROCESS, int(thread), niceness)
             os.sched_setaffinity(int(thread), cores)
 
     def down(self):
