@@ -48,15 +48,10 @@ class Slurm:
         """The ids of all jobs that wait or run."""
         return self.ask("squeue", "--noheader", "--format=%i").split()
 
-    def place(self, node, cores, niceness):
-        """Have the jobs of a node use some cores alone, at a priority: as its daemon from now on.
-
-        Raises:
-            PermissionError: this process may not raise priorities.
-        """
+    def place(self, node, cores):
+        """Have the jobs of a node use some cores alone, as its daemon does from now on."""
         pid = (self.folder / "run" / f"slurmd.{node}.pid").read_text().strip()
         for thread in os.listdir(f"/proc/{pid}/task"):
-            os.setpriority(os.PRIO_PROCESS, int(thread), niceness)
             os.sched_setaffinity(int(thread), cores)
 
     def down(self):
