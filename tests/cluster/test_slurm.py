@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 import yaml
@@ -21,10 +20,9 @@ from dlbench.starting import fates
 from dlbench.tables import parquet_files
 from dlbench.tables.machine_columns import NODES as NODES_TABLE
 from support.campaigns.campaign import Campaign
-from support.machines import slurm_cluster
+from support.machines import busy_neighbours, slurm_cluster
 from support.machines.slurm_cluster import FACTS, wait_for
 
-BEFORE_ALL_ELSE = -15  # a niceness
 TRAINED = ("ok", "unstable")  # so few steps may well stall on a busy machine
 QUICK = {
     "model": "lenet5", "dataset": "synthetic", "batch_per_device": 4, "warmup_steps": 1, "steps": 3,
@@ -139,39 +137,14 @@ def busy_core(slurm):
             until_done.callback(process.wait)
             until_done.callback(process.kill)
             try:
-                put_before_all_else(process.pid)
+                busy_neighbours.put_before_all_else(process.pid)
             except PermissionError:
                 pytest.skip("other tests compute meanwhile, and nothing may go before them here")
-        beside = threading.Thread(target=compute_beside, args=("n2", busy, done))
+        beside = threading.Thread(target=busy_neighbours.compute_beside, args=("n2", busy, done))
         until_done.callback(beside.join)
         until_done.callback(done.set)
         beside.start()
         yield cores[-1]
-
-
-def compute_beside(node, busy, done):
-    """Let processes go on while a run of a node is at work, and rest else."""
-    before = set()
-    while not done.wait(0.1):
-        nodes = set()
-        for path in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):  # ended meanwhile
-                words = (path / "cmdline").read_text().split("\0")
-                if "--node" in words and words[1:2] == ["workflow_scripts/train.py"]:
-                    nodes.add(words[words.index("--node") + 1])
-                    if path.name not in before:
-                        put_before_all_else(int(path.name))
-                        before.add(path.name)
-        for process in busy:
-            process.send_signal(signal.SIGCONT if node in nodes else signal.SIGSTOP)
-
-
-def put_before_all_else(pid):
-    """Give a process, all its threads to come, and its session a high priority."""
-    os.setpriority(os.PRIO_PROCESS, pid, BEFORE_ALL_ELSE)
-    group = Path(f"/proc/{pid}/autogroup")  # else each session would have an equal share
-    if group.exists():
-        group.write_text(str(BEFORE_ALL_ELSE))
 
 
 def test_a_node_on_which_something_else_computes_is_named_and_no_other(campaign, busy_core):

@@ -149,7 +149,6 @@ def _measured_steps(logs):
         its last step (mean over ranks): three lists.
     """
     steps = [ranks for ranks in step_times.of_all_ranks(logs) if not ranks[0]["warm_up"]]
-    # Other programs need not print one.
     losses = [sum(event.get("loss", math.nan) for event in ranks) / len(ranks) for ranks in steps]
     return step_times.slowest(steps), step_times.windows(steps), losses
 
@@ -228,8 +227,7 @@ def _beginning(logs):
         "start_s": None if by_directive else max(between(launched, begin) for begin in begun),
         "import_s": max(map(between, begun, started)) - logs[0].page_cache.get("spent_s", 0.0),
         "first_batch_s": max(
-            # Waiting for other copies left out.
-            (log.steps[0]["t_s"] - log.waited_s for log in logs if log.steps),
+            (log.steps[0]["t_s"] - log.waited_s for log in logs if log.steps),  # for other copies
             default=None,
         ),
     }
