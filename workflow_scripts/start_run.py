@@ -70,6 +70,11 @@ def main():
         "--power-meter", metavar="COMMAND", help="prints the watts of this node, one number a line"
     )
     parser.add_argument(
+        "--power-limit-command",
+        metavar="COMMAND",
+        help="sets the limit of a GPU, given -i UUID -pl WATTS; not given: nvidia-smi",
+    )
+    parser.add_argument(
         "--facts", type=json.loads, default={}, help="about workflow and site, for the log, as JSON"
     )
     parser.add_argument(

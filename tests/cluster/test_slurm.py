@@ -1,18 +1,26 @@
 """The real Snakefile by `snakemake --profile slurm` on a real Slurm, and what may go wrong."""
 
+import contextlib
+import functools
 import itertools
 import json
 import os
 import shutil
 import signal
 import subprocess
+import sys
+import threading
 import time
 
 import pytest
 import yaml
 
+from dlbench.common import orphans
 from dlbench.starting import fates
+from dlbench.tables import parquet_files
+from dlbench.tables.machine_columns import NODES as NODES_TABLE
 from support.campaigns.campaign import Campaign
+from support.machines import busy_neighbours, slurm_cluster
 from support.machines.slurm_cluster import FACTS, wait_for
 
 TRAINED = ("ok", "unstable")  # so few steps may well stall on a busy machine
@@ -102,6 +110,65 @@ def test_runs_that_name_their_node_are_trained_on_it(campaign):
     assert all(record["status"] in TRAINED for record in found)
     hosts = {record["spec"]["node"]: record["provenance"]["job"]["hosts"] for record in found}
     assert hosts == {"n2": ["n2"], "n3": ["n3"]}
+
+
+@pytest.fixture
+def busy_core(slurm):
+    """The core of n2, on which something else computes as long as a run of n2 does.
+
+    The other nodes have another one. What else the machine does must not matter: runs of the nodes,
+    and what is beside n2, go before all of it.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        pytest.skip("a busy core and a quiet one are two")
+    loop = f"import os\nos.sched_setaffinity(0, {{{cores[-1]}}})\nwhile True: pass"
+    ends = functools.partial(orphans.end_with_parent, os.getpid())
+    command = [sys.executable, "-I", "-S", "-c", loop]
+    done = threading.Event()
+    with contextlib.ExitStack() as until_done:
+        for node in slurm_cluster.NODES:
+            until_done.callback(slurm.place, node, cores)
+            slurm.place(node, [cores[-1] if node == "n2" else cores[0]])
+        busy = []
+        for _ in range(2):
+            process = subprocess.Popen(command, preexec_fn=ends, start_new_session=True)
+            busy.append(process)
+            until_done.callback(process.wait)
+            until_done.callback(process.kill)
+            try:
+                busy_neighbours.put_before_all_else(process.pid)
+            except PermissionError:
+                pytest.skip("other tests compute meanwhile, and nothing may go before them here")
+        beside = threading.Thread(target=busy_neighbours.compute_beside, args=("n2", busy, done))
+        until_done.callback(beside.join)
+        until_done.callback(done.set)
+        beside.start()
+        yield cores[-1]
+
+
+def test_a_node_on_which_something_else_computes_is_named_and_no_other(campaign, busy_core):
+    study = yaml.safe_load((campaign.folder / "studies/screening/config.yaml").read_text())
+    (block,) = study["matrix"]
+    short = {"model": "lenet5", "batch_per_device": 64, "node": "n[1-3]"}
+    campaign.configure(**study | {"matrix": [block | short], "repeats": 3, "others_share": 0.3})
+    # One run after the other: nodes are cores here, and two of them the same one.
+    campaign.succeed("report", "--profile", "slurm", "--jobs", "1")
+    found = [record for record in records_of(campaign) if "node" in record["spec"]]
+    assert len(found) == 9 and all(record["status"] in TRAINED for record in found)
+    for record in found:
+        on_busy = [rank["cpus"] == [busy_core] for rank in record["provenance"]["ranks"]]
+        assert on_busy == [record["spec"]["node"] == "n2"]
+    path = campaign.folder / "results/tables/nodes.parquet"
+    table = {row["node"]: row for row in parquet_files.read(path, NODES_TABLE).to_pylist()}
+    verdicts = {node: row["verdict"] for node, row in table.items()}
+    assert verdicts.pop("n2") == "slower" and "slower" not in verdicts.values(), table
+    slow = table["n2"]
+    assert sorted(table) == ["n1", "n2", "n3"] and (slow["runs"], slow["disturbed"]) == (3, True)
+    assert slow["ratio_ci95_low"] < slow["ratio"] < slow["ratio_ci95_high"] < 1
+    report = (campaign.folder / "results/report.html").read_text()
+    assert "node n2 is slower than the others" in report
+    assert "in 3 runs, all disturbed by others on it, p = " in report
 
 
 def test_a_finished_campaign_submits_nothing_and_a_lost_record_one_job(campaign):

@@ -48,6 +48,12 @@ class Slurm:
         """The ids of all jobs that wait or run."""
         return self.ask("squeue", "--noheader", "--format=%i").split()
 
+    def place(self, node, cores):
+        """Have the jobs of a node use some cores alone, as its daemon does from now on."""
+        pid = (self.folder / "run" / f"slurmd.{node}.pid").read_text().strip()
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            os.sched_setaffinity(int(thread), cores)
+
     def down(self):
         """End all daemons, and take away the links through which commands would look for them."""
         subprocess.run(["bash", SCRIPTS / "slurm_down.sh", self.folder], check=False)

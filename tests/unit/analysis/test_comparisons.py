@@ -239,14 +239,14 @@ def test_real_data_compared_with_synthetic_differs_in_its_digest_as_it_must():
         (RUNTIME, {"runtime": "apptainer"}, {"hardware_sha256": "b"}, "hardware_sha256"),
         (RUNTIME, {"runtime": "apptainer"}, {"software_sha256": "b"}, ""),
         (RUNTIME, {"runtime": "apptainer"}, {"hardware_sha256": None}, ""),
-        (
-            {"field": "precision", "base": "float32"},
-            {"precision": "bfloat16"},
-            {"software_sha256": "b"},
-            "software_sha256",
-        ),
+        # GPUs tell their limit among what they are.
+        ({"field": "power_limit_w", "base": None}, {"power_limit_w": 250},
+         {"hardware_sha256": "b"}, ""),
+        (RUNTIME, {"runtime": "apptainer"}, {"power_limit_w": 250}, "power_limit_w"),
+        ({"field": "precision", "base": "float32"}, {"precision": "bfloat16"},
+         {"software_sha256": "b"}, "software_sha256"),
     ],
-)
+)  # fmt: skip
 def test_other_fingerprints_are_flagged_but_where_software_is_what_is_compared(
     entry, fields, change, flags
 ):

@@ -58,6 +58,21 @@ def test_runs_whose_energy_rests_on_few_readings_are_counted_beside_their_row(pa
     assert f"1 of {len(made)}: few readings" in words(axes)
 
 
+def test_conditions_of_a_sweep_over_power_limits_are_told_apart(panels):
+    made = [
+        row | {"power_limit_w": limit, "run_id": f"{row['run_id']}-{limit}"}
+        for limit in (200, 300, None)
+        for row in rows()
+    ]
+    (axes,) = panels("energy_throughput", made)
+    assert {"limit 200 W", "limit 300 W", "limit as found"} <= {
+        text.get_text() for text in axes.texts
+    }
+    assert "limit 200 W" in " ".join(
+        t.get_text() for t in panels("energy", made)[0].get_yticklabels()
+    )
+
+
 def test_the_front_has_what_nothing_beats_in_both():
     equal = [(10, 3.0), (10, 2.0), (20, 2.0), (20, 5.0), (5, 1.0)]
     assert energy_throughput.pareto(equal) == [(5, 1.0), (20, 2.0)]

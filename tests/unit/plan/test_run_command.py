@@ -27,3 +27,17 @@ def test_the_words_of_a_run_are_made_when_they_are_formatted_and_once_for_severa
     # Snakemake makes parameters anew once inputs are there: digests may be known only then.
     str(run_command.StartRunArguments(plan, run_id))
     assert len(made) == 2
+
+
+def test_runs_with_a_power_limit_are_told_how_the_site_sets_it(tmp_path, monkeypatch):
+    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
+    monkeypatch.chdir(tmp_path)
+    sets = "sudo -n nvidia-smi"
+    site = STUDY["site"] | {"device": "gpu", "power_limit_command": sets}
+    limited = STUDY["matrix"][0] | {"name": "limited", "power_limit_w": 250}
+    settings = STUDY | {"site": site, "matrix": [STUDY["matrix"][0], limited]}
+    plan = planning.make_plan(settings)
+    for run in plan.runs.values():
+        words = run_command.start_run_arguments(plan, run.id)
+        assert (f"--power-limit-command={sets}" in words) == (run.power_limit_w == 250)
+        assert (words[words.index("--power-limit-w") + 1] == "250") if run.power_limit_w else True

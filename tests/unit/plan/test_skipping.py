@@ -77,6 +77,15 @@ def test_several_processes_of_sharded_need_a_launcher():
     assert reason(**each, launcher="local") is None
 
 
+def test_a_power_limit_is_of_gpus_on_the_node_of_who_sets_it():
+    gpus = Devices("gpu", 4, cores=8, nodes=2)
+    assert reason(gpus, power_limit_w=250) is None
+    assert "the devices of this site are CPUs, which are some cores" in reason(power_limit_w=250)
+    spread = {"strategy": "horovod", "launcher": "srun", "nodes": 2}
+    assert "supervises a run, and this run has others" in reason(gpus, power_limit_w=250, **spread)
+    assert "power_limit" not in (reason(gpus, **spread) or "")
+
+
 def test_what_the_site_says_of_its_devices_counts():
     message = reason(Devices("gpu", 4, cores=2), strategy="mirrored", devices_per_node=8)
     assert message == "needs 8 gpu devices per node; this site has 4"

@@ -37,6 +37,11 @@ BESIDE = {"share": 0.05, "device_cores": 1, "cores": 2, "resolution_cpu_cores": 
         ({"io_pressure_percent": 40, "others_disk_bytes_per_s": 2e8, "others_cpu_cores": 0.5},
          "others used 0.50 of 2 cores; others moved 200 MB/s to or from disks, for which "
          "processes waited 40 % of the time"),
+        ({"power_limit_changed": "the power limit of GPU-1 was 250 W", "share": None},
+         "the power limit of GPU-1 was 250 W"),
+        ({"power_limit_changed": "the limit was 250 W", "others_cpu_cores": 0.98},
+         "the limit was 250 W; others used 0.98 of 2 cores"),
+        ({"power_limit_changed": None, "share": None}, ""),
         ({"other_gpu_processes": 1}, "others had 1 process on a GPU of the run"),
     ],
 )  # fmt: skip

@@ -34,6 +34,7 @@ BASE_KEYS = (
     "runtime",
     "runtime_options",
     "copies_per_node",
+    "power_limit_w",
     "framework_version",
     "environment",
     "device_model",
@@ -90,7 +91,7 @@ def _listed(names):
 def base_mismatch(row: Row, base: Row, fixed: str = "batch_per_device") -> list[str]:
     """The names of the keys that must agree and differ between a row and its base."""
     keys = [key for key in BASE_KEYS if key not in FOUND_OUT]
-    differing = [key for key in (*keys, fixed) if _differ(row[key], base[key])]
+    differing = [key for key in (*keys, fixed) if _differ(row.get(key), base.get(key))]
     both = [key for key in FOUND_OUT if row.get(key) and base.get(key)]
     differing += [key for key in both if _differ(row[key], base[key])]
     return differing + [NEIGHBOURS] * is_disturbed(row, base)

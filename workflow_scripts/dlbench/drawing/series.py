@@ -50,6 +50,7 @@ SETTINGS = (
     "deterministic",
     "recompute",
     "threads_per_device",
+    "power_limit_w",
     "copies_per_node",
     "optimizer",
     "weight_decay",
@@ -70,6 +71,8 @@ ALONG = {
     "sequence_length": ("sequence_length", "item_shape"),
     None: ("global_batch",),
 }
+# What runs are called that leave a setting as it is, beside those that do not.
+AS_FOUND = {"power_limit_w": "limit as found"}
 # Known only once a run trains; missing if it failed earlier.
 FOUND_OUT = ("device_model", "framework_version")
 # Settings that the heading of a panel names if all its runs share them.
@@ -238,6 +241,8 @@ def condition_words(row: pd.Series, names: Iterable[str]) -> str:
 def word(row: pd.Series, name: str) -> str:
     """One setting of a run in words; "" if it has none."""
     value = row[name]
+    if name in AS_FOUND and pd.isna(value) and row.get("timing_source") == timing_sources.MEASURED:
+        return AS_FOUND[name]
     if pd.isna(value) or value in ("", timing_sources.MEASURED):
         return ""
     if name == "devices":

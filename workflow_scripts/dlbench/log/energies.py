@@ -37,6 +37,20 @@ def summary(ends: Sequence[Fields], meter: Fields) -> dict[str, Any]:
     return found | {"energy_remark": "; ".join(filter(None, remarks)) or None}
 
 
+def limits(event: Fields) -> dict[str, Any]:
+    """The power limits of GPUs that a run set, for the summary of its record; {} where it set none.
+
+    Args:
+        event: `power_limit`; {} where there is none.
+    """
+    if not event:
+        return {}
+    return {
+        "power_limit_found_w": min(_known(event["gpus"], "found_w"), default=None),
+        "power_limit_enforced_w": min(_known(event["gpus"], "enforced_w"), default=None),
+    }
+
+
 def remark(values: Fields) -> str | None:
     """What to know of the energies of a run, in words; None if nothing.
 

@@ -124,6 +124,12 @@ HOST_ENERGY, NODE_ENERGY = (
 OPERATIONS = _entries(
     {"operation": TEXT, "place": TEXT, "count": STEP, "spent_s": SECONDS, "share": NUMBER}
 )
+LIMITS = _entries(
+    {
+        **{"uuid": TEXT, "found_w": NUMBER, "enforced_w": NUMBER},
+        **{"enforced_last_w?": NUMBER, "restored": FLAG},
+    }
+)
 
 # With a question mark: may be absent or null.
 EVENTS = {
@@ -200,12 +206,13 @@ EVENTS = {
         "own_disk_read_bytes_per_s?": NUMBER,
         "cpu_clock_mhz?": NUMBER, "cpu_throttle_count?": NUMBER, "load_before_1min?": NUMBER,
         "other_gpu_processes?": COUNT, "waited_for_quiet_s": SECONDS, "share?": NUMBER,
-        "device_cores?": COUNT, "unknown": FACTS,
+        "device_cores?": COUNT, "unknown": FACTS, "power_limit_changed?": TEXT,
     },
     "power_meter": {
         "scope": TEXT, "command": TEXTS, "trouble?": TEXT, "power_least_w?": NUMBER,
         "power_mean_w?": NUMBER, "power_most_w?": NUMBER, **NODE_ENERGY,
     },
+    "power_limit": {"asked_w": NUMBER, "gpus": LIMITS, "trouble?": TEXT},
     "run_end": {
         "status": STATUS, "message": TEXT, "t_utc": DATE, "t_s?": SECONDS,
         "weights_sha256?": TEXTS, "cpu_time_s?": SECONDS, **ENERGY, **HOST_ENERGY,

@@ -45,6 +45,8 @@ dates in UTC):
                 t_utc: when the trainer had ended
     power_meter by start_run.py: node_energy_j and its quality, scope, command without secrets,
                 power_least_w, power_mean_w, power_most_w, trouble: what went wrong with the meter
+    power_limit by start_run.py: asked_w; gpus: of each what was found, what it enforced and still
+                did at the end, whether the limit is restored (dlbench/starting/power_limits.py)
 Resuming removes the events after the checkpoint from the log.
 
 All readers of logs get events from here; dlbench/log/event_fields.py has

@@ -57,6 +57,8 @@ def start_run_arguments(plan: Plan, run_id: str, attempt: int | None = None) -> 
         flags.append(f"--others-share={plan.study.others_share}")
     if meter := plan.study.site.get("power_meter"):
         flags.append(f"--power-meter={meter}")
+    if run.power_limit_w and (command := plan.study.site.get("power_limit_command")):
+        flags.append(f"--power-limit-command={command}")
     if plan.study.checkpoint_every_min:
         flags.append(f"--checkpoint={_checkpoint(run)}")
     if run.id in plan.study.targets:

@@ -35,6 +35,7 @@ def cannot_run(
         or (None if run.is_external else inputs.unsupported(run, strategy))
         or profiling.unsupported(run, strategy)
         or _no_such_numbers(run, devices)
+        or _no_power_limit(run, devices)
         or _too_few_devices(run, devices)
         or other_trainers.unsupported(run)
         or _missing_python(run)
@@ -45,6 +46,22 @@ def cannot_run(
 def _no_such_numbers(run, devices):
     if run.precision == "tf32" and devices.kind == "cpu":
         return "precision tf32 is one of NVIDIA's GPUs; the devices of this site are CPUs"
+    return None
+
+
+def _no_power_limit(run, devices):
+    if run.power_limit_w is None:
+        return None
+    if devices.kind == "cpu":
+        return (
+            "power_limit_w is of GPUs; the devices of this site are CPUs, which are some cores of "
+            "a processor, and Linux limits whole processors"
+        )
+    if run.nodes > 1 or getattr(plugins.load("launchers", run.launcher), "ELSEWHERE", False):
+        return (
+            "power_limit_w is set on the node of the process that supervises a run, and this run "
+            "has others: choose one node and a launcher other than kubernetes, or leave it out"
+        )
     return None
 
 

@@ -15,9 +15,9 @@ def disturbance(values: dict[str, Any]) -> str:
         values: of the event `neighbours`, {} where a log has none.
     """
     share = values.get("share")
+    words = [values["power_limit_changed"]] if values.get("power_limit_changed") else []
     if share is None:
-        return ""
-    words = []
+        return "; ".join(words)
     others, cores = values.get("others_cpu_cores"), values.get("cores") or 0
     limit = cores_for_others(share, values.get("device_cores") or 0, cores)
     if others is not None and others - (values.get("resolution_cpu_cores") or 0) > limit:

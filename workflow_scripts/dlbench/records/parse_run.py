@@ -49,7 +49,7 @@ LEAST_OVERLAP = 0.9
 READ = (
     *("launch", "begin", "stage", "page_cache", "machine", "run_start", "compile", "met"),
     *("windows", "step", "eval", "sample", "resume", "imported", "profile", "calibration"),
-    *("neighbours", "power_meter", "run_end"),
+    *("neighbours", "power_meter", "power_limit", "run_end"),
 )
 BESIDE = (
     *("others_cpu_cores", "cores", "node_others_cpu_cores", "node_cores", "steal_cpu_cores"),
@@ -87,7 +87,7 @@ def content(run: Run, logs: "list[RankLog]") -> dict[str, Any]:
     theirs = run.is_external
     summary = external_log.summary(logs[0]) if theirs else _summary(run, logs)
     status, message = _status(run, logs, summary)
-    summary |= _beside(logs[0].neighbours)
+    summary |= _beside(logs[0].neighbours) | energies.limits(logs[0].power_limit)
     if status in event_fields.ENDED_WELL and summary.get("disturbed"):
         status, message = "unstable", "; ".join(filter(None, (summary["disturbed"], message)))
     return {
@@ -132,6 +132,7 @@ class RankLog:
         self.calibration: dict[str, Any] = next(iter(kinds["calibration"]), {})
         self.neighbours: dict[str, Any] = next(iter(kinds["neighbours"][-1:]), {})
         self.meter: dict[str, Any] = next(iter(kinds["power_meter"][-1:]), {})
+        self.power_limit: dict[str, Any] = next(iter(kinds["power_limit"][-1:]), {})
         self.end = kinds["run_end"][-1] if kinds["run_end"] else None
 
 
@@ -148,7 +149,6 @@ def _measured_steps(logs):
         its last step (mean over ranks): three lists.
     """
     steps = [ranks for ranks in step_times.of_all_ranks(logs) if not ranks[0]["warm_up"]]
-    # Other programs need not print one.
     losses = [sum(event.get("loss", math.nan) for event in ranks) / len(ranks) for ranks in steps]
     return step_times.slowest(steps), step_times.windows(steps), losses
 
@@ -192,7 +192,6 @@ def _summary(run, logs):
             }
     if first.evals:
         last = first.evals[-1]
-        # JSON has no nan.
         summary |= {
             key: last[key] if math.isfinite(last[key]) else None
             for key in event_log.SCORES
@@ -228,8 +227,7 @@ def _beginning(logs):
         "start_s": None if by_directive else max(between(launched, begin) for begin in begun),
         "import_s": max(map(between, begun, started)) - logs[0].page_cache.get("spent_s", 0.0),
         "first_batch_s": max(
-            # Waiting for other copies left out.
-            (log.steps[0]["t_s"] - log.waited_s for log in logs if log.steps),
+            (log.steps[0]["t_s"] - log.waited_s for log in logs if log.steps),  # for other copies
             default=None,
         ),
     }

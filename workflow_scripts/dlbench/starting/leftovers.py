@@ -55,6 +55,16 @@ def end() -> None:
         )
 
 
+def is_gone(mark: str) -> bool:
+    """Whether the supervisor that a mark's words name is no more, as far as is seen from here."""
+    return _is_at_work(mark) is False
+
+
+def is_at_work(mark: str) -> bool:
+    """Whether the supervisor that a mark's words name is there, as far as is seen from here."""
+    return _is_at_work(mark) is True
+
+
 def _leftovers():
     """{process: log of its attempt}, those of this user on this node."""
     log_by_pid = {}
@@ -69,16 +79,19 @@ def _leftovers():
 def _orphaned(path):
     """The log of the run that a process is of, if its supervisor is gone; else None."""
     variables = (path / "environ").read_bytes().split(b"\0")
-    value = next((v for v in variables if v.startswith(f"{VARIABLE}=".encode())), None)
-    if value is None:
+    value = next((v for v in variables if v.startswith(f"{VARIABLE}=".encode())), b"")
+    words = os.fsdecode(value).partition("=")[2]
+    return Path(words.split(" ", 3)[3]) if words and is_gone(words) else None
+
+
+def _is_at_work(mark):
+    """Whether a supervisor is there; None: another node's, or one that cannot be seen from here."""
+    words = mark.split(" ", 3)
+    if len(words) < 4 or words[0] != _kernel():
         return None
-    kernel, pid, started, log = os.fsdecode(value).partition("=")[2].split(" ", 3)
-    if kernel != _kernel():
-        return None  # another node's, or one that this namespace cannot see
     with contextlib.suppress(OSError):
-        if _started(pid) == started:
-            return None
-    return Path(log)
+        return _started(words[1]) == words[2]
+    return False
 
 
 def _kernel():

@@ -16,6 +16,7 @@ from dlbench.starting import (
     fates,
     leftovers,
     neighbours,
+    power_limits,
     refusals,
     start_command,
     start_unreachable,
@@ -39,8 +40,8 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
         What sys.exit takes: 0 if there is a result, 1 or a message if another attempt is needed.
 
     Raises:
-        Error: what an attempt that was killed left behind cannot be ended, or Snakemake did not
-            enter the container.
+        Error: what an attempt that was killed left behind cannot be ended or restored, or
+            Snakemake did not enter the container.
     """
     run = Run.from_json(options.spec)
     label = options.label or run.label()
@@ -55,6 +56,7 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
         print(f"{label}: its record stands", file=sys.stderr)
         return 0  # it shared a job with one that failed
     leftovers.end()
+    power_limits.restore_left()
     refusal = _needless(options)
     if not refusal and options.attempt > options.attempts:
         attempts.rescue(options.log)
@@ -79,10 +81,13 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
             refusal = "failed", str(error)
     watched = _watched(run, options, label, watch, form, how, network)
     with attempts.lock(options.log):
-        if refusal:
-            supervisor.refuse(watched, *refusal)
-        elif not supervisor.supervise(watched):
-            return 1
+        try:
+            if refusal:
+                supervisor.refuse(watched, *refusal)
+            elif not supervisor.supervise(watched):
+                return 1
+        except power_limits.Refused as error:
+            supervisor.refuse(watched, "failed", str(error))
         try:
             parse_run.parse(run, options.log, record)
         except event_fields.LogError as error:
@@ -161,6 +166,11 @@ def _watched(
         made_from["environment"] = (
             form["digest"] if form else trainer_image.digest_of_form(options.form)
         )
+    gpus, power_limit = run.devices_per_node * run.copies_per_node, None
+    if run.power_limit_w:
+        power_limit = power_limits.Limits(
+            run.power_limit_w, gpus, options.log, options.power_limit_command
+        )
     command = how.command
     if network == "loopback":
         command = tuple(start_unreachable.command(command))
@@ -191,5 +201,6 @@ def _watched(
         wait_for_quiet_s=options.wait_for_quiet_s,
         restless=sessions.busy_marker(options.session),
         power_meter=options.power_meter,
+        power_limit=power_limit,
         nodes=run.nodes,
     )

@@ -7,6 +7,7 @@
 - A run that writes checkpoints is asked for one first. The request is a file: a signal
   would not reach ranks on other nodes or in containers.
 - A trainer that ended without a word (killed, crashed) gets its run_end here.
+- Sets the power limit of a run that has one, and restores it.
 - Shows one line at the start, one now and then, and one at the end.
 """
 
@@ -27,7 +28,14 @@ from dlbench.common import terminal
 from dlbench.log import attempts, event_log
 from dlbench.machine import redaction
 from dlbench.records import disturbances, progress
-from dlbench.starting import leftovers, neighbours, power_meter, stopping, trainer_processes
+from dlbench.starting import (
+    leftovers,
+    neighbours,
+    power_limits,
+    power_meter,
+    stopping,
+    trainer_processes,
+)
 from dlbench.trainer import checkpoints
 
 POLL_S = 0.2
@@ -58,6 +66,7 @@ class Watched:
     wait_for_quiet_s: float = 0.0
     restless: Path | None = None
     power_meter: str | None = None
+    power_limit: power_limits.Limits | None = None
     nodes: int = 1
 
     @property
@@ -72,12 +81,17 @@ def supervise(run: Watched) -> bool:
     Returns:
         True if the log now holds the run's result, be it a failure; False if the attempt failed
         for a passing reason and should be repeated.
+
+    Raises:
+        power_limits.Refused: the run is to have a power limit that cannot be set; nothing was done.
     """
     watch = run.watch or neighbours.Watch(leftovers.mark(run.log))
-    with stopping.from_outside() as stopping_reason:
+    with stopping.from_outside() as stopping_reason, contextlib.ExitStack() as until_ended:
         if stopped_by := _wait_for_quiet(run, watch, stopping_reason):
             _say(run, f"{INTERRUPTED} (stopped by {stopped_by}); {_next_start(run)}")
             return False
+        if run.power_limit:
+            until_ended.enter_context(run.power_limit)
         _clear(run.log)
         _say(run, _checkpoint_to_start_from(run))
         log = event_log.EventLog(run.log)
@@ -96,6 +110,9 @@ def supervise(run: Watched) -> bool:
                     subprocess.run(run.cleanup, stdout=messages, stderr=messages, check=False)
     neighbour_use = {"t_utc": event_log.utc_now(), **watch.summarise(run.log)}
     with contextlib.suppress(OSError):  # a full disk, which the end of the run tells
+        if run.power_limit:
+            log.write("power_limit", **run.power_limit.fields())
+            neighbour_use["power_limit_changed"] = run.power_limit.changed or None
         if meter:
             log.write("power_meter", **meter.fields())
         log.write("neighbours", **neighbour_use)

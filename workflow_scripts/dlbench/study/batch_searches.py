@@ -27,7 +27,7 @@ NOT_MEMORY = (
     *("batch_per_device", "repeat", "sentinel", "seed", "steps", "warmup_steps", "epochs"),
     *("steps_per_sync", "learning_rate", "learning_rate_scaling", "learning_rate_batch"),
     *("learning_rate_decay", "learning_rate_warmup_steps", "evaluate", "runtime_options"),
-    *("node", "page_cache"),
+    *("node", "page_cache", "power_limit_w"),
 )
 STEPS, WARMUP_STEPS = 3, 1  # of a try: the second step has all that a later one has
 NOT_YET = "its largest batch is not found yet; the next start, or `snakemake batches`, finds it"

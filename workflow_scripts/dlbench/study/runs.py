@@ -89,6 +89,7 @@ class Run:
     node: str | None = None
     devices_per_node: int = 1
     threads_per_device: int = 1
+    power_limit_w: int | None = None
     strategy: str = "single"
     strategy_options: str = ""
     launcher: str = "none"

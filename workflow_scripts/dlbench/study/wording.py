@@ -36,6 +36,7 @@ WORDS = {
     "devices": "{} devices",
     "global_batch": "batch {} in all",
     "threads_per_device": "{} threads a device",
+    "power_limit_w": "limit {} W",
     "learning_rate": "rate {}",
     "learning_rate_scaling": "{} scaling of the rate",
     "learning_rate_decay": "{} decay of the rate",
@@ -113,8 +114,8 @@ def setting(name: str, value: Any) -> str:
 
 
 def field_name(name: str) -> str:
-    """What a field is called, without a value: `batch per device`, `XLA`."""
-    return SWITCHES.get(name, name.replace("_", " "))
+    """What a field is called, without value and unit: `batch per device`, `XLA`, `power limit`."""
+    return SWITCHES.get(name, name.removesuffix("_w").replace("_", " "))
 
 
 def switch(name: str, on: bool) -> str:

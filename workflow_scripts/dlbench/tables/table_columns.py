@@ -17,6 +17,7 @@ from dlbench.tables.work_columns import ENERGY, MEMORY, WORK
 
 _FLAGS = ("xla", "compile", "deterministic", "recompute", "augment")
 _AHEAD = ("input_workers", "prefetch")
+_LIMIT = field("power_limit_w", COUNT, "W", "asked for, of each GPU; none: as it was found")
 # How a step's gradients become an update.
 _UPDATE = (
     field("weight_decay", REAL),
@@ -71,6 +72,7 @@ RUNS = pa.schema(
         field("devices_per_node", pa.int32()),
         field("devices", pa.int32()),
         field("threads_per_device", pa.int32()),
+        _LIMIT,
         field("copies_per_node", pa.int32(), note="trained at once; all numbers are of one copy"),
         *fields(pa.int32(), *_AHEAD),
         field("repeat", pa.int32()),
@@ -250,6 +252,7 @@ COMPARISONS = pa.schema(
         *fields(NAME, "site", "timing_source", "framework", *_COMBINATION),
         *fields(pa.bool_(), *_FLAGS),
         *fields(pa.int32(), "nodes", "devices_per_node", "devices", *_COUNTS),
+        _LIMIT,
         field("seed", COUNT),
         field("batch_per_device", COUNT, "items"),
         field("global_batch", COUNT, "items"),
@@ -299,6 +302,7 @@ SPEEDUPS = pa.schema(
         *fields(NAME, "device_model", "timing_source", "item_shape"),
         *fields(pa.bool_(), *_FLAGS),
         *fields(pa.int32(), *_COUNTS),
+        _LIMIT,
         field("steps", COUNT, "steps"),
         field("steps_per_sync", COUNT, "steps"),
         *_LEARNING_RATE,

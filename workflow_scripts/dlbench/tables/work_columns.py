@@ -92,6 +92,8 @@ ENERGY = (
     *_energy("", "all GPUs", "run_start to run_end"),
     *_energy("host_", "processors and memory of all nodes, by RAPL", "run_start to run_end"),
     *_energy("node_", "the whole node, by site.power_meter", "run_start to run_end"),
+    field("power_limit_found_w", REAL, "W", "of a GPU before the run set one, the least"),
+    field("power_limit_enforced_w", REAL, "W", "by the driver of a GPU after that, the least"),
     field(
         "energy_remark",
         TEXT,

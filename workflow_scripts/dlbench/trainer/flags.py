@@ -209,6 +209,12 @@ def _add_run(run: argparse._ArgumentGroup) -> None:
     run.add_argument(
         "--threads-per-device", type=flag_types.whole(1), default=1, help="cores of a CPU device"
     )
+    run.add_argument(
+        "--power-limit-w",
+        type=flag_types.whole(1),
+        metavar="W",
+        help="of each GPU, set by start_run.py; recorded only",
+    )
     run.add_argument("--strategy", default="single", choices=_names("strategies"))
     run.add_argument(
         "--strategy-options", default="", metavar="A=1,B=x", help="see the file of the strategy"

@@ -62,6 +62,7 @@ SETTINGS = (
     "recompute",
     "copies_per_node",
     "threads_per_device",
+    "power_limit_w",
     "optimizer",
     "accumulate_steps",
     *READING,

@@ -1,0 +1,317 @@
+"""power_limits: set for a run on its GPUs, restored whatever happens, refused where it cannot be.
+
+nvidia-smi itself was not run: no GPU is here, so a program of its name takes its place.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dlbench import Error
+from dlbench.log import event_fields, event_log
+from dlbench.starting import leftovers, power_limits, supervisor
+from dlbench.starting.power_limits import Limits, Refused
+from support.machines.nvidia_smi import NvidiaSmi
+from support.trainers.watched_runs import DATE, watched
+
+PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "start_run.py"
+LOG = Path("results/runs/x/train.jsonl")
+SPEC = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 3}
+SEES = "import subprocess; subprocess.run('nvidia-smi --query-gpu=power.limit>seen', shell=True)"
+FAILED = f'{{"event": "run_end", "status": "oom", "message": "full", "t_utc": "{DATE}"}}'
+
+
+@pytest.fixture
+def gpus(tmp_path, monkeypatch):
+    """Two GPUs of 300 W, in a folder with results of its own."""
+    smi = NvidiaSmi(tmp_path / "bin")
+    monkeypatch.setenv("PATH", f"{smi.folder}:{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return smi
+
+
+def notes():
+    return list(power_limits.FOLDER.glob("*"))
+
+
+def test_the_limit_holds_in_the_block_and_is_then_what_it_was(gpus):
+    gpus.set_limit(1, 310.0)
+    with Limits(250, 2, LOG) as limits:
+        assert gpus.limits == [250, 250]
+        assert sorted(path.stem for path in notes()) == sorted(gpus.uuids)
+    assert gpus.limits == [300, 310] and notes() == []
+    told = event_fields.parse_event(
+        json.dumps({"event": "power_limit", **limits.fields()}).encode()
+    )
+    assert (told["asked_w"], told["trouble"], limits.changed) == (250, None, "")
+    assert told["gpus"][1] == {
+        "uuid": gpus.uuids[1], "found_w": 310, "enforced_w": 250, "enforced_last_w": 250,
+        "restored": True,
+    }  # fmt: skip
+
+
+def test_it_is_restored_where_the_block_fails(gpus):
+    with pytest.raises(ZeroDivisionError), Limits(200, 1, LOG):
+        assert gpus.limits == [200, 300]
+        raise ZeroDivisionError
+    assert gpus.limits == [300, 300] and notes() == []
+
+
+@pytest.mark.parametrize(
+    ("visible", "limits"),
+    [("1", [300, 200]), ("GPU-bbbb", [300, 200]), ("1,0", [300, 200]), ("0,-1", [200, 300])],
+)
+def test_only_the_gpus_of_the_run_are_limited(gpus, monkeypatch, visible, limits):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with Limits(200, 1, LOG):
+        assert gpus.limits == limits
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"power.max_limit": 220.0}, "GPU-bbbb2222-0000 takes from 100 to 220 W"),
+        ({"power.min_limit": 260.0}, "GPU-bbbb2222-0000 takes from 260 to 400 W"),
+        ({"power.limit": "[N/A]"}, "GPU-bbbb2222-0000 tells no power limit that could be set"),
+        ({"persistence_mode": "Disabled"}, "is without persistence mode: its driver would forget"),
+        ({"allowed": False}, "takes from 100 to 400 W and enforces 300 W now; nvidia-smi said: F"),
+        ({"allowed": False}, "Insufficient Permissions Terminating early due to previous errors. "
+         "(exit code 4). Root may set it, and whom the site lets by site.power_limit_command"),
+        ({"supported": False}, "Treating as warning and moving on. All done. (exit code 0). Root"),
+        ({"capped": True, "enforced.power.limit": 180.0}, "enforces 180 W now; nvidia-smi said: "),
+    ],
+)  # fmt: skip
+def test_a_limit_that_one_gpu_cannot_have_is_refused_and_all_stay_as_they_were(
+    gpus, change, message
+):
+    gpus.change(1, **change)
+    before = gpus.limits
+    with pytest.raises(Refused) as refusal, Limits(250, 2, LOG):
+        pytest.fail("the run was started")
+    assert str(refusal.value).startswith("power_limit_w 250: ")
+    assert message in str(refusal.value)
+    assert gpus.limits == before and notes() == []
+
+
+@pytest.mark.parametrize(
+    ("visible", "message"),
+    [
+        ("0", "the run has 2 GPUs, and CUDA_VISIBLE_DEVICES names 1"),
+        ("MIG-cccc,0", "MIG-cccc is a part of a GPU, and a limit is that of the whole GPU"),
+        ("0,7", "GPU 7 is not among the 2 that nvidia-smi lists"),
+        ("GPU-,0", "GPU GPU- is not among the 2 that nvidia-smi lists"),
+    ],
+)
+def test_gpus_that_are_not_to_be_had_are_named(gpus, monkeypatch, visible, message):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with pytest.raises(Refused, match=f"^power_limit_w 250: {message}$"), Limits(250, 2, LOG):
+        pytest.fail("the run was started")
+
+
+def test_without_a_driver_the_message_says_what_is_missing(gpus, monkeypatch):
+    gpus.break_down()
+    with pytest.raises(Refused, match="lists no GPUs here: NVIDIA-SMI has failed"):
+        Limits(250, 1, LOG).__enter__()
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(Refused, match=r"comes with NVIDIA's driver, lists no GPUs here: .*No such"):
+        Limits(250, 1, LOG).__enter__()
+
+
+def test_the_limit_that_there_is_needs_no_permission(gpus):
+    gpus.change(0, allowed=False)
+    with Limits(300, 1, LOG) as limits:
+        assert gpus.limits == [300, 300]
+    assert limits.fields()["gpus"][0]["restored"]
+
+
+def test_a_site_may_name_another_command(gpus):
+    (gpus.folder / "sudo").write_text('#!/bin/sh\necho "$*" >> asked\nshift; exec "$@"\n')
+    (gpus.folder / "sudo").chmod(0o755)
+    with Limits(250, 1, LOG, command="sudo -n nvidia-smi"):
+        assert gpus.limits == [250, 300]
+    uuid = gpus.uuids[0]
+    assert Path("asked").read_text().splitlines() == [
+        f"-n nvidia-smi -i {uuid} -pl 250",
+        f"-n nvidia-smi -i {uuid} -pl 300",
+    ]
+    with pytest.raises(Refused, match="power_limit_command 'sudo \"x': No closing quotation"):
+        Limits(250, 1, LOG, command='sudo "x').__enter__()
+
+
+def test_what_somebody_else_has_set_meanwhile_is_let_be_and_told(gpus):
+    with Limits(250, 1, LOG) as limits:
+        gpus.set_limit(0, 350.0)
+    assert gpus.limits == [350, 300] and notes() == []
+    assert limits.changed == (
+        "the power limit of GPU-aaaa1111-0000 was 250 W at the start and 350 W at the end"
+    )
+    assert not limits.fields()["gpus"][0]["restored"]
+
+
+def test_a_limit_that_cannot_be_restored_is_told_with_the_command_that_does_it(gpus, capfd):
+    with Limits(250, 1, LOG) as limits:
+        gpus.change(0, allowed=False)
+    words = "Have root run nvidia-smi -i GPU-aaaa1111-0000 -pl 300, then remove results/power_limi"
+    assert words in limits.fields()["trouble"] and words in capfd.readouterr().err
+    assert not limits.fields()["gpus"][0]["restored"] and len(notes()) == 1
+
+
+def test_a_gpu_that_another_run_has_limited_is_let_be(gpus):
+    with Limits(250, 1, LOG):
+        with pytest.raises(Error, match="another run has set the limit of GPU-aaaa") as error:
+            Limits(200, 1, LOG).__enter__()
+        assert not isinstance(error.value, Refused)  # it passes
+        assert gpus.limits == [250, 300] and len(notes()) == 1
+    assert gpus.limits == [300, 300]
+
+
+def left(gpus, set_w=250, **changes):
+    """A note as a killed supervisor leaves it, which is no more."""
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    mark = leftovers.mark(LOG)[leftovers.VARIABLE].split(" ")
+    supervisor_words = " ".join([mark[0], str(dead.pid), "1", str(LOG)])
+    note = {"uuid": gpus.uuids[0], "found_w": 300.0, "set_w": set_w, "command": "nvidia-smi"}
+    path = power_limits.FOLDER / f"{gpus.uuids[0]}.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(note | {"supervisor": supervisor_words} | changes))
+    gpus.set_limit(0, 250.0)
+
+
+def test_what_a_killed_attempt_left_is_restored_by_the_next_start(gpus, capfd):
+    left(gpus)
+    power_limits.restore_left()
+    assert gpus.limits == [300, 300] and notes() == []
+    assert "that a killed attempt left is restored, 300 W" in capfd.readouterr().err
+    power_limits.restore_left()
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"set_w": 200}, {"uuid": "GPU-gone"}],
+    ids=["set anew by somebody", "taken out of the machine"],
+)
+def test_what_is_no_longer_as_it_was_left_is_let_be(gpus, changes):
+    left(gpus, **changes)
+    power_limits.restore_left()
+    assert gpus.limits == [250, 300]
+
+
+@pytest.mark.parametrize(
+    "words", ["another-boot/pid:[1] 5 5 x", "", None, 7], ids=["elsewhere", "unknown", "none", "no"]
+)
+def test_notes_of_other_machines_and_damaged_ones_are_let_be(gpus, words):
+    left(gpus, supervisor=words)
+    power_limits.restore_left()
+    assert gpus.limits == [250, 300] and len(notes()) == 1
+
+
+def test_beside_a_limit_that_cannot_be_restored_nothing_is_started(gpus):
+    left(gpus)
+    gpus.change(0, allowed=False)
+    with pytest.raises(Error, match="is 250 W, set for a run, and cannot be restored: nvidia-smi"):
+        power_limits.restore_left()
+    gpus.break_down()
+    with pytest.raises(Error, match="may have left a power limit, see results/power_limits/GPU-"):
+        power_limits.restore_left()
+    assert len(notes()) == 1
+
+
+def test_a_supervised_run_says_what_its_limit_was(gpus, tmp_path):
+    sees = "subprocess.run('nvidia-smi --query-gpu=power.limit > seen', shell=True)"
+    run = watched(tmp_path, sees, power_limit=Limits(250, 1, tmp_path / "runs/run/train.jsonl"))
+    assert supervisor.supervise(run)
+    assert Path("seen").read_text().split() == ["250.00", "300.00"]
+    assert gpus.limits == [300, 300]
+    events = {event["event"]: event for event in event_log.read(run.log)}
+    assert events["power_limit"]["gpus"][0]["enforced_w"] == 250
+    assert events["neighbours"]["power_limit_changed"] is None
+
+
+def command(folder, python, *flags, **changes):
+    words = [sys.executable, PROGRAM, "--log", folder / "train.jsonl"]
+    words += ["--messages", folder / "messages", f"--spec={json.dumps(SPEC | changes)}", *flags]
+    return [*words, "--", sys.executable, "-c", python]
+
+
+def start(folder, python, *flags, **changes):
+    folder.mkdir(exist_ok=True)
+    return subprocess.run(
+        command(folder, python, *flags, **changes), capture_output=True, text=True, check=False
+    )
+
+
+def record(folder):
+    return json.loads((folder / "run.json").read_text())
+
+
+def writes_end(folder, before=""):
+    return f"{before}; open({str(folder / 'train.jsonl')!r}, 'a').write({FAILED!r} + chr(10))"
+
+
+def test_a_run_has_its_limit_in_its_record(gpus, tmp_path):
+    finished = start(tmp_path / "run", writes_end(tmp_path / "run", SEES), power_limit_w=200)
+    assert finished.returncode == 0, finished.stderr
+    assert Path("seen").read_text().split() == ["200.00", "300.00"] and gpus.limits == [300, 300]
+    found = record(tmp_path / "run")
+    assert found["spec"]["power_limit_w"] == 200
+    assert found["summary"]["power_limit_found_w"] == 300
+    assert found["summary"]["power_limit_enforced_w"] == 200
+
+
+def test_all_copies_of_a_run_have_the_limit(gpus, tmp_path):
+    start(tmp_path / "run", SEES, "--device=gpu", power_limit_w=200, copies_per_node=2)
+    assert Path("seen").read_text().split() == ["200.00", "200.00"] and gpus.limits == [300, 300]
+
+
+def test_a_run_whose_limit_is_refused_is_recorded_once_and_never_started(gpus, tmp_path):
+    gpus.change(0, allowed=False)
+    finished = start(tmp_path / "run", "open('began', 'w')", "--attempts=3", power_limit_w=200)
+    assert finished.returncode == 0, finished.stderr
+    found = record(tmp_path / "run")
+    assert found["status"] == "failed"
+    assert found["message"].startswith("power_limit_w 200: GPU-aaaa1111-0000 takes from 100 to 400")
+    assert not Path("began").exists() and gpus.limits == [300, 300]
+
+
+WAITS = "import time; open('began', 'w'); time.sleep(60)"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_interrupted_run_restores_the_limit(gpus, tmp_path, number):
+    process = begun(tmp_path / "run")
+    assert gpus.limits == [200, 300]
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    assert process.returncode == 1 and gpus.limits == [300, 300] and notes() == []
+
+
+def test_after_a_kill_the_next_start_restores_the_limit_before_it_trains(gpus, tmp_path):
+    process = begun(tmp_path / "run")
+    process.kill()
+    process.communicate(timeout=30)
+    assert gpus.limits == [200, 300]
+    finished = start(tmp_path / "next", SEES)
+    assert "that a killed attempt left is restored, 300 W" in finished.stderr
+    assert Path("seen").read_text().split() == ["300.00", "300.00"] and notes() == []
+
+
+def begun(folder):
+    """A run of 200 W whose trainer is at work."""
+    folder.mkdir()
+    process = subprocess.Popen(
+        command(folder, WAITS, power_limit_w=200), stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 30
+    while not Path("began").exists():
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.05)
+    return process

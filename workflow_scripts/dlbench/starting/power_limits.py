@@ -1,0 +1,296 @@
+"""The power limit of a run's GPUs: set before its trainer starts, restored once that has ended.
+
+- nvidia-smi, which comes with the driver, reads limits and, for root, sets them; a site may name
+  another command that sets them (`site.power_limit_command`).
+- What was found is written into a note before anything is set. Whoever is killed cannot restore
+  it; the next start on that machine does, before it trains. A limit that somebody else has changed
+  meanwhile is let be.
+- Without persistence mode the driver forgets a limit whenever no program uses the GPU, so also
+  before the trainer does.
+- Some GPUs take a limit without a word and keep their own: what the driver enforces is read after
+  it was set, and once more before it is restored.
+
+Needs the standard library only.
+"""
+
+import contextlib
+import csv
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from dlbench import Error
+from dlbench.common import files, terminal
+from dlbench.machine import gpu_readings, redaction
+from dlbench.starting import leftovers
+
+PROGRAM = "nvidia-smi"
+FOLDER = Path("results/power_limits")  # a note for each GPU whose limit is not as it was found
+ASKED = (
+    *("index", "uuid", "persistence_mode", "power.limit", "enforced.power.limit"),
+    *("power.min_limit", "power.max_limit"),
+)
+PATIENCE_S = 60.0  # without persistence mode the driver starts each GPU anew
+NEAR_W = 1.0  # limits are told in hundredths of a watt, and a driver may round what it is asked for
+
+
+class Refused(Error):
+    """The limit cannot be set here. Asking again would bring the same answer."""
+
+
+class Limits:
+    """A limit that some GPUs have within a `with` block.
+
+    Args:
+        limit_w: of each GPU, in watts.
+        count: GPUs of the run on this machine, the first that CUDA shows this process.
+        log: of the run.
+        command: sets a limit, given `-i UUID -pl WATTS`; words for no shell. None: nvidia-smi.
+
+    Attributes:
+        changed: which limit was another one at the end, in words; "" if none was.
+    """
+
+    def __init__(self, limit_w: int, count: int, log: Path, command: str | None = None) -> None:
+        self.changed = ""
+        self._limit_w, self._count, self._log = limit_w, count, log
+        self._command = command or PROGRAM
+        self._told: list[dict[str, Any]] = []
+        self._trouble: list[str] = []
+
+    def __enter__(self) -> "Limits":
+        """Set the limit of all GPUs, or leave all as they are.
+
+        Raises:
+            Refused: with what was asked for, what is allowed, and who may do it.
+            Error: another run has set the limit of one of them.
+        """
+        try:
+            gpus = _chosen(self._count)
+            for gpu in gpus:
+                self._check(gpu)
+            for gpu in gpus:
+                self._set(gpu)
+        except BaseException as error:
+            self._restore()
+            if isinstance(error, Refused):
+                raise Refused(f"power_limit_w {self._limit_w}: {error}") from error
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._restore()
+
+    def fields(self) -> dict[str, Any]:
+        """The event `power_limit`, once the limits are restored."""
+        trouble = "; ".join(self._trouble) or None
+        return {"asked_w": self._limit_w, "gpus": self._told, "trouble": trouble}
+
+    def _check(self, gpu):
+        """See that the limit of a GPU may become what is asked for, as far as it says."""
+        if None in (gpu.limit_w, gpu.enforced_w, gpu.least_w, gpu.most_w):
+            raise Refused(f"{gpu.uuid} tells no power limit that could be set")
+        if not gpu.least_w <= self._limit_w <= gpu.most_w:
+            raise Refused(f"{gpu.uuid} takes from {gpu.least_w:g} to {gpu.most_w:g} W")
+        if not gpu.persists:
+            raise Refused(
+                f"{gpu.uuid} is without persistence mode: its driver would forget the limit before "
+                "the trainer starts; root turns the mode on by nvidia-smi -pm 1"
+            )
+        note = files.read_json(_note(gpu.uuid)) or {}
+        if leftovers.is_at_work(str(note.get("supervisor"))):
+            raise Error(
+                f"power_limit_w {self._limit_w}: another run has set the limit of {gpu.uuid} "
+                f"({_note(gpu.uuid)}): runs that are timed do not share a GPU"
+            )
+
+    def _set(self, gpu):
+        supervisor = leftovers.mark(self._log).get(leftovers.VARIABLE, "")
+        note = {"uuid": gpu.uuid, "found_w": gpu.limit_w, "set_w": self._limit_w}
+        note |= {"command": self._command, "supervisor": supervisor}
+        files.write_json(_note(gpu.uuid), note)
+        told = {"uuid": gpu.uuid, "found_w": gpu.limit_w, "enforced_w": gpu.enforced_w}
+        self._told.append(told)
+        said = _ask_for(self._command, gpu.uuid, self._limit_w)
+        now = _by_uuid(gpu.uuid)
+        if not now or not _near(now.enforced_w, self._limit_w):
+            raise Refused(
+                f"{gpu.uuid} takes from {gpu.least_w:g} to {gpu.most_w:g} W and enforces "
+                f"{_watts_words(now and now.enforced_w)} now; {self._command} said: {said}. Root "
+                "may set it, and whom the site lets by site.power_limit_command (docs/training.md)"
+            )
+        told["enforced_w"] = now.enforced_w
+
+    def _restore(self):
+        """Give each GPU the limit that it had. What goes wrong is told and ends no run."""
+        for told in self._told[::-1]:
+            uuid = told["uuid"]
+            told["restored"] = False
+            try:
+                now = _by_uuid(uuid)
+                told["enforced_last_w"] = now and now.enforced_w
+                if not _near(told["enforced_last_w"], told["enforced_w"]):
+                    self.changed = (
+                        f"the power limit of {uuid} was {_watts_words(told['enforced_w'])} at the "
+                        f"start and {_watts_words(told['enforced_last_w'])} at the end"
+                    )
+                told["restored"] = _restored(files.read_json(_note(uuid)) or {}, now)
+            except (Error, OSError) as error:
+                self._trouble.append(str(error))
+                print(error, file=sys.stderr, flush=True)
+
+
+def restore_left() -> None:
+    """Restore the limits of GPUs of this machine whose run was killed together with us.
+
+    Raises:
+        Error: one cannot be restored; what is timed under it would be wrong.
+    """
+    for path in sorted(FOLDER.glob("*.json")):
+        note = files.read_json(path) or {}
+        if not leftovers.is_gone(str(note.get("supervisor"))):
+            continue  # of another machine, or at work
+        try:
+            restored = _restored(note, _by_uuid(note.get("uuid")))
+        except Refused as error:
+            words = f"a killed attempt may have left a power limit, see {path}: {error}"
+            raise Error(words) from None
+        if restored:
+            print(
+                f"{note['uuid']}: the power limit that a killed attempt left is restored, "
+                f"{note['found_w']:g} W",
+                file=sys.stderr,
+            )
+
+
+class _Gpu(NamedTuple):
+    """What nvidia-smi says of a GPU; limits in watts, None where it has none."""
+
+    number: str
+    uuid: str
+    persists: bool
+    limit_w: float | None
+    enforced_w: float | None
+    least_w: float | None
+    most_w: float | None
+
+
+def _chosen(count):
+    """The first GPUs that CUDA shows this process. Raises Refused where they are not to be had."""
+    selectors = gpu_readings.visible_gpus(0, count)
+    if len(selectors) < count:
+        raise Refused(f"the run has {count} GPUs, and CUDA_VISIBLE_DEVICES names {len(selectors)}")
+    there, chosen = _gpus(), []
+    for selector in selectors:
+        if str(selector).startswith("MIG-"):
+            raise Refused(f"{selector} is a part of a GPU, and a limit is that of the whole GPU")
+        # CUDA takes the beginning of a UUID, too.
+        fitting = [
+            gpu
+            for gpu in there
+            if gpu.number == str(selector) or gpu.uuid.startswith(f"{selector}")
+        ]
+        if len(fitting) != 1:
+            raise Refused(f"GPU {selector} is not among the {len(there)} that nvidia-smi lists")
+        chosen += fitting
+    return chosen
+
+
+def _by_uuid(uuid):
+    """A GPU as it is now; None if it is gone."""
+    return next((gpu for gpu in _gpus() if gpu.uuid == uuid), None)
+
+
+def _gpus():
+    """All GPUs that nvidia-smi lists. Raises Refused where it does not."""
+    asked = f"--query-gpu={','.join(ASKED)}"
+    code, said = _output([PROGRAM, asked, "--format=csv,noheader,nounits"])
+    rows = [row for row in csv.reader(said.splitlines(), skipinitialspace=True) if row]
+    if code or any(len(row) != len(ASKED) for row in rows):
+        raise Refused(
+            f"nvidia-smi, which comes with NVIDIA's driver, lists no GPUs here: {_plain(said)}"
+        )
+    return [_Gpu(row[0], row[1], row[2] == "Enabled", *map(_watts, row[3:])) for row in rows]
+
+
+def _watts(text):
+    """A number of nvidia-smi; None for what it says instead, as [N/A]."""
+    with contextlib.suppress(ValueError):
+        return float(text)
+    return None
+
+
+def _watts_words(watts):
+    return "an unknown limit" if watts is None else f"{watts:g} W"
+
+
+def _near(one_w, other_w):
+    return one_w is not None and other_w is not None and abs(one_w - other_w) <= NEAR_W
+
+
+def _ask_for(command, uuid, limit_w):
+    """Have a limit set. Returns what the command said."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise Refused(f"site.power_limit_command {command!r}: {error}") from error
+    code, said = _output([*words, "-i", uuid, "-pl", f"{limit_w:g}"])
+    return f"{_plain(said) or 'nothing'} (exit code {code})"
+
+
+def _restored(note, gpu):
+    """Whether a limit is as it was found, after it was restored if it is still the one we set.
+
+    Args:
+        note: of a GPU; {} if it is gone.
+        gpu: the _Gpu as it is now; None if it is gone.
+
+    Raises:
+        Error: it cannot be restored; the note stays.
+    """
+    uuid, found_w, set_w = (note.get(name) for name in ("uuid", "found_w", "set_w"))
+    if gpu and _near(gpu.limit_w, set_w) and gpu.limit_w != found_w:
+        said = _ask_for(note["command"], uuid, found_w)
+        gpu = _by_uuid(uuid)
+        if gpu and not _near(gpu.limit_w, found_w):
+            raise Error(
+                f"the power limit of {uuid} is {_watts_words(gpu.limit_w)}, set for a run, and "
+                f"cannot be restored: {note['command']} said: {said}. Have root run nvidia-smi "
+                f"-i {uuid} -pl {found_w:g}, then remove {_note(uuid)}"
+            )
+    if uuid:
+        _note(uuid).unlink(missing_ok=True)
+    return bool(gpu and _near(gpu.limit_w, found_w))
+
+
+def _note(uuid):
+    return FOLDER / f"{uuid}.json"
+
+
+def _output(command):
+    """(exit code, all that a command prints); it is not there, or hangs: 127 and why."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return 127, str(error)
+    return done.returncode, done.stdout.decode(errors="replace")
+
+
+def _plain(text):
+    """A text for records: one line, without secrets."""
+    return terminal.message(redaction.redact(" ".join(text.split())), 200)
