@@ -24,7 +24,7 @@ from dlbench import Error
 from dlbench.cluster import submitting
 from dlbench.images import trainer_image
 from dlbench.plan import baselines, plan, planning, run_command, sentinels
-from dlbench.study import batch_searches
+from dlbench.study import batch_searches, trainer_environments
 
 # A start chooses what it repeats of finished runs; its jobs must know the same runs.
 BEGINS = workflow.exec_mode.name == "DEFAULT"
@@ -78,6 +78,8 @@ def let_digests_decide():
         for trigger in workflow.dag_settings.rerun_triggers
         if trigger.name in ("MTIME", "PARAMS")
     }
+    if BEGINS and not workflow.dryrun:
+        trainer_environments.keep_choices(PLAN.with_tries)
 
 
 @functools.cache

@@ -3,6 +3,8 @@
 - tests/trainer needs TensorFlow and Horovod and runs in the trainer's
   environment; the other folders run in the workflow's. tests/frameworks starts each framework
   in its own.
+- ROOMS of tests/unit run once more under the newest Python of this machine that the workflow
+  supports, unless that is the one that runs the tests.
 - tests/containers and tests/cluster need scripts that install container runtimes and start a
   Slurm, and skip with the reason without.
 - Horovod is built from source, which takes minutes the first time and needs a
@@ -22,8 +24,10 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.support.machines import pythons
+
 REPOSITORY = Path(__file__).parents[1]
-TRAINER = REPOSITORY / "envs" / "train"
+TRAINER = REPOSITORY / "envs" / "train" / ".venv" / "bin" / "python"
 # How many processes of pytest are busy at once. Each waits now and then, for a disk or a process
 # that it started, so that three leave cores idle. Two cores are not enough for many more: tests
 # that wait for a process would wait too long for it.
@@ -35,7 +39,7 @@ class Suite(NamedTuple):
 
     Attributes:
         tests: what pytest is told of them.
-        in_trainers: whether it runs in the trainer's environment.
+        python: of the environment that it runs in.
         workers: how many processes it has; its tests need neither all cores nor what there is
             once on a machine where it has more than one.
         idle: the part of its time in which it waits for a scheduler, a disk or a lock.
@@ -44,7 +48,7 @@ class Suite(NamedTuple):
 
     name: str
     tests: tuple[str, ...]
-    in_trainers: bool = False
+    python: Path = Path(sys.executable)
     workers: int = 1
     idle: float = 0.0
     share: str = "loadfile"
@@ -54,9 +58,8 @@ class Suite(NamedTuple):
         return self.workers * (1 - self.idle)
 
     def command(self, options):
-        python = TRAINER / ".venv" / "bin" / "python" if self.in_trainers else sys.executable
         beside = [f"-n{self.workers}", f"--dist={self.share}"] if self.workers > 1 else []
-        return [python, "-m", "pytest", *self.tests, *beside, "--durations=10", *options]
+        return [self.python, "-m", "pytest", *self.tests, *beside, "--durations=10", *options]
 
 
 # Files of tests/trainer that start many processes, each of which waits for the others.
@@ -66,6 +69,18 @@ PROCESSES = tuple(
 )
 # Those of tests/frameworks that are about PyTorch alone: about half of its time.
 PYTORCH = tuple(f"tests/frameworks/test_{name}.py" for name in ("fsdp", "pytorch", "torch_models"))
+
+
+# Of tests/unit, what finds most of what another Python may break, in a fifth of the time: what the
+# workflow needs to plan, start and read runs, and the examples of all rooms. Drawing, statistics,
+# reports and importers rest on packages that are tested for that Python by others.
+ROOMS = tuple(
+    f"tests/unit/{name}"
+    for name in (
+        *("baselines", "common", "images", "launchers", "log", "machine", "pages", "plan"),
+        *("records", "schedulers", "study", "tables", "trainer", "house/test_examples.py"),
+    )
+)
 
 
 def without(files):
@@ -82,9 +97,9 @@ SUITES = (
     Suite("containers", ("tests/containers",), idle=0.6),
     Suite("workflow", ("tests/workflow",), workers=2, share="worksteal"),
     Suite("frameworks", ("tests/frameworks", *without(PYTORCH))),
-    Suite("processes", PROCESSES, in_trainers=True),
+    Suite("processes", PROCESSES, python=TRAINER),
     Suite("pytorch", PYTORCH),
-    Suite("trainer", ("tests/trainer", *without(PROCESSES)), in_trainers=True),
+    Suite("trainer", ("tests/trainer", *without(PROCESSES)), python=TRAINER),
     Suite("performance", ("tests/performance",)),
 )
 
@@ -120,9 +135,10 @@ def main(options):
     ):
         make = (sys.executable, "workflow_scripts/make_environment.py", environment)
         call(*make, *extra, "--group", "test")
+    suites = [*SUITES, *on_newest_python()]
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     set_up = Ended("set-up", 0, time.monotonic() - began, used.ru_utime, used.ru_stime)
-    ended = run(options)
+    ended = run(suites, options)
     print_times([set_up, *ended], time.monotonic() - began)
     if failed := [suite.name for suite in ended if suite.code]:
         sys.exit(f"failed: {', '.join(failed)}")
@@ -138,12 +154,22 @@ def install_compiler():
     call("apt-get", "install", "-y", "-qq", "--no-install-recommends", "g++", "make")
 
 
-def run(options):
-    """Run all SUITES. Returns how each ended, in that order; one without tests (code 5) failed.
+def on_newest_python():
+    """A list with the suite of the newest Python, whose environment is made; [] without one."""
+    version, _ = pythons.newest()
+    if version in (None, f"{sys.version_info.major}.{sys.version_info.minor}"):
+        print("no suite of another Python: the newest that is found is the one that runs the tests")
+        return []
+    uv = os.environ.get("UV") or shutil.which("uv") or REPOSITORY / ".uv" / "bin" / "uv"
+    return [Suite(f"python {version}", ROOMS, python=pythons.workflow_python(version, uv))]
+
+
+def run(suites, options):
+    """Run all suites. Returns how each ended; one without tests (code 5) failed.
 
     What the first one prints is seen at once, what another prints once it has ended.
     """
-    waiting, at_work, ended = list(SUITES), {}, []
+    waiting, at_work, ended = list(suites), {}, []
     with tempfile.TemporaryDirectory() as folder:
         try:
             while waiting or at_work:
@@ -151,7 +177,7 @@ def run(options):
                 suite = next((suite for suite in waiting if suite.busy <= free), None)
                 if suite:
                     waiting.remove(suite)
-                    said = Path(folder, suite.name) if suite is not SUITES[0] else None
+                    said = Path(folder, suite.name) if suite is not suites[0] else None
                     process = start(suite.command(options), said)
                     at_work[process.pid] = suite, process, said, time.monotonic()
                 else:

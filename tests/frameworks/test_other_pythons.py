@@ -1,13 +1,11 @@
 """The trainer by hand on another Python than the project's, with JAX and Keras alone."""
 
-import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from dlbench.common import tools
+from support.machines import pythons
 from support.trainers.framework_runs import JAX
 from support.trainers.training_runs import LEARNING, events
 
@@ -23,12 +21,8 @@ PACKAGES = {
 def other():
     """(version, path) of another Python of this machine."""
     for version in PACKAGES:
-        name = f"python{version}"
-        # Beside ours, as pyenv and uv put them, or on the path.
-        beside = Path(sys.base_prefix).parent.glob(f"*/bin/{name}")
-        for path in (*beside, shutil.which(name)):
-            if path and not subprocess.run([path, "-c", ""], capture_output=True).returncode:
-                return version, path
+        if path := pythons.find(version):
+            return version, path
     pytest.skip(f"this machine has no Python of version {', '.join(PACKAGES)}")
 
 

@@ -20,7 +20,7 @@ import yaml
 
 from dlbench.archive import bag
 from dlbench.common import plugins
-from dlbench.study import config, other_trainers
+from dlbench.study import config, other_trainers, trainer_environments
 from support.logs import log_samples
 from support.runs import made_runs
 
@@ -96,6 +96,7 @@ def finish(folder, content):
             Path(kept).parent.mkdir()
             Path(kept).write_text("tensorflow 2.18.1\n")
         runs = config.study(content).runs
+        trainer_environments.keep_choices(runs)
         ours = min((run for run in runs if run.model == "lenet5"), key=lambda run: run.id)
         for number, run in enumerate([*runs, dataclasses.replace(ours, sentinel=1)]):
             failed = {"status": "failed", "message": "no <b>luck</b>"} if number == 1 else {}

@@ -90,6 +90,7 @@ def test_all_that_was_measured_and_made_is_in_it(project):
         "results/packages/0123.txt",
         "results/imports/others/runs.parquet",
         "results/code/4567.txt",
+        "results/chosen_environments.json",
         "manifests/digits.json",
     } < there
     for name in made_archives.FIGURES:

@@ -43,7 +43,7 @@ MOST_README_LINES = 180
 # Files of the reader's own in commands and configs.
 THEIRS = ("my_study.yaml", "study.yaml", "mine", "ours", "oursite", "my_models", "theirs", "FOLDER")
 # Programs of others that code blocks start.
-OTHERS = {"cd", "kubectl", "ln", "mkdir", "python3", "sinfo", "unzip", "uvx"}
+OTHERS = {"cd", "jupyter", "kubectl", "ln", "mkdir", "python3", "sinfo", "unzip", "uvx"}
 
 
 def named(page):
@@ -245,6 +245,9 @@ def check_command(words):
         assert words[3] == "python" and (REPOSITORY / words[4]).is_file(), words
         return None
     words = words[1:] if words[0] == "run" else words
+    while words[0] == "--with":
+        assert re.fullmatch(r"[\w-]+==[\d.]+", words[1]), words
+        words = words[2:]
     match words:
         case ["snakemake", *rest]:
             check_snakemake(rest)

@@ -101,6 +101,8 @@ def test_pandas_reads_it(exported, many):
     plain = pandas.read_parquet(exported / "runs")
     assert len(plain) == len(many.runs)
     assert set(plain["model"].astype(str)) == {"cnn12", "lenet5"}
+    assert plain.attrs["units"]["images_per_second"] == "items/s"
+    assert pandas.read_parquet(exported / "steps").attrs["units"]["step_time_s"] == "s"
 
 
 def test_names_with_signs_come_back_as_they_are(study):

@@ -1,16 +1,23 @@
 """trainer_environments: what environments say of themselves, and which Pythons they can have."""
 
 import dataclasses
+import json
 
 import pytest
 
+from dlbench import Error
 from dlbench.common.files import sha256
+from dlbench.plan import planning, skipping
+from dlbench.plan.site_devices import Devices
 from dlbench.records import staleness
 from dlbench.study import trainer_environments
 from dlbench.study.runs import Run
+from dlbench.trainer import engine
 from support.machines.paths import REPOSITORY
+from support.studies import made_studies
 
 RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
+DEVICES = Devices("cpu", None, cores=2)
 LOCKED = [path.parent for path in sorted(REPOSITORY.glob("envs/*/uv.lock"))]
 
 
@@ -46,6 +53,39 @@ def test_a_damaged_description_of_an_environment_is_left_to_uv(tmp_path):
     assert trainer_environments.settings(tmp_path) == {}
 
 
+@pytest.fixture
+def machine(tmp_path, monkeypatch, programs):
+    """A function that gives the machine one Python, which runs the workflow; uv finds no other."""
+    for name in ("train", "train-latest", "jax", "pytorch"):
+        (tmp_path / "envs" / name).mkdir(parents=True)
+        for file in ("pyproject.toml", "uv.lock"):
+            (tmp_path / "envs" / name / file).symlink_to(REPOSITORY / "envs" / name / file)
+    monkeypatch.delenv("UV", raising=False)
+    monkeypatch.chdir(tmp_path)
+    looking = trainer_environments.lacks_python.__wrapped__
+
+    def forget():
+        for known in (trainer_environments.lacks_python, trainer_environments._chosen):
+            known.cache_clear()
+
+    def has(python, found=False):
+        programs("uv", "exit 0" if found else "exit 2")
+        monkeypatch.setattr(looking, "__defaults__", (python,))
+        forget()
+
+    yield has
+    forget()
+
+
+def of(environments):
+    """A run of each framework whose usual environment is one of these."""
+    return [
+        dataclasses.replace(RUN, framework=name)
+        for name in engine.names()
+        if engine.environment(name) in environments
+    ]
+
+
 @pytest.mark.parametrize(
     ("python", "lacking"),
     [
@@ -56,19 +96,11 @@ def test_a_damaged_description_of_an_environment_is_left_to_uv(tmp_path):
     ],
 )
 def test_where_the_only_python_is_too_new_for_an_environment_it_says_what_to_install(
-    python, lacking, tmp_path, monkeypatch, programs
+    python, lacking, machine
 ):
-    programs("uv", "exit 2")  # it finds no Python
-    monkeypatch.delenv("UV", raising=False)
-    monkeypatch.chdir(tmp_path)
-    for name in ("train", "train-latest", "jax", "pytorch"):
-        (tmp_path / "envs" / name).mkdir(parents=True)
-        (tmp_path / "envs" / name / "pyproject.toml").symlink_to(
-            REPOSITORY / "envs" / name / "pyproject.toml"
-        )
-    trainer_environments.lacks_python.cache_clear()
+    machine(python)
     said = {
-        name: trainer_environments.lacks_python(name, python)
+        name: trainer_environments.lacks_python(name)
         for name in ("train", "train-latest", "jax", "pytorch")
     }
     assert [name for name, reason in said.items() if reason] == lacking
@@ -80,9 +112,121 @@ def test_where_the_only_python_is_too_new_for_an_environment_it_says_what_to_ins
         )
         trainer_environments.trainer_python("train").parent.mkdir(parents=True)
         trainer_environments.trainer_python("train").touch()
-        trainer_environments.lacks_python.cache_clear()
-        assert trainer_environments.lacks_python("train", python) is None
-    programs("uv", "exit 0")  # it finds one
-    trainer_environments.lacks_python.cache_clear()
-    assert trainer_environments.lacks_python("train-latest", python) is None
-    trainer_environments.lacks_python.cache_clear()
+        machine(python)
+        assert trainer_environments.lacks_python("train") is None
+    machine(python, found=True)
+    assert trainer_environments.lacks_python("train-latest") is None
+
+
+@pytest.mark.parametrize(
+    ("python", "trained_in"),
+    [("3.11.7", "train"), ("3.12.1", "train"), ("3.13.0", "train-latest"), ("3.14.2", "train")],
+)
+def test_runs_that_name_no_environment_have_the_first_that_a_python_of_the_machine_fits(
+    python, trained_in, machine
+):
+    machine(python)
+    assert trainer_environments.chosen("train") == trained_in
+    assert trainer_environments.chosen("jax") == "jax"
+    (run,) = made_studies.study().runs
+    assert run.environment == trained_in
+    assert ("environment" in run.values()) == (trained_in != "train")  # or its id would change
+    assert (skipping.skip_reason(run, DEVICES, made_studies.study()) is None) == (python < "3.14")
+
+
+def test_what_the_config_says_or_no_python_of_the_machine_trains_is_not_chosen(machine):
+    machine("3.13.0")
+    block = made_studies.BLOCK | {"steps": 5}
+    given = {"train": {"source": "docker://tensorflow", "digest": f"sha256:{64 * '0'}"}}
+    for said, changes in (
+        ({"environment": "train"}, {}),
+        ({"runtime": "apptainer"}, {"images": given}),
+        ({"launcher": "kubernetes"}, {}),
+    ):
+        assert made_studies.study(block | said, **changes).runs[0].environment == "train"
+    pair = made_studies.study(block | {"runtime": ["bare", "apptainer"]}).runs
+    assert [run.environment for run in pair] == 2 * ["train-latest"]
+
+
+def test_what_was_chosen_stays_when_another_python_appears(machine):
+    machine("3.13.0")
+    trainer_environments.keep_choices(of(["train", "jax"]))
+    kept = trainer_environments.CHOSEN.read_text()
+    assert json.loads(kept) == {"jax": "jax", "train": "train-latest"}
+    machine("3.12.1")
+    trainer_environments.keep_choices(of(["train", "pytorch"]))
+    assert trainer_environments.chosen("train") == "train-latest"
+    assert json.loads(trainer_environments.CHOSEN.read_text()) == {
+        **json.loads(kept),
+        "pytorch": "pytorch",
+    }
+    trainer_environments.CHOSEN.unlink()
+    machine("3.12.1")
+    assert trainer_environments.chosen("train") == "train"
+    trainer_environments.keep_choices(of(["train"]))
+    machine("3.13.0")  # the results were brought to another machine
+    assert trainer_environments.chosen("train") == "train"
+
+
+def test_where_nothing_fits_nothing_is_kept_and_what_is_installed_later_decides(machine):
+    machine("3.14.2")
+    trainer_environments.keep_choices(of(["train", "jax"]))
+    assert json.loads(trainer_environments.CHOSEN.read_text()) == {"jax": "jax"}
+    machine("3.13.0")
+    assert trainer_environments.chosen("train") == "train-latest"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("{", "no JSON object"),
+        ('{"train": "trian"}', "{'train': 'trian'}"),
+        ('{"train": 1}', "{'train': 1}"),
+    ],
+)
+def test_a_damaged_choice_is_named_with_what_to_do(text, found, machine):
+    machine("3.13.0")
+    trainer_environments.CHOSEN.parent.mkdir()
+    trainer_environments.CHOSEN.write_text(text)
+    with pytest.raises(Error) as error:
+        made_studies.study()
+    assert str(error.value) == (
+        'results/chosen_environments.json: expected folders of envs/, as in {"train": '
+        f'"train-latest"}}, found {found}; if the file is deleted, the next start chooses anew'
+    )
+
+
+def test_a_choice_that_cannot_be_written_is_an_error_that_names_the_file(machine):
+    machine("3.13.0")
+    trainer_environments.CHOSEN.parent.symlink_to("/proc/self")
+    with pytest.raises(Error, match=r"results/chosen_environments.json: it cannot be written: "):
+        trainer_environments.keep_choices(of(["train"]))
+
+
+def test_a_block_that_waits_for_its_environment_has_it_installed_where_it_is_all_that_is_left(
+    machine,
+):
+    block = made_studies.BLOCK | {"steps": 5}
+    waiting = block | {"name": "jax", "framework": "jax", "where_installed": True}
+    for python, waits in (("3.12.1", True), ("3.13.0", True), ("3.14.2", False)):
+        machine(python)
+        study = made_studies.study(block, waiting)
+        reasons = {run.framework: skipping.skip_reason(run, DEVICES, study) for run in study.runs}
+        assert bool(study.where_installed) == bool(reasons["jax"]) == waits
+        assert bool(reasons["tensorflow"]) != waits
+        assert made_studies.study(waiting).where_installed  # nothing else was asked for
+
+
+def test_the_plan_says_what_was_chosen_and_keeps_it(machine):
+    machine("3.13.0")
+    plan = planning.make_plan(made_studies.STUDY)
+    assert list(plan.why)[-1] == (
+        "runs that name no environment are of envs/train-latest, since no Python fits envs/train "
+        "(results/chosen_environments.json)"
+    )
+    assert plan.export_environment == "results/environments/train-latest.json"
+    assert not trainer_environments.CHOSEN.exists()
+    trainer_environments.keep_choices(plan.with_tries)
+    assert json.loads(trainer_environments.CHOSEN.read_text()) == {"train": "train-latest"}
+    machine("3.12.1")
+    assert planning.make_plan(made_studies.STUDY).runs.keys() == plan.runs.keys()

@@ -3,6 +3,7 @@
 import csv
 import re
 
+import pandas
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -53,6 +54,14 @@ def test_rows_come_back_with_units_and_notes(path):
     assert table.to_pylist()[0] == STEP
     assert table.schema.field("step_time_s").metadata[b"unit"] == b"s"
     assert pq.read_schema(path).metadata[b"note"] == b"x"
+
+
+@pytest.mark.parametrize("schema", [run_columns.STEPS, table_columns.RUNS, table_columns.COVERAGE])
+def test_pandas_has_the_units_of_all_columns_that_have_one(tmp_path, schema):
+    parquet_files.write(tmp_path / "table", [], schema)
+    units = pandas.read_parquet(tmp_path / "table").attrs["units"]
+    described = {field.name: (field.metadata or {}).get(b"unit") for field in schema}
+    assert units == {name: unit.decode() for name, unit in described.items() if unit}
 
 
 def test_every_number_with_a_unit_in_its_name_has_it_in_its_metadata():

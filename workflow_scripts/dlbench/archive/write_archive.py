@@ -31,7 +31,7 @@ from dlbench.images import trainer_image
 from dlbench.plan import plan, sentinels, site_devices
 from dlbench.records import run_record, staleness
 from dlbench.results.collect_runs import IMPORTS
-from dlbench.study import config
+from dlbench.study import config, trainer_environments
 from dlbench.tables import table_names
 
 ABOUT = "archive.json"
@@ -213,6 +213,8 @@ def _results(study, trained):
     files += [results / f"tables/{name}.parquet" for name in table_names.OF_STUDY]
     files += [p for end in ("parquet", "csv") for p in (results / "tables").glob(f"*.{end}")]
     files += [p for name in ("packages", "code") for p in (results / name).glob("*.txt")]
+    if trainer_environments.CHOSEN.is_file():
+        files.append(trainer_environments.CHOSEN)
     for entry in study.imports:
         files += (IMPORTS / entry["name"]).glob("*.parquet")
     for search in study.searches.values():

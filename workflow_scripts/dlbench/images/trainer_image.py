@@ -12,6 +12,7 @@ results/images/{name}/ has image.json, and {form}.json and {form}/ for each runt
 
 import contextlib
 import hashlib
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -237,7 +238,8 @@ class Enterable(str):
     """
 
     def __bool__(self) -> bool:
-        return not failure(f"{Path(self).parent}.json")
+        # Not by Path, which since Python 3.13 asks for the truth of what it is made of.
+        return not failure(f"{os.path.dirname(self)}.json")
 
 
 @contextlib.contextmanager

@@ -41,8 +41,8 @@ def installed_packages(path: list[str] | None = None) -> list[str]:
         path = [folder for folder in sys.path if Path(folder).name != "_vendor"]
     versions: dict[str, str] = {}
     for distribution in metadata.distributions(path=path):
-        name = distribution.metadata["Name"]  # None if an installation was interrupted
-        if name:
+        described = distribution.metadata
+        if name := "Name" in described and described["Name"]:  # no: an installation was interrupted
             versions.setdefault(re.sub(r"[-_.]+", "-", name).lower(), distribution.version)
     return [f"{name}=={version}" for name, version in sorted(versions.items())]
 

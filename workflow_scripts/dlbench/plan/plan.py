@@ -129,6 +129,7 @@ class Plan:
             yield f"{rest} more for other reasons; status.py has them all"
         if self.sentinels.words:
             yield self.sentinels.words
+        yield from trainer_environments.choices_in_words(self.with_tries)
 
     def _why(self, run_id):
         state, reason = self.pending[run_id]
@@ -338,7 +339,7 @@ class Plan:
             for name in names
             if (trainer_environments.ENVIRONMENTS / name / "uv.lock").is_file()
         )
-        return min(installed, default=DEFAULTS["environment"])
+        return min(installed, default=trainer_environments.chosen(DEFAULTS["environment"]))
 
     @functools.cached_property
     def facts(self) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def cannot_run(
         or _no_power_limit(run, devices)
         or _too_few_devices(run, devices)
         or other_trainers.unsupported(run)
-        or _missing_python(run)
+        or trainer_environments.missing_python(run)
         or _missing_package(run, strategy, image_settings or {})
     )
 
@@ -82,15 +82,6 @@ def _too_few_devices(run, devices):
             f"{run.threads_per_device}); a node of this site offers {devices.cores}"
         )
     return None
-
-
-def _missing_python(run):
-    reason = trainer_environments.lacks_python(run.environment)
-    if not reason or not trainer_environments.has_environment(run):
-        return None
-    contained = plugins.load("runtimes", run.runtime).CONTAINED
-    elsewhere = getattr(plugins.load("launchers", run.launcher), "ELSEWHERE", False)
-    return None if contained or elsewhere else reason
 
 
 def _missing_package(run, strategy, image_settings):

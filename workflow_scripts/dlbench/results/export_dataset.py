@@ -64,7 +64,7 @@ def export(study: Study, output: Path | str) -> None:
 def schema(name: str) -> pa.Schema:
     """The columns of a table's files: those of the table without those that name the folders."""
     fields = [field for field in TABLES[name] if field.name not in PARTITION]
-    return pa.schema(fields, {"schema_version": str(parquet_files.SCHEMA_VERSION)})
+    return parquet_files.described(pa.schema(fields))
 
 
 def open_table(folder: Path | str, name: str) -> pyarrow.dataset.Dataset:

@@ -23,6 +23,7 @@ from dlbench.study import (
     other_trainers,
     probes,
     repeats,
+    trainer_environments,
     yaml_files,
 )
 from dlbench.study.config_schema import ConfigError, check_name
@@ -248,7 +249,7 @@ def study(config: dict[str, Any]) -> Study:
         data=config["data"],
         must_reach=must_reach,
         targets=targets,
-        where_installed=frozenset(where_installed),
+        where_installed=_where_installed(where_installed, everything.values(), batches.least),
         explained={
             run_id: {left_out: probe.id for left_out, probe in own.items()}
             for run_id, own in explained.items()
@@ -284,6 +285,17 @@ def _merge(base, over):
     if not (isinstance(base, dict) and isinstance(over, dict)):
         return over
     return {**base, **{k: _merge(base[k], v) if k in base else v for k, v in over.items()}}
+
+
+def _where_installed(run_ids, runs, tries):
+    """Those of such runs that wait for their environment: none where they are all that is left.
+
+    Where no Python of the machine fits the other runs, it would be left with nothing to train.
+    """
+    others = [run for run in (*runs, *tries) if run.id not in run_ids]
+    if others and all(map(trainer_environments.missing_python, others)):
+        return frozenset()
+    return frozenset(run_ids)
 
 
 def _probes(run, where, checkpoint_every_min):

@@ -8,7 +8,7 @@ valid name.
 import functools
 import itertools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -186,6 +186,8 @@ def run_of(values: dict[str, Any], where: str, images: dict[str, Any]) -> Run:
         raise ConfigError(f"{where}: mode {run.mode} learns nothing that could be evaluated")
     if not trainer_environments.has_environment(run) and runtime == DEFAULTS["runtime"]:
         return run
+    if "environment" not in values:
+        run = _with_environment(run, images)
     there, reason = environments(), f"no folder envs/{run.environment}"
     if plugins.constants("runtimes", runtime)["CONTAINED"]:
         there, reason = sorted({*there, *images}), f"{reason} and no such image under images"
@@ -197,6 +199,19 @@ def run_of(values: dict[str, Any], where: str, images: dict[str, Any]) -> Run:
     if not run.is_external and (runtime == DEFAULTS["runtime"] or run.environment not in images):
         _check_environment(run, where)
     return run
+
+
+def _with_environment(run, images):
+    """A run whose config names no environment, in the one that a Python of this machine fits.
+
+    Not where none of them trains it: in an image that the config has under that name, and
+    elsewhere. An image that is built has the environment that runs on bare metal have.
+    """
+    elsewhere = getattr(plugins.load("launchers", run.launcher), "ELSEWHERE", False)
+    if run.is_external or elsewhere or run.environment in images:
+        return run
+    environment = trainer_environments.chosen(run.environment)
+    return run if environment == run.environment else replace(run, environment=environment)
 
 
 def _with_batch_per_device(values, where):

@@ -1,19 +1,30 @@
-"""The environments in which runs are trained: their folders, Pythons and packages."""
+"""The environments in which runs are trained: their folders, Pythons and packages.
+
+Runs that name no environment have that of their framework, or, where no Python of the machine fits
+it, one that says in its pyproject.toml that it stands in for it (`stands_in_for`). The first start
+keeps the choice in CHOSEN: all who read the results, on this machine or another, then expand the
+config into the same runs.
+"""
 
 import functools
+import itertools
+import os
 import platform
 import re
 import subprocess
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import tools
-from dlbench.common.files import sha256
+from dlbench.common import plugins, tools
+from dlbench.common.files import read_json, sha256, write_json
 from dlbench.study import other_trainers
 from dlbench.study.runs import Run
+from dlbench.trainer import engine
 
 ENVIRONMENTS = Path("envs")
+CHOSEN = Path("results/chosen_environments.json")
 
 
 def has_environment(run: Run) -> bool:
@@ -79,6 +90,98 @@ def lock_digest(project: Path) -> str:
     """
     digest, lock = sha256(project / "uv.lock"), settings(project).get("lock", {})
     return lock["installs_as"] if lock.get("sha256") == digest else digest
+
+
+def chosen(usual: str) -> str:
+    """The environment of runs that name none and whose framework has this one.
+
+    What a start has kept in CHOSEN; before the first start `usual` or what stands in for it,
+    whichever a Python of this machine fits first; `usual` if there is none.
+
+    Raises:
+        Error: CHOSEN is damaged, or names an environment that is not there.
+    """
+    return _chosen(usual, CHOSEN.absolute())
+
+
+@functools.cache  # it is asked for each run
+def _chosen(usual, _):
+    if kept := _kept_choices().get(usual):
+        return kept
+    stand_ins = (
+        path.parent.name
+        for path in sorted(ENVIRONMENTS.glob("*/pyproject.toml"))
+        if settings(path.parent).get("stands_in_for") == usual
+    )
+    fitting = (name for name in itertools.chain([usual], stand_ins) if not lacks_python(name))
+    return next(fitting, usual)
+
+
+def keep_choices(runs: Iterable[Run]) -> None:
+    """Keep in CHOSEN what is chosen for the frameworks of some runs, if it is not there yet.
+
+    Where no Python fits, nothing is kept: one that is installed later decides.
+
+    Raises:
+        Error: as `chosen`, or it cannot be written.
+    """
+    kept = _kept_choices()
+    new = {name: chosen(name) for name in sorted(_usual(runs) - kept.keys())}
+    if new := {name: choice for name, choice in new.items() if not lacks_python(choice)}:
+        try:
+            write_json(CHOSEN, kept | new)
+        except OSError as error:
+            raise Error(f"{CHOSEN}: it cannot be written: {error.strerror}") from error
+
+
+def choices_in_words(runs: Iterable[Run]) -> Iterator[str]:
+    """Lines that say which of the runs' environments stand in for others."""
+    runs = list(runs)
+    environments = {run.environment for run in runs}
+    for usual in sorted(_usual(runs) - environments):
+        if (choice := chosen(usual)) in environments:
+            yield (
+                f"runs that name no environment are of envs/{choice}, since no Python fits "
+                f"envs/{usual} ({CHOSEN})"
+            )
+
+
+def _usual(runs):
+    """The usual environments of the frameworks of runs, where ours train."""
+    ours = {run.framework for run in runs if not run.is_external}
+    return set(map(engine.environment, ours))
+
+
+def _kept_choices():
+    """{usual environment: the chosen one}, {} before the first start."""
+    try:
+        # Listed first: a node's cache of a shared folder may not have the file yet.
+        if CHOSEN.name not in os.listdir(CHOSEN.parent):
+            return {}
+    except FileNotFoundError:
+        return {}
+    content = read_json(CHOSEN)
+    if content is None or not all(map(_is_environment, content.values())):
+        found = "no JSON object" if content is None else str(content)
+        raise Error(
+            f'{CHOSEN}: expected folders of {ENVIRONMENTS}/, as in {{"train": "train-latest"}}, '
+            f"found {found}; if the file is deleted, the next start chooses anew"
+        )
+    return content
+
+
+def _is_environment(name):
+    return isinstance(name, str) and (ENVIRONMENTS / name / "pyproject.toml").is_file()
+
+
+def missing_python(run: Run) -> str | None:
+    """Why no Python of this machine trains a run; None if one does, or if it needs none of them."""
+    reason = lacks_python(run.environment)
+    if not reason or not has_environment(run):
+        return None
+    contained = plugins.constants("runtimes", run.runtime)["CONTAINED"]
+    elsewhere = plugins.constants("launchers", run.launcher).get("ELSEWHERE")
+    return None if contained or elsewhere else reason
 
 
 @functools.cache  # it is asked for each run

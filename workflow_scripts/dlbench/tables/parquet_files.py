@@ -1,10 +1,13 @@
 """Parquet tables with explicit schemas: units in the fields' metadata, versions in the file's.
 
+- The units are in the file's metadata once more, where pandas looks for what it calls attributes:
+  `pandas.read_parquet(path).attrs["units"]`.
 - Written with zstd level 3, dictionaries for text, byte streams split for
   floats, delta coding for the step column, a row group a run, several for an imported long one.
 - Read with the schema of this version; a file of a newer one is refused.
 """
 
+import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,6 +20,7 @@ from dlbench.common.files import written_whole
 from dlbench.tables.cells import Row
 
 SCHEMA_VERSION = 2
+ATTRIBUTES = "PANDAS_ATTRS"  # whose value pandas' read_parquet, as of 2.1, takes for `attrs`
 # The beginning of texts that spreadsheets run as formulas, or that have apostrophes already.
 FORMULA = r"'*[=+\-@\t\r]"
 NUMBER = r"^[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?$"
@@ -84,8 +88,18 @@ def table(rows: Iterable[Row], schema: pa.Schema, **notes: str) -> pa.Table:
     unknown = {key for row in rows for key in row} - set(schema.names)
     if unknown:
         raise ValueError(f"columns without a schema: {', '.join(sorted(unknown))}")
-    metadata = {"schema_version": str(SCHEMA_VERSION), **notes}
-    return pa.Table.from_pylist(rows, schema=schema.with_metadata(metadata))
+    return pa.Table.from_pylist(rows, schema=described(schema, **notes))
+
+
+def described(schema: pa.Schema, **notes: str) -> pa.Schema:
+    """A schema with the metadata of a file: version, units of the columns, and further notes."""
+    units = {
+        field.name: field.metadata[b"unit"].decode()
+        for field in schema
+        if b"unit" in (field.metadata or {})
+    }
+    metadata = {"schema_version": str(SCHEMA_VERSION), ATTRIBUTES: json.dumps({"units": units})}
+    return schema.with_metadata(metadata | notes)
 
 
 def notes_of(path: Path | str) -> dict[str, str]:

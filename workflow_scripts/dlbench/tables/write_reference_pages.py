@@ -46,7 +46,8 @@ or a list without repetitions; all combinations of the lists are trained. Requir
 TABLES_HEAD = f"""# Tables
 
 {MADE_BY} [table_columns.py](../workflow_scripts/dlbench/tables/table_columns.py).
-[results.md](results.md) says how to read them.
+[results.md](results.md) says how to read them; [notebooks.md](notebooks.md) opens them in pandas,
+whose `attrs["units"]` then has the units.
 
 They lie in `results/tables/` as Parquet, all but `evals` as CSV as well. Dates are UTC. What a run
 has not is absent, never a stand-in. `1` is the unit of a share or ratio. `_ci95_low` and
