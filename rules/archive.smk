@@ -15,6 +15,7 @@ rule archive:
 
 rule write_archive:
     """Put workflow, config, logs, records, tables, figures and report into one bag."""
+    localrule: True
     input:
         run_records,
         rules.list_records.output,
@@ -23,7 +24,7 @@ rule write_archive:
         rules.build_report.output,
         imports=expand("results/imports/{name}/runs.parquet", name=PLAN.imports),
         # All of the workflow is in it.
-        code=lambda w: workflow_files(),
+        code=lambda w: [str(own_code.here(name)) for name in workflow_files()],
     output:
         "results/archive.zip",
     log:
@@ -33,5 +34,5 @@ rule write_archive:
     params:
         config=lambda w: PLAN.config_file(keep=not workflow.dryrun),
     shell:
-        "python workflow_scripts/write_archive.py --config-json {params.config:q}"
+        "{START} python {PROGRAMS}/write_archive.py --config-json {params.config:q}"
         " --output {output:q} 2>&1 | tee {log:q} >&2"

@@ -31,12 +31,13 @@ rule measure_baseline:
     params:
         command=baseline_arguments,
     shell:
-        "exec python workflow_scripts/start_baseline.py"
+        "{START} exec python {PROGRAMS}/start_baseline.py"
         " --output {output:q} --messages {log:q} {params.command}"
 
 
 rule collect_baselines:
     """Collect those of this machine, and what there is of others and of other studies."""
+    localrule: True
     input:
         measured_baselines,
     output:
@@ -54,4 +55,4 @@ rule collect_baselines:
     params:
         folder=str(baselines.FOLDER),
     shell:
-        "python workflow_scripts/collect_baselines.py {params.folder:q} 2>&1 | tee {log:q} >&2"
+        "{START} python {PROGRAMS}/collect_baselines.py {params.folder:q} 2>&1 | tee {log:q} >&2"

@@ -13,6 +13,7 @@ rule data:
 
 rule fetch_dataset:
     """Bring the source files and check their size and digest."""
+    localrule: True
     output:
         "results/data/{dataset}/source.json",
     log:
@@ -27,7 +28,7 @@ rule fetch_dataset:
     params:
         folder=lambda w: f"results/data/{w.dataset}/source",
     shell:
-        "python workflow_scripts/fetch_dataset.py {wildcards.dataset:q}"
+        "{START} python {PROGRAMS}/fetch_dataset.py {wildcards.dataset:q}"
         " --folder {params.folder:q} --stamp {output:q} {resources.fetching}"
         " 2>&1 | tee {log:q}"
 
@@ -51,13 +52,14 @@ rule convert_dataset:
         folder=lambda w: f"results/data/{w.dataset}",
         recipe=lambda w: PLAN.recipe(w.dataset),
     shell:
-        "python workflow_scripts/convert_dataset.py {wildcards.dataset:q}"
+        "{START} python {PROGRAMS}/convert_dataset.py {wildcards.dataset:q}"
         " --source {params.source:q} --output {params.folder:q}"
         " --code-sha256 {params.recipe:q} --check {resources.check:q} 2>&1 | tee {log:q}"
 
 
 rule adopt_dataset:
     """Use the TFRecords of a store or of another tool where they lie; convert one's own text."""
+    localrule: True
     output:
         "results/data/{dataset}/manifest.json",
     log:
@@ -73,7 +75,7 @@ rule adopt_dataset:
         folder=lambda w: PLAN.adopted_folder(w.dataset),
         digest=lambda w: PLAN.adopted_digest(w.dataset),
     shell:
-        "python workflow_scripts/adopt_dataset.py {wildcards.dataset:q} {params.folder:q}"
+        "{START} python {PROGRAMS}/adopt_dataset.py {wildcards.dataset:q} {params.folder:q}"
         " --output {output:q} 2>&1 | tee {log:q}"
 
 

@@ -13,6 +13,7 @@ rule figures:
 
 rule draw_figure:
     """Draw one figure; the same tables give the same bytes."""
+    localrule: True
     input:
         figure_tables,
         code=lambda w: PLAN.figure_code(w.figure),
@@ -34,4 +35,4 @@ rule draw_figure:
         # Of a table that was made meanwhile.
         baselines=lambda w: baselines.standing(w.figure, STUDY.figures),
     shell:
-        "python workflow_scripts/draw_figure.py {wildcards.figure:q} 2>{log:q}"
+        "{START} python {PROGRAMS}/draw_figure.py {wildcards.figure:q} 2>{log:q}"

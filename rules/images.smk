@@ -10,6 +10,7 @@ runs that need it are skipped with that reason, the others go on, and the next s
 
 rule images:
     """Every environment of the study, and every image in the forms that its runs take."""
+    localrule: True
     input:
         environments_and_images,
     log:
@@ -17,13 +18,14 @@ rule images:
     conda:
         "../envs/workflow.yaml"
     shell:
-        "python workflow_scripts/see_images.py {input:q} 2>&1 | tee {log:q} >&2"
+        "{START} python {PROGRAMS}/see_images.py {input:q} 2>&1 | tee {log:q} >&2"
 
 
 rule make_environment:
     """Install the pinned packages; what is there beside them (Horovod, say) stays."""
+    localrule: True
     input:
-        "envs/{environment}/uv.lock",
+        lambda w: PLAN.lock_file(w.environment),
     output:
         "results/environments/{environment}.json",
     log:
@@ -34,12 +36,13 @@ rule make_environment:
     resources:
         bench=1,
     shell:
-        "python workflow_scripts/make_environment.py envs/{wildcards.environment:q}"
+        '{START} python {PROGRAMS}/make_environment.py "$(dirname {input:q})"'
         " --output {output:q} 2>&1 | tee {log:q}"
 
 
 rule make_image:
     """Build, pull or take an image, once; its digest is its name from then on."""
+    localrule: True
     output:
         "results/images/{image}/image.json",
     log:
@@ -53,13 +56,14 @@ rule make_image:
         settings=lambda w: PLAN.image(w.image),
         study=STUDY.name,
     shell:
-        "python workflow_scripts/make_image.py {wildcards.image:q} --keep-failure"
+        "{START} python {PROGRAMS}/make_image.py {wildcards.image:q} --keep-failure"
         " --settings {resources.settings:q} --study {resources.study:q}"
         " --output {output:q} 2>&1 | tee {log:q}"
 
 
 rule prepare_image:
     """Bring an image to the form that a runtime takes, and look at it from inside."""
+    localrule: True
     input:
         "results/images/{image}/image.json",
     output:
@@ -76,5 +80,5 @@ rule prepare_image:
     params:
         how=lambda w: prepare_image_arguments(w.image, w.form),
     shell:
-        "python workflow_scripts/prepare_image.py {input:q} --keep-failure"
+        "{START} python {PROGRAMS}/prepare_image.py {input:q} --keep-failure"
         " {params.how} --output {output:q} 2>&1 | tee {log:q}"

@@ -10,6 +10,7 @@ rule import_results:
 
     Logs that cannot be read are named (exit code 3); the others are in the tables.
     """
+    localrule: True
     input:
         lambda w: PLAN.import_files(w.name),
     output:
@@ -31,7 +32,7 @@ rule import_results:
         flags=lambda w: PLAN.import_flags(w.name),
         folder="results/imports/{name}",
     shell:
-        "(python workflow_scripts/import_logs.py {params.flags}"
+        "{START} (python {PROGRAMS}/import_logs.py {params.flags}"
         " --output {params.folder:q}/runs.parquet --steps {params.folder:q}/steps.parquet"
         " --evals {params.folder:q}/evals.parquet --samples {params.folder:q}/samples.parquet"
         " || test $? -eq 3)"

@@ -6,7 +6,7 @@ Needs results/tables/ and results/figures/. Makes results/report.html. No part o
 LOOKS = [
     str(path)
     for room in ("pages", "report")
-    for path in sorted(Path("workflow_scripts/dlbench", room).rglob("*.*"))
+    for path in sorted(own_code.here(f"workflow_scripts/dlbench/{room}").rglob("*.*"))
     if path.suffix in (".css", ".jinja", ".js")
 ]
 
@@ -19,6 +19,7 @@ rule report:
 
 rule build_report:
     """Put tables, figures, captions and findings into one file."""
+    localrule: True
     input:
         rules.collect_runs.output,
         rules.figures.input,
@@ -35,5 +36,5 @@ rule build_report:
         # Of a table that was made meanwhile, and is never asked for.
         baselines=lambda w: baselines.digest(),
     shell:
-        "python workflow_scripts/build_report.py --output {output:q}"
+        "{START} python {PROGRAMS}/build_report.py --output {output:q}"
         " --figures {params.figures:q} 2>{log:q}"

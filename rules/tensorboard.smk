@@ -13,6 +13,7 @@ rule tensorboard:
 
 rule export_tensorboard:
     """Write the logs of all runs as event files of TensorBoard."""
+    localrule: True
     input:
         rules.collect_runs.output,
         environment=PLAN.export_environment,
@@ -27,5 +28,5 @@ rule export_tensorboard:
         python=PLAN.export_python,
     shell:
         # Not the runs as arguments of ours: a large study's would be too long.
-        "{params.python:q} workflow_scripts/export_tensorboard.py"
+        "{START} {params.python:q} {PROGRAMS}/export_tensorboard.py"
         " --table results/tables/runs.csv --output {output:q} 2>{log:q}"

@@ -40,7 +40,7 @@ rule find_batch:
     params:
         command=find_batch_arguments,
     shell:
-        "exec python workflow_scripts/find_batch.py"
+        "{START} exec python {PROGRAMS}/find_batch.py"
         " --output {output:q} --messages {log:q} {params.command}"
 
 
@@ -68,13 +68,14 @@ rule train:
     params:
         start_run_arguments,
     shell:
-        "exec python workflow_scripts/start_run.py"
-        " --log {output[0]:q} --messages {log:q}"
+        program("start_run.py", "exec python")
+        + " --log {output[0]:q} --messages {log:q}"
         " --attempt {resources.attempt} {params}"
 
 
 rule read_run:
     """Make the record of a run whose log stands, where the record is lost or of another version."""
+    localrule: True
     output:
         "results/runs/{run_id}/run.json",
     log:
@@ -87,7 +88,7 @@ rule read_run:
         # As in train: a parameter here would be a change to the rule that made the record.
         spec=lambda w: PLAN.spec(w.run_id),
     shell:
-        "python workflow_scripts/parse_run.py results/runs/{wildcards.run_id:q}/train.jsonl"
+        "{START} python {PROGRAMS}/parse_run.py results/runs/{wildcards.run_id:q}/train.jsonl"
         " --spec {resources.spec:q} --put-aside 2>&1 | tee {log:q} >&2"
 
 

@@ -4,6 +4,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from dlbench.common.own_code import HOME
+
 NAMES = (
     "Snakefile",
     "rules",
@@ -24,7 +26,7 @@ def workflow_files() -> list[str]:
     return sorted(
         path.as_posix()
         for name in NAMES
-        for path in files_below(Path(name))
+        for path in (file.relative_to(HOME) for file in files_below(HOME / name))
         if not any(part.startswith(".") or part in MADE for part in path.parts)
     )
 

@@ -12,7 +12,7 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,8 @@ class Plan:
 
     `runs` are those of the study and the session's sentinels. `pending` maps the ids of runs to be
     done to (State, why); `adopted` maps the datasets that others converted to their Store;
-    `searches` maps the ids of searches for largest batches to be done to (Search, why not, or "").
+    `searches` maps the ids of searches for largest batches to be done to (Search, why not, or "");
+    `begun` has what this start has done of what it does once.
     """
 
     study: config.Study
@@ -64,6 +65,7 @@ class Plan:
     sentinels: sentinels.Chosen
     searches: dict[str, tuple[batch_searches.Search, str]]
     attempts: int = ATTEMPTS
+    begun: set[str] = field(default_factory=set, compare=False)
 
     def config_file(self, keep: bool = True) -> str:
         """The merged config as a file; `keep`: write it, where it is not there yet."""
@@ -244,15 +246,21 @@ class Plan:
         flags += ["--terms-accepted"] if dataset in data["terms_accepted"] else []
         return shlex.join(flags)
 
-    def code(self, program: str) -> list[str]:
-        return own_code.executed_files(program)
+    def lock_file(self, environment: str) -> str:
+        """What an environment is installed from."""
+        return str(trainer_environments.folder(environment) / "uv.lock")
+
+    def code(self, program: str, *named: Path) -> list[str]:
+        """The files that a program executes, with those that it finds by name."""
+        files = own_code.executed_files(program, *named)
+        return [str(own_code.here(file)) for file in files]
 
     def figure(self, name: str) -> dict[str, Any]:
         """The constants of a figure's file: CATEGORY and CAPTION."""
         return plugins.constants("figures", name)
 
     def figure_code(self, name: str) -> list[str]:
-        return own_code.executed_files("draw_figure.py", plugins.path("figures", name))
+        return self.code("draw_figure.py", plugins.path("figures", name))
 
     @property
     def export_environment(self) -> str:
@@ -336,7 +344,7 @@ class Plan:
         installed = (
             name
             for name in names
-            if (trainer_environments.ENVIRONMENTS / name / "uv.lock").is_file()
+            if Path(self.lock_file(name)).is_file()
         )
         return min(installed, default=DEFAULTS["environment"])
 

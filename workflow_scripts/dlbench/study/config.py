@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import phrases, plugins
+from dlbench.common import own_code, phrases, plugins
 from dlbench.common.files import written_whole
 from dlbench.study import (
     batch_searches,
@@ -121,8 +121,36 @@ def read(*paths: str | Path) -> dict[str, Any]:
             content = yaml_files.read(path)
         except Error as error:
             raise ConfigError(str(error)) from error
-        merged = _merge(merged, content or {})
+        merged = _merge(merged, _our_part(content or {}))
     return merged
+
+
+def files(in_a_module: bool = False) -> list[str]:
+    """The config files that are read without being named, the last one winning.
+
+    Ours has all keys. Over it come, where they are there, config.yaml of the working directory,
+    where that is another folder than ours, and site.yaml, what a site says of its machine.
+
+    Args:
+        in_a_module: another workflow uses ours as a module; that config.yaml is its own.
+    """
+    ours = str(own_code.here("config.yaml"))
+    around = [] if own_code.at_home() or in_a_module else ["config.yaml"]
+    return [ours, *(name for name in (*around, "site.yaml") if Path(name).exists())]
+
+
+def laid_over(settings: dict[str, Any]) -> dict[str, Any]:
+    """The config of a module that another workflow gives these settings: over those of `files`.
+
+    Raises:
+        ConfigError: as `read`.
+    """
+    return _merge(read(*files(in_a_module=True)), _our_part(settings))
+
+
+def _our_part(content):
+    """What stands under `dlbench` in the config of a workflow that uses ours, else all of it."""
+    return content.get("dlbench", content) if isinstance(content, dict) else content
 
 
 def kept(text: str) -> Path:
@@ -143,21 +171,20 @@ def merged(file: str | Path | None) -> dict[str, Any] | None:
     return json.loads(Path(file).read_text(encoding="utf-8")) if file else None
 
 
-def study_of(files: list[str]) -> Study:
+def study_of(named: list[str]) -> Study:
     """The Study that the workflow computes with these config files, merged as in the Snakefile."""
-    return study(settings_of(files))
+    return study(settings_of(named))
 
 
-def settings_of(files: list[str]) -> dict[str, Any]:
-    """The content of config.yaml with these config files over it, merged as in the Snakefile."""
-    absent = next((file for file in files if not Path(file).exists()), None)
+def settings_of(named: list[str]) -> dict[str, Any]:
+    """The content of `files` with these config files over it, merged as in the Snakefile."""
+    absent = next((file for file in named if not Path(file).exists()), None)
     if absent:
         raise ConfigError(
             f"--configfile {absent}: there is no such file. All words after --configfile are taken "
             "for files: name runs and targets before it"
         )
-    site = ["site.yaml"] if Path("site.yaml").exists() else []
-    return read("config.yaml", *site, *files)
+    return read(*files(), *named)
 
 
 def study(config: dict[str, Any]) -> Study:
@@ -167,6 +194,8 @@ def study(config: dict[str, Any]) -> Study:
         ConfigError: with every mistake that was found, one a line.
     """
     config = config_schema.check(config)
+    for entry in config["references"]:
+        entry["path"] = str(own_code.shipped(entry["path"]))
     _use(config)
     runs: dict[str, tuple[Run, str]] = {}
     excluded: list[Excluded] = []

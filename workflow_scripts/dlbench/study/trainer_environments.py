@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import tools
+from dlbench.common import own_code, tools
 from dlbench.common.files import sha256
 from dlbench.study import other_trainers
 from dlbench.study.runs import Run
@@ -21,14 +21,19 @@ def has_environment(run: Run) -> bool:
     return not run.is_external or other_trainers.needs(run, "python")
 
 
+def folder(environment: str) -> Path:
+    """The folder of an environment, with its pyproject.toml, uv.lock and .venv."""
+    return own_code.here(ENVIRONMENTS / environment)
+
+
 def trainer_python(environment: str) -> Path:
-    """The Python of a trainer's environment, relative to the workflow's folder."""
-    return ENVIRONMENTS / environment / ".venv" / "bin" / "python"
+    """The Python of a trainer's environment."""
+    return folder(environment) / ".venv" / "bin" / "python"
 
 
 def extras() -> dict[str, frozenset[str]]:
     """The extras (optional packages) of each environment, by its name."""
-    return _extras(ENVIRONMENTS.absolute())
+    return _extras(own_code.here(ENVIRONMENTS).absolute())
 
 
 @functools.cache
@@ -91,7 +96,7 @@ def lacks_python(environment: str, ours: str = platform.python_version()) -> str
     """
     if trainer_python(environment).exists():
         return None
-    project = described(ENVIRONMENTS / environment).get("project", {})
+    project = described(folder(environment)).get("project", {})
     wanted = project.get("requires-python", "")
     if fits(ours, wanted) or _finds_python(wanted):
         return None
