@@ -15,7 +15,6 @@ rule archive:
 
 rule write_archive:
     """Put workflow, config, logs, records, tables, figures and report into one bag."""
-    localrule: True
     input:
         run_records,
         rules.list_records.output,
@@ -29,10 +28,11 @@ rule write_archive:
         "results/archive.zip",
     log:
         "results/logs/write_archive.log",
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     params:
         config=lambda w: PLAN.config_file(keep=not workflow.dryrun),
     shell:
-        "{START} python {PROGRAMS}/write_archive.py --config-json {params.config:q}"
+        program("write_archive.py") + " --config-json {params.config:q}"
         " --output {output:q} 2>&1 | tee {log:q} >&2"

@@ -31,13 +31,12 @@ rule measure_baseline:
     params:
         command=baseline_arguments,
     shell:
-        "{START} exec python {PROGRAMS}/start_baseline.py"
-        " --output {output:q} --messages {log:q} {params.command}"
+        program("start_baseline.py", "exec python")
+        + " --output {output:q} --messages {log:q} {params.command}"
 
 
 rule collect_baselines:
     """Collect those of this machine, and what there is of others and of other studies."""
-    localrule: True
     input:
         measured_baselines,
     output:
@@ -50,9 +49,10 @@ rule collect_baselines:
         ),
     log:
         "results/logs/collect_baselines.log",
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     params:
         folder=str(baselines.FOLDER),
     shell:
-        "{START} python {PROGRAMS}/collect_baselines.py {params.folder:q} 2>&1 | tee {log:q} >&2"
+        program("collect_baselines.py") + " {params.folder:q} 2>&1 | tee {log:q} >&2"

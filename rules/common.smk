@@ -21,11 +21,26 @@ from dlbench.images import trainer_image
 from dlbench.plan import baselines, plan, planning, run_command, sentinels
 from dlbench.study import batch_searches
 
+
+def as_it_is(text):
+    """Text of a shell command in which Snakemake finds no variables."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def program(name, python="python"):
+    """The beginning of a shell command that starts a program of ours."""
+    return f"{START}{python} {PROGRAMS}/{name}"
+
+
 # Our shell commands begin with this: `python` in them is the one that runs Snakemake. No
 # shell.prefix, which is of all rules; Snakemake's own is said again, for where there is another:
-# without it the exit code of what is piped to tee would be lost.
-START = f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH;"
-PROGRAMS = shlex.quote(str(own_code.here("workflow_scripts")))
+# without it the exit code of what is piped to tee would be lost. Snakemake formats it.
+START = (
+    "set -euo pipefail; export PATH="
+    + as_it_is(shlex.quote(str(Path(sys.executable).parent)))
+    + ":$PATH; "
+)
+PROGRAMS = as_it_is(shlex.quote(str(own_code.here("workflow_scripts"))))
 
 # A start chooses what it repeats of finished runs; its jobs must know the same runs.
 BEGINS = workflow.exec_mode.name == "DEFAULT"
@@ -368,8 +383,6 @@ def bundle(wildcards):
     # Of all bundles, as many runs as the profile says under group-components: bundle.
     workflow.parent_groupids[name] = "bundle"
     return name
-
-
 
 
 wildcard_constraints:

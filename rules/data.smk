@@ -13,12 +13,12 @@ rule data:
 
 rule fetch_dataset:
     """Bring the source files and check their size and digest."""
-    localrule: True
     output:
         "results/data/{dataset}/source.json",
     log:
         "results/logs/fetch_dataset/{dataset}.log",
     priority: PREPARATION
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     resources:
@@ -28,7 +28,7 @@ rule fetch_dataset:
     params:
         folder=lambda w: f"results/data/{w.dataset}/source",
     shell:
-        "{START} python {PROGRAMS}/fetch_dataset.py {wildcards.dataset:q}"
+        program("fetch_dataset.py") + " {wildcards.dataset:q}"
         " --folder {params.folder:q} --stamp {output:q} {resources.fetching}"
         " 2>&1 | tee {log:q}"
 
@@ -52,14 +52,13 @@ rule convert_dataset:
         folder=lambda w: f"results/data/{w.dataset}",
         recipe=lambda w: PLAN.recipe(w.dataset),
     shell:
-        "{START} python {PROGRAMS}/convert_dataset.py {wildcards.dataset:q}"
+        program("convert_dataset.py") + " {wildcards.dataset:q}"
         " --source {params.source:q} --output {params.folder:q}"
         " --code-sha256 {params.recipe:q} --check {resources.check:q} 2>&1 | tee {log:q}"
 
 
 rule adopt_dataset:
     """Use the TFRecords of a store or of another tool where they lie; convert one's own text."""
-    localrule: True
     output:
         "results/data/{dataset}/manifest.json",
     log:
@@ -67,6 +66,7 @@ rule adopt_dataset:
     wildcard_constraints:
         dataset=PLAN.adoptable,
     priority: PREPARATION
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     resources:
@@ -75,7 +75,7 @@ rule adopt_dataset:
         folder=lambda w: PLAN.adopted_folder(w.dataset),
         digest=lambda w: PLAN.adopted_digest(w.dataset),
     shell:
-        "{START} python {PROGRAMS}/adopt_dataset.py {wildcards.dataset:q} {params.folder:q}"
+        program("adopt_dataset.py") + " {wildcards.dataset:q} {params.folder:q}"
         " --output {output:q} 2>&1 | tee {log:q}"
 
 

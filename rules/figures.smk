@@ -13,7 +13,6 @@ rule figures:
 
 rule draw_figure:
     """Draw one figure; the same tables give the same bytes."""
-    localrule: True
     input:
         figure_tables,
         code=lambda w: PLAN.figure_code(w.figure),
@@ -28,6 +27,7 @@ rule draw_figure:
         "results/figures/{figure}.pdf",
     log:
         "results/logs/draw_figure/{figure}.log",
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     params:
@@ -35,4 +35,4 @@ rule draw_figure:
         # Of a table that was made meanwhile.
         baselines=lambda w: baselines.standing(w.figure, STUDY.figures),
     shell:
-        "{START} python {PROGRAMS}/draw_figure.py {wildcards.figure:q} 2>{log:q}"
+        program("draw_figure.py") + " {wildcards.figure:q} 2>{log:q}"

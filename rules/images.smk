@@ -10,20 +10,19 @@ runs that need it are skipped with that reason, the others go on, and the next s
 
 rule images:
     """Every environment of the study, and every image in the forms that its runs take."""
-    localrule: True
     input:
         environments_and_images,
     log:
         "results/logs/see_images.log",
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     shell:
-        "{START} python {PROGRAMS}/see_images.py {input:q} 2>&1 | tee {log:q} >&2"
+        program("see_images.py") + " {input:q} 2>&1 | tee {log:q} >&2"
 
 
 rule make_environment:
     """Install the pinned packages; what is there beside them (Horovod, say) stays."""
-    localrule: True
     input:
         lambda w: PLAN.lock_file(w.environment),
     output:
@@ -31,23 +30,24 @@ rule make_environment:
     log:
         "results/logs/make_environment/{environment}.log",
     priority: PREPARATION
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     resources:
         bench=1,
     shell:
-        '{START} python {PROGRAMS}/make_environment.py "$(dirname {input:q})"'
+        program("make_environment.py") + ' "$(dirname {input:q})"'
         " --output {output:q} 2>&1 | tee {log:q}"
 
 
 rule make_image:
     """Build, pull or take an image, once; its digest is its name from then on."""
-    localrule: True
     output:
         "results/images/{image}/image.json",
     log:
         "results/logs/make_image/{image}.log",
     priority: PREPARATION
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     resources:
@@ -56,14 +56,13 @@ rule make_image:
         settings=lambda w: PLAN.image(w.image),
         study=STUDY.name,
     shell:
-        "{START} python {PROGRAMS}/make_image.py {wildcards.image:q} --keep-failure"
+        program("make_image.py") + " {wildcards.image:q} --keep-failure"
         " --settings {resources.settings:q} --study {resources.study:q}"
         " --output {output:q} 2>&1 | tee {log:q}"
 
 
 rule prepare_image:
     """Bring an image to the form that a runtime takes, and look at it from inside."""
-    localrule: True
     input:
         "results/images/{image}/image.json",
     output:
@@ -73,6 +72,7 @@ rule prepare_image:
     wildcard_constraints:
         form="(?!image$)[A-Za-z0-9-]+",
     priority: PREPARATION
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     resources:
@@ -80,5 +80,5 @@ rule prepare_image:
     params:
         how=lambda w: prepare_image_arguments(w.image, w.form),
     shell:
-        "{START} python {PROGRAMS}/prepare_image.py {input:q} --keep-failure"
+        program("prepare_image.py") + " {input:q} --keep-failure"
         " {params.how} --output {output:q} 2>&1 | tee {log:q}"

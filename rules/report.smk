@@ -19,7 +19,6 @@ rule report:
 
 rule build_report:
     """Put tables, figures, captions and findings into one file."""
-    localrule: True
     input:
         rules.collect_runs.output,
         rules.figures.input,
@@ -29,6 +28,7 @@ rule build_report:
         "results/report.html",
     log:
         "results/logs/build_report.log",
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     params:
@@ -36,5 +36,5 @@ rule build_report:
         # Of a table that was made meanwhile, and is never asked for.
         baselines=lambda w: baselines.digest(),
     shell:
-        "{START} python {PROGRAMS}/build_report.py --output {output:q}"
+        program("build_report.py") + " --output {output:q}"
         " --figures {params.figures:q} 2>{log:q}"

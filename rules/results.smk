@@ -22,13 +22,13 @@ rule list_records:
 
     Snakemake remembers the inputs of a rule once for each of its outputs, and there are many tables.
     """
-    localrule: True
     input:
         run_records,
     output:
         plan.RECORDS,
     log:
         "results/logs/list_records.log",
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     params:
@@ -36,13 +36,13 @@ rule list_records:
         config=lambda w: PLAN.config_file(keep=False),
     shell:
         # Not the records as arguments: a large study's would be too long.
-        "{START} find results/runs -mindepth 2 -maxdepth 2 -name run.json -print0 | LC_ALL=C sort -z"
+        START
+        + "find results/runs -mindepth 2 -maxdepth 2 -name run.json -print0 | LC_ALL=C sort -z"
         " | xargs -0 sha256sum >{output:q} 2>{log:q}"
 
 
 rule collect_runs:
     """Collect all records, each checked to the last byte."""
-    localrule: True
     input:
         records=rules.list_records.output,
         imports=expand("results/imports/{name}/runs.parquet", name=PLAN.imports),
@@ -63,10 +63,11 @@ rule collect_runs:
         "results/tables/evals.parquet",
     log:
         "results/logs/collect_runs.log",
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     params:
         config=lambda w: PLAN.config_file(keep=not workflow.dryrun),
     shell:
-        "{START} python {PROGRAMS}/collect_runs.py"
-        " --config-json {params.config:q} 2>&1 | tee {log:q} >&2"
+        program("collect_runs.py")
+        + " --config-json {params.config:q} 2>&1 | tee {log:q} >&2"

@@ -13,7 +13,6 @@ rule tensorboard:
 
 rule export_tensorboard:
     """Write the logs of all runs as event files of TensorBoard."""
-    localrule: True
     input:
         rules.collect_runs.output,
         environment=PLAN.export_environment,
@@ -22,11 +21,12 @@ rule export_tensorboard:
         directory("results/tensorboard"),
     log:
         "results/logs/export_tensorboard.log",
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     params:
         python=PLAN.export_python,
     shell:
         # Not the runs as arguments of ours: a large study's would be too long.
-        "{START} {params.python:q} {PROGRAMS}/export_tensorboard.py"
-        " --table results/tables/runs.csv --output {output:q} 2>{log:q}"
+        program("export_tensorboard.py", "{params.python:q}")
+        + " --table results/tables/runs.csv --output {output:q} 2>{log:q}"

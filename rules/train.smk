@@ -40,8 +40,8 @@ rule find_batch:
     params:
         command=find_batch_arguments,
     shell:
-        "{START} exec python {PROGRAMS}/find_batch.py"
-        " --output {output:q} --messages {log:q} {params.command}"
+        program("find_batch.py", "exec python")
+        + " --output {output:q} --messages {log:q} {params.command}"
 
 
 rule train:
@@ -69,26 +69,27 @@ rule train:
         start_run_arguments,
     shell:
         program("start_run.py", "exec python")
+        program("start_run.py", "exec python")
         + " --log {output[0]:q} --messages {log:q}"
         " --attempt {resources.attempt} {params}"
 
 
 rule read_run:
     """Make the record of a run whose log stands, where the record is lost or of another version."""
-    localrule: True
     output:
         "results/runs/{run_id}/run.json",
     log:
         "results/logs/read_run/{run_id}.log",
     wildcard_constraints:
         run_id=PLAN.unread,
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     resources:
         # As in train: a parameter here would be a change to the rule that made the record.
         spec=lambda w: PLAN.spec(w.run_id),
     shell:
-        "{START} python {PROGRAMS}/parse_run.py results/runs/{wildcards.run_id:q}/train.jsonl"
+        program("parse_run.py") + " results/runs/{wildcards.run_id:q}/train.jsonl"
         " --spec {resources.spec:q} --put-aside 2>&1 | tee {log:q} >&2"
 
 
