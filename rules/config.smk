@@ -11,7 +11,6 @@ twice in it is found here, what is no YAML in it was named by Snakemake.
 import os
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 from snakemake.sourcecache import HostingProviderFile, LocalGitFile, LocalSourceFile
@@ -36,16 +35,15 @@ def own_folder(rules):
             "path in a clone, or as github(...), gitlab(...) or gitfile(...)"
         )
     commit = repository.commit(rules.ref).hexsha
-    clone = Path(".snakemake/dlbench", commit)
+    clone = Path.cwd() / ".snakemake/dlbench" / commit
     if not clone.exists():
-        clone.parent.mkdir(parents=True, exist_ok=True)
-        part = tempfile.mkdtemp(dir=clone.parent)
+        part = clone.with_suffix(f".{os.getpid()}")
         repository.clone(part, no_checkout=True).git.checkout("--detach", commit)
         try:
             os.rename(part, clone)
         except OSError:  # another start was first
             shutil.rmtree(part)
-    return clone.absolute() / Path(rules.path).parent
+    return clone / Path(rules.path).parent
 
 
 sys.path.insert(0, str(own_folder(workflow.current_basedir) / "workflow_scripts"))
