@@ -21,7 +21,7 @@ for file in CONFIG_FILES:
 # A study given with --configfile, or to the module, is laid over these, key by key; its matrix
 # replaces ours.
 if IS_MODULE:
-    config = study_config.laid_over(config)
+    config = config_files.laid_over(config)
 
 
 include: "rules/common.smk"

@@ -19,7 +19,7 @@ from dlbench import Error
 from dlbench.cluster import submitting
 from dlbench.images import trainer_image
 from dlbench.plan import baselines, plan, planning, run_command, sentinels
-from dlbench.study import batch_searches
+from dlbench.study import batch_searches, trainer_environments
 
 
 def as_it_is(text):

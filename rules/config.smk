@@ -59,11 +59,11 @@ if not own_code.at_home() and (missing := own_code.missing_packages()):
     )
 
 from dlbench import Error
-from dlbench.study import config as study_config
+from dlbench.study import config_files
 
 # Whether another workflow uses this one as a module.
 IS_MODULE = not workflow.modifier.is_main_snakefile()
-CONFIG_FILES = study_config.files(IS_MODULE)
+CONFIG_FILES = config_files.files(IS_MODULE)
 
 if workflow.modifier.path_modifier.replace_prefix("results/") != "results/":
     sys.exit(
@@ -72,7 +72,7 @@ if workflow.modifier.path_modifier.replace_prefix("results/") != "results/":
         "--directory"
     )
 try:
-    study_config.read(
+    config_files.read(
         *CONFIG_FILES,
         *(
             path

@@ -24,7 +24,7 @@ rule images:
 rule make_environment:
     """Install the pinned packages; what is there beside them (Horovod, say) stays."""
     input:
-        lambda w: PLAN.lock_file(w.environment),
+        lambda w: str(trainer_environments.folder(w.environment) / "uv.lock"),
     output:
         "results/environments/{environment}.json",
     log:

@@ -67,9 +67,7 @@ def write(
         record = run_record.read(run_record.folder(run.id) / "run.json")
         runs.append(_described(run, study.labels.get(run.id, run.label()), record))
         logs[run.id] = record["files"]
-    files: dict[str, Path | bytes] = {
-        name: own_code.here(name) for name in workflow_files()
-    }
+    files: dict[str, Path | bytes] = {name: own_code.here(name) for name in workflow_files()}
     files |= _results(study, trained) | _environments(study)
     files[plan.RECORDS] = _listed_records(trained)
     settings, taken = portable(settings, study)

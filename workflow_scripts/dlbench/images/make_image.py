@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import files, tools
+from dlbench.common import files, own_code, tools
 from dlbench.common.files import make_empty_folder, sha256, write_json
 from dlbench.images import digests, oci, trainer_image
 from dlbench.images.runtimes import APPTAINER, TAG
 from dlbench.images.trainer_image import MARKER, REGISTRY
-from dlbench.study import trainer_environments
+from dlbench.study.trainer_environments import ENVIRONMENTS
 
 ENGINES = ("buildah", "podman", "docker")
 # Variables that an image sets and that no value of the host may replace.
@@ -123,7 +123,7 @@ def _build(name, settings, place):
         reference = f"oci-archive:{Path(start).absolute()}" if Path(start).is_file() else start
         arguments["BASE"] = reference
         build_arguments = [f"--build-arg={key}={value}" for key, value in arguments.items()]
-        recipe = f"--file={trainer_environments.folder('Containerfile')}"
+        recipe = f"--file={own_code.here(ENVIRONMENTS / 'Containerfile')}"
         binds = [f"--volume={bind}" for bind in settings["build_binds"]]
         tools.run(
             [engine, "build", *binds, *build_arguments, recipe, f"--tag={local}", str(folder)]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlbench import Error
 from dlbench.common import files as common_files
-from dlbench.common import options, plugins, tools
+from dlbench.common import options, own_code, plugins, tools
 from dlbench.common.files import sha256, write_json
 from dlbench.images import digests, runtimes
 from dlbench.machine import redaction
@@ -131,7 +131,8 @@ def identity(name: str, settings: Mapping[str, Any]) -> str | None:
         return f"{settings['source']}@{settings['digest'] or 'any'}"
     if kind == "recipe":
         folder = Path(settings["source"])
-        recipes = [trainer_environments.folder(recipe) for recipe in ("Containerfile", "apptainer.def")]
+        place = own_code.here(trainer_environments.ENVIRONMENTS)
+        recipes = [place / "Containerfile", place / "apptainer.def"]
         parts = [base(settings), *map(sha256, recipes), trainer_environments.lock_digest(folder)]
         return f"sha256:{hashlib.sha256(' '.join(parts).encode()).hexdigest()}"
     description = _description(image_path(name))

@@ -246,14 +246,9 @@ class Plan:
         flags += ["--terms-accepted"] if dataset in data["terms_accepted"] else []
         return shlex.join(flags)
 
-    def lock_file(self, environment: str) -> str:
-        """What an environment is installed from."""
-        return str(trainer_environments.folder(environment) / "uv.lock")
-
     def code(self, program: str, *named: Path) -> list[str]:
         """The files that a program executes, with those that it finds by name."""
-        files = own_code.executed_files(program, *named)
-        return [str(own_code.here(file)) for file in files]
+        return [str(own_code.here(file)) for file in own_code.executed_files(program, *named)]
 
     def figure(self, name: str) -> dict[str, Any]:
         """The constants of a figure's file: CATEGORY and CAPTION."""
@@ -341,11 +336,8 @@ class Plan:
     def _export_environment(self):
         ours = DEFAULTS["framework"]  # the only one that has TensorBoard in its environment
         names = {run.environment for run in self.runs.values() if run.framework == ours}
-        installed = (
-            name
-            for name in names
-            if Path(self.lock_file(name)).is_file()
-        )
+        folders = ((name, trainer_environments.folder(name)) for name in names)
+        installed = (name for name, folder in folders if (folder / "uv.lock").is_file())
         return min(installed, default=DEFAULTS["environment"])
 
     @functools.cached_property

@@ -108,9 +108,7 @@ def _missing_package(run, strategy, image_settings):
                 )
             return (
                 f"{package} is not installed in envs/{run.environment}; install it with: "
-                + tools.uv_command(
-                    f"sync --project {folder} --frozen --extra {package}"
-                )
+                + tools.uv_command(f"sync --project {folder} --frozen --extra {package}")
             )
     return None
 
@@ -137,10 +135,7 @@ def _not_installed(run):
     program = shlex.quote(str(own_code.here("workflow_scripts/make_environment.py")))
     return (
         f"envs/{run.environment} is not installed, and the block says where_installed; install it "
-        "with: "
-        + tools.uv_command(
-            f"run python {program} {_folder(run)}"
-        )
+        "with: " + tools.uv_command(f"run python {program} {_folder(run)}")
     )
 
 

@@ -1,7 +1,5 @@
 """The config: read it, check it, and expand it into the runs of a study.
 
-- Files are merged as Snakemake merges `--configfile` over `config.yaml`:
-  mappings key by key, everything else (the matrix too) as a whole.
 - What a schema (dlbench/study/config_schema.py) cannot say is checked here and, for the blocks of
   the matrix, in dlbench/study/matrix.py; what a block excludes is kept with its reason.
 """
@@ -25,6 +23,8 @@ from dlbench.study import (
     repeats,
     yaml_files,
 )
+from dlbench.study.config_files import read as read
+from dlbench.study.config_files import settings_of as settings_of
 from dlbench.study.config_schema import ConfigError, check_name
 from dlbench.study.matrix import Excluded
 from dlbench.study.runs import CONDITION, Run, labels, shuffled
@@ -109,50 +109,6 @@ class Study:
         return found
 
 
-def read(*paths: str | Path) -> dict[str, Any]:
-    """The merged content of some config files, the last one winning.
-
-    Raises:
-        ConfigError: a file is missing, is not YAML or has a key twice.
-    """
-    merged: dict[str, Any] = {}
-    for path in paths:
-        try:
-            content = yaml_files.read(path)
-        except Error as error:
-            raise ConfigError(str(error)) from error
-        merged = _merge(merged, _our_part(content or {}))
-    return merged
-
-
-def files(in_a_module: bool = False) -> list[str]:
-    """The config files that are read without being named, the last one winning.
-
-    Ours has all keys. Over it come, where they are there, config.yaml of the working directory,
-    where that is another folder than ours, and site.yaml, what a site says of its machine.
-
-    Args:
-        in_a_module: another workflow uses ours as a module; that config.yaml is its own.
-    """
-    ours = str(own_code.here("config.yaml"))
-    around = [] if own_code.at_home() or in_a_module else ["config.yaml"]
-    return [ours, *(name for name in (*around, "site.yaml") if Path(name).exists())]
-
-
-def laid_over(settings: dict[str, Any]) -> dict[str, Any]:
-    """The config of a module that another workflow gives these settings: over those of `files`.
-
-    Raises:
-        ConfigError: as `read`.
-    """
-    return _merge(read(*files(in_a_module=True)), _our_part(settings))
-
-
-def _our_part(content):
-    """What stands under `dlbench` in the config of a workflow that uses ours, else all of it."""
-    return content.get("dlbench", content) if isinstance(content, dict) else content
-
-
 def kept(text: str) -> Path:
     """The file that hands a merged config to jobs, since it may be too long for a command line."""
     return KEPT / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
@@ -174,17 +130,6 @@ def merged(file: str | Path | None) -> dict[str, Any] | None:
 def study_of(named: list[str]) -> Study:
     """The Study that the workflow computes with these config files, merged as in the Snakefile."""
     return study(settings_of(named))
-
-
-def settings_of(named: list[str]) -> dict[str, Any]:
-    """The content of `files` with these config files over it, merged as in the Snakefile."""
-    absent = next((file for file in named if not Path(file).exists()), None)
-    if absent:
-        raise ConfigError(
-            f"--configfile {absent}: there is no such file. All words after --configfile are taken "
-            "for files: name runs and targets before it"
-        )
-    return read(*files(), *named)
 
 
 def study(config: dict[str, Any]) -> Study:
@@ -307,12 +252,6 @@ def study(config: dict[str, Any]) -> Study:
             )
         },
     )
-
-
-def _merge(base, over):
-    if not (isinstance(base, dict) and isinstance(over, dict)):
-        return over
-    return {**base, **{k: _merge(base[k], v) if k in base else v for k, v in over.items()}}
 
 
 def _probes(run, where, checkpoint_every_min):
