@@ -178,7 +178,8 @@ def begin():
 def say_what_stays():
     """After Ctrl-C and failures; within a job, where Snakemake is started again, not at all."""
     if BEGINS:
-        print(plan.WHAT_STAYS, file=sys.stderr)
+        status = own_code.here("workflow_scripts/status.py")
+        print(plan.WHAT_STAYS.format(status=status), file=sys.stderr)
 
 
 @once

@@ -37,7 +37,7 @@ TO_DO = {
 }
 WHAT_STAYS = (
     "Not all is done. What is done stays: the same command, started again, goes on with the rest.\n"
-    "workflow_scripts/status.py, with the same --configfile, says how each run stands."
+    "{status}, with the same --configfile, says how each run stands."
 )
 MOST_REASONS = 8  # on the screen
 RECORDS = "results/records.sha256"  # the list of all records

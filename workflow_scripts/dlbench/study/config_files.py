@@ -26,7 +26,7 @@ def read(*paths: str | Path) -> dict[str, Any]:
             content = yaml_files.read(path)
         except Error as error:
             raise ConfigError(str(error)) from error
-        merged = _merge(merged, _our_part(content or {}))
+        merged = merge(merged, _our_part(content or {}))
     return merged
 
 
@@ -50,7 +50,7 @@ def laid_over(settings: dict[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigError: as `read`.
     """
-    return _merge(read(*files(in_a_module=True)), _our_part(settings))
+    return merge(read(*files(in_a_module=True)), _our_part(settings))
 
 
 def settings_of(named: list[str]) -> dict[str, Any]:
@@ -64,10 +64,11 @@ def settings_of(named: list[str]) -> dict[str, Any]:
     return read(*files(), *named)
 
 
-def _merge(base, over):
+def merge(base: Any, over: Any) -> Any:
+    """One config laid over another: mappings key by key, everything else as a whole."""
     if not (isinstance(base, dict) and isinstance(over, dict)):
         return over
-    return {**base, **{k: _merge(base[k], v) if k in base else v for k, v in over.items()}}
+    return {**base, **{k: merge(base[k], v) if k in base else v for k, v in over.items()}}
 
 
 def _our_part(content):
