@@ -69,7 +69,6 @@ rule train:
         start_run_arguments,
     shell:
         program("start_run.py", "exec python")
-        program("start_run.py", "exec python")
         + " --log {output[0]:q} --messages {log:q}"
         " --attempt {resources.attempt} {params}"
 
