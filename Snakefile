@@ -4,8 +4,6 @@ Targets: all (the default), data, images, batches, runs, tables, figures; report
 and tensorboard, no part of all.
 """
 
-from pathlib import Path
-
 from snakemake.utils import min_version
 
 min_version("9.27")
@@ -14,16 +12,16 @@ min_version("9.27")
 include: "rules/config.smk"
 
 
-configfile: "config.yaml"
+# config.yaml, and site.yaml, what a site says of its machine, where there is such a file.
+for file in CONFIG_FILES:
+
+    configfile: file
 
 
-# What a site says of its machine, where there is such a file.
-if Path("site.yaml").exists():
-
-    configfile: "site.yaml"
-
-
-# A study given with --configfile is laid over these, key by key; its matrix replaces ours.
+# A study given with --configfile, or to the module, is laid over these, key by key; its matrix
+# replaces ours.
+if IS_MODULE:
+    config = config_files.laid_over(config)
 
 
 include: "rules/common.smk"
@@ -39,46 +37,8 @@ include: "rules/archive.smk"
 include: "rules/tensorboard.smk"
 
 
-# On a cluster only conversion and training are submitted. What needs a network, which nodes may
-# lack, or takes less time than a job does, stays where Snakemake runs.
-localrules:
-    all,
-    data,
-    images,
-    batches,
-    runs,
-    tables,
-    figures,
-    report,
-    archive,
-    tensorboard,
-    fetch_dataset,
-    adopt_dataset,
-    make_environment,
-    make_image,
-    prepare_image,
-    read_run,
-    import_results,
-    list_records,
-    collect_runs,
-    baselines,
-    collect_baselines,
-    draw_figure,
-    build_report,
-    write_archive,
-    export_tensorboard,
-
-
-onerror:
-    say_what_stays()
-
-
-onsuccess:
-    go_on_with_found_batches()
-
-
+# The default, as the first rule of this file.
 rule all:
     """Every run's record, the tables and the figures."""
-    default_target: True
     input:
         *once_found(run_records, rules.tables.input, rules.figures.input),

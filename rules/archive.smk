@@ -23,15 +23,16 @@ rule write_archive:
         rules.build_report.output,
         imports=expand("results/imports/{name}/runs.parquet", name=PLAN.imports),
         # All of the workflow is in it.
-        code=lambda w: workflow_files(),
+        code=lambda w: [str(own_code.here(name)) for name in workflow_files()],
     output:
         "results/archive.zip",
     log:
         "results/logs/write_archive.log",
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     params:
         config=lambda w: PLAN.config_file(keep=not workflow.dryrun),
     shell:
-        "python workflow_scripts/write_archive.py --config-json {params.config:q}"
+        program("write_archive.py") + " --config-json {params.config:q}"
         " --output {output:q} 2>&1 | tee {log:q} >&2"

@@ -31,8 +31,8 @@ rule measure_baseline:
     params:
         command=baseline_arguments,
     shell:
-        "exec python workflow_scripts/start_baseline.py"
-        " --output {output:q} --messages {log:q} {params.command}"
+        program("start_baseline.py", "exec python")
+        + " --output {output:q} --messages {log:q} {params.command}"
 
 
 rule collect_baselines:
@@ -49,9 +49,10 @@ rule collect_baselines:
         ),
     log:
         "results/logs/collect_baselines.log",
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     params:
         folder=str(baselines.FOLDER),
     shell:
-        "python workflow_scripts/collect_baselines.py {params.folder:q} 2>&1 | tee {log:q} >&2"
+        program("collect_baselines.py") + " {params.folder:q} 2>&1 | tee {log:q} >&2"

@@ -1,6 +1,7 @@
 """What the other files here share, the study with its runs and what is to be done.
 
-Needs the config. Makes STUDY, RUNS (by id) and the functions rules refer to.
+Needs the config. Makes STUDY, RUNS (by id) and the functions rules refer to. What is Snakemake's
+own, and so also of the rules of a workflow that uses this one as a module, stays as that has it.
 """
 
 import functools
@@ -14,22 +15,37 @@ from snakemake.io import IOFile
 from snakemake.iocontainers import AttributeGuard
 from snakemake.resources import Resource
 
-# `python` in the rules is the one that runs Snakemake. Snakemake's own prefix is said again, for
-# ours takes its place: without it the exit code of what is piped to tee would be lost.
-shell.prefix(
-    f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; "
-)
-
 from dlbench import Error
 from dlbench.cluster import submitting
 from dlbench.images import trainer_image
 from dlbench.plan import baselines, plan, planning, run_command, sentinels
 from dlbench.study import batch_searches, trainer_environments
 
+
+def as_it_is(text):
+    """Text of a shell command in which Snakemake finds no variables."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def program(name, python="python"):
+    """The beginning of a shell command that starts a program of ours."""
+    return f"{START}{python} {PROGRAMS}/{name}"
+
+
+# Our shell commands begin with this: `python` in them is the one that runs Snakemake. No
+# shell.prefix, which is of all rules; Snakemake's own is said again, for where there is another:
+# without it the exit code of what is piped to tee would be lost. Snakemake formats it.
+START = (
+    "set -euo pipefail; export PATH="
+    + as_it_is(shlex.quote(str(Path(sys.executable).parent)))
+    + ":$PATH; "
+)
+PROGRAMS = as_it_is(shlex.quote(str(own_code.here("workflow_scripts"))))
+
 # A start chooses what it repeats of finished runs; its jobs must know the same runs.
 BEGINS = workflow.exec_mode.name == "DEFAULT"
 try:
-    PLAN = planning.make_plan(
+    PLAN = planning.plan_of_start(
         config, sentinels.choose if BEGINS else sentinels.chosen_of_session
     )
 except Error as error:
@@ -43,10 +59,15 @@ JOBS = submitting.Submitting(PLAN)
 SUBMITS = not BEGINS or workflow.resource_settings.nodes is not None
 # For the container directive, whose arguments are the same for all rules.
 os.environ.update(PLAN.directive_environment)
+# One timed run at a time, also where the profile does not say so.
+if "bench" not in workflow.global_resources:
+    workflow.register_resource("bench", 1)
 # Above that of every run: what runs need is made before the first of them is timed.
 PREPARATION = len(RUNS) + 1
 # What the searches for largest batches make, as long as there are some to be done.
 TO_FIND = [str(search.output) for search, _ in PLAN.searches.values()]
+# Filled as rules are read.
+OUR_RULES = workflow.modifier.rules
 
 
 def asked_of_each_run(function):
@@ -66,6 +87,27 @@ AttributeGuard.__new__ = staticmethod(
 )
 
 
+def once(function):
+    """A function that acts at its first call in a start.
+
+    For each rule that a workflow around us takes singly (`use rule train from dlbench with:`) these
+    files are read again; the plan stays the same.
+    """
+
+    @functools.cache
+    def act():
+        if function.__name__ not in PLAN.begun:
+            PLAN.begun.add(function.__name__)
+            function()
+
+    return act
+
+
+def our_rule(name):
+    """A rule of these files, whatever a workflow around us calls it."""
+    return workflow.get_rule(getattr(rules, name).rule.name)
+
+
 @functools.cache
 def let_digests_decide():
     """Have records and manifests say what is made again, by digests of what it was made from.
@@ -73,25 +115,54 @@ def let_digests_decide():
     Snakemake's memory of earlier inputs and code does not travel with a copy of the results.
     """
     workflow.dag.forcefiles |= PLAN.forced
-    workflow.dag_settings.rerun_triggers = {
-        trigger
-        for trigger in workflow.dag_settings.rerun_triggers
-        if trigger.name in ("MTIME", "PARAMS")
-    }
+    for question in ("code_changed", "input_changed", "software_stack_changed"):
+        spare_our_rules(workflow.persistence, question)
     if BEGINS and not workflow.dryrun:
         trainer_environments.keep_choices(PLAN.with_tries)
+    take_part()
+
+
+def spare_our_rules(memory, question):
+    """Have Snakemake's memory say of jobs of ours that nothing has changed."""
+    ask = getattr(memory, question)
+
+    def answer(job, file=None):
+        if job.rule in OUR_RULES:
+            return () if file is None else False
+        return ask(job, file=file)
+
+    setattr(memory, question, answer)
+
+
+@once
+def take_part():
+    """Do what is to be done at the start and at the end, beside what a workflow around us does."""
+    # Before Snakemake deletes them: an output of a job that is to come.
+    add_to("_onstart", PLAN.put_damaged_aside)
+    add_to("_onerror", say_what_stays)
+    add_to("_onsuccess", go_on_with_found_batches)
+
+
+def add_to(hook, ours):
+    """Have a hook of Snakemake do what is ours first, then what it would do."""
+    theirs = getattr(workflow, hook)
+    setattr(workflow, hook, lambda log: (ours(), theirs(log)))
 
 
 @functools.cache
 def let_records_decide():
     """Have records (dlbench/records/run_record.py) say what is trained again, and begin that."""
     let_digests_decide()
+    begin()
+
+
+@once
+def begin():
+    """Say what is to be done, and begin it."""
     if any(Path(".snakemake/incomplete").glob("*")):
         # A job that outlived its workflow has finished what Snakemake took for begun.
         for path in PLAN.standing_files:
-            workflow.persistence.cleanup_metadata(
-                IOFile(path, workflow.get_rule("train"))
-            )
+            workflow.persistence.cleanup_metadata(IOFile(path, our_rule("train")))
     if BEGINS:
         print(*PLAN.why, sep="\n", file=sys.stderr)
     if workflow.dryrun:
@@ -99,7 +170,7 @@ def let_records_decide():
         shown = workflow.output_settings
         if not (shown.printshellcmds or shown.log_handler_settings):
             # Snakemake would put the command of each run together three times, and show none.
-            workflow.get_rule("train").shellcmd = ""
+            our_rule("train").shellcmd = ""
     elif BEGINS:
         trainer_image.forget_failures(PLAN.forced)
         PLAN.keep_code()
@@ -109,10 +180,11 @@ def let_records_decide():
 def say_what_stays():
     """After Ctrl-C and failures; within a job, where Snakemake is started again, not at all."""
     if BEGINS:
-        print(plan.WHAT_STAYS, file=sys.stderr)
+        status = own_code.here("workflow_scripts/status.py")
+        print(plan.WHAT_STAYS.format(status=status), file=sys.stderr)
 
 
-@functools.cache
+@once
 def meet_cluster():
     """Before the first job is submitted, check that the scheduler would accept all."""
     if workflow.local_exec or workflow.exec_mode.name != "DEFAULT":
@@ -129,7 +201,7 @@ def meet_cluster():
     try:
         cancelled = JOBS.check_cluster(
             scheduler,
-            lambda rule, name: workflow.get_rule(rule).resources.get(name).raw,
+            lambda rule, name: our_rule(rule).resources.get(name).raw,
         )
     except Error as error:
         sys.exit(f"Nothing was submitted:\n{error}")
@@ -149,10 +221,9 @@ def once_found(*inputs):
     return TO_FIND or inputs
 
 
-@functools.cache
-def let_batches_be_found():
-    """Begin the searches for largest batches, and say so."""
-    let_digests_decide()
+@once
+def begin_searches():
+    """Say which largest batches are to be found."""
     if BEGINS:
         print(
             f"to find before the runs that they give: {len(TO_FIND)}",
@@ -164,7 +235,8 @@ def let_batches_be_found():
 
 def search_inputs(wildcards):
     """What the search for a largest batch needs; nothing where it is skipped."""
-    let_batches_be_found()
+    let_digests_decide()
+    begin_searches()
     meet_cluster()
     search, why_not = PLAN.searches[wildcards.search]
     return [] if why_not else plan.needs(search.run)
@@ -314,11 +386,6 @@ def bundle(wildcards):
     # Of all bundles, as many runs as the profile says under group-components: bundle.
     workflow.parent_groupids[name] = "bundle"
     return name
-
-
-onstart:
-    # Before Snakemake deletes them: an output of a job that is to come.
-    PLAN.put_damaged_aside()
 
 
 wildcard_constraints:

@@ -1,26 +1,84 @@
-"""See that the files of the config can be read, before Snakemake reads them.
+"""Where our own files lie; and that the config can be read, before Snakemake reads it.
+
+Another workflow may use this one as a module (docs/module.md): the working directory is then its
+own, and so are config.yaml there and the files given with --configfile.
 
 Snakemake names neither file nor line of what is no YAML, and of a key that is twice in a mapping
 takes the last one without a word. A file given with --configfile has been read by then: what is
 twice in it is found here, what is no YAML in it was named by Snakemake.
 """
 
+import os
+import shutil
 import sys
-
-sys.path.insert(0, f"{workflow.basedir}/workflow_scripts")
-
 from pathlib import Path
 
-from dlbench import Error
-from dlbench.study import config as study_config
+from snakemake.sourcecache import HostingProviderFile, LocalGitFile, LocalSourceFile
 
+
+def own_folder(rules):
+    """The folder of this workflow, given that of its rules.
+
+    Of a repository Snakemake reads file by file; our programs need theirs side by side, in a clone.
+    """
+    if isinstance(rules, LocalSourceFile):
+        return Path(rules).parent
+    import git
+
+    if isinstance(rules, HostingProviderFile):
+        repository = rules.hosted_repo.repo
+    elif isinstance(rules, LocalGitFile):
+        repository = git.Repo(rules.repo_path)
+    else:
+        sys.exit(
+            f"dlbench: its files cannot be read one by one from {rules}: give its Snakefile as a "
+            "path in a clone, or as github(...), gitlab(...) or gitfile(...)"
+        )
+    commit = repository.commit(rules.ref).hexsha
+    clone = Path.cwd() / ".snakemake/dlbench" / commit
+    if not clone.exists():
+        part = clone.with_suffix(f".{os.getpid()}")
+        repository.clone(part, no_checkout=True).git.checkout("--detach", commit)
+        try:
+            os.rename(part, clone)
+        except OSError:  # another start was first
+            shutil.rmtree(part)
+    return clone / Path(rules.path).parent
+
+
+sys.path.insert(0, str(own_folder(workflow.current_basedir) / "workflow_scripts"))
+
+from dlbench.common import own_code
+
+# In our own folder `uv run` and conda have seen to them.
+if not own_code.at_home() and (missing := own_code.missing_packages()):
+    sys.exit(
+        f"dlbench needs {', '.join(missing)}, which the Python of this Snakemake "
+        f"({sys.executable}) lacks: start it as `uv run --project {own_code.HOME} snakemake`, or "
+        f"install the dependencies of {own_code.HOME}/pyproject.toml beside it"
+    )
+
+from dlbench import Error
+from dlbench.study import config_files
+
+# Whether another workflow uses this one as a module.
+IS_MODULE = not workflow.modifier.is_main_snakefile()
+CONFIG_FILES = config_files.files(IS_MODULE)
+
+if workflow.modifier.path_modifier.replace_prefix("results/") != "results/":
+    sys.exit(
+        "dlbench: its results are in results/ of the working directory, where its programs look "
+        "for them: leave prefix and replace_prefix out of the module, or start Snakemake with "
+        "--directory"
+    )
 try:
-    study_config.read(
+    config_files.read(
+        *CONFIG_FILES,
         *(
             path
-            for path in ("config.yaml", "site.yaml", *workflow.overwrite_configfiles)
+            for path in (() if IS_MODULE else workflow.overwrite_configfiles)
             if Path(path).exists()
-        )
+        ),
     )
 except Error as error:
     sys.exit(f"The config cannot be used:\n{error}")

@@ -18,6 +18,7 @@ rule fetch_dataset:
     log:
         "results/logs/fetch_dataset/{dataset}.log",
     priority: PREPARATION
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     resources:
@@ -27,7 +28,7 @@ rule fetch_dataset:
     params:
         folder=lambda w: f"results/data/{w.dataset}/source",
     shell:
-        "python workflow_scripts/fetch_dataset.py {wildcards.dataset:q}"
+        program("fetch_dataset.py") + " {wildcards.dataset:q}"
         " --folder {params.folder:q} --stamp {output:q} {resources.fetching}"
         " 2>&1 | tee {log:q}"
 
@@ -51,7 +52,7 @@ rule convert_dataset:
         folder=lambda w: f"results/data/{w.dataset}",
         recipe=lambda w: PLAN.recipe(w.dataset),
     shell:
-        "python workflow_scripts/convert_dataset.py {wildcards.dataset:q}"
+        program("convert_dataset.py") + " {wildcards.dataset:q}"
         " --source {params.source:q} --output {params.folder:q}"
         " --code-sha256 {params.recipe:q} --check {resources.check:q} 2>&1 | tee {log:q}"
 
@@ -65,6 +66,7 @@ rule adopt_dataset:
     wildcard_constraints:
         dataset=PLAN.adoptable,
     priority: PREPARATION
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     resources:
@@ -73,7 +75,7 @@ rule adopt_dataset:
         folder=lambda w: PLAN.adopted_folder(w.dataset),
         digest=lambda w: PLAN.adopted_digest(w.dataset),
     shell:
-        "python workflow_scripts/adopt_dataset.py {wildcards.dataset:q} {params.folder:q}"
+        program("adopt_dataset.py") + " {wildcards.dataset:q} {params.folder:q}"
         " --output {output:q} 2>&1 | tee {log:q}"
 
 

@@ -27,6 +27,7 @@ rule draw_figure:
         "results/figures/{figure}.pdf",
     log:
         "results/logs/draw_figure/{figure}.log",
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     params:
@@ -34,4 +35,4 @@ rule draw_figure:
         # Of a table that was made meanwhile.
         baselines=lambda w: baselines.standing(w.figure, STUDY.figures),
     shell:
-        "python workflow_scripts/draw_figure.py {wildcards.figure:q} 2>{log:q}"
+        program("draw_figure.py") + " {wildcards.figure:q} 2>{log:q}"

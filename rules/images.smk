@@ -14,27 +14,29 @@ rule images:
         environments_and_images,
     log:
         "results/logs/see_images.log",
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     shell:
-        "python workflow_scripts/see_images.py {input:q} 2>&1 | tee {log:q} >&2"
+        program("see_images.py") + " {input:q} 2>&1 | tee {log:q} >&2"
 
 
 rule make_environment:
     """Install the pinned packages; what is there beside them (Horovod, say) stays."""
     input:
-        "envs/{environment}/uv.lock",
+        lambda w: str(trainer_environments.folder(w.environment) / "uv.lock"),
     output:
         "results/environments/{environment}.json",
     log:
         "results/logs/make_environment/{environment}.log",
     priority: PREPARATION
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     resources:
         bench=1,
     shell:
-        "python workflow_scripts/make_environment.py envs/{wildcards.environment:q}"
+        program("make_environment.py") + ' "$(dirname {input:q})"'
         " --output {output:q} 2>&1 | tee {log:q}"
 
 
@@ -45,6 +47,7 @@ rule make_image:
     log:
         "results/logs/make_image/{image}.log",
     priority: PREPARATION
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     resources:
@@ -53,7 +56,7 @@ rule make_image:
         settings=lambda w: PLAN.image(w.image),
         study=STUDY.name,
     shell:
-        "python workflow_scripts/make_image.py {wildcards.image:q} --keep-failure"
+        program("make_image.py") + " {wildcards.image:q} --keep-failure"
         " --settings {resources.settings:q} --study {resources.study:q}"
         " --output {output:q} 2>&1 | tee {log:q}"
 
@@ -69,6 +72,7 @@ rule prepare_image:
     wildcard_constraints:
         form="(?!image$)[A-Za-z0-9-]+",
     priority: PREPARATION
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     resources:
@@ -76,5 +80,5 @@ rule prepare_image:
     params:
         how=lambda w: prepare_image_arguments(w.image, w.form),
     shell:
-        "python workflow_scripts/prepare_image.py {input:q} --keep-failure"
+        program("prepare_image.py") + " {input:q} --keep-failure"
         " {params.how} --output {output:q} 2>&1 | tee {log:q}"

@@ -23,6 +23,7 @@ rule import_results:
         name="[a-z0-9_]+",
     # What is wrong with an import is known before the first run is trained.
     priority: PREPARATION
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     params:
@@ -31,7 +32,7 @@ rule import_results:
         flags=lambda w: PLAN.import_flags(w.name),
         folder="results/imports/{name}",
     shell:
-        "(python workflow_scripts/import_logs.py {params.flags}"
+        START + "(python " + PROGRAMS + "/import_logs.py {params.flags}"
         " --output {params.folder:q}/runs.parquet --steps {params.folder:q}/steps.parquet"
         " --evals {params.folder:q}/evals.parquet --samples {params.folder:q}/samples.parquet"
         " || test $? -eq 3)"

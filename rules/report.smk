@@ -6,7 +6,7 @@ Needs results/tables/ and results/figures/. Makes results/report.html. No part o
 LOOKS = [
     str(path)
     for room in ("pages", "report")
-    for path in sorted(Path("workflow_scripts/dlbench", room).rglob("*.*"))
+    for path in sorted(own_code.here(f"workflow_scripts/dlbench/{room}").rglob("*.*"))
     if path.suffix in (".css", ".jinja", ".js")
 ]
 
@@ -28,6 +28,7 @@ rule build_report:
         "results/report.html",
     log:
         "results/logs/build_report.log",
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     params:
@@ -35,5 +36,5 @@ rule build_report:
         # Of a table that was made meanwhile, and is never asked for.
         baselines=lambda w: baselines.digest(),
     shell:
-        "python workflow_scripts/build_report.py --output {output:q}"
+        program("build_report.py") + " --output {output:q}"
         " --figures {params.figures:q} 2>{log:q}"

@@ -28,6 +28,7 @@ rule list_records:
         plan.RECORDS,
     log:
         "results/logs/list_records.log",
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     params:
@@ -35,7 +36,8 @@ rule list_records:
         config=lambda w: PLAN.config_file(keep=False),
     shell:
         # Not the records as arguments: a large study's would be too long.
-        "find results/runs -mindepth 2 -maxdepth 2 -name run.json -print0 | LC_ALL=C sort -z"
+        START
+        + "find results/runs -mindepth 2 -maxdepth 2 -name run.json -print0 | LC_ALL=C sort -z"
         " | xargs -0 sha256sum >{output:q} 2>{log:q}"
 
 
@@ -61,10 +63,11 @@ rule collect_runs:
         "results/tables/evals.parquet",
     log:
         "results/logs/collect_runs.log",
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     params:
         config=lambda w: PLAN.config_file(keep=not workflow.dryrun),
     shell:
-        "python workflow_scripts/collect_runs.py"
-        " --config-json {params.config:q} 2>&1 | tee {log:q} >&2"
+        program("collect_runs.py")
+        + " --config-json {params.config:q} 2>&1 | tee {log:q} >&2"

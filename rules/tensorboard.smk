@@ -21,11 +21,12 @@ rule export_tensorboard:
         directory("results/tensorboard"),
     log:
         "results/logs/export_tensorboard.log",
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     params:
         python=PLAN.export_python,
     shell:
         # Not the runs as arguments of ours: a large study's would be too long.
-        "{params.python:q} workflow_scripts/export_tensorboard.py"
-        " --table results/tables/runs.csv --output {output:q} 2>{log:q}"
+        program("export_tensorboard.py", "{params.python:q}")
+        + " --table results/tables/runs.csv --output {output:q} 2>{log:q}"

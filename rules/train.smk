@@ -40,8 +40,8 @@ rule find_batch:
     params:
         command=find_batch_arguments,
     shell:
-        "exec python workflow_scripts/find_batch.py"
-        " --output {output:q} --messages {log:q} {params.command}"
+        program("find_batch.py", "exec python")
+        + " --output {output:q} --messages {log:q} {params.command}"
 
 
 rule train:
@@ -68,8 +68,8 @@ rule train:
     params:
         start_run_arguments,
     shell:
-        "exec python workflow_scripts/start_run.py"
-        " --log {output[0]:q} --messages {log:q}"
+        program("start_run.py", "exec python")
+        + " --log {output[0]:q} --messages {log:q}"
         " --attempt {resources.attempt} {params}"
 
 
@@ -81,13 +81,14 @@ rule read_run:
         "results/logs/read_run/{run_id}.log",
     wildcard_constraints:
         run_id=PLAN.unread,
+    localrule: True
     conda:
         "../envs/workflow.yaml"
     resources:
         # As in train: a parameter here would be a change to the rule that made the record.
         spec=lambda w: PLAN.spec(w.run_id),
     shell:
-        "python workflow_scripts/parse_run.py results/runs/{wildcards.run_id:q}/train.jsonl"
+        program("parse_run.py") + " results/runs/{wildcards.run_id:q}/train.jsonl"
         " --spec {resources.spec:q} --put-aside 2>&1 | tee {log:q} >&2"
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from dlbench.common import own_code
 from dlbench.data import download
 from dlbench.starting import supervisor, trainer_processes
 from dlbench.study import config
@@ -21,6 +22,12 @@ settings.load_profile("busy")
 TOOLS = (
     "sh", "env", "sed", "mkdir", "touch", "cat", "chmod", "rm", "cp", "ln", "tar", "head"
 )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def at_home(monkeypatch):
+    """The working directory stands for the workflow's folder; the tests of `own_code` leave it."""
+    monkeypatch.setattr(own_code, "at_home", lambda: True)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from snakemake import exceptions
 from snakemake.cli import get_argument_parser
 
 from dlbench.analysis import equivalence
-from dlbench.study import config, config_schema
+from dlbench.study import config, config_files, config_schema
 from dlbench.tables import (
     baseline_columns,
     run_columns,
@@ -42,6 +42,7 @@ MOST_IMAGE_BYTES = 300_000
 MOST_README_LINES = 180
 # Files of the reader's own in commands and configs.
 THEIRS = ("my_study.yaml", "study.yaml", "mine", "ours", "oursite", "my_models", "theirs", "FOLDER")
+THEIR_CONFIG = "config/config.yaml"  # of a workflow around ours
 # Programs of others that code blocks start.
 OTHERS = {"cd", "jupyter", "kubectl", "ln", "mkdir", "python3", "sinfo", "unzip", "uvx"}
 
@@ -217,7 +218,7 @@ def check_snakemake(words):
         assert re.search(rf"^rule {target}:", rules, re.MULTILINE), target
     for file in arguments.configfile or ():
         theirs = set(Path(file).parts) & set(THEIRS)
-        assert theirs or (REPOSITORY / file).is_file(), file
+        assert theirs or (REPOSITORY / file).is_file() or file == THEIR_CONFIG, file
     for profile in arguments.profile or ():
         name = Path(profile).name
         assert name in THEIRS or (REPOSITORY / "profiles" / name / "config.yaml").is_file(), name
@@ -236,6 +237,9 @@ def check_sync(words):
 
 def check_command(words):
     words = [word for word in words if word != ".uv/bin/uv"] if ".uv/bin/uv" in words else words
+    if "../dlbench" in words:  # from a folder beside the clone: docs/module.md
+        assert words[:4] == ["uv", "run", "--project", "../dlbench"], words
+        return check_command([word.removeprefix("../dlbench/") for word in words[4:]])
     if words[0].endswith("bin/python") and words[1] != "-m":
         return check_program(words[1:])
     words = words[2:] if words[0].endswith("bin/python") else words
@@ -327,11 +331,12 @@ def test_every_config_of_the_pages_passes_the_schema_when_laid_over_the_default_
     checked = 0
     for page, content in settings():
         assert isinstance(content, dict), named(page)
+        content = content.get("dlbench", content)  # of a workflow around ours
         if content.keys() <= axes.keys():  # lines of a block
             block = {"name": "b", "model": "lenet5", "dataset": "digits", **content}
             content = {"matrix": [block]}
         if content.keys() <= properties.keys():
-            merged = config._merge(default, content)
+            merged = config_files.merge(default, content)
             try:
                 config_schema.check(merged)
             except config_schema.ConfigError as error:

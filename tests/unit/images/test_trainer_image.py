@@ -11,6 +11,7 @@ import describe_image
 from dlbench import Error
 from dlbench.common import files
 from dlbench.images import digests, trainer_image
+from dlbench.study import trainer_environments
 from dlbench.trainer.containment import IMAGE_MARKER
 from support.images.image_files import (
     SIF,
@@ -83,7 +84,7 @@ def test_the_program_inside_an_image_looks_for_the_marker_at_the_path_of_the_tra
 def recipe(monkeypatch):
     """A recipe whose files may be changed."""
     shutil.copytree(REPOSITORY / "envs", "own", ignore=lambda *_: [".venv"])
-    monkeypatch.setattr(trainer_image, "ENVIRONMENTS", Path("own"))
+    monkeypatch.setattr(trainer_environments, "ENVIRONMENTS", Path("own"))
     return functools.partial(trainer_image.identity, "x")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dlbench.common import plugins
-from dlbench.study import config, config_schema, runs
+from dlbench.study import config, config_files, config_schema, runs
 from dlbench.study.config_schema import ConfigError
 from support.studies.made_studies import BLOCK, STUDY, refused, study
 
@@ -341,7 +341,7 @@ def test_a_file_that_is_missing_is_named(tmp_path):
 def test_of_two_files_the_last_one_wins_and_neither_is_changed():
     base, over = {"a": {"b": 1, "c": [1, 2]}}, {"a": {"c": [3]}, "d": None}
     before = copy.deepcopy((base, over))
-    assert config._merge(base, over) == {"a": {"b": 1, "c": [3]}, "d": None}
+    assert config_files.merge(base, over) == {"a": {"b": 1, "c": [3]}, "d": None}
     assert (base, over) == before
 
 

@@ -4,6 +4,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from dlbench.common import own_code
+
 NAMES = (
     "Snakefile",
     "rules",
@@ -21,10 +23,11 @@ MADE = ("__pycache__", "node_modules")
 
 def workflow_files() -> list[str]:
     """Their paths, relative to the workflow's folder; installed environments are none."""
+    home = own_code.here(".")
     return sorted(
         path.as_posix()
         for name in NAMES
-        for path in files_below(Path(name))
+        for path in (file.relative_to(home) for file in files_below(home / name))
         if not any(part.startswith(".") or part in MADE for part in path.parts)
     )
 

@@ -23,7 +23,7 @@ from dlbench import Error, __version__
 from dlbench.archive import bag, crate
 from dlbench.archive.workflow_files import files_below, workflow_files
 from dlbench.common import files as common_files
-from dlbench.common import plugins
+from dlbench.common import own_code, plugins
 from dlbench.common.files import sha256
 from dlbench.data import stores
 from dlbench.drawing.formats import FORMATS
@@ -67,7 +67,7 @@ def write(
         record = run_record.read(run_record.folder(run.id) / "run.json")
         runs.append(_described(run, study.labels.get(run.id, run.label()), record))
         logs[run.id] = record["files"]
-    files: dict[str, Path | bytes] = {name: Path(name) for name in workflow_files()}
+    files: dict[str, Path | bytes] = {name: own_code.here(name) for name in workflow_files()}
     files |= _results(study, trained) | _environments(study)
     files[plan.RECORDS] = _listed_records(trained)
     settings, taken = portable(settings, study)
@@ -139,8 +139,8 @@ def portable(
     }
     changed["references"] = [
         # The folder's name is that of the study.
-        entry | {"path": _take(entry["path"], f"references/{_parent(entry['path'])}", files)}
-        for entry in settings["references"]
+        entry | {"path": _take(found["path"], f"references/{_parent(found['path'])}", files)}
+        for entry, found in zip(settings["references"], study.references, strict=True)
     ]
     changed["imports"] = [
         entry | {"path": f"imported/{entry['name']}.json"} for entry in settings["imports"]
@@ -288,7 +288,7 @@ def _described(run, label, record):
 def _cited():
     """What CITATION.cff says: the authors, and what the whole may be used under."""
     try:
-        citation = yaml.safe_load(Path("CITATION.cff").read_text(encoding="utf-8"))
+        citation = yaml.safe_load(own_code.here("CITATION.cff").read_text(encoding="utf-8"))
         authors = [crate.author(number, one) for number, one in enumerate(citation["authors"], 1)]
         return authors, citation["license"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:

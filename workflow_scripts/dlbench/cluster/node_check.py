@@ -21,7 +21,7 @@ from typing import Any
 
 from dlbench import Error
 from dlbench.cluster.remarks import Remark, fix, note, ok
-from dlbench.common import plugins, tools
+from dlbench.common import own_code, plugins, tools
 from dlbench.common.files import write_json
 from dlbench.schedulers import JobRequest, ask
 
@@ -99,7 +99,7 @@ def _script(folder, before):
         here=shlex.quote(str(Path.cwd())),
         python=shlex.quote(sys.executable),
         before=shlex.join(before),
-        program=PROGRAM,
+        program=shlex.quote(str(own_code.here(PROGRAM))),
         folder=shlex.quote(str(folder)),
     )
 

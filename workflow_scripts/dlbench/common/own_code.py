@@ -14,8 +14,11 @@ import ast
 import functools
 import hashlib
 import itertools
+import os
+import re
 import subprocess
 from collections.abc import Iterable
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +26,8 @@ from dlbench.common import plugins
 from dlbench.common.files import written_whole
 
 PROGRAMS = Path(__file__).parents[2]
+HOME = PROGRAMS.parent  # the folder of the Snakefile
+_RESOLVED = str(HOME.resolve())
 KEPT = Path("results/code")  # one list of files for each digest
 DESCRIPTIONS = (
     "TITLE",
@@ -34,6 +39,34 @@ DESCRIPTIONS = (
     "TERMS",
     "MIRRORS",
 )
+
+
+def at_home() -> bool:
+    """Whether the working directory is our own folder, not that of a workflow around us."""
+    return os.getcwd() == _RESOLVED  # it is asked for each run
+
+
+def here(name: str | Path) -> Path:
+    """One of our files, as whatever is started in the working directory finds it.
+
+    In our own folder that is its name there; in another, as where a workflow uses ours as a module,
+    the absolute path.
+    """
+    return Path(name) if at_home() else HOME / name
+
+
+def shipped(name: str | Path) -> Path:
+    """A file that a config names: where that leads or, if it leads nowhere, the one of ours."""
+    return Path(name) if Path(name).exists() else here(name)
+
+
+def missing_packages() -> list[str]:
+    """What the workflow's programs need and this Python lacks, by pyproject.toml."""
+    import tomllib  # Python 3.10 lacks it, which may be the Python of an image
+
+    project = tomllib.loads((HOME / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    names = [re.split(r"[^\w.-]", line)[0] for line in project["dependencies"]]
+    return [name for name in names if not any(metadata.Distribution.discover(name=name))]
 
 
 def executed_files(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import files, tools
+from dlbench.common import files, own_code, tools
 from dlbench.common.files import make_empty_folder, sha256, write_json
 from dlbench.images import digests, oci, trainer_image
 from dlbench.images.runtimes import APPTAINER, TAG
@@ -123,7 +123,7 @@ def _build(name, settings, place):
         reference = f"oci-archive:{Path(start).absolute()}" if Path(start).is_file() else start
         arguments["BASE"] = reference
         build_arguments = [f"--build-arg={key}={value}" for key, value in arguments.items()]
-        recipe = f"--file={ENVIRONMENTS / 'Containerfile'}"
+        recipe = f"--file={own_code.here(ENVIRONMENTS / 'Containerfile')}"
         binds = [f"--volume={bind}" for bind in settings["build_binds"]]
         tools.run(
             [engine, "build", *binds, *build_arguments, recipe, f"--tag={local}", str(folder)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import options, plugins, tools
+from dlbench.common import options, own_code, plugins, tools
 from dlbench.common.files import make_empty_folder, write_json
 from dlbench.images.runtimes import KEPT_OUT, Container
 from dlbench.images.trainer_image import MARKER, Image
@@ -65,7 +65,7 @@ def prepare(
         environment=image.environment,
         name=f"describe-{image.name}",
     )
-    inside = _describe(module.command(container, [python, DESCRIBE]), where)
+    inside = _describe(module.command(container, [python, str(own_code.here(DESCRIBE))]), where)
     _check(inside, image, where)
     if not any_packages:
         _check_packages(inside, where)

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from dlbench import Error
 from dlbench.common import files as common_files
-from dlbench.common import options, plugins, tools
+from dlbench.common import options, own_code, plugins, tools
 from dlbench.common.files import sha256, write_json
 from dlbench.images import digests, runtimes
 from dlbench.machine import redaction
+from dlbench.study import trainer_environments
 from dlbench.study.runs import Run
-from dlbench.study.trainer_environments import ENVIRONMENTS, lock_digest
 from dlbench.trainer import engine
 from dlbench.trainer.reading import inputs
 
@@ -85,7 +85,7 @@ def settings(name: str, images: Mapping[str, Any]) -> dict[str, Any]:
         images: the config's `images`.
     """
     entry = {**DEFAULTS, **images.get(name, {})}
-    return {**entry, "source": entry["source"] or str(ENVIRONMENTS / name)}
+    return {**entry, "source": entry["source"] or str(trainer_environments.folder(name))}
 
 
 def origin(settings: Mapping[str, Any]) -> str:
@@ -132,8 +132,9 @@ def identity(name: str, settings: Mapping[str, Any]) -> str | None:
         return f"{settings['source']}@{settings['digest'] or 'any'}"
     if kind == "recipe":
         folder = Path(settings["source"])
-        recipes = [ENVIRONMENTS / "Containerfile", ENVIRONMENTS / "apptainer.def"]
-        parts = [base(settings), *map(sha256, recipes), lock_digest(folder)]
+        place = own_code.here(trainer_environments.ENVIRONMENTS)
+        recipes = [place / "Containerfile", place / "apptainer.def"]
+        parts = [base(settings), *map(sha256, recipes), trainer_environments.lock_digest(folder)]
         return f"sha256:{hashlib.sha256(' '.join(parts).encode()).hexdigest()}"
     description = _description(image_path(name))
     if description and description["state"] == digests.state_of(settings["source"]):

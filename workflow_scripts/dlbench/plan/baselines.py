@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import plugins
+from dlbench.common import own_code, plugins
 from dlbench.common.files import json_digest, sha256
 from dlbench.machine import hardware
 from dlbench.plan import run_command
@@ -148,7 +148,7 @@ def arguments(plan: Plan, name: str, output: str) -> str:
     flags += run_command.image_flags(plan, run)
     command = [
         str(trainer_environments.trainer_python(run.environment)),
-        "workflow_scripts/measure_baselines.py",
+        str(own_code.here("workflow_scripts/measure_baselines.py")),
         f"--spec={json.dumps(dataclasses.asdict(run), sort_keys=True)}",
         f"--site={site['name']}",
         f"--output={output}",

@@ -12,7 +12,7 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ TO_DO = {
 }
 WHAT_STAYS = (
     "Not all is done. What is done stays: the same command, started again, goes on with the rest.\n"
-    "workflow_scripts/status.py, with the same --configfile, says how each run stands."
+    "{status}, with the same --configfile, says how each run stands."
 )
 MOST_REASONS = 8  # on the screen
 RECORDS = "results/records.sha256"  # the list of all records
@@ -50,7 +50,8 @@ class Plan:
 
     `runs` are those of the study and the session's sentinels. `pending` maps the ids of runs to be
     done to (State, why); `adopted` maps the datasets that others converted to their Store;
-    `searches` maps the ids of searches for largest batches to be done to (Search, why not, or "").
+    `searches` maps the ids of searches for largest batches to be done to (Search, why not, or "");
+    `begun` has what this start has done of what it does once.
     """
 
     study: config.Study
@@ -64,6 +65,7 @@ class Plan:
     sentinels: sentinels.Chosen
     searches: dict[str, tuple[batch_searches.Search, str]]
     attempts: int = ATTEMPTS
+    begun: set[str] = field(default_factory=set, compare=False)
 
     def config_file(self, keep: bool = True) -> str:
         """The merged config as a file; `keep`: write it, where it is not there yet."""
@@ -245,15 +247,16 @@ class Plan:
         flags += ["--terms-accepted"] if dataset in data["terms_accepted"] else []
         return shlex.join(flags)
 
-    def code(self, program: str) -> list[str]:
-        return own_code.executed_files(program)
+    def code(self, program: str, *named: Path) -> list[str]:
+        """The files that a program executes, with those that it finds by name."""
+        return [str(own_code.here(file)) for file in own_code.executed_files(program, *named)]
 
     def figure(self, name: str) -> dict[str, Any]:
         """The constants of a figure's file: CATEGORY and CAPTION."""
         return plugins.constants("figures", name)
 
     def figure_code(self, name: str) -> list[str]:
-        return own_code.executed_files("draw_figure.py", plugins.path("figures", name))
+        return self.code("draw_figure.py", plugins.path("figures", name))
 
     @property
     def export_environment(self) -> str:
@@ -334,11 +337,8 @@ class Plan:
     def _export_environment(self):
         ours = DEFAULTS["framework"]  # the only one that has TensorBoard in its environment
         names = {run.environment for run in self.runs.values() if run.framework == ours}
-        installed = (
-            name
-            for name in names
-            if (trainer_environments.ENVIRONMENTS / name / "uv.lock").is_file()
-        )
+        folders = ((name, trainer_environments.folder(name)) for name in names)
+        installed = (name for name, folder in folders if (folder / "uv.lock").is_file())
         return min(installed, default=trainer_environments.chosen(DEFAULTS["environment"]))
 
     @functools.cached_property

@@ -17,10 +17,23 @@ from dlbench.starting import start_command
 from dlbench.study import batch_searches, config, config_schema, trainer_environments
 from dlbench.study.runs import Run
 
+_of_this_start: dict[str, plan.Plan] = {}
+
 
 def no_sentinels(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -> Chosen:
     """The sentinels of what trains nothing: none."""
     return Chosen()
+
+
+def plan_of_start(
+    settings: dict[str, Any],
+    choose_sentinels: Callable[[config.Study, list[Run], dict[str, float]], Chosen],
+) -> plan.Plan:
+    """As make_plan, but once in a start, however often it reads the Snakefile."""
+    key = repr(settings)
+    if key not in _of_this_start:
+        _of_this_start[key] = make_plan(settings, choose_sentinels)
+    return _of_this_start[key]
 
 
 def make_plan(

@@ -6,6 +6,7 @@ import json
 import shlex
 
 from dlbench import Error
+from dlbench.common import own_code
 from dlbench.images import trainer_image
 from dlbench.machine import fingerprints
 from dlbench.plan import user_files
@@ -150,7 +151,7 @@ def _trainer(plan, run, tries=False):
         return other_trainers.command(run, python, data, folder)
     trainer = [
         str(trainer_environments.trainer_python(run.environment)),
-        "workflow_scripts/train.py",
+        str(own_code.here("workflow_scripts/train.py")),
     ]
     trainer += run.flags()
     trainer += ["--log", f"results/runs/{run.id}/train.jsonl", "--device", plan.device_kind]

@@ -1,8 +1,9 @@
 """The machine: what counts as a device, how many there are, and which runs it cannot do."""
 
+import shlex
 from typing import Any
 
-from dlbench.common import plugins, tools
+from dlbench.common import own_code, plugins, tools
 from dlbench.images import trainer_image
 from dlbench.plan.site_devices import Devices
 from dlbench.records import enough
@@ -89,7 +90,7 @@ def _missing_package(run, strategy, image_settings):
         return trainer_image.unsupported(run, image_settings)
     for package in () if run.is_external else (*strategy.packages, *inputs.packages(run)):
         if not trainer_environments.has_package(package, run.environment):
-            extras = trainer_environments.extras()
+            extras, folder = trainer_environments.extras(), _folder(run)
             if package not in extras.get(run.environment, {package}):
                 having = [name for name, extra in extras.items() if package in extra]
                 return (
@@ -98,9 +99,7 @@ def _missing_package(run, strategy, image_settings):
                 )
             return (
                 f"{package} is not installed in envs/{run.environment}; install it with: "
-                + tools.uv_command(
-                    f"sync --project envs/{run.environment} --frozen --extra {package}"
-                )
+                + tools.uv_command(f"sync --project {folder} --frozen --extra {package}")
             )
     return None
 
@@ -124,10 +123,13 @@ def _not_installed(run):
     python = trainer_environments.trainer_python(run.environment)
     if contained or not trainer_environments.has_environment(run) or python.exists():
         return None
+    program = shlex.quote(str(own_code.here("workflow_scripts/make_environment.py")))
     return (
         f"envs/{run.environment} is not installed, and the block says where_installed; install it "
-        "with: "
-        + tools.uv_command(
-            f"run python workflow_scripts/make_environment.py envs/{run.environment}"
-        )
+        "with: " + tools.uv_command(f"run python {program} {_folder(run)}")
     )
+
+
+def _folder(run):
+    """The folder of a run's environment, for people to type."""
+    return shlex.quote(str(trainer_environments.folder(run.environment)))

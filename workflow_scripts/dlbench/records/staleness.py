@@ -200,4 +200,4 @@ def _image(name, settings):
 
 @functools.cache
 def _lock_digest(environment):
-    return trainer_environments.lock_digest(trainer_environments.ENVIRONMENTS / environment)
+    return trainer_environments.lock_digest(trainer_environments.folder(environment))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
+from dlbench.common import own_code
 from dlbench.images import trainer_image
 from dlbench.log import attempts, event_fields, event_log
 from dlbench.machine import hardware, limits
@@ -143,7 +144,7 @@ def _through_us(
 ) -> start_command.Start:
     """Have train_external.py start another program and write our log of it."""
     gpus = run.devices_per_node if options.device == "gpu" else 0
-    command = [sys.executable, "workflow_scripts/train_external.py"]
+    command = [sys.executable, str(own_code.here("workflow_scripts/train_external.py"))]
     command += [f"--log={options.log}", f"--spec={options.spec}", f"--kind={options.external}"]
     command += [f"--gpus={gpus}"]
     command += [f"--image-id={form['image_id']}"] if form else []

@@ -1,7 +1,5 @@
 """The config: read it, check it, and expand it into the runs of a study.
 
-- Files are merged as Snakemake merges `--configfile` over `config.yaml`:
-  mappings key by key, everything else (the matrix too) as a whole.
 - What a schema (dlbench/study/config_schema.py) cannot say is checked here and, for the blocks of
   the matrix, in dlbench/study/matrix.py; what a block excludes is kept with its reason.
 """
@@ -14,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import phrases, plugins
+from dlbench.common import own_code, phrases, plugins
 from dlbench.common.files import written_whole
 from dlbench.study import (
     batch_searches,
@@ -26,6 +24,8 @@ from dlbench.study import (
     trainer_environments,
     yaml_files,
 )
+from dlbench.study.config_files import read as read
+from dlbench.study.config_files import settings_of as settings_of
 from dlbench.study.config_schema import ConfigError, check_name
 from dlbench.study.matrix import Excluded
 from dlbench.study.runs import CONDITION, Run, labels, shuffled
@@ -110,22 +110,6 @@ class Study:
         return found
 
 
-def read(*paths: str | Path) -> dict[str, Any]:
-    """The merged content of some config files, the last one winning.
-
-    Raises:
-        ConfigError: a file is missing, is not YAML or has a key twice.
-    """
-    merged: dict[str, Any] = {}
-    for path in paths:
-        try:
-            content = yaml_files.read(path)
-        except Error as error:
-            raise ConfigError(str(error)) from error
-        merged = _merge(merged, content or {})
-    return merged
-
-
 def kept(text: str) -> Path:
     """The file that hands a merged config to jobs, since it may be too long for a command line."""
     return KEPT / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
@@ -144,21 +128,9 @@ def merged(file: str | Path | None) -> dict[str, Any] | None:
     return json.loads(Path(file).read_text(encoding="utf-8")) if file else None
 
 
-def study_of(files: list[str]) -> Study:
+def study_of(named: list[str]) -> Study:
     """The Study that the workflow computes with these config files, merged as in the Snakefile."""
-    return study(settings_of(files))
-
-
-def settings_of(files: list[str]) -> dict[str, Any]:
-    """The content of config.yaml with these config files over it, merged as in the Snakefile."""
-    absent = next((file for file in files if not Path(file).exists()), None)
-    if absent:
-        raise ConfigError(
-            f"--configfile {absent}: there is no such file. All words after --configfile are taken "
-            "for files: name runs and targets before it"
-        )
-    site = ["site.yaml"] if Path("site.yaml").exists() else []
-    return read("config.yaml", *site, *files)
+    return study(settings_of(named))
 
 
 def study(config: dict[str, Any]) -> Study:
@@ -168,6 +140,8 @@ def study(config: dict[str, Any]) -> Study:
         ConfigError: with every mistake that was found, one a line.
     """
     config = config_schema.check(config)
+    for entry in config["references"]:
+        entry["path"] = str(own_code.shipped(entry["path"]))
     _use(config)
     runs: dict[str, tuple[Run, str]] = {}
     excluded: list[Excluded] = []
@@ -279,12 +253,6 @@ def study(config: dict[str, Any]) -> Study:
             )
         },
     )
-
-
-def _merge(base, over):
-    if not (isinstance(base, dict) and isinstance(over, dict)):
-        return over
-    return {**base, **{k: _merge(base[k], v) if k in base else v for k, v in over.items()}}
 
 
 def _where_installed(run_ids, runs, tries):

@@ -324,4 +324,4 @@ def environments() -> list[str]:
 
 
 def _environments_folder():
-    return own_code.PROGRAMS.parent / trainer_environments.ENVIRONMENTS
+    return own_code.HOME / trainer_environments.ENVIRONMENTS

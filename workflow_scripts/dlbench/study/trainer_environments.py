@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import plugins, tools
+from dlbench.common import own_code, plugins, tools
 from dlbench.common.files import read_json, sha256, write_json
 from dlbench.study import other_trainers
 from dlbench.study.runs import Run
@@ -32,14 +32,19 @@ def has_environment(run: Run) -> bool:
     return not run.is_external or other_trainers.needs(run, "python")
 
 
+def folder(environment: str) -> Path:
+    """The folder of an environment, with its pyproject.toml, uv.lock and .venv."""
+    return own_code.here(ENVIRONMENTS / environment)
+
+
 def trainer_python(environment: str) -> Path:
-    """The Python of a trainer's environment, relative to the workflow's folder."""
-    return ENVIRONMENTS / environment / ".venv" / "bin" / "python"
+    """The Python of a trainer's environment."""
+    return folder(environment) / ".venv" / "bin" / "python"
 
 
 def extras() -> dict[str, frozenset[str]]:
     """The extras (optional packages) of each environment, by its name."""
-    return _extras(ENVIRONMENTS.absolute())
+    return _extras(own_code.here(ENVIRONMENTS).absolute())
 
 
 @functools.cache
@@ -101,7 +106,7 @@ def chosen(usual: str) -> str:
     Raises:
         Error: CHOSEN is damaged, or names an environment that is not there.
     """
-    return _chosen(usual, CHOSEN.absolute())
+    return _chosen(usual, os.getcwd())
 
 
 @functools.cache  # it is asked for each run
@@ -110,7 +115,7 @@ def _chosen(usual, _):
         return kept
     stand_ins = (
         path.parent.name
-        for path in sorted(ENVIRONMENTS.glob("*/pyproject.toml"))
+        for path in sorted(own_code.here(ENVIRONMENTS).glob("*/pyproject.toml"))
         if settings(path.parent).get("stands_in_for") == usual
     )
     fitting = (name for name in itertools.chain([usual], stand_ins) if not lacks_python(name))
@@ -171,7 +176,7 @@ def _kept_choices():
 
 
 def _is_environment(name):
-    return isinstance(name, str) and (ENVIRONMENTS / name / "pyproject.toml").is_file()
+    return isinstance(name, str) and (folder(name) / "pyproject.toml").is_file()
 
 
 def missing_python(run: Run) -> str | None:
@@ -194,7 +199,7 @@ def lacks_python(environment: str, ours: str = platform.python_version()) -> str
     """
     if trainer_python(environment).exists():
         return None
-    project = described(ENVIRONMENTS / environment).get("project", {})
+    project = described(folder(environment)).get("project", {})
     wanted = project.get("requires-python", "")
     if fits(ours, wanted) or _finds_python(wanted):
         return None

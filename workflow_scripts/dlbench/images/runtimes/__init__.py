@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dlbench import Error
-from dlbench.common import tools
+from dlbench.common import own_code, tools
 from dlbench.trainer.containment import IMAGE_MARKER
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ class Container:
     def mounts(self) -> list[tuple[str, str, str]]:
         """(source, target, mode) of the folders and files of the host that are visible inside."""
         mounts = [(self.folder, self.folder, "rw")]
+        if not own_code.at_home():
+            mounts.append((str(own_code.HOME), str(own_code.HOME), "ro"))
         for bind in self.binds:
             source, target, mode = (*bind.split(":"), "", "")[:3]
             mounts.append((source, target or source, mode or "rw"))

@@ -1,0 +1,50 @@
+"""Where our files are found, from our own folder and from others; what this Python lacks."""
+
+from pathlib import Path
+
+import pytest
+
+from dlbench.common import own_code
+from dlbench.common.own_code import at_home
+from support.machines.paths import REPOSITORY
+
+
+@pytest.fixture
+def as_it_is(monkeypatch):
+    """What tests of other files take for granted is asked here."""
+    monkeypatch.setattr(own_code, "at_home", at_home)
+
+
+def test_at_home_our_files_have_their_names_there(as_it_is, monkeypatch):
+    monkeypatch.chdir(REPOSITORY)
+    assert own_code.here("envs/train") == Path("envs/train")
+
+
+def test_elsewhere_they_have_their_absolute_paths(as_it_is, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert own_code.here("envs/train") == REPOSITORY / "envs/train"
+
+
+def test_home_is_home_by_a_link_too(as_it_is, tmp_path, monkeypatch):
+    (tmp_path / "link").symlink_to(REPOSITORY)
+    monkeypatch.chdir(tmp_path / "link")
+    assert own_code.at_home()
+
+
+def test_a_file_that_a_config_names_is_that_of_the_user_before_ours(
+    as_it_is, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    name = "studies/README.md"
+    assert own_code.shipped(name) == REPOSITORY / name
+    (tmp_path / "studies").mkdir()
+    (tmp_path / name).touch()
+    assert own_code.shipped(name) == Path(name)
+
+
+def test_packages_that_this_python_lacks_are_named(tmp_path, monkeypatch):
+    assert own_code.missing_packages() == []
+    lines = '["PyYAML>=6", "no-such-package[extra]>=2", "nor.this"]'
+    (tmp_path / "pyproject.toml").write_text(f"[project]\ndependencies = {lines}\n")
+    monkeypatch.setattr(own_code, "HOME", tmp_path)
+    assert own_code.missing_packages() == ["no-such-package", "nor.this"]

@@ -1,0 +1,196 @@
+"""Another workflow uses ours as a module, from a folder of its own: docs/module.md."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from dlbench.common import tools
+from support.campaigns.campaign import Campaign
+from support.campaigns.scratch import Scratch
+
+ONE_JOB_AT_A_TIME = ("--cores", "1", "--workflow-profile", "none")
+HOOKS = """
+shell.prefix("said=ours; ")
+
+
+onstart:
+    print("their start")
+
+
+onsuccess:
+    print("their success")
+
+
+onerror:
+    print("their error")
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A clone, which no test may leave anything in."""
+    project = Campaign.fresh(tmp_path_factory.mktemp("there") / "dlbench")
+    yield project
+    assert not (project.folder / "results").exists()
+    assert not (project.folder / ".snakemake").exists()
+
+
+@pytest.fixture(scope="module")
+def finished(project):
+    """The page's workflow, done; copy it before changing it."""
+    scratch = Scratch.beside(project, project.folder.parent / "my work")
+    with (scratch.folder / "Snakefile").open("a") as file:
+        file.write(HOOKS)
+    scratch.edit('"echo $(uname -n)', '"echo $said $(uname -n)')
+    scratch.said = scratch.succeed(*ONE_JOB_AT_A_TIME)
+    return scratch
+
+
+@pytest.fixture
+def scratch(finished, request):
+    """A copy of it, beside the same clone."""
+    name = re.sub(r"\W+", " ", request.node.name)[:40]
+    folder = finished.folder.parent / f"of {name}"
+    shutil.copytree(finished.folder, folder, symlinks=True)
+    return Scratch(folder, finished.variables)
+
+
+def test_rules_before_and_after_are_executed_with_a_run_trained_between(finished):
+    record = json.loads(finished.record("lenet5-synthetic-b4").read_text())
+    assert record["status"] in ("ok", "unstable"), record["message"]
+    head, best = (finished.folder / "analysis/fastest.csv").read_text().splitlines()
+    assert head == "model,images_per_second" and best.startswith("lenet5,")
+
+
+def test_their_shell_prefix_and_hooks_are_theirs(finished):
+    """Ours would have ended the pipe's rules, and taken the place of theirs."""
+    machine = (finished.folder / "analysis/machine.txt").read_text()
+    assert machine.startswith("ours ") and machine.endswith("in the cellar\n")
+    assert finished.said.index("their start") < finished.said.index("their success")
+    assert "their error" not in finished.said
+
+
+def test_a_start_of_what_is_done_does_nothing(scratch):
+    assert scratch.scheduled(*ONE_JOB_AT_A_TIME) == {}
+    assert "no run to train" in scratch.said
+
+
+def test_one_more_model_trains_its_run_only_and_a_damaged_log_is_put_aside_first(scratch):
+    old = scratch.run_id("lenet5-synthetic-b4")
+    scratch.block(model=["lenet5", "cnn12"])
+    planned = scratch.scheduled(*ONE_JOB_AT_A_TIME)
+    (new,) = planned["dlbench_train"]
+    assert new.startswith("cnn12-synthetic-b4")
+    assert planned.keys() == {
+        "dlbench_train", "dlbench_list_records", "dlbench_collect_runs", "fastest", "everything",
+    }  # fmt: skip
+    log = scratch.folder / "results/runs" / old / "train.jsonl"
+    log.write_text("no log\n")
+    said = scratch.succeed(*ONE_JOB_AT_A_TIME)
+    assert re.search(rf"{old}: .*; kept as .*, trained again", said)
+    assert said.index("kept as") < said.index("their start")
+    assert len(scratch.ids()) == 2
+    assert scratch.scheduled(*ONE_JOB_AT_A_TIME) == {}
+
+
+def test_their_rules_are_executed_again_where_their_code_or_inputs_change_and_ours_not(scratch):
+    scratch.edit("in {params.room}", "within {params.room}")
+    scratch.edit("""        machine="analysis/machine.txt",\n""", "")
+    assert scratch.scheduled(*ONE_JOB_AT_A_TIME).keys() == {"fastest", "everything"}
+    assert scratch.scheduled(*ONE_JOB_AT_A_TIME, "analysis/machine.txt").keys() == {"machine"}
+
+
+def test_a_rule_of_ours_may_be_changed_and_the_plan_is_said_once(scratch):
+    scratch.block(batch_per_device=8)
+    scratch.edit(
+        "rule everything:",
+        "use rule train from dlbench as dlbench_train with:\n    threads: 2\n\n\nrule everything:",
+    )
+    (run_id,) = scratch.scheduled("--cores", "2")["dlbench_train"]
+    assert run_id.startswith("lenet5-synthetic-b8")
+    assert scratch.said.count("1 run to train: not trained yet") == 1
+    assert re.search(r"rule dlbench_train:(\n    .*)*\n    threads: 2", scratch.said)
+
+
+def test_the_module_alone_has_our_names_and_our_default_target(scratch):
+    (scratch.folder / "Snakefile").write_text(
+        'configfile: "config/config.yaml"\n\n\n'
+        'module dlbench:\n    snakefile:\n        "../dlbench/Snakefile"\n'
+        "    config:\n        config\n\n\nuse rule * from dlbench\n"
+    )
+    planned = scratch.scheduled(*ONE_JOB_AT_A_TIME)
+    assert planned == {"draw_figure": ["scaling"]}
+
+
+def test_what_a_module_cannot_be_given_is_said(scratch):
+    scratch.study(figurs=[])
+    said = scratch.snakemake("-n").stdout
+    assert "The config cannot be used" in said and "did you mean 'figures'?" in said
+    scratch.edit('config["dlbench"]', 'config["dlbench"]\n    prefix:\n        "bench"')
+    finished = scratch.snakemake("-n")
+    assert finished.returncode != 0
+    assert "leave prefix and replace_prefix out of the module" in finished.stdout
+
+
+def test_programs_take_the_config_of_the_workflow(scratch, project):
+    """Its `config.yaml` has both, and so may be named to them."""
+    shutil.copy(scratch.folder / "config/config.yaml", scratch.folder / "config.yaml")
+    program = project.folder / "workflow_scripts/status.py"
+    shown = subprocess.run(
+        [sys.executable, program, "--json"],
+        cwd=scratch.folder, env=scratch.environment(), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert json.loads(shown.stdout)["study"] == "mine"
+
+
+@pytest.fixture(scope="module")
+def deployed(project):
+    """What snakedeploy makes of a repository with a tag, and Snakemake reads from there."""
+    place = project.folder.parent
+    repository = place / "github.com/someone/dlbench"
+    shutil.copytree(project.folder, repository, symlinks=True)
+    git = ["git", "-c", "user.name=someone", "-c", "user.email=someone@localhost"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "All of it"], ["tag", "v1"]):
+        subprocess.run([*git, *words], cwd=repository, check=True)
+    variables = {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"url.file://{place}/github.com/.insteadOf",
+        "GIT_CONFIG_VALUE_0": "https://github.com/",
+        # Where Snakemake keeps what it has fetched; what uv has stays where it is.
+        "XDG_CACHE_HOME": str(place / "cache"),
+        "UV_CACHE_DIR": subprocess.run(
+            [tools.find_uv(), "cache", "dir"], capture_output=True, text=True, check=True
+        ).stdout.strip(),
+    }
+    deployed = Campaign(place / "deployed work", project.variables | variables)
+    subprocess.run(
+        [tools.find_uv(), "tool", "run", "snakedeploy==0.17.1", "deploy-workflow",
+         "https://github.com/someone/dlbench", deployed.folder, "--tag", "v1"],
+        env=deployed.environment(), check=True,
+    )  # fmt: skip
+    return deployed
+
+
+def test_what_snakedeploy_has_deployed_trains_and_trains_nothing_twice(deployed, project):
+    text = (deployed.folder / "workflow/Snakefile").read_text()
+    assert 'github("someone/dlbench", path="Snakefile", tag="v1")' in text
+    block = {
+        "name": "small", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 4,
+        "warmup_steps": 1, "steps": 3,
+    }  # fmt: skip
+    study = {"study": "deployed", "matrix": [block], "figures": []}
+    (deployed.folder / "config/config.yaml").write_text(yaml.safe_dump(study))
+    assert len(deployed.scheduled()["train"]) == 1
+    (clone,) = (deployed.folder / ".snakemake/dlbench").iterdir()
+    # What the first start would install takes minutes.
+    (clone / "envs/train/.venv").symlink_to((project.folder / "envs/train/.venv").resolve())
+    deployed.succeed()
+    record = json.loads(deployed.record("lenet5-synthetic-b4").read_text())
+    assert record["status"] in ("ok", "unstable"), record["message"]
+    assert record["provenance"]["git_commit"] == clone.name
+    assert deployed.scheduled() == {}
