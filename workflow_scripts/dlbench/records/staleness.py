@@ -167,10 +167,9 @@ def _changed_files(run, name, before):
 
 def _executed(run):
     """What rules which files of ours a run executes."""
-    spared = frozenset(
-        path for path, (name, values) in ASKED.items() if getattr(run, name) not in values
-    )
-    return run.framework, spared, *(getattr(run, key) for key in EXECUTED)
+    # Lists, since it is asked for each run: generators would take several times the calls.
+    spared = [path for path, (name, values) in ASKED.items() if getattr(run, name) not in values]
+    return run.framework, frozenset(spared), *[getattr(run, key) for key in EXECUTED]
 
 
 @functools.cache

@@ -135,7 +135,8 @@ class Run:
         for name in ("learning_rate", "weight_decay", "clip_norm"):
             object.__setattr__(self, name, float(getattr(self, name)))
         # The class has the defaults. Of ten thousand runs, each keeps what differs from them alone.
-        object.__setattr__(self, "__dict__", self.values())
+        own = {name: v for name, v in vars(self).items() if v != FIELDS[name].default}
+        object.__setattr__(self, "__dict__", own)
 
     @property
     def is_external(self) -> bool:
