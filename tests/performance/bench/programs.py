@@ -46,9 +46,8 @@ OF_PLANNING = (
 OF_TORCH_STEP = (
     "CPU time of a step, ours and the shortest in turns, 2026-11-25, on a busy machine: the "
     "shortest takes 0.997 of ours with resnet20 (16 pairs, 0.96 .. 1.07), 1.028 with gpt_tiny "
-    "(0.96 .. 1.19). Loop, log and bookkeeping alone take 5 us of the 105 to 111 ms of a step. "
-    "Pairs of two seconds found less than the target, as the machine's speed changes within "
-    "seconds; pairs are shorter and more since."
+    "(0.96 .. 1.19). Loop, log and bookkeeping alone take 5 us of the 105 to 111 ms of a step. So "
+    "a profile shows nothing that 3 % and more could be lost to; pairs are shorter and more since."
 )
 OF_TWO_PROCESSES = (
     "Why Horovod's efficiency is not higher, 2026-11-23: two runs on one core each that exchange "
