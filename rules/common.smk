@@ -90,8 +90,8 @@ AttributeGuard.__new__ = staticmethod(
 def once(function):
     """A function that acts at its first call in a start.
 
-    For each rule that a workflow around us takes singly (`use rule train from dlbench with:`) these
-    files are read again; the plan stays the same.
+    Where a workflow around us takes rules singly (by `use`), these files are read again for each of
+    them; the plan stays the same.
     """
 
     @functools.cache
@@ -127,7 +127,8 @@ def spare_our_rules(memory, question):
     ask = getattr(memory, question)
 
     def answer(job, file=None):
-        if job.rule in OUR_RULES:
+        is_ours = job.rule in OUR_RULES
+        if is_ours:
             return () if file is None else False
         return ask(job, file=file)
 

@@ -32,7 +32,7 @@ rule import_results:
         flags=lambda w: PLAN.import_flags(w.name),
         folder="results/imports/{name}",
     shell:
-        START + "(python " + PROGRAMS + "/import_logs.py {params.flags}"
+        program("import_logs.py", "(python") + " {params.flags}"
         " --output {params.folder:q}/runs.parquet --steps {params.folder:q}/steps.parquet"
         " --evals {params.folder:q}/evals.parquet --samples {params.folder:q}/samples.parquet"
         " || test $? -eq 3)"

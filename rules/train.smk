@@ -48,10 +48,9 @@ rule train:
     """Train one combination; what it prints goes to the log, its progress to the terminal."""
     input:
         training_inputs,
-    # Neither outputs nor parameters have names: those of ten thousand runs would take 5 MB.
     output:
-        "results/runs/{run_id}/train.jsonl",
-        "results/runs/{run_id}/run.json",
+        log="results/runs/{run_id}/train.jsonl",
+        record="results/runs/{run_id}/run.json",
     log:
         "results/logs/train/{run_id}.log",
     priority: training_priority
@@ -69,7 +68,7 @@ rule train:
         start_run_arguments,
     shell:
         program("start_run.py", "exec python")
-        + " --log {output[0]:q} --messages {log:q}"
+        + " --log {output.log:q} --messages {log:q}"
         " --attempt {resources.attempt} {params}"
 
 

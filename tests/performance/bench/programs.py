@@ -39,7 +39,7 @@ OF_PLANNING = (
     "flags of three more files (its log, its input in two forms, what asks for its record), 1200 "
     "for their names, 630 for the edge to its environment, 400 for the run itself (720 before), "
     "100 for its resources. All but the run is Snakemake's own and goes with these files alone. "
-    "Guards of names that all jobs now share, and names of outputs and parameters, were 1100. Five "
+    "Guards of names, which all jobs share now, and names of parameters were part of it. Five "
     "times as many runs take five times as many calls of each function, but for Snakemake's sort "
     "of all outputs: n log n, which is 2 % of a dry run of 20 000."
 )
