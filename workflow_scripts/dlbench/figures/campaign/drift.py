@@ -103,7 +103,7 @@ def _measured(runs, sentinels):
     rows = pd.concat([part.astype(object) for part in parts], ignore_index=True)
     rows = rows[rows["status"].isin(event_fields.ENDED_WELL) & rows["started_at"].notna()]
     rate = rows["images_per_second"].astype(float)
-    rows = rows[rate > 0].reset_index(drop=True)
+    rows = rows[rate > 0].reset_index(drop=True).copy()  # columns in one piece: more are added
     if "others_cpu_cores" not in rows:
         rows["others_cpu_cores"] = None
     rows["started_at"] = pd.to_datetime(rows["started_at"], utc=True)
