@@ -325,13 +325,14 @@ def test_tensorboard_gets_every_run_when_asked_for_and_not_with_all(campaign):
 
 def test_repeats_are_added_until_the_interval_is_reached_and_none_is_done_again(fresh):
     study = {"matrix": [QUICK | {"model": "lenet5", "steps": 1500}], "figures": []}
-    repeats = {"target_interval": 0.99, "min": 3, "max": 8}  # eight: on a busy machine runs scatter
+    # So many, since on a busy machine one run is eight times as fast as another.
+    repeats = {"target_interval": 0.99, "min": 3, "max": 16}
     fresh.configure(**study, repeats=repeats)
     fresh.succeed()
     records = {record["spec"].get("repeat", 1): record for record in all_records(fresh)}
     trained = [number for number, record in records.items() if record["status"] in TRAINED]
-    assert sorted(records) == [1, 2, 3, 4, 5, 6, 7, 8] and 3 <= len(trained) < 8
-    assert "target_interval is 99.00%" in records[8]["message"]
+    assert sorted(records) == list(range(1, 17)) and 3 <= len(trained) < 16
+    assert "target_interval is 99.00%" in records[16]["message"]
     assert fresh.scheduled() == {}
     fresh.configure(**study, repeats=repeats | {"target_interval": 1e-6})
     left = [record["run_id"] for record in records.values() if record["status"] == "skipped"]
