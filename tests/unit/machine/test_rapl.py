@@ -99,10 +99,10 @@ def test_a_counter_that_only_root_may_read_is_a_reason(tmp_path, monkeypatch):
     if os.access(locked, os.R_OK):  # root reads everything: let the kernel's answer be the same
         opened = os.open
 
-        def refuse(path, *arguments):
+        def refuse(path, *arguments, **named):
             if path == locked:
                 raise PermissionError(13, "Permission denied", str(path))
-            return opened(path, *arguments)
+            return opened(path, *arguments, **named)
 
         monkeypatch.setattr(os, "open", refuse)
     read = rapl(tree)
