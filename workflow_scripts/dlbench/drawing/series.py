@@ -241,8 +241,8 @@ def condition_words(row: pd.Series, names: Iterable[str]) -> str:
 def word(row: pd.Series, name: str) -> str:
     """One setting of a run in words; "" if it has none."""
     value = row[name]
-    if name in AS_FOUND and pd.isna(value) and row.get("timing_source") == timing_sources.MEASURED:
-        return AS_FOUND[name]
+    if name in AS_FOUND and pd.isna(value) and row.get("device_kind") == "gpu":
+        return AS_FOUND[name]  # only GPUs have limits
     if pd.isna(value) or value in ("", timing_sources.MEASURED):
         return ""
     if name == "devices":
