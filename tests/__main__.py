@@ -3,15 +3,17 @@
 - tests/trainer needs TensorFlow and Horovod and runs in the trainer's
   environment; the other folders run in the workflow's. tests/frameworks starts each framework
   in its own.
-- ROOMS of tests/unit run once more under the newest Python of this machine that the workflow
-  supports, unless that is the one that runs the tests.
+- tests/unit runs under the newest Python of this machine that the workflow supports. Where that is
+  not the one that runs the tests, ROOMS of it run under this one, too.
 - tests/containers and tests/cluster need scripts that install container runtimes and start a
   Slurm, and skip with the reason without.
 - Horovod is built from source, which takes minutes the first time and needs a
-  C++ compiler and make; as root on Debian they are installed where missing.
+  C++ compiler and make; as root on Debian they are installed where missing. tests/unit needs none
+  of the trainers' environments and runs meanwhile.
 
-At the end stands what each suite took: CPU time that is more than the real time of all, for each
-core, is what keeps the whole from being faster; less says that cores had nothing to do.
+At the end stands when each suite began and what it took: CPU time that is more than the real time
+of all, for each core, is what keeps the whole from being faster; less says that cores had nothing
+to do.
 """
 
 import os
@@ -35,15 +37,16 @@ MOST_BUSY = 3.7
 
 
 class Suite(NamedTuple):
-    """Some tests that are run by one pytest.
+    """Some tests that are run by one pytest, or what makes the environments of the others.
 
     Attributes:
-        tests: what pytest is told of them.
+        tests: what pytest is told of them; none: the environments are made.
         python: of the environment that it runs in.
         workers: how many processes it has; its tests need neither all cores nor what there is
             once on a machine where it has more than one.
         idle: the part of its time in which it waits for a scheduler, a disk or a lock.
         share: how pytest-xdist shares the tests among several.
+        trains: whether it needs the trainers' environments, which are made by then.
     """
 
     name: str
@@ -52,12 +55,15 @@ class Suite(NamedTuple):
     workers: int = 1
     idle: float = 0.0
     share: str = "loadfile"
+    trains: bool = True
 
     @property
     def busy(self):
         return self.workers * (1 - self.idle)
 
     def command(self, options):
+        if not self.tests:
+            return [self.python, "-m", "tests.environments"]
         beside = [f"-n{self.workers}", f"--dist={self.share}"] if self.workers > 1 else []
         return [self.python, "-m", "pytest", *self.tests, *beside, "--durations=10", *options]
 
@@ -71,9 +77,8 @@ PROCESSES = tuple(
 PYTORCH = tuple(f"tests/frameworks/test_{name}.py" for name in ("fsdp", "pytorch", "torch_models"))
 
 
-# Of tests/unit, what finds most of what another Python may break, in a fifth of the time: what the
-# workflow needs to plan, start and read runs, and the examples of all rooms. Drawing, statistics,
-# reports and importers rest on packages that are tested for that Python by others.
+# Of tests/unit, what finds most of what an older Python may break, in a fifth of the time: what the
+# workflow needs to plan, start and read runs, and the examples of all rooms.
 ROOMS = tuple(
     f"tests/unit/{name}"
     for name in (
@@ -87,12 +92,12 @@ def without(files):
     return tuple(f"--ignore={path}" for path in files)
 
 
-# The first is seen at work: most faults are found there, and in minutes. Each begins once there
-# is room for it. Those that wait much come early, beside those that do not; those that are always
-# busy come last, so that no core is left without work. A machine has one Slurm: containers need it
-# once cluster is done.
+# What makes the environments of the others. It waits for downloads, and for a compiler.
+ENVIRONMENTS = Suite("environments", (), idle=0.3, trains=False)
+# After those of tests/unit (unit_suites). Each begins once there is room for it. Those that wait much
+# come early, beside those that do not; those that are always busy come last, so that no core is
+# left without work. A machine has one Slurm: containers need it once cluster is done.
 SUITES = (
-    Suite("unit", ("tests/unit",), workers=2),
     Suite("cluster", ("tests/cluster",), idle=0.8),
     Suite("containers", ("tests/containers",), idle=0.6),
     Suite("workflow", ("tests/workflow",), workers=2, share="worksteal"),
@@ -109,6 +114,7 @@ class Ended(NamedTuple):
 
     name: str
     code: int
+    began_s: float
     real_s: float
     user_s: float
     system_s: float
@@ -119,27 +125,8 @@ def main(options):
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     began = time.monotonic()
     install_compiler()
-    call(
-        sys.executable,
-        "workflow_scripts/make_environment.py",
-        "envs/train",
-        "--extra",
-        "horovod",
-        "--group",
-        "test",
-    )
-    for environment, *extra in (
-        ("envs/train-latest",),
-        ("envs/jax", "--extra", "grain"),
-        ("envs/pytorch", "--extra", "grain"),
-    ):
-        make = (sys.executable, "workflow_scripts/make_environment.py", environment)
-        call(*make, *extra, "--group", "test")
-    suites = [*SUITES, *on_newest_python()]
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    set_up = Ended("set-up", 0, time.monotonic() - began, used.ru_utime, used.ru_stime)
-    ended = run(suites, options)
-    print_times([set_up, *ended], time.monotonic() - began)
+    ended = run([*unit_suites(), ENVIRONMENTS, *SUITES], options)
+    print_times(ended, time.monotonic() - began)
     if failed := [suite.name for suite in ended if suite.code]:
         sys.exit(f"failed: {', '.join(failed)}")
 
@@ -154,27 +141,34 @@ def install_compiler():
     call("apt-get", "install", "-y", "-qq", "--no-install-recommends", "g++", "make")
 
 
-def on_newest_python():
-    """A list with the suite of the newest Python, whose environment is made; [] without one."""
-    version, _ = pythons.newest()
-    if version in (None, f"{sys.version_info.major}.{sys.version_info.minor}"):
-        print("no suite of another Python: the newest that is found is the one that runs the tests")
-        return []
+def unit_suites():
+    """Those of tests/unit, whose environment is made for a Python that is not ours.
+
+    The first is seen at work: most faults are found there, and in minutes.
+    """
+    whole = Suite("unit", ("tests/unit",), workers=2, trains=False)
+    ours, (newest, _) = f"{sys.version_info.major}.{sys.version_info.minor}", pythons.newest()
+    if newest in (None, ours):
+        return [whole]
     uv = os.environ.get("UV") or shutil.which("uv") or REPOSITORY / ".uv" / "bin" / "uv"
-    return [Suite(f"python {version}", ROOMS, python=pythons.workflow_python(version, uv))]
+    print(f"tests/unit runs under Python {newest}, and a part of it under {ours}", flush=True)
+    whole = whole._replace(name=f"unit {newest}", python=pythons.workflow_python(newest, uv))
+    return [whole, Suite(f"unit {ours}", ROOMS, trains=False)]
 
 
 def run(suites, options):
     """Run all suites. Returns how each ended; one without tests (code 5) failed.
 
-    What the first one prints is seen at once, what another prints once it has ended.
+    What the first one prints is seen at once, what another prints once it has ended. Where the
+    environments cannot be made, what needs them is not run.
     """
-    waiting, at_work, ended = list(suites), {}, []
+    waiting, at_work, ended, begin, made = list(suites), {}, [], time.monotonic(), False
     with tempfile.TemporaryDirectory() as folder:
         try:
             while waiting or at_work:
                 free = MOST_BUSY - sum(suite.busy for suite, *_ in at_work.values())
-                suite = next((suite for suite in waiting if suite.busy <= free), None)
+                ready = (suite for suite in waiting if made or not suite.trains)
+                suite = next((suite for suite in ready if suite.busy <= free), None)
                 if suite:
                     waiting.remove(suite)
                     said = Path(folder, suite.name) if suite is not suites[0] else None
@@ -185,7 +179,10 @@ def run(suites, options):
                     suite, process, said, began = at_work.pop(pid)
                     process.returncode = code = os.waitstatus_to_exitcode(status)
                     took = time.monotonic() - began, used.ru_utime, used.ru_stime
-                    ended.append(Ended(suite.name, code, *took))
+                    ended.append(Ended(suite.name, code, began - begin, *took))
+                    if suite is ENVIRONMENTS:
+                        made = code == 0
+                        waiting = [suite for suite in waiting if made or not suite.trains]
                     if said:
                         print(said.read_text(errors="replace"), flush=True)
         finally:  # after Ctrl-C, which they were sent as well
@@ -204,9 +201,9 @@ def start(command, said):
 
 def print_times(ended, real_s):
     """What each suite took. Daemons are not counted, nor what engines run in containers."""
-    print(f"{'minutes':12}{'real':>8}{'user':>8}{'system':>8}")
-    user_s, system_s = (sum(times) for times in zip(*(suite[3:] for suite in ended), strict=True))
-    for suite in (*ended, Ended("all", 0, real_s, user_s, system_s)):
+    print(f"{'minutes':12}{'began':>8}{'real':>8}{'user':>8}{'system':>8}")
+    user_s, system_s = (sum(times) for times in zip(*(suite[4:] for suite in ended), strict=True))
+    for suite in (*ended, Ended("all", 0, 0.0, real_s, user_s, system_s)):
         print(f"{suite.name:12}" + "".join(f"{seconds / 60:8.1f}" for seconds in suite[2:]))
     sys.stdout.flush()
 

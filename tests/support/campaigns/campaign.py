@@ -1,6 +1,5 @@
 """The real Snakefile in a folder of its own, with a study that takes seconds."""
 
-import contextlib
 import os
 import re
 import shutil
@@ -11,7 +10,6 @@ from pathlib import Path
 import yaml
 
 from dlbench.common import tools
-from dlbench.plan import run_command
 from support.programs import forked
 from support.studies.site_facts import UNDISTURBED
 
@@ -43,8 +41,6 @@ STUDY = {
     ],
     "figures": ["scaling", "loss"],
 }
-# What this machine's devices attain, file by file: the first run of a kind takes seconds for it.
-_attained = {}
 
 
 class Campaign:
@@ -110,17 +106,8 @@ class Campaign:
         return environment() | self.variables
 
     def snakemake(self, *arguments, timeout=600):
-        """Run it to its end. Returns the finished process, output and errors in `stdout`.
-
-        What devices attain it knows from campaigns before it, as if they had been its own.
-        """
-        kept = self.folder / run_command.CALIBRATIONS
-        if _attained and "-n" not in arguments:
-            with contextlib.suppress(OSError):  # a test may have filled the disk
-                kept.mkdir(parents=True, exist_ok=True)
-                for name in _attained.keys() - set(os.listdir(kept)):
-                    (kept / name).write_bytes(_attained[name])
-        finished = forked.run(
+        """Run it to its end. Returns the finished process, output and errors in `stdout`."""
+        return forked.run(
             self.command(*arguments),
             IMPORTED,
             cwd=self.folder,
@@ -128,8 +115,6 @@ class Campaign:
             timeout=timeout,
             together=True,
         )
-        _attained.update({path.name: path.read_bytes() for path in kept.glob("*.json")})
-        return finished
 
     def succeed(self, *arguments, timeout=600):
         finished = self.snakemake(*arguments, timeout=timeout)

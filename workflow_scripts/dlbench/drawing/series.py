@@ -234,8 +234,11 @@ def condition_words(row: pd.Series, names: Iterable[str]) -> str:
 
     >>> condition_words(pd.Series({"strategy": "mirrored", "xla": True}), ["strategy", "xla"])
     'mirrored, XLA'
+    >>> condition_words(pd.Series({"launcher": "none"}), ["launcher"])
+    'no launcher'
     """
-    return ", ".join(filter(None, (word(row, name) for name in wording.told(names, row))))
+    words = ", ".join(filter(None, (word(row, name) for name in wording.told(names, row))))
+    return words or ("no launcher" if "launcher" in names else "")  # which else goes without saying
 
 
 def word(row: pd.Series, name: str) -> str:
@@ -261,7 +264,7 @@ def word(row: pd.Series, name: str) -> str:
     if isinstance(value, str):
         value = value.replace(",", ", ")
         value = value if len(value) <= LONGEST else f"{value[: LONGEST - 1]}\u2026"
-    return wording.setting(name, value)
+    return wording.field(name, value)
 
 
 def common(tables: Iterable[pd.DataFrame], names: Sequence[str] = HEADING) -> str:

@@ -48,6 +48,11 @@ def misfit(run: Spec) -> str | None:
     )
 
 
+def starts_elsewhere(launcher: str) -> bool:
+    """Whether something other than this workflow starts the runs of a launcher."""
+    return bool(plugins.constants("launchers", launcher).get("ELSEWHERE"))
+
+
 def _lets_meet(run):
     meeting = plugins.constants("launchers", run.launcher).get("MEETING")
     return meeting is None or engine.strategy_of(run).launcher in ("none", *meeting)

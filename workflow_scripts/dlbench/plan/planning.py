@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dlbench.common import plugins
+from dlbench import launchers
 from dlbench.data import fetch_dataset, stores
 from dlbench.images import trainer_image
 from dlbench.log import event_fields
@@ -60,7 +60,7 @@ def make_plan(
     searches = searches_to_do(study, devices)
     can_search = any(not why_not for _, why_not in searches.values())
     nothing = len(skipped) == len(runs) and not can_search
-    if nothing and not any(map(_starts_elsewhere, study.runs)):
+    if nothing and not any(launchers.starts_elsewhere(run.launcher) for run in study.runs):
         reasons = [*skipped.values(), *(why_not for _, why_not in searches.values())]
         reasons += [found.reason for found in study.found.values()]
         raise config_schema.ConfigError(
@@ -145,11 +145,6 @@ def _see_terms_accepted(datasets, study):
     for name in sorted(datasets - set(study.data["terms_accepted"])):
         if not Path(f"results/data/{name}/source.json").exists():
             fetch_dataset.refuse_terms(name)
-
-
-def _starts_elsewhere(run):
-    """Whether a run is none of this machine's, but may be done by others that write its record."""
-    return getattr(plugins.load("launchers", run.launcher), "ELSEWHERE", False)
 
 
 def _outdated_data(runs, adopted):

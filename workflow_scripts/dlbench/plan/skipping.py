@@ -3,6 +3,7 @@
 import shlex
 from typing import Any
 
+from dlbench import launchers
 from dlbench.common import own_code, plugins, tools
 from dlbench.images import trainer_image
 from dlbench.plan.site_devices import Devices
@@ -58,7 +59,7 @@ def _no_power_limit(run, devices):
             "power_limit_w is of GPUs; the devices of this site are CPUs, which are some cores of "
             "a processor, and Linux limits whole processors"
         )
-    if run.nodes > 1 or getattr(plugins.load("launchers", run.launcher), "ELSEWHERE", False):
+    if run.nodes > 1 or launchers.starts_elsewhere(run.launcher):
         return (
             "power_limit_w is set on the node of the process that supervises a run, and this run "
             "has others: choose one node and a launcher other than kubernetes, or leave it out"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dlbench import launchers
 from dlbench.common import files, options, plugins
 from dlbench.log import event_log
 from dlbench.study import matrix
@@ -170,7 +171,7 @@ def refusal(run: Run) -> str | None:
         return f"trainer {run.trainer} is another program, whose memory is not counted"
     if run.mode == inputs.ALONE:
         return "mode input has no model, whose memory the batch would fill"
-    if getattr(plugins.load("launchers", run.launcher), "ELSEWHERE", False):
+    if launchers.starts_elsewhere(run.launcher):
         return f"launcher {run.launcher} starts runs elsewhere, where nobody sees their memory"
     return None
 

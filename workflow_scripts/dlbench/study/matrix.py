@@ -202,12 +202,13 @@ def run_of(values: dict[str, Any], where: str, images: dict[str, Any]) -> Run:
 
 
 def _with_environment(run, images):
-    """A run whose config names no environment, in the one that a Python of this machine fits.
+    """A run whose config names no environment, with the one that a Python of this machine fits.
 
-    Not where none of them trains it: in an image that the config has under that name, and
-    elsewhere. An image that is built has the environment that runs on bare metal have.
+    Left as it is where no Python of this machine trains it: another program's run, one that is
+    started elsewhere, one in an image that the config describes. An image that is built from an
+    environment follows the choice.
     """
-    elsewhere = getattr(plugins.load("launchers", run.launcher), "ELSEWHERE", False)
+    elsewhere = launchers.starts_elsewhere(run.launcher)
     if run.is_external or elsewhere or run.environment in images:
         return run
     environment = trainer_environments.chosen(run.environment)

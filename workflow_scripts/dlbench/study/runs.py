@@ -46,10 +46,10 @@ PLUGIN_FOLDERS = {
 class Run:
     """One combination. The fields are the flags of `train.py` and the keys of a matrix block.
 
-    A run with a `sentinel` is none of a matrix: it repeats a finished run in a later session, the
-    how manieth that has such (dlbench/plan/sentinels.py). A `probe` is of no statistics: it is a
-    short run that tells what a step of others is made of (dlbench/study/probes.py). A `node` is the
-    name of the only one on which it may be trained.
+    A run with a `sentinel` is none of a matrix: it repeats a finished run in a later session. Its
+    number counts the sessions that have sentinels, from 1 (dlbench/plan/sentinels.py). A `probe` is
+    of no statistics: it is a short run that tells what a step of others is made of
+    (dlbench/study/probes.py). A `node` is the name of the only one on which it may be trained.
     """
 
     model: str

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from dlbench import Error
+from dlbench import Error, launchers
 from dlbench.common import own_code, plugins, tools
 from dlbench.common.files import read_json, sha256, write_json
 from dlbench.study import other_trainers
@@ -185,7 +185,7 @@ def missing_python(run: Run) -> str | None:
     if not reason or not has_environment(run):
         return None
     contained = plugins.constants("runtimes", run.runtime)["CONTAINED"]
-    elsewhere = plugins.constants("launchers", run.launcher).get("ELSEWHERE")
+    elsewhere = launchers.starts_elsewhere(run.launcher)
     return None if contained or elsewhere else reason
 
 

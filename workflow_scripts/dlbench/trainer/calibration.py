@@ -81,10 +81,16 @@ def calibrate(
         log.write("calibration", unknown=reason)
 
 
-def measured(kernels: Kernels, clock: Callable[[], float] = time.perf_counter) -> dict[str, Any]:
-    """The best rates: TFLOP/s and the size of its matrices, GB/s, and the seconds all took."""
+def measured(
+    kernels: Kernels, clock: Callable[[], float] = time.perf_counter, long_s: float = LONG_S
+) -> dict[str, Any]:
+    """The best rates: TFLOP/s and the size of its matrices, GB/s, and the seconds all took.
+
+    Args:
+        long_s: for how many seconds the products are measured at length, and the copy.
+    """
     begin = clock()
-    flops, size = _best_product(kernels, clock)
+    flops, size = _best_product(kernels, clock, long_s)
     moved = 0
 
     def copy():
@@ -92,7 +98,7 @@ def measured(kernels: Kernels, clock: Callable[[], float] = time.perf_counter) -
         times, moved = kernels.copy(COPIED)
         return times
 
-    copied_s = _at_length(copy, LONG_S, clock)
+    copied_s = _at_length(copy, long_s, clock)
     return {
         "tflops": flops / 1e12,
         "matrix_size": size,
@@ -102,7 +108,7 @@ def measured(kernels: Kernels, clock: Callable[[], float] = time.perf_counter) -
     }
 
 
-def _best_product(kernels, clock):
+def _best_product(kernels, clock, long_s):
     rates: dict[int, float] = {}
     best = seconds = 0.0
     for size in SIZES:
@@ -117,7 +123,7 @@ def _best_product(kernels, clock):
     found = []
     for size in sorted(rates, key=rates.__getitem__)[-AT_LENGTH:]:
         make = functools.partial(kernels.product, size)
-        found.append((2 * size**3 / _at_length(make, LONG_S / AT_LENGTH, clock), size))
+        found.append((2 * size**3 / _at_length(make, long_s / AT_LENGTH, clock), size))
     return max(found)
 
 

@@ -64,7 +64,7 @@ class Stored(Converted):
                 yield self._made(what, positions, seed)
 
     def every(self, stride: int, first: int, order: tuple[int, ...]) -> Iterator[Batch]:
-        """Each so manieth of the batches, made in this process alone.
+        """Every `stride`-th of the batches, made in this process alone.
 
         For those who start processes of their own: all of these read all records, and each decodes
         its batches.

@@ -1,0 +1,22 @@
+"""Make the environments of the trainers, with what their tests need: `python -m tests.environments`.
+
+What is there already stays. Horovod is built from source, once.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[1]
+EXTRAS = {"train": "horovod", "train-latest": None, "jax": "grain", "pytorch": "grain"}
+
+
+def main():
+    for environment, extra in EXTRAS.items():
+        make = [sys.executable, "workflow_scripts/make_environment.py", f"envs/{environment}"]
+        make += ["--extra", extra] if extra else []
+        subprocess.run([*make, "--group", "test"], cwd=REPOSITORY, check=True)
+
+
+if __name__ == "__main__":
+    main()
