@@ -17,7 +17,6 @@ to do.
 """
 
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -94,9 +93,9 @@ def without(files):
 
 # What makes the environments of the others. It waits for downloads, and for a compiler.
 ENVIRONMENTS = Suite("environments", (), idle=0.3, trains=False)
-# After those of tests/unit (unit_suites). Each begins once there is room for it. Those that wait much
-# come early, beside those that do not; those that are always busy come last, so that no core is
-# left without work. A machine has one Slurm: containers need it once cluster is done.
+# After those of tests/unit (unit_suites). Each begins once there is room for it. Those that wait
+# much come early, beside those that do not; those that are always busy come last, so that no core
+# is left without work. A machine has one Slurm: containers need it once cluster is done.
 SUITES = (
     Suite("cluster", ("tests/cluster",), idle=0.8),
     Suite("containers", ("tests/containers",), idle=0.6),

@@ -1,4 +1,4 @@
-"""Make the environments of the trainers, with what their tests need: `python -m tests.environments`.
+"""Make the trainers' environments, with what tests need: `python -m tests.environments`.
 
 What is there already stays. Horovod is built from source, once.
 """

@@ -103,9 +103,7 @@ def _of_device(
     spec: Spec, made: engine.Engine, reads: list[dict[str, Any]], folder: Path
 ) -> Iterator[dict[str, Any]]:
     kernels = made.kernels()
-    # As long as the calibration of a run, all together.
-    long_s = calibration.LONG_S / CALIBRATIONS
-    attained = [calibration.measured(kernels, long_s=long_s) for _ in range(CALIBRATIONS)]
+    attained = [calibration.measured(kernels, shared_by=CALIBRATIONS) for _ in range(CALIBRATIONS)]
     yield rounds.kept("matrix_product", "TFLOP/s", [one["tflops"] for one in attained])
     copied = {"size_bytes": attained[0]["copied_bytes"]}
     yield rounds.kept("memory_copy", "GB/s", [one["gb_per_s"] for one in attained], **copied)

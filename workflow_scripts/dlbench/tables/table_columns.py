@@ -207,7 +207,7 @@ RUNS = pa.schema(
 
 SENTINELS = RUNS.insert(
     RUNS.get_field_index("repeat") + 1,
-    field("sentinel", pa.int32(), note="number of its session among those that have sentinels, from 1"),
+    field("sentinel", pa.int32(), note="counts the sessions that have sentinels, from 1"),
 )
 # What the runs of a group, or of a series, have in common, besides the framework.
 _COMBINATION = (

@@ -82,14 +82,14 @@ def calibrate(
 
 
 def measured(
-    kernels: Kernels, clock: Callable[[], float] = time.perf_counter, long_s: float = LONG_S
+    kernels: Kernels, clock: Callable[[], float] = time.perf_counter, shared_by: int = 1
 ) -> dict[str, Any]:
     """The best rates: TFLOP/s and the size of its matrices, GB/s, and the seconds all took.
 
     Args:
-        long_s: for how many seconds the products are measured at length, and the copy.
+        shared_by: how many such measurements share the seconds of one at length.
     """
-    begin = clock()
+    begin, long_s = clock(), LONG_S / shared_by
     flops, size = _best_product(kernels, clock, long_s)
     moved = 0
 
