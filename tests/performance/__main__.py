@@ -1,4 +1,4 @@
-"""Run the programs of this folder and write docs/performance.json and docs/performance.md.
+"""Run the programs of these folders and write docs/performance.json and docs/performance.md.
 
     uv run python -m tests.performance [NAME ...]     # without names: all that need nothing more
     uv run python -m tests.performance NAME -- ARGUMENTS of that program
@@ -18,12 +18,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from .bench import REPOSITORY, TRAINER, page
-from .bench.programs import PROGRAMS
+from dlbench.log import event_log
+from dlbench.machine import hardware, software
+from dlbench.starting.neighbours import Watch
 
-from dlbench.log import event_log  # isort: skip
-from dlbench.machine import hardware, software  # isort: skip
-from dlbench.starting.neighbours import Watch  # isort: skip
+from .bench import REPOSITORY, TRAINER, page
+from .bench.programs import PROGRAMS, command
 
 ENVIRONMENTS = {
     "workflow": (Path(sys.executable), ("snakemake", "pandas", "pyarrow", "numpy", "matplotlib")),
@@ -119,12 +119,11 @@ def run(name, words):
 def _start(name, words):
     """Run a program, and show what it prints; returns its last line if it failed."""
     program, last = PROGRAMS[name], ""
-    python = program.python
-    if not python.is_file():
+    if not program.python.is_file():
         environment = f"envs/{program.environment}"
         return f"{environment} is not installed: workflow_scripts/make_environment.py installs it"
     process = subprocess.Popen(
-        [python, REPOSITORY / f"tests/performance/{name}.py", *words],
+        command(name, words),
         cwd=REPOSITORY,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

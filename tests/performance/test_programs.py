@@ -1,21 +1,16 @@
-"""Programs of this folder run, with their smallest arguments, and hand over their figures."""
+"""Programs that measure run, with their smallest arguments, and hand over their figures."""
 
 import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parent
-sys.path.insert(0, str(FOLDER))
-
-from bench import REPOSITORY  # noqa: E402
-from bench.figure import Figure  # noqa: E402
-from bench.programs import PROGRAMS  # noqa: E402
-
-from support.results import chromium  # noqa: E402
+from support.results import chromium
+from tests.performance.bench import REPOSITORY
+from tests.performance.bench.figure import Figure
+from tests.performance.bench.programs import FILES, PROGRAMS, command
 
 RUN_HERE = {name: program for name, program in PROGRAMS.items() if program.smallest}
 BY_HAND = PROGRAMS.keys() - RUN_HERE.keys()
@@ -24,8 +19,7 @@ SCALAR = {"TORCHINDUCTOR_VEC_ISA_OK": "0"}
 
 
 def test_every_program_is_listed():
-    files = {path.stem for path in FOLDER.glob("*.py")} - {Path(__file__).stem, "__main__"}
-    assert files == PROGRAMS.keys()
+    assert FILES.keys() == PROGRAMS.keys()
 
 
 def run(name, *words):
@@ -35,7 +29,7 @@ def run(name, *words):
     if program.needs == "Chromium" and not chromium.installed():
         pytest.skip("there is no Chromium here")
     finished = subprocess.run(
-        [program.python, f"tests/performance/{name}.py", *words],
+        command(name, words),
         cwd=REPOSITORY,
         env=os.environ | SCALAR,
         capture_output=True,
@@ -66,9 +60,9 @@ def test_a_program_that_is_run_by_hand_says_how_it_is_used_and_what_it_needs(nam
 
 def test_all_are_run_one_after_the_other_even_if_one_fails_and_their_page_is_made(tmp_path):
     file = tmp_path / "performance.json"
-    command = [sys.executable, "-m", "tests.performance", "containers", "drift", "--smallest"]
+    all_of = [sys.executable, "-m", "tests.performance", "containers", "drift", "--smallest"]
     finished = subprocess.run(
-        [*command, "--file", file], cwd=REPOSITORY, capture_output=True, text=True
+        [*all_of, "--file", file], cwd=REPOSITORY, capture_output=True, text=True
     )
     assert finished.returncode == 0, finished.stderr
     assert "[2/2] drift" in finished.stdout
@@ -84,7 +78,7 @@ def test_all_are_run_one_after_the_other_even_if_one_fails_and_their_page_is_mad
 
 
 def test_a_program_that_there_is_not_is_refused_before_any_other_is_run(tmp_path):
-    command = [sys.executable, "-m", "tests.performance", "drift", "drfit"]
-    finished = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+    misspelt = [sys.executable, "-m", "tests.performance", "drift", "drfit"]
+    finished = subprocess.run(misspelt, cwd=REPOSITORY, capture_output=True, text=True)
     assert finished.returncode == 2
     assert "no program drfit" in finished.stderr and "[1/" not in finished.stdout

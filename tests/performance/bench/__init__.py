@@ -1,7 +1,6 @@
-"""What the programs of this folder share: rounds turn by turn, used processes, figures handed over.
+"""What programs that measure share: rounds turn by turn, used processes, figures handed over.
 
-Importing it puts the library and tests/, for tests/support, on the path, so `import bench` comes
-first. A program adds each of its figures to a `Figures`, which prints it and, with --json, keeps it
+A program adds each of its figures to a `Figures`, which prints it and, with --json, keeps it
 for `python -m tests.performance`, whose page (docs/performance.md) is the one place where they
 stand.
 """
@@ -15,14 +14,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-REPOSITORY = Path(__file__).parents[3]
+from support.costs import resource_use
+from support.costs.resource_use import Used
+
+from .. import REPOSITORY
+from .figure import Figure
+
 TRAINER = REPOSITORY / "envs/train/.venv/bin/python"
-sys.path[1:1] = [str(REPOSITORY / "tests"), str(REPOSITORY / "workflow_scripts")]
-
-from support.costs import resource_use  # noqa: E402
-from support.costs.resource_use import Used  # noqa: E402
-
-from .figure import Figure  # noqa: E402
 
 
 def parser(description: str) -> argparse.ArgumentParser:

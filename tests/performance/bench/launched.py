@@ -54,7 +54,7 @@ def beside_bare(
     """Add the throughput of runs, and ours over that of bare programs laid out like them.
 
     Args:
-        program: the path of the file that is the bare program, too: see `parser`.
+        program: the module that is the bare program, too: see `parser`.
         specs: the runs by their names.
         further: arguments of the bare program.
 
@@ -86,7 +86,7 @@ def main(
 
     Args:
         description: of the program.
-        program: the path of its file.
+        program: its module.
         layouts: by the name of each run the fields that `parser` does not say.
         bare: the bare program of a run, which gets the path of RESULT.
     """
@@ -119,19 +119,19 @@ def bare_images_per_second(spec: Run, program: str, *words: Any) -> float:
 
     Args:
         spec: the run whose steps the program does.
-        program: the path of its file. Process r must write to the file `RESULTr` the seconds of
+        program: its module. Process r must write to the file `RESULTr` the seconds of
             all steps after the warm-up.
         words: its arguments, after which RESULT is the last one.
     """
     with tempfile.TemporaryDirectory() as folder:
-        _start(spec, program, *words, Path(folder) / "result")
+        _start(spec, "-m", program, *words, Path(folder) / "result")
         seconds = max(float(path.read_text()) for path in Path(folder).iterdir())
     return spec.global_batch * spec.steps / seconds
 
 
-def _start(spec, program, *arguments):
-    """Run a program to its end by the launcher of a run."""
+def _start(spec, *arguments):
+    """Run Python with arguments to its end by the launcher of a run."""
     command = plugins.load("launchers", spec.launcher).command(
-        spec, [sys.executable, program, *map(str, arguments)], Path(sys.executable).parents[1]
+        spec, [sys.executable, *map(str, arguments)], Path(sys.executable).parents[1]
     )
     run(command, cwd=REPOSITORY, env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"})

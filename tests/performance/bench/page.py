@@ -16,7 +16,7 @@ from typing import Any
 
 from . import REPOSITORY
 from .figure import Figure
-from .programs import PROGRAMS
+from .programs import FILES, PROGRAMS
 
 FILE, PAGE = REPOSITORY / "docs/performance.json", REPOSITORY / "docs/performance.md"
 MOST_OTHERS = 0.05  # of the cores: beyond it a machine was not quiet
@@ -88,7 +88,7 @@ def _summary(programs):
 
 
 def _section(name, program):
-    lines = [f"## {name}\n", f"`tests/performance/{name}.py`: {_subject(name)}\n"]
+    lines = [f"## {name}\n", f"`{FILES[name].relative_to(REPOSITORY)}`: {_subject(name)}\n"]
     if program is None:
         return "\n".join([*lines, COLUMNS + f"| not run: {_how_to_run(name)} | | | | |\n"])
     date = program["date"][:10]
@@ -122,7 +122,7 @@ def quiet(program: dict[str, Any]) -> bool:
 
 def _subject(name):
     """What a program measures: the first line of its docstring."""
-    return (REPOSITORY / f"tests/performance/{name}.py").read_text()[3:].split("\n")[0]
+    return FILES[name].read_text()[3:].split("\n")[0]
 
 
 def _how_to_run(name):

@@ -1,8 +1,10 @@
-"""The programs of this folder: in which environment each runs, and with which arguments."""
+"""The programs of tests/performance: in which environment each runs, and with which arguments."""
 
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from . import REPOSITORY
 
@@ -43,6 +45,12 @@ OF_PLANNING = (
     "times as many runs take five times as many calls of each function, but for Snakemake's sort "
     "of all outputs: n log n, which is 2 % of a dry run of 20 000."
 )
+OF_MODEL_WORK = (
+    "Why copies differ, 2026-11-25: this virtual machine has memory of two kinds. In one process, "
+    "arrays of 256 MiB made one after the other are added up at 45 to 55 GB/s in some places, and "
+    "at 62 to 73 GB/s in others; in six of nine processes all eight places were slow. In "
+    "pages of 2 MiB it is 48 to 56 GB/s everywhere."
+)
 OF_TORCH_STEP = (
     "CPU time of a step, ours and the shortest in turns, 2026-11-25, on a busy machine: the "
     "shortest takes 0.997 of ours with resnet20 (16 pairs, 0.96 .. 1.07), 1.028 with gpt_tiny "
@@ -57,6 +65,12 @@ OF_TWO_PROCESSES = (
     "% longer than the mean of both on this virtual machine, whose steps have a standard deviation "
     "of 4 to 25 %. What the bare programs reach stands beside ours."
 )
+# Where each is, by its name.
+FILES = {
+    path.stem: path
+    for path in Path(__file__).parents[1].glob("*/*.py")
+    if path.parent != Path(__file__).parent
+}
 SHORT_STEPS = "--pairs 2 --case lenet5:8:2 --case gpt_tiny:2:2"
 PROGRAMS = {
     # The short ones first: where a machine is lent for an hour, most is measured.
@@ -73,7 +87,10 @@ PROGRAMS = {
     "archive": Program("--runs 20 --steps 10 --small 20 --draw loss", 4),
     "aggregation": Program("--runs 20 --steps 20", 4),
     "model_work": Program(
-        "--framework tensorflow --model lenet5 --model gpt_tiny --rounds 1", 5, environment="train"
+        "--framework tensorflow --model lenet5 --model gpt_tiny --rounds 1",
+        6,
+        environment="train",
+        note=OF_MODEL_WORK,
     ),
     "training_step": Program(SHORT_STEPS, 12, environment="train"),
     "jax_step": Program(SHORT_STEPS, 8, environment="jax"),
@@ -100,3 +117,9 @@ PROGRAMS = {
     ),
     "slurm": Program("", 30, needs="root and the scripts that start a Slurm"),
 }
+
+
+def command(name: str, words: Iterable[Any]) -> list[Any]:
+    """What starts a program with such arguments, in the folder of the repository."""
+    module = f"tests.performance.{FILES[name].parent.name}.{name}"
+    return [PROGRAMS[name].python, "-m", module, *words]

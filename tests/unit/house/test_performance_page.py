@@ -5,15 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from support.machines.paths import REPOSITORY
-
-sys.path.append(str(REPOSITORY / "tests/performance"))
-
-import bench
-from bench import page
-from bench.figure import Figure
-from bench.programs import PROGRAMS
+from tests.performance import bench
+from tests.performance.bench import page
+from tests.performance.bench.figure import Figure
+from tests.performance.bench.programs import PROGRAMS
 
 FIRST, SECOND = "2026-11-22T10:00:00Z", "2026-11-23T10:00:00Z"
 

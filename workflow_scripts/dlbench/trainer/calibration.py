@@ -27,7 +27,8 @@ from dlbench.log.event_log import EventLog
 SIZES = tuple(2**power for power in range(7, 14))  # of a matrix: 128 to 8192
 COPIED = 2**26  # numbers of 4 bytes
 ROUNDS, ROUND_S = 5, 0.02
-LONG_S, PLACES = 5.0, 5  # of the products, and of the copy; how often arrays are made anew
+PRODUCTS_S, COPIES_S = 9.0, 5.0
+PLACES = 10  # how often arrays are made anew
 AT_LENGTH = 2  # sizes of matrices
 MOST_S = 0.25  # of one product
 LEAST_GAIN = 1.02  # of a rate, for the next size to be tried
@@ -89,8 +90,8 @@ def measured(
     Args:
         shared_by: how many such measurements share the seconds of one at length.
     """
-    begin, long_s = clock(), LONG_S / shared_by
-    flops, size = _best_product(kernels, clock, long_s)
+    begin = clock()
+    flops, size = _best_product(kernels, clock, PRODUCTS_S / shared_by)
     moved = 0
 
     def copy():
@@ -98,7 +99,7 @@ def measured(
         times, moved = kernels.copy(COPIED)
         return times
 
-    copied_s = _at_length(copy, long_s, clock)
+    copied_s = _at_length(copy, COPIES_S / shared_by, clock)
     return {
         "tflops": flops / 1e12,
         "matrix_size": size,

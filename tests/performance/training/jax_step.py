@@ -1,7 +1,7 @@
 """Our training step under JAX beside the shortest one, on the same model, batch and core, in turns.
 
     uv run python workflow_scripts/make_environment.py envs/jax
-    envs/jax/.venv/bin/python tests/performance/jax_step.py
+    envs/jax/.venv/bin/python -m tests.performance.training.jax_step
 
 The shortest one is Keras's stateless model and optimizer in one jax.jit with donated buffers; it
 waits for the last step only. The batch is an argument, as in any training: of a batch that is a
@@ -14,10 +14,10 @@ JAX and Keras; the target is 1.5.
 
 import functools
 
-import bench
-from bench import steps
-
 from dlbench.common import plugins
+
+from .. import bench
+from ..bench import steps
 
 PAIRS = 45
 # Model, batch, steps in one half of a pair: some 0.4 seconds each on one core.

@@ -1,6 +1,6 @@
 """What ratios across sessions are worth: coverage, false verdicts and power in simulated studies.
 
-uv run python tests/performance/drift.py [--studies 5000]
+uv run python -m tests.performance.results.drift [--studies 5000]
 
 A cell is a drift between two sessions, a scatter of runs, a number of repeats and what was measured
 in both (tests/support/comparisons/simulated_drift.py). Printed are
@@ -17,10 +17,11 @@ The target: no cell beyond 92 to 97 % or 6 % by more than three standard errors 
 import itertools
 import math
 
-import bench
 import numpy as np
 
 from support.comparisons.simulated_drift import MARGIN, SHARED, drawn, outcome
+
+from .. import bench
 
 DRIFTS, SCATTERS, REPEATS = (0, 0.01, 0.03, 0.1), (0.005, 0.01, 0.02, 0.03), (3, 5, 10)
 LEAST, MOST, MOST_FALSE = 0.92, 0.97, 0.06

@@ -1,6 +1,6 @@
 """What all figures of 2 000 runs take: seconds of each, in all, and as the workflow draws them.
 
-    uv run python tests/performance/figures.py [--runs 2000] [--steps 1000]
+    uv run python -m tests.performance.results.figures [--runs 2000] [--steps 1000]
 
 The tables are made up: two models in weak scaling, a batch sweep and a sweep that learns, five
 repeats each, every run with its steps and samples. Each figure is drawn by a process of its own,
@@ -15,10 +15,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import bench
-
 from dlbench.common import plugins
 from support.results import made_tables
+
+from .. import bench
 
 TARGET_S = 60
 

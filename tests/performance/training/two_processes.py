@@ -1,7 +1,7 @@
 """Our two-device runs beside bare programs in the same layout, and efficiency from one to two.
 
     uv run python -m tests            # once: builds Horovod
-    envs/train/.venv/bin/python tests/performance/two_processes.py
+    envs/train/.venv/bin/python -m tests.performance.training.two_processes
 
 A round runs, one after another, one process on one core, and for
 each strategy our trainer and a bare program: the same model, optimizer and
@@ -22,11 +22,12 @@ import time
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-import bench
-from bench import launched
 
 from dlbench.common import plugins
 from dlbench.trainer.strategy import keep_to_cores
+
+from .. import bench
+from ..bench import launched
 
 LAYOUTS = {
     "single": {"strategy": "single", "launcher": "none"},
@@ -46,7 +47,7 @@ def main():
         return
     names = ["single", *(name for name in args.strategies if name != "single")]
     runs, figures = {name: run_of(name, args) for name in names}, bench.Figures(args.json)
-    rates = launched.beside_bare(figures, __file__, runs, args, f"--options={args.options}")
+    rates = launched.beside_bare(figures, __spec__.name, runs, args, f"--options={args.options}")
     for name in names[1:]:
         for whose, of in (("ours", ""), ("bare", " of the bare programs")):
             on_two, on_one = rates[name, whose], rates["single", whose]

@@ -1,7 +1,7 @@
 """Our two-device runs under JAX beside a bare program in the same layout, in turns.
 
     uv run python workflow_scripts/make_environment.py envs/jax
-    envs/jax/.venv/bin/python tests/performance/jax_processes.py
+    envs/jax/.venv/bin/python -m tests.performance.training.jax_processes
 
 A round runs strategy sharded and a bare program: the same model, optimizer and batch in one jax.jit
 over a mesh of both devices, no log, no wait but for the last step. Once one process drives both
@@ -12,10 +12,10 @@ Of two processes the one that took longest counts, on both sides.
 import functools
 import time
 
-from bench import launched
-
 from dlbench.common import plugins
 from dlbench.trainer import engine
+
+from ..bench import launched
 
 ALIKE = {"framework": "jax", "environment": "jax", "devices_per_node": 2, "strategy": "sharded"}
 LAYOUTS = {
@@ -90,4 +90,4 @@ def bare(run, result):
 
 
 if __name__ == "__main__":
-    launched.main(__doc__, __file__, LAYOUTS, bare)
+    launched.main(__doc__, __spec__.name, LAYOUTS, bare)

@@ -1,7 +1,7 @@
 """What it costs to count a model's FLOPs and to calibrate a device, and how alike calibrations are.
 
     uv run python workflow_scripts/make_environment.py envs/train    # and envs/jax, envs/pytorch
-    envs/train/.venv/bin/python tests/performance/model_work.py [--rounds 5]
+    envs/train/.venv/bin/python -m tests.performance.training.model_work [--rounds 5]
         [--framework NAME ...] [--model NAME ...]
 
 Without names: all frameworks whose environment is installed, and all models. Each round is a
@@ -17,11 +17,11 @@ import statistics
 import sys
 import time
 
-import bench
-from bench import steps
-
 from dlbench.common import plugins
 from dlbench.trainer import calibration, engine
+
+from .. import bench
+from ..bench import steps
 
 CORES = 2  # of the device that is calibrated
 
@@ -53,7 +53,7 @@ def main():
 
 def _apart(python, framework, work, models):
     """What a process of its own says of one kind of work."""
-    command = [python, __file__, "--in-process", work, "--framework", framework]
+    command = [python, "-m", __spec__.name, "--in-process", work, "--framework", framework]
     command += [word for model in models for word in ("--model", model)]
     printed = bench.run(command).output.splitlines()  # warnings of the framework among them
     return json.loads(next(line for line in printed if line.startswith("{")))

@@ -1,7 +1,7 @@
 """Reading photographs at 224x224, beside the rate at which libjpeg-turbo decodes them whole.
 
     uv run python workflow_scripts/make_environment.py envs/train --group test
-    envs/train/.venv/bin/python tests/performance/reading.py
+    envs/train/.venv/bin/python -m tests.performance.data.reading
 
 Prints images per CPU-second of the training pipeline (fused decode and crop,
 resize, flip, uint8 batches of 64) over those of simplejpeg's full decode, in
@@ -13,13 +13,14 @@ import tempfile
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-import bench
 import numpy as np
 import simplejpeg
 import tensorflow as tf
 
 from dlbench.trainer.tensorflow.pipelines import Data
 from support.trainers.shards import dataset
+
+from .. import bench
 
 BATCH = 64
 

@@ -1,7 +1,7 @@
 """Our training step beside its peers on the same model, batch and core, in interleaved pairs.
 
     uv run python workflow_scripts/make_environment.py envs/train
-    envs/train/.venv/bin/python tests/performance/training_step.py
+    envs/train/.venv/bin/python -m tests.performance.training.training_step
 
 Prints, for each model, the ratios of images per second (ours / theirs) over the
 pairs, all on one core. The targets are 0.98 against the bare compiled step and 1
@@ -15,10 +15,11 @@ import tempfile
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-import bench
-from bench import steps as step_pairs
 
 from dlbench.common import plugins
+
+from .. import bench
+from ..bench import steps as step_pairs
 
 # Model, batch, steps in one half of a pair: some two seconds each on one core.
 CASES = (

@@ -1,23 +1,22 @@
 """How large the report of 2 000 runs is, and how long it takes to open and to sort.
 
-    uv run python tests/performance/report.py [--runs 2000] [--figures FOLDER]
+    uv run python -m tests.performance.results.report [--runs 2000] [--figures FOLDER]
 
-The tables are made up (tests/performance/figures.py says of what), every fiftieth run failed. All
-figures are drawn, or taken from a folder where they were drawn before. Opened in headless Chromium,
-which must be installed: until the end of the load event, and the first sort of the table of runs
-until its rows are painted, five times. The targets: under 5 MB; opening and sorting together under
-2 s.
+The tables are made up (figures.py beside it says of what), every fiftieth run failed. All figures
+are drawn, or taken from a folder where they were drawn before. Opened in headless Chromium, which
+must be installed: until the end of the load event, and the first sort of the table of runs until
+its rows are painted, five times. The targets: under 5 MB; opening and sorting together under 2 s.
 """
 
 import sys
 import tempfile
 from pathlib import Path
 
-import bench
-import figures as of_figures
-
 from dlbench.common import plugins
 from support.results import chromium, made_tables
+
+from .. import bench
+from . import figures as of_figures
 
 TARGET_MB, TARGET_S = 5, 2
 REPEATS = 5

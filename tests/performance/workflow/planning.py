@@ -1,6 +1,6 @@
 """What 10 000 combinations cost to plan, beside a bare Snakemake workflow of the same job count.
 
-    uv run python tests/performance/planning.py [--combinations 10000]
+    uv run python -m tests.performance.workflow.planning [--combinations 10000]
 
 Prints the CPU time and memory of a dry run, of a run that finds everything done,
 and what a dry run schedules after one model was added. The targets: within 1.3
@@ -17,11 +17,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-import bench
-
 from support.campaigns.campaign import Campaign, environment
 from support.costs import finished_study
 from support.costs.bare_workflow import BARE
+
+from .. import bench
 
 ROUNDS = 2
 GROWTH = 5

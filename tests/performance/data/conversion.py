@@ -1,6 +1,6 @@
 """Conversion of an ImageNet-like tar of tars, beside decoding each image and beside `cp`.
 
-    uv run python tests/performance/conversion.py [--images 2000]
+    uv run python -m tests.performance.data.conversion [--images 2000]
 
 Prints, from interleaved rounds in one run:
 - images per CPU-second, ours against a converter that decodes each image with
@@ -20,13 +20,14 @@ import tempfile
 import time
 from pathlib import Path
 
-import bench
 import numpy as np
 import scipy.io
 from PIL import Image
 
 from dlbench.data.archives import tar_index
 from dlbench.data.datasets import imagenet
+
+from .. import bench
 
 CLASSES = 20
 DECODING = """

@@ -4,7 +4,7 @@ Ours is what starts a run: binds, the image's variables, the host's hidden from 
 Beside it the runtime's shortest command line that runs the same program in the same image. Both
 are started in turns; printed are milliseconds of both and the differences of pairs.
 
-    uv run python tests/performance/containers.py results/images/train/apptainer.json
+    uv run python -m tests.performance.workflow.containers results/images/train/apptainer.json
 
 in the workflow's folder, for images that are prepared (target images).
 """
@@ -12,12 +12,12 @@ in the workflow's folder, for images that are prepared (target images).
 import os
 from pathlib import Path
 
-import bench
-
 from dlbench.images import trainer_image
 from dlbench.images.runtimes import udocker
 from dlbench.starting import start_command
 from dlbench.study.runs import Run
+
+from .. import bench
 
 SHORTEST = {
     "apptainer": lambda image: ["apptainer", "--silent", "exec", image],

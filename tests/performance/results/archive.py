@@ -1,9 +1,9 @@
 """How long the archive of 2 000 runs takes, how large it is, and re-derivation beside drawing.
 
-    uv run python tests/performance/archive.py [--runs 2000] [--steps 1000] [--small 40]
+    uv run python -m tests.performance.results.archive [--runs 2000] [--steps 1000] [--small 40]
 
-The runs are made up as in tests/performance/aggregation.py. Prints, of a process each, seconds of
-wall time and peak memory:
+The runs are made up as in aggregation.py. Prints, of a process each, seconds of wall time and peak
+memory:
 - `write_archive.py`, and the size beside that of a plain zip of the same files;
 - `verify_archive.py` of it;
 - for a small study, collecting, drawing all figures of the default study and the report where the
@@ -22,12 +22,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import aggregation
-import bench
 import yaml
 
 from dlbench.records import run_record
 from dlbench.study import config
 from support.archives import made_archives
+
+from .. import bench
 
 TARGET_S, TARGET_MB, TARGET_RATIO = 60, 1000, 2
 FIGURES = ("scaling", "batch_size", "loss", "step_times", "coverage")  # of the default study

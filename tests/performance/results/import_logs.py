@@ -1,6 +1,6 @@
 """What it costs to read a long log of tf_cnn_benchmarks, beside a loop that matches every line.
 
-    uv run python tests/performance/import_logs.py [--steps 1000000] [--rounds 5]
+    uv run python -m tests.performance.results.import_logs [--steps 1000000] [--rounds 5]
 
 Writes a log in which every step is printed. Reads it, each time in a process of its own, turn by
 turn:
@@ -19,9 +19,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-import bench
-
 from support.logs.log_samples import tf_cnn_banner
+
+from .. import bench
 
 OURS = """
 import sys

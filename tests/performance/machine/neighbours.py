@@ -1,7 +1,7 @@
 """What watching others costs, and how well it tells a busy machine from a quiet one.
 
-    uv run python tests/performance/neighbours.py [--readings 500]
-    uv run python tests/performance/neighbours.py --runs 100   # alone on a machine: 20 minutes
+    uv run python -m tests.performance.machine.neighbours [--readings 500]
+    uv run python -m tests.performance.machine.neighbours --runs 100    # alone: 20 minutes
 
 Prints microseconds of CPU per reading, from interleaved rounds in one process, and the per cent
 of a core at 1 Hz (target: under 0.1). With --runs, so many real runs (LeNet-5, 400 steps on one
@@ -17,10 +17,10 @@ import tempfile
 import time
 from pathlib import Path
 
-import bench
-
 from dlbench.starting.neighbours import Watch
 from dlbench.study.runs import Run
+
+from .. import bench
 
 ROUNDS = 10
 PERIOD_S = 0.2

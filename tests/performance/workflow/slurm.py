@@ -6,7 +6,7 @@
 - shared: the same runs in jobs that they share, beside a job each; wall time over the runs' own.
 
 Needs the scripts in the folder that DLBENCH_TEST_EQUIPMENT names, root and Debian.
-    uv run python tests/performance/slurm.py [--runs 5] [--shared 100] [--apart 20]
+    uv run python -m tests.performance.workflow.slurm [--runs 5] [--shared 100] [--apart 20]
 """
 
 import json
@@ -17,12 +17,13 @@ import time
 from datetime import datetime, timezone
 from pathlib import Path
 
-import bench
 import yaml
 
 from dlbench.log import event_fields, event_log
 from support.campaigns.campaign import Campaign
 from support.machines.slurm_cluster import FACTS, SCRIPTS, Slurm, resolve_nodes
+
+from .. import bench
 
 BLOCK = {
     "name": "short", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 4,

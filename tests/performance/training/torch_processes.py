@@ -1,7 +1,7 @@
 """Our two processes under PyTorch beside a bare program in the same layout, in turns.
 
     uv run python workflow_scripts/make_environment.py envs/pytorch
-    envs/pytorch/.venv/bin/python tests/performance/torch_processes.py
+    envs/pytorch/.venv/bin/python -m tests.performance.training.torch_processes
 
 A round runs strategy ddp and a bare program, both by torchrun: the same model, optimizer and batch
 under DistributedDataParallel in a loop of three lines, channels last, no log. Prints images per
@@ -12,10 +12,11 @@ on both sides.
 import time
 
 import numpy as np
-from bench import launched
 
 from dlbench.common import plugins
 from dlbench.trainer import engine
+
+from ..bench import launched
 
 ALIKE = {"framework": "pytorch", "environment": "pytorch", "devices_per_node": 2}
 LAYOUTS = {"ddp": {**ALIKE, "strategy": "ddp", "launcher": "torchrun"}}
@@ -56,4 +57,4 @@ def bare(run, result):
 
 
 if __name__ == "__main__":
-    launched.main(__doc__, __file__, LAYOUTS, bare)
+    launched.main(__doc__, __spec__.name, LAYOUTS, bare)

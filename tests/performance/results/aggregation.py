@@ -1,7 +1,7 @@
 """What it costs to aggregate thousands of finished runs of 1 000 steps each.
 
-    uv run python tests/performance/aggregation.py [--runs 4000] [--steps 1000] [--first]
-    uv run python tests/performance/aggregation.py --runs 10000    # takes 8 minutes
+    uv run python -m tests.performance.results.aggregation [--runs 4000] [--steps 1000] [--first]
+    uv run python -m tests.performance.results.aggregation --runs 10000    # takes 8 minutes
 
 Makes a study of finished runs in a temporary folder: per run a log with every step, its record,
 and its tables of steps, evaluations and samples. Prints CPU seconds (user and system, Python and
@@ -26,7 +26,6 @@ import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-import bench
 import numpy as np
 
 from dlbench.log import event_log
@@ -35,6 +34,8 @@ from dlbench.results import run_tables
 from dlbench.study import config
 from dlbench.tables import run_columns
 from support.runs.made_runs import SETTINGS, date
+
+from .. import bench
 
 REPEATS, DEVICES = 5, (1, 2, 4, 8)
 TARGET_S, TARGET_S_PER_RUN, TARGET_MB = 1, 0.0005, 300

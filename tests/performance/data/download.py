@@ -1,6 +1,7 @@
 """Our downloader beside `curl`, in interleaved pairs from a server on this machine.
 
-    uv run python tests/performance/download.py [--pairs 9] [--megabytes 300] [--folder /dev/shm]
+    uv run python -m tests.performance.data.download [--pairs 9] [--megabytes 300]
+        [--folder /dev/shm]
 
 Prints two things:
 - the ratio of MB/s (ours / curl), first for curl alone, then for curl and `sha256sum` after it,
@@ -23,11 +24,11 @@ import tempfile
 import time
 from pathlib import Path
 
-import bench
-
 from dlbench.common import files
 from dlbench.data import download
 from dlbench.data.transports import CHUNK_BYTES
+
+from .. import bench
 
 DROP_EVERY_BYTES = 60_000_000
 

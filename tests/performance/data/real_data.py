@@ -1,7 +1,7 @@
 """Training on real data beside synthetic data, on a model that is bound by its computation.
 
     uv run python workflow_scripts/make_environment.py envs/train
-    envs/train/.venv/bin/python tests/performance/real_data.py
+    envs/train/.venv/bin/python -m tests.performance.data.real_data
 
 Runs the trainer in turns on CIFAR-10's layout (50 000 images of 32x32 in
 shards, shifted and mirrored as published), kept in memory and read anew in each epoch, and on
@@ -13,11 +13,11 @@ import random
 import tempfile
 from pathlib import Path
 
-import bench
-from bench import launched
-
 from dlbench.study.runs import Run
 from support.trainers.shards import dataset
+
+from .. import bench
+from ..bench import launched
 
 RECORDS, SHARDS, WARMUP_STEPS = 50_000, 8, 5
 

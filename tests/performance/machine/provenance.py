@@ -1,7 +1,7 @@
 """What it takes a run to say on what and with what it is trained, beside the rest of its start.
 
     uv run python workflow_scripts/make_environment.py envs/train
-    envs/train/.venv/bin/python tests/performance/provenance.py [--runs 5]
+    envs/train/.venv/bin/python -m tests.performance.machine.provenance [--runs 5]
 
 Each run is a process of its own, so that nothing is remembered from the one before. Prints
     gathered     milliseconds from the first fact to the last (target: under 1000)
@@ -15,9 +15,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-import bench
-
 from dlbench.log import event_log
+
+from .. import bench
 
 TRAIN = bench.REPOSITORY / "workflow_scripts" / "train.py"
 FLAGS = ["--model", "lenet5", "--dataset", "synthetic", "--batch-per-device", "8"]

@@ -1,7 +1,7 @@
 """Our training step under PyTorch beside the shortest one, on the same model, batch and core.
 
     uv run python workflow_scripts/make_environment.py envs/pytorch
-    envs/pytorch/.venv/bin/python tests/performance/torch_step.py
+    envs/pytorch/.venv/bin/python -m tests.performance.training.torch_step
 
 The shortest one is a module, torch.optim.SGD and cross-entropy in a loop of four lines, channels
 last; it waits for the last step only. Both are run in turns, as they are and compiled. Prints, for
@@ -12,10 +12,10 @@ the target is 1.5.
 
 import functools
 
-import bench
-from bench import steps
-
 from dlbench.common import plugins
+
+from .. import bench
+from ..bench import steps
 
 PAIRS = 45
 # Model, batch, steps in one half of a pair: some 0.4 seconds each on one core.

@@ -1,7 +1,8 @@
 """Our trainer beside tf_cnn_benchmarks on the same model, batch, threads and precision.
 
     git clone https://github.com/tensorflow/benchmarks CHECKOUT
-    envs/train/.venv/bin/python tests/performance/tf_cnn_benchmarks.py CHECKOUT --python PYTHON
+    envs/train/.venv/bin/python -m tests.performance.training.tf_cnn_benchmarks \\
+        CHECKOUT --python PYTHON
 
 PYTHON is one with the TensorFlow of envs/train and tf_keras (the Keras that
 tf_cnn_benchmarks was written for), as made by
@@ -17,10 +18,10 @@ import os
 import re
 from pathlib import Path
 
-import bench
-from bench import launched
-
 from dlbench.study.runs import Run
+
+from .. import bench
+from ..bench import launched
 
 WARMUP_STEPS = 3
 

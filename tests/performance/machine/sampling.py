@@ -1,7 +1,7 @@
 """What sampling costs the training process, beside the same readings through psutil.
 
     uv run python workflow_scripts/make_environment.py envs/train
-    envs/train/.venv/bin/python tests/performance/sampling.py [--samples 2000] [--rounds 10]
+    envs/train/.venv/bin/python -m tests.performance.machine.sampling [--samples 2000] [--rounds 10]
 
 Prints, from interleaved rounds in one run, each over its share of the samples:
 - microseconds of CPU per sample back to back, written to a log, and the ratio to psutil;
@@ -14,11 +14,12 @@ import tempfile
 import time
 from pathlib import Path
 
-import bench
 import psutil
 
 from dlbench.log.event_log import EventLog
 from dlbench.trainer.sampling import Sampler
+
+from .. import bench
 
 INTERVAL_S = 0.005  # of the thread here; 1 s would take hours
 

@@ -1,0 +1,14 @@
+"""Programs that measure, by what they measure; `bench` is what they share.
+
+    uv run python -m tests.performance NAME -- ARGUMENTS
+
+runs one and keeps its figures (see __main__.py); as modules, in an environment that has what they
+need, they print them only. Importing any of them puts the library and tests/, for tests/support, on
+the path.
+"""
+
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[2]
+sys.path[1:1] = [str(REPOSITORY / "tests"), str(REPOSITORY / "workflow_scripts")]
