@@ -21,7 +21,6 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import aggregation
 import yaml
 
 from dlbench.records import run_record
@@ -29,6 +28,7 @@ from dlbench.study import config
 from support.archives import made_archives
 
 from .. import bench
+from . import aggregation
 
 TARGET_S, TARGET_MB, TARGET_RATIO = 60, 1000, 2
 FIGURES = ("scaling", "batch_size", "loss", "step_times", "coverage")  # of the default study
