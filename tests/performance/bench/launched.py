@@ -3,7 +3,6 @@
 import argparse
 import functools
 import os
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from dlbench.log import event_log
 from dlbench.records import step_times
 from dlbench.records.parse_run import RankLog
 from dlbench.study.runs import Run
+from dlbench.trainer import engine
 
 from . import REPOSITORY, Figures, in_turns, ratios, run
 from . import parser as plain_parser
@@ -130,8 +130,9 @@ def bare_images_per_second(spec: Run, program: str, *words: Any) -> float:
 
 
 def _start(spec, *arguments):
-    """Run Python with arguments to its end by the launcher of a run."""
+    """Run the Python of a run's environment with arguments to its end, by the run's launcher."""
+    environment = REPOSITORY / "envs" / engine.environment(spec.framework) / ".venv"
     command = plugins.load("launchers", spec.launcher).command(
-        spec, [sys.executable, *map(str, arguments)], Path(sys.executable).parents[1]
+        spec, [str(environment / "bin/python"), *map(str, arguments)], environment
     )
     run(command, cwd=REPOSITORY, env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"})

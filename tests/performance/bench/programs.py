@@ -101,7 +101,7 @@ PROGRAMS = {
     "torch_processes": Program(
         "--model lenet5 --batch 8 --steps 4 --rounds 1", 4, environment="pytorch"
     ),
-    "real_data": Program("--model lenet5 --batch 8 --steps 4 --rounds 1", 3, environment="train"),
+    "real_data": Program("--model lenet5 --batch 8 --steps 4 --rounds 1", 11, environment="train"),
     "two_processes": Program(
         "--model lenet5 --batch 8 --steps 4 --rounds 1",
         8,

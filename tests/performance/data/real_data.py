@@ -1,11 +1,12 @@
 """Training on real data beside synthetic data, on a model that is bound by its computation.
 
-    uv run python workflow_scripts/make_environment.py envs/train
-    envs/train/.venv/bin/python -m tests.performance.data.real_data
+    uv run python workflow_scripts/make_environment.py envs/train    # and envs/jax, envs/pytorch
+    envs/train/.venv/bin/python -m tests.performance.data.real_data [--framework NAME ...]
 
-Runs the trainer in turns on CIFAR-10's layout (50 000 images of 32x32 in
-shards, shifted and mirrored as published), kept in memory and read anew in each epoch, and on
-synthetic images of that shape, on one core. Prints ratios of images per second; the target is 0.97.
+Under each framework whose environment is installed, or those named, runs the trainer in turns on
+CIFAR-10's layout (50 000 images of 32x32 in shards, shifted and mirrored as published), kept in
+memory and read anew in each epoch, and on synthetic images of that shape, on one core. Prints
+ratios of images per second; the target is 0.97.
 """
 
 import functools
@@ -14,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from dlbench.study.runs import Run
+from dlbench.trainer import engine
 from support.trainers.shards import dataset
 
 from .. import bench
@@ -28,27 +30,40 @@ def main():
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--framework", choices=engine.names(), action="append")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        data = ("--data", stored(Path(folder) / "data"))
-        runs = {
-            "from memory": (run_of(args, dataset="cifar10", cache="auto"), *data),
-            "read anew": (run_of(args, dataset="cifar10", cache="none"), *data),
-            "synthetic": (run_of(args, dataset="synthetic"),),
-        }
-        calls = {
-            name: functools.partial(launched.images_per_second, *how) for name, how in runs.items()
-        }
-        rates = bench.in_turns(args.rounds, calls)
     figures = bench.Figures(args.json)
+    with tempfile.TemporaryDirectory() as folder:
+        data = stored(Path(folder) / "data")
+        for framework in args.framework or filter(installed, engine.names()):
+            compare(figures, args, framework, data)
+
+
+def installed(framework):
+    return (bench.REPOSITORY / "envs" / engine.environment(framework) / ".venv").exists()
+
+
+def compare(figures, args, framework, data):
+    """Add the ratios of one framework."""
+    runs = {
+        "from memory": (run_of(args, framework, dataset="cifar10", cache="auto"), "--data", data),
+        "read anew": (run_of(args, framework, dataset="cifar10", cache="none"), "--data", data),
+        "synthetic": (run_of(args, framework, dataset="synthetic"),),
+    }
+    calls = {
+        name: functools.partial(launched.images_per_second, *how) for name, how in runs.items()
+    }
+    rates = bench.in_turns(args.rounds, calls)
     for name in ("from memory", "read anew"):
         ratios = bench.ratios(rates[name], rates["synthetic"])
-        of = f"{args.model}, batch {args.batch}"
+        of = f"{framework}: {args.model}, batch {args.batch}"
         figures.add(f"{of}, CIFAR-10 {name} over synthetic items", ratios, at_least=0.97)
 
 
-def run_of(args, **fields):
+def run_of(args, framework, **fields):
     return Run(
+        framework=framework,
+        environment=engine.environment(framework),
         model=args.model,
         batch_per_device=args.batch,
         steps=args.steps,
