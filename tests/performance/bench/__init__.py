@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dlbench.trainer import engine
 from support.costs import resource_use
 from support.costs.resource_use import Used
 
@@ -21,6 +22,11 @@ from .. import REPOSITORY
 from .figure import Figure
 
 TRAINER = REPOSITORY / "envs/train/.venv/bin/python"
+
+
+def python_of(framework: str) -> Path:
+    """The Python of a framework's environment, which may not be installed."""
+    return REPOSITORY / "envs" / engine.environment(framework) / ".venv/bin/python"
 
 
 def parser(description: str) -> argparse.ArgumentParser:

@@ -13,9 +13,8 @@ from dlbench.log import event_log
 from dlbench.records import step_times
 from dlbench.records.parse_run import RankLog
 from dlbench.study.runs import Run
-from dlbench.trainer import engine
 
-from . import REPOSITORY, Figures, in_turns, ratios, run
+from . import REPOSITORY, Figures, in_turns, python_of, ratios, run
 from . import parser as plain_parser
 
 WARMUP_STEPS = 5
@@ -36,11 +35,11 @@ def parser(description: str, model: str) -> argparse.ArgumentParser:
     return made
 
 
-def run_of(args: argparse.Namespace, **fields: Any) -> Run:
-    """The run on synthetic items that the arguments of `parser` say, with further fields."""
+def run_of(args: argparse.Namespace, dataset: str = "synthetic", **fields: Any) -> Run:
+    """The run that the arguments of `parser` say, with further fields."""
     return Run(
         model=args.model,
-        dataset="synthetic",
+        dataset=dataset,
         batch_per_device=args.batch,
         steps=args.steps,
         warmup_steps=WARMUP_STEPS,
@@ -131,8 +130,8 @@ def bare_images_per_second(spec: Run, program: str, *words: Any) -> float:
 
 def _start(spec, *arguments):
     """Run the Python of a run's environment with arguments to its end, by the run's launcher."""
-    environment = REPOSITORY / "envs" / engine.environment(spec.framework) / ".venv"
+    python = python_of(spec.framework)
     command = plugins.load("launchers", spec.launcher).command(
-        spec, [str(environment / "bin/python"), *map(str, arguments)], environment
+        spec, [str(python), *map(str, arguments)], python.parents[1]
     )
     run(command, cwd=REPOSITORY, env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2"})

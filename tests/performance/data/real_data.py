@@ -14,14 +14,13 @@ import random
 import tempfile
 from pathlib import Path
 
-from dlbench.study.runs import Run
 from dlbench.trainer import engine
 from support.trainers.shards import dataset
 
 from .. import bench
 from ..bench import launched
 
-RECORDS, SHARDS, WARMUP_STEPS = 50_000, 8, 5
+RECORDS, SHARDS = 50_000, 8
 
 
 def main():
@@ -35,20 +34,22 @@ def main():
     figures = bench.Figures(args.json)
     with tempfile.TemporaryDirectory() as folder:
         data = stored(Path(folder) / "data")
-        for framework in args.framework or filter(installed, engine.names()):
-            compare(figures, args, framework, data)
-
-
-def installed(framework):
-    return (bench.REPOSITORY / "envs" / engine.environment(framework) / ".venv").exists()
+        for framework in args.framework or engine.names():
+            if bench.python_of(framework).exists():
+                compare(figures, args, framework, data)
+            else:
+                print(f"{framework}: left out, its environment is not installed")
 
 
 def compare(figures, args, framework, data):
     """Add the ratios of one framework."""
+    run_of = functools.partial(
+        launched.run_of, args, framework=framework, environment=engine.environment(framework)
+    )
     runs = {
-        "from memory": (run_of(args, framework, dataset="cifar10", cache="auto"), "--data", data),
-        "read anew": (run_of(args, framework, dataset="cifar10", cache="none"), "--data", data),
-        "synthetic": (run_of(args, framework, dataset="synthetic"),),
+        "from memory": (run_of(dataset="cifar10", cache="auto"), "--data", data),
+        "read anew": (run_of(dataset="cifar10", cache="none"), "--data", data),
+        "synthetic": (run_of(),),
     }
     calls = {
         name: functools.partial(launched.images_per_second, *how) for name, how in runs.items()
@@ -58,18 +59,6 @@ def compare(figures, args, framework, data):
         ratios = bench.ratios(rates[name], rates["synthetic"])
         of = f"{framework}: {args.model}, batch {args.batch}"
         figures.add(f"{of}, CIFAR-10 {name} over synthetic items", ratios, at_least=0.97)
-
-
-def run_of(args, framework, **fields):
-    return Run(
-        framework=framework,
-        environment=engine.environment(framework),
-        model=args.model,
-        batch_per_device=args.batch,
-        steps=args.steps,
-        warmup_steps=WARMUP_STEPS,
-        **fields,
-    )
 
 
 def stored(folder):

@@ -38,7 +38,7 @@ def main():
         return
     figures = bench.Figures(args.json)
     for framework in args.framework or engine.names():
-        python = bench.REPOSITORY / f"envs/{engine.environment(framework)}/.venv/bin/python"
+        python = bench.python_of(framework)
         if not python.exists():
             print(f"{framework}: left out, {python.parents[2].name} is not installed")
             continue
