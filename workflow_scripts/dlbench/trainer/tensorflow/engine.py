@@ -148,7 +148,7 @@ class Engine:
     def _sums(self) -> Any:
         """The compiled function that gives the task's sums over a batch, on one device."""
 
-        @tf.function(reduce_retracing=True)
+        @tf.function(autograph=False, reduce_retracing=True)
         def sums(inputs, targets):
             logits = self._model(self._losses.scaled(inputs), training=False)
             return self._losses.sums(targets, logits)

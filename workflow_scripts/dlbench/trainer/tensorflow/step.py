@@ -66,7 +66,7 @@ class Step:
     ):
         on_device = _device_step(spec, strategy, losses, model, optimizer, source.scaled)
 
-        @tf.function
+        @tf.function(autograph=False)
         def step(*arguments):
             return strategy.mean(strategy.run(on_device, source.next(*arguments)))
 
@@ -121,7 +121,7 @@ def _device_step(spec, strategy, losses, model, optimizer, scaled):
 
     if spec.xla:
         forward, gradients_of = (
-            tf.function(part, jit_compile=True) for part in (forward, gradients_of)
+            tf.function(part, autograph=False, jit_compile=True) for part in (forward, gradients_of)
         )
 
     if spec.accumulate_steps > 1:

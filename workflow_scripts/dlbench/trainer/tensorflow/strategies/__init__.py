@@ -86,7 +86,7 @@ class Base(BaseStrategy):
         # The loss is the function's result: of one without a result TensorFlow removes no
         # operation that does nothing (139 of ResNet-56's 1984). Its graph is called directly, for
         # finding the one of the arguments anew costs 20 us.
-        traced = tf.function(step).get_concrete_function(*arguments)
+        traced = tf.function(step, autograph=False).get_concrete_function(*arguments)
         return lambda index, until: float(traced(*arguments))
 
     def windower(
@@ -104,7 +104,7 @@ class Base(BaseStrategy):
         import numpy as np
         import tensorflow as tf
 
-        @tf.function
+        @tf.function(autograph=False)
         def window(rates, *arguments):
             def one(index, losses):
                 assign_rate(rates[index])
