@@ -67,6 +67,21 @@ def main(description: str | None) -> None:
         process.finish(end)
 
 
+@contextlib.contextmanager
+def _importing():
+    """While a framework is imported: half a million objects are made, which stay.
+
+    Looking for garbage among them would take a fifth of the time of the imports, and a second at
+    the end.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 class _Process:
     """One process of a run: first alone, then joined with the others, then with a log."""
 
@@ -84,9 +99,6 @@ class _Process:
             The fields of run_end; None if this process served others, which wrote the log.
         """
         spec, where = self._spec, self._where
-        # Imports make half a million objects and no garbage: looking for it takes a fifth of their
-        # time.
-        gc.disable()
         if where.model_folder:
             plugins.use_folder("models", where.model_folder)
         plugins.path(engine.kind(spec.framework, "models"), spec.model)
@@ -94,7 +106,8 @@ class _Process:
         _see_framework(spec)
         strategy_class = engine.strategy_of(spec)
         self._copy = _copy(spec, where, strategy_class)
-        self._strategy = strategy_class(spec, where.device, Path(where.log).parent)
+        with _importing():
+            self._strategy = strategy_class(spec, where.device, Path(where.log).parent)
         before = event_log.last_run_end(where.log)  # of an earlier part of the run
         if self._strategy.serve(lambda: event_log.last_run_end(where.log) not in (None, before)):
             return None
@@ -106,10 +119,8 @@ class _Process:
         self._log = event_log.EventLog(self._own_log())
         self._log.write("begin", t_utc=begun, containment=proof)
         # Loaded late: it imports the framework, which must see the strategy's set-up first.
-        module = plugins.load(spec.framework, "engine")
-        # What was imported stays: at the end Python would take a second to look through it.
-        gc.freeze()
-        gc.enable()
+        with _importing():
+            module = plugins.load(spec.framework, "engine")
         self._log.write("stage", name="imports", t_utc=event_log.utc_now())
         if spec.page_cache != inputs.AS_FOUND:
             self._prepare_page_cache(self._strategy, self._log)
