@@ -135,6 +135,30 @@ def test_clocks_of_this_moment_are_no_constant_facts(tree):
     assert hardware.constant_facts(tree(faster)) == before
 
 
+@pytest.mark.parametrize("kind", ["a machine", "a virtual machine"])
+def test_memory_that_a_host_adds_makes_no_virtual_machine_another_one(tree, kind):
+    made, virtual = processor(), kind != "a machine"
+    if virtual:
+        made["proc/cpuinfo"] = made["proc/cpuinfo"].replace("fpu", "fpu hypervisor")
+    added = {
+        "proc/meminfo": "MemTotal: 526000000 kB\nSwapTotal: 0 kB",
+        f"{NODES}/node0/meminfo": "Node 0 MemTotal:  394500000 kB",
+    }
+    small, large = (hardware.speed_facts(tree(made | more)) for more in ({}, added))
+    assert (small == large) == virtual
+    assert hardware.constant_facts(tree(made))["memory"]["gib"] == 256
+
+
+def test_networks_make_no_node_slower_at_computing(tree):
+    of_network = {"sys/class/net/eth0/operstate": "up", "sys/class/net/eth0/device/vendor": "1"}
+    (facts, speed), (more_facts, same_speed) = (
+        (hardware.constant_facts(files), hardware.speed_facts(files))
+        for files in (tree(made) for made in (processor(), of_network))
+    )
+    assert (len(facts["network"]), len(more_facts["network"])) == (0, 1)
+    assert speed == same_speed
+
+
 def test_an_arm_processor_is_told_by_its_parts(tree):
     cpu = hardware.constant_facts(tree({"proc/cpuinfo": ARM}))["cpu"]
     assert cpu["model"] == "CPU implementer 0x41, CPU part 0xd40"

@@ -82,6 +82,22 @@ def constant_facts(files: Files) -> dict[str, Any]:
     }
 
 
+def speed_facts(files: Files) -> dict[str, Any]:
+    """Facts that decide how fast this kind of node computes, and copies in its memory.
+
+    Memory that is larger may have more channels. A virtual machine's says nothing of them, and its
+    host may add some while it runs.
+    """
+    cpu, memory = _cpu(files), _memory(files)
+    if cpu["virtual"]:
+        del memory["gib"]
+        cpu["numa"] = [
+            {name: fact for name, fact in node.items() if name != "gib"}
+            for node in cpu["numa"] or ()
+        ]
+    return {"cpu": cpu, "memory": memory}
+
+
 def present_facts(files: Files) -> dict[str, Any]:
     """Facts of this node and this moment."""
     return {

@@ -56,7 +56,7 @@ def uncharted(spec: Spec, engine: Engine) -> dict[str, Any] | None:
         return None
     return {
         "device_model": described["device_model"],
-        "hardware": hardware.constant_facts(hardware.Files("/")),
+        "hardware": hardware.speed_facts(hardware.Files("/")),
         "versions": described["versions"],
         "precision": spec.precision,
         "threads_per_device": spec.threads_per_device if kind == "cpu" else None,
