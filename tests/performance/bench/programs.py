@@ -45,11 +45,16 @@ OF_PLANNING = (
     "times as many runs take five times as many calls of each function, but for Snakemake's sort "
     "of all outputs: n log n, which is 2 % of a dry run of 20 000."
 )
+OF_COPIES = (
+    "Two states of this virtual machine, 2026-11-25: the same two arrays in the same process were "
+    "added up by two cores at 50 GB/s, for 10 to 50 seconds, then at 76, for 10 to 20, and so on; "
+    "by one core at 39 all the time, and a product of matrices on two cores was a twentieth faster "
+    "in the slow state. So neither the memory nor other work explains it; that the host moves the "
+    "two cores, to one chiplet or to two, each with a bandwidth of its own, would."
+)
 OF_MODEL_WORK = (
-    "Why copies differ, 2026-11-25: this virtual machine has memory of two kinds. In one process, "
-    "arrays of 256 MiB made one after the other are added up at 45 to 55 GB/s in some places, and "
-    "at 62 to 73 GB/s in others; in six of nine processes all eight places were slow. In "
-    "pages of 2 MiB it is 48 to 56 GB/s everywhere."
+    "Why copies by two cores differ, 2026-11-25: this virtual machine is in one of two states, "
+    "which change within seconds: see [copies](#copies). Those by one core do not differ so."
 )
 OF_TORCH_STEP = (
     "CPU time of a step, ours and the shortest in turns, 2026-11-25, on a busy machine: the "
@@ -76,6 +81,7 @@ PROGRAMS = {
     # The short ones first: where a machine is lent for an hour, most is measured.
     "neighbours": Program("--readings 20", 0.1),
     "sampling": Program("--samples 20 --rounds 2", 0.5, environment="train"),
+    "copies": Program("--seconds 1", 2, note=OF_COPIES),
     "provenance": Program("--runs 1", 0.5, environment="train"),
     "reading": Program("--images 64 --rounds 1", 1.5, environment="train"),
     "drift": Program("--studies 2", 0.5),
@@ -88,7 +94,7 @@ PROGRAMS = {
     "aggregation": Program("--runs 20 --steps 20", 4),
     "model_work": Program(
         "--framework tensorflow --model lenet5 --model gpt_tiny --rounds 1",
-        6,
+        12,
         environment="train",
         note=OF_MODEL_WORK,
     ),

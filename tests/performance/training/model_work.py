@@ -7,10 +7,11 @@
 Without names: all frameworks whose environment is installed, and all models. Each round is a
 process of its own, as each run is. Prints, for each framework,
     counting     CPU seconds of the model that takes longest, of those of each model (target: 1)
-    calibration  seconds of the largest product and the copy on two cores (target: 20)
+    calibration  seconds of the largest product and the copy on one core, and on two (target: 20)
     spread       of what rounds attained: the largest over the smallest, less 1 (target: 5 %)
 """
 
+import functools
 import json
 import os
 import statistics
@@ -23,7 +24,7 @@ from dlbench.trainer import calibration, engine
 from .. import bench
 from ..bench import steps
 
-CORES = 2  # of the device that is calibrated
+CORES = (1, 2)  # of the device that is calibrated
 
 
 def main():
@@ -48,7 +49,8 @@ def main():
             for _ in range(args.rounds)
         ]
         add_counting(figures, framework, [one["counting"] for one in rounds])
-        add_calibrations(figures, framework, [one["calibration"] for one in rounds])
+        for cores in CORES:
+            add_calibrations(figures, framework, cores, [one[str(cores)] for one in rounds])
 
 
 def _apart(python, framework, work, models):
@@ -68,22 +70,20 @@ def add_counting(figures, framework, rounds):
     figures.add(name, slowest, "s", at_most=1)
 
 
-def add_calibrations(figures, framework, rounds):
+def add_calibrations(figures, framework, cores, rounds):
     """Add what calibrations take, attain, and by how much they differ."""
-    figures.add(
-        f"{framework}: calibration on {CORES} cores",
-        [one["spent_s"] for one in rounds],
-        "s",
-        at_most=20,
-    )
+    on = f"on {cores} core{'s' if cores > 1 else ''}"
+    taken_s = [one["spent_s"] for one in rounds]
+    figures.add(f"{framework}: calibration {on}", taken_s, "s", at_most=20)
     for key, unit, what in (
         ("tflops", "TFLOP/s", "largest product"),
         ("gb_per_s", "GB/s", "copy in memory"),
     ):
         found = [one[key] for one in rounds]
-        figures.add(f"{framework}: {what}", found, unit)
+        figures.add(f"{framework}: {what} {on}", found, unit)
         spread = 100 * (max(found) / min(found) - 1)
-        figures.add(f"{framework}: {what}, spread over calibrations", spread, "%", at_most=5)
+        name = f"{framework}: {what} {on}, spread over calibrations"
+        figures.add(name, spread, "%", at_most=5)
 
 
 def counted(framework, models):
@@ -123,15 +123,15 @@ def _unmade(kind, native):
     return model
 
 
-def calibrated(framework, _models):
-    """What one calibration says, as after a run of CORES cores."""
+def calibrated(cores, framework, _models):
+    """What one calibration says, as after a run of so many cores."""
     case = ("lenet5", 1, 1)
-    spec = steps.spec_of(case, "--framework", framework, "--threads-per-device", str(CORES))
+    spec = steps.spec_of(case, "--framework", framework, "--threads-per-device", str(cores))
     strategy = engine.strategy_of(spec)(spec, "cpu")
     return calibration.measured(plugins.load(framework, "calibrating").Kernels(spec, strategy))
 
 
-WORK = {"counting": counted, "calibration": calibrated}
+WORK = {"counting": counted} | {str(one): functools.partial(calibrated, one) for one in CORES}
 
 if __name__ == "__main__":
     main()
