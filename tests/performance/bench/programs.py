@@ -48,13 +48,14 @@ OF_PLANNING = (
 OF_COPIES = (
     "Two states of this virtual machine, 2026-11-25: the same two arrays in the same process were "
     "added up by two cores at 50 GB/s, for 10 to 50 seconds, then at 76, for 10 to 20, and so on; "
-    "by one core at 39 all the time, and a product of matrices on two cores was a twentieth faster "
-    "in the slow state. So neither the memory nor other work explains it; that the host moves the "
-    "two cores, to one chiplet or to two, each with a bandwidth of its own, would."
+    "by one core at 37 to 40 in either state, and a product of matrices on two cores was a "
+    "twentieth faster in the slow one. So it is not that others use the cores. That the host moves "
+    "the two cores, to one chiplet or to two, each with a bandwidth of its own, would explain it."
 )
 OF_MODEL_WORK = (
-    "Why copies by two cores differ, 2026-11-25: this virtual machine is in one of two states, "
-    "which change within seconds: see [copies](#copies). Those by one core do not differ so."
+    "Why copies differ, 2026-11-25: two cores of this virtual machine reach its memory at one of "
+    "two rates, which change within seconds (see [copies](#copies)), and one core's rate moves by "
+    "a tenth with what the host's others do. Five seconds of copies see one moment of it."
 )
 OF_TORCH_STEP = (
     "CPU time of a step, ours and the shortest in turns, 2026-11-25, on a busy machine: the "
