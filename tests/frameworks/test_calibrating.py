@@ -8,6 +8,7 @@ from support.trainers.framework_runs import JAX, PYTORCH, Framework
 from support.trainers.training_runs import events
 
 TENSORFLOW = Framework({"framework": "tensorflow"}, {}, {"tensorflow"}, "small_model.py", "")
+SHORT = ("--calibration-s", "1")  # what is attained is not what is tested
 FRAMEWORKS = {one.name: one for one in (TENSORFLOW, JAX, PYTORCH)}
 
 
@@ -15,7 +16,7 @@ FRAMEWORKS = {one.name: one for one in (TENSORFLOW, JAX, PYTORCH)}
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_a_cpu_is_measured_after_the_first_run_and_not_again(tmp_path, python, name, precision):
     framework, folder = FRAMEWORKS[name], tmp_path / "kept"
-    flags = ["--calibrations", str(folder), *framework_runs.small_model(framework, tmp_path)]
+    flags = ["--calibrations", str(folder), *SHORT, *framework_runs.small_model(framework, tmp_path)]
     fields = {"model": "small_model", "steps": 1, "precision": precision}
     found = []
     for log in ("first", "later"):
@@ -26,7 +27,7 @@ def test_a_cpu_is_measured_after_the_first_run_and_not_again(tmp_path, python, n
     first, later = found
     assert 1e-4 < first["tflops"] < 1e2, first
     assert 0.5 < first["gb_per_s"] < 1e4, first
-    assert first["spent_s"] < 60
+    assert 1 <= first["spent_s"] < 60
     assert later == {
         "event": "calibration",
         **{key: first[key] for key in ("tflops", "gb_per_s", "matrix_size")},
@@ -37,7 +38,7 @@ def test_a_cpu_is_measured_after_the_first_run_and_not_again(tmp_path, python, n
 
 def test_only_one_process_of_a_run_measures_and_the_run_ends_well(tmp_path, python):
     log = tmp_path / "train.jsonl"
-    flags = ["--calibrations", str(tmp_path / "kept")]
+    flags = ["--calibrations", str(tmp_path / "kept"), *SHORT]
     PYTORCH.trained(log, python("pytorch"), flags=flags, steps=1, **PYTORCH.two_processes)
     counts = [len(events(path, "calibration")) for path in event_log.rank_paths(log)]
     assert counts == [1, 0]

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from dlbench.baselines import all_reduce, file_reading, item_reading, rounds
-from dlbench.common import plugins
+from dlbench.common import flag_types, plugins
 from dlbench.common.files import json_digest, write_json
 from dlbench.trainer import calibration, containment, description, engine
 from dlbench.trainer.strategy import Spec
@@ -48,6 +48,13 @@ def parser(description: str | None = None) -> argparse.ArgumentParser:
         metavar="JSON",
         help="fields in which a run that reads a dataset differs, and its `folder`",
     )
+    flags.add_argument(
+        "--calibration-s",
+        type=flag_types.real(above=0),
+        default=calibration.SECONDS,
+        metavar="SECONDS",
+        help=f"for which products of matrices and copies are measured, {CALIBRATIONS} times in all",
+    )
     flags.add_argument("--model-folder", help="folder with models of your own")
     flags.add_argument("--image-id", help="what the marker says of the image that this is in")
     return flags
@@ -73,7 +80,8 @@ def main(description: str | None) -> None:
     if args.model:
         rows = list(_of_exchange(spec, made, args.model))
     else:
-        rows = list(_of_device(spec, made, args.read, args.output.parent))
+        lasting_s = args.calibration_s / CALIBRATIONS
+        rows = list(_of_device(spec, made, args.read, args.output.parent, lasting_s))
     if strategy.rank == 0:
         told = {name: args.spec[name] for name in CONDITIONS}
         told |= {"site": args.site, "device_kind": args.device}
@@ -100,10 +108,14 @@ def _of_exchange(spec: Spec, first: Any, models: list[str]) -> Iterator[dict[str
 
 
 def _of_device(
-    spec: Spec, made: engine.Engine, reads: list[dict[str, Any]], folder: Path
+    spec: Spec,
+    made: engine.Engine,
+    reads: list[dict[str, Any]],
+    folder: Path,
+    lasting_s: float,
 ) -> Iterator[dict[str, Any]]:
     kernels = made.kernels()
-    attained = [calibration.measured(kernels, shared_by=CALIBRATIONS) for _ in range(CALIBRATIONS)]
+    attained = [calibration.measured(kernels, lasting_s=lasting_s) for _ in range(CALIBRATIONS)]
     yield rounds.kept("matrix_product", "TFLOP/s", [one["tflops"] for one in attained])
     copied = {"size_bytes": attained[0]["copied_bytes"]}
     yield rounds.kept("memory_copy", "GB/s", [one["gb_per_s"] for one in attained], **copied)

@@ -12,7 +12,7 @@ from dlbench import Error
 from dlbench.common import files, own_code, tools
 from dlbench.common.files import make_empty_folder, sha256, write_json
 from dlbench.images import digests, oci, trainer_image
-from dlbench.images.runtimes import APPTAINER, TAG
+from dlbench.images.runtimes import APPTAINER, TAG, apptainer
 from dlbench.images.trainer_image import MARKER, REGISTRY
 from dlbench.study.trainer_environments import ENVIRONMENTS
 
@@ -99,14 +99,13 @@ def _pull(name, settings, place):
 
 def _pull_as_sif(settings, reference, place):
     """Pull with Apptainer, which makes a SIF file: no tool for OCI images is installed."""
-    tool = tools.first_installed(APPTAINER)
-    if not tool:
+    if not tools.first_installed(APPTAINER):
         raise Error(
             f"{settings['source']} cannot be pulled: none of skopeo, {', '.join(ENGINES)} and "
             f"{' or '.join(APPTAINER)} is on the path of this machine"
         )
     sif = place / "pulled.sif"
-    tools.run([tool, "build", "--force", sif, REGISTRY + reference])
+    tools.run([*apptainer.build_command(), sif, REGISTRY + reference])
     digest = reference.partition("@")[2] or f"sha256:{sha256(sif)}"
     return {"kind": "sif", "path": str(sif), "digest": digest, "marked": False}
 
@@ -132,8 +131,7 @@ def _build(name, settings, place):
         tools.run([engine, "rmi", local])
         digest = oci.read_image(layout)[0]
         return {"kind": "oci", "path": str(layout), "digest": digest, "image_id": image_id}
-    tool = tools.first_installed(APPTAINER)
-    if not tool:
+    if not tools.first_installed(APPTAINER):
         raise Error(
             f"image {name} cannot be built: none of {', '.join(ENGINES)} and "
             f"{' or '.join(APPTAINER)} is on the path of this machine; build it elsewhere and give "
@@ -146,7 +144,7 @@ def _build(name, settings, place):
     build_arguments += [f"--bind={bind}" for bind in settings["build_binds"]]
     sif = (place / "built.sif").absolute()
     # The definition copies the lock file from the working folder.
-    tools.run([tool, "build", "--force", *build_arguments, sif, "../apptainer.def"], folder)
+    tools.run([*apptainer.build_command(), *build_arguments, sif, "../apptainer.def"], folder)
     digest = f"sha256:{sha256(sif)}"
     return {
         "kind": "sif",

@@ -27,7 +27,8 @@ from dlbench.log.event_log import EventLog
 SIZES = tuple(2**power for power in range(7, 14))  # of a matrix: 128 to 8192
 COPIED = 2**26  # numbers of 4 bytes
 ROUNDS, ROUND_S = 5, 0.02
-PRODUCTS_S, COPIES_S = 9.0, 5.0
+SECONDS = 14.0  # at length
+PRODUCTS = 9 / 14  # of them; copies have the others
 PLACES = 10  # how often arrays are made anew
 AT_LENGTH = 2  # sizes of matrices
 MOST_S = 0.25  # of one product
@@ -57,6 +58,7 @@ def calibrate(
     folder: str | Path,
     machine: dict[str, Any],
     log: EventLog,
+    lasting_s: float = SECONDS,
 ) -> None:
     """Write the event `calibration`: what the device attains, or why that is not known.
 
@@ -64,12 +66,13 @@ def calibrate(
         kernels: makes them; it may fail, as when the device's memory is full.
         folder: where measured values are kept.
         machine: what makes a device another one: hardware, versions, precision, cores.
+        lasting_s: how long it is measured at length, in seconds.
     """
     path = Path(folder) / f"{json_digest(machine)[:32]}.json"
     found: dict[str, Any] | None = _kept(path, machine)
     try:
         if found is None:
-            found = measured(kernels())
+            found = measured(kernels(), lasting_s=lasting_s)
             path.parent.mkdir(parents=True, exist_ok=True)
             with written_whole(path) as part:
                 text = json.dumps({"machine": machine, "attained": found}, indent=1)
@@ -83,15 +86,17 @@ def calibrate(
 
 
 def measured(
-    kernels: Kernels, clock: Callable[[], float] = time.perf_counter, shared_by: int = 1
+    kernels: Kernels,
+    clock: Callable[[], float] = time.perf_counter,
+    lasting_s: float = SECONDS,
 ) -> dict[str, Any]:
     """The best rates: TFLOP/s and the size of its matrices, GB/s, and the seconds all took.
 
     Args:
-        shared_by: how many such measurements share the seconds of one at length.
+        lasting_s: how long it is measured at length, in seconds.
     """
     begin = clock()
-    flops, size = _best_product(kernels, clock, PRODUCTS_S / shared_by)
+    flops, size = _best_product(kernels, clock, lasting_s * PRODUCTS)
     moved = 0
 
     def copy():
@@ -99,7 +104,7 @@ def measured(
         times, moved = kernels.copy(COPIED)
         return times
 
-    copied_s = _at_length(copy, COPIES_S / shared_by, clock)
+    copied_s = _at_length(copy, lasting_s * (1 - PRODUCTS), clock)
     return {
         "tflops": flops / 1e12,
         "matrix_size": size,

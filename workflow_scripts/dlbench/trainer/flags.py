@@ -6,7 +6,7 @@ A test compares them with the fields of study/runs.py, which the trainer does no
 import argparse
 
 from dlbench.common import flag_types, plugins
-from dlbench.trainer import engine, profiling, schedule
+from dlbench.trainer import calibration, engine, profiling, schedule
 from dlbench.trainer.reading import inputs
 
 PLACES = (
@@ -20,6 +20,7 @@ PLACES = (
     "sample_every_s",
     "packages",
     "calibrations",
+    "calibration_s",
 )
 
 
@@ -271,6 +272,13 @@ def _add_places(where: argparse._ArgumentGroup) -> None:
         "--calibrations",
         metavar="FOLDER",
         help="measure what a device of no known peak attains, once for each kind, and keep it here",
+    )
+    where.add_argument(
+        "--calibration-s",
+        type=flag_types.real(above=0),
+        default=calibration.SECONDS,
+        metavar="SECONDS",
+        help="for so long; what disturbs for seconds counts in a shorter one",
     )
 
 

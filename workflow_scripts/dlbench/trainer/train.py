@@ -179,7 +179,13 @@ class _Process:
             return
         if machine := description.uncharted(self._spec, engine_):
             with contextlib.suppress(_Signal):  # asked to stop: the run is done
-                calibration.calibrate(engine_.kernels, self._where.calibrations, machine, self._log)
+                calibration.calibrate(
+                    engine_.kernels,
+                    self._where.calibrations,
+                    machine,
+                    self._log,
+                    self._where.calibration_s,
+                )
 
     def fail(self, error: BaseException) -> bool:
         """Say in the log and on stderr what ended the run early.

@@ -52,7 +52,7 @@ def prepare(
     """Commands that make its form of an image in the folder `place`."""
     sif = directive_image(place)
     if image.kind == "oci":
-        return [[*_build(), sif, f"oci:{image.path}"]]
+        return [[*build_command(), sif, f"oci:{image.path}"]]
     if image.marked:
         return [["ln", "--symbolic", str(image.path), sif]]
     if image.kind == "folder":
@@ -113,7 +113,8 @@ def directive_environment(binds: Iterable[str], gpus: bool) -> dict[str, str]:
     return variables
 
 
-def _build():
+def build_command() -> list[str]:
+    """The beginning of the command that builds a SIF file."""
     build = [_name(), *BUILD]
     # Packs in half the time of gzip, to the same size.
     zstd = "--mksquashfs-args=-comp zstd -Xcompression-level 3"
