@@ -16,7 +16,8 @@ FRAMEWORKS = {one.name: one for one in (TENSORFLOW, JAX, PYTORCH)}
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_a_cpu_is_measured_after_the_first_run_and_not_again(tmp_path, python, name, precision):
     framework, folder = FRAMEWORKS[name], tmp_path / "kept"
-    flags = ["--calibrations", str(folder), *SHORT, *framework_runs.small_model(framework, tmp_path)]
+    small = framework_runs.small_model(framework, tmp_path)
+    flags = ["--calibrations", str(folder), *SHORT, *small]
     fields = {"model": "small_model", "steps": 1, "precision": precision}
     found = []
     for log in ("first", "later"):
