@@ -6,7 +6,8 @@
   A stall may hide that one size is faster than another, so the two best are measured at length.
 - At length is for some seconds, in short rounds, of which the best counts: whatever disturbs makes
   them slower, nothing makes them faster. Others disturb for seconds, or a core at a time; and some
-  places in memory are slower than others, so that arrays are made anew several times.
+  places in memory are slower than others, so that arrays are made anew several times. A virtual
+  machine whose host moves its cores is another one then: docs/performance.md, copies.
 - The copy is of arrays that no cache holds; its bytes are those read and those written.
 - Kept in a file for each machine (its hardware, not its name), framework and setting: measured
   once, read by later runs.

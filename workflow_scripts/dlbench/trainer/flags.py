@@ -278,7 +278,7 @@ def _add_places(where: argparse._ArgumentGroup) -> None:
         type=flag_types.real(above=0),
         default=calibration.SECONDS,
         metavar="SECONDS",
-        help="for so long; what disturbs for seconds counts in a shorter one",
+        help="how long it is measured; in less, what disturbs for seconds counts",
     )
 
 
