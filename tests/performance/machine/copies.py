@@ -45,7 +45,7 @@ def main():
 
 def best_rate(threads, number, sums, source):
     """GB/s of the best of the copies that so many threads make in a fifth of a second."""
-    parts = list(zip(np.split(sums, number), np.split(source, number), strict=True))
+    parts = list(zip(*(np.array_split(array, number) for array in (sums, source)), strict=True))
     best_s, end = math.inf, time.perf_counter() + ROUND_S
     while time.perf_counter() < end:
         begin = time.perf_counter()

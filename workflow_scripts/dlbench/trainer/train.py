@@ -178,14 +178,10 @@ class _Process:
         if engine_.strategy.rank or copy.number:
             return
         if machine := description.uncharted(self._spec, engine_):
+            lasting_s, folder = self._where.calibration_s, self._where.calibrations
+            machine |= {"calibration_s": lasting_s}  # no other run takes a short one for a long one
             with contextlib.suppress(_Signal):  # asked to stop: the run is done
-                calibration.calibrate(
-                    engine_.kernels,
-                    self._where.calibrations,
-                    machine,
-                    self._log,
-                    self._where.calibration_s,
-                )
+                calibration.calibrate(engine_.kernels, folder, machine, self._log, lasting_s)
 
     def fail(self, error: BaseException) -> bool:
         """Say in the log and on stderr what ended the run early.
