@@ -69,7 +69,7 @@ class NewerVersion(RecordError):
 
 def folder(run_id: str, results: Path = RESULTS) -> Path:
     """The folder of a run, below that of all results."""
-    return results / "runs" / run_id
+    return results.joinpath("runs", run_id)
 
 
 def write(path: str | Path, content: dict[str, Any], files: Iterable[Path]) -> None:

@@ -186,11 +186,7 @@ class Run:
 
     def values(self) -> dict[str, Any]:
         """The values that differ from their defaults, as plain Python values."""
-        return {
-            name: value
-            for name, field in FIELDS.items()
-            if (value := getattr(self, name)) != field.default
-        }
+        return {name: value for name, value in vars(self).items() if name in FIELDS}
 
     def flags(self) -> list[str]:
         """The command line of `train.py` that trains this run, less data folder and log."""
