@@ -75,7 +75,7 @@ def test_a_deleted_job_is_tried_again_and_an_interrupted_campaign_leaves_no_jobs
     retried = long_job(campaign, process, after=job_id)
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) != 0, said(campaign)
-    assert jobs() == {}, said(campaign)
+    wait_for(lambda: jobs() == {}, 30, f"the jobs to end: {jobs()}; {said(campaign)}")
     assert sge.fates({job_id, retried})[job_id].status == "failed"
     # The short run went on beside it, and only what is missing is trained by another start.
     trained = [run_id for run_id in campaign.ids() if (run(campaign, run_id) / "run.json").exists()]
@@ -94,7 +94,7 @@ def test_jobs_of_a_killed_snakemake_run_until_the_next_start_cancels_them(tmp_pa
     campaign.matrix(model="lenet5", dataset="synthetic", steps=3, exclude=[])
     campaign.succeed("--unlock")
     campaign.succeed(*OPTIONS)
-    assert jobs() == {}
+    wait_for(lambda: jobs() == {}, 30, f"the jobs to end: {jobs()}")
 
 
 def test_a_job_over_its_time_is_known_as_such(tmp_path, monkeypatch):
