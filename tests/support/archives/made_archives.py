@@ -9,7 +9,6 @@ import dataclasses
 import functools
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import zipfile
@@ -22,6 +21,7 @@ from dlbench.archive import bag
 from dlbench.common import plugins
 from dlbench.study import config, other_trainers, trainer_environments
 from support.logs import log_samples
+from support.programs import forked
 from support.runs import made_runs
 
 REPOSITORY = Path(__file__).parents[3]
@@ -143,13 +143,11 @@ def finish_contained(image, entry):
 
 def program(name, *arguments, code=0):
     """Run one of our programs in this folder. Returns what it printed."""
-    finished = subprocess.run(
+    finished = forked.run(
         [sys.executable, f"{REPOSITORY}/workflow_scripts/{name}", *map(str, arguments)],
-        text=True,
-        check=False,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        forked.OF_TABLES,
         env=os.environ | {"COLUMNS": "100"},
+        together=True,
     )
     assert finished.returncode == code, finished.stdout
     return finished.stdout

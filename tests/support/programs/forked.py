@@ -18,6 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 FORKING = Path(__file__).with_name("forking.py")
+# What takes the programs that read tables and draw most of their time.
+OF_TABLES = ("matplotlib.pyplot", "pandas", "pyarrow.parquet", "scipy.stats", "yaml", "jsonschema")
 _forking = {}  # by Python, packages and environment
 
 

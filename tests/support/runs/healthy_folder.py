@@ -1,7 +1,6 @@
 """The folder of a workflow with two healthy runs, and the doctor that examines it."""
 
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,6 +12,7 @@ from dlbench.common.files import sha256
 from dlbench.records import run_record
 from dlbench.results import run_tables
 from dlbench.study import trainer_environments
+from support.programs import forked
 from support.runs.ended_runs import ONE, TWO, finish
 
 PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "doctor.py"
@@ -58,6 +58,4 @@ def old(path):
 
 
 def program(*arguments):
-    return subprocess.run(
-        [sys.executable, PROGRAM, *arguments], capture_output=True, text=True, check=False
-    )
+    return forked.run([sys.executable, PROGRAM, *arguments], forked.OF_TABLES)

@@ -1,13 +1,13 @@
 """forgetting: which results are forgotten, and the programs that forget and try again."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from dlbench.records import run_record
+from support.programs import forked
 from support.runs.made_runs import SETTINGS, finish
 from support.studies.found_batches import TRIES, write_found
 
@@ -32,9 +32,7 @@ def failed(study):
 
 
 def start(name, *arguments):
-    return subprocess.run(
-        [sys.executable, PROGRAMS / name, *arguments], capture_output=True, text=True, check=False
-    )
+    return forked.run([sys.executable, PROGRAMS / name, *arguments], forked.OF_TABLES)
 
 
 def forgotten(runs):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from dlbench.campaign import partial_results
 from dlbench.results import collect_runs
 from dlbench.study import config
 from dlbench.tables import parquet_files, table_columns
+from support.programs import forked
 from support.runs.made_runs import SETTINGS, finish, write
 
 PROGRAMS = Path(__file__).parents[3] / "workflow_scripts"
@@ -44,12 +44,7 @@ def tree(*folders):
 
 
 def start(name, *arguments):
-    return subprocess.run(
-        [sys.executable, PROGRAMS / name, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return forked.run([sys.executable, PROGRAMS / name, *arguments], forked.OF_TABLES)
 
 
 def test_what_is_done_is_in_tables_and_figures_and_nothing_else_changes(going):

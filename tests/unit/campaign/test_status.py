@@ -8,15 +8,14 @@ from pathlib import Path
 
 from dlbench.study import config
 from support.machines.paths import REPOSITORY
+from support.programs import forked
 from support.runs.made_runs import SETTINGS
 
 PROGRAM = REPOSITORY / "workflow_scripts" / "status.py"
 
 
 def program(*arguments):
-    return subprocess.run(
-        [sys.executable, PROGRAM, *arguments], capture_output=True, text=True, check=False
-    )
+    return forked.run([sys.executable, PROGRAM, *arguments], forked.OF_TABLES)
 
 
 def test_the_program_lays_config_files_over_the_config(study):

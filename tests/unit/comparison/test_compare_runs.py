@@ -2,7 +2,6 @@
 
 import json
 import math
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from dlbench.pages import page_text
 from dlbench.records import run_record
 from dlbench.tables import parquet_files, table_columns
 from support.comparisons.compared_campaigns import A_RATES, compared, rates
+from support.programs import forked
 from support.runs.made_runs import measured
 
 PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "compare_runs.py"
@@ -265,9 +265,7 @@ def results(place, rates_by_batch, **facts):
 
 
 def start(*arguments):
-    return subprocess.run(
-        [sys.executable, PROGRAM, *map(str, arguments)], capture_output=True, text=True, check=False
-    )
+    return forked.run([sys.executable, PROGRAM, *arguments], forked.OF_TABLES)
 
 
 def test_the_program_compares_folders_of_which_one_still_grows(tmp_path):

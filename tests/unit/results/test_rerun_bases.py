@@ -1,7 +1,6 @@
 """rerun_bases: which runs are measured again, so that what was measured apart shares a session."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from dlbench.records import run_record, staleness
 from dlbench.results import collect_runs, rerun_bases
 from dlbench.study import config, trainer_environments
 from dlbench.tables import parquet_files, table_columns
+from support.programs import forked
 from support.runs.made_runs import SETTINGS, finish
 
 PROGRAM = Path(__file__).parents[3] / "workflow_scripts/rerun_bases.py"
@@ -101,9 +101,7 @@ def test_without_tables_it_says_what_makes_them():
 
 
 def start(*arguments):
-    return subprocess.run(
-        [sys.executable, PROGRAM, *arguments], capture_output=True, text=True, check=False
-    )
+    return forked.run([sys.executable, PROGRAM, *arguments], forked.OF_TABLES)
 
 
 def test_the_program_forgets_nothing_unless_told_to():
