@@ -32,6 +32,18 @@ def test_a_round_has_as_many_as_fill_its_time_and_no_end_of_short_ones(seconds, 
     np.testing.assert_allclose(found, [seconds] * rounds.ROUNDS)
 
 
+def test_what_takes_longer_than_it_told_fills_one_round_with_too_many():
+    clock, done = Clock(), []
+
+    def slower(number):
+        done.append(number)
+        clock.now += number * (0.001 if len(done) < 3 else 0.05)
+
+    found = rounds.seconds_of_one(slower, clock=clock)
+    assert done == [1, 1, 100, *[2] * (rounds.ROUNDS - 1)]
+    np.testing.assert_allclose(found, [0.05] * rounds.ROUNDS)
+
+
 def test_the_slowest_process_counts_and_all_begin_a_round_together():
     clock, told = Clock(), []
 

@@ -24,8 +24,9 @@ def seconds_of_one(
 ) -> list[float]:
     """Seconds that one takes, in each of ROUNDS rounds, on the slowest process.
 
-    All processes begin a round together and do as many as fill ROUND_S, after one that compiles
-    and connects and one that tells how many.
+    All processes begin a round together and do as many as fill ROUND_S by the round before, after
+    one that compiles and connects: where one takes longer now than a moment ago, as it does where
+    processes wait for a core, that holds for a single round.
 
     Args:
         times: does it so many times and waits for the last.
@@ -37,11 +38,14 @@ def seconds_of_one(
         gather([0.0])
         begin = clock()
         times(number)
-        return max(float(np.max(gather([clock() - begin]))), 1e-9)
+        return max(float(np.max(gather([clock() - begin]))), 1e-9) / number
 
     slowest(1)
-    number = min(max(round(ROUND_S / slowest(1)), 1), MOST_NUMBER)
-    return [slowest(number) / number for _ in range(ROUNDS)]
+    seconds = [slowest(1)]
+    for _ in range(ROUNDS):
+        number = min(max(round(ROUND_S / seconds[-1]), 1), MOST_NUMBER)
+        seconds.append(slowest(number))
+    return seconds[1:]
 
 
 def kept(measure: str, unit: str, values: Sequence[float], **more: Any) -> dict[str, Any]:
