@@ -23,14 +23,19 @@ NAMES = plugins.names("figures")
 def test_every_figure_is_drawn_from_every_edge_case_without_a_warning(
     name, case, made, tmp_path, monkeypatch
 ):
-    drawn, save = [], styles.save
+    """And a logarithmic axis says that it is one, and no other does."""
+    kept, save = [], styles.save
     monkeypatch.setattr(styles, "FORMATS", ())  # laid out and drawn, and not written
-    monkeypatch.setattr(styles, "save", lambda *words: drawn.append(words[1]) or save(*words))
+    monkeypatch.setattr(styles, "save", lambda *words: kept.append(words) or save(*words))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         plugins.load("figures", name).draw(made(case), tmp_path / name)
-    assert drawn == [tmp_path / name]
+    ((drawn, stem),) = kept
+    assert stem == tmp_path / name
     assert not plt.get_fignums()
+    for axis in [axis for axes in drawn.axes for axis in (axes.xaxis, axes.yaxis)]:
+        label = axis.get_label_text().strip()
+        assert not label or label.endswith(" (log)") == (axis.get_scale() == "log"), label
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -43,17 +48,6 @@ def test_the_same_tables_give_the_same_bytes(name, made, tmp_path, monkeypatch):
         found.append([file.read_bytes() for file in files])
     assert found[0] == found[1]
     assert ElementTree.fromstring(found[0][0]).tag.endswith("svg")
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_logarithmic_axis_says_so(name, made, tmp_path, monkeypatch):
-    kept, save = [], styles.save
-    monkeypatch.setattr(styles, "FORMATS", ())
-    monkeypatch.setattr(styles, "save", lambda *drawn: kept.append(drawn[0]) or save(*drawn))
-    plugins.load("figures", name).draw(made("some failed"), tmp_path / name)
-    for axis in [axis for axes in kept[0].axes for axis in (axes.xaxis, axes.yaxis)]:
-        label = axis.get_label_text().strip()
-        assert not label or label.endswith(" (log)") == (axis.get_scale() == "log"), label
 
 
 @pytest.mark.parametrize("name", NAMES)
