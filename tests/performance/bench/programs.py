@@ -94,7 +94,7 @@ PROGRAMS = {
     "archive": Program("--runs 20 --steps 10 --small 20 --draw loss", 4),
     "aggregation": Program("--runs 20 --steps 20", 4),
     "model_work": Program(
-        "--framework tensorflow --model lenet5 --model gpt_tiny --rounds 1",
+        "--framework tensorflow --model lenet5 --model gpt_tiny --rounds 1 --calibration-s 1",
         12,
         environment="train",
         note=OF_MODEL_WORK,
@@ -108,7 +108,11 @@ PROGRAMS = {
     "torch_processes": Program(
         "--model lenet5 --batch 8 --steps 4 --rounds 1", 4, environment="pytorch"
     ),
-    "real_data": Program("--model lenet5 --batch 8 --steps 4 --rounds 1", 11, environment="train"),
+    "real_data": Program(
+        "--framework tensorflow --model lenet5 --batch 8 --steps 4 --rounds 1 --records 400",
+        11,
+        environment="train",
+    ),
     "two_processes": Program(
         "--model lenet5 --batch 8 --steps 4 --rounds 1",
         8,

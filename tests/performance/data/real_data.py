@@ -20,7 +20,7 @@ from support.trainers.shards import dataset
 from .. import bench
 from ..bench import launched
 
-RECORDS, SHARDS = 50_000, 8
+SHARDS = 8
 
 
 def main():
@@ -29,11 +29,12 @@ def main():
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--records", type=int, default=50_000, help="of the dataset")
     parser.add_argument("--framework", choices=engine.names(), action="append")
     args = parser.parse_args()
     figures = bench.Figures(args.json)
     with tempfile.TemporaryDirectory() as folder:
-        data = stored(Path(folder) / "data")
+        data = stored(Path(folder) / "data", args.records)
         for framework in args.framework or engine.names():
             if bench.python_of(framework).exists():
                 compare(figures, args, framework, data)
@@ -61,14 +62,14 @@ def compare(figures, args, framework, data):
         figures.add(f"{of}, CIFAR-10 {name} over synthetic items", ratios, at_least=0.97)
 
 
-def stored(folder):
-    """A dataset of CIFAR-10's size and layout; what is on the images costs nothing."""
+def stored(folder, records):
+    """A dataset of CIFAR-10's layout; what is on the images costs nothing."""
     noise = random.Random(1)
     reader = {"encoding": "raw", "shape": [32, 32, 3], "classes": 10, "first_label": 0,
               "augmentation": "shift_flip"}  # fmt: skip
     return dataset(
         folder,
-        RECORDS,
+        records,
         SHARDS,
         reader,
         lambda index: {"image/encoded": noise.randbytes(3072), "image/class/label": [index % 10]},

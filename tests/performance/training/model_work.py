@@ -32,10 +32,11 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--framework", choices=engine.names(), action="append")
     parser.add_argument("--model", action="append")
+    parser.add_argument("--calibration-s", type=float, default=calibration.SECONDS)
     parser.add_argument("--in-process", choices=WORK, help="do it here, and print it as JSON")
     args = parser.parse_args()
     if args.in_process:
-        print(json.dumps(WORK[args.in_process](args.framework[0], args.model or ())))
+        print(json.dumps(WORK[args.in_process](args)))
         return
     figures = bench.Figures(args.json)
     for framework in args.framework or engine.names():
@@ -45,7 +46,7 @@ def main():
             continue
         models = args.model or plugins.names(engine.kind(framework, "models"))
         rounds = [
-            {work: _apart(python, framework, work, models) for work in WORK}
+            {work: _apart(args, python, framework, work, models) for work in WORK}
             for _ in range(args.rounds)
         ]
         add_counting(figures, framework, [one["counting"] for one in rounds])
@@ -53,9 +54,10 @@ def main():
             add_calibrations(figures, framework, cores, [one[str(cores)] for one in rounds])
 
 
-def _apart(python, framework, work, models):
+def _apart(args, python, framework, work, models):
     """What a process of its own says of one kind of work."""
     command = [python, "-m", __spec__.name, "--in-process", work, "--framework", framework]
+    command += ["--calibration-s", args.calibration_s]
     command += [word for model in models for word in ("--model", model)]
     printed = bench.run(command).output.splitlines()  # warnings of the framework among them
     return json.loads(next(line for line in printed if line.startswith("{")))
@@ -86,14 +88,15 @@ def add_calibrations(figures, framework, cores, rounds):
         figures.add(name, spread, "%", at_most=5)
 
 
-def counted(framework, models):
+def counted(args):
     """CPU seconds of counting each of some models, whose weights are not made."""
+    (framework,) = args.framework
     if framework == "jax":
         os.environ["KERAS_BACKEND"] = "jax"  # read when Keras is imported
     kind = engine.kind(framework, "models")
     count = plugins.load(kind.partition("/")[0], "flops").count
     taken_s = {}
-    for name in models:
+    for name in args.model:
         native = plugins.load(kind, name)
         model = _unmade(kind, native)
         begin = time.process_time()
@@ -123,12 +126,14 @@ def _unmade(kind, native):
     return model
 
 
-def calibrated(cores, framework, _models):
+def calibrated(cores, args):
     """What one calibration says, as after a run of so many cores."""
+    (framework,) = args.framework
     case = ("lenet5", 1, 1)
     spec = steps.spec_of(case, "--framework", framework, "--threads-per-device", str(cores))
     strategy = engine.strategy_of(spec)(spec, "cpu")
-    return calibration.measured(plugins.load(framework, "calibrating").Kernels(spec, strategy))
+    kernels = plugins.load(framework, "calibrating").Kernels(spec, strategy)
+    return calibration.measured(kernels, lasting_s=args.calibration_s)
 
 
 WORK = {"counting": counted} | {str(one): functools.partial(calibrated, one) for one in CORES}
