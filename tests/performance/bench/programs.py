@@ -77,7 +77,7 @@ FILES = {
     for path in Path(__file__).parents[1].glob("*/*.py")
     if path.parent != Path(__file__).parent
 }
-SHORT_STEPS = "--pairs 2 --case lenet5:8:2 --case gpt_tiny:2:2"
+SHORT_STEPS = "--pairs 2 --case lenet5:8:2"
 PROGRAMS = {
     # The short ones first: where a machine is lent for an hour, most is measured.
     "neighbours": Program("--readings 20", 0.1),
@@ -99,7 +99,7 @@ PROGRAMS = {
         environment="train",
         note=OF_MODEL_WORK,
     ),
-    "training_step": Program(SHORT_STEPS, 12, environment="train"),
+    "training_step": Program(f"{SHORT_STEPS} --case gpt_tiny:2:2", 12, environment="train"),
     "jax_step": Program(SHORT_STEPS, 8, environment="jax"),
     "torch_step": Program(
         f"{SHORT_STEPS} --compiled-case lenet5:8:2", 12, environment="pytorch", note=OF_TORCH_STEP
@@ -114,7 +114,7 @@ PROGRAMS = {
         environment="train",
     ),
     "two_processes": Program(
-        "--model lenet5 --batch 8 --steps 4 --rounds 1",
+        "--model lenet5 --batch 8 --steps 4 --rounds 1 --strategies horovod",
         8,
         environment="train",
         note=OF_TWO_PROCESSES,
