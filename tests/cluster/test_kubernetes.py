@@ -69,7 +69,8 @@ def test_the_profile_sends_a_run_to_a_pod_with_its_image_and_gpus(tmp_path, clus
     (campaign.folder / "profiles/kubernetes/config.yaml").write_text(profile(campaign.folder))
     done = subprocess.run(
         [
-            *cluster.command,
+            cluster.python,
+            "-m",
             "snakemake",
             "--profile",
             "profiles/kubernetes",
@@ -116,7 +117,7 @@ class Cluster:
     """A stand-in that runs: what it was posted is in `root`."""
 
     root: Path
-    command: list
+    python: Path  # of an environment with the executor's plugin
     environment: dict
 
 
@@ -125,16 +126,17 @@ def cluster(tmp_path):
     if not STAND_IN.is_file():
         pytest.skip(f"no {STAND_IN}: name a folder that has it in DLBENCH_TEST_EQUIPMENT")
     # Of its own: Snakemake would load the plugin at each start in ours.
-    command = [tools.find_uv(), "run", "--project", str(REPOSITORY), "--isolated", "--frozen",
-               "--no-dev", "--extra", "kubernetes"]  # fmt: skip
-    found = subprocess.run(
-        [*command, "python", "-c", "import sys; print(sys.executable)"],
+    place = tmp_path / "environment"
+    words = ["sync", "--project", REPOSITORY, "--frozen", "--no-dev", "--extra", "kubernetes"]
+    installed = subprocess.run(
+        [tools.find_uv(), *words],
+        env=os.environ | {"UV_PROJECT_ENVIRONMENT": str(place)},
         capture_output=True,
         text=True,
         check=False,
     )
-    if found.returncode:
-        pytest.skip(f"the executor plugin cannot be installed: {found.stderr[-200:]}")
+    if installed.returncode:
+        pytest.skip(f"the executor plugin cannot be installed: {installed.stderr[-200:]}")
     binaries = tmp_path / "bin"
     binaries.mkdir()
     # In place of the image's: the storage plugin is there already.
@@ -142,16 +144,16 @@ def cluster(tmp_path):
     (binaries / "pip").chmod(0o755)
     port = free_port()
     variables = environment() | {"KUBECONFIG": str(tmp_path / "kubeconfig")}
-    variables["PATH"] = f"{binaries}:{variables['PATH']}"
+    variables["PATH"] = f"{binaries}:{place}/bin:{variables['PATH']}"
     text = (STAND_IN.parent / "kubeconfig").read_text().replace("18080", str(port))
     (tmp_path / "kubeconfig").write_text(text)
     root = tmp_path / "posted"
     # Jobs get its path, and so Snakemake with the plugins.
     server = subprocess.Popen(
-        [*command, "python", STAND_IN, str(port), root], env=variables, start_new_session=True
+        [place / "bin/python", STAND_IN, str(port), root], env=variables, start_new_session=True
     )
     wait_for(port)
-    yield Cluster(root, command, variables)
+    yield Cluster(root, place / "bin/python", variables)
     os.killpg(server.pid, signal.SIGTERM)
     server.wait()
 
