@@ -94,8 +94,9 @@ def lose(campaign, gone):
         subprocess.run(["rm", "-r", campaign.folder / "results" / name], check=True)
 
 
-def test_a_workflow_that_is_killed_again_and_again_completes_in_the_end(campaign):
-    chance = random.Random(1)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_workflow_that_is_killed_again_and_again_completes_in_the_end(campaign, seed):
+    chance = random.Random(seed)
     forget(campaign, "cnn12-", "lenet5-digits")
     before = kept(campaign)
     for _ in range(3):

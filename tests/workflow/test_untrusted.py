@@ -103,8 +103,8 @@ def test_a_name_that_becomes_a_path_must_be_one(fresh, key, message):
     assert canaries(fresh.folder) == []
 
 
-def test_what_is_written_has_the_permissions_of_the_umask(fresh):
-    umask, least = 0o002, 0o660  # as where a group shares its results
+@pytest.mark.parametrize(("umask", "least"), [(0o002, 0o660), (0o027, 0o640)])
+def test_what_is_written_has_the_permissions_of_the_umask(fresh, umask, least):
     fresh.matrix(model="lenet5", dataset=["digits"], exclude=[])
     (fresh.folder / "results").mkdir(mode=0o777 & ~umask)
     (fresh.folder / "results").chmod(0o777 & ~umask)

@@ -22,6 +22,7 @@ from dlbench.trainer import engine, flags, updates
 STEPS = 20
 BATCH = 4
 RATE = 1 / 128  # the same number in float32 and float64
+OPTIMIZERS = ("sgd", "momentum")
 
 
 class Case(NamedTuple):
@@ -50,10 +51,11 @@ class Case(NamedTuple):
 CASES = {
     case.name: case
     for case in (
-        *(Case("lenet5", how, RATE) for how in ("sgd", "momentum")),
-        *(Case(model, "momentum", RATE) for model in ("lstm_ptb", "gpt_tiny", "vit_tiny")),
+        *(Case("lenet5", how, RATE) for how in OPTIMIZERS),
+        *(Case("lstm_ptb", how, RATE) for how in OPTIMIZERS),
+        *(Case(model, "momentum", RATE) for model in ("gpt_tiny", "vit_tiny")),
         # Smaller: its rectifiers make much of the last digit, see test_parity.py.
-        Case("resnet20", "momentum", RATE / 32),
+        *(Case("resnet20", how, RATE / 32) for how in OPTIMIZERS),
         *(Case(model, "momentum", RATE, "float64") for model in ("lenet5", "resnet20")),
         # Whose rates float32 has exactly; those of a cosine it has not.
         Case("lenet5", "sgd", RATE, "float64", "parts", "--accumulate-steps 2 --clip-norm 0.125"),
