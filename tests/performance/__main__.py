@@ -147,7 +147,7 @@ def describe_session():
         "machine": {
             "cpu": facts["cpu"]["model"],
             "cores": len(os.sched_getaffinity(0)),
-            "memory_gib": facts["memory"]["gib"],
+            "memory_gib": hardware.installed_gib(hardware.present_facts(files)["memory_bytes"]),
             "kernel": system["kernel"],
             "os": system["os"],
         },

@@ -144,9 +144,15 @@ def test_memory_that_a_host_adds_makes_no_virtual_machine_another_one(tree, kind
         "proc/meminfo": "MemTotal: 526000000 kB\nSwapTotal: 0 kB",
         f"{NODES}/node0/meminfo": "Node 0 MemTotal:  394500000 kB",
     }
-    small, large = (hardware.speed_facts(tree(made | more)) for more in ({}, added))
-    assert (small == large) == virtual
-    assert hardware.constant_facts(tree(made))["memory"]["gib"] == 256
+    found, now_bytes = [], []
+    for more in ({}, added):
+        files = tree(made | more)
+        found.append(hardware.constant_facts(files))
+        now_bytes.append(hardware.present_facts(files)["memory_bytes"])
+        assert ("memory" in files.unknown) == virtual
+    assert (found[0] == found[1]) == virtual
+    assert found[0]["memory"]["gib"] == (None if virtual else 256)
+    assert now_bytes[0] < now_bytes[1] == 526_000_000 * 1024
 
 
 def test_networks_make_no_node_slower_at_computing(tree):

@@ -2,6 +2,7 @@
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from dlbench.machine import facts
 from dlbench.records import run_record
@@ -97,6 +98,18 @@ def test_versions_are_named_in_which_compared_environments_differ(tmp_path):
         "train-latest has tensorflow 2.21.0."
     )
     assert sentences.caveats([], [], [compared | {"field": "strategy"}], [], {}, versions) == []
+
+
+@pytest.mark.parametrize(("gib", "said"), [(512, "512 GiB"), (None, "24 GiB")])
+def test_of_a_virtual_machine_the_memory_at_the_time_is_shown(tmp_path, gib, said):
+    cpu = {"model": "X", "sockets": 1, "cores": 2, "threads": 2, "governors": None}
+    gpus = {"driver": None, "cuda_driver": None}
+    hardware = {"cpu": cpu, "memory": {"gib": gib}, "gpus": gpus, "infiniband": []}
+    known = {"hardware": {"a": hardware}, "software": {"b": {"os": "Debian", "kernel": "6"}}}
+    row = made_tables.run()
+    keep_record(tmp_path, row, known | {"present": {"memory_bytes": 24_684_084 * 1024}})
+    facts = recorded_facts.of_record(tmp_path / "runs" / row["run_id"])
+    assert facts["memory"] == said
 
 
 def test_frameworks_that_loaded_other_versions_of_cuda_are_named_where_they_are_compared(tmp_path):

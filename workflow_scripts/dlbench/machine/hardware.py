@@ -72,29 +72,26 @@ class Files:
 
 
 def constant_facts(files: Files) -> dict[str, Any]:
-    """Facts of the kind of node: processor, memory, network."""
+    """Facts of the kind of node: processor, memory, network.
+
+    How much memory a virtual machine has is none of them: its host may give it more while it runs,
+    or take some back. `present_facts` have what it is at the moment.
+    """
     return {
         "system": _system(files),
-        "cpu": _cpu(files),
-        "memory": _memory(files),
+        **speed_facts(files),
         "network": _network(files),
         "infiniband": _infiniband(files),
     }
 
 
 def speed_facts(files: Files) -> dict[str, Any]:
-    """Facts that decide how fast this kind of node computes, and copies in its memory.
-
-    Memory that is larger may have more channels. A virtual machine's says nothing of them, and its
-    host may add some while it runs.
-    """
+    """Those of `constant_facts` that decide how fast it computes, and copies in its memory."""
     cpu, memory = _cpu(files), _memory(files)
     if cpu["virtual"]:
-        del memory["gib"]
-        cpu["numa"] = [
-            {name: fact for name, fact in node.items() if name != "gib"}
-            for node in cpu["numa"] or ()
-        ]
+        files.unknown["memory"] = "a virtual machine's host may change it: see memory_bytes"
+        for holder in (memory, *(cpu["numa"] or ())):
+            holder["gib"] = None
     return {"cpu": cpu, "memory": memory}
 
 

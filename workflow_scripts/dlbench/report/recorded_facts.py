@@ -4,6 +4,7 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
+from dlbench.machine.hardware import installed_gib
 from dlbench.records import run_record
 from dlbench.report import sentences
 
@@ -37,6 +38,8 @@ def _of_machine(known):
     governors = [f"governor {name}" for name in cpu["governors"] or ()]
     ports = [f"{port['rate']} ({port['link_layer']})" for port in hardware["infiniband"]]
     memory = hardware["memory"]["gib"]
+    if memory is None and (now_bytes := (known.get("present") or {}).get("memory_bytes")):
+        memory = installed_gib(now_bytes)
     return {
         "processor": ", ".join([cpu["model"] or "not known", *counts, *governors]),
         "memory": memory and f"{memory} GiB",
