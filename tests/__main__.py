@@ -154,14 +154,14 @@ def unit_suites():
 
     The first is seen at work: most faults are found there, and in minutes.
     """
-    whole = Suite("unit", ("tests/unit",), workers=2, trains=False)
+    whole = Suite("unit", ("tests/unit",), workers=2, trains=False, small=True)
     ours, (newest, _) = f"{sys.version_info.major}.{sys.version_info.minor}", pythons.newest()
     if newest in (None, ours):
         return [whole]
     uv = os.environ.get("UV") or shutil.which("uv") or REPOSITORY / ".uv" / "bin" / "uv"
     print(f"tests/unit runs under Python {newest}, and a part of it under {ours}", flush=True)
     whole = whole._replace(name=f"unit {newest}", python=pythons.workflow_python(newest, uv))
-    return [whole, Suite(f"unit {ours}", ROOMS, trains=False)]
+    return [whole, Suite(f"unit {ours}", ROOMS, trains=False, small=True)]
 
 
 def run(suites, options):
