@@ -25,8 +25,7 @@ def seconds_of_one(
     """Seconds that one takes, in each of ROUNDS rounds, on the slowest process.
 
     All processes begin a round together and do as many as fill ROUND_S by the round before, after
-    one that compiles and connects: where one takes longer now than a moment ago, as it does where
-    processes wait for a core, that holds for a single round.
+    one that compiles and connects and one alone. So a quick one makes one round too long, not all.
 
     Args:
         times: does it so many times and waits for the last.

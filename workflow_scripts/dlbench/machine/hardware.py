@@ -86,7 +86,10 @@ def constant_facts(files: Files) -> dict[str, Any]:
 
 
 def speed_facts(files: Files) -> dict[str, Any]:
-    """Those of `constant_facts` that decide how fast it computes, and copies in its memory."""
+    """Those of `constant_facts` that decide how fast it computes, and copies in its memory.
+
+    Memory that is larger may have more channels.
+    """
     cpu, memory = _cpu(files), _memory(files)
     if cpu["virtual"]:
         files.unknown["memory"] = "a virtual machine's host may change it: see memory_bytes"
