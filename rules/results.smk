@@ -14,7 +14,9 @@ SMALL = [name for name in table_names.OF_STUDY if name != "evals"]
 rule tables:
     """The tables of the study."""
     input:
-        *once_found(expand("results/tables/{name}.parquet", name=table_names.OF_STUDY)),
+        *once_found(
+            begun, expand("results/tables/{name}.parquet", name=table_names.OF_STUDY)
+        ),
 
 
 rule list_records:

@@ -13,7 +13,7 @@ record decides.
 rule runs:
     """Every run's record."""
     input:
-        *once_found(run_records, plan.RECORDS),
+        *once_found(begun, plan.RECORDS),
 
 
 rule batches:

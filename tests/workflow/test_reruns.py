@@ -71,10 +71,11 @@ def test_adding_a_repeat_trains_only_the_new_runs(campaign, target):
     assert all("-r2-" in run for run in trained_runs(jobs))
 
 
-def test_a_deleted_run_is_trained_again_and_no_other(campaign):
+@pytest.mark.parametrize("target", ["all", "tables", "runs"])
+def test_a_deleted_run_is_trained_again_and_no_other(campaign, target):
     run = campaign.run_id("cnn12-")
     shutil.rmtree(campaign.folder / "results/runs" / run)
-    jobs = campaign.scheduled()
+    jobs = campaign.scheduled("--cores", "1", target)
     assert jobs["train"] == [run]
 
 

@@ -52,7 +52,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         server = self.server
         server.requests.append(dict(self.headers))
         server.before(len(server.requests))
-        self.close_connection = True
         if self.path == "/moved":
             return self._head(302, {"Location": server.url(), "Content-Length": 0})
         if server.statuses:
@@ -87,6 +86,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, str(value))
+        self.send_header("Connection", "close")  # told, or the client would ask here once more
         self.end_headers()
 
 

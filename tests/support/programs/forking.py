@@ -25,12 +25,14 @@ MOST_BYTES = 1 << 20
 def main(number, *modules):
     connection = socket.socket(fileno=int(number))
     connection.set_inheritable(False)
+    # What is imported is not looked through for garbage, now or by each fork, whose pages it would
+    # become.
+    gc.disable()
     for name in modules:
         with contextlib.suppress(ImportError):  # the program will say what is missing
             importlib.import_module(name)
-    # What is there already is not looked through again by each fork, whose pages it would become.
-    gc.collect()
     gc.freeze()
+    gc.enable()
     while True:
         message, ends, *_ = socket.recv_fds(connection, MOST_BYTES, 2)
         if not message:

@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -54,6 +55,13 @@ SLEEPS = "import time\nprint('x', flush=True)\ntime.sleep(60)"
 OWN_READ = "own_disk_read_bytes_per_s"
 
 
+@pytest.fixture
+def disk():
+    """A folder on a disk, where other tests' folders may be in memory."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield Path(folder)
+
+
 def used_s(pid):
     return node_use.read_process(Path("/proc"), pid).own * TICK_S
 
@@ -83,11 +91,11 @@ def start_run(folder, seconds, *flags):
     ]
 
 
-def test_neighbours_of_every_kind_are_found_and_a_run_is_tried_again_for_them(tmp_path):
+def test_neighbours_of_every_kind_are_found_and_a_run_is_tried_again_for_them(tmp_path, disk):
     folder = tmp_path / "a folder"
     folder.mkdir()
     programs = (SPINS_LITTLE, FILLS_MEMORY, FILLS_DISK)
-    others = [subprocess.Popen([*PYTHON, p, folder / "written"]) for p in programs]
+    others = [subprocess.Popen([*PYTHON, p, disk / "written"]) for p in programs]
     try:
         before = [used_s(other.pid) for other in others]
         line = start_run(folder, 1.5, "--others-share=0.05", "--attempts=2", "--attempt=1")
@@ -116,10 +124,10 @@ def test_neighbours_of_every_kind_are_found_and_a_run_is_tried_again_for_them(tm
 
 
 @pytest.mark.parametrize("run", [READS_DISK, SLEEPS], ids=["reads", "in memory"])
-def test_a_disk_hog_is_one_beside_a_run_that_reads_from_disks_only(tmp_path, run):
-    (tmp_path / "data").write_bytes(bytes(1 << 16))
-    hog = subprocess.Popen([*PYTHON, FILLS_DISK, tmp_path / "written"])
-    ours = subprocess.Popen([*PYTHON, run, tmp_path / "data"], stdout=subprocess.PIPE)
+def test_a_disk_hog_is_one_beside_a_run_that_reads_from_disks_only(tmp_path, disk, run):
+    (disk / "data").write_bytes(bytes(1 << 16))
+    hog = subprocess.Popen([*PYTHON, FILLS_DISK, disk / "written"])
+    ours = subprocess.Popen([*PYTHON, run, disk / "data"], stdout=subprocess.PIPE)
     try:
         if not ours.stdout.readline():
             pytest.skip("no direct reading where temporary files are")
