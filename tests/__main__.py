@@ -50,7 +50,7 @@ class Suite(NamedTuple):
         idle: the part of its time in which it waits for a scheduler, a disk or a lock.
         share: how pytest-xdist shares the tests among several.
         trains: whether it needs the trainers' environments, which are made by then.
-        small: whether its files fit in memory.
+        large: whether its files are too many for memory, or its daemons do not see them there.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Suite(NamedTuple):
     idle: float = 0.0
     share: str = "loadfile"
     trains: bool = True
-    small: bool = False
+    large: bool = False
 
     @property
     def busy(self):
@@ -98,14 +98,14 @@ def without(files):
 
 
 # What makes the environments of the others. It waits for downloads, and for a compiler.
-ENVIRONMENTS = Suite("environments", (), idle=0.3, trains=False)
+ENVIRONMENTS = Suite("environments", (), idle=0.3, trains=False, large=True)
 # After those of tests/unit (unit_suites). Each begins once there is room for it. Those that wait
 # much come early, beside those that do not; those that are always busy come last, so that no core
 # is left without work. A machine has one Slurm: containers need it once cluster is done.
 SUITES = (
-    Suite("cluster", ("tests/cluster",), idle=0.8),
-    Suite("containers", ("tests/containers",), idle=0.6),
-    Suite("workflow", ("tests/workflow",), workers=2, share="worksteal", small=True),
+    Suite("cluster", ("tests/cluster",), idle=0.8, large=True),
+    Suite("containers", ("tests/containers",), idle=0.6, large=True),
+    Suite("workflow", ("tests/workflow",), workers=2, share="worksteal"),
     Suite("frameworks", ("tests/frameworks", *without(PYTORCH))),
     Suite("processes", PROCESSES, python=TRAINER),
     Suite("pytorch", PYTORCH),
@@ -154,14 +154,14 @@ def unit_suites():
 
     The first is seen at work: most faults are found there, and in minutes.
     """
-    whole = Suite("unit", ("tests/unit",), workers=2, trains=False, small=True)
+    whole = Suite("unit", ("tests/unit",), workers=2, trains=False)
     ours, (newest, _) = f"{sys.version_info.major}.{sys.version_info.minor}", pythons.newest()
     if newest in (None, ours):
         return [whole]
     uv = os.environ.get("UV") or shutil.which("uv") or REPOSITORY / ".uv" / "bin" / "uv"
     print(f"tests/unit runs under Python {newest}, and a part of it under {ours}", flush=True)
     whole = whole._replace(name=f"unit {newest}", python=pythons.workflow_python(newest, uv))
-    return [whole, Suite(f"unit {ours}", ROOMS, trains=False, small=True)]
+    return [whole, Suite(f"unit {ours}", ROOMS, trains=False)]
 
 
 def run(suites, options):
@@ -171,7 +171,7 @@ def run(suites, options):
     environments cannot be made, what needs them is not run.
     """
     waiting, at_work, ended, begin, made = list(suites), {}, [], time.monotonic(), False
-    with tempfile.TemporaryDirectory() as folder, in_memory() as small:
+    with tempfile.TemporaryDirectory() as folder, in_memory() as memory:
         try:
             while waiting or at_work:
                 free = MOST_BUSY - sum(suite.busy for suite, *_ in at_work.values())
@@ -180,7 +180,7 @@ def run(suites, options):
                 if suite:
                     waiting.remove(suite)
                     said = Path(folder, suite.name) if suite is not suites[0] else None
-                    process = start(suite.command(options), said, small if suite.small else {})
+                    process = start(suite.command(options), said, {} if suite.large else memory)
                     at_work[process.pid] = suite, process, said, time.monotonic()
                 else:
                     pid, status, used = os.wait4(-1, 0)
