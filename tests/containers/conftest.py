@@ -58,6 +58,12 @@ def tools():
     Path("/dev/mqueue").mkdir(exist_ok=True)  # podman wants it where it shares memory
     if subprocess.run(["id", USER], capture_output=True, check=False).returncode:
         call("useradd", "--create-home", USER)
+    end_processes()
+
+
+def end_processes():
+    """End what podman leaves running for the user: its next start would have the mounts of then."""
+    subprocess.run(["pkill", "-KILL", "--uid", USER], check=False)
 
 
 @pytest.fixture(scope="session")
@@ -69,6 +75,7 @@ def place(tools):
         subprocess.run(mount, check=False)
     folder.chmod(0o755)
     yield folder
+    end_processes()
     # Engines may have mounted their stores, which must not be removed through a mount.
     for mount in reversed(Path("/proc/self/mounts").read_text().splitlines()):
         if Path(mount.split()[1]).is_relative_to(folder):

@@ -37,13 +37,13 @@ class Program:
 
 
 OF_PLANNING = (
-    "Profiles of dry runs, 2026-11-25, bytes for each run beyond the bare workflow's: 860 for the "
-    "flags of three more files (its log, its input in two forms, what asks for its record), 1200 "
-    "for their names, 630 for the edge to its environment, 400 for the run itself (720 before), "
-    "100 for its resources. All but the run is Snakemake's own and goes with these files alone. "
-    "Guards of names, which all jobs share now, and names of parameters were part of it. Five "
-    "times as many runs take five times as many calls of each function, but for Snakemake's sort "
-    "of all outputs: n log n, which is 2 % of a dry run of 20 000."
+    "Profiles of dry runs, 2026-11-26: what a run has beyond the bare workflow's (its log, its "
+    "input in two forms, the edge to its environment, itself) takes about as much memory as what "
+    "it does without: its record is asked for by one job, the list of all records, and not by two "
+    "(1800 bytes), and no task asks for the age of each output, of which Snakemake makes three for "
+    "each job before it waits for the first (1000 bytes more at the peak). Five times as many runs "
+    "take five times as many calls of each function, but for Snakemake's sort of all outputs: "
+    "n log n, which is 2 % of a dry run of 20 000."
 )
 OF_COPIES = (
     "Two states of this virtual machine, 2026-11-25: the same two arrays in the same process were "
