@@ -25,6 +25,7 @@ if IS_MODULE:
 
 
 include: "rules/common.smk"
+include: "rules/functions.smk"
 include: "rules/images.smk"
 include: "rules/data.smk"
 include: "rules/train.smk"
