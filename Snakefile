@@ -20,12 +20,13 @@ for file in CONFIG_FILES:
 
 # A study given with --configfile, or to the module, is laid over these, key by key; its matrix
 # replaces ours.
-if IS_MODULE:
+if STARTED.is_module:
     config = config_files.laid_over(config)
 
 
 include: "rules/common.smk"
 include: "rules/functions.smk"
+include: "rules/sessions.smk"
 include: "rules/images.smk"
 include: "rules/data.smk"
 include: "rules/train.smk"
@@ -38,8 +39,16 @@ include: "rules/archive.smk"
 include: "rules/tensorboard.smk"
 
 
+onerror:
+    print(
+        plan.WHAT_STAYS.format(status=own_code.here("workflow_scripts/status.py")),
+        file=sys.stderr,
+    )
+
+
 # The default, as the first rule of this file.
 rule all:
     """Every run's record, the tables and the figures."""
     input:
-        *once_found(rules.tables.input, rules.figures.input),
+        rules.tables.input,
+        rules.figures.input,

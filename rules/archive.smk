@@ -10,13 +10,13 @@ from dlbench.archive.workflow_files import workflow_files
 rule archive:
     """The archive of the study."""
     input:
-        *once_found("results/archive.zip"),
+        session_done,
+        "results/archive.zip",
 
 
 rule write_archive:
     """Put workflow, config, logs, records, tables, figures and report into one bag."""
     input:
-        run_records,
         rules.list_records.output,
         rules.collect_runs.output,
         rules.figures.input,

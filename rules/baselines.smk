@@ -10,9 +10,10 @@ the figure communication.
 rule baselines:
     """Every baseline of the study on this machine, in a table and a figure."""
     input:
-        *once_found(
-            measured_baselines, baselines.TABLE, "results/figures/communication.svg"
-        ),
+        list_of_remade,
+        measured_baselines,
+        baselines.TABLE,
+        "results/figures/communication.svg",
 
 
 rule measure_baseline:
@@ -26,7 +27,7 @@ rule measure_baseline:
     conda:
         "../envs/workflow.yaml"
     resources:
-        **(JOBS.resources_like(baseline_run) if SUBMITS else {}),
+        **(JOBS.resources_like(baseline_run) if STARTED.submits else {}),
         bench=1,
     params:
         command=baseline_arguments,

@@ -59,13 +59,13 @@ if not own_code.at_home() and (missing := own_code.missing_packages()):
     )
 
 from dlbench import Error
+from dlbench.plan.snakemake_start import SnakemakeStart
 from dlbench.study import config_files
 
-# Whether another workflow uses this one as a module.
-IS_MODULE = not workflow.modifier.is_main_snakefile()
-CONFIG_FILES = config_files.files(IS_MODULE)
+STARTED = SnakemakeStart(workflow)
+CONFIG_FILES = config_files.files(STARTED.is_module)
 
-if workflow.modifier.path_modifier.replace_prefix("results/") != "results/":
+if STARTED.prefixes("results/"):
     sys.exit(
         "dlbench: its results are in results/ of the working directory, where its programs look "
         "for them: leave prefix and replace_prefix out of the module, or start Snakemake with "
@@ -76,7 +76,7 @@ try:
         *CONFIG_FILES,
         *(
             path
-            for path in (() if IS_MODULE else workflow.overwrite_configfiles)
+            for path in (() if STARTED.is_module else STARTED.configfiles)
             if Path(path).exists()
         ),
     )

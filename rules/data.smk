@@ -8,6 +8,7 @@ results/data/{dataset}/source/, the shards and manifest.json.
 rule data:
     """Every dataset of the study that is stored."""
     input:
+        list_of_remade,
         expand("results/data/{dataset}/manifest.json", dataset=PLAN.datasets),
 
 
@@ -23,20 +24,20 @@ rule fetch_dataset:
         "../envs/workflow.yaml"
     resources:
         bench=1,
-        # As a resource, since a change of it is no reason to fetch again.
-        fetching=lambda w: PLAN.fetching(w.dataset),
     params:
+        fetching=lambda w: PLAN.fetching(w.dataset),
         folder=lambda w: f"results/data/{w.dataset}/source",
     shell:
         program("fetch_dataset.py") + " {wildcards.dataset:q}"
-        " --folder {params.folder:q} --stamp {output:q} {resources.fetching}"
+        " --folder {params.folder:q} --stamp {output:q} {params.fetching}"
         " 2>&1 | tee {log:q}"
 
 
 rule convert_dataset:
     """Write the shards and, last, the manifest, which knows the digest of the code."""
     input:
-        source=conversion_source,
+        source="results/data/{dataset}/source.json",
+        remade=remade("results/data/{dataset}/manifest.json"),
     output:
         "results/data/{dataset}/manifest.json",
     log:
@@ -46,15 +47,15 @@ rule convert_dataset:
         "../envs/workflow.yaml"
     resources:
         bench=1,
-        check=STUDY.data["check"],
     params:
+        check=STUDY.data["check"],
         source=lambda w: f"results/data/{w.dataset}/source",
         folder=lambda w: f"results/data/{w.dataset}",
         recipe=lambda w: PLAN.recipe(w.dataset),
     shell:
         program("convert_dataset.py") + " {wildcards.dataset:q}"
         " --source {params.source:q} --output {params.folder:q}"
-        " --code-sha256 {params.recipe:q} --check {resources.check:q} 2>&1 | tee {log:q}"
+        " --code-sha256 {params.recipe:q} --check {params.check:q} 2>&1 | tee {log:q}"
 
 
 rule adopt_dataset:

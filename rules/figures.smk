@@ -8,7 +8,8 @@ Makes results/figures/{figure}.svg, .png and .pdf.
 rule figures:
     """Every figure of the study."""
     input:
-        *once_found(expand("results/figures/{figure}.svg", figure=STUDY.figures)),
+        session_done,
+        expand("results/figures/{figure}.svg", figure=STUDY.figures),
 
 
 rule draw_figure:

@@ -1,47 +1,102 @@
 """The functions that rules refer to: what they need, and the words of their commands.
 
-Needs common.smk: the plan, and what begins a start.
+Needs common.smk: the plan.
 """
 
+import json
 import os
 import shlex
 import sys
 
 from dlbench.plan import baselines, plan, run_command
-from dlbench.study import batch_searches
 
 
-def once_found(*inputs):
-    """The inputs of a target; as long as batches are to be found, what finds them instead."""
-    return TO_FIND or inputs
+def once(function):
+    """A function that acts at its first call for a plan.
 
-
-def begun(wildcards):
-    """Nothing, once the start has begun.
-
-    Where it cannot, the target ends it: of a job between, Snakemake would take what is there.
+    Where a workflow around us takes rules singly (by `use`), these files are read again for each of
+    them; the plan stays the same.
     """
-    let_records_decide()
-    meet_cluster()
-    return []
+
+    def act():
+        if function.__name__ not in PLAN.reported:
+            PLAN.reported.add(function.__name__)
+            function()
+
+    return act
 
 
 @once
-def begin_searches():
-    """Say which largest batches are to be found."""
-    if BEGINS:
-        print(
-            f"to find before the runs that they give: {len(TO_FIND)}",
-            *(search.label() for search, _ in PLAN.searches.values()),
-            sep="\n",
-            file=sys.stderr,
+def report_plan():
+    """Print what is to be done, and why."""
+    if STARTED.is_main:
+        print(*PLAN.why, sep="\n", file=sys.stderr)
+    if STARTED.is_dry_run and not PLAN.searches:
+        print(JOBS.cost, file=sys.stderr)
+
+
+@once
+def meet_cluster():
+    """Before the first job is submitted, check that the scheduler would accept all."""
+    if workflow.local_exec or not STARTED.is_main:
+        return
+    scheduler = submitting.scheduler(
+        workflow.executor_plugin.name, workflow.executor_settings
+    )
+    submitting.mend(
+        scheduler,
+        sys.modules[workflow.executor_plugin.executor.__module__],
+        workflow.remote_execution_settings.seconds_between_status_checks,
+        workflow.executor_settings,
+    )
+    try:
+        cancelled = JOBS.check_cluster(
+            scheduler,
+            lambda rule, name: our_rule(rule).resources.get(name).raw,
         )
+    except Error as error:
+        sys.exit(f"Nothing was submitted:\n{error}")
+    if cancelled:
+        # What they left is not what the plan was made from.
+        print(
+            f"cancelled jobs that an earlier start left behind: {', '.join(cancelled)}; "
+            "starting anew",
+            file=sys.stderr,
+            flush=True,
+        )
+        os.execv(sys.executable, [sys.executable, "-m", "snakemake", *sys.argv[1:]])
+
+
+def our_rule(name):
+    """A rule of these files, whatever a workflow around us calls it."""
+    return workflow.get_rule(getattr(rules, name).rule.name)
+
+
+def session_files(wildcards):
+    """The file of the session that starts, for which its runs wait; none where nothing is to do."""
+    return PLAN.session_file if PLAN.starts_session else []
+
+
+def session_done(wildcards):
+    """What says that all runs of the last session have their records."""
+    report_plan()
+    meet_cluster()
+    return PLAN.done_file
+
+
+def remade(template):
+    """An input function: the list of what is made again that has a file, or none."""
+    return lambda wildcards: PLAN.list_of_remade(template.format(**wildcards))
+
+
+def list_of_remade(wildcards):
+    """The list of what is made again in this start, where there is something."""
+    return PLAN.remade_file
 
 
 def search_inputs(wildcards):
     """What the search for a largest batch needs; nothing where it is skipped."""
-    let_digests_decide()
-    begin_searches()
+    report_plan()
     meet_cluster()
     search, why_not = PLAN.searches[wildcards.search]
     return [] if why_not else plan.needs(search.run)
@@ -55,92 +110,71 @@ def searched_run(wildcards):
 def find_batch_arguments(wildcards, output):
     """What follows find_batch.py and its files, quoted for the shell."""
     memory_mb = STUDY.site["memory_mb_per_node"]
-    if SUBMITS:
+    if STARTED.submits:
         memory_mb = JOBS.memory_mb(wildcards.search)
     return shlex.join(
         run_command.find_batch_arguments(PLAN, wildcards.search, memory_mb)
     )
 
 
-def go_on_with_found_batches():
-    """Start anew once the batches that had to be found first are there: they give the runs."""
-    if not (BEGINS and TO_FIND):
-        return
-    for search_id, (_, why_not) in PLAN.searches.items():
-        known = batch_searches.found(search_id)
-        if known is None or known.skipped != bool(why_not):
-            return  # that was not asked for
-    print(
-        "the largest batches are found; going on with the runs that they give",
-        file=sys.stderr,
-        flush=True,
-    )
-    workflow.persistence.unlock()
-    os.execv(sys.executable, [sys.executable, "-m", "snakemake", *sys.argv[1:]])
-
-
-@asked_of_each_run
 def training_inputs(wildcards):
-    """The inputs of a run; asked for when the graph of jobs is there but not yet judged."""
-    let_records_decide()
+    """What a run waits for.
+
+    Of one that is done: what it waited for when it was trained, however new that is now.
+    """
+    report_plan()
     meet_cluster()
-    return PLAN.training_inputs(wildcards.run_id)
+    if wildcards.run_id in PLAN.pending or STARTED.forces:
+        return PLAN.training_inputs(wildcards.run_id)
+    return list(map(ancient, PLAN.inputs_of_trained(wildcards.run_id)))
 
 
 def run_records(wildcards):
-    """The records that are to be made, or were made since they were listed.
+    """The records that are to be made; all of them for those who ask for what is done, too.
 
-    A run whose record stands is no job: nothing but the record decides, and to look at ten thousand
-    such jobs takes Snakemake several times what their records take us. All of them are there for
-    those who force what is done, or ask for more than to do what is not.
+    To look at ten thousand jobs that are done takes Snakemake several times what their records
+    take us.
     """
-    if TO_FIND:
-        sys.exit(f"matrix: batch_per_device: max: {batch_searches.NOT_YET}")
-    begun(wildcards)
-    whole = (
-        workflow.executor_plugin is None
-        or workflow.touch
-        or workflow.dag_settings.forceall
-        or workflow.dag_settings.forcerun
-    )
-    run_ids = RUNS if whole else PLAN.unlisted
+    for search_id in PLAN.searches:
+        checkpoints.find_batch.get(search=search_id)
+    if PLAN.searches:
+        plan_found_batches()
+    run_ids = PLAN.runs if STARTED.asks_for_all else PLAN.pending
     return [f"results/runs/{run_id}/run.json" for run_id in run_ids]
 
 
-def conversion_source(wildcards):
-    """What says that the source files of a dataset are there."""
-    let_digests_decide()
-    return f"results/data/{wildcards.dataset}/source.json"
+def plan_found_batches():
+    """Plan the runs whose batches were found in this start."""
+    try:
+        planning.plan_found_batches(config, PLAN)
+    except Error as error:
+        sys.exit(f"The config cannot be used:\n{error}")
+    JOBS.forget()
+    os.environ.update(PLAN.directive_environment)
+    report_plan()
+    meet_cluster()
 
 
 def environments_and_images(wildcards):
     """What says that they are there."""
-    let_records_decide()
     return PLAN.environments
 
 
-@asked_of_each_run
-def start_run_arguments(wildcards, output):
-    """What follows start_run.py and its files, quoted for the shell.
-
-    Asks for output only because Snakemake trains nothing again where such a parameter changes.
-    """
+def start_run_arguments(wildcards):
+    """What follows start_run.py and its files, quoted for the shell."""
     return run_command.StartRunArguments(PLAN, wildcards.run_id)
 
 
-@asked_of_each_run
 def directive_image(wildcards):
     """What the container directive enters for a run."""
     return PLAN.directive_image(wildcards.run_id)
 
 
-@asked_of_each_run
 def training_priority(wildcards):
     """Higher for runs that come earlier in the seeded order."""
     return PLAN.priority(wildcards.run_id)
 
 
-@asked_of_each_run
 def attempt_of_job(wildcards, attempt):
     """How often a run was tried in this start, this time included."""
     return attempt
@@ -153,14 +187,12 @@ def prepare_image_arguments(image, form):
 
 def measured_baselines(wildcards):
     """The baselines of the study on this machine."""
-    let_digests_decide()
     meet_cluster()
-    return baselines.files(PLAN, SUBMITS)
+    return baselines.files(PLAN, STARTED.submits)
 
 
 def baseline_inputs(wildcards):
     """What a baseline needs."""
-    let_digests_decide()
     return baselines.inputs(PLAN, wildcards.baseline)
 
 
@@ -170,10 +202,7 @@ def baseline_run(wildcards):
 
 
 def baseline_arguments(wildcards, output):
-    """What follows start_baseline.py and its files, quoted for the shell.
-
-    Asks for output, so that Snakemake measures nothing again where such a parameter changes.
-    """
+    """What follows start_baseline.py and its files, quoted for the shell."""
     return baselines.arguments(PLAN, wildcards.baseline, str(output))
 
 

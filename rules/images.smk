@@ -11,20 +11,22 @@ runs that need it are skipped with that reason, the others go on, and the next s
 rule images:
     """Every environment of the study, and every image in the forms that its runs take."""
     input:
-        environments_and_images,
+        list_of_remade,
+        made=environments_and_images,
     log:
         "results/logs/see_images.log",
     localrule: True
     conda:
         "../envs/workflow.yaml"
     shell:
-        program("see_images.py") + " {input:q} 2>&1 | tee {log:q} >&2"
+        program("see_images.py") + " {input.made:q} 2>&1 | tee {log:q} >&2"
 
 
 rule make_environment:
     """Install the pinned packages; what is there beside them (Horovod, say) stays."""
     input:
-        lambda w: str(trainer_environments.folder(w.environment) / "uv.lock"),
+        lock=lambda w: str(trainer_environments.folder(w.environment) / "uv.lock"),
+        remade=remade("results/environments/{environment}.json"),
     output:
         "results/environments/{environment}.json",
     log:
@@ -36,12 +38,14 @@ rule make_environment:
     resources:
         bench=1,
     shell:
-        program("make_environment.py") + ' "$(dirname {input:q})"'
+        program("make_environment.py") + ' "$(dirname {input.lock:q})"'
         " --output {output:q} 2>&1 | tee {log:q}"
 
 
 rule make_image:
     """Build, pull or take an image, once; its digest is its name from then on."""
+    input:
+        remade("results/images/{image}/image.json"),
     output:
         "results/images/{image}/image.json",
     log:
@@ -52,19 +56,20 @@ rule make_image:
         "../envs/workflow.yaml"
     resources:
         bench=1,
-        # As a resource: what makes it another image is found by dlbench/images/trainer_image.py.
+    params:
         settings=lambda w: PLAN.image(w.image),
         study=STUDY.name,
     shell:
         program("make_image.py") + " {wildcards.image:q} --keep-failure"
-        " --settings {resources.settings:q} --study {resources.study:q}"
+        " --settings {params.settings:q} --study {params.study:q}"
         " --output {output:q} 2>&1 | tee {log:q}"
 
 
 rule prepare_image:
     """Bring an image to the form that a runtime takes, and look at it from inside."""
     input:
-        "results/images/{image}/image.json",
+        image="results/images/{image}/image.json",
+        remade=remade("results/images/{image}/{form}.json"),
     output:
         "results/images/{image}/{form}.json",
     log:
@@ -80,5 +85,5 @@ rule prepare_image:
     params:
         how=lambda w: prepare_image_arguments(w.image, w.form),
     shell:
-        program("prepare_image.py") + " {input:q} --keep-failure"
+        program("prepare_image.py") + " {input.image:q} --keep-failure"
         " {params.how} --output {output:q} 2>&1 | tee {log:q}"

@@ -14,7 +14,8 @@ LOOKS = [
 rule report:
     """The report of the study, one HTML file that loads nothing."""
     input:
-        *once_found("results/report.html"),
+        session_done,
+        "results/report.html",
 
 
 rule build_report:

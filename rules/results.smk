@@ -14,9 +14,8 @@ SMALL = [name for name in table_names.OF_STUDY if name != "evals"]
 rule tables:
     """The tables of the study."""
     input:
-        *once_found(
-            begun, expand("results/tables/{name}.parquet", name=table_names.OF_STUDY)
-        ),
+        session_done,
+        expand("results/tables/{name}.parquet", name=table_names.OF_STUDY),
 
 
 rule list_records:
@@ -25,7 +24,7 @@ rule list_records:
     Snakemake remembers the inputs of a rule once for each of its outputs, and there are many tables.
     """
     input:
-        run_records,
+        session_done,
     output:
         plan.RECORDS,
     log:
@@ -33,9 +32,6 @@ rule list_records:
     localrule: True
     conda:
         "../envs/workflow.yaml"
-    params:
-        # Of another study other runs are needed: what is missing is made for a rule that runs only.
-        config=lambda w: PLAN.config_file(keep=False),
     shell:
         # Not the records as arguments: a large study's would be too long.
         START

@@ -8,7 +8,8 @@ results/tensorboard/{run_id}/. No part of `all`.
 rule tensorboard:
     """Every run of the study, for `tensorboard --logdir results/tensorboard`."""
     input:
-        *once_found("results/tensorboard"),
+        session_done,
+        "results/tensorboard",
 
 
 rule export_tensorboard:

@@ -1,11 +1,11 @@
 """Train each combination once; keep its event log and its record.
 
-Where the config asks for the largest batch, that is found first: results/batches/{search}/. As long
-as one is to be found the targets stand for that, and Snakemake is started anew for the runs.
+Where the config asks for the largest batch, that is found first: results/batches/{search}/. It gives
+runs, so that it is a checkpoint.
 
 Needs the trainer's environment and the dataset's manifest. Makes
 results/runs/{run_id}/train.jsonl, other ranks' logs beside it, and run.json.
-A run whose record stands is no job, or has no inputs where it is asked for, so that nothing but its
+A run whose record stands is no job unless it is asked for by its name or by force: nothing but its
 record decides.
 """
 
@@ -13,19 +13,22 @@ record decides.
 rule runs:
     """Every run's record."""
     input:
-        *once_found(begun, plan.RECORDS),
+        session_done,
+        plan.RECORDS,
 
 
 rule batches:
     """The largest batches that are asked for and were not found yet."""
     input:
-        TO_FIND,
+        list_of_remade,
+        [str(search.output) for search, _ in PLAN.searches.values()],
 
 
-rule find_batch:
+checkpoint find_batch:
     """Find the largest batch that fits, by tries that are no runs of the study."""
     input:
         search_inputs,
+        remade("results/batches/{search}/found.json"),
     output:
         "results/batches/{search}/found.json",
     log:
@@ -35,7 +38,11 @@ rule find_batch:
     conda:
         "../envs/workflow.yaml"
     resources:
-        **(JOBS.resources_like(searched_run) if SUBMITS and TO_FIND else {}),
+        **(
+            JOBS.resources_like(searched_run)
+            if STARTED.submits and PLAN.searches
+            else {}
+        ),
         bench=1,
     params:
         command=find_batch_arguments,
@@ -57,11 +64,11 @@ rule train:
     # One more, which records what the scheduler did to the last attempt.
     retries: PLAN.attempts
     group:
-        bundle if SUBMITS else None
+        bundle if STARTED.submits else None
     container:
         directive_image
     resources:
-        **(JOBS.resources if SUBMITS else {}),
+        **(JOBS.resources if STARTED.submits else {}),
         bench=1,
         attempt=attempt_of_job,
     params:
@@ -74,6 +81,8 @@ rule train:
 
 rule read_run:
     """Make the record of a run whose log stands, where the record is lost or of another version."""
+    input:
+        session_files,
     output:
         "results/runs/{run_id}/run.json",
     log:
@@ -83,12 +92,11 @@ rule read_run:
     localrule: True
     conda:
         "../envs/workflow.yaml"
-    resources:
-        # As in train: a parameter here would be a change to the rule that made the record.
+    params:
         spec=lambda w: PLAN.spec(w.run_id),
     shell:
         program("parse_run.py") + " results/runs/{wildcards.run_id:q}/train.jsonl"
-        " --spec {resources.spec:q} --put-aside 2>&1 | tee {log:q} >&2"
+        " --spec {params.spec:q} --put-aside 2>&1 | tee {log:q} >&2"
 
 
 ruleorder: read_run > train

@@ -129,7 +129,8 @@ class Campaign:
             wildcard = re.search(r"^    wildcards: \w+=(.*)$", block, re.MULTILINE)
             rule = block.partition(":")[0]
             jobs.setdefault(rule, set()).add(wildcard[1] if wildcard else "")
-        jobs.pop("all", None)
+        for rule in ("all", "start_session", "end_session"):  # of each start that has work
+            jobs.pop(rule, None)
         return {rule: sorted(values) for rule, values in jobs.items()}
 
     def ids(self):

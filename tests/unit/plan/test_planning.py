@@ -274,13 +274,9 @@ def test_finished_runs_are_left_and_the_others_sorted_by_what_they_need(plan):
         stale.id: "stale",
         **{run.id: "missing" for run in missing},
     }
-    assert again.forced == {
-        f"results/runs/{unread.id}/run.json",
-        f"results/runs/{stale.id}/run.json",
-        f"results/runs/{stale.id}/train.jsonl",
-    }
+    assert again.remade == set()
     assert [run.id for run in again.study.runs if re.fullmatch(again.unread, run.id)] == [unread.id]
-    assert again.training_inputs(current.id) == []
+    assert again.inputs_of_trained(current.id) == again.training_inputs(current.id)
     words = run_command.start_run_arguments(again, unread.id, 1)
     first, *_ = [w for w in words if "--position" in w]
     assert first == "--position=2/8"
@@ -321,14 +317,14 @@ def test_an_environment_that_was_copied_without_its_python_is_made_again(tmp_pat
     for path in (python, listed):
         path.parent.mkdir(parents=True)
     shutil.copy(lock, "envs/train")
-    assert planning.make_plan(STUDY).forced == set()
+    assert planning.make_plan(STUDY).remade == set()
     listed.touch()
-    assert planning.make_plan(STUDY).forced == {str(listed)}
+    assert planning.make_plan(STUDY).remade == {str(listed)}
     python.symlink_to("/a/python/of/another/machine")
-    assert planning.make_plan(STUDY).forced == {str(listed)}
+    assert planning.make_plan(STUDY).remade == {str(listed)}
     python.unlink()
     python.symlink_to(sys.executable)
-    assert planning.make_plan(STUDY).forced == set()
+    assert planning.make_plan(STUDY).remade == set()
 
 
 def test_the_config_travels_as_a_file_that_is_another_one_when_the_config_changes(plan):

@@ -67,7 +67,7 @@ def test_a_search_that_this_machine_cannot_do_is_skipped_with_the_reason_and_don
     assert planned(*blocks).study.excluded[0].reason == why_not
     larger = planned(*blocks, devices_per_node=4, cores_per_node=4)
     assert larger.searches == {search.id: (search, "")}
-    assert str(search.output) in larger.forced
+    assert str(search.output) in larger.remade
 
 
 def test_where_no_search_can_be_done_and_nothing_else_is_there_the_reason_is_said():
@@ -90,6 +90,6 @@ def test_the_job_of_a_search_asks_for_what_a_run_does_and_its_tries_stay_within_
 def test_what_does_not_say_what_was_found_is_made_again(folder):
     (search_id,) = planned(WIDEST).searches
     path = write_found(search_id, reason="")
-    assert str(path) in planned(WIDEST).forced
+    assert str(path) in planned(WIDEST).remade
     write_found(search_id)
-    assert str(path) not in planned(WIDEST).forced
+    assert str(path) not in planned(WIDEST).remade

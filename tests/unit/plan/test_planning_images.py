@@ -124,7 +124,6 @@ def test_a_finished_run_needs_no_image(contained):
     again = contained(runtime=["bare", "apptainer"])
     assert run.id not in again.pending
     assert again.directive_image(run.id) is None
-    assert again.training_inputs(run.id) == []
     assert again.directive_environment == {}
 
 
@@ -200,17 +199,13 @@ def test_another_image_is_made_again_and_its_runs_with_it(contained):
         log = finish(run, staleness.made_from(run, image_settings=MINE))
         parse_run.parse(run, log, log.with_name("run.json"))
     assert planned().pending == {}
-    assert planned().forced == frozenset()
+    assert planned().remade == frozenset()
     archive(b"two")
     again = planned()
     assert {run_id: state.value for run_id, (state, _) in again.pending.items()} == {
         mine.id: "stale"
     }
-    assert again.forced == {
-        "results/images/mine/image.json",
-        f"results/runs/{mine.id}/run.json",
-        f"results/runs/{mine.id}/train.jsonl",
-    }
+    assert again.remade == {"results/images/mine/image.json"}
 
 
 def test_what_an_image_lacked_is_no_reason_to_skip_once_it_is_another_one(contained):
@@ -243,7 +238,7 @@ def test_an_image_of_another_study_is_not_replaced_by_one_of_the_same_name(conta
         "matrix; or delete results/images/mine, if that study is over"
     ) in str(error.value)
     # The same image serves both, and a study may change its own.
-    assert contained(MINE, runtime="podman", environment="mine").forced == frozenset()
+    assert contained(MINE, runtime="podman", environment="mine").remade == frozenset()
     made = json.loads(Path(name).read_text())
     Path(name).write_text(json.dumps(made | {"study": STUDY["study"]}))
     contained(other, runtime="podman", environment="mine")
@@ -263,13 +258,12 @@ def test_an_image_that_could_not_be_made_is_tried_again_at_each_start(contained)
         trainer_image.read_form(form)
     assert "secret" not in Path(form).read_text()
     plan = contained(MINE, runtime="apptainer", environment="mine")
-    assert plan.forced == {form} and plan.skipped == {}
-    trainer_image.forget_failures(plan.forced)
-    assert entered and not Path(form).exists()
+    assert plan.remade == {form} and plan.skipped == {}
+    Path(form).unlink()
     # So it is with the image itself, which has no digest then.
     with trainer_image.record_failure(path, "image mine could not be made: "):
         raise OSError(28, "No space left on device")
-    assert contained(MINE, runtime="apptainer", environment="mine").forced == {path}
+    assert contained(MINE, runtime="apptainer", environment="mine").remade == {path}
     assert trainer_image.digest("mine", trainer_image.settings("mine", MINE)) is None
     with pytest.raises(Error, match=r"mine could not be made: \[Errno 28\] No space left"):
         trainer_image.read(path)

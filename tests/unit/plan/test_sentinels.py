@@ -9,7 +9,6 @@ import pytest
 from dlbench.analysis import equivalence
 from dlbench.campaign import doctor_runs
 from dlbench.plan import planning, run_command, sentinels
-from dlbench.plan.plan import LOCKS
 from dlbench.records import run_record, sessions, staleness
 from dlbench.results import collect_runs
 from dlbench.study import config, config_schema, trainer_environments
@@ -206,13 +205,7 @@ def test_a_start_plans_its_sentinels_and_its_jobs_plan_the_same(monkeypatch):
     assert f"--label={own[0].label()}" in run_command.start_run_arguments(plan, own[0].id)
     assert [plan.position(run.id) for run in plan.to_train] == [3, 4, 5, 6]
     assert not sessions.sentinels()
-    lock = LOCKS / "0.output.lock"
-    lock.parent.mkdir(parents=True)
-    lock.touch()
-    plan.begin_session()
-    assert not sessions.sentinels()  # nothing is started beside a workflow at work
-    lock.unlink()
-    plan.begin_session()
+    plan.start_session(sessions.new())
     assert sorted(
         planned(settings(8, 16), choose_sentinels=sentinels.chosen_of_session).runs
     ) == sorted(plan.runs)
@@ -226,8 +219,6 @@ def test_a_finished_study_plans_none():
     finish_all(config.study(settings(8, 16)))
     plan = planned(settings(8, 16), choose_sentinels=sentinels.choose)
     assert plan.to_train == [] and set(plan.runs) == {run.id for run in plan.study.runs}
-    plan.begin_session()
-    assert sessions.current() is None
 
 
 def repeated(made, **changes):

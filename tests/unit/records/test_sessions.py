@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from dlbench.common.files import write_json
 from dlbench.log import event_fields, event_log
 from dlbench.plan import planning, run_command
 from dlbench.records import run_record, sessions
@@ -20,9 +21,26 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_the_session_that_was_begun_last_is_the_current_one_and_all_are_kept(here):
+def started():
+    session = sessions.new()
+    sessions.start(session)
+    return session
+
+
+def test_files_that_are_made_again_name_the_last_list_that_has_them(here):
+    first, second = "20261126T000000Z-a", "20261126T000001Z-b"
+    for session, paths in (first, ["x", "y"]), (second, ["y"]):
+        write_json(sessions.remade_file(session), {"paths": paths})
+    sessions.remade_file("20261126T000002Z-c").write_text("{")
+    assert sessions.lists_of_remade() == {
+        "x": str(sessions.remade_file(first)),
+        "y": str(sessions.remade_file(second)),
+    }
+
+
+def test_the_session_that_was_started_last_is_the_current_one_and_all_are_kept(here):
     assert sessions.current() is None
-    first, second = sessions.begin(), sessions.begin()
+    first, second = started(), started()
     assert first["id"] != second["id"]
     assert sessions.current() == second
     kept = {path.stem for path in (here / sessions.FOLDER).iterdir()}
@@ -31,7 +49,7 @@ def test_the_session_that_was_begun_last_is_the_current_one_and_all_are_kept(her
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"id": "x"}', "\udcff"])
 def test_a_damaged_file_is_an_unknown_session(here, content):
-    sessions.begin()
+    started()
     path = here / sessions.FOLDER / sessions.CURRENT
     path.write_text(content, errors="surrogateescape")
     assert sessions.current() is None
@@ -41,7 +59,7 @@ def test_it_travels_by_the_command_of_a_run_to_its_log_and_its_record(here):
     plan = planning.make_plan(STUDY)
     (run_id,) = (name for name in plan.runs if name.startswith("lenet5-synthetic-b8-single-1x1-r1"))
     assert "--session" not in " ".join(run_command.start_run_arguments(plan, run_id))
-    session = sessions.begin()
+    session = started()
     words = run_command.start_run_arguments(planning.make_plan(STUDY), run_id)
     (flag,) = (w for w in words if w.startswith("--session="))
     start_run = (

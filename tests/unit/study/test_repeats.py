@@ -94,12 +94,12 @@ def test_repeats_that_are_not_needed_are_skipped_and_a_narrower_interval_needs_t
     assert set(more.to_train) == set(runs[3:])  # when the fourth is there, the others are not
 
 
-def test_a_repeat_waits_for_those_before_it_that_are_still_to_be_done(runs):
+def test_a_repeat_waits_for_those_before_it_which_decide_whether_it_is_needed(runs):
     finish(runs[0])
     plan = planning.make_plan(settings())
     needed, more = (plan.training_inputs(runs[number].id) for number in (2, 4))
     assert not any(path.endswith("/run.json") for path in needed)
-    before = [f"results/runs/{run.id}/run.json" for run in runs[1:4]]
+    before = [f"results/runs/{run.id}/run.json" for run in runs[:4]]
     assert [path for path in more if path.endswith("/run.json")] == before
     assert "--unless=" in " ".join(run_command.start_run_arguments(plan, runs[4].id, 1))
 

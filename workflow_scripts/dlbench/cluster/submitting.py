@@ -82,6 +82,11 @@ class Submitting:
 
         return {name: resource(name) for name in self._names}
 
+    def forget(self) -> None:
+        """Forget what was computed of the plan, which has other runs now."""
+        for name in ("_estimates", "_bundles"):
+            vars(self).pop(name, None)
+
     @property
     def cost(self) -> str:
         """The cost of training, in one line."""

@@ -14,7 +14,7 @@ import contextlib
 import hashlib
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -293,12 +293,6 @@ def read_form(path: str | Path) -> dict[str, Any]:
     if "failure" in form:
         raise Unusable(form["failure"])
     return form
-
-
-def forget_failures(paths: Iterable[str | Path]) -> None:
-    """Delete recorded failures of images and forms, so that these are made again."""
-    for path in filter(failure, paths):
-        Path(path).unlink()
 
 
 def digest_of_form(path: str | Path) -> str | None:

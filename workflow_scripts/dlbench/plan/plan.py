@@ -41,7 +41,6 @@ WHAT_STAYS = (
 )
 MOST_REASONS = 8  # on the screen
 RECORDS = "results/records.sha256"  # the list of all records
-LOCKS = Path(".snakemake/locks")
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,9 @@ class Plan:
     `runs` are those of the study and the session's sentinels. `pending` maps the ids of runs to be
     done to (State, why); `adopted` maps the datasets that others converted to their Store;
     `searches` maps the ids of searches for largest batches to be done to (Search, why not, or "");
-    `begun` has what this start has done of what it does once.
+    `remade` are files that exist and must be made again before its runs; `session` is that which
+    its runs belong to, and `starts_session` whether it is one of this start; `reported` are names
+    of what was printed of it.
     """
 
     study: config.Study
@@ -60,12 +61,14 @@ class Plan:
     pending: dict
     device_kind: str
     config_json: str
-    forced: frozenset
+    remade: frozenset
     adopted: dict[str, stores.Store]
     sentinels: sentinels.Chosen
     searches: dict[str, tuple[batch_searches.Search, str]]
+    session: dict[str, str] | None = None
+    starts_session: bool = False
     attempts: int = ATTEMPTS
-    begun: set[str] = field(default_factory=set, compare=False)
+    reported: set[str] = field(default_factory=set, compare=False)
 
     def config_file(self, keep: bool = True) -> str:
         """The merged config as a file; `keep`: write it, where it is not there yet."""
@@ -103,16 +106,68 @@ class Plan:
         """{run id: label}, each another."""
         return self.study.labels | {run.id: run.label() for run in self.sentinels.runs}
 
-    def begin_session(self) -> None:
-        """Begin a session, where there is something to train, with its sentinels."""
-        # Beside a workflow at work, whose session it would end, Snakemake starts nothing.
-        if self.to_train and not any(LOCKS.glob("*")):
-            sessions.begin([run.values() for run in self.sentinels.runs])
+    def start_session(self, session: dict[str, str]) -> None:
+        """Start a session, and keep what its runs take for granted.
+
+        Args:
+            session: as sessions.new returns it.
+
+        Raises:
+            Error: it cannot be written.
+        """
+        self.put_damaged_aside()
+        trainer_environments.keep_choices(self.with_tries)
+        self.keep_code()
+        sessions.start(session, [run.values() for run in self.sentinels.runs])
+
+    @property
+    def session_file(self) -> list[str]:
+        """For what runs to be done wait: the file of their session."""
+        return [str(sessions.file(self.session["id"]))] if self.session else []
+
+    @property
+    def starting(self) -> str:
+        """A pattern that matches the id of the session that starts, if one does."""
+        return _any_of([self.session["id"]] if self.session and self.starts_session else [])
+
+    @property
+    def unfinished(self) -> str:
+        """A pattern that matches the id of the last session as long as its runs are not done."""
+        is_done = self.done_file and Path(self.done_file[0]).exists()
+        return _any_of([self.session["id"]] if self.session and not is_done else [])
+
+    @property
+    def done_file(self) -> list[str]:
+        """What says that all runs of the session have their records; none before the first one."""
+        return [str(sessions.done_file(self.session["id"]))] if self.session else []
+
+    @property
+    def remade_file(self) -> list[str]:
+        """The list of what is made again in this start; none where nothing is."""
+        return (
+            [str(sessions.remade_file(self.session["id"]))] if self.remade and self.session else []
+        )
+
+    def list_of_remade(self, path: str) -> list[str]:
+        """The list of files that were, or are now, made again which has one of them; or none.
+
+        It is an input of the rule that makes the file: Snakemake makes it again with a new list,
+        and not again as long as the list stays.
+        """
+        if path in self.remade and self.starts_session:
+            return self.remade_file
+        return [self._remade_before[path]] if path in self._remade_before else []
 
     @functools.cached_property
-    def session(self) -> dict[str, str] | None:
-        """The session that the runs belong to; asked for once it was begun."""
-        return sessions.current()
+    def _remade_before(self):
+        return sessions.lists_of_remade()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether something is to be done before the tables of the study are as its records are."""
+        current = sessions.current()
+        unfinished = current and not sessions.done_file(current["id"]).exists()
+        return bool(self.pending or self.remade or self.searches or unfinished or self.unlisted)
 
     def keep_code(self) -> None:
         """Keep lists of the files that are executed, so that those that change can be named."""
@@ -124,6 +179,9 @@ class Plan:
     @property
     def why(self) -> Iterator[str]:
         """Lines that say how many runs are to be done, and why: which files changed, say."""
+        if self.searches:
+            yield f"to find before the runs that they give: {len(self.searches)}"
+            yield from (search.label() for search, _ in self.searches.values())
         reasons = Counter(self._why(run_id) for run_id in self.pending).most_common()
         for reason, number in reasons[:MOST_REASONS]:
             yield f"{phrases.counted(number, 'run')} {reason}"
@@ -147,15 +205,6 @@ class Plan:
                 kept = event_log.keep_aside(log)
                 print(f"{run_id}: {reason}; kept as {kept}, trained again", file=sys.stderr)
 
-    @property
-    def standing_files(self) -> list[str]:
-        """Logs and records of the runs that need nothing."""
-        return [
-            str(run_record.folder(run_id) / name)
-            for run_id in self.runs.keys() - self.pending.keys()
-            for name in ("train.jsonl", "run.json")
-        ]
-
     @functools.cached_property
     def unlisted(self) -> list[str]:
         """The ids of the runs whose records are to be made, or are newer than the list of all."""
@@ -171,19 +220,27 @@ class Plan:
         ]
 
     def training_inputs(self, run_id: str) -> list[str]:
-        """What a run needs: nothing once it is trained, or where it is skipped.
+        """What a run that is to be done waits for: its session, and what it needs to be trained.
 
         Its code is not among them: the record knows its digest.
         """
         run = self.run(run_id)
-        if run_id not in self.pending or run_id in self.skipped:
-            return []
-        inputs = needs(run)
+        if run_id in self.skipped:
+            return self.session_file
+        inputs = [*self.session_file, *needs(run)]
         if run_id in self.study.targets:
             # They decide whether this one is needed.
-            before = (earlier for earlier in enough.earlier(run) if earlier in self.pending)
-            inputs += [f"results/runs/{earlier}/run.json" for earlier in before]
+            inputs += [f"results/runs/{earlier}/run.json" for earlier in enough.earlier(run)]
         return inputs
+
+    def inputs_of_trained(self, run_id: str) -> list[str]:
+        """What `training_inputs` returned as a run was trained whose record stands."""
+        record = run_record.read(run_record.folder(run_id) / "run.json")
+        session = record["provenance"].get("session")
+        before = [str(sessions.file(session["id"]))] if session else []
+        if record["status"] == "skipped":
+            return before
+        return [*before, *self.training_inputs(run_id)[len(self.session_file) :]]
 
     @property
     def with_tries(self) -> list[Run]:

@@ -1,5 +1,6 @@
 """From a config to a Plan: the study's runs, their states, and what must be made again."""
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from dlbench.images import trainer_image
 from dlbench.log import event_fields
 from dlbench.plan import plan, sentinels, site_devices, skipping
 from dlbench.plan.sentinels import Chosen
-from dlbench.records import costs, judgement, run_record, staleness
+from dlbench.records import costs, judgement, run_record, sessions, staleness
 from dlbench.records.judgement import State
 from dlbench.starting import start_command
 from dlbench.study import batch_searches, config, config_schema, trainer_environments
@@ -25,15 +26,37 @@ def no_sentinels(study: config.Study, to_train: list[Run], took_s: dict[str, flo
     return Chosen()
 
 
-def plan_of_start(
-    settings: dict[str, Any],
-    choose_sentinels: Callable[[config.Study, list[Run], dict[str, float]], Chosen],
-) -> plan.Plan:
-    """As make_plan, but once in a start, however often it reads the Snakefile."""
+def plan_of_start(settings: dict[str, Any], is_start: bool, again: bool = False) -> plan.Plan:
+    """The Plan of a start of Snakemake or of one of its jobs, made once in a process.
+
+    Args:
+        is_start: this process is what a user started, and not one of its jobs.
+        again: it does again what is done.
+    """
     key = repr(settings)
     if key not in _of_this_start:
-        _of_this_start[key] = make_plan(settings, choose_sentinels)
+        choose = sentinels.choose if is_start else sentinels.chosen_of_session
+        made = make_plan(settings, choose)
+        if is_start and (again or made.has_work):
+            made = dataclasses.replace(made, session=sessions.new(), starts_session=True)
+        _of_this_start[key] = made
     return _of_this_start[key]
+
+
+def plan_found_batches(settings: dict[str, Any], before: plan.Plan) -> None:
+    """Put the runs of the largest batches that were found into a Plan, whose session goes on.
+
+    Args:
+        before: the Plan of a start, which has the searches.
+    """
+    after = dataclasses.replace(
+        make_plan(settings, sentinels.choose),
+        session=before.session,
+        starts_session=before.starts_session,
+    )
+    # In place: whoever reads the Snakefile has this one.
+    vars(before).clear()
+    vars(before).update(vars(after))
 
 
 def make_plan(
@@ -100,9 +123,9 @@ def make_plan(
         pending=pending,
         device_kind=devices.kind,
         config_json=json.dumps(settings, sort_keys=True),
-        forced=frozenset(
+        remade=frozenset(
             {
-                *_forced(runs, pending, study.images),
+                *_remade(runs, pending, study.images),
                 *_gone(tried),
                 *(str(one.output) for one, _ in searches.values() if one.output.exists()),
                 *_outdated_data([*runs.values(), *tried], adopted),
@@ -111,6 +134,7 @@ def make_plan(
         adopted=adopted,
         sentinels=repeated,
         searches=searches,
+        session=sessions.current(),
     )
 
 
@@ -160,21 +184,17 @@ def _outdated_data(runs, adopted):
             yield str(path)
 
 
-def _forced(runs, pending, image_settings):
-    """Files that exist but must be made again."""
-    forced = set(_gone([runs[run_id] for run_id in pending]))
-    for run_id, (state, _) in pending.items():
+def _remade(runs, pending, image_settings):
+    """Environments and images that exist but must be made again."""
+    remade = set(_gone([runs[run_id] for run_id in pending]))
+    for run_id in pending:
         run = runs[run_id]
         if start_command.contained(run):
             if not staleness.made_from(run, image_settings=image_settings)["environment"]:
-                forced.add(trainer_image.image_path(run.environment))
+                remade.add(trainer_image.image_path(run.environment))
             if trainer_image.failure(trainer_image.form_path(run)):
-                forced.add(trainer_image.form_path(run))
-        if state in (State.STALE, State.DAMAGED):
-            forced |= {f"results/runs/{run_id}/{name}" for name in ("train.jsonl", "run.json")}
-        elif state is State.UNREAD:
-            forced.add(f"results/runs/{run_id}/run.json")
-    return forced
+                remade.add(trainer_image.form_path(run))
+    return remade
 
 
 def _gone(runs):

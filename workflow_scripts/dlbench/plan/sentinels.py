@@ -96,8 +96,13 @@ def choose(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -
 
 
 def chosen_of_session(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -> Chosen:
-    """Those of the session that was begun; arguments as `choose` has them, for its jobs."""
-    return Chosen(tuple(Run(**values) for values in sessions.sentinels()))
+    """Those of the session that was started; arguments as `choose` has them, for its jobs."""
+    return of_values(sessions.sentinels())
+
+
+def of_values(sentinels: Iterable[dict[str, Any]]) -> Chosen:
+    """The sentinels that have these values, as `Run.values` returns them."""
+    return Chosen(tuple(Run(**values) for values in sentinels))
 
 
 def order(

@@ -1,9 +1,9 @@
 """Sessions: each start of the workflow that trains is one, and each run's log says which.
 
-The process that a user starts begins it; all its jobs, also those on other nodes, read which one it
-is from a file, so that their runs are of one session. Measurements of two sessions may differ by
-whatever changed in between: the machine's other users, its temperature, its software.
-dlbench/analysis/drift.py estimates by how much.
+The process that a user starts gives it an id; its first job writes its file, for which all others
+wait. Jobs on other nodes read there which session it is, so that their runs are of one session.
+Measurements of two sessions may differ by whatever changed in between: the machine's other users,
+its temperature, its software. dlbench/analysis/drift.py estimates by how much.
 
 Needs the standard library only.
 """
@@ -21,7 +21,7 @@ from typing import Any
 
 from dlbench import Error
 from dlbench.common import phrases
-from dlbench.common.files import write_json
+from dlbench.common.files import read_json, write_json
 from dlbench.log import event_fields, event_log
 
 FOLDER = Path("results/sessions")
@@ -29,32 +29,60 @@ CURRENT = "current.json"
 KEYS = ("id", "started_at", "host")
 
 
-def begin(sentinels: Sequence[dict[str, Any]] = ()) -> dict[str, str]:
-    """Begin a session, write it down, and return it: `id`, `started_at` (UTC) and `host`.
-
-    Args:
-        sentinels: values of the runs that it repeats, which its jobs must know.
-
-    Raises:
-        Error: it cannot be kept.
-    """
+def new() -> dict[str, str]:
+    """A session that is about to start: `id`, `started_at` (UTC) and `host`. Nothing is written."""
     now = event_log.utc_now()
     date = datetime.strptime(now, event_fields.UTC_FORMAT)
-    session = {
+    return {
         "id": f"{date:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
         "started_at": now,
         "host": platform.node(),
     }
+
+
+def file(session_id: str) -> Path:
+    """The file of a session, which is written as it starts."""
+    return FOLDER / f"{session_id}.json"
+
+
+def done_file(session_id: str) -> Path:
+    """The file that exists once all runs of a session have their records."""
+    return FOLDER / f"{session_id}.done"
+
+
+def remade_file(session_id: str) -> Path:
+    """The list of what stood at its start and is made again in it: environments, data, images."""
+    return FOLDER / f"{session_id}.remade.json"
+
+
+def start(session: Mapping[str, str], sentinels: Sequence[dict[str, Any]] = ()) -> None:
+    """Write the file of a session, and make it the current one.
+
+    Args:
+        session: as `new` returns it.
+        sentinels: values of the runs that it repeats, which its jobs must know.
+
+    Raises:
+        Error: it cannot be written.
+    """
+    content = {**session, "sentinels": list(sentinels)}
     try:
-        for name in (f"{session['id']}.json", CURRENT):
-            write_json(FOLDER / name, {**session, "sentinels": sentinels})
+        for path in (FOLDER / CURRENT, file(session["id"])):
+            write_json(path, content)
     except OSError as error:
         raise Error(f"{FOLDER}: nothing can be written: {error.strerror}") from error
-    return session
+
+
+def lists_of_remade() -> dict[str, str]:
+    """{path: the last list of files that were made again which names it} in this folder."""
+    last: dict[str, str] = {}
+    for listing in sorted(FOLDER.glob("*.remade.json")):  # by date
+        last |= dict.fromkeys((read_json(listing) or {}).get("paths", ()), str(listing))
+    return last
 
 
 def current() -> dict[str, str] | None:
-    """The session that was begun last in this folder; None if no session can be read."""
+    """The session that was started last in this folder; None if no session can be read."""
     with contextlib.suppress(KeyError):
         session = _read()
         return {key: str(session[key]) for key in KEYS}
@@ -67,7 +95,7 @@ def busy_marker(session: dict[str, str] | None) -> Path | None:
 
 
 def sentinels() -> list[dict[str, Any]]:
-    """The values of the runs that the current session repeats, as `begin` was given them."""
+    """The values of the runs that the current session repeats, as `start` was given them."""
     return _read().get("sentinels", [])
 
 

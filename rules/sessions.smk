@@ -1,0 +1,60 @@
+"""The session of a start that has something to do: each start that trains is one.
+
+Makes results/sessions/{session}.json, for which its runs wait; {session}.done once all of them have
+their records; and {session}.remade.json, which lists what stands from before and is made again.
+A session is new at each start, so that Snakemake makes again what has its files as inputs.
+"""
+
+import json
+
+
+rule start_session:
+    """Start it; logs of damaged runs are put aside before their runs are trained again."""
+    output:
+        "results/sessions/{session}.json",
+    log:
+        "results/logs/start_session/{session}.log",
+    wildcard_constraints:
+        session=PLAN.starting,
+    priority: PREPARATION + 1
+    localrule: True
+    conda:
+        "../envs/workflow.yaml"
+    params:
+        session=json.dumps(PLAN.session),
+        sentinels=lambda w: json.dumps([run.values() for run in PLAN.sentinels.runs]),
+        config=lambda w: PLAN.config_file(keep=not STARTED.is_dry_run),
+    shell:
+        program("start_session.py") + " {params.session:q}"
+        " --sentinels {params.sentinels:q} --config-json {params.config:q}"
+        " 2>&1 | tee {log:q} >&2"
+
+
+rule end_session:
+    """Wait for the records of all its runs."""
+    input:
+        session_files,
+        run_records,
+    output:
+        touch("results/sessions/{session}.done"),
+    wildcard_constraints:
+        session=PLAN.unfinished,
+    localrule: True
+
+
+rule list_remade:
+    """List what stands, and is made again: an environment that is gone, data of other code."""
+    output:
+        "results/sessions/{session}.remade.json",
+    log:
+        "results/logs/list_remade/{session}.log",
+    wildcard_constraints:
+        session=PLAN.starting,
+    priority: PREPARATION + 1
+    localrule: True
+    conda:
+        "../envs/workflow.yaml"
+    params:
+        content=json.dumps({"paths": sorted(PLAN.remade)}),
+    shell:
+        START + "printf '%s\\n' {params.content:q} >{output:q} 2>{log:q}"

@@ -1,0 +1,144 @@
+"""What is read of Snakemake beyond its documented interface, all of it here, and nothing changed.
+
+Each entry of READ says why it is read and what is lost in a version of Snakemake that has it no
+more: then it counts as the value given, and one line on stderr says what is lost.
+"""
+
+import functools
+import sys
+from typing import Any, NamedTuple
+
+
+class Attribute(NamedTuple):
+    """An attribute of Snakemake's `workflow`.
+
+    Attributes:
+        why: it is read.
+        default: what it counts as where a version lacks it.
+        lost: what is lost then.
+    """
+
+    why: str
+    default: Any
+    lost: str
+
+
+READ = {
+    "exec_mode.name": Attribute(
+        "jobs of a scheduler read the Snakefile again, and plan no session of their own",
+        "DEFAULT",
+        "jobs of a scheduler plan sentinels of their own, and fail: use --executor local",
+    ),
+    "dryrun": Attribute(
+        "a dry run writes nothing, and prints what training will cost",
+        False,
+        "a dry run does not print what training will cost, and keeps a copy of the config",
+    ),
+    "executor_plugin": Attribute(
+        "--list, --summary and the like show all runs, not only those to be done",
+        "local",
+        "--summary shows the runs that are to be done only",
+    ),
+    "touch": Attribute("--touch is for all runs", False, "--touch leaves finished runs out"),
+    "dag_settings.forceall": Attribute(
+        "--forceall is for all runs", False, "--forceall leaves finished runs out"
+    ),
+    "dag_settings.forcerun": Attribute(
+        "--forcerun is for all runs", (), "--forcerun leaves finished runs out"
+    ),
+    "resource_settings.nodes": Attribute(
+        "only with --jobs are runs jobs of a scheduler, with resources for it",
+        None,
+        "jobs of a scheduler ask for its defaults only",
+    ),
+    "global_resources": Attribute(
+        "a start without a limit on `bench` would time runs beside one another",
+        {"bench": 1},
+        "nothing checks that runs are timed one after the other: start with --resources bench=1",
+    ),
+    "modifier.is_main_snakefile": Attribute(
+        "where dlbench is a module, config.yaml is that of the other workflow",
+        lambda: True,
+        "as a module dlbench reads config.yaml of the other workflow as its own",
+    ),
+    "modifier.path_modifier.replace_prefix": Attribute(
+        "a module whose prefix moves results/ is refused",
+        lambda path: path,
+        "a module with a prefix makes its results where our programs do not find them",
+    ),
+    "overwrite_configfiles": Attribute(
+        "a key that is twice in a file of --configfile is an error",
+        (),
+        "of a key that is twice in a file of --configfile the last one counts",
+    ),
+}
+
+
+class SnakemakeStart:
+    """A start of Snakemake, as its `workflow` tells.
+
+    Args:
+        workflow: of the Snakefile.
+    """
+
+    def __init__(self, workflow: Any) -> None:
+        self._workflow = workflow
+
+    @functools.cached_property
+    def is_main(self) -> bool:
+        """Whether this process was started by a user, not by Snakemake for a job."""
+        return self._read("exec_mode.name") == "DEFAULT"
+
+    @functools.cached_property
+    def is_dry_run(self) -> bool:
+        return bool(self._read("dryrun"))
+
+    @functools.cached_property
+    def is_module(self) -> bool:
+        """Whether another workflow uses this one as a module."""
+        return not self._read("modifier.is_main_snakefile")()
+
+    def prefixes(self, path: str) -> bool:
+        """Whether the module of another workflow puts a path elsewhere."""
+        return self._read("modifier.path_modifier.replace_prefix")(path) != path
+
+    @functools.cached_property
+    def submits(self) -> bool:
+        """Whether runs are jobs of a scheduler, or this process is such a job."""
+        return not self.is_main or self._read("resource_settings.nodes") is not None
+
+    @functools.cached_property
+    def asks_for_all(self) -> bool:
+        """Whether finished runs are asked for, too: to be listed, touched or trained again."""
+        return self.forces or self._read("executor_plugin") is None or bool(self._read("touch"))
+
+    @functools.cached_property
+    def forces(self) -> bool:
+        """Whether jobs are done that are done already: --forceall or --forcerun."""
+        return bool(self._read("dag_settings.forceall") or self._read("dag_settings.forcerun"))
+
+    @functools.cached_property
+    def limits_bench(self) -> bool:
+        """Whether the resource `bench`, which every timed job takes, has a limit."""
+        return "bench" in self._read("global_resources")
+
+    @functools.cached_property
+    def configfiles(self) -> list[str]:
+        """The files given with --configfile."""
+        return [str(path) for path in self._read("overwrite_configfiles")]
+
+    def _read(self, name):
+        value = self._workflow
+        for part in name.split("."):
+            if value is None:  # --lint and --list have no jobs, and no settings of them
+                return READ[name].default
+            try:
+                value = getattr(value, part)
+            except AttributeError:
+                attribute = READ[name]
+                print(
+                    f"dlbench: this Snakemake has no workflow.{name}: {attribute.lost}",
+                    file=sys.stderr,
+                )
+                return attribute.default
+        return value
