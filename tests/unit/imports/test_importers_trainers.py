@@ -134,7 +134,8 @@ def test_batches_of_megatron_that_grow_give_the_items_of_all_windows_over_their_
 
 def test_iterations_that_begin_anew_and_arguments_begin_another_run_of_megatron(log):
     part = megatron((10, 900), (20, 1000))
-    content = arguments(world_size=8) + part + part + arguments(world_size=4) + part
+    slower = megatron((10, 1900), (20, 2000))
+    content = arguments(world_size=8) + part + slower + arguments(world_size=4) + part
     runs = list(read("megatron", log, content))
     assert [run.columns["devices"] for run in runs] == [8, 8, 4]
 

@@ -13,11 +13,14 @@ from pathlib import Path
 from dlbench import Error
 from dlbench.common import plugins
 from dlbench.imports.importers.training._event_files import is_event_file
-from dlbench.imports.log_file import HEAD_BYTES, LogError, LogFile
+from dlbench.imports.log_file import LogError, LogFile, is_binary
 
 KIND = "importers"
 KERAS_PARTS = {"train", "validation"}  # the two folders of one run
-UNKNOWN = f"no importer knows it by its first {HEAD_BYTES // 1024} KiB"
+LOOKED_AT_BYTES = (
+    64 * 2**20
+)  # of a log that begins with other text: a second for a file that is none
+UNKNOWN = f"no importer knows it by its first {LOOKED_AT_BYTES // 2**20} MiB"
 
 
 @dataclass(frozen=True)
@@ -129,9 +132,9 @@ def choose_importer(
         if not stat.S_ISREG(os.stat(path).st_mode):
             return None, None, "no file"
         log = LogFile(path)
-        if not log.head:
+        if not log.beginning:
             return log, None, "empty, or damaged from its beginning"
-        names = [name for name in plugins.names(KIND) if plugins.load(KIND, name).recognise(log)]
+        names = _importers_of(log)
     except OSError as error:
         return None, None, error.strerror or str(error)
     if wanted and (candidate.is_given or not names or wanted in names):
@@ -141,3 +144,26 @@ def choose_importer(
             f"{path}: a log of several kinds: {', '.join(names)}; choose one with --kind"
         )
     return log, (names[0] if names else None), "" if names else UNKNOWN
+
+
+def _importers_of(log):
+    """The importers that know a log by its head, else by the first lines that one of them knows."""
+    modules = {name: plugins.load(KIND, name) for name in plugins.names(KIND)}
+    found = [name for name, module in modules.items() if module.recognise(log)]
+    if found or is_binary(log.head):
+        return found
+    marks = {name: getattr(module, "LINE_MARKS", ()) for name, module in modules.items()}
+    looked_at = 0
+    try:
+        for _, block in log.blocks():
+            for name, places in marks.items():
+                first = min((at for mark in places if (at := block.find(mark)) >= 0), default=None)
+                if first is not None:
+                    lines = log.from_here(block[block.rfind(b"\n", 0, first) + 1 :])
+                    found += [name] if modules[name].recognise(lines) else []
+            looked_at += len(block)
+            if found or looked_at > LOOKED_AT_BYTES:
+                break
+    except LogError:  # no text, or damaged: it has no log before that
+        pass
+    return found

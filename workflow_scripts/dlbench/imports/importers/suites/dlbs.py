@@ -19,13 +19,14 @@ import math
 import re
 from collections.abc import Iterator
 
-from dlbench.imports import log_values
+from dlbench.imports import console, log_values
 from dlbench.imports.importers import Imported
 from dlbench.imports.importers.tf_cnn import tf_cnn_benchmarks
 from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import MOST_TIME_S, LeftOut, count, real
 
 FAMILY = "dlbs"
+LINE_MARKS = (b"__exp.", b"__results.")
 PAIR = re.compile(r"^[ \t]*__([A-Za-z][\w.]{0,200}?)__[ \t]*=(.*)$")
 PRECISIONS = {"float": "float32", "float32": "float32", "float16": "float16", "int8": "int8"}
 MODES = {"training": "train", "inference": "forward"}
@@ -43,38 +44,50 @@ def recognise(log: LogFile) -> bool:
 
 
 def read(log: LogFile) -> Iterator[Imported]:
-    run, last = _Run(1), 0
-    for last, line in log.lines():
+    yield from console.read(log, _Reader)
+
+
+class _Reader:
+    """The runs in the lines of one process."""
+
+    def __init__(self, log):
+        self.log, self.done, self.run = log, [], _Run(1)
+
+    def add(self, number, line, is_cut):
+        run = self.run
+        before, run.last_line = run.last_line, number
         match = PAIR.match(line)
         if not match:
-            continue
+            return
         key, text = match[1], match[2].strip()
-        if last == log.unfinished:
-            run.left_out.add(last, "no newline at its end, so it may be cut short")
-            continue
         value = log_values.from_json(text)
-        if value is None and text != "null":
-            run.left_out.add(last, "a value that is no JSON")
-            continue
-        if key == "exp.id" and run.values.get(key, value) != value:
-            yield run.imported(log, last - 1)
-            run = _Run(last)
-        run.values[key] = value
-    yield run.imported(log, last)
+        if is_cut:
+            run.left_out.add(number, "no newline at its end, so it may be cut short")
+        elif value is None and text != "null":
+            run.left_out.add(number, "a value that is no JSON")
+        else:
+            if key == "exp.id" and run.values.get(key, value) != value:
+                run.last_line = before
+                self.done.append(run)
+                self.run = run = _Run(number)
+            run.values[key] = value
+
+    def runs(self):
+        return [run.imported(self.log) for run in (*self.done, self.run)]
 
 
 class _Run:
     """The pairs of one run."""
 
     def __init__(self, first_line):
-        self.first_line = first_line
+        self.first_line = self.last_line = first_line
         self.values = {}
         self.left_out = LeftOut()
 
-    def imported(self, log, last_line):
+    def imported(self, log):
         if not any(key.startswith(("exp.", "results.")) for key in self.values):
-            raise log.error(last_line, "no value of exp.* or results.* could be read")
-        run = Imported(self._settings(), lines=(self.first_line, last_line))
+            raise log.error(self.last_line, "no value of exp.* or results.* could be read")
+        run = Imported(self._settings(), lines=(self.first_line, self.last_line))
         time_ms = real(self.values.get("results.time"), 0, MOST_TIME_S * 1000)
         times_ms = self._times_ms()
         if times_ms:

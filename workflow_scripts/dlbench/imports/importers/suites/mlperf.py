@@ -37,6 +37,7 @@ from dlbench.imports.log_values import LeftOut, count, real
 
 FAMILY = "mlperf"
 MARK = ":::MLLOG "
+LINE_MARKS = (MARK.encode(),)
 INTERVALS = ("epoch", "block")
 TOP1_BENCHMARKS = (None, "resnet")
 # What eval_accuracy is, where it is not top-1.

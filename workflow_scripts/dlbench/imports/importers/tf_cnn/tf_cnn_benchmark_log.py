@@ -18,7 +18,7 @@ from typing import Any
 
 from dlbench.imports.importers import Imported
 from dlbench.imports.importers.tf_cnn import _tf_cnn
-from dlbench.imports.log_file import BOM, LogFile
+from dlbench.imports.log_file import LogFile
 
 FAMILY = _tf_cnn.FAMILY
 
@@ -29,7 +29,7 @@ def recognise(log: LogFile) -> bool:
 
 def is_run_info(log: LogFile) -> bool:
     """Whether this is a benchmark.log, of a training or an evaluation."""
-    head = log.head.removeprefix(BOM)
+    head = log.head
     return head[:1] == b"{" and b'"run_parameters"' in head and b'"run_date"' in head
 
 

@@ -32,6 +32,7 @@ from dlbench.imports.importers.tf_cnn import _tf_cnn
 from dlbench.imports.log_file import LogFile
 
 FAMILY = _tf_cnn.FAMILY
+LINE_MARKS = (b"images/sec: ", b"Img/sec", b"Batch size:  ")
 HALF_DIGIT = 0.05  # of the printed rates, items/s
 _gap = rb"[\t ]+"  # a tab; spaces if the log was copied from a terminal
 _number = rb"(-?(?:\d{1,99}\.\d{1,99}|nan|inf))"

@@ -32,6 +32,7 @@ from dlbench.imports.log_values import LeftOut, count, real
 from dlbench.study import item_names
 
 FAMILY = "torchtitan"
+LINE_MARKS = (b"tps: ", b"wps: ", b"Trainer is initialized with ")
 GIB = 2**30
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 STEP = re.compile(
