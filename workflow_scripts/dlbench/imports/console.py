@@ -72,6 +72,11 @@ def split(line: str) -> tuple[str | None, str]:
     return next((rank for rank in match.groups() if rank), None), line[match.end() :]
 
 
+def head(log: LogFile) -> str:
+    """The head of a log without what is written before its lines."""
+    return "\n".join(split(line)[1] for line in log.head_text.split("\n"))
+
+
 def read(
     log: LogFile,
     reader: Callable[[LogFile], Reader],

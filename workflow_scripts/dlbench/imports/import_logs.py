@@ -23,7 +23,7 @@ import pyarrow as pa
 from dlbench import Error
 from dlbench.common import phrases, plugins
 from dlbench.common.files import written_whole
-from dlbench.imports import finding, own_results, table_rows
+from dlbench.imports import finding, own_results, table_rows, unread_losses
 from dlbench.imports.import_fields import PathPattern, parse_fields
 from dlbench.imports.log_file import LogError
 from dlbench.imports.merging import MergedRun, Source, digest_of, group_by_run, merge
@@ -222,9 +222,12 @@ class _Import:
                 why = f"the same log as {self.logs[log.sha256, folder]}"
                 self.result.left_out.append((candidate.name, why))
                 return None, []
+            runs = list(_read(module, kind, log))
+            if not attaches:
+                unread_losses.note_unread(log, runs)
             sources = [
                 Source(imported, kind, candidate.name, f"{log.sha256}:{number}")
-                for number, imported in enumerate(_read(module, kind, log))
+                for number, imported in enumerate(runs)
             ]
             if sources:
                 self.logs[log.sha256, folder] = candidate.name

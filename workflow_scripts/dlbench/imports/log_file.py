@@ -88,7 +88,7 @@ class LogFile:
         return digest.hexdigest()
 
     def chunks(self) -> Iterator[bytes]:
-        """The content in pieces, for formats that are no text.
+        """The content in pieces as they lie, for formats that are no text.
 
         Raises:
             LogError: the file cannot be read to its end.
@@ -133,6 +133,16 @@ class LogFile:
         self._last = log_text.plain(rest)
         if self._last:
             self.unfinished = number
+
+    def text(self) -> Iterator[bytes]:
+        """The content in pieces, each as in `blocks`, with the last line if it has no newline.
+
+        Raises:
+            LogError: the file cannot be read to its end, or a line is too long.
+        """
+        for _, block in self.blocks():
+            yield block
+        yield self._last
 
     def error(self, line: int, reason: str) -> LogError:
         """A LogError about one line."""

@@ -68,7 +68,7 @@ def _ranks(path):
 
 def _unpack(path, output):
     with open(output, "wb") as file:
-        for chunk in LogFile(path).chunks():
+        for chunk in LogFile(path).text():
             file.write(chunk)
 
 

@@ -39,7 +39,9 @@ USED = {
 
 def recognise(log: LogFile) -> bool:
     """A log that contains one of tf_cnn_benchmarks is left to that importer, which reads more."""
-    pair = re.search(r"^[ \t]*__(?:exp|results)\.[\w.]+?__[ \t]*=", log.head_text, re.M)
+    if not any(mark in log.head for mark in LINE_MARKS):
+        return False
+    pair = re.search(r"^[ \t]*__(?:exp|results)\.[\w.]+?__[ \t]*=", console.head(log), re.M)
     return bool(pair) and not tf_cnn_benchmarks.recognise(log)
 
 

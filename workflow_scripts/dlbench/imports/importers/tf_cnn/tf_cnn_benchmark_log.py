@@ -75,6 +75,8 @@ def lines(log: LogFile) -> Iterator[tuple[int, dict[str, Any]]]:
 def run_columns(info: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     """Columns of the runs table; notes on what is unknown are appended to `notes`."""
     columns = _tf_cnn.columns(info["settings"], notes)
+    if _tf_cnn.is_worker(info["settings"]):
+        notes.append("settings of one worker: the devices and the batch of all are not in it")
     text = _within(info, "tensorflow_version", "version")
     if text and (version := _tf_cnn.version(text)):
         columns["framework_version"] = version

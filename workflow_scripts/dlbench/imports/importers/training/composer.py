@@ -54,10 +54,12 @@ EVAL = "metrics/eval/"
 
 
 def recognise(log: LogFile) -> bool:
-    text = log.head_text
+    if not any(mark in log.head for mark in LINE_MARKS):
+        return False
+    text = console.head(log)
     metrics = re.search(r"^\[metric\]\[batch=\d+\]: \S+: ", text, re.M)
-    console = re.search(r"^\s+Train (?:time/batch|loss/train/|throughput/)\S*: ", text, re.M)
-    return bool(metrics or console)
+    printed = re.search(r"^\s+Train (?:time/batch|loss/train/|throughput/)\S*: ", text, re.M)
+    return bool(metrics or printed)
 
 
 def read(log: LogFile) -> Iterator[Imported]:
