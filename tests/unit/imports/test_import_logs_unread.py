@@ -53,12 +53,10 @@ def test_the_kind_that_is_asked_for_counts_where_several_match(logs, kind, rate)
     assert made.left_out == []
 
 
-@pytest.mark.parametrize("kind", plugins.names("importers"))
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"tensorboard"}))
 def test_a_log_that_begins_with_other_text_is_known_if_its_program_prints_it(tmp_path, kind):
     content = KINDS[kind](0.125, 12)
     before = OUTPUT * 20_000  # 1.2 MB
-    if isinstance(content, bytes):
-        return
     (tmp_path / "log").write_text(before + content)
     candidate = finding.Candidate(tmp_path / "log", "log", True)
     _, found, _ = finding.choose_importer(candidate)

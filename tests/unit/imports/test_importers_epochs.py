@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from dlbench.imports import import_logs
@@ -36,6 +37,45 @@ def test_means_since_an_epoch_began_become_windows_of_batches(log):
     assert list(run.steps.warm_up) == [1, 0, 0]
     assert run.evals == [{"split": "validation", "epoch": 1, "top1": 0.705, "top5": 0.9025}]
     assert run.status == "ok"
+
+
+def cut(first, *times, batches=500):
+    """Lines of every batch from the fifth on, numbered from `first`."""
+    times, lines = [9.0, *times], []
+    for done in range(5, len(times) + 1):
+        mean = sum(times[:done]) / done
+        lines.append(imagenet_line(0, done - 1 + first, batches, times[done - 1], mean))
+    return "".join(f"{line}\n" for line in lines)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_means_of_a_log_that_was_cut_show_where_counting_began(log, first):
+    (run,) = read("pytorch_imagenet", log, cut(first, *[0.2] * 10, 30, 0.2, 0.2, 4, 0.2))
+    assert list(run.steps.step) == list(range(5, 17))
+    took = np.multiply(run.steps.step_time_s, run.steps.window_steps)
+    assert np.nansum(took) == pytest.approx(9 + 10 * 0.2 + 30 + 3 * 0.2 + 4, abs=0.02)
+    stall = [time for time, steps in zip(took, run.steps.window_steps, strict=True) if time > 29]
+    assert stall == [pytest.approx(30.4, abs=0.02)]
+    assert "the log begins at batch 5 of its epoch: the warm-up is in the first window" in notes(
+        run
+    )
+    assert "unknown" not in notes(run)
+    assert not any(run.steps.warm_up)
+
+
+def test_where_the_means_fit_both_ways_to_count_that_is_said(log):
+    lines = [imagenet_line(0, n, 500, 0.2, 0.2) for n in (10, 20, 30)]
+    (run,) = read("pytorch_imagenet", log, "".join(f"{line}\n" for line in lines))
+    assert list(run.steps.step) == [10, 20, 30]
+    assert "whether batches are counted from 0 or from 1 is unknown" in notes(run)
+
+
+@pytest.mark.parametrize(("numbers", "steps"), [((0, 10), [1, 11]), ((11, 500), [11, 500])])
+def test_a_batch_0_or_the_last_one_says_where_counting_began(log, numbers, steps):
+    lines = [imagenet_line(0, n, 500, 0.2, 0.2) for n in numbers]
+    (run,) = read("pytorch_imagenet", log, "".join(f"{line}\n" for line in lines))
+    assert list(run.steps.step) == steps
+    assert "unknown" not in notes(run)
 
 
 def test_windows_that_the_last_digit_leaves_in_doubt_are_joined(log):
