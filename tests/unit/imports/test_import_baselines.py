@@ -44,6 +44,15 @@ def rows(tmp_path):
     return imported
 
 
+def test_tables_are_found_behind_much_output_of_the_library(rows):
+    before = "node1:12:12 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] via P2P/IPC\n" * 5000
+    assert [row["size_bytes"] for row in rows(before + RANKS + TITLE + DSTACK, site="far")] == [
+        524288,
+        1048576,
+    ]
+    assert len(rows(before + OSU + OSU_ROWS, **FAR)) >= 2
+
+
 def test_a_table_of_nccl_tests_becomes_all_reduces_with_its_ranks_and_its_meaning(rows):
     small, large = rows(RANKS + TITLE + DSTACK, site="far")
     assert (large["measure"], large["size_bytes"], large["unit"]) == ("all_reduce", 1048576, "GB/s")

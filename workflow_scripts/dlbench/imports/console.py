@@ -110,11 +110,10 @@ def read(
     if errors and not any(runs.values()):
         raise errors[max(errors, key=lambda rank: lines.get(rank, 0))]
     if refuse_several and len(runs) > 1:
-        ranks = ", ".join(str(rank) for rank in runs)
-        raise log.error(1, f"lines of ranks {ranks}: {refuse_several}; import a log of each")
+        several = ", ".join(str(rank) for rank in runs)
+        raise log.error(1, f"lines of ranks {several}: {refuse_several}; import a log of each")
     for alike in itertools.zip_longest(*runs.values()):
-        ranks = [(rank, run) for rank, run in zip(runs, alike, strict=True) if run]
-        yield from joined(ranks)
+        yield from joined([(rank, run) for rank, run in zip(runs, alike, strict=True) if run])
 
 
 def joined(ranks: list[tuple[str | None, Imported]]) -> list[Imported]:

@@ -17,9 +17,7 @@ from dlbench.imports.log_file import LogError, LogFile, is_binary
 
 KIND = "importers"
 KERAS_PARTS = {"train", "validation"}  # the two folders of one run
-LOOKED_AT_BYTES = (
-    64 * 2**20
-)  # of a log that begins with other text: a second for a file that is none
+LOOKED_AT_BYTES = 64 * 2**20  # of a file that begins with other text: at most a second
 UNKNOWN = f"no importer knows it by its first {LOOKED_AT_BYTES // 2**20} MiB"
 
 
@@ -134,7 +132,7 @@ def choose_importer(
         log = LogFile(path)
         if not log.beginning:
             return log, None, "empty, or damaged from its beginning"
-        names = _importers_of(log)
+        names = importers_of(log)
     except OSError as error:
         return None, None, error.strerror or str(error)
     if wanted and (candidate.is_given or not names or wanted in names):
@@ -146,9 +144,13 @@ def choose_importer(
     return log, (names[0] if names else None), "" if names else UNKNOWN
 
 
-def _importers_of(log):
-    """The importers that know a log by its head, else by the first lines that one of them knows."""
-    modules = {name: plugins.load(KIND, name) for name in plugins.names(KIND)}
+def importers_of(log: LogFile, kind: str = KIND) -> list[str]:
+    """The importers that know a log by its head, else by the first lines that one of them knows.
+
+    Args:
+        kind: of plug-ins: importers or baseline_importers.
+    """
+    modules = {name: plugins.load(kind, name) for name in plugins.names(kind)}
     found = [name for name, module in modules.items() if module.recognise(log)]
     if found or is_binary(log.head):
         return found

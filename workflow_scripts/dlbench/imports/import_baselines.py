@@ -57,10 +57,8 @@ def import_baselines(
 
 
 def _measurements(log: LogFile) -> Iterator[tuple[str, Measurement]]:
-    for kind in plugins.names(KIND):
-        module = plugins.load(KIND, kind)
-        if module.recognise(log):
-            yield from ((kind, found) for found in module.read(log))
+    for kind in finding.importers_of(log, KIND):
+        yield from ((kind, found) for found in plugins.load(KIND, kind).read(log))
 
 
 def _content(found, fields, candidate):

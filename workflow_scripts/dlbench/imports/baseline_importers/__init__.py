@@ -5,6 +5,7 @@ A file's docstring says what the program's numbers mean. It defines:
         `log.head_text` alone.
     read(log): yields a Measurement for each table in the log.
         Raises LogError, with the line, if the log is of this kind but cannot be understood.
+and may define LINE_MARKS, as other importers do.
 """
 
 from dataclasses import dataclass, field

@@ -21,6 +21,7 @@ from dlbench.imports.baseline_importers import Measurement
 from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import MOST_TIME_S, count, real
 
+LINE_MARKS = (b" busbw",)
 NAMED = re.compile(r"# Collective test starting: (?:\S*/)?(\w+?)(?:_perf)?\s*$")
 BEGIN = re.compile(r"# nThread \d+ nGpus \d+ ")
 RANK = re.compile(r"#\s+Rank\s+\d+\s.*\bon\s+(\S+) device\s+\d+ \[[\w:]+\] (.+?)\s*$")

@@ -20,6 +20,7 @@ from dlbench.imports.baseline_importers import Measurement
 from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import MOST_TIME_S, count, real
 
+LINE_MARKS = (b"OSU MPI",)
 TITLE = re.compile(r"#\s*OSU MPI(?:-\w+)? (.+?)(?: Test)? v(\d[\w.]*)\s*$")
 ROW = re.compile(r"^(?:\[\d+,\d+\]<stdout>:)?\s*(\d+)\s+(\d[\d.]*)(?:\s|$)")
 BANDWIDTHS = {
