@@ -4,7 +4,7 @@ import pytest
 
 from dlbench.imports import import_logs
 from support.logs.log_samples import horovod_synthetic, mxnet
-from support.logs.trainer_samples import megatron_line
+from support.logs.trainer_samples import composer, megatron_line, pytorch_imagenet
 
 
 def one(path, content):
@@ -68,3 +68,19 @@ def test_losses_beside_the_one_that_mxnet_prints_are_noted(tmp_path):
     row = one(tmp_path / "log", content)
     assert row["final_loss"] == 2.5
     assert "losses left out: center-loss" in row["notes"]
+
+
+def test_a_loss_of_the_imagenet_example_in_other_words_is_noted(tmp_path):
+    content = pytorch_imagenet(0.125, 20).replace("Loss ", "Loss: ")
+    row = one(tmp_path / "log", content)
+    assert "final_loss" not in row
+    assert "no loss could be read in 20 lines" in row["notes"]
+
+
+def test_losses_beside_the_one_that_composer_trains_with_are_noted(tmp_path):
+    content = composer(0.125, 20).replace(
+        "\t Train loss/", "\t Train loss/train/aux: 1.0000\n\t Train loss/"
+    )
+    row = one(tmp_path / "log", content)
+    assert row["final_loss"] == 7.98
+    assert "losses left out: loss/train/aux" in row["notes"]
