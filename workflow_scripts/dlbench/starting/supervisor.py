@@ -27,7 +27,7 @@ from dlbench import Error
 from dlbench.common import terminal
 from dlbench.log import attempts, event_log
 from dlbench.machine import redaction
-from dlbench.records import disturbances, progress
+from dlbench.records import disturbances, progress, recorded
 from dlbench.starting import (
     leftovers,
     neighbours,
@@ -140,11 +140,11 @@ def supervise(run: Watched) -> bool:
             "run_end", t_utc=event_log.utc_now(), status=end["status"], message=end["message"]
         )
     log.close()
-    attempts.unlink_open_log(run.log)
     _say(run, _summary(run, end, time.monotonic() - started, no_result))
     if no_result:
         # Aside: the workflow deletes what a failed job wrote.
         event_log.keep_aside(run.log)
+        attempts.unlink_open_log(run.log)
     return not no_result
 
 
@@ -329,9 +329,11 @@ def _verdict(run, returncode, stopped_by, killed_by_kernel):
 
 
 def _clear(log):
-    """Start from an empty folder, but for the logs of earlier attempts."""
+    """Start from an empty folder, but for the logs of earlier attempts, which are put aside."""
     log.parent.mkdir(parents=True, exist_ok=True)
+    recorded.put_aside(log)
     attempts.rescue(log)
+    attempts.put_measured_aside(log)
     for path in (*event_log.rank_paths(log), *event_log.traces(log)):
         path.unlink(missing_ok=True)
 
