@@ -395,7 +395,7 @@ def trains(log, number):
 
 @pytest.mark.parametrize("attempt", [1, 2, 3])
 def test_a_run_that_was_recorded_is_not_trained_again(jobs, attempt):
-    """Also where the scheduler itself starts the job once more, of which Snakemake knows nothing."""
+    """Also where the scheduler itself starts the job once more, unknown to Snakemake."""
     made_from = '--made-from={"code": "abc"}'
     assert jobs(trains(jobs.log, 1), made_from).returncode == 0
     before = jobs.log.read_bytes(), record(jobs.log.parent)
@@ -429,3 +429,33 @@ def test_a_log_without_a_record_is_put_aside_whatever_it_says(jobs):
     jobs(trains(jobs.log, 2))
     assert outcome(jobs.log.parent) == ("oom", "2")
     assert (jobs.log.parent / "train.attempt1.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("states", "code", "words"),
+    [
+        (["PREEMPTED"], 1, "it is tried again"),
+        (["PREEMPTED", "FAILED"], 0, "failed"),
+        (["CANCELLED by 0", "NODE_FAIL", "PREEMPTED"], 1, "it is tried again"),
+        (["CANCELLED by 0"] * 4, 1, "attempt 4: Slurm ended job 4: CANCELLED by 0); the next"),
+        (["FAILED", "FAILED"], 1, "attempt 2: Slurm ended job 2: FAILED); the next start of"),
+        (["PREEMPTED", "OUT_OF_MEMORY", "OUT_OF_MEMORY"], 0, "oom: its job 3 was ended: OUT_OF"),
+    ],
+)
+def test_attempts_count_by_what_ended_them(jobs, states, code, words, monkeypatch, tmp_path):
+    """Two of the run's own, and up to two more for what others end."""
+    (tmp_path / "bin").mkdir()
+    answer = "".join(f"{number}|{state}\\n" for number, state in enumerate(states, start=1))
+    for name in ("sacct", "squeue"):
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\nprintf '{answer}'\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    jobs.log.parent.mkdir(parents=True)
+    for number in range(1, len(states) + 1):
+        launch = {"job": {"scheduler": "slurm", "id": str(number)}, "session": {"id": "s"}}
+        kept = jobs.log.with_name(f"train.attempt{number}.jsonl")
+        kept.write_text(json.dumps({"event": "launch", **launch}) + "\n")
+    limits = f"--attempt={len(states) + 1}", "--attempts=2", "--tries=4", '--session={"id": "s"}'
+    finished = jobs("import sys; sys.exit('what a pity')", *limits)
+    assert finished.returncode == code, finished.stderr
+    assert words in finished.stderr

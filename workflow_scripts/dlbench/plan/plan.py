@@ -29,6 +29,7 @@ from dlbench.study import batch_searches, config, trainer_environments
 from dlbench.study.runs import DEFAULTS, Run
 
 ATTEMPTS = 2  # a run that fails for a passing reason is tried once more
+INTERRUPTED = 2  # further tries of a run whose jobs are preempted, cancelled, or lose their node
 TO_DO = {
     State.MISSING: "to train",
     State.STALE: "to train again",
@@ -65,6 +66,7 @@ class Plan:
     sentinels: sentinels.Chosen
     searches: dict[str, tuple[batch_searches.Search, str]]
     attempts: int = ATTEMPTS
+    tries: int = ATTEMPTS + INTERRUPTED
     begun: set[str] = field(default_factory=set, compare=False)
 
     def config_file(self, keep: bool = True) -> str:

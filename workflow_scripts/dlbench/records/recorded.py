@@ -10,6 +10,7 @@ Needs the standard library only.
 """
 
 import contextlib
+import functools
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -91,7 +92,7 @@ def settle() -> None:
         place = run_record.folder(folder.name)
         messages = run_record.RESULTS / "logs" / "train" / f"{folder.name}.log"
         if not (place / RECORD).is_file():
-            put_back(place / LOG, messages, lambda record: record["run_id"] == place.name)
+            put_back(place / LOG, messages, functools.partial(_is_of, folder.name))
     forget_standing()
 
 
@@ -102,6 +103,10 @@ def forget_standing() -> None:
             shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):  # not there, or not empty
         FOLDER.rmdir()
+
+
+def _is_of(run_id: str, record: dict[str, Any]) -> bool:
+    return record["run_id"] == run_id
 
 
 def _folders() -> Iterator[Path]:

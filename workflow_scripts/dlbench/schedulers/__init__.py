@@ -182,8 +182,9 @@ class Fate:
 
     Attributes:
         state: the scheduler's own word.
-        status: running (or waiting), ok, failed, oom or timeout. Another attempt may succeed after
-            failed, but not after oom and timeout.
+        status: running (or waiting), ok, failed, interrupted, oom or timeout. Another attempt may
+            succeed after failed, but not after oom and timeout; interrupted is no fault of the
+            job's: preempted, cancelled, or gone with its node.
     """
 
     state: str

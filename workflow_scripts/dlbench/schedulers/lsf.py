@@ -18,7 +18,10 @@ CANCEL = "bkill"
 OPEN_MPI = "lsf"
 REMOTE_SHELL = "blaunch"
 
-ENDS = {"TERM_RUNLIMIT": "timeout", "TERM_DEADLINE": "timeout", "TERM_MEMLIMIT": "oom"}
+ENDS = {
+    "TERM_RUNLIMIT": "timeout", "TERM_DEADLINE": "timeout", "TERM_MEMLIMIT": "oom",
+    **dict.fromkeys(("TERM_PREEMPT", "TERM_OWNER", "TERM_ADMIN"), "interrupted"),
+}  # fmt: skip
 FIELDS = "jobid stat exit_code exit_reason delimiter='|'"
 
 

@@ -42,7 +42,10 @@ ALIVE = (
 )  # fmt: skip
 # Beginnings of the states of nodes that start no jobs.
 UNUSABLE = ("down", "drain", "drng", "fail", "maint", "inval", "unknown", "future")
-ENDS = {"COMPLETED": "ok", "TIMEOUT": "timeout", "DEADLINE": "timeout", "OUT_OF_MEMORY": "oom"}
+ENDS = {
+    "COMPLETED": "ok", "TIMEOUT": "timeout", "DEADLINE": "timeout", "OUT_OF_MEMORY": "oom",
+    **dict.fromkeys(("PREEMPTED", "CANCELLED", "NODE_FAIL", "BOOT_FAIL"), "interrupted"),
+}  # fmt: skip
 
 
 def queues() -> dict[str, Queue]:

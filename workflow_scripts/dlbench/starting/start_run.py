@@ -58,15 +58,19 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
         return 0
     leftovers.end()
     power_limits.restore_left()
-    refusal = _needless(options)
-    if not refusal and options.attempt > options.attempts:
+    refusal, attempt = _needless(options), 1
+    if not refusal and options.attempt > 1:
         attempts.rescue(options.log)
-        refusal = fates.verdict(options.log)
-        if not refusal:
-            return (
-                f"{label}: {options.attempts} attempts were ended from outside, without a "
-                "result; the next start of the workflow tries again"
-            )
+        earlier = fates.Earlier(options.log.parent, (options.session or {}).get("id"))
+        attempt = options.attempt - earlier.interrupted
+        if attempt > options.attempts or options.attempt > (options.tries or options.attempts):
+            refusal = earlier.verdict()
+            if not refusal:
+                return (
+                    f"{label}: its attempts were ended from outside, without a result "
+                    f"({earlier.describe() or 'none left a log'}); the next start of the workflow "
+                    "tries again"
+                )
     form, how, network = None, start_command.NOTHING, None
     if not refusal:
         try:
@@ -80,7 +84,8 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
             refusal = "skipped", str(error)
         except Error as error:
             refusal = "failed", str(error)
-    watched = _watched(run, options, label, watch, form, how, network)
+    last_attempt = attempt >= options.attempts
+    watched = _watched(run, options, label, watch, form, how, network, last_attempt)
     with attempts.lock(options.log):
         try:
             if refusal:
@@ -156,6 +161,7 @@ def _watched(
     form: dict[str, Any] | None,
     how: start_command.Start,
     network: str | None,
+    last_attempt: bool,
 ) -> supervisor.Watched:
     """What the supervisor is told of the run."""
     made_from = {**options.made_from}
@@ -193,7 +199,7 @@ def _watched(
         time_limit_s=options.time_limit_s,
         hang_limit_s=options.hang_limit_s,
         checkpoint=options.checkpoint,
-        last_attempt=options.attempt >= options.attempts,
+        last_attempt=last_attempt,
         copies=run.copies_per_node,
         watch=watch,
         wait_for_quiet_s=options.wait_for_quiet_s,

@@ -67,7 +67,7 @@ RUNS = pa.schema(
         field(
             "notes",
             TEXT,
-            note="of an imported run: what was converted, undone or left out; how nodes of one run differ",
+            note="of an imported run: what was converted or left out; how a run's nodes differ",
         ),
         field("learning_gate", TEXT, note="reached, or by how much missed; none: no gate"),
         *fields(pa.bool_(), *_FLAGS),
