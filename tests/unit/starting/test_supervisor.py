@@ -155,6 +155,11 @@ def test_signals_mean_afterwards_what_they_meant_before(tmp_path):
     [
         ("no room\n-----\n", "no room"),
         ("---\n", "no message"),
+        (
+            "srun: error: task 1 launch failed: Unspecified error\n"
+            "srun: error: Timed out waiting for job step to complete\n",
+            "srun: error: task 1 launch failed: Unspecified error",
+        ),
         ("*** An error occurred in MPI_Init_thread\nExit code: 1\n---\n", "MPI could not start: "),
     ],
 )

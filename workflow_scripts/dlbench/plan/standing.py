@@ -31,7 +31,7 @@ from dlbench.log.event_log import FAILED
 from dlbench.plan import site_devices, skipping
 from dlbench.records import costs, judgement, progress, run_record
 from dlbench.records.judgement import State
-from dlbench.starting import fates, refusals
+from dlbench.starting import fates, refusals, waiting_jobs
 from dlbench.study import learning_gates
 from dlbench.study.config import Study
 from dlbench.study.runs import Run
@@ -68,7 +68,20 @@ def examine(study: Study) -> list[Standing]:
     """The Standing of each run, in the order of execution."""
     devices = site_devices.devices(study.site)
     recipes = stores.recipes(stores.adopted(study))
-    return _with_fates([_standing(run, study, devices, recipes) for run in study.runs])
+    standings = [_standing(run, study, devices, recipes) for run in study.runs]
+    return _with_queue(_with_fates(standings))
+
+
+def _with_queue(standings):
+    """The same, with what the jobs of pending runs wait for."""
+    pending = any(standing.state in ("pending", "running") for standing in standings)
+    waiting = waiting_jobs.of_runs(Path.cwd()) if pending else {}
+    return [
+        dataclasses.replace(one, message="; ".join(filter(None, (one.message, words))))
+        if (words := waiting.get(one.run.id)) and one.state in ("pending", "running")
+        else one
+        for one in standings
+    ]
 
 
 def _standing(run, study, devices, recipes):

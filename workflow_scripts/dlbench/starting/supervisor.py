@@ -15,6 +15,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -41,7 +42,12 @@ from dlbench.trainer import checkpoints
 POLL_S = 0.2
 SHOW_EVERY_S = 10.0
 CHECKPOINT_GRACE_S = 60.0  # for a last checkpoint
+MPI_FAILED = (
+    "MPI could not start: the MPI of mpirun must be that of the trainer's environment or image; "
+    "the run's log has what it said"
+)
 TIME_LIMIT, HANG = "time limit", "hang"
+NOT_LAUNCHED = re.compile(r"^srun: error: task.* launch failed")
 INTERRUPTED = "interrupted"  # no status of a result
 SAMPLE, STEP, WINDOWS = (b'{"event": "%s"' % name for name in (b"sample", b"step", b"windows"))
 
@@ -136,9 +142,8 @@ def supervise(run: Watched) -> bool:
     if cut_short and not no_result:
         log.write("run_end", t_utc=event_log.utc_now(), **end)
     elif not no_result and end != event_log.last_run_end(run.log):
-        log.write(
-            "run_end", t_utc=event_log.utc_now(), status=end["status"], message=end["message"]
-        )
+        own = {name: end[name] for name in ("status", "message")}
+        log.write("run_end", t_utc=event_log.utc_now(), **own)
     log.close()
     _say(run, _summary(run, end, time.monotonic() - started, no_result))
     if no_result:
@@ -389,10 +394,8 @@ def _last_words(path):
         lines = path.read_bytes().decode(errors="replace").splitlines()
         spoken = [line.strip() for line in lines if set(line) - set("-=* ")]
         if any("An error occurred in MPI_Init" in line for line in spoken[-60:]):
-            return (
-                "MPI could not start: the MPI of mpirun must be that of the trainer's environment "
-                "or image; the run's log has what it said"
-            )
+            return MPI_FAILED
+        spoken = [line for line in spoken if NOT_LAUNCHED.search(line)] or spoken
         if spoken:
             return terminal.message(redaction.redact(spoken[-1]), 300)
     return "no message"
