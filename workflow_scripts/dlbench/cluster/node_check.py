@@ -31,7 +31,7 @@ MINUTES = 5  # limit of the job, which takes seconds
 LATE_S = 5.0  # after the end of the job, until its last files appear
 SKEW_S = 1.0  # of clocks; with more the times in logs of several nodes mislead
 FREE_MB = 1024
-LAUNCH_FAILED = "launch failed"  # as srun says of a task
+LAUNCH_FAILED = re.compile(r"launch failed|\bMPI\b", re.IGNORECASE)  # of srun's words
 SCRIPT = """#!/bin/sh
 cd {here} || exit 1
 for python in {python} python3; do
@@ -172,7 +172,7 @@ def _silence(folder, command):
     if not job_id:
         return f"the job of the check was refused: {message or 'no message'} (by: {command[0]})"
     printed = " | ".join(filter(None, map(_last_lines, _printed(folder))))
-    if LAUNCH_FAILED in printed:
+    if LAUNCH_FAILED.search(printed):
         return (
             f"job {job_id} of the check could not start its processes, as those of runs by srun "
             f"are started: {printed}; Slurm's default protocol of MPI may not work here: export "
