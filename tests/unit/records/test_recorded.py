@@ -100,6 +100,18 @@ def test_a_start_forgets_what_stands_only(place):
     assert [path.name for path in recorded.FOLDER.iterdir()] == [TWO.id]
 
 
+def test_a_run_that_is_forgotten_or_deleted_is_not_put_back(place):
+    log = contents(place)["train.jsonl"]
+    remove_outputs(place)
+    run_record.forget(TWO.id)
+    assert (place / "train.attempt1.jsonl").read_bytes() == log
+    assert not (recorded.FOLDER / TWO.id).exists()
+    recorded.link(finish(ONE) / "train.jsonl", MESSAGES)
+    shutil.rmtree(run_record.folder(ONE.id))
+    recorded.forget_standing()
+    assert not recorded.FOLDER.exists()
+
+
 def test_the_tries_of_a_search_have_no_second_names(place):
     shutil.rmtree(recorded.FOLDER)
     elsewhere = run_record.RESULTS / "batches/search/b8"

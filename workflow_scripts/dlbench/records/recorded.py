@@ -20,7 +20,7 @@ from typing import Any
 from dlbench.log import event_log
 from dlbench.records import run_record
 
-FOLDER = run_record.RESULTS / "recorded"
+FOLDER = run_record.RECORDED
 RECORD, LOG, MESSAGES = "run.json", "train.jsonl", "messages.log"
 
 
@@ -97,9 +97,10 @@ def settle() -> None:
 
 
 def forget_standing() -> None:
-    """Remove the second names of runs whose records are in their place."""
+    """Remove the second names of runs whose records are in their place, or that were deleted."""
     for folder in _folders():
-        if (run_record.folder(folder.name) / RECORD).is_file():
+        place = run_record.folder(folder.name)
+        if (place / RECORD).is_file() or not place.is_dir():
             shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):  # not there, or not empty
         FOLDER.rmdir()
