@@ -20,6 +20,7 @@ from dlbench import Error
 from dlbench.cluster import submitting
 from dlbench.images import trainer_image
 from dlbench.plan import plan, planning, sentinels
+from dlbench.records import recorded
 from dlbench.study import trainer_environments
 
 
@@ -160,9 +161,9 @@ def ask_for_our_outputs_in_turn():
 def take_part():
     """Do what is to be done at the start and at the end, beside what a workflow around us does."""
     # Before Snakemake deletes them: an output of a job that is to come.
-    add_to("_onstart", PLAN.put_damaged_aside)
-    add_to("_onerror", say_what_stays)
-    add_to("_onsuccess", go_on_with_found_batches)
+    add_to("_onstart", PLAN.put_logs_aside)
+    add_to("_onerror", end_in_failure)
+    add_to("_onsuccess", end_well)
 
 
 def add_to(hook, ours):
@@ -202,9 +203,17 @@ def begin():
         PLAN.begin_session()
 
 
-def say_what_stays():
+def end_well():
+    """Settle what jobs recorded, and go on where that gives further runs."""
+    if BEGINS:
+        recorded.settle()
+        go_on_with_found_batches()
+
+
+def end_in_failure():
     """After Ctrl-C and failures; within a job, where Snakemake is started again, not at all."""
     if BEGINS:
+        recorded.settle()
         status = own_code.here("workflow_scripts/status.py")
         print(plan.WHAT_STAYS.format(status=status), file=sys.stderr)
 

@@ -55,7 +55,7 @@ rule train:
         "results/logs/train/{run_id}.log",
     priority: training_priority
     # One more, which records what the scheduler did to the last attempt.
-    retries: PLAN.attempts
+    retries: PLAN.tries if SUBMITS else PLAN.attempts
     group:
         bundle if SUBMITS else None
     container:

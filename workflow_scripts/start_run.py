@@ -54,7 +54,12 @@ def main():
         "--attempts",
         type=flag_types.whole(1),
         default=1,
-        help="the last one is recorded; one more asks the scheduler what ended it",
+        help="of its own, the last of which is recorded; one more asks what ended it",
+    )
+    parser.add_argument(
+        "--tries",
+        type=flag_types.whole(1),
+        help="with those that others ended, by preemption or so; not given: as --attempts",
     )
     parser.add_argument("--form", type=Path, help="the run's image, as prepare_image.py wrote it")
     parser.add_argument("--bind", action="append", default=[], help="to be seen in a container")

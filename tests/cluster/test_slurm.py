@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from dlbench.common import orphans
-from dlbench.starting import fates
+from dlbench.starting import fates, waiting_jobs
 from dlbench.tables import parquet_files
 from dlbench.tables.machine_columns import NODES as NODES_TABLE
 from support.campaigns.campaign import Campaign
@@ -253,17 +253,33 @@ def test_what_slurm_refuses_is_told_on_the_terminal_and_by_status(campaign):
     assert "Invalid license" in reason["message"]
 
 
-def test_a_preempted_job_is_tried_again(campaign, slurm):
+def test_preemptions_use_up_no_attempt(campaign, slurm):
     campaign.configure(matrix=[long_runs(1, seed=8)], figures=[])
     process = start(campaign, "--set-resources", "train:slurm_partition=low")
-    (run,) = running_jobs(campaign, 1)
     others = ["--partition=cpu", "--nodes=3", "--exclusive", "--mem=100", "--output=/dev/null"]
-    slurm.ask("sbatch", *others, "--wrap=sleep 3")
+    for number in (1, 2):
+        (run,) = running_jobs(campaign, 1)
+        slurm.ask("sbatch", *others, "--wrap=sleep 3")
+        wait_for(functools.partial(has_aside, campaign, run.run_id, number), 60)
     output, _ = process.communicate(timeout=240)
     assert process.returncode == 0, output
     assert "PREEMPTED" in slurm.ask("sacct", "-X", "--noheader", "--format=State", "-j", run.job)
-    assert len(aside(campaign, run.run_id)) == 1
+    assert len(aside(campaign, run.run_id)) == 2
     assert all(record["status"] in TRAINED for record in records_of(campaign))
+
+
+def test_what_a_job_that_cannot_start_waits_for_is_told(campaign, slurm):
+    site(campaign, job=FACTS["job"] | {"extra": "--hold"})
+    campaign.configure(matrix=[{"name": "held", **QUICK, "seed": 14}], figures=[])
+    process = start(campaign)
+    (job,) = wait_for(slurm.queue, 150)
+    (reason,) = status(campaign)["reasons"]
+    assert reason["state"] == "pending"
+    assert reason["message"] == f"Slurm has not started job {job}: JobHeldUser"
+    time.sleep(waiting_jobs.EVERY_S + 5)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert output.count(f"Slurm does not start job {job} of lenet5-") == 1, output
 
 
 def test_ctrl_c_cancels_all_jobs_and_the_next_start_trains_what_is_missing(campaign, slurm):
@@ -363,6 +379,10 @@ def running_jobs(campaign, number):
 
 def aside(campaign, run_id):
     return list((campaign.folder / "results/runs" / run_id).glob("train.attempt*.jsonl"))
+
+
+def has_aside(campaign, run_id, number):
+    return len(aside(campaign, run_id)) == number
 
 
 def status(campaign):

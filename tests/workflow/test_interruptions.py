@@ -16,6 +16,7 @@ from dlbench.log.event_fields import ENDED_WELL
 from support.campaigns.killed_workflows import PATIENCE_S, kept, processes, started, wait_for
 
 FIGURES = ["loss"]
+LENET5 = "workflow_scripts/dlbench/trainer/keras/models/convolutional/lenet5.py"
 LONG = {"name": "long", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8,
         "warmup_steps": 1}  # fmt: skip
 
@@ -213,3 +214,45 @@ def test_a_log_that_was_edited_stops_the_tables_and_the_next_start_trains_it_aga
     assert "1 run forgotten, the logs kept aside: the next start trains again" in finished.stdout
     assert campaign.scheduled()["train"] == [log.parent.name]
     completes(campaign, others)
+
+
+DIES_AT_ITS_END = """
+    import os
+    from pathlib import Path
+
+    try:
+        run_program(main)
+    finally:
+        if not Path("died").exists():
+            Path("died").touch()
+            os._exit(1)
+"""
+
+
+def test_a_job_that_dies_after_its_run_was_recorded_is_not_trained_again(campaign):
+    """So it is where a scheduler forgets a job, or its node goes down just then."""
+    place = campaign.record("lenet5-digits").parent
+    forget(campaign, "lenet5-digits")
+    program = campaign.folder / "workflow_scripts/start_run.py"
+    program.write_text(program.read_text().replace("\n    run_program(main)\n", DIES_AT_ITS_END))
+    output = campaign.succeed()
+    assert (campaign.folder / "died").exists() and "Trying to restart job" in output
+    assert "an earlier job of this start recorded it" in output
+    log = (place / "train.jsonl").read_bytes()
+    assert log.count(b'"event": "launch"') == log.count(b'"event": "run_end"') == 1
+    assert not list(place.glob("train.attempt*"))
+    assert not (campaign.folder / "results/recorded").exists()
+    assert campaign.scheduled() == {}
+    # A user may force what is done.
+    campaign.succeed("--forcerun", "train")
+    assert (place / "train.jsonl").read_bytes() != log
+
+
+def test_the_log_of_a_run_that_is_trained_again_stays_beside_the_new_one(campaign):
+    log = campaign.record("lenet5-digits").with_name("train.jsonl")
+    before = log.read_bytes()
+    with open(campaign.folder / LENET5, "a") as file:
+        file.write("\nUNUSED = 1\n")
+    campaign.succeed()
+    assert log.with_name("train.attempt1.jsonl").read_bytes() == before != log.read_bytes()
+    assert campaign.scheduled() == {}

@@ -70,7 +70,8 @@ def test_what_a_killed_workflow_left_in_the_queue_is_cancelled_unless_one_is_at_
 ):
     program("sinfo", "cpu*|up|1:00:00|3|8|8000|(null)|idle")
     left = tmp_path / "left"
-    left.write_text(f"7|{tmp_path}|rule_train_wildcards_x\n8|/elsewhere|rule_x\n9|{tmp_path}|\n")
+    of_ours = f"7|{tmp_path}|Priority|rule_train_wildcards_x"
+    left.write_text(f"{of_ours}\n8|/elsewhere|None|rule_x\n9|{tmp_path}|None|\n")
     program("squeue", script=f"#!/bin/sh\ncat {left}\n")
     script = f'#!/bin/sh\necho "$@" >> {tmp_path}/cancelled; sed -i /^7/d {left}\n'
     program("scancel", script=script)

@@ -241,6 +241,17 @@ def test_the_readings_next_to_the_measured_steps_count(kernel, tmp_path):
     assert found._around([]) == (found._readings[0], found._readings[-1])
 
 
+def test_steps_without_times_of_their_own_are_a_reason_and_no_exception(kernel, tmp_path):
+    untimed = [
+        (kind, {name: value for name, value in fields.items() if name != "t_s"})
+        for kind, fields in steps(first=3, last=8)
+    ]
+    log = write(tmp_path / "train.jsonl", ("run_start", {"t_utc": date(100)}), *untimed)
+    said = values(watch(kernel), kernel, 10, log)
+    assert said["unknown"]["measured"] == neighbours.UNTIMED
+    assert said["others_cpu_cores"] is not None
+
+
 def test_of_a_resumed_log_what_came_after_counts(tmp_path):
     resume = ("resume", {"t_utc": date(900), "t_s": 4.0, "step": 4})
     all_steps = steps(first=3, last=8)

@@ -155,6 +155,11 @@ def test_signals_mean_afterwards_what_they_meant_before(tmp_path):
     [
         ("no room\n-----\n", "no room"),
         ("---\n", "no message"),
+        (
+            "srun: error: task 1 launch failed: Unspecified error\n"
+            "srun: error: Timed out waiting for job step to complete\n",
+            "srun: error: task 1 launch failed: Unspecified error",
+        ),
         ("*** An error occurred in MPI_Init_thread\nExit code: 1\n---\n", "MPI could not start: "),
     ],
 )
@@ -232,21 +237,26 @@ def test_a_run_interrupted_after_its_end_is_no_result_either(tmp_path):
     ]
 
 
+OLD = f'{{"event": "run_end", "status": "ok", "message": "old", "t_utc": "{DATE}"}}\n'
+
+
 @pytest.mark.parametrize(
-    ("end", "kept"),
+    ("end", "aside"),
     [
-        (f'{{"event": "run_end", "status": "ok", "message": "old", "t_utc": "{DATE}"}}\n', []),
+        (OLD, ["train.attempt2.jsonl", "train.attempt2.rank1.jsonl"]),
+        (OLD.replace("ok", "skipped"), []),
         ("old and cut short", ["train.attempt2.jsonl", "train.attempt2.rank1.jsonl"]),
     ],
 )
-def test_earlier_attempts_stay_and_logs_of_a_finished_run_go(end, kept, tmp_path):
+def test_what_earlier_attempts_measured_stays(end, aside, tmp_path):
     run = watched(tmp_path, END)
     run.log.parent.mkdir(parents=True)
     for name in ("train.jsonl", "train.rank1.jsonl", "train.attempt1.jsonl"):
         (run.log.parent / name).write_text(end)
     assert supervisor.supervise(run)
     names = sorted(path.name for path in run.log.parent.iterdir())
-    assert names == ["train.attempt1.jsonl", *kept, "train.jsonl"]
+    # Until there is a record the log has its second name.
+    assert names == ["train.attempt1.jsonl", *aside, "train.jsonl", "train.open.jsonl"]
     assert "old" not in run.log.read_text()
 
 

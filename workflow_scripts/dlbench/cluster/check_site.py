@@ -128,6 +128,8 @@ def _scheduler(name, profile, study):
     unwatched = hasattr(module, "unwatched") and module.unwatched(profile.content)
     if unwatched:
         yield fix(f"Snakemake would not see jobs end: {unwatched}")
+    elif hasattr(module, "forgets") and (forgets := module.forgets(profile.content)):
+        yield note(forgets)
 
 
 def _account(module, profile):
@@ -171,7 +173,7 @@ def _job(module, profile, study):
     """The job of the check: devices of a whole node, as many cores as runs ask for."""
     facts = study.site
     devices = site_devices.devices(facts)
-    wanted = queue_check.jobs_of_study(study)[0] + queue_check.jobs_of_searches(study)
+    wanted = queue_check.jobs_of_study(study, study.runs)[0] + queue_check.jobs_of_searches(study)
     cores = [job.cores_per_task * job.tasks_per_node for _, job in wanted]
     several = facts["nodes"] > 1 and hasattr(module, "on_each_node")
     return JobRequest(
@@ -186,6 +188,8 @@ def _job(module, profile, study):
         exclusive=False,
         extra=tuple(shlex.split(facts["job"]["extra"])),
         resources=profile.defaults,
+        speaks_mpi=hasattr(module, "on_each_node")
+        and any(run.launcher == "srun" for run in study.runs),
     )
 
 

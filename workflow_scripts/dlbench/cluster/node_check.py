@@ -31,6 +31,7 @@ MINUTES = 5  # limit of the job, which takes seconds
 LATE_S = 5.0  # after the end of the job, until its last files appear
 SKEW_S = 1.0  # of clocks; with more the times in logs of several nodes mislead
 FREE_MB = 1024
+LAUNCH_FAILED = re.compile(r"launch failed|\bMPI\b", re.IGNORECASE)  # of srun's words
 SCRIPT = """#!/bin/sh
 cd {here} || exit 1
 for python in {python} python3; do
@@ -58,7 +59,7 @@ def run(
     folder = PLACE.absolute() / secrets.token_hex(8)
     write_json(folder / "request.json", {**request, "token": folder.name})
     script = folder / "job.sh"
-    before = module.on_each_node(job) if job.nodes > 1 else []
+    before = module.on_each_node(job) if job.nodes > 1 or job.speaks_mpi else []
     script.write_text(_script(folder, before))
     command = module.wait_command(job, script, folder)
     with open(folder / "submitted.out", "wb") as output:
@@ -171,6 +172,13 @@ def _silence(folder, command):
     if not job_id:
         return f"the job of the check was refused: {message or 'no message'} (by: {command[0]})"
     printed = " | ".join(filter(None, map(_last_lines, _printed(folder))))
+    if LAUNCH_FAILED.search(printed):
+        return (
+            f"job {job_id} of the check could not start its processes, as those of runs by srun "
+            f"are started: {printed}; Slurm's default protocol of MPI may not work here: export "
+            "SLURM_MPI_TYPE as another one of `srun --mpi=list`, or use another launcher. "
+            f"What is left of the job is in {folder}"
+        )
     return (
         f"job {job_id} of the check ended without an answer from its node"
         f"{': ' + printed if printed else ''}; expected this folder, with its Python "

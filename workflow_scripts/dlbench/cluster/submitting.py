@@ -13,7 +13,7 @@ from dlbench.cluster import jobs
 from dlbench.common import plugins
 from dlbench.plan.plan import Plan
 from dlbench.records import costs, run_record
-from dlbench.starting import refusals
+from dlbench.starting import refusals, waiting_jobs
 from dlbench.study.runs import Run
 
 
@@ -136,6 +136,7 @@ class Submitting:
             conversion = [(jobs.CONVERSION, jobs.job_of_conversion(profile_value))]
             jobs.check(conversion, queues, profile_value("convert_dataset", module.QUEUE))
         self._queue = queue
+        waiting_jobs.report(name, Path.cwd())
         return []
 
     def _refuse_auto(self):

@@ -226,7 +226,8 @@ def git_state(
     Both are None without git or a repository.
 
     Args:
-        folder: in the repository. Of the workflow's own the whole repository is compared.
+        folder: in the repository. Of the workflow's own all is compared but the profiles, in which
+            a site names its queues and accounts.
         path: the file or folder that is compared in another folder.
         untracked: "all" if files that git does not track count as changes, else "no".
     """
@@ -239,7 +240,8 @@ def git_state(
             return None
         return answer.stdout.strip() if answer.returncode == 0 else None
 
-    looked_at = [] if folder == PROGRAMS else ["--ignored", "--", path]
+    but_profiles = ["--", ":/", ":(exclude)../profiles"]
+    looked_at = but_profiles if folder == PROGRAMS else ["--ignored", "--", path]
     changes = git("status", "--porcelain", f"--untracked-files={untracked}", *looked_at)
     return {
         "git_commit": git("rev-parse", "HEAD"),

@@ -20,15 +20,16 @@ from dlbench import Error
 from dlbench.common import own_code, phrases, plugins
 from dlbench.data import stores
 from dlbench.images import trainer_image
-from dlbench.log import event_log
+from dlbench.log import attempts, event_log
 from dlbench.plan import sentinels
-from dlbench.records import enough, run_record, sessions, staleness
+from dlbench.records import enough, recorded, run_record, sessions, staleness
 from dlbench.records.judgement import State
 from dlbench.starting import start_command
 from dlbench.study import batch_searches, config, trainer_environments
 from dlbench.study.runs import DEFAULTS, Run
 
 ATTEMPTS = 2  # a run that fails for a passing reason is tried once more
+INTERRUPTED = 2  # further tries of a run whose jobs are preempted, cancelled, or lose their node
 TO_DO = {
     State.MISSING: "to train",
     State.STALE: "to train again",
@@ -65,6 +66,7 @@ class Plan:
     sentinels: sentinels.Chosen
     searches: dict[str, tuple[batch_searches.Search, str]]
     attempts: int = ATTEMPTS
+    tries: int = ATTEMPTS + INTERRUPTED
     begun: set[str] = field(default_factory=set, compare=False)
 
     def config_file(self, keep: bool = True) -> str:
@@ -106,7 +108,10 @@ class Plan:
     def begin_session(self) -> None:
         """Begin a session, where there is something to train, with its sentinels."""
         # Beside a workflow at work, whose session it would end, Snakemake starts nothing.
-        if self.to_train and not any(LOCKS.glob("*")):
+        if any(LOCKS.glob("*")):
+            return
+        recorded.forget_standing()
+        if self.to_train:
             sessions.begin([run.values() for run in self.sentinels.runs])
 
     @functools.cached_property
@@ -139,13 +144,15 @@ class Plan:
             return f"to skip: {self.skipped[run_id]}"
         return f"{TO_DO[state]}: {reason.replace(f'{run_record.folder(run_id)}/', '')}"
 
-    def put_damaged_aside(self) -> None:
-        """Keep the logs of damaged runs, which are trained again, and say so on stderr."""
+    def put_logs_aside(self) -> None:
+        """Put the logs of runs aside that are trained again; those of damaged runs are named."""
         for run_id, (state, reason) in self.pending.items():
             log = run_record.folder(run_id) / "train.jsonl"
             if state is State.DAMAGED and log.is_file():
                 kept = event_log.keep_aside(log)
                 print(f"{run_id}: {reason}; kept as {kept}, trained again", file=sys.stderr)
+            elif state is State.STALE:
+                attempts.put_measured_aside(log)
 
     @property
     def standing_files(self) -> list[str]:

@@ -51,6 +51,7 @@ def start_run_arguments(plan: Plan, run_id: str, attempt: int | None = None) -> 
         f"--wait-for-quiet-s={plan.study.wait_for_quiet_s}",
         *([f"--attempt={attempt}"] if attempt else []),
         f"--attempts={plan.attempts}",
+        f"--tries={plan.tries}",
     ]
     if plan.session:
         flags.append(f"--session={json.dumps(plan.session)}")

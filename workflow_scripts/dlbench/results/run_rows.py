@@ -66,6 +66,10 @@ def row(
         if summary.get(key):
             summary[key] = datetime.fromisoformat(summary[key])
     versions = provenance["versions"] or {}
+    notes = [
+        *(provenance.get("imported") or {}).get("notes", []),
+        fingerprints.unlike_nodes(provenance),
+    ]
     return {name: getattr(run, name) for name in _KNOWN} | {
         "run_id": run.id,
         "study": study.name,
@@ -82,7 +86,7 @@ def row(
         "message": record["message"],
         "learning_gate": learning_gates.gate(study.must_reach.get(run.id), summary),
         "timing_source": (provenance.get("imported") or {"kind": "dlbench"})["kind"],
-        "notes": "; ".join((provenance.get("imported") or {}).get("notes", [])) or None,
+        "notes": "; ".join(filter(None, notes)) or None,
         "host": provenance["host"],
         "session": (provenance.get("session") or {}).get("id"),
         "data_sha256": provenance["data_sha256"],

@@ -31,6 +31,7 @@ FIRST_LOOK_S, LOOK_S = 0.3, 1.0  # at others, before a run starts
 MOST_NAMES = 3
 LEAST_SEEN = 0.8  # of the CPU time that the ranks say they used
 BESIDE = "NVML lists not even the run's own processes"
+UNTIMED = "its steps do not say when they were (t_s): what others used is that of the whole run"
 LXCFS = "/proc/stat is one that a container is given, without the node's CPUs"
 
 
@@ -225,6 +226,8 @@ class Watch:
             "device_cores": self._device_cores or use.cores,
             "other_gpu_processes": measured_part.other_gpu_processes(parts),
         }
+        if any(part.untimed for part in parts):
+            self.unknown["measured"] = UNTIMED
         if any(part.gpus for part in parts) and summary["other_gpu_processes"] is None:
             self.unknown["other_gpu_processes"] = BESIDE
         self._leave_out_what_is_hidden(summary, parts)

@@ -2,9 +2,9 @@
 
 import argparse
 import dataclasses
+import functools
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
 from dlbench import Error
@@ -12,7 +12,7 @@ from dlbench.common import own_code
 from dlbench.images import trainer_image
 from dlbench.log import attempts, event_fields, event_log
 from dlbench.machine import hardware, limits
-from dlbench.records import enough, parse_run, run_record, sessions
+from dlbench.records import enough, parse_run, recorded, sessions
 from dlbench.starting import (
     fates,
     leftovers,
@@ -52,21 +52,25 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
         options.others_share,
         devices * run.threads_per_device if options.device == "cpu" else None,
     )
-    record = options.log.with_name("run.json")
-    if options.attempt > 1 and _stands(run, record, options.made_from):
-        print(f"{label}: its record stands", file=sys.stderr)
-        return 0  # it shared a job with one that failed
+    if recorded.put_back(options.log, options.messages, functools.partial(_stands, run, options)):
+        # The job counts as failed since, or shared its nodes with one that failed.
+        print(f"{label}: an earlier job of this start recorded it", file=sys.stderr)
+        return 0
     leftovers.end()
     power_limits.restore_left()
-    refusal = _needless(options)
-    if not refusal and options.attempt > options.attempts:
+    refusal, attempt = _needless(options), 1
+    if not refusal and options.attempt > 1:
         attempts.rescue(options.log)
-        refusal = fates.verdict(options.log)
-        if not refusal:
-            return (
-                f"{label}: {options.attempts} attempts were ended from outside, without a "
-                "result; the next start of the workflow tries again"
-            )
+        earlier = fates.Earlier(options.log.parent, (options.session or {}).get("id"))
+        attempt = options.attempt - earlier.interrupted
+        if attempt > options.attempts or options.attempt > (options.tries or options.attempts):
+            refusal = earlier.verdict()
+            if not refusal:
+                return (
+                    f"{label}: its attempts were ended from outside, without a result "
+                    f"({earlier.describe() or 'none left a log'}); the next start of the workflow "
+                    "tries again"
+                )
     form, how, network = None, start_command.NOTHING, None
     if not refusal:
         try:
@@ -80,7 +84,8 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
             refusal = "skipped", str(error)
         except Error as error:
             refusal = "failed", str(error)
-    watched = _watched(run, options, label, watch, form, how, network)
+    last_attempt = attempt >= options.attempts
+    watched = _watched(run, options, label, watch, form, how, network, last_attempt)
     with attempts.lock(options.log):
         try:
             if refusal:
@@ -90,25 +95,22 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
         except power_limits.Refused as error:
             supervisor.refuse(watched, "failed", str(error))
         try:
-            parse_run.parse(run, options.log, record)
+            parse_run.parse(run, options.log, options.log.with_name("run.json"))
         except event_fields.LogError as error:
+            attempts.unlink_open_log(options.log)
             # Aside: the workflow deletes what a failed job wrote.
             return f"{error}; the log is kept as {event_log.keep_aside(options.log)}"
+        if not refusal or refusal[0] != "skipped":
+            recorded.link(options.log, options.messages)
+        attempts.unlink_open_log(options.log)
     return 0
 
 
-def _stands(run: Run, path: Path, made_from: dict[str, Any]) -> bool:
-    """Whether the run's record is there, and of the code, data and environment of today."""
-    try:
-        record = run_record.read(path)
-        run_record.check_files(path.parent, record)
-    except run_record.RecordError:
-        return False
-    recorded = record["made_from"]
-    return (
-        record["run_id"] == run.id
-        and record["status"] != "skipped"
-        and all(value in (None, recorded.get(name)) for name, value in made_from.items())
+def _stands(run: Run, options: argparse.Namespace, record: dict[str, Any]) -> bool:
+    """Whether a record is that of the run, and of the code, data and environment of today."""
+    made_from = record["made_from"]
+    return record["run_id"] == run.id and all(
+        value in (None, made_from.get(name)) for name, value in options.made_from.items()
     )
 
 
@@ -159,6 +161,7 @@ def _watched(
     form: dict[str, Any] | None,
     how: start_command.Start,
     network: str | None,
+    last_attempt: bool,
 ) -> supervisor.Watched:
     """What the supervisor is told of the run."""
     made_from = {**options.made_from}
@@ -196,7 +199,7 @@ def _watched(
         time_limit_s=options.time_limit_s,
         hang_limit_s=options.hang_limit_s,
         checkpoint=options.checkpoint,
-        last_attempt=options.attempt >= options.attempts,
+        last_attempt=last_attempt,
         copies=run.copies_per_node,
         watch=watch,
         wait_for_quiet_s=options.wait_for_quiet_s,

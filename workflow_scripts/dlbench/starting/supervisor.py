@@ -15,6 +15,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from dlbench import Error
 from dlbench.common import terminal
 from dlbench.log import attempts, event_log
 from dlbench.machine import redaction
-from dlbench.records import disturbances, progress
+from dlbench.records import disturbances, progress, recorded
 from dlbench.starting import (
     leftovers,
     neighbours,
@@ -41,7 +42,12 @@ from dlbench.trainer import checkpoints
 POLL_S = 0.2
 SHOW_EVERY_S = 10.0
 CHECKPOINT_GRACE_S = 60.0  # for a last checkpoint
+MPI_FAILED = (
+    "MPI could not start: the MPI of mpirun must be that of the trainer's environment or image; "
+    "the run's log has what it said"
+)
 TIME_LIMIT, HANG = "time limit", "hang"
+NOT_LAUNCHED = re.compile(r"^srun: error: task.* launch failed")
 INTERRUPTED = "interrupted"  # no status of a result
 SAMPLE, STEP, WINDOWS = (b'{"event": "%s"' % name for name in (b"sample", b"step", b"windows"))
 
@@ -136,15 +142,14 @@ def supervise(run: Watched) -> bool:
     if cut_short and not no_result:
         log.write("run_end", t_utc=event_log.utc_now(), **end)
     elif not no_result and end != event_log.last_run_end(run.log):
-        log.write(
-            "run_end", t_utc=event_log.utc_now(), status=end["status"], message=end["message"]
-        )
+        own = {name: end[name] for name in ("status", "message")}
+        log.write("run_end", t_utc=event_log.utc_now(), **own)
     log.close()
-    attempts.unlink_open_log(run.log)
     _say(run, _summary(run, end, time.monotonic() - started, no_result))
     if no_result:
         # Aside: the workflow deletes what a failed job wrote.
         event_log.keep_aside(run.log)
+        attempts.unlink_open_log(run.log)
     return not no_result
 
 
@@ -329,9 +334,11 @@ def _verdict(run, returncode, stopped_by, killed_by_kernel):
 
 
 def _clear(log):
-    """Start from an empty folder, but for the logs of earlier attempts."""
+    """Start from an empty folder, but for the logs of earlier attempts, which are put aside."""
     log.parent.mkdir(parents=True, exist_ok=True)
+    recorded.put_aside(log)
     attempts.rescue(log)
+    attempts.put_measured_aside(log)
     for path in (*event_log.rank_paths(log), *event_log.traces(log)):
         path.unlink(missing_ok=True)
 
@@ -387,10 +394,8 @@ def _last_words(path):
         lines = path.read_bytes().decode(errors="replace").splitlines()
         spoken = [line.strip() for line in lines if set(line) - set("-=* ")]
         if any("An error occurred in MPI_Init" in line for line in spoken[-60:]):
-            return (
-                "MPI could not start: the MPI of mpirun must be that of the trainer's environment "
-                "or image; the run's log has what it said"
-            )
+            return MPI_FAILED
+        spoken = [line for line in spoken if NOT_LAUNCHED.search(line)] or spoken
         if spoken:
             return terminal.message(redaction.redact(spoken[-1]), 300)
     return "no message"

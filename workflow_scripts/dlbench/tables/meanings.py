@@ -59,7 +59,7 @@ MEANINGS = {
     "ended_at": "UTC",
     "host": "node of the first process",
     "git_commit": "of the workflow when the run was started",
-    "git_dirty": "whether files under git differed from that commit",
+    "git_dirty": "whether files under git, profiles apart, differed from that commit",
     "log_sha256": "of the raw log that the record was made from",
     "parser_version": "of the code that made the record from the log",
     "rank": "of the process, from 0",

@@ -64,7 +64,11 @@ RUNS = pa.schema(
         field("item", NAME, note="image, or sequence of tokens; none: unknown"),
         field("message", TEXT, note="why the status is not ok"),
         field("source", TEXT, note="of an imported run: its files with first and last line"),
-        field("notes", TEXT, note="of an imported run: what was converted, undone or left out"),
+        field(
+            "notes",
+            TEXT,
+            note="of an imported run: what was converted or left out; how a run's nodes differ",
+        ),
         field("learning_gate", TEXT, note="reached, or by how much missed; none: no gate"),
         *fields(pa.bool_(), *_FLAGS),
         *PROFILE,
