@@ -13,6 +13,7 @@ import pytest
 from dlbench import Error
 from dlbench.cluster import submitting
 from dlbench.common import own_code
+from dlbench.log import event_log
 from dlbench.plan import planning, run_command
 from dlbench.plan.plan import RECORDS
 from dlbench.records import parse_run, run_record, staleness
@@ -43,6 +44,24 @@ def test_a_study_of_runs_that_pods_start_is_planned_though_none_is_done_here(pla
     block = STUDY["matrix"][0] | {"strategy": "multiworker", "nodes": 2, "launcher": "kubernetes"}
     pods = planning.make_plan(STUDY | {"site": SITE | {"nodes": 2}, "matrix": [block]})
     assert len(pods.skipped) == len(pods.runs) > 0 and pods.to_train == []
+
+
+def test_what_failed_before_its_first_step_is_trained_by_the_next_start(plan):
+    run = plan.to_train[0]
+    for fields, todo in (({}, []), ({"before_first_step": True}, [run.id])):
+        path = run_record.folder(run.id) / "train.jsonl"
+        path.unlink(missing_ok=True)
+        log = event_log.EventLog(path)
+        log.write("launch", t_utc=event_log.utc_now(), made_from=staleness.made_from(run))
+        end = {"status": "failed", "message": "nobody knows n1", **fields}
+        log.write("run_end", t_utc=event_log.utc_now(), **end)
+        log.close()
+        parse_run.parse(run, path, path.with_name("run.json"))
+        again = planning.make_plan(STUDY)
+        assert [one.id for one in again.to_train if one.id == run.id] == todo
+    state, reason = again.pending[run.id]
+    assert state is State.STALE
+    assert reason == "failed before its first step, so measured nothing: nobody knows n1"
 
 
 def test_the_jobs_of_a_plan_ask_the_scheduler_for_what_its_runs_need(plan, program):

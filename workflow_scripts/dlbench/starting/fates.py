@@ -11,6 +11,7 @@ from pathlib import Path
 from dlbench import Error, schedulers
 from dlbench.common import plugins
 from dlbench.log import attempts, event_fields, event_log
+from dlbench.records import progress
 from dlbench.schedulers import Fate
 
 LAUNCH = b'{"event": "launch"'
@@ -89,10 +90,14 @@ def describe(attempt: Attempt, fate: Fate | None) -> str:
     return words if attempt.number is None else f"attempt {attempt.number}: {words}"
 
 
-def verdict(log: Path) -> tuple[str, str] | None:
-    """The result, (status, message), that follows from how the last attempt's job ended, or None.
+def verdict(log: Path, logs_steps: bool = True) -> tuple[str, str, bool] | None:
+    """What follows from how the last attempt's job ended: (status, message, before_first_step).
 
-    Only what would repeat itself is a result: an attempt that ran out of memory or time.
+    Only what would repeat itself is a result: an attempt that ran out of memory, or of time after
+    its first step. None for other ends.
+
+    Args:
+        logs_steps: whether its trainer logs them while it trains.
     """
     last = last_attempt(log.parent)
     if last is None or last.job is None:
@@ -100,4 +105,8 @@ def verdict(log: Path) -> tuple[str, str] | None:
     fate = ask_schedulers([last.job]).get(last.job)
     if fate is None or fate.status not in ("oom", "timeout"):
         return None
-    return fate.status, f"its job {last.job[1]} was ended, as those before it: {fate.state}"
+    message = f"its job {last.job[1]} was ended, as those before it: {fate.state}"
+    logs = (path for _, path in attempts.kept_logs(log.parent))
+    if fate.status == "timeout" and logs_steps and not any(map(progress.took_step, logs)):
+        return "failed", f"{message}; no step yet", True
+    return fate.status, message, False

@@ -58,10 +58,10 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
         return 0  # it shared a job with one that failed
     leftovers.end()
     power_limits.restore_left()
-    refusal = _needless(options)
+    refusal: tuple[Any, ...] | None = _needless(options)
     if not refusal and options.attempt > options.attempts:
         attempts.rescue(options.log)
-        refusal = fates.verdict(options.log)
+        refusal = fates.verdict(options.log, logs_steps=not options.external)
         if not refusal:
             return (
                 f"{label}: {options.attempts} attempts were ended from outside, without a "
@@ -204,4 +204,5 @@ def _watched(
         power_meter=options.power_meter,
         power_limit=power_limit,
         nodes=run.nodes,
+        logs_steps=not options.external,
     )
