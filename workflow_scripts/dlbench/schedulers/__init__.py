@@ -62,6 +62,7 @@ class Job:
         gpu_request: the name by which GPUs are requested, e.g. gpu or gpu:a100.
         extra: further options of the submit command.
         node: name of the only node that will do; "" for any.
+        time_s: of time_min, what its run asks for, not rounded; without the start.
     """
 
     nodes: int
@@ -74,6 +75,7 @@ class Job:
     gpu_request: str
     extra: str
     node: str = ""
+    time_s: float = 0.0
 
     @property
     def tasks_per_node(self) -> int:
