@@ -30,6 +30,7 @@ and may define:
     queued(job_id): (submission, start) of a running job, each seconds since 1970, or None where the
         scheduler does not say. Raises Error if it does not answer, ValueError if it says something
         else.
+    addresses(names): {name: address} by which the scheduler itself reaches nodes.
     variables(environ): variables of the job that the executor plugin has removed from `environ`.
     mend(plugin, every_s, settings): mends Snakemake's executor plugin.
 """

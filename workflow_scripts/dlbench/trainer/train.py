@@ -19,6 +19,7 @@ from dlbench.machine import redaction
 from dlbench.trainer import (
     calibration,
     checkpoints,
+    cluster,
     containment,
     copies,
     description,
@@ -194,7 +195,8 @@ class _Process:
         status, message = _outcome(error, self._spec.framework)
         if self._log is None and not _holds_run(self._own_log()):
             self._log = event_log.EventLog(self._own_log())
-        self._end_log(status=status, message=message)
+        mendable = {"before_first_step": True} if isinstance(error, cluster.Unreachable) else {}
+        self._end_log(status=status, message=message, **mendable)
         print(f"{status}: {message}", file=sys.stderr)
         return isinstance(error, (Error, KeyboardInterrupt, _Signal))
 
