@@ -202,6 +202,19 @@ def test_what_slurm_would_refuse_is_said_before_anything_is_submitted(
     assert slurm.ask("sacct", "-X", "--noheader", "--format=JobID").split() == last
 
 
+def test_what_the_site_cannot_do_is_recorded_without_a_job(campaign, slurm):
+    last = slurm.ask("sacct", "-X", "--noheader", "--format=JobID").split()
+    wide = {"name": "wide", **QUICK, "strategy": "mirrored", "devices_per_node": 4}
+    campaign.configure(matrix=[*NODES, wide], figures=[])
+    campaign.succeed("--profile", "slurm")
+    (skipped,) = [r for r in records_of(campaign) if r["status"] == "skipped"]
+    assert skipped["message"] == "needs 4 cpu devices per node; this site has 2"
+    assert skipped["provenance"]["job"] is None
+    assert slurm.ask("sacct", "-X", "--noheader", "--format=JobID").split() == last
+    state = status(campaign)["combinations"]
+    assert (state["skipped"], state["stale"]) == (1, 0)
+
+
 def test_a_campaign_goes_on_whatever_happens_to_its_jobs(campaign, slurm):
     """Cancelled, out of its node, the controller restarted, accounting away."""
     campaign.configure(matrix=[long_runs(3)], figures=[])

@@ -164,9 +164,8 @@ def check_names(names: Iterable[str]) -> None:
     if unknown := networks.unknown_names(names):
         listed = ", ".join(f"{name} ({why})" for name, why in unknown.items())
         raise Unreachable(
-            f"node {socket.gethostname()} does not know {listed}, by which the processes of the "
-            "run find one another: have the names of all nodes put into DNS or into /etc/hosts "
-            "of each, or say under site how they are reached (node_address, as in {node}-ib0)"
+            f"node {socket.gethostname()} does not know {listed}: have the names of all nodes put "
+            "into DNS or /etc/hosts, or say in site.node_address how they are reached"
         )
 
 
@@ -176,11 +175,10 @@ def check_own_name() -> None:
     Raises:
         Unreachable: it has none.
     """
-    check_names([socket.gethostname()])
     if not networks.own_address():
         raise Unreachable(
-            f"the name of node {socket.gethostname()} leads to an address that is not its own: "
-            "have it corrected in DNS or in /etc/hosts of that node"
+            f"node {socket.gethostname()} has no address behind its own name, where Gloo listens: "
+            "have the name put into DNS or /etc/hosts with an address of that node"
         )
 
 
