@@ -358,6 +358,17 @@ def test_the_config_travels_as_a_file_that_is_another_one_when_the_config_change
     assert planning.make_plan(STUDY | {"seed": 2}).config_file(keep=False) != path
 
 
+def test_what_this_machine_cannot_do_is_to_be_skipped_and_what_is_read_again_is_not(plan):
+    block = STUDY["matrix"][0] | {"strategy": "mirrored", "devices_per_node": [2, 4]}
+    mixed = planning.make_plan(STUDY | {"matrix": [block]})
+    to_skip = {run_id for run_id in mixed.runs if re.fullmatch(mixed.to_skip, run_id)}
+    assert to_skip == set(mixed.skipped) and 0 < len(to_skip) < len(mixed.runs)
+    unread = dict.fromkeys(mixed.pending, (State.UNREAD, ""))
+    assert not any(
+        re.fullmatch(dataclasses.replace(mixed, pending=unread).to_skip, one) for one in to_skip
+    )
+
+
 def test_where_nothing_is_unread_or_adopted_the_patterns_match_no_run(plan):
     for run_id in (*plan.runs, ""):
         assert not re.fullmatch(plan.unread, run_id)

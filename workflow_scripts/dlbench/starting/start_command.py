@@ -157,7 +157,7 @@ def job_variables(run: Run, module_names: list[str]) -> dict[str, str]:
     return variables
 
 
-def meeting_variables(
+def address_variables(
     run: Run, node_address: str | None = None, environ: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
     """Variables by which the processes of a run find one another's nodes, past any proxy.

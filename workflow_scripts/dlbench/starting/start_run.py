@@ -71,7 +71,7 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
     if not refusal:
         try:
             os.environ.update(start_command.job_variables(run, options.module))
-            os.environ.update(start_command.meeting_variables(run, options.node_address))
+            os.environ.update(start_command.address_variables(run, options.node_address))
             start_command.see_node(run)
             form = trainer_image.read_form(options.form) if options.form else None
             how, network = _command(run, options, form)

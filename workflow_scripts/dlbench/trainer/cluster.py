@@ -32,7 +32,9 @@ NODE_ADDRESSES = "DLBENCH_NODE_ADDRESSES"
 
 
 class Unreachable(Error):
-    """The processes of a run do not find one another; once that is mended, the run may well."""
+    """The processes of a run do not find one another, for a reason that may pass."""
+
+    before_first_step = True  # for the end of the log
 
 
 @dataclass(frozen=True)

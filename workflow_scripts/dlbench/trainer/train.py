@@ -19,7 +19,6 @@ from dlbench.machine import redaction
 from dlbench.trainer import (
     calibration,
     checkpoints,
-    cluster,
     containment,
     copies,
     description,
@@ -195,8 +194,8 @@ class _Process:
         status, message = _outcome(error, self._spec.framework)
         if self._log is None and not _holds_run(self._own_log()):
             self._log = event_log.EventLog(self._own_log())
-        mendable = {"before_first_step": True} if isinstance(error, cluster.Unreachable) else {}
-        self._end_log(status=status, message=message, **mendable)
+        fields = {"before_first_step": True} if getattr(error, "before_first_step", False) else {}
+        self._end_log(status=status, message=message, **fields)
         print(f"{status}: {message}", file=sys.stderr)
         return isinstance(error, (Error, KeyboardInterrupt, _Signal))
 
