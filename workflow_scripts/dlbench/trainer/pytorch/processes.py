@@ -55,6 +55,8 @@ class Joined(Base):
         place = find(spec, self.jobs(spec))
         self.size = spec.nodes * spec.devices_per_node
         self.rank, self.local_rank, self._address = place
+        if spec.launcher == "mpirun" and spec.nodes > 1:  # at what MASTER_ADDR says
+            cluster.check_names([self._address.rpartition(":")[0]])
         if spec.nodes == 1:  # also where the machine's own name has no address
             for library in ("GLOO", "NCCL"):
                 os.environ.setdefault(f"{library}_SOCKET_IFNAME", "lo")
