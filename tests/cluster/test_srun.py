@@ -99,7 +99,7 @@ def test_a_node_that_nobody_knows_is_named_before_the_framework_is_imported(
     finished = train(Run(nodes=2, **QUICK, **how), log, slurm.variables, before=nameless)
     assert finished.returncode != 0 and time.monotonic() - begin < 30  # on a busy machine
     end = events(log, "run_end")[-1]
-    assert end["before_first_step"] and "n1 (Name or service not known): " in end["message"]
+    assert end["before_first_step"] and "n1 (Name or service not known)" in end["message"]
     assert end["message"].startswith(("node n1 does not know", "node n2 does not know"))
 
 
