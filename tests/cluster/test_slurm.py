@@ -103,6 +103,13 @@ def test_runs_of_one_and_of_two_nodes_are_trained_in_jobs_of_their_own(across_no
     assert len({record["provenance"]["job"]["id"] for record in records}) == 5
 
 
+def test_jobs_bear_the_name_of_the_workflow_and_the_run_in_their_comment(across_nodes, slurm):
+    said = slurm.ask("sacct", "-X", "--parsable2", "--format=JobID,JobName,Comment").splitlines()
+    for record in records_of(across_nodes):
+        beginning = f"{record['provenance']['job']['id']}|dlbench_"
+        assert any(line.startswith(beginning) and record["run_id"] in line for line in said)
+
+
 def test_runs_that_name_their_node_are_trained_on_it(campaign):
     campaign.configure(matrix=[{"name": "screening", **QUICK, "node": "n[2-3]"}], figures=[])
     campaign.succeed("--profile", "slurm")

@@ -302,10 +302,9 @@ def _verdict(run, returncode, stopped_by, killed_by_kernel, printed_bytes):
     """
     took_step = _took_step(run)
     if stopped_by in (TIME_LIMIT, HANG):
-        how = f"stopped at time_limit_s, {run.time_limit_s:g} s"
+        how = f"stopped at time_limit_s, {run.time_limit_s:g} s; {_progress_of_all(run)}"
         if stopped_by == HANG:
-            how = f"hung: no step for {run.hang_limit_s:g} s"
-        how += f"; {_progress_of_all(run)}"
+            how = f"hung: no step for {run.hang_limit_s:g} s; {_progress_of_all(run)}"
         if not took_step:
             how += f"; last lines: {_last_words(run.messages, printed_bytes, 3)}"
         is_result = stopped_by == TIME_LIMIT and took_step
@@ -323,8 +322,10 @@ def _verdict(run, returncode, stopped_by, killed_by_kernel, printed_bytes):
         if returncode < 0
         else f"exit code {returncode}"
     )
-    when = "" if took_step else " before its first step"
-    return "failed", f"the trainer ended without a word{when} ({how}): {last_words}", True
+    if took_step:
+        return "failed", f"the trainer ended without a word ({how}): {last_words}", True
+    words = f"the trainer ended without a word before its first step ({how}): {last_words}"
+    return "failed", words, True
 
 
 def _clear(log):
