@@ -5,7 +5,8 @@ as one is to be found the targets stand for that, and Snakemake is started anew 
 
 Needs the trainer's environment and the dataset's manifest. Makes
 results/runs/{run_id}/train.jsonl, other ranks' logs beside it, and run.json.
-A run whose record stands is no job, or has no inputs where it is asked for, so that nothing but its
+A run that this machine cannot do is recorded as skipped where Snakemake runs. A run whose record
+stands is no job, or has no inputs where it is asked for, so that nothing but its
 record decides.
 """
 
@@ -72,6 +73,29 @@ rule train:
         " --attempt {resources.attempt} {params}"
 
 
+rule skip_run:
+    """Record a run that cannot be done here, with the reason; it needs no node, and waits for none."""
+    input:
+        training_inputs,
+    output:
+        log="results/runs/{run_id}/train.jsonl",
+        record="results/runs/{run_id}/run.json",
+    log:
+        "results/logs/skip_run/{run_id}.log",
+    wildcard_constraints:
+        run_id=PLAN.to_skip,
+    localrule: True
+    conda:
+        "../envs/workflow.yaml"
+    resources:
+        bench=1,
+    params:
+        start_run_arguments,
+    shell:
+        program("start_run.py", "exec python")
+        + " --log {output.log:q} --messages {log:q} {params}"
+
+
 rule read_run:
     """Make the record of a run whose log stands, where the record is lost or of another version."""
     output:
@@ -91,4 +115,4 @@ rule read_run:
         " --spec {resources.spec:q} --put-aside 2>&1 | tee {log:q} >&2"
 
 
-ruleorder: read_run > train
+ruleorder: read_run > skip_run > train

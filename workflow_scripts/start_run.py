@@ -70,6 +70,9 @@ def main():
         choices=["auto", "host"],
         help="auto: nobody else reaches the servers of a run on one node, where the kernel lets us",
     )
+    parser.add_argument(
+        "--node-address", help="how nodes are reached by their names, as in {node}-ib0"
+    )
     parser.add_argument("--module", action="append", default=[], help="to be loaded")
     parser.add_argument(
         "--power-meter", metavar="COMMAND", help="prints the watts of this node, one number a line"

@@ -103,6 +103,13 @@ def test_runs_of_one_and_of_two_nodes_are_trained_in_jobs_of_their_own(across_no
     assert len({record["provenance"]["job"]["id"] for record in records}) == 5
 
 
+def test_jobs_bear_the_name_of_the_workflow_and_the_run_in_their_comment(across_nodes, slurm):
+    said = slurm.ask("sacct", "-X", "--parsable2", "--format=JobID,JobName,Comment").splitlines()
+    for record in records_of(across_nodes):
+        beginning = f"{record['provenance']['job']['id']}|dlbench_"
+        assert any(line.startswith(beginning) and record["run_id"] in line for line in said)
+
+
 def test_runs_that_name_their_node_are_trained_on_it(campaign):
     campaign.configure(matrix=[{"name": "screening", **QUICK, "node": "n[2-3]"}], figures=[])
     campaign.succeed("--profile", "slurm")
@@ -200,6 +207,19 @@ def test_what_slurm_would_refuse_is_said_before_anything_is_submitted(
     assert finished.returncode != 0 and "Nothing was submitted" in finished.stdout
     assert words in finished.stdout
     assert slurm.ask("sacct", "-X", "--noheader", "--format=JobID").split() == last
+
+
+def test_what_the_site_cannot_do_is_recorded_without_a_job(campaign, slurm):
+    last = slurm.ask("sacct", "-X", "--noheader", "--format=JobID").split()
+    wide = {"name": "wide", **QUICK, "strategy": "mirrored", "devices_per_node": 4}
+    campaign.configure(matrix=[*NODES, wide], figures=[])
+    campaign.succeed("--profile", "slurm")
+    (skipped,) = [r for r in records_of(campaign) if r["status"] == "skipped"]
+    assert skipped["message"] == "needs 4 cpu devices per node; this site has 2"
+    assert skipped["provenance"]["job"] is None
+    assert slurm.ask("sacct", "-X", "--noheader", "--format=JobID").split() == last
+    state = status(campaign)["combinations"]
+    assert (state["skipped"], state["stale"]) == (1, 0)
 
 
 def test_a_campaign_goes_on_whatever_happens_to_its_jobs(campaign, slurm):

@@ -256,3 +256,19 @@ def test_the_log_of_a_run_that_is_trained_again_stays_beside_the_new_one(campaig
     campaign.succeed()
     assert log.with_name("train.attempt1.jsonl").read_bytes() == before != log.read_bytes()
     assert campaign.scheduled() == {}
+
+
+def test_what_ends_before_its_first_step_is_no_result_and_is_trained_by_the_next_start(fresh):
+    study = {"matrix": [LONG | {"batch_per_device": 4, "steps": 2}], "figures": []}
+    fresh.configure(**study, time_limit_s=0.5)
+    fresh.succeed()
+    (run_id,) = fresh.ids()
+    record = json.loads(fresh.record("lenet5").read_text())
+    status, reason = record["status"], record["message"]
+    assert (status, reason[:49]) == ("failed", "stopped at time_limit_s, 0.5 s; no step yet; last")
+    assert len(list((fresh.folder / "results/runs" / run_id).glob("train.attempt*.jsonl"))) == 1
+    assert fresh.scheduled()["train"] == [run_id]
+    assert f"measured nothing: {reason}" in fresh.said
+    fresh.configure(**study)
+    fresh.succeed()
+    assert json.loads(fresh.record("lenet5").read_text())["status"] in ENDED_WELL

@@ -74,6 +74,26 @@ def test_what_would_repeat_itself_becomes_a_result(log, program, state, status):
     assert said is None or ("job 17" in said[1] and state in said[1])
 
 
+@pytest.mark.parametrize(
+    ("state", "status", "end"),
+    [("TIMEOUT", "failed", "; no step yet"), ("OUT_OF_MEMORY", "oom", "")],
+)
+def test_a_job_that_ran_out_of_time_before_the_first_step_measured_nothing(
+    log, program, state, status, end
+):
+    log.unlink()
+    attempts.unlink_open_log(log)
+    attempts.link_open_log(write(RUN, job={"scheduler": "slurm", "id": "17"}, steps=0))
+    attempts.rescue(log)
+    program("sacct", f"17|{state}")
+    program("squeue")
+    earlier = fates.Earlier(log.parent, None)
+    message = f"its job 17 was ended: {state} ({earlier.describe()}){end}"
+    assert earlier.verdict() == (status, message, status == "failed")
+    theirs = earlier.verdict(logs_steps=False)  # another program's are read at its end
+    assert theirs is not None and theirs[0] == {"TIMEOUT": "timeout"}.get(state, status)
+
+
 def test_without_a_word_of_the_scheduler_there_is_no_verdict(log, program):
     assert fates.Earlier(log.parent, None).verdict() is None  # no attempt was kept aside
     attempts.rescue(log)

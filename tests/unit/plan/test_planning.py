@@ -13,6 +13,7 @@ import pytest
 from dlbench import Error
 from dlbench.cluster import submitting
 from dlbench.common import own_code
+from dlbench.log import event_log
 from dlbench.plan import planning, run_command
 from dlbench.plan.plan import RECORDS
 from dlbench.records import parse_run, run_record, staleness
@@ -43,6 +44,24 @@ def test_a_study_of_runs_that_pods_start_is_planned_though_none_is_done_here(pla
     block = STUDY["matrix"][0] | {"strategy": "multiworker", "nodes": 2, "launcher": "kubernetes"}
     pods = planning.make_plan(STUDY | {"site": SITE | {"nodes": 2}, "matrix": [block]})
     assert len(pods.skipped) == len(pods.runs) > 0 and pods.to_train == []
+
+
+def test_what_failed_before_its_first_step_is_trained_by_the_next_start(plan):
+    run = plan.to_train[0]
+    for fields, todo in (({}, []), ({"before_first_step": True}, [run.id])):
+        path = run_record.folder(run.id) / "train.jsonl"
+        path.unlink(missing_ok=True)
+        log = event_log.EventLog(path)
+        log.write("launch", t_utc=event_log.utc_now(), made_from=staleness.made_from(run))
+        end = {"status": "failed", "message": "nobody knows n1", **fields}
+        log.write("run_end", t_utc=event_log.utc_now(), **end)
+        log.close()
+        parse_run.parse(run, path, path.with_name("run.json"))
+        again = planning.make_plan(STUDY)
+        assert [one.id for one in again.to_train if one.id == run.id] == todo
+    state, reason = again.pending[run.id]
+    assert state is State.STALE
+    assert reason == "failed before its first step, so measured nothing: nobody knows n1"
 
 
 def test_the_jobs_of_a_plan_ask_the_scheduler_for_what_its_runs_need(plan, program):
@@ -338,6 +357,17 @@ def test_the_config_travels_as_a_file_that_is_another_one_when_the_config_change
     assert plan.config_file() == path
     assert config.merged(path) == STUDY
     assert planning.make_plan(STUDY | {"seed": 2}).config_file(keep=False) != path
+
+
+def test_what_this_machine_cannot_do_is_to_be_skipped_and_what_is_read_again_is_not(plan):
+    block = STUDY["matrix"][0] | {"strategy": "mirrored", "devices_per_node": [2, 4]}
+    mixed = planning.make_plan(STUDY | {"matrix": [block]})
+    to_skip = {run_id for run_id in mixed.runs if re.fullmatch(mixed.to_skip, run_id)}
+    assert to_skip == set(mixed.skipped) and 0 < len(to_skip) < len(mixed.runs)
+    unread = dict.fromkeys(mixed.pending, (State.UNREAD, ""))
+    assert not any(
+        re.fullmatch(dataclasses.replace(mixed, pending=unread).to_skip, one) for one in to_skip
+    )
 
 
 def test_where_nothing_is_unread_or_adopted_the_patterns_match_no_run(plan):

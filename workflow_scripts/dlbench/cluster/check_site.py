@@ -216,6 +216,8 @@ def _request(module, profile, study):
         "mpi_across": _across_nodes(module, study),
         "srun_mpi": any(run.launcher == "srun" and run.strategy == "horovod" for run in study.runs),
         "tmpdir": profile.value("train", "tmpdir"),
+        "node_address": study.site.get("node_address"),
+        "addresses": module.addresses([]) if hasattr(module, "addresses") else {},
         "images": dict(_image_commands(study)),
     }
 

@@ -217,6 +217,7 @@ EVENTS = {
         "status": STATUS, "message": TEXT, "t_utc": DATE, "t_s?": SECONDS,
         "weights_sha256?": TEXTS, "cpu_time_s?": SECONDS, **ENERGY, **HOST_ENERGY,
         "peak_memory_bytes?": COUNT, "hung?": FLAG, "time_limit_s?": SECONDS,
+        "before_first_step?": FLAG,
         "peak_allocated_bytes_per_device?": COUNTS, "peak_reserved_bytes_per_device?": COUNTS,
         "device_memory_unknown?": TEXT,
     },

@@ -4,10 +4,8 @@ The rules take inputs, flags and priorities from a Plan; nothing in here knows S
 """
 
 import functools
-import itertools
 import json
 import os
-import re
 import shlex
 import sys
 from collections import Counter
@@ -17,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import own_code, phrases, plugins
+from dlbench.common import own_code, patterns, phrases, plugins
 from dlbench.data import stores
 from dlbench.images import trainer_image
 from dlbench.log import attempts, event_log
@@ -201,7 +199,7 @@ class Plan:
     @property
     def searching(self) -> str:
         """A pattern that matches the searches that are to be done."""
-        return _any_of([*self.searches])
+        return patterns.any_of([*self.searches])
 
     @property
     def imports(self) -> list[str]:
@@ -233,12 +231,19 @@ class Plan:
     def unread(self) -> str:
         """A pattern that matches the runs whose logs stand but whose records do not."""
         ids = [run_id for run_id, (state, _) in self.pending.items() if state is State.UNREAD]
-        return _any_of(ids)
+        return patterns.any_of(ids)
+
+    @property
+    def to_skip(self) -> str:
+        """A pattern that matches the runs that are to be recorded as skipped, and not trained."""
+        states = ((run_id, state) for run_id, (state, _) in self.pending.items())
+        ids = [one for one, state in states if state is not State.UNREAD and one in self.skipped]
+        return patterns.any_of(ids)
 
     @property
     def adoptable(self) -> str:
         """A pattern that matches the datasets that are there already."""
-        return _any_of([*self.adopted])
+        return patterns.any_of([*self.adopted])
 
     def adopted_folder(self, dataset: str) -> str:
         return str(self.adopted[dataset].folder)
@@ -388,20 +393,3 @@ def needs(run: Run) -> list[str]:
     """What must be there before a run starts: its environment or image, and its data."""
     data = [f"results/data/{run.dataset}/manifest.json"] if staleness.has_data(run) else []
     return [*filter(None, [environment_stamp(run)]), *data]
-
-
-def _any_of(names):
-    """A pattern that matches these names, which differ, and nothing else.
-
-    It goes on from letter to letter. A plain list of names is tried from its beginning for each
-    file that is matched, so that the time for n of n names would grow as n squared.
-    """
-    if not names:
-        return "(?!)"
-    names = sorted(names)
-    ends = zip(names[0], names[-1], strict=False)  # what these two share, all share
-    beginning = "".join(one for one, _ in itertools.takewhile(lambda two: two[0] == two[1], ends))
-    rests = [name.removeprefix(beginning) for name in names]
-    parts = [list(part) for _, part in itertools.groupby(rests, key=lambda rest: rest[:1])]
-    others = f"(?:{'|'.join(map(_any_of, parts))})" if len(names) > 1 else ""
-    return f"{re.escape(beginning)}{others}"

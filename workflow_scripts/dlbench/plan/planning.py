@@ -58,20 +58,11 @@ def make_plan(
         if (reason := skipping.skip_reason(run, devices, study))
     }
     searches = searches_to_do(study, devices)
-    can_search = any(not why_not for _, why_not in searches.values())
-    nothing = len(skipped) == len(runs) and not can_search
-    if nothing and not any(launchers.starts_elsewhere(run.launcher) for run in study.runs):
-        reasons = [*skipped.values(), *(why_not for _, why_not in searches.values())]
-        reasons += [found.reason for found in study.found.values()]
-        raise config_schema.ConfigError(
-            "nothing remains: this machine can do none of the runs:\n"
-            + "\n".join(dict.fromkeys(f"- {reason}" for reason in reasons))
-        )
     _see_places(study)
     _see_references(study)
     adopted = stores.adopted(study)
     recipes = stores.recipes(adopted)
-    pending, took_s = {}, {}
+    pending, took_s, done = {}, {}, False
     for run in study.runs:
         staleness.training_code(run)  # a file with a syntax error is named here, before any work
         state, reason, record = judgement.state_and_record(
@@ -79,8 +70,12 @@ def make_plan(
         )
         if state is not State.CURRENT:
             pending[run.id] = state, reason
-        elif record and run.id not in skipped and record["status"] in event_fields.ENDED_WELL:
+            continue
+        done = done or bool(record and record["status"] != "skipped")
+        if record and run.id not in skipped and record["status"] in event_fields.ENDED_WELL:
             took_s[run.id] = costs.recorded_s(record)
+    if not done:
+        _check_remains(study, skipped, searches)
     to_train = [runs[run_id] for run_id in pending if run_id not in skipped]
     tried = [search.run for search, why_not in searches.values() if not why_not]
     for run in [*to_train, *tried]:
@@ -120,6 +115,20 @@ def _with_sentinels(repeated, study, to_train, pending, seed):
     missing = [run.id for run in repeated if not (run_record.folder(run.id) / "run.json").exists()]
     pending = pending | dict.fromkeys(missing, (State.MISSING, sentinels.PLANNED))
     return runs, {run_id: pending[run_id] for run_id in runs if run_id in pending}
+
+
+def _check_remains(study, skipped, searches):
+    """Check that some run can be done here, where none has been."""
+    can_search = any(not why_not for _, why_not in searches.values())
+    elsewhere = any(launchers.starts_elsewhere(run.launcher) for run in study.runs)
+    if len(skipped) < len(study.runs) or can_search or elsewhere:
+        return
+    reasons = [*skipped.values(), *(why_not for _, why_not in searches.values())]
+    reasons += [found.reason for found in study.found.values()]
+    raise config_schema.ConfigError(
+        "nothing remains: this machine can do none of the runs:\n"
+        + "\n".join(dict.fromkeys(f"- {reason}" for reason in reasons))
+    )
 
 
 def _see_places(study):

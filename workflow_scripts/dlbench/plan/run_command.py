@@ -104,7 +104,13 @@ def _flags(plan, run):
         f"--network={plan.study.site['network']}",
         *(f"--module={name}" for name in plan.study.site["modules"]),
     ]
-    return [*flags, *image_flags(plan, run)]
+    return [*flags, *node_flags(plan), *image_flags(plan, run)]
+
+
+def node_flags(plan: Plan) -> list[str]:
+    """The flag that says how the nodes of a cluster are reached; [] by their names."""
+    pattern = plan.study.site.get("node_address")
+    return [f"--node-address={pattern}"] if pattern else []
 
 
 def image_flags(plan: Plan, run: Run) -> list[str]:

@@ -4,7 +4,8 @@ A run is, in the order in which this is decided,
     ok, unstable, failed, oom, timeout, skipped    what its record says, where that stands
     running       its log has no end and is being written, see is_written; or it has no result
                   and the scheduler still has the job that it was in: it goes on or waits there
-    skipped       this machine cannot do it; the next start of the workflow records that
+    skipped       this machine cannot do it, or its image could not be made; the next start of the
+                  workflow records that, or tries again
     pending       not trained yet, forgotten, or to be tried again
     unread        trained; its log is still to be read
     interrupted   its log stops without an end
@@ -25,13 +26,14 @@ from pathlib import Path
 import psutil
 
 from dlbench.data import stores
+from dlbench.images import trainer_image
 from dlbench.log import event_log
 from dlbench.log.event_fields import ENDED_WELL
 from dlbench.log.event_log import FAILED
 from dlbench.plan import site_devices, skipping
 from dlbench.records import costs, judgement, progress, run_record
 from dlbench.records.judgement import State
-from dlbench.starting import fates, refusals, waiting_jobs
+from dlbench.starting import fates, refusals, start_command, waiting_jobs
 from dlbench.study import learning_gates
 from dlbench.study.config import Study
 from dlbench.study.runs import Run
@@ -85,7 +87,7 @@ def _with_queue(standings):
 
 
 def _standing(run, study, devices, recipes):
-    skip = skipping.skip_reason(run, devices, study)
+    skip = skipping.skip_reason(run, devices, study) or _image_failure(run)
     state, reason = judgement.state(run, not skip, recipes, study.images, study.time_limit_s)
     place = run_record.folder(run.id)
     if state is State.MISSING:
@@ -125,6 +127,13 @@ def _standing(run, study, devices, recipes):
         attempts=_attempts(name, place, log),
         session=((record or {"provenance": {}})["provenance"].get("session") or {}).get("id"),
     )
+
+
+def _image_failure(run):
+    """Why the image of a run could not be made when that was tried last; the next start tries."""
+    if not start_command.contained(run):
+        return None
+    return trainer_image.failure(trainer_image.form_path(run))
 
 
 def _missed(must_reach, name, record):

@@ -36,6 +36,7 @@ and may define:
     TURN: beginnings of the reasons of jobs that wait for their turn, which passes by itself.
     limits(account, qos, queue): the Limits that its accounting sets for jobs. Raises Error if it
         does not answer.
+    addresses(names): {name: address} by which the scheduler itself reaches nodes.
     variables(environ): variables of the job that the executor plugin has removed from `environ`.
     mend(plugin, every_s, settings): mends Snakemake's executor plugin.
 """
@@ -73,6 +74,7 @@ class Job:
         gpu_request: the name by which GPUs are requested, e.g. gpu or gpu:a100.
         extra: further options of the submit command.
         node: name of the only node that will do; "" for any.
+        time_s: of time_min, what its run asks for, not rounded; without the start.
     """
 
     nodes: int
@@ -85,6 +87,7 @@ class Job:
     gpu_request: str
     extra: str
     node: str = ""
+    time_s: float = 0.0
 
     @property
     def tasks_per_node(self) -> int:

@@ -343,6 +343,22 @@ def hosts(environ: Mapping[str, str]) -> list[str]:
     return host_lists.expand_hosts(listed) if listed else []
 
 
+def addresses(names: Collection[str]) -> dict[str, str]:
+    """By which address Slurm itself reaches nodes: {name: NodeAddr} of those that it knows.
+
+    Args:
+        names: of nodes; none: all.
+    """
+    try:
+        lines = ask(
+            ["scontrol", "show", "node", "--oneliner", *([",".join(names)] if names else [])]
+        )
+    except Error:
+        return {}
+    found = re.findall(r"^NodeName=(\S+) .*?\bNodeAddr=(\S+)", lines, re.MULTILINE)
+    return {name: address for name, address in found if not names or name in names}
+
+
 def seconds(text: str) -> int | None:
     """Seconds in Slurm's notation of a time; None without a limit.
 

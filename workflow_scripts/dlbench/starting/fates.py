@@ -13,6 +13,7 @@ from typing import Any
 from dlbench import Error, schedulers
 from dlbench.common import plugins
 from dlbench.log import attempts, event_fields, event_log
+from dlbench.records import progress
 from dlbench.schedulers import Fate
 
 LAUNCH = b'{"event": "launch"'
@@ -131,6 +132,7 @@ class Earlier:
 
     def __init__(self, place: Path, session: str | None) -> None:
         found = latest_attempts(place)
+        self._place = place
         self._attempts = found if session in (None, *(one.session for one in found)) else []
         self._fates = ask_schedulers(one.job for one in self._attempts if one.job)
 
@@ -143,13 +145,21 @@ class Earlier:
         """What ended each of them, in words, the last one last."""
         return describe_all(self._attempts, self._fates)
 
-    def verdict(self) -> tuple[str, str] | None:
-        """The result, (status, message), that follows from how the last one's job ended, or None.
+    def verdict(self, logs_steps: bool = True) -> tuple[str, str, bool] | None:
+        """What follows from how the last one's job ended: (status, message, before_first_step).
 
-        Only what would repeat itself is a result: an attempt that ran out of memory or time.
+        Only what would repeat itself is a result: an attempt that ran out of memory, or of time
+        after its first step. None for other ends.
+
+        Args:
+            logs_steps: whether the trainer logs them while it trains.
         """
         job = self._attempts[-1].job if self._attempts else None
         fate = self._fates.get(job) if job else None
         if not job or fate is None or fate.status not in ("oom", "timeout"):
             return None
-        return fate.status, f"its job {job[1]} was ended: {fate.state} ({self.describe()})"
+        message = f"its job {job[1]} was ended: {fate.state} ({self.describe()})"
+        logs = (path for _, path in attempts.kept_logs(self._place))
+        if fate.status == "timeout" and logs_steps and not any(map(progress.took_step, logs)):
+            return "failed", f"{message}; no step yet", True
+        return fate.status, message, False

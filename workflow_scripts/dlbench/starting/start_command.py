@@ -7,6 +7,7 @@ this file needs the standard library and NumPy only.
 """
 
 import functools
+import json
 import os
 import re
 import shutil
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error, schedulers
-from dlbench.common import options, plugins
+from dlbench.common import networks, options, plugins
 from dlbench.images import trainer_image
 from dlbench.images.runtimes import KEPT_OUT, Container
 from dlbench.launchers import mpirun as launchers_mpirun
@@ -25,6 +26,7 @@ from dlbench.machine import host_name
 from dlbench.starting import copies, environment_modules, start_unreachable
 from dlbench.study import other_trainers, trainer_environments
 from dlbench.study.runs import Run
+from dlbench.trainer import cluster
 
 # Of what is known about an image, this goes into the log of each run.
 LOGGED = ("image", "digest", "image_id", "runtime_version", "options", "libc", "mpi", "packages")
@@ -155,6 +157,30 @@ def job_variables(run: Run, module_names: list[str]) -> dict[str, str]:
     return variables
 
 
+def address_variables(
+    run: Run, node_address: str | None = None, environ: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """Variables by which the processes of a run find one another's nodes, past any proxy.
+
+    A node whose name leads nowhere has the address by which its scheduler knows it.
+
+    Args:
+        node_address: how nodes are reached by their names, as in {node}-ib0; None: by the names.
+        environ: with the variables of the scheduler's job.
+    """
+    job = schedulers.job(environ)
+    scheduler = job and plugins.load("schedulers", job[0])
+    names = scheduler.hosts(environ) if scheduler else []
+    addresses = {name: (node_address or "{node}").replace("{node}", name) for name in names}
+    if run.nodes > 1 and (unknown := networks.unknown_names(addresses.values())):
+        lost = [name for name, address in addresses.items() if address in unknown]
+        known = getattr(scheduler, "addresses", None)
+        addresses |= known(lost) if known else {}
+    variables = networks.past_proxies({*addresses, *addresses.values()}, environ)
+    other = {name: address for name, address in addresses.items() if address != name}
+    return variables | ({cluster.NODE_ADDRESSES: json.dumps(other)} if other else {})
+
+
 def job_facts(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
     """For a run's log: the scheduler's job around it, with its nodes; {"job": None} outside."""
     job = schedulers.job(environ)
@@ -234,7 +260,7 @@ def network(run: Run, requested: str) -> str:
     launcher = plugins.load("launchers", run.launcher)
     # What is in a container that the command line starts may know other names.
     here = not contained(run) or by_directive(run)
-    if here and getattr(launcher, "LISTENS_BY_NAME", False) and not start_unreachable.own_address():
+    if here and getattr(launcher, "LISTENS_BY_NAME", False) and not networks.own_address():
         raise Nameless(
             f"launcher {run.launcher} needs an address of this machine behind its name "
             f"{host_name.host()} (hostname), and found none: have it put into /etc/hosts, or use "

@@ -58,13 +58,14 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
         return 0
     leftovers.end()
     power_limits.restore_left()
-    refusal, attempt = _needless(options), 1
+    refusal: tuple[Any, ...] | None = _needless(options)
+    attempt = 1
     if not refusal and options.attempt > 1:
         attempts.rescue(options.log)
         earlier = fates.Earlier(options.log.parent, (options.session or {}).get("id"))
         attempt = options.attempt - earlier.interrupted
         if attempt > options.attempts or options.attempt > (options.tries or options.attempts):
-            refusal = earlier.verdict()
+            refusal = earlier.verdict(logs_steps=not options.external)
             if not refusal:
                 return (
                     f"{label}: its attempts were ended from outside, without a result "
@@ -75,6 +76,7 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
     if not refusal:
         try:
             os.environ.update(start_command.job_variables(run, options.module))
+            os.environ.update(start_command.address_variables(run, options.node_address))
             start_command.see_node(run)
             form = trainer_image.read_form(options.form) if options.form else None
             how, network = _command(run, options, form)
@@ -207,4 +209,5 @@ def _watched(
         power_meter=options.power_meter,
         power_limit=power_limit,
         nodes=run.nodes,
+        logs_steps=not options.external,
     )
