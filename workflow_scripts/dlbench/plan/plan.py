@@ -4,20 +4,18 @@ The rules take inputs, flags and priorities from a Plan; nothing in here knows S
 """
 
 import functools
-import itertools
 import json
 import os
-import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import own_code, phrases, plugins
+from dlbench.common import name_patterns, own_code, phrases, plugins
 from dlbench.data import stores
 from dlbench.images import trainer_image
 from dlbench.log import event_log
@@ -150,11 +148,12 @@ class Plan:
     @property
     def standing_files(self) -> list[str]:
         """Logs and records of the runs that need nothing."""
-        return [
-            str(run_record.folder(run_id) / name)
-            for run_id in self.runs.keys() - self.pending.keys()
-            for name in ("train.jsonl", "run.json")
-        ]
+        standing = self.runs.keys() - self.pending.keys()
+        return [file for run_id in standing for file in self.files(run_id)]
+
+    def files(self, run_id: str) -> list[str]:
+        """The log and the record of a run, which the rule makes."""
+        return [str(run_record.folder(run_id) / name) for name in ("train.jsonl", "run.json")]
 
     @functools.cached_property
     def unlisted(self) -> list[str]:
@@ -194,7 +193,7 @@ class Plan:
     @property
     def searching(self) -> str:
         """A pattern that matches the searches that are to be done."""
-        return _any_of([*self.searches])
+        return name_patterns.any_of([*self.searches])
 
     @property
     def imports(self) -> list[str]:
@@ -226,12 +225,12 @@ class Plan:
     def unread(self) -> str:
         """A pattern that matches the runs whose logs stand but whose records do not."""
         ids = [run_id for run_id, (state, _) in self.pending.items() if state is State.UNREAD]
-        return _any_of(ids)
+        return name_patterns.any_of(ids)
 
     @property
     def adoptable(self) -> str:
         """A pattern that matches the datasets that are there already."""
-        return _any_of([*self.adopted])
+        return name_patterns.any_of([*self.adopted])
 
     def adopted_folder(self, dataset: str) -> str:
         return str(self.adopted[dataset].folder)
@@ -359,13 +358,29 @@ class Plan:
     def _import(self, name):
         return next(entry for entry in self.study.imports if entry["name"] == name)
 
-    def position(self, run_id: str) -> int:
-        """Which run of how many this is, those counted first that are done already."""
-        return len(self.runs) - len(self.pending) + self._pending_positions.get(run_id, 0) + 1
+    def position(self, run_id: str) -> str:
+        """As in 3/36: which run of the study, after those that are done; or sentinel 1/3."""
+        repeated = [run.id for run in self.sentinels.runs]
+        if run_id in repeated:
+            return f"sentinel {repeated.index(run_id) + 1}/{len(repeated)}"
+        own, all_ = self._pending_positions, len(self.study.runs)
+        return f"{all_ - len(own) + own.get(run_id, 0) + 1}/{all_}"
+
+    def runs_after(self, run_id: str) -> int:
+        """How many runs and sentinels are to be done after one."""
+        return sum(one in self.pending for one in [*self.runs][self._positions[run_id] + 1 :])
+
+    def train_again(self, run_ids: Iterable[str]) -> None:
+        """Have runs trained though their records stand, as the command line asks for."""
+        asked = dict.fromkeys(run_ids, (State.STALE, "the command line asks for it"))
+        pending = asked | self.pending
+        self.pending.clear()
+        self.pending.update((run_id, pending[run_id]) for run_id in self.runs if run_id in pending)
 
     @functools.cached_property
     def _pending_positions(self):
-        ordered = (run_id for run_id in self.runs if run_id in self.pending)
+        repeated = {run.id for run in self.sentinels.runs}
+        ordered = (one for one in self.runs if one in self.pending and one not in repeated)
         return {run_id: index for index, run_id in enumerate(ordered)}
 
 
@@ -381,20 +396,3 @@ def needs(run: Run) -> list[str]:
     """What must be there before a run starts: its environment or image, and its data."""
     data = [f"results/data/{run.dataset}/manifest.json"] if staleness.has_data(run) else []
     return [*filter(None, [environment_stamp(run)]), *data]
-
-
-def _any_of(names):
-    """A pattern that matches these names, which differ, and nothing else.
-
-    It goes on from letter to letter. A plain list of names is tried from its beginning for each
-    file that is matched, so that the time for n of n names would grow as n squared.
-    """
-    if not names:
-        return "(?!)"
-    names = sorted(names)
-    ends = zip(names[0], names[-1], strict=False)  # what these two share, all share
-    beginning = "".join(one for one, _ in itertools.takewhile(lambda two: two[0] == two[1], ends))
-    rests = [name.removeprefix(beginning) for name in names]
-    parts = [list(part) for _, part in itertools.groupby(rests, key=lambda rest: rest[:1])]
-    others = f"(?:{'|'.join(map(_any_of, parts))})" if len(names) > 1 else ""
-    return f"{re.escape(beginning)}{others}"

@@ -8,7 +8,8 @@
   would not reach ranks on other nodes or in containers.
 - A trainer that ended without a word (killed, crashed) gets its run_end here.
 - Sets the power limit of a run that has one, and restores it.
-- Shows one line at the start, one now and then, and one at the end.
+- Shows one line at the start, one now and then, and one at the end of an attempt without a
+  result; what a result is, its record says (run_lines.py).
 """
 
 import contextlib
@@ -17,9 +18,9 @@ import math
 import os
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from dlbench.starting import (
     neighbours,
     power_limits,
     power_meter,
+    run_lines,
     stopping,
     trainer_processes,
 )
@@ -43,7 +45,22 @@ SHOW_EVERY_S = 10.0
 CHECKPOINT_GRACE_S = 60.0  # for a last checkpoint
 TIME_LIMIT, HANG = "time limit", "hang"
 INTERRUPTED = "interrupted"  # no status of a result
+TRIED_AGAIN = "it is tried again"
 SAMPLE, STEP, WINDOWS = (b'{"event": "%s"' % name for name in (b"sample", b"step", b"windows"))
+
+
+class Outcome(Enum):
+    """What an attempt leaves behind; true where that is a result.
+
+    REPEAT: it failed for a passing reason, or others disturbed it, and is planned to be repeated.
+    """
+
+    RESULT = "result"
+    REPEAT = "repeat"
+    NONE = "none"
+
+    def __bool__(self) -> bool:
+        return self is Outcome.RESULT
 
 
 @dataclass(frozen=True)
@@ -75,12 +92,11 @@ class Watched:
         return [event_log.rank_path(self.log, copy) for copy in range(self.copies)]
 
 
-def supervise(run: Watched) -> bool:
+def supervise(run: Watched) -> Outcome:
     """Run the trainer to its end.
 
     Returns:
-        True if the log now holds the run's result, be it a failure; False if the attempt failed
-        for a passing reason and should be repeated.
+        RESULT if the log now holds the run's result, be it a failure.
 
     Raises:
         power_limits.Refused: the run is to have a power limit that cannot be set; nothing was done.
@@ -89,7 +105,7 @@ def supervise(run: Watched) -> bool:
     with stopping.from_outside() as stopping_reason, contextlib.ExitStack() as until_ended:
         if stopped_by := _wait_for_quiet(run, watch, stopping_reason):
             _say(run, f"{INTERRUPTED} (stopped by {stopped_by}); {_next_start(run)}")
-            return False
+            return Outcome.NONE
         if run.power_limit:
             until_ended.enter_context(run.power_limit)
         _clear(run.log)
@@ -117,22 +133,25 @@ def supervise(run: Watched) -> bool:
             log.write("power_meter", **meter.fields())
         log.write("neighbours", **neighbour_use)
     end = _end_of_ranks(run.log)
-    cut_short, no_result = stopped_by or end is None, ""
+    cut_short, no_result, outcome = stopped_by or end is None, "", Outcome.RESULT
     if cut_short:
         killed = trainer_processes.killed_for_memory() > killed_before
         status, message, may_pass = _verdict(run, trainer.returncode, stopped_by, killed)
         # Whoever interrupts a run wants no result of it, not even a failure.
         if status == INTERRUPTED:
-            no_result = _next_start(run)
+            no_result, outcome = _next_start(run), Outcome.NONE
         elif may_pass and not run.last_attempt:
-            no_result = "it is tried again"
+            no_result, outcome = TRIED_AGAIN, Outcome.REPEAT
         end = {"status": status, "message": message, "hung": stopped_by == HANG}
         end |= _limit(run, status)
+    shown = end
     disturbed = disturbances.disturbance(neighbour_use)
     if end["status"] == "ok" and disturbed and not run.last_attempt:
-        no_result = f"{disturbed}; it is tried again"
+        no_result, outcome = TRIED_AGAIN, Outcome.REPEAT
+        shown = {"status": "unstable", "message": disturbed}  # as it would be recorded
     if attempts.failed_on_full_disk(run.log, end):
         no_result = f"no room on the disk of {run.log.parent}: make some, then start again"
+        outcome = Outcome.NONE
     if cut_short and not no_result:
         log.write("run_end", t_utc=event_log.utc_now(), **end)
     elif not no_result and end != event_log.last_run_end(run.log):
@@ -141,11 +160,12 @@ def supervise(run: Watched) -> bool:
         )
     log.close()
     attempts.unlink_open_log(run.log)
-    _say(run, _summary(run, end, time.monotonic() - started, no_result))
     if no_result:
+        seconds = time.monotonic() - started
+        _say(run, f"{run_lines.ending(run.log, shown, seconds)}; {no_result}")
         # Aside: the workflow deletes what a failed job wrote.
         event_log.keep_aside(run.log)
-    return not no_result
+    return outcome
 
 
 def _wait_for_quiet(run, watch, stopping_reason):
@@ -337,8 +357,7 @@ def _clear(log):
 
 
 def _say(run, words):
-    line = terminal.plain(f"run {run.position}  {run.label}: {words}")
-    print(line, file=sys.stderr, flush=True)
+    run_lines.report(run.position, run.label, words)
 
 
 def _progress_of_all(run):
@@ -347,38 +366,11 @@ def _progress_of_all(run):
     return "; ".join(f"copy {number}: {progress.words(log)}" for number, log in enumerate(run.logs))
 
 
-def _summary(run, end, seconds, no_result):
-    message = f" ({end['message']})" if end["message"] else ""
-    shown = f", {progress.words(run.log)}" if end["status"] == "ok" else ""
-    then = f"; {no_result}" if no_result else _left(run)
-    return f"{end['status']}{message}{shown}, {seconds:.0f} s{then}"
-
-
 def _next_start(run):
     with contextlib.suppress(Error, OSError, ValueError):
         if run.checkpoint and (newest := checkpoints.latest(run.checkpoint)):
             return f"the next start goes on after step {newest.step}"
     return "the next start trains it anew"
-
-
-def _left(run):
-    """How long the runs after this one will take, by the mean of the latest finished ones."""
-    number, _, total = run.position.partition("/")
-    if not total or number == total:
-        return ""
-    logs = sorted(run.log.parent.parent.glob(f"*/{run.log.name}"), key=_written_s)[-10:]
-    durations = [d for d in map(progress.duration_s, logs) if d is not None]
-    if not durations:
-        return ""
-    minutes = (int(total) - int(number)) * sum(durations) / len(durations) / 60
-    return f"; about {minutes:.0f} min left" if minutes >= 1 else "; less than a minute left"
-
-
-def _written_s(path):
-    """When a file was last written to; 0 where it is gone meanwhile."""
-    with contextlib.suppress(OSError):
-        return path.stat().st_mtime
-    return 0
 
 
 def _last_words(path):
