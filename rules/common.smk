@@ -19,7 +19,7 @@ from snakemake.resources import Resource
 from dlbench import Error
 from dlbench.cluster import submitting
 from dlbench.images import trainer_image
-from dlbench.plan import plan, planning, sentinels
+from dlbench.plan import plan, planning, replaced_tables, sentinels
 from dlbench.study import trainer_environments
 
 
@@ -201,7 +201,8 @@ def begin():
         for path in PLAN.standing_files:
             workflow.persistence.cleanup_metadata(IOFile(path, our_rule("train")))
     if BEGINS:
-        print(*PLAN.why, sep="\n", file=sys.stderr)
+        lines = [*PLAN.why, *replaced_tables.lines(STUDY.name)]
+        print(*lines, sep="\n", file=sys.stderr)
     if workflow.dryrun:
         print(JOBS.cost, file=sys.stderr)
         shown = workflow.output_settings
