@@ -91,8 +91,9 @@ def star(axes: Axes, x: Any, y: Any, colour: str) -> None:
     axes.annotate(
         STAR,
         (x, y),
-        xytext=(4, 0),
+        xytext=(0, 2),
         textcoords="offset points",
+        ha="center",
         color=text_colour(colour),
         fontsize=13,
         fontweight="bold",
