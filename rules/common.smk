@@ -19,7 +19,7 @@ from snakemake.resources import Resource
 from dlbench import Error
 from dlbench.cluster import submitting
 from dlbench.images import trainer_image
-from dlbench.plan import plan, planning, sentinels
+from dlbench.plan import plan, planning, replaced_tables, sentinels
 from dlbench.records import recorded
 from dlbench.study import trainer_environments
 
@@ -176,10 +176,22 @@ def add_to(hook, ours):
 def let_records_decide():
     """Have records (dlbench/records/run_record.py) say what is trained again, and begin that."""
     let_digests_decide()
+    if BEGINS:
+        ask_for_forced_runs()
     if PLAN.pending:
         # Snakemake makes what is missing only for a job that is to be done itself.
         workflow.dag.forcefiles.add(plan.RECORDS)
     begin()
+
+
+def ask_for_forced_runs():
+    """Have runs trained that the command line names (-R, -f) or that it has with all else (-F)."""
+    settings = workflow.dag_settings
+    named = {*settings.forcerun, *(settings.targets if settings.forcetargets else ())}
+    if settings.forceall or our_rule("train").name in named:
+        PLAN.train_again(RUNS)
+    elif named:
+        PLAN.train_again(run_id for run_id in RUNS if named & {*PLAN.files(run_id)})
 
 
 @once
@@ -190,7 +202,8 @@ def begin():
         for path in PLAN.standing_files:
             workflow.persistence.cleanup_metadata(IOFile(path, our_rule("train")))
     if BEGINS:
-        print(*PLAN.why, sep="\n", file=sys.stderr)
+        lines = [*PLAN.why, *replaced_tables.lines(STUDY.name)]
+        print(*lines, sep="\n", file=sys.stderr)
     if workflow.dryrun:
         print(JOBS.cost, file=sys.stderr)
         shown = workflow.output_settings

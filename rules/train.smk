@@ -70,7 +70,9 @@ rule train:
     shell:
         program("start_run.py", "exec python")
         + " --log {output.log:q} --messages {log:q}"
-        " --attempt {resources.attempt} {params}"
+        # On a cluster an attempt is a job, with the time of one; here it needs no new one.
+        + ("" if SUBMITS else " --repeat-here")
+        + " --attempt {resources.attempt} {params}"
 
 
 rule skip_run:

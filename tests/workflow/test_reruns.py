@@ -245,6 +245,12 @@ def test_a_record_that_takes_the_place_of_another_is_collected_and_nothing_is_tr
 def test_what_stands_is_trained_again_where_it_is_forced(campaign):
     for words in (["--forcerun", "train"], ["--forceall"]):
         assert campaign.scheduled(*words)["train"] == campaign.ids(), words
+        count = len(campaign.ids())
+        assert f"{count} runs to train again: the command line asks for it" in campaign.said
+        assert f"cost: {count} runs to train, about " in campaign.said
+    one = campaign.record("cnn12-").relative_to(campaign.folder)
+    assert campaign.scheduled("--force", str(one))["train"] == [one.parent.name]
+    assert "cost: 1 run to train, about " in campaign.said
 
 
 def test_a_fresh_clone_with_the_results_alone_trains_nothing(campaign, tmp_path):

@@ -43,6 +43,17 @@ def test_a_file_that_a_config_names_is_that_of_the_user_before_ours(
     assert own_code.shipped(name) == Path(name)
 
 
+def test_a_path_that_is_not_there_is_told_with_whose_folder_it_was_looked_for_in(
+    as_it_is, tmp_path, monkeypatch
+):
+    assert own_code.where_looked("studies") == ""  # there is but one
+    monkeypatch.chdir(tmp_path)
+    assert own_code.where_looked("mine") == f" (paths lead from the working directory, {tmp_path})"
+    ours = own_code.where_looked("studies")
+    assert f"dlbench's own folder has {own_code.HOME / 'studies'}: name that" in ours
+    assert own_code.where_looked("/mine") == ""
+
+
 def test_packages_that_this_python_lacks_are_named(tmp_path, monkeypatch):
     assert own_code.missing_packages() == []
     lines = '["PyYAML>=6", "no-such-package[extra]>=2", "nor.this"]'

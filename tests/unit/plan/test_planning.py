@@ -306,6 +306,19 @@ def test_finished_runs_are_left_and_the_others_sorted_by_what_they_need(plan):
     assert first == "--position=2/8"
 
 
+def test_runs_that_the_command_line_asks_for_count_as_runs_to_be_trained(plan):
+    for run in plan.study.runs:
+        finish(run, staleness.made_from(run))
+    done = planning.make_plan(STUDY)
+    first, second, *_ = done.study.runs
+    done.pending.clear()
+    done.train_again([second.id, first.id])
+    assert done.to_train == [first, second]
+    assert list(done.why) == ["2 runs to train again: the command line asks for it"]
+    assert [done.position(run.id) for run in done.to_train] == ["7/8", "8/8"]
+    assert [done.runs_after(run.id) for run in done.to_train] == [1, 0]
+
+
 def test_it_says_how_many_runs_are_to_be_done_and_why(plan):
     assert list(plan.why) == ["8 runs to train: not trained yet"]
     plan.keep_code()

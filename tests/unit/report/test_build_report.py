@@ -124,6 +124,21 @@ def test_the_highest_throughputs_stand_in_the_summary(tmp_path):
     assert f"<b>{first[1].value:.0f}" in summary and "none of one run" in summary
 
 
+def test_the_highest_throughputs_are_called_as_in_the_table_and_none_is_left_out(tmp_path):
+    models = ["alexnet", "resnet50", "vgg16", "lenet5", "cnn12"]
+    rows = made_tables.study(model=models, environment=["train", "train-latest"])
+    failed = made_tables.study(model="resnet20", status="failed", images_per_second=None)
+    found = made(tmp_path, rows + failed)
+    names = [name for name, *_ in found.fastest]
+    assert len(names) == len(models)
+    assert set(names) <= set(column(found, "combination", "results").values)
+    assert all("environment train" in name for name in names)  # which of the two is the faster
+    assert found.without_rate == ["resnet20, synthetic"]
+    summary = report_html.html_page(found).partition('id="coverage"')[0]
+    assert all(name in summary for name in names) and "<summary>1 more</summary>" in summary
+    assert "no run of them ended well: resnet20, synthetic." in summary
+
+
 def test_combinations_of_two_sites_are_called_by_them(tmp_path):
     rows = made_tables.study() + made_tables.study(site="there", scale=2)
     found = made(tmp_path, rows)

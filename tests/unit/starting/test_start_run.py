@@ -370,6 +370,34 @@ def test_what_starts_a_run_inside_needs_numpy_and_what_python_310_has():
     assert "tomllib" not in new
 
 
+def test_a_planned_second_attempt_is_made_in_the_same_process_where_that_is_wanted(tmp_path):
+    marker = tmp_path / "tried"
+    dies_once = f"import os; t = {str(marker)!r}; d = os.path.exists(t); open(t, 'w'); exit(not d)"
+    flags = ("--attempts=2", "--attempt", "1")
+    assert start(tmp_path, dies_once, *flags).returncode == 1
+    marker.unlink()
+    finished = start(tmp_path, dies_once, *flags, "--repeat-here")
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr.count(": starts") == 2
+    assert finished.stderr.count("; it is tried again") == 1
+    assert outcome(tmp_path)[0] == "failed"  # the second one wrote no log, and is the last
+
+
+def test_an_attempt_that_was_stopped_from_outside_is_not_made_again(tmp_path):
+    process = subprocess.Popen(
+        command(tmp_path, SLEEPS, "--attempts=2", "--repeat-here"),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    for line in process.stderr:
+        if line.rstrip().endswith(": starts"):
+            break
+    process.terminate()
+    said = process.stderr.read()
+    assert process.wait() == 1 and ": starts" not in said
+    assert "interrupted" in said
+
+
 # A job that counts as failed though its run has ended is started again, without its outputs.
 
 

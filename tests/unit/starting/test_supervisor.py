@@ -171,27 +171,6 @@ def test_what_a_silent_trainer_said_last_is_words_and_not_a_ruled_line(tmp_path,
     assert message in end["message"]
 
 
-def test_the_last_line_says_how_fast_it_was_and_what_is_left(tmp_path, capsys):
-    spec = SPEC | {"devices_per_node": 2}
-    trains = (
-        f"write('run_start', spec={spec!r}, total_steps=3, t_utc={DATE!r})\n"
-        "for step in (1, 2, 3):\n"
-        "    write('step', step=step, t_s=0.5 * step, step_time_s=0.5, loss=2.0, epoch=1,"
-        " learning_rate=0.1, warm_up=step == 1)\n"
-    )
-    end = END.replace(DATE, "2999-01-01T00:00:00.000000Z")
-    assert supervisor.supervise(watched(tmp_path, trains + end, position="1/2"))
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert last.startswith("run 1/2  lenet5 synthetic: ok, step 3/3, loss 2, 32 images/s, ")
-    assert "; about " in last
-    assert last.endswith(" min left")
-
-
-def test_the_last_run_of_all_leaves_nothing(tmp_path, capsys):
-    assert supervisor.supervise(watched(tmp_path, END, position="2/2"))
-    assert "left" not in capsys.readouterr().err
-
-
 def test_a_skipped_run_has_a_log_with_its_reason_and_no_command(tmp_path):
     run = watched(tmp_path, END)
     supervisor.refuse(run, "skipped", "needs 4 cores")

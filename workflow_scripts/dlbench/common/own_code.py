@@ -60,6 +60,19 @@ def shipped(name: str | Path) -> Path:
     return Path(name) if Path(name).exists() else here(name)
 
 
+def where_looked(name: str | Path) -> str:
+    """Whose folder a relative path of a config was looked for in, as the end of a message.
+
+    "" where there is one folder only: ours.
+    """
+    if at_home() or Path(name).is_absolute():
+        return ""
+    words = f" (paths lead from the working directory, {Path.cwd()}"
+    if (HOME / name).exists():
+        words += f"; dlbench's own folder has {HOME / name}: name that if it is meant"
+    return f"{words})"
+
+
 def missing_packages() -> list[str]:
     """What the workflow's programs need and this Python lacks, by pyproject.toml."""
     import tomllib  # Python 3.10 lacks it, which may be the Python of an image

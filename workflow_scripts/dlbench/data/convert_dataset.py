@@ -166,7 +166,10 @@ def _shard_tasks(name, dataset, opened, output, recipe):
     for split, declared in dataset.SPLITS.items():
         records = opened.count(split)
         if declared not in (None, records):
-            raise DataError(f"{name}: expected {declared} {split} records, found {records}")
+            raise DataError(
+                f"{name}: expected {declared} {split} records, found {records}: SPLITS in "
+                f"{dataset.__file__} says how many there are (None: as many as the source has)"
+            )
         order = array("Q", range(records))
         random.Random(f"{SEED}/{split}").shuffle(order)
         count = dataset.SHARDS[split]

@@ -110,7 +110,8 @@ def shards(folder: Path, split: str) -> list[Path]:
         AdoptionError: there are none, or some of the number that their names state are missing.
     """
     if not folder.is_dir():
-        raise AdoptionError(f"{folder}: no such folder, or no permission to read it")
+        looked = own_code.where_looked(folder)
+        raise AdoptionError(f"{folder}: no such folder, or no permission to read it{looked}")
     for name in SPLIT_NAMES[split]:
         pattern = re.compile(rf"(.*-)?{name}(\.tfrecords?)?-\d{{5}}-of-\d{{5}}(\.tfrecords?)?")
         for place in (folder, folder / name):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
+from dlbench.common import own_code
 
 PIECE_TOKENS = 4096
 HELD_OUT_SHARE = 10  # one part in so many
@@ -68,7 +69,8 @@ def read(folder: Path | str) -> bytes:
     """
     folder, contents = Path(folder), []
     if not folder.is_dir():
-        raise Error(f"{folder}: expected a folder with files *.txt, found none")
+        looked = own_code.where_looked(folder)
+        raise Error(f"{folder}: expected a folder with files *.txt, found none{looked}")
     for path in sorted(folder.rglob("*.txt")):
         content = path.read_bytes()
         try:

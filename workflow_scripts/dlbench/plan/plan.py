@@ -9,13 +9,13 @@ import os
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import own_code, patterns, phrases, plugins
+from dlbench.common import name_patterns, own_code, phrases, plugins
 from dlbench.data import stores
 from dlbench.images import trainer_image
 from dlbench.log import attempts, event_log
@@ -155,11 +155,12 @@ class Plan:
     @property
     def standing_files(self) -> list[str]:
         """Logs and records of the runs that need nothing."""
-        return [
-            str(run_record.folder(run_id) / name)
-            for run_id in self.runs.keys() - self.pending.keys()
-            for name in ("train.jsonl", "run.json")
-        ]
+        standing = self.runs.keys() - self.pending.keys()
+        return [file for run_id in standing for file in self.files(run_id)]
+
+    def files(self, run_id: str) -> list[str]:
+        """The log and the record of a run, which the rule makes."""
+        return [str(run_record.folder(run_id) / name) for name in ("train.jsonl", "run.json")]
 
     @functools.cached_property
     def unlisted(self) -> list[str]:
@@ -199,7 +200,7 @@ class Plan:
     @property
     def searching(self) -> str:
         """A pattern that matches the searches that are to be done."""
-        return patterns.any_of([*self.searches])
+        return name_patterns.any_of([*self.searches])
 
     @property
     def imports(self) -> list[str]:
@@ -231,19 +232,19 @@ class Plan:
     def unread(self) -> str:
         """A pattern that matches the runs whose logs stand but whose records do not."""
         ids = [run_id for run_id, (state, _) in self.pending.items() if state is State.UNREAD]
-        return patterns.any_of(ids)
+        return name_patterns.any_of(ids)
 
     @property
     def to_skip(self) -> str:
         """A pattern that matches the runs that are to be recorded as skipped, and not trained."""
         states = ((run_id, state) for run_id, (state, _) in self.pending.items())
         ids = [one for one, state in states if state is not State.UNREAD and one in self.skipped]
-        return patterns.any_of(ids)
+        return name_patterns.any_of(ids)
 
     @property
     def adoptable(self) -> str:
         """A pattern that matches the datasets that are there already."""
-        return patterns.any_of([*self.adopted])
+        return name_patterns.any_of([*self.adopted])
 
     def adopted_folder(self, dataset: str) -> str:
         return str(self.adopted[dataset].folder)
@@ -371,13 +372,29 @@ class Plan:
     def _import(self, name):
         return next(entry for entry in self.study.imports if entry["name"] == name)
 
-    def position(self, run_id: str) -> int:
-        """Which run of how many this is, those counted first that are done already."""
-        return len(self.runs) - len(self.pending) + self._pending_positions.get(run_id, 0) + 1
+    def position(self, run_id: str) -> str:
+        """As in 3/36: which run of the study, after those that are done; or sentinel 1/3."""
+        repeated = [run.id for run in self.sentinels.runs]
+        if run_id in repeated:
+            return f"sentinel {repeated.index(run_id) + 1}/{len(repeated)}"
+        own, all_ = self._pending_positions, len(self.study.runs)
+        return f"{all_ - len(own) + own.get(run_id, 0) + 1}/{all_}"
+
+    def runs_after(self, run_id: str) -> int:
+        """How many runs and sentinels are to be done after one."""
+        return sum(one in self.pending for one in [*self.runs][self._positions[run_id] + 1 :])
+
+    def train_again(self, run_ids: Iterable[str]) -> None:
+        """Have runs trained though their records stand, as the command line asks for."""
+        asked = dict.fromkeys(run_ids, (State.STALE, "the command line asks for it"))
+        pending = asked | self.pending
+        self.pending.clear()
+        self.pending.update((run_id, pending[run_id]) for run_id in self.runs if run_id in pending)
 
     @functools.cached_property
     def _pending_positions(self):
-        ordered = (run_id for run_id in self.runs if run_id in self.pending)
+        repeated = {run.id for run in self.sentinels.runs}
+        ordered = (one for one in self.runs if one in self.pending and one not in repeated)
         return {run_id: index for index, run_id in enumerate(ordered)}
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import launchers
+from dlbench.common import own_code
 from dlbench.data import fetch_dataset, stores
 from dlbench.images import trainer_image
 from dlbench.log import event_fields
@@ -137,7 +138,8 @@ def _see_places(study):
         place = study.data[key]
         if place and not Path(place).is_dir():
             raise config_schema.ConfigError(
-                f"data.{key}: there is no folder {place}; make it, or say null"
+                f"data.{key}: there is no folder {place}{own_code.where_looked(place)}; make it, "
+                "or say null"
             )
 
 

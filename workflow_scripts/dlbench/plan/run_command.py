@@ -47,7 +47,8 @@ def start_run_arguments(plan: Plan, run_id: str, attempt: int | None = None) -> 
     flags = [
         *_flags(plan, run),
         f"--label={plan.labels[run.id]}",
-        f"--position={plan.position(run.id)}/{len(plan.runs)}",
+        f"--position={plan.position(run.id)}",
+        f"--runs-after={plan.runs_after(run.id)}",
         f"--wait-for-quiet-s={plan.study.wait_for_quiet_s}",
         *([f"--attempt={attempt}"] if attempt else []),
         f"--attempts={plan.attempts}",

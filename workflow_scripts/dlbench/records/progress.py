@@ -68,15 +68,22 @@ def latest(log: Path) -> Progress | None:
     )
 
 
-def words(log: Path) -> str:
-    """Steps done of all, loss, and recent items per second, as far as the log has them."""
+def words(log: Path, items_per_second: float | None = None) -> str:
+    """Steps done of all, loss, and items per second, as far as the log has them.
+
+    Args:
+        items_per_second: those of the whole run; None: the recent ones.
+    """
     progress = latest(log)
     if not progress:
         return "no step yet"
     text = f"step {progress.step}/{progress.total_steps}"
     if progress.loss is not None:
         text += f", loss {progress.loss:.4g}"
-    return f"{text}, {progress.rate}" if progress.rate else text
+    rate = progress.rate
+    if items_per_second is not None:
+        rate = _rate_words(items_per_second, (_start(log) or {}).get("item_shape"))
+    return f"{text}, {rate}" if rate else text
 
 
 class Activity:

@@ -299,20 +299,16 @@ def _devices(row, name="devices"):
 # What changes where all else is equal, though the config asks for no comparison.
 
 
-def _contrasts(runs, compared_fields, margin, sentinels):
-    pairs_by_field = contrasts.by_field(runs, compared_fields, margin, sentinels)
-    return [_of_contrasts(name, pairs) for name, pairs in pairs_by_field.items()]
+def _contrasts(*studied):
+    return [_of_contrasts(name, pairs) for name, pairs in contrasts.by_field(*studied).items()]
 
 
 def _of_contrasts(name, pairs):
-    a, b, first, sides = min(pairs, key=_clearness)
+    pair = min(pairs, key=_clearness)
+    (a, b, first, sides), evidence, flags = pair, _evidence_of_pair(pair), ", ".join(_flags(pair))
     row, base = a[0], b[0]
     tested = first.verdict != equivalence.TOO_FEW_RUNS
     carried = tested and first.verdict != equivalence.UNDECIDED
-    has_interval = not math.isnan(first.ci95_low)
-    evidence = SHOWN if carried else INDICATED if has_interval and not tested else OPEN
-    flags = [*sides.flags, *[base_flags.NEIGHBOURS] * base_flags.is_disturbed(*a, *b)]
-    evidence = INDICATED if carried and flags else evidence
     what = finding_words.setting(name, row), finding_words.setting(name, base)
     verdict = first.verdict if carried else "undecided" if tested else "too few runs for a verdict"
     preposition = "equivalent to" if verdict == equivalence.EQUIVALENT else f"{verdict} than"
@@ -325,12 +321,11 @@ def _of_contrasts(name, pairs):
         text += f" The clearest of {len(pairs)} pairs alike in all but {wording.field_name(name)}: "
         text += f"{finding_words.counted_verdicts(one[2].verdict for one in pairs)}."
     if tested:
-        family = phrases.counted(first.family, "comparison")
-        text += f" Not asked for in the config; corrected for {family}."
+        text += " Not asked for in the config; corrected for "
+        text += f"{phrases.counted(first.family, 'comparison')}."
         text += "".join(
             f" {words}" for words in _not_after_correction({**vars(first), "verdict": verdict})
         )
-    flags = ", ".join(flags)
     text += f" Flagged: {base_flags.words(flags, 'the two sides')}." if flags else ""
     over = {**sides.columns, "base_flags": flags}
     text += "".join(f" {words}" for words in _over_sessions(over))
@@ -349,11 +344,25 @@ def _of_contrasts(name, pairs):
     )
 
 
-def _clearness(one):
-    """What contrasts are sorted by: differences first, of them those measured together."""
-    _, _, compared, sides = one
-    rank = {equivalence.FASTER: 0, equivalence.SLOWER: 1}.get(compared.verdict, 2)
-    return rank == 2, bool(sides.flags), rank, -_effect(vars(compared))
+def _flags(pair):
+    """What makes the two sides of a contrast unlike."""
+    a, b, _, sides = pair
+    return [*sides.flags, *[base_flags.NEIGHBOURS] * base_flags.is_disturbed(*a, *b)]
+
+
+def _evidence_of_pair(pair):
+    compared = pair[2]
+    if compared.verdict in (equivalence.UNDECIDED, equivalence.TOO_FEW_RUNS):
+        untested = compared.verdict == equivalence.TOO_FEW_RUNS
+        return INDICATED if untested and not math.isnan(compared.ci95_low) else OPEN
+    return INDICATED if _flags(pair) else SHOWN
+
+
+def _clearness(pair):
+    """What contrasts are sorted by: those with the best evidence first, of them differences."""
+    rank = {equivalence.FASTER: 0, equivalence.SLOWER: 1}.get(pair[2].verdict, 2)
+    best = EVIDENCE.index(_evidence_of_pair(pair))
+    return best, bool(_flags(pair)), rank, -_effect(vars(pair[2]))
 
 
 # Learning.

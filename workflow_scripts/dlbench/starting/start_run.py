@@ -12,13 +12,14 @@ from dlbench.common import own_code
 from dlbench.images import trainer_image
 from dlbench.log import attempts, event_fields, event_log
 from dlbench.machine import hardware, limits
-from dlbench.records import enough, parse_run, recorded, sessions
+from dlbench.records import enough, parse_run, recorded, run_record, sessions
 from dlbench.starting import (
     fates,
     leftovers,
     neighbours,
     power_limits,
     refusals,
+    run_lines,
     start_command,
     start_unreachable,
     supervisor,
@@ -26,6 +27,7 @@ from dlbench.starting import (
 from dlbench.study import repeats
 from dlbench.study.runs import Run
 
+AGAIN = 75  # EX_TEMPFAIL, of sysexits.h
 # The run cannot be trained as things are here: it is skipped.
 UNSUITED = (trainer_image.Unusable, start_command.Nameless, start_command.Elsewhere)
 
@@ -38,7 +40,8 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
         watch: on this node, begun before anything else.
 
     Returns:
-        What sys.exit takes: 0 if there is a result, 1 or a message if another attempt is needed.
+        What sys.exit takes: 0 if there is a result, 1 or a message if another attempt is needed,
+        and AGAIN if that is to be made in this process.
 
     Raises:
         Error: what an attempt that was killed left behind cannot be ended or restored, or
@@ -92,12 +95,15 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
         try:
             if refusal:
                 supervisor.refuse(watched, *refusal)
-            elif not supervisor.supervise(watched):
-                return 1
+            elif not (outcome := supervisor.supervise(watched)):
+                repeats_here = options.repeat_here and outcome is supervisor.Outcome.REPEAT
+                return AGAIN if repeats_here else 1
         except power_limits.Refused as error:
-            supervisor.refuse(watched, "failed", str(error))
+            refusal = "failed", str(error)
+            supervisor.refuse(watched, *refusal)
         try:
-            parse_run.parse(run, options.log, options.log.with_name("run.json"))
+            record = options.log.with_name("run.json")
+            parse_run.parse(run, options.log, record)
         except event_fields.LogError as error:
             attempts.unlink_open_log(options.log)
             # Aside: the workflow deletes what a failed job wrote.
@@ -105,7 +111,25 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
         if not refusal or refusal[0] != "skipped":
             recorded.link(options.log, options.messages)
         attempts.unlink_open_log(options.log)
+        if not refusal:  # of which the line stands there
+            position, content = options.position, run_record.read(record)
+            run_lines.report_result(position, label, options.log, content, options.runs_after)
     return 0
+
+
+def words_of_attempt(words: list[str], attempt: int) -> list[str]:
+    """The words of a command that starts start_run.py, for another attempt.
+
+    >>> words_of_attempt(["start_run.py", "--attempt", "1", "--", "train", "--attempt", "1"], 2)
+    ['start_run.py', '--attempt', '2', '--', 'train', '--attempt', '1']
+    """
+    own, rest = words, []
+    if "--" in words:
+        own, rest = words[: words.index("--")], words[words.index("--") :]
+    if "--attempt" in own:
+        place = own.index("--attempt") + 1
+        return [*own[:place], str(attempt), *own[place + 1 :], *rest]
+    return [*own, f"--attempt={attempt}", *rest]
 
 
 def _stands(run: Run, options: argparse.Namespace, record: dict[str, Any]) -> bool:

@@ -9,7 +9,8 @@
 - A trainer that ended without a word (killed, crashed) gets its run_end here.
 - What ends before its first step has measured nothing: it failed, for a reason that may pass.
 - Sets the power limit of a run that has one, and restores it.
-- Shows one line at the start, one now and then, and one at the end.
+- Shows one line at the start, one now and then, and one at the end of an attempt without a
+  result; what a result is, its record says (run_lines.py).
 """
 
 import contextlib
@@ -18,9 +19,9 @@ import math
 import re
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from dlbench.starting import (
     neighbours,
     power_limits,
     power_meter,
+    run_lines,
     stopping,
     trainer_processes,
 )
@@ -49,6 +51,21 @@ MPI_FAILED = (
 TIME_LIMIT, HANG = "time limit", "hang"
 NOT_LAUNCHED = re.compile(r"^srun: error: task.* launch failed")
 INTERRUPTED = "interrupted"  # no status of a result
+TRIED_AGAIN = "it is tried again"
+
+
+class Outcome(Enum):
+    """What an attempt leaves behind; true where that is a result.
+
+    REPEAT: it failed for a passing reason, or others disturbed it, and is planned to be repeated.
+    """
+
+    RESULT = "result"
+    REPEAT = "repeat"
+    NONE = "none"
+
+    def __bool__(self) -> bool:
+        return self is Outcome.RESULT
 
 
 @dataclass(frozen=True)
@@ -81,12 +98,11 @@ class Watched:
         return [event_log.rank_path(self.log, copy) for copy in range(self.copies)]
 
 
-def supervise(run: Watched) -> bool:
+def supervise(run: Watched) -> Outcome:
     """Run the trainer to its end.
 
     Returns:
-        True if the log now holds the run's result, be it a failure; False if the attempt failed
-        for a passing reason and should be repeated.
+        RESULT if the log now holds the run's result, be it a failure.
 
     Raises:
         power_limits.Refused: the run is to have a power limit that cannot be set; nothing was done.
@@ -95,7 +111,7 @@ def supervise(run: Watched) -> bool:
     with stopping.from_outside() as stopping_reason, contextlib.ExitStack() as until_ended:
         if stopped_by := _wait_for_quiet(run, watch, stopping_reason):
             _say(run, f"{INTERRUPTED} (stopped by {stopped_by}); {_next_start(run)}")
-            return False
+            return Outcome.NONE
         if run.power_limit:
             until_ended.enter_context(run.power_limit)
         _clear(run.log)
@@ -124,25 +140,28 @@ def supervise(run: Watched) -> bool:
             log.write("power_meter", **meter.fields())
         log.write("neighbours", **neighbour_use)
     end = _end_of_ranks(run.log)
-    cut_short, no_result = stopped_by or end is None, ""
+    cut_short, no_result, outcome = stopped_by or end is None, "", Outcome.RESULT
     if cut_short:
         killed = trainer_processes.killed_for_memory() > killed_before
         how = trainer.returncode, stopped_by, killed
         status, message, may_pass = _verdict(run, *how, printed_bytes)
         # Whoever interrupts a run wants no result of it, not even a failure.
         if status == INTERRUPTED:
-            no_result = _next_start(run)
+            no_result, outcome = _next_start(run), Outcome.NONE
         elif may_pass and not run.last_attempt:
-            no_result = "it is tried again"
+            no_result, outcome = TRIED_AGAIN, Outcome.REPEAT
         end = {"status": status, "message": message, "hung": stopped_by == HANG}
         end |= _limit(run, status) | _no_step(status, not _took_step(run))
     elif end.get("before_first_step") and not run.last_attempt:
-        no_result = "it is tried again"
+        no_result, outcome = TRIED_AGAIN, Outcome.REPEAT
+    shown = end
     disturbed = disturbances.disturbance(neighbour_use)
     if end["status"] == "ok" and disturbed and not run.last_attempt:
-        no_result = f"{disturbed}; it is tried again"
+        no_result, outcome = TRIED_AGAIN, Outcome.REPEAT
+        shown = {"status": "unstable", "message": disturbed}  # as it would be recorded
     if attempts.failed_on_full_disk(run.log, end):
         no_result = f"no room on the disk of {run.log.parent}: make some, then start again"
+        outcome = Outcome.NONE
     if cut_short and not no_result:
         log.write("run_end", t_utc=event_log.utc_now(), **end)
     elif not no_result and end != event_log.last_run_end(run.log):
@@ -150,12 +169,13 @@ def supervise(run: Watched) -> bool:
         own |= _no_step(end["status"], end.get("before_first_step"))
         log.write("run_end", t_utc=event_log.utc_now(), **own)
     log.close()
-    _say(run, _summary(run, end, time.monotonic() - started, no_result))
     if no_result:
+        seconds = time.monotonic() - started
+        _say(run, f"{run_lines.ending(run.log, shown, seconds)}; {no_result}")
         # Aside: the workflow deletes what a failed job wrote.
         event_log.keep_aside(run.log)
         attempts.unlink_open_log(run.log)
-    return not no_result
+    return outcome
 
 
 def _wait_for_quiet(run, watch, stopping_reason):
@@ -345,8 +365,7 @@ def _clear(log):
 
 
 def _say(run, words):
-    line = terminal.plain(f"run {run.position}  {run.label}: {words}")
-    print(line, file=sys.stderr, flush=True)
+    run_lines.report(run.position, run.label, words)
 
 
 def _progress_of_all(run):
@@ -355,38 +374,11 @@ def _progress_of_all(run):
     return "; ".join(f"copy {number}: {progress.words(log)}" for number, log in enumerate(run.logs))
 
 
-def _summary(run, end, seconds, no_result):
-    message = f" ({end['message']})" if end["message"] else ""
-    shown = f", {progress.words(run.log)}" if end["status"] == "ok" else ""
-    then = f"; {no_result}" if no_result else _left(run)
-    return f"{end['status']}{message}{shown}, {seconds:.0f} s{then}"
-
-
 def _next_start(run):
     with contextlib.suppress(Error, OSError, ValueError):
         if run.checkpoint and (newest := checkpoints.latest(run.checkpoint)):
             return f"the next start goes on after step {newest.step}"
     return "the next start trains it anew"
-
-
-def _left(run):
-    """How long the runs after this one will take, by the mean of the latest finished ones."""
-    number, _, total = run.position.partition("/")
-    if not total or number == total:
-        return ""
-    logs = sorted(run.log.parent.parent.glob(f"*/{run.log.name}"), key=_written_s)[-10:]
-    durations = [d for d in map(progress.duration_s, logs) if d is not None]
-    if not durations:
-        return ""
-    minutes = (int(total) - int(number)) * sum(durations) / len(durations) / 60
-    return f"; about {minutes:.0f} min left" if minutes >= 1 else "; less than a minute left"
-
-
-def _written_s(path):
-    """When a file was last written to; 0 where it is gone meanwhile."""
-    with contextlib.suppress(OSError):
-        return path.stat().st_mtime
-    return 0
 
 
 def _last_words(path, begin_bytes=0, lines=1):

@@ -283,7 +283,10 @@ def _check_others(config):
     ):
         for index, entry in enumerate(config[key]):
             if not there(Path(entry["path"])):
-                raise ConfigError(f"{key}[{index}].path: there is no {what} {entry['path']}")
+                looked = own_code.where_looked(entry["path"])
+                raise ConfigError(
+                    f"{key}[{index}].path: there is no {what} {entry['path']}{looked}"
+                )
     names = [entry["name"] for entry in config["imports"]]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
@@ -357,7 +360,8 @@ def _use(config):
     try:
         plugins.use_folder("models", config["model_folder"])
     except Error as error:
-        raise ConfigError(f"model_folder: {error}") from None
+        looked = own_code.where_looked(config["model_folder"])
+        raise ConfigError(f"model_folder: {error}{looked}") from None
     try:
         other_trainers.use(config["trainers"])
     except Error as error:

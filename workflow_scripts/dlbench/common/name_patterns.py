@@ -1,11 +1,10 @@
-"""Regular expressions for what Snakemake matches in the names of files."""
+"""Patterns for some names among all that there could be."""
 
 import itertools
 import re
-from collections.abc import Sequence
 
 
-def any_of(names: Sequence[str]) -> str:
+def any_of(names: list[str]) -> str:
     """A pattern that matches these names, which differ, and nothing else.
 
     It goes on from letter to letter. A plain list of names is tried from its beginning for each
