@@ -291,6 +291,7 @@ def test_what_is_more_than_one_process_cannot_be_packed(changes, message):
     ],
 )
 def test_a_runtime_that_is_not_installed_is_named(tmp_path, monkeypatch, runtime, lacking):
+    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert reason(runtime=runtime) == (
@@ -305,6 +306,7 @@ def test_a_runtime_that_is_not_installed_is_named(tmp_path, monkeypatch, runtime
 def test_a_package_of_the_image_counts_in_a_container_not_that_of_the_environment(
     tmp_path, monkeypatch
 ):
+    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
     (tmp_path / "podman").write_text("#!/bin/sh\n")
     (tmp_path / "podman").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
