@@ -71,7 +71,7 @@ def test_ranks_that_print_a_run_of_several_devices_are_that_run_once(log, prefix
     assert "their times differ by 0.0%, losses by up to 0" in notes(run)
 
 
-def test_of_ranks_that_differ_the_slower_one_counts_and_the_difference_is_said(log):
+def test_of_ranks_that_differ_the_slower_one_counts_and_the_difference_is_noted(log):
     content = megatron(0.5, 20).replace(" 1\n", " 2\n")
     slower = content.replace("500.0000", "510.0000").replace("lm loss: 7.99", "lm loss: 7.89")
     (run,) = read("megatron", log, of_ranks(content.encode(), slower.encode()))
@@ -101,7 +101,7 @@ def test_lines_that_equal_ranks_print_without_a_prefix_count_once(log):
     assert "times differ by up to 0.0%, losses by up to 0" in notes(run)
 
 
-def test_processes_that_do_not_wait_for_one_another_are_refused_unless_told_apart(log):
+def test_processes_that_do_not_wait_for_one_another_are_refused_unless_ranks_are_named(log):
     fast, slow = (pytorch_imagenet(time_s, 30).encode() for time_s in (0.125, 0.5))
     with pytest.raises(LogError, match=r"times differ by .*mpirun --tag-output, srun --label"):
         read("pytorch_imagenet", log, of_ranks(fast, slow, prefixes=(b"", b"")))

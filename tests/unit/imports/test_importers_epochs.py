@@ -63,7 +63,7 @@ def test_the_means_of_a_log_that_was_cut_show_where_counting_began(log, first):
     assert not any(run.steps.warm_up)
 
 
-def test_where_the_means_fit_both_ways_to_count_that_is_said(log):
+def test_where_the_means_fit_both_ways_to_count_that_is_noted(log):
     lines = [imagenet_line(0, n, 500, 0.2, 0.2) for n in (10, 20, 30)]
     (run,) = read("pytorch_imagenet", log, "".join(f"{line}\n" for line in lines))
     assert list(run.steps.step) == [10, 20, 30]

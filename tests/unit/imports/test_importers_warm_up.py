@@ -56,7 +56,7 @@ def test_an_iteration_0_that_the_printed_mean_has_counts(log):
     assert "the warm-up is not in the log" in notes(run)
 
 
-def test_without_a_printed_mean_iteration_0_is_left_out_and_said(log):
+def test_without_a_printed_mean_iteration_0_is_left_out_and_noted(log):
     content = warm_up_and_rest([80.0, 740.0, 745.0, 747.0], 744.0).partition("Img/sec per")[0]
     (run,) = read("horovod_synthetic", log, content)
     assert list(run.steps.warm_up) == [1, 0, 0, 0]

@@ -37,7 +37,7 @@ _level = (
     rf"|[IWEF]\d{{4}} {_time} +\d+ [\w./<>-]{{1,80}}:\d+\] "
 )
 PREFIX = re.compile(rf"(?:{_rank}|{_dated}|{_level}){{0,6}}")
-NOT_TOLD_APART = (
+WHOSE_IS_UNKNOWN = (
     "which line is whose is unknown: import a log of each, or have the launcher name the rank of "
     "each line (mpirun --tag-output, srun --label)"
 )

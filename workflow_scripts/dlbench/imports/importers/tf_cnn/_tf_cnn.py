@@ -160,12 +160,14 @@ def worker_columns(
     most = math.floor(total / (rate - half_digit) * (1 + WORKERS_DOUBT))
     if fewest > most or most < 1:
         return {}, f"the total is {ratio:.3g} times the worker's rate, no whole number of workers"
-    said = (positive(settings.get("batch_size")) or 0) / (devices * (per_device or math.inf))
-    if said > 1:
-        if not (said.is_integer() and fewest <= said <= most):
-            why = f"{said:g} workers by the batch, {ratio:.3g} by the total over the worker's rate"
+    stated = (positive(settings.get("batch_size")) or 0) / (devices * (per_device or math.inf))
+    if stated > 1:
+        if not (stated.is_integer() and fewest <= stated <= most):
+            why = (
+                f"{stated:g} workers by the batch, {ratio:.3g} by the total over the worker's rate"
+            )
             return {}, why
-        fewest = most = int(said)
+        fewest = most = int(stated)
     if fewest < most:
         return {}, f"{fewest} to {most} workers by the total over the worker's rounded rate"
     known = {"devices": fewest * devices}

@@ -250,23 +250,23 @@ class _Section:
             cuts = [0, *(at for at in self.headers if 0 < at < len(steps)), len(steps)]
             parts = [slice(*pair) for pair in itertools.pairwise(cuts)]
             if len(parts) < 2 or not all(_ascend(steps.step[part]) for part in parts):
-                raise self._not_told_apart(log)
+                raise self._whose_is_unknown(log)
             return [(_cut(steps, part), rates[part], self._totals_between(part)) for part in parts]
         ranks = _tf_cnn.merge_ranks(steps, rates, in_order=self.ranks == 1)
         devices = _tf_cnn.device_list(self.settings.get("devices", ""))
         if not ranks or (self.settings.get("variables") == "horovod" and ranks > len(devices)):
-            raise self._not_told_apart(log)
+            raise self._whose_is_unknown(log)
         self.notes.append(f"{ranks} processes printed into this log: the slowest counts")
         return [(steps, rates, totals)]
 
     def _totals_between(self, part):
         return [total for at, total in self.totals if part.start < at <= part.stop]
 
-    def _not_told_apart(self, log):
+    def _whose_is_unknown(self, log):
         what = "steps go back from here on"
         if self.banners > 1:
             what = f"{self.banners} programs printed into this log"
-        return log.error(self.first, f"{what}, and {console.NOT_TOLD_APART}")
+        return log.error(self.first, f"{what}, and {console.WHOSE_IS_UNKNOWN}")
 
     def _evaluation(self, columns):
         notes = [*self.notes, "an evaluation: its total images/sec is no throughput of training"]

@@ -136,7 +136,8 @@ class _Run:
         if self.devices == 1 and (self.headers > 1 or self.apart):
             raise log.error(
                 self.first_line,
-                "programs of one device each printed into this log, and " + console.NOT_TOLD_APART,
+                "programs of one device each printed into this log, and "
+                + console.WHOSE_IS_UNKNOWN,
             )
         if self.of_all_devices:
             self.rates = {number: rate / self.devices for number, rate in self.rates.items()}

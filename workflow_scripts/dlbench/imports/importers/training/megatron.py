@@ -99,13 +99,15 @@ class _Reader:
         elif match := LINE.search(line):
             row = run.row(number, match)
             if row and not run.is_of_another_rank(row):
-                if run.rows and (row.iteration <= run.rows[-1].iteration or self._begun_anew()):
+                if run.rows and (
+                    row.iteration <= run.rows[-1].iteration or self._arguments_are_new()
+                ):
                     run = self._next(number)
                 run.settings, self.arguments.used = self.arguments.settings, True
                 run.add(row)
         elif ARGUMENTS.search(line):
             self.arguments.begin()
-            if run.rows and self._begun_anew():
+            if run.rows and self._arguments_are_new():
                 run = self._next(number)
         elif match := ARGUMENT.match(line):
             self.arguments.settings[match[1]] = match[2].strip()
@@ -113,7 +115,7 @@ class _Reader:
             run.evaluated(line, match)
         run.last_line = number
 
-    def _begun_anew(self):
+    def _arguments_are_new(self):
         return self.run.settings is not self.arguments.settings
 
     def _next(self, number):

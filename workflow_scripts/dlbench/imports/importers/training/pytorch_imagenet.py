@@ -147,7 +147,7 @@ class _Run:
             raise log.error(
                 self.first_line,
                 f"processes whose times differ by {apart:.0%} printed into this log: they did not "
-                f"wait for one another, and {console.NOT_TOLD_APART}",
+                f"wait for one another, and {console.WHOSE_IS_UNKNOWN}",
             )
         columns = {"framework": "pytorch", "mode": "train"}
         run = Imported(
