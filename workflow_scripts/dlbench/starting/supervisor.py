@@ -28,12 +28,13 @@ from dlbench import Error
 from dlbench.common import terminal
 from dlbench.log import attempts, event_log
 from dlbench.machine import redaction
-from dlbench.records import disturbances, progress, recorded
+from dlbench.records import disturbances, progress
 from dlbench.starting import (
     leftovers,
     neighbours,
     power_limits,
     power_meter,
+    recorded,
     stopping,
     trainer_processes,
 )
@@ -139,11 +140,9 @@ def supervise(run: Watched) -> bool:
         no_result = f"{disturbed}; it is tried again"
     if attempts.failed_on_full_disk(run.log, end):
         no_result = f"no room on the disk of {run.log.parent}: make some, then start again"
-    if cut_short and not no_result:
-        log.write("run_end", t_utc=event_log.utc_now(), **end)
-    elif not no_result and end != event_log.last_run_end(run.log):
-        own = {name: end[name] for name in ("status", "message")}
-        log.write("run_end", t_utc=event_log.utc_now(), **own)
+    if not no_result and (cut_short or end != event_log.last_run_end(run.log)):
+        fields = end if cut_short else {name: end[name] for name in ("status", "message")}
+        log.write("run_end", t_utc=event_log.utc_now(), **fields)
     log.close()
     _say(run, _summary(run, end, time.monotonic() - started, no_result))
     if no_result:
