@@ -20,7 +20,7 @@ from dlbench import Error
 from dlbench.cluster import submitting
 from dlbench.images import trainer_image
 from dlbench.plan import plan, planning, replaced_tables, sentinels
-from dlbench.records import recorded
+from dlbench.starting import recorded
 from dlbench.study import trainer_environments
 
 
@@ -213,6 +213,8 @@ def begin():
     elif BEGINS:
         trainer_image.forget_failures(PLAN.forced)
         PLAN.keep_code()
+        if not any(plan.LOCKS.glob("*")):  # of a workflow at work
+            recorded.forget_standing()
         PLAN.begin_session()
 
 

@@ -16,7 +16,8 @@ import pytest
 import yaml
 
 from dlbench.common import orphans
-from dlbench.starting import fates, waiting_jobs
+from dlbench.plan import waiting_jobs
+from dlbench.starting import fates
 from dlbench.tables import parquet_files
 from dlbench.tables.machine_columns import NODES as NODES_TABLE
 from support.campaigns.campaign import Campaign

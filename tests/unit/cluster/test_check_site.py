@@ -10,15 +10,12 @@ import yte
 from dlbench.cluster import check_site, node_check, profiles, submitting
 from dlbench.cluster.remarks import Remark
 from dlbench.common import tools
-from dlbench.study import config
 from support.machines.paths import REPOSITORY
-from support.runs.ended_runs import finish
 from support.studies.site_facts import CONFIG
 
 BLOCK = {"name": "block", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8,
          "steps": 10}  # fmt: skip
 TWO_NODES = BLOCK | {"nodes": 2, "strategy": "multiworker", "launcher": "srun"}
-BY_SRUN = BLOCK | {"strategy": "multiworker", "launcher": "srun", "devices_per_node": 1}
 FACTS = {"name": "here", "device": "cpu", "cores_per_node": 1, "devices_per_node": 1,
          "memory_mb_per_node": 8000, "interconnect": "none", "storage": "a disk"}  # fmt: skip
 PROFILE = {
@@ -284,65 +281,6 @@ def test_a_slurm_without_accounting_needs_another_status_command(place, program)
     assert found.endswith("write `slurm-status-command: squeue` into the profile")
     profile(**{"slurm-status-command": "squeue"})
     assert texts("fix") == []
-
-
-@pytest.mark.parametrize(("min_job_age_s", "forgets"), [(2, True), (300, False)])
-def test_a_slurm_that_forgets_jobs_at_once_is_noted(place, program, min_job_age_s, forgets):
-    program("sacct", script="#!/bin/sh\necho Slurm accounting storage is disabled >&2\nexit 1\n")
-    program("scontrol", f"MinJobAge               = {min_job_age_s} sec")
-    profile(**{"slurm-status-command": "squeue"})
-    said = "Slurm keeps no accounts and forgets jobs 2 s after their end (MinJobAge), and Snakemake"
-    assert any(text.startswith(said) for text in texts("note")) == forgets
-
-
-ACCOUNTS = """#!/bin/sh
-case "$*" in
-    *qos*) printf 'normal||\\nshort|00:05:00|cpu=4,node=1\\nnight|00:01:00|\\n' ;;
-    *MaxWall*)
-        printf 'mine||normal|%s|\\n' "$MOST"
-        printf 'mine|night|night|00:01:00|\\nother||night|00:01:00|\\n' ;;
-    *) echo mine ;;
-esac
-"""
-
-
-def test_limits_of_qos_and_associations_are_looked_at(place, program, monkeypatch):
-    program("sacctmgr", script=ACCOUNTS)
-    program("scontrol", "PartitionName=cpu QoS=N/A TotalCPUs=24")
-    assert texts("fix") == []
-    profile(**{"default-resources": [*PROFILE["default-resources"], "qos=short"]})
-    assert only_fix().startswith(
-        "QOS short allows a job 5 min, and 2 jobs would ask for more, as lenet5 synthetic batch 8"
-    )
-    profile(**{"default-resources": PROFILE["default-resources"]})
-    monkeypatch.setenv("MOST", "00:10:00")
-    assert only_fix().startswith("the association with account mine allows a job 10 min, and 2 ")
-    monkeypatch.delenv("MOST")
-    program("scontrol", "PartitionName=cpu QoS=short TotalCPUs=24")
-    assert "QOS short allows a job 5 min" in only_fix()
-
-
-def test_runs_that_are_done_are_not_counted_as_to_train(place):
-    assert "2 runs to train, of at most 16 min" in texts("ok")
-    first, second = config.study_of(["config.yaml"]).runs
-    finish(first)
-    assert "1 run to train, of at most 16 min" in texts("ok")
-    finish(second)
-    assert "nothing to train: 2 runs done" in texts("ok")
-
-
-def test_the_job_starts_its_processes_as_runs_by_srun_are_started(place, program):
-    srun = (
-        "#!/bin/sh\necho \"$@\" >{}/srun; echo 'srun: error: task 0 launch failed: Unspecified' >&2"
-    )
-    program("srun", script=srun.format(place) + "\nexit 1\n")
-    write("config.yaml", CONFIG | {"matrix": [BY_SRUN], "figures": []})
-    found = only_fix(with_job=True)
-    assert (
-        "job 17 of the check could not start its processes, as those of runs by srun are" in found
-    )
-    assert "task 0 launch failed: Unspecified; Slurm's default protocol of MPI may not" in found
-    assert "--mpi" not in (place / "srun").read_text()
 
 
 def test_a_job_that_the_scheduler_refuses_is_quoted(place, program):

@@ -11,9 +11,10 @@ from typing import Any
 from dlbench import Error, schedulers
 from dlbench.cluster import jobs
 from dlbench.common import plugins
+from dlbench.plan import waiting_jobs
 from dlbench.plan.plan import Plan
 from dlbench.records import costs, run_record
-from dlbench.starting import refusals, waiting_jobs
+from dlbench.starting import refusals
 from dlbench.study.runs import Run
 
 

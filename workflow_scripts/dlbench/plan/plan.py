@@ -20,14 +20,13 @@ from dlbench.data import stores
 from dlbench.images import trainer_image
 from dlbench.log import attempts, event_log
 from dlbench.plan import sentinels
-from dlbench.records import enough, recorded, run_record, sessions, staleness
+from dlbench.records import enough, run_record, sessions, staleness
 from dlbench.records.judgement import State
 from dlbench.starting import start_command
 from dlbench.study import batch_searches, config, trainer_environments
 from dlbench.study.runs import DEFAULTS, Run
 
 ATTEMPTS = 2  # a run that fails for a passing reason is tried once more
-INTERRUPTED = 2  # further tries of a run whose jobs are preempted, cancelled, or lose their node
 TO_DO = {
     State.MISSING: "to train",
     State.STALE: "to train again",
@@ -64,7 +63,7 @@ class Plan:
     sentinels: sentinels.Chosen
     searches: dict[str, tuple[batch_searches.Search, str]]
     attempts: int = ATTEMPTS
-    tries: int = ATTEMPTS + INTERRUPTED
+    tries: int = 2 * ATTEMPTS  # with those that are preempted, cancelled, or lose their node
     begun: set[str] = field(default_factory=set, compare=False)
 
     def config_file(self, keep: bool = True) -> str:
@@ -106,10 +105,7 @@ class Plan:
     def begin_session(self) -> None:
         """Begin a session, where there is something to train, with its sentinels."""
         # Beside a workflow at work, whose session it would end, Snakemake starts nothing.
-        if any(LOCKS.glob("*")):
-            return
-        recorded.forget_standing()
-        if self.to_train:
+        if self.to_train and not any(LOCKS.glob("*")):
             sessions.begin([run.values() for run in self.sentinels.runs])
 
     @functools.cached_property
@@ -337,12 +333,8 @@ class Plan:
         here = Path.cwd()
         # The results may be a link to a larger disk.
         needed = [here / path for path in (self.study.model_folder, store, "results") if path]
-        outside = [
-            str(path)
-            for place in needed
-            for path in (place, place.resolve())
-            if not path.is_relative_to(here)
-        ]
+        both = [path for place in needed for path in (place, place.resolve())]
+        outside = [str(path) for path in both if not path.is_relative_to(here)]
         binds = trainer_image.settings(run.environment, self.study.images)["binds"]
         return list(dict.fromkeys([*outside, *binds]))
 

@@ -30,10 +30,10 @@ from dlbench.images import trainer_image
 from dlbench.log import event_log
 from dlbench.log.event_fields import ENDED_WELL
 from dlbench.log.event_log import FAILED
-from dlbench.plan import site_devices, skipping
+from dlbench.plan import site_devices, skipping, waiting_jobs
 from dlbench.records import costs, judgement, progress, run_record
 from dlbench.records.judgement import State
-from dlbench.starting import fates, refusals, start_command, waiting_jobs
+from dlbench.starting import fates, refusals, start_command
 from dlbench.study import learning_gates
 from dlbench.study.config import Study
 from dlbench.study.runs import Run

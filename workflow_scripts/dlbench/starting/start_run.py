@@ -12,12 +12,13 @@ from dlbench.common import own_code
 from dlbench.images import trainer_image
 from dlbench.log import attempts, event_fields, event_log
 from dlbench.machine import hardware, limits
-from dlbench.records import enough, parse_run, recorded, run_record, sessions
+from dlbench.records import enough, parse_run, run_record, sessions
 from dlbench.starting import (
     fates,
     leftovers,
     neighbours,
     power_limits,
+    recorded,
     refusals,
     run_lines,
     start_command,

@@ -29,12 +29,13 @@ from dlbench import Error
 from dlbench.common import terminal
 from dlbench.log import attempts, event_log
 from dlbench.machine import redaction
-from dlbench.records import disturbances, progress, recorded
+from dlbench.records import disturbances, progress
 from dlbench.starting import (
     leftovers,
     neighbours,
     power_limits,
     power_meter,
+    recorded,
     run_lines,
     stopping,
     trainer_processes,
@@ -162,12 +163,10 @@ def supervise(run: Watched) -> Outcome:
     if attempts.failed_on_full_disk(run.log, end):
         no_result = f"no room on the disk of {run.log.parent}: make some, then start again"
         outcome = Outcome.NONE
-    if cut_short and not no_result:
-        log.write("run_end", t_utc=event_log.utc_now(), **end)
-    elif not no_result and end != event_log.last_run_end(run.log):
+    if not no_result and (cut_short or end != event_log.last_run_end(run.log)):
         own = {"status": end["status"], "message": end["message"]}
         own |= _no_step(end["status"], end.get("before_first_step"))
-        log.write("run_end", t_utc=event_log.utc_now(), **own)
+        log.write("run_end", t_utc=event_log.utc_now(), **(end if cut_short else own))
     log.close()
     if no_result:
         seconds = time.monotonic() - started

@@ -6,8 +6,8 @@ import pytest
 
 from dlbench.campaign import status
 from dlbench.cluster import cluster_job
+from dlbench.plan import waiting_jobs
 from dlbench.schedulers import Waiting, lsf, pbs, sge, slurm
-from dlbench.starting import waiting_jobs
 
 LIMIT = "QOSMaxWallDurationPerJobLimit"
 HELD = "launch failed requeued held"

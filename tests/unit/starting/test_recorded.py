@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 
-from dlbench.records import recorded, run_record
+from dlbench.records import run_record
+from dlbench.starting import recorded
 from dlbench.study import trainer_environments
 from support.runs.ended_runs import ONE, TWO, finish
 
