@@ -150,7 +150,9 @@ def test_tables_of_2018_to_2022_have_an_error_for_their_wrong_values(rows):
 
 def test_ranks_that_are_missing_show_in_the_factor_of_an_all_reduce(rows):
     named = "# Collective test starting: all_reduce_perf\n" + RANKS + RACK
-    with pytest.raises(Error, match=r"1.972, which is that of 7\d; an all-reduce of 2 ranks has 1:"):
+    with pytest.raises(
+        Error, match=r"1.972, which is that of 7\d; an all-reduce of 2 ranks has 1:"
+    ):
         rows(named, site="far")
     (row,) = rows(named, site="far", nodes=18, devices_per_node=4)
     assert row["devices"] == 72

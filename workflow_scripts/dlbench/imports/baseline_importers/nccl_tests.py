@@ -49,7 +49,8 @@ def recognise(log: LogFile) -> bool:
 
 def read(log: LogFile, fields: Mapping[str, Any]) -> Iterator[Measurement]:
     tables: dict[str, _Table] = {}  # the test that each process prints, by its label
-    number, columns = 0, []
+    columns: list[str] = []
+    number = 0
     found: list[list[Any]] = []  # rows of the tables so far, of this test
     for number, line in log.lines():
         if number == log.unfinished:
