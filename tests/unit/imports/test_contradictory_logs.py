@@ -121,6 +121,14 @@ def test_the_batch_of_an_event_file_is_compared_with_its_rates(tmp_path):
     assert "global_batch is 8, a step time x items per second is 64" in false["contradicts"]
 
 
+def test_the_summary_of_an_import_counts_runs_that_contradict_themselves(tmp_path):
+    for name, total in (("true", "512.00"), ("false", "64.00")):
+        content = KINDS["tf_cnn_benchmarks"](STEP_TIME_S, STEPS)
+        (tmp_path / name).write_text(content.replace("sec: 512.00", f"sec: {total}"))
+    found = import_logs.import_paths([tmp_path])
+    assert "2 runs of 2 files; numbers of 1 run contradict one another" in found.summary()
+
+
 def test_what_the_user_says_of_a_log_is_compared_too(tmp_path):
     content = KINDS["torchtitan"](STEP_TIME_S, STEPS)
     (row,) = rows(tmp_path / "log", content, {"images_per_second": 64.0})

@@ -57,6 +57,9 @@ class Imports:
         """The lines that an import ends with."""
         lines = [f"left out: {name}: {why}" for name, why in self.left_out]
         total = f"{phrases.counted(len(self.rows), 'run')} of {self._files()}"
+        opposed = sum(bool(row.get(contradictions.REASON)) for row in self.rows)
+        if opposed:
+            total += f"; numbers of {phrases.counted(opposed, 'run')} contradict one another"
         if self.unread:
             total += f"; {phrases.counted(len(self.unread), 'log')} could not be read"
         return "\n".join([*lines, total])

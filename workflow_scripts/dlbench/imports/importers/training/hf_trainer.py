@@ -95,7 +95,7 @@ def _imported(log, state, last_line):
         if value
     }
     if "epochs" in run.columns:
-        del run.columns["steps"]
+        run.columns.pop("steps", None)
     if ends:
         _rate(run, *ends[-1], step, total)
         if len(ends) > 1:
