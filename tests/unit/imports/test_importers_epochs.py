@@ -168,6 +168,46 @@ def test_evaluations_are_taken_off_the_time_of_hugging_faces_training(log):
     assert "60 s, less 20 s of evaluations" in notes(run)
 
 
+def test_evaluations_of_several_sets_have_their_names_and_are_taken_off_too(log):
+    matched = {"step": 50, "epoch": 0.5, "eval_matched_loss": 1.5, "eval_matched_accuracy": 0.5}
+    entries = [
+        matched | {"eval_matched_runtime": 5.0, "eval_matched_samples_per_second": 10.0},
+        {"step": 50, "epoch": 0.5, "eval_other_set_loss": 1.7, "eval_other_set_runtime": 7.0},
+        {"step": 100, "epoch": 1.0, "dev_loss": 1.6, "dev_f1": 0.3, "dev_runtime": 8.0},
+        END,
+        matched | {"step": 100, "eval_matched_runtime": 99.0},  # after the training
+    ]
+    (run,) = read("hf_trainer", log, hf_state(entries, 100, 100))
+    assert run.columns["step_time_mean_s"] == 0.4
+    assert run.columns["images_per_second"] == 240
+    assert "60 s, less 20 s of evaluations" in notes(run)
+    assert [(e["split"], e["step"], e["loss"], e.get("top1")) for e in run.evals] == [
+        ("matched", 50, 1.5, 0.5),
+        ("other_set", 50, 1.7, None),
+        ("dev", 100, 1.6, None),
+        ("matched", 100, 1.5, 0.5),
+    ]
+    assert "left out: dev_f1" in notes(run)
+
+
+def test_the_scores_of_a_run_are_those_of_the_set_that_has_no_other_name(log):
+    entries = [
+        {"step": 100, "eval_loss": 1.5, "eval_accuracy": 0.5, "eval_runtime": 1.0},
+        {"step": 100, "eval_hard_loss": 2.5, "eval_hard_accuracy": 0.1, "eval_hard_runtime": 1.0},
+        END,
+    ]
+    log.write_text(hf_state(entries, 100, 100))
+    (row,) = import_logs.import_paths([log]).rows
+    assert row["top1"] == 0.5
+
+
+def test_of_a_training_that_was_stopped_early_the_items_of_its_steps_count(log):
+    # 160 items/s x 60 s are those of 400 steps; 100 of them were done, a quarter.
+    (run,) = read("hf_trainer", log, hf_state([END], 100, 400))
+    assert run.columns["images_per_second"] == 40
+    assert "stopped at step 100 of 400" in notes(run)
+
+
 def test_losses_and_scores_of_hugging_faces_history_are_rows(log):
     (run,) = read("hf_trainer", log, hf_state(LRQA, 50, 3140))
     assert list(run.steps.step) == [50]

@@ -331,3 +331,12 @@ def test_a_comparison_or_a_speedup_beside_neighbours_is_not_shown():
     assert "others on the machine disturbed some runs of the two sides" in finding.text
     (finding,) = found(speedups=[speedup(4, 0.8, 0.79, 0.81, base_mismatch="neighbours")])
     assert finding.evidence == OPEN
+
+
+def test_no_finding_rests_on_runs_whose_numbers_contradict_one_another():
+    sound = [*repeats(100.0), *repeats(200.0, precision="float16")]
+    assert "precision" in found(sound)[0].text + found(sound)[0].headline or found(sound)
+    doubtful = [row | {"contradicts": "8 times as much"} for row in sound]
+    assert found(doubtful) == []
+    gated = [row | {"learning_gate": "reached"} for row in doubtful]
+    assert found(gated) == []

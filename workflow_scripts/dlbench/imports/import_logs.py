@@ -28,6 +28,7 @@ from dlbench.imports.import_fields import PathPattern, parse_fields
 from dlbench.imports.log_file import LogError
 from dlbench.imports.merging import MergedRun, Source, digest_of, group_by_run, merge
 from dlbench.log import event_log
+from dlbench.study import contradictions
 from dlbench.tables import parquet_files, run_columns, table_columns
 
 BY_FIELDS, BY_PATH = "--fields", "--path-fields"
@@ -56,6 +57,9 @@ class Imports:
         """The lines that an import ends with."""
         lines = [f"left out: {name}: {why}" for name, why in self.left_out]
         total = f"{phrases.counted(len(self.rows), 'run')} of {self._files()}"
+        opposed = sum(bool(row.get(contradictions.REASON)) for row in self.rows)
+        if opposed:
+            total += f"; numbers of {phrases.counted(opposed, 'run')} contradict one another"
         if self.unread:
             total += f"; {phrases.counted(len(self.unread), 'log')} could not be read"
         return "\n".join([*lines, total])
@@ -301,7 +305,7 @@ class _Import:
 
     def _add_row(self, row, file, run_tables):
         """Add a row as it is, under another id if another run has its id."""
-        row = {name: value for name, value in row.items() if value is not None}
+        row = contradictions.marked({k: value for k, value in row.items() if value is not None})
         run_id = row["run_id"]
         digest = row.get("log_sha256") or digest_of([run_id, repr(sorted(row.items()))])
         if self.digests.get(run_id, digest) != digest:

@@ -195,7 +195,7 @@ EVENTS = {
         "spent_s": SECONDS, "steps?": STEP, "bytes?": COUNT, "sha256?": TEXT, "unknown?": TEXT,
         "operations?": OPERATIONS,
     },
-    "imported": {"kind": TEXT, "notes": TEXTS, "numbers": NUMBERS},
+    "imported": {"kind": TEXT, "notes": TEXTS, "numbers": NUMBERS, "contradicts?": TEXT},
     "neighbours": {
         "t_utc?": DATE, "span_s": SECONDS, "host": TEXT, "others_cpu_cores?": NUMBER,
         "cores?": COUNT,

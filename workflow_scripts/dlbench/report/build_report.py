@@ -31,7 +31,7 @@ from dlbench.report import (
     sentences,
 )
 from dlbench.report.findings import Finding
-from dlbench.study import wording
+from dlbench.study import contradictions, wording
 from dlbench.study.runs import CONDITION, is_sentinel
 from dlbench.tables import baseline_columns, parquet_files, table_columns, timing_sources
 
@@ -150,6 +150,8 @@ def read(
         if name != "evals"
     }
     rows = {name: table.to_pylist() for name, table in tables.items()}
+    for name in ("runs", "sentinels"):
+        rows[name] = [contradictions.withheld(row) for row in rows[name]]
     runs, coverage = rows["runs"], rows["coverage"]
     everything = [
         *findings.findings(runs, rows["speedups"], rows["comparisons"], rows["sentinels"]),

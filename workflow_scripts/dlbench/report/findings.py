@@ -10,7 +10,8 @@
   comparisons of the config, scaling, the largest effects (by the end of the interval that is
   nearest to no effect), gates.
 - Contrasts that the config did not ask for are one family of tests, corrected (Holm).
-- Published numbers are references: no finding is about them.
+- Published numbers are references: no finding is about them. Nor is one about runs whose numbers
+  contradict one another.
 """
 
 import math
@@ -22,7 +23,7 @@ from typing import Any
 from dlbench.analysis import base_flags, contrasts, equivalence
 from dlbench.common import phrases
 from dlbench.report import finding_words
-from dlbench.study import learning_gates, wording
+from dlbench.study import contradictions, learning_gates, wording
 from dlbench.study.runs import CONDITION
 from dlbench.tables import timing_sources
 
@@ -61,7 +62,12 @@ def findings(
     sentinels: Sequence[Row] = (),
 ) -> list[Finding]:
     """All Findings of a study, the best first; arguments are rows of these tables."""
-    own = [row for row in runs if row.get("timing_source") != timing_sources.PUBLISHED]
+    own = [
+        row
+        for row in runs
+        if row.get("timing_source") != timing_sources.PUBLISHED
+        and not row.get(contradictions.REASON)
+    ]
     speedups = [row for row in speedups if row.get("timing_source") != timing_sources.PUBLISHED]
     compared_fields = {row["field"] for row in comparisons}
     margin = margin_of(comparisons)

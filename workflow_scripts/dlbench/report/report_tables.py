@@ -15,7 +15,7 @@ import pyarrow as pa
 from dlbench.analysis import base_flags, estimates
 from dlbench.log import event_fields
 from dlbench.report import findings
-from dlbench.study import item_names, wording
+from dlbench.study import contradictions, item_names, wording
 from dlbench.study.runs import CONDITION
 from dlbench.tables import cells, table_columns, timing_sources
 
@@ -377,8 +377,9 @@ def _arithmetic(rows, name):
 def _others(rows):
     counts = {}
     for row in rows:
-        if row["status"] != "ok":
-            counts[row["status"]] = counts.get(row["status"], 0) + 1
+        status = "contradictory" if row.get(contradictions.REASON) else row["status"]
+        if status != "ok":
+            counts[status] = counts.get(status, 0) + 1
     return ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or None
 
 

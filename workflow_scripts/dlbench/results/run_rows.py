@@ -10,7 +10,7 @@ from dlbench.log import event_fields
 from dlbench.machine import fingerprints
 from dlbench.records import run_record
 from dlbench.results import derived, peak_use, run_tables
-from dlbench.study import learning_gates
+from dlbench.study import contradictions, learning_gates
 from dlbench.study.runs import FIELDS, Run
 from dlbench.tables import table_columns
 from dlbench.tables.cells import Row
@@ -70,7 +70,7 @@ def row(
         *(provenance.get("imported") or {}).get("notes", []),
         fingerprints.unlike_nodes(provenance),
     ]
-    return {name: getattr(run, name) for name in _KNOWN} | {
+    known = {name: getattr(run, name) for name in _KNOWN} | {
         "run_id": run.id,
         "study": study.name,
         "site": study.site["name"],
@@ -109,3 +109,4 @@ def row(
         ),
         **summary,
     }
+    return contradictions.marked(known)

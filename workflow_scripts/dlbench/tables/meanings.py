@@ -65,7 +65,7 @@ MEANINGS = {
     "rank": "of the process, from 0",
     "evals.step": "the last one before the evaluation",
     "evals.epoch": "from 1; 0 before training",
-    "split": "validation: the held-out items",
+    "split": "validation: the held-out items; of several sets in a log their names",
     "evals.loss": "mean over the held-out items",
     "steps.learning_rate": "of the step",
     "ci90_high": "its upper end",

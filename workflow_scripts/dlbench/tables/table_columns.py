@@ -13,7 +13,7 @@ from dlbench.tables.machine_columns import DRIFT, NODES
 from dlbench.tables.operation_columns import OPERATIONS, PROFILE
 from dlbench.tables.run_columns import EVALS
 from dlbench.tables.try_columns import TRIES
-from dlbench.tables.work_columns import ENERGY, MEMORY, WORK
+from dlbench.tables.work_columns import ENERGY, MEMORY, RATES, WORK
 
 _FLAGS = ("xla", "compile", "deterministic", "recompute", "augment")
 _AHEAD = ("input_workers", "prefetch")
@@ -98,18 +98,7 @@ RUNS = pa.schema(
         *WORK,
         field("steps_measured", COUNT, "steps", "after the warm-up"),
         field("burn_in_steps", COUNT, "steps", "left out of all summaries"),
-        field(
-            "images_per_second",
-            REAL,
-            "items/s",
-            "items of the measured steps over their time on the slowest rank",
-        ),
-        field(
-            "tokens_per_second",
-            REAL,
-            "tokens/s",
-            "images_per_second x tokens of a sequence; none: items are no sequences",
-        ),
+        *RATES,
         field(
             "copy_sd_images_per_second",
             REAL,

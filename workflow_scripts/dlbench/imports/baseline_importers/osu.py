@@ -14,7 +14,8 @@ Source: OSU Micro-Benchmarks 5.6 to 7.5, as public pages show their output.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from dlbench.imports.baseline_importers import Measurement
 from dlbench.imports.log_file import LogFile
@@ -34,7 +35,7 @@ def recognise(log: LogFile) -> bool:
     return bool(re.search(TITLE.pattern, log.head_text, re.MULTILINE))
 
 
-def read(log: LogFile) -> Iterator[Measurement]:
+def read(log: LogFile, fields: Mapping[str, Any]) -> Iterator[Measurement]:
     found, number = None, 0
     for number, line in log.lines():
         if number == log.unfinished:

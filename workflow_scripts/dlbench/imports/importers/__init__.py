@@ -72,7 +72,8 @@ class Imported:
     Attributes:
         columns: of the runs table that the log states: settings (model, global_batch, devices,
             ...) and results. Results that follow from `steps` are absent, unless the log has them
-            more exactly.
+            more exactly. `rate_uncertainty` is what printed digits leave open of them, and
+            `contradicts` says in words which of the log's own numbers do not agree.
         steps: empty if the log has none.
         evals, samples: rows of those tables without their run_id.
         notes: what was converted, undone, unknown or left out, with its line.

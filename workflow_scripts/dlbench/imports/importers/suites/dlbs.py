@@ -4,7 +4,8 @@
   results.time_data are the times of single batches, after the warm-up, at rank 0. They become
   steps.
 - results.throughput is items per second of all devices: effective_batch over results.time. Several
-  backends cut it to a whole number, so it is used only if the batch is unknown.
+  backends cut it to a whole number, so it is used only if the batch is unknown. A run for which
+  batch, throughput, results.time and results.time_data do not agree contradicts itself.
 - replica_batch (formerly device_batch) is the batch of a device, effective_batch that of all;
   devices follow from both. In frameworks whose replicas do not wait for one another, results.time
   is already the time of all over the steps of all.
@@ -24,6 +25,7 @@ from dlbench.imports.importers import Imported
 from dlbench.imports.importers.tf_cnn import tf_cnn_benchmarks
 from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import MOST_TIME_S, LeftOut, count, real
+from dlbench.study import contradictions
 
 FAMILY = "dlbs"
 LINE_MARKS = (b"__exp.", b"__results.")
@@ -101,6 +103,7 @@ class _Run:
         throughput = real(self.values.get("results.throughput"), 0)
 
         def complete(columns):
+            self._check_throughput(columns, throughput, time_ms)
             if columns.get("global_batch") and time_ms and not times_ms:
                 columns["images_per_second"] = columns["global_batch"] / (time_ms / 1000)
             elif throughput and not (columns.get("global_batch") and times_ms):
@@ -169,6 +172,24 @@ class _Run:
             run.notes.append(
                 f"results.time is {time_ms:g} ms, the mean of results.time_data {mean_ms:g} ms, "
                 "which is used"
+            )
+            if not math.isclose(time_ms, mean_ms, rel_tol=contradictions.MOST_DIFFERENCE):
+                run.columns["contradicts"] = (
+                    f"results.time is {time_ms:g} ms, and the mean of results.time_data "
+                    f"{mean_ms:g} ms"
+                )
+
+    def _check_throughput(self, columns, throughput, time_ms):
+        """Say if the printed throughput is not the batch over the time, perhaps cut to a whole."""
+        batch = columns.get("global_batch")
+        if not (batch and throughput and time_ms):
+            return
+        expected = batch / (time_ms / 1000)
+        if abs(throughput - expected) > 1 + contradictions.MOST_DIFFERENCE * expected:
+            columns.setdefault(
+                "contradicts",
+                f"results.throughput is {throughput:g}, {batch} items over results.time of "
+                f"{time_ms:g} ms are {expected:.4g} items/s",
             )
 
     def _note_unused(self, run):

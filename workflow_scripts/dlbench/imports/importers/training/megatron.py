@@ -10,6 +10,7 @@
 - `consumed samples` and `global batch size` are of all devices; a sample is a sequence of
   seq_length tokens. Where the batch grows, images_per_second is the samples of all windows over
   their time.
+- The growth of `consumed samples` must be the batches of the lines, or the run contradicts itself.
 - `lm loss` (`lm-loss` in forks) is the mean over the iterations of the line that were not skipped.
   Skipped iterations (overflow of a gradient) take time and count as iterations.
 - `throughput per GPU` is counted by Megatron's own formula of FLOPs: in the notes alone.
@@ -32,6 +33,7 @@ from dlbench.imports import console, log_values
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import MOST_TIME_S, LeftOut, count, real
+from dlbench.study import contradictions
 
 FAMILY = "megatron"
 LINE_MARKS = (b"elapsed time per iteration (", b"tensor_model_parallel_size ..")
@@ -61,6 +63,7 @@ class _Row(NamedTuple):
     total: int | None
     skipped: int
     flops: float | None
+    consumed: int | None
 
 
 def recognise(log: LogFile) -> bool:
@@ -171,6 +174,7 @@ class _Run:
             total,
             count(fields.get("number of skipped iterations"), 0) or 0,
             real(fields.get("throughput per GPU (TFLOP/s/GPU)"), 0),
+            count(fields.get("consumed samples"), 0, 2**62),
         )
 
     def is_of_another_rank(self, row):
@@ -296,7 +300,21 @@ class _Run:
         regular = math.gcd(*(b - a for a, b in itertools.pairwise(numbers[1:])))
         return gap if regular % gap == 0 else regular
 
+    def _check_samples(self, run):
+        """Say if the samples that lines count are not those of their batches."""
+        lines = [row for row in self.rows if row.batch and row.consumed is not None]
+        if len(lines) < 2 or len(lines) < len(self.rows):
+            return
+        counted = lines[-1].consumed - lines[0].consumed
+        expected = sum((b.iteration - a.iteration) * b.batch for a, b in itertools.pairwise(lines))
+        if abs(counted - expected) > contradictions.MOST_DIFFERENCE * expected:
+            run.columns["contradicts"] = (
+                f"iterations {lines[0].iteration} to {lines[-1].iteration} consumed {counted} "
+                f"samples, and their global batches are {expected} samples"
+            )
+
     def _batch(self, run, windows):
+        self._check_samples(run)
         batches = {row.batch for row in self.rows if row.batch}
         if len(batches) == 1:
             (run.columns["global_batch"],) = batches

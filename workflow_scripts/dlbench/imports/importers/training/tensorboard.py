@@ -31,6 +31,7 @@ from dlbench.imports.importers.training._event_files import EventFile, is_event_
 from dlbench.imports.importers.training.keras_csvlogger import ACCURACIES, TOP5
 from dlbench.imports.log_file import LogError, LogFile
 from dlbench.imports.log_values import MOST_TIME_S, count, real
+from dlbench.study import contradictions
 from dlbench.tables import run_columns, table_columns
 
 FAMILY = "tensorboard"
@@ -163,6 +164,7 @@ class _Run:
             run.columns["started_at"] = began
         if "global_batch" not in run.columns and self.steps.batch:
             run.columns["global_batch"] = self.steps.batch
+        self._check_batch(run)
         if epochs:
             run.notes.append("which steps are warm-up is not in the file: none is marked")
         self._add_epochs(run, in_validation or self.held_out)
@@ -170,6 +172,13 @@ class _Run:
         if self.unused:
             run.notes.append(f"tags left out: {log_values.list_names(map(_tag, self.unused))}")
         return run
+
+    def _check_batch(self, run):
+        batch, by_rate = run.columns.get("global_batch"), self.steps.batch
+        if by_rate and abs(by_rate - batch) > contradictions.MOST_DIFFERENCE * batch:
+            run.columns["contradicts"] = (
+                f"global_batch is {batch}, a step time x items per second is {by_rate}"
+            )
 
     def _add_epochs(self, run, held_out):
         if not self.epochs:
