@@ -11,7 +11,7 @@ from dlbench import Error
 from dlbench.common import own_code
 from dlbench.images import trainer_image
 from dlbench.log import attempts, event_fields, event_log
-from dlbench.machine import hardware, limits
+from dlbench.machine import hardware, limits, redaction
 from dlbench.records import enough, parse_run, run_record, sessions
 from dlbench.starting import (
     fates,
@@ -44,6 +44,7 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
         Error: what an attempt that was killed left behind cannot be ended or restored, or
             Snakemake did not enter the container.
     """
+    _restore_secrets(options)
     run = Run.from_json(options.spec)
     label = options.label or run.label()
     devices = run.devices_per_node * run.copies_per_node
@@ -95,6 +96,15 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
             # Aside: the workflow deletes what a failed job wrote.
             return f"{error}; the log is kept as {event_log.keep_aside(options.log)}"
     return 0
+
+
+def _restore_secrets(options: argparse.Namespace) -> None:
+    """Put the secrets of the config's commands back, which came by the environment."""
+    for name in ("power_meter", "power_limit_command"):
+        if text := getattr(options, name):
+            setattr(options, name, *redaction.restored([text], os.environ))
+    options.command = redaction.restored(options.command, os.environ)
+    os.environ.pop(redaction.VARIABLE, None)
 
 
 def _stands(run: Run, path: Path, made_from: dict[str, Any]) -> bool:
