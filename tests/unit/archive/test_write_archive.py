@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import re
 import shutil
 import zipfile
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 import yaml
 
 from dlbench import Error
-from dlbench.archive import bag, redacted, write_archive
+from dlbench.archive import bag, write_archive
 from dlbench.common.files import sha256
 from dlbench.data import stores
 from dlbench.images import trainer_image
@@ -261,25 +260,6 @@ def test_secrets_of_configs_and_of_what_was_printed_are_hidden_and_counted(tmp_p
         run_record.forget(run.id)
     with pytest.raises(Error, match=r"trainers\.theirs\.command: \(hidden\) stands where a secret"):
         planning.make_plan(merged())
-
-
-def test_secrets_in_what_digests_name_stay_and_are_named(tmp_path, monkeypatch):
-    copied(tmp_path, monkeypatch)
-    settings, _ = with_secrets()
-    script = Path(settings["trainers"]["theirs"]["files"][0])
-    monkeypatch.setattr(redacted, "TEXTS", re.compile("no file"))
-    here = Path("theirs.py")
-    here.write_text(script.read_text() + f"get('https://me:{SECRET}@host')\n")
-    settings["trainers"]["theirs"]["files"] = [str(here)]
-    secrets = redacted.secrets_of(settings)
-    assert secrets == [SECRET]
-    files = {"trainers/theirs/theirs.py": here, "results/report.html": SECRET.encode()}
-    files |= {"own/mine.py": b"x = 'hf_" + b"a1B2" * 6 + b"'", "own/plain.py": b"token = 1"}
-    chosen, counts, left = redacted.redact_files(files, secrets, tmp_path)
-    assert (chosen, counts) == (files, {})
-    assert left == [name for name in files if name != "own/plain.py"]
-    lines = write_archive.Written(1, 4, counts, left).about_secrets()
-    assert lines[0].startswith("  a secret stays in trainers/theirs/theirs.py, whose digest")
 
 
 def test_images_go_along_only_where_asked_for(tmp_path, monkeypatch):

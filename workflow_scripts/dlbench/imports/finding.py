@@ -2,7 +2,8 @@
 
 Hidden files and folders are skipped; links are followed, each folder once, but for those that lead
 out of the folder that was given: nobody knows what is there (/proc/kmsg never ends). The event
-files that Keras writes into train/ and validation/ are of one run: they count as files of one folder.
+files that Keras writes into train/ and validation/ are of one run: they count as files of one
+folder.
 """
 
 import os
