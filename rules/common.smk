@@ -61,6 +61,10 @@ JOBS = submitting.Submitting(PLAN)
 SUBMITS = not BEGINS or workflow.resource_settings.nodes is not None
 # For the container directive, whose arguments are the same for all rules.
 os.environ.update(PLAN.directive_environment)
+if not (SUBMITS and BEGINS):
+    # Command lines have numbers for them. Schedulers, which may keep the environment of what submits
+    # jobs, get none: within a job the config is read again.
+    os.environ.update(STUDY.commands.variables)
 # One timed run at a time, also where the profile does not say so.
 if "bench" not in workflow.global_resources:
     workflow.register_resource("bench", 1)

@@ -14,6 +14,7 @@ from dlbench import Error
 from dlbench.cluster import submitting
 from dlbench.common import own_code
 from dlbench.log import event_log
+from dlbench.machine import redaction
 from dlbench.plan import planning, run_command
 from dlbench.plan.plan import RECORDS
 from dlbench.records import parse_run, run_record, staleness
@@ -148,6 +149,20 @@ def test_a_power_meter_is_named_to_each_run_and_changes_none(plan):
     assert metered.runs.keys() == plan.runs.keys()
     words = run_command.start_run_arguments(metered, plan.study.runs[0].id)
     assert "--power-meter=watts 'a b'" in words
+
+
+def test_no_secret_of_a_command_is_in_what_rules_keep(plan):
+    site = STUDY["site"] | {"power_meter": "ipmitool -P pl4nted sdr"}
+    metered = planning.make_plan(STUDY | {"site": site})
+    run_id = plan.study.runs[0].id
+    words = run_command.start_run_arguments(metered, run_id)
+    assert "--power-meter=ipmitool -P (hidden-0) sdr" in words
+    assert redaction.restored(words, metered.study.commands.variables) == (
+        run_command.start_run_arguments(metered, run_id, with_secrets=True)
+    )
+    assert "pl4nted" not in Path(metered.config_file()).read_text()
+    other = planning.make_plan(STUDY | {"site": site | {"power_meter": "ipmitool -P other sdr"}})
+    assert other.config_file() == metered.config_file()
 
 
 def test_later_rules_look_at_records_that_are_to_be_made_or_were_made_since_they_were_listed(plan):

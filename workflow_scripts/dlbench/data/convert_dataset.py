@@ -57,8 +57,8 @@ def convert(
         code_sha256: digest of the converting code, kept in the manifest.
         workers: processes that write shards; by default one for each core.
         check: `none`; `header` (an encoded image is a whole JPEG and has a size, a raw one has
-            its number of bytes, a label is in range); or `decode` (every encoded image is
-            decoded, too).
+            its number of bytes and finite values, a label is in range); or `decode` (every encoded
+            image is decoded, too).
 
     Raises:
         DataError: a split has another number of records than declared, or a record fails its
@@ -248,21 +248,23 @@ class _Expected(NamedTuple):
 
     size_bytes: dict[str, int]
     labels: range | None
+    floats: str | None  # the dtype of values that must be finite
 
 
 def _expected(reader):
     """What each record must have so that the trainer can read it as the dataset's READER says."""
     import numpy as np
 
-    size_bytes = {}
+    size_bytes, floats = {}, None
     if reader["encoding"] == "raw":
-        item_bytes = np.dtype(reader.get("dtype", "uint8")).itemsize
-        size_bytes["image/encoded"] = item_bytes * math.prod(reader["shape"])
+        dtype = np.dtype(reader.get("dtype", "uint8"))
+        size_bytes["image/encoded"] = dtype.itemsize * math.prod(reader["shape"])
+        floats = dtype.str if np.issubdtype(dtype, np.floating) else None
     if "mask" in reader:
         size_bytes["image/mask"] = math.prod(reader["mask"])
     first = reader.get("first_label")
     labels = None if first is None else range(first, first + reader["classes"])
-    return _Expected(size_bytes, labels)
+    return _Expected(size_bytes, labels, floats)
 
 
 def _check(features, reader, expected, check, where):
@@ -274,7 +276,7 @@ def _check(features, reader, expected, check, where):
     if check == "none":
         return
     where = f"{features['image/filename']} ({where})" if "image/filename" in features else where
-    size_bytes, labels = expected
+    size_bytes, labels, floats = expected
     encoded = {"image/encoded"} if reader["encoding"] == "jpeg" else set()
     label = set() if labels is None else {"image/class/label"}
     if missing := (size_bytes.keys() | encoded | label) - features.keys():
@@ -290,6 +292,15 @@ def _check(features, reader, expected, check, where):
         if len(features[name]) != size:
             raise DataError(
                 f"{where}: expected {size} bytes of {name}, found {len(features[name])}"
+            )
+    if floats:
+        import numpy as np
+
+        finite = np.isfinite(np.frombuffer(features["image/encoded"], floats))
+        if not finite.all():
+            raise DataError(
+                f"{where}: expected finite values, found {np.sum(~finite)} of {finite.size} that "
+                "are not (NaN or infinite)"
             )
     if label and features["image/class/label"] not in labels:
         raise DataError(

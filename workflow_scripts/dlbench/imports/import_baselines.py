@@ -46,7 +46,7 @@ def import_baselines(
         raise Error(f"no field {', '.join(unknown)} of baselines; there are: {', '.join(GIVEN)}")
     contents = {}
     for candidates in finding.candidates_by_folder(paths, lambda below: False):
-        for candidate in candidates:
+        for candidate in filter(lambda found: found.is_readable, candidates):
             log = LogFile(candidate.path)
             for number, (kind, found) in enumerate(_measurements(log, fields)):
                 name = f"{kind}-{log.sha256[:10]}-{number}.json"

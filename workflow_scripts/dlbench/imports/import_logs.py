@@ -190,7 +190,7 @@ class _Import:
         """(Sources, digest) of each run of which the files of one folder are logs."""
         logs, attached = {}, []  # lists of the runs in a log, by program and kind
         for candidate in candidates:
-            if candidate.path.is_dir():
+            if candidate.path.is_dir() and not candidate.leads_out:
                 self._add_results_folder(candidate)
                 continue
             self.result.files += 1

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
+from dlbench.common import files as common_files
 from dlbench.common import name_patterns, own_code, phrases, plugins
 from dlbench.data import stores
 from dlbench.images import trainer_image
@@ -212,7 +213,7 @@ class Plan:
         Those are read, too; a change to them alone is not noticed.
         """
         path = Path(self._import(name)["path"])
-        files = [p for p in path.rglob("*") if p.is_file()] if path.is_dir() else [path]
+        files = common_files.files_below(path) if path.is_dir() else [path]
         return sorted(name for name in map(str, files) if not set("{}") & set(name))
 
     def import_flags(self, name: str) -> str:

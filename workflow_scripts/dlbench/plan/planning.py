@@ -10,12 +10,19 @@ from dlbench.common import own_code
 from dlbench.data import fetch_dataset, stores
 from dlbench.images import trainer_image
 from dlbench.log import event_fields
+from dlbench.machine import redaction
 from dlbench.plan import plan, sentinels, site_devices, skipping
 from dlbench.plan.sentinels import Chosen
 from dlbench.records import costs, judgement, run_record, staleness
 from dlbench.records.judgement import State
 from dlbench.starting import start_command
-from dlbench.study import batch_searches, config, config_schema, trainer_environments
+from dlbench.study import (
+    batch_searches,
+    config,
+    config_schema,
+    other_trainers,
+    trainer_environments,
+)
 from dlbench.study.runs import Run
 
 _of_this_start: dict[str, plan.Plan] = {}
@@ -80,6 +87,8 @@ def make_plan(
     to_train = [runs[run_id] for run_id in pending if run_id not in skipped]
     tried = [search.run for search, why_not in searches.values() if not why_not]
     for run in [*to_train, *tried]:
+        if run.is_external:
+            other_trainers.check_secrets(run)
         if start_command.contained(run):
             trainer_image.check_source(run.environment, study)
     read = {run.dataset for run in [*to_train, *tried] if staleness.has_data(run)}
@@ -95,7 +104,7 @@ def make_plan(
         skipped=skipped,
         pending=pending,
         device_kind=devices.kind,
-        config_json=json.dumps(settings, sort_keys=True),
+        config_json=json.dumps(redaction.redact_settings(settings), sort_keys=True),
         forced=frozenset(
             {
                 *_forced(runs, pending, study.images),

@@ -11,7 +11,7 @@ from dlbench import Error
 from dlbench.common import own_code
 from dlbench.images import trainer_image
 from dlbench.log import attempts, event_fields, event_log
-from dlbench.machine import hardware, limits
+from dlbench.machine import hardware, limits, redaction
 from dlbench.records import enough, parse_run, run_record, sessions
 from dlbench.starting import (
     fates,
@@ -48,6 +48,7 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
         Error: what an attempt that was killed left behind cannot be ended or restored, or
             Snakemake did not enter the container.
     """
+    _restore_secrets(options)
     run = Run.from_json(options.spec)
     label = options.label or run.label()
     devices = run.devices_per_node * run.copies_per_node
@@ -116,6 +117,15 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
             position, content = options.position, run_record.read(record)
             run_lines.report_result(position, label, options.log, content, options.runs_after)
     return 0
+
+
+def _restore_secrets(options: argparse.Namespace) -> None:
+    """Put the secrets of the config's commands back, which came by the environment."""
+    for name in ("power_meter", "power_limit_command"):
+        if text := getattr(options, name):
+            setattr(options, name, *redaction.restored([text], os.environ))
+    options.command = redaction.restored(options.command, os.environ)
+    os.environ.pop(redaction.VARIABLE, None)
 
 
 def words_of_attempt(words: list[str], attempt: int) -> list[str]:

@@ -17,6 +17,7 @@ from dlbench.common.files import written_whole
 from dlbench.study import (
     batch_searches,
     config_schema,
+    hidden_commands,
     matrix,
     other_trainers,
     probes,
@@ -62,6 +63,7 @@ class Study:
     runs: tuple[Run, ...]
     excluded: tuple[Excluded, ...]
     site: dict
+    commands: hidden_commands.HiddenCommands
     figures: tuple[str, ...]
     data: dict
     time_limit_s: float
@@ -219,6 +221,7 @@ def study(config: dict[str, Any]) -> Study:
         runs=tuple(shuffled(everything.values(), config["seed"])),
         excluded=tuple(excluded),
         site=config["site"],
+        commands=hidden_commands.hide(config),
         figures=tuple(config["figures"]),
         data=config["data"],
         must_reach=must_reach,
