@@ -23,11 +23,12 @@ from dlbench.images import trainer_image
 from dlbench.images.runtimes import KEPT_OUT, Container
 from dlbench.launchers import mpirun as launchers_mpirun
 from dlbench.machine import host_name
-from dlbench.starting import copies, environment_modules, start_unreachable
+from dlbench.starting import environment_modules, start_unreachable
 from dlbench.study import other_trainers, trainer_environments
 from dlbench.study.runs import Run
-from dlbench.trainer import cluster
+from dlbench.trainer import cluster, copies
 
+START_PROCESSES = Path(__file__).parents[2] / "start_processes.py"
 # Of what is known about an image, this goes into the log of each run.
 LOGGED = ("image", "digest", "image_id", "runtime_version", "options", "libc", "mpi", "packages")
 
@@ -140,6 +141,21 @@ def _in_an_image(run, trainer, form, device, binds):
     cleanup = runtime.cleanup(container)
     command = _launched(run, contained, launcher, device)
     return Start(tuple(command), cleanup and tuple(cleanup), logged)
+
+
+def copies_command(run: Run, trainer: list[str], python: str, device: str) -> list[str]:
+    """The command line that starts the command `trainer` once for each copy of a run on a node.
+
+    Args:
+        python: runs start_processes.py.
+        device: "cpu" or "gpu", what each copy gets its own of.
+    """
+    if device == "gpu":
+        each = ["--gpus-each", str(run.devices_per_node)]
+    else:
+        each = ["--cores-each", str(copies.cores_of_one(run))]
+    count = str(run.copies_per_node)
+    return [python, os.path.relpath(START_PROCESSES), "--copies", count, *each, "--", *trainer]
 
 
 def job_variables(run: Run, module_names: list[str]) -> dict[str, str]:
@@ -277,7 +293,7 @@ def _launched(run, program, environment, device):
     """
     command = plugins.load("launchers", run.launcher).command(run, program, environment)
     return (
-        copies.command(run, command, sys.executable, device) if run.copies_per_node > 1 else command
+        copies_command(run, command, sys.executable, device) if run.copies_per_node > 1 else command
     )
 
 
