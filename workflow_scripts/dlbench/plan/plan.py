@@ -243,12 +243,6 @@ class Plan:
         """A pattern that matches the datasets that are there already."""
         return name_patterns.any_of([*self.adopted])
 
-    def adopted_folder(self, dataset: str) -> str:
-        return str(self.adopted[dataset].folder)
-
-    def adopted_digest(self, dataset: str) -> str:
-        return self.adopted[dataset].digest
-
     def fetching(self, dataset: str) -> str:
         """Flags of fetch_dataset.py that say where files may come from, quoted for the shell."""
         data = self.study.data

@@ -170,18 +170,7 @@ def _reservation(row):
     if row.get("base_flags"):
         differences = base_flags.words(row["base_flags"], "the two sides", "also differ in")
         words.append(f"Flagged: {differences}.")
-    return " ".join([*words, *_over_sessions(row)])
-
-
-def _over_sessions(row):
-    """Sentences on two sides that were measured apart."""
-    low, high = row.get("drift_ci95_low"), row.get("drift_ci95_high")
-    if row.get("drift"):
-        number, interval = finding_words.ratio(row["drift"], low, high)
-        interval = f" ({interval})" if interval else ""
-        yield f"The ratio is corrected for the drift between their sessions, {number}{interval}."
-    if base_flags.APART in (row.get("base_flags") or ""):
-        yield base_flags.REMEDY
+    return " ".join([*words, *finding_words.over_sessions(row)])
 
 
 def _not_after_correction(row):
@@ -334,7 +323,7 @@ def _of_contrasts(name, pairs):
         )
     text += f" Flagged: {base_flags.words(flags, 'the two sides')}." if flags else ""
     over = {**sides.columns, "base_flags": flags}
-    text += "".join(f" {words}" for words in _over_sessions(over))
+    text += "".join(f" {words}" for words in finding_words.over_sessions(over))
     number, interval = finding_words.ratio(first.ratio, first.ci95_low, first.ci95_high)
     figure = contrasts.TOPICS[name]
     return Finding(
