@@ -185,10 +185,11 @@ def series_along(
     if x and len(runs):
         counts = runs.groupby([*panel, *keys], dropna=False)[x].transform("nunique")
         runs = runs[counts >= fewest]
+    of_panels = runs.groupby([*panel], dropna=False)
     telling = [
         name
         for name in _telling(runs, keys)
-        if name not in LENGTHS or (runs.groupby([*panel], dropna=False)[name].nunique() > 1).any()
+        if name not in LENGTHS or (of_panels[name].nunique(dropna=False) > 1).any()
     ]
     shapes = _shapes(runs)
     panels: dict[Any, list[Series]] = {}
