@@ -232,14 +232,13 @@ def _parent(path):
 
 def _listed(path):
     """What an import was read from: names, sizes, digests. The logs themselves stay with others."""
-    files = common_files.files_below(path) if path.is_dir() else [path]
     return [
         {
             "file": str(file.relative_to(path)) if path.is_dir() else file.name,
             "bytes": file.stat().st_size,
             "sha256": sha256(file),
         }
-        for file in files
+        for file in common_files.files_below(path)
     ]
 
 

@@ -82,9 +82,15 @@ def is_below(path: str | PathLike[str], folder: str | PathLike[str]) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
-def files_below(folder: str | PathLike[str]) -> list[Path]:
-    """The plain files in a folder and in those below it; none to which a link leads out of it."""
-    return sorted(p for p in Path(folder).rglob("*") if p.is_file() and is_below(p, folder))
+def files_below(path: str | PathLike[str]) -> list[Path]:
+    """The plain files in a folder and in those below it; of another path, itself.
+
+    None to which a link leads out of the folder.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        return [path]
+    return sorted(p for p in path.rglob("*") if p.is_file() and is_below(p, path))
 
 
 def make_empty_folder(folder: str | PathLike[str]) -> Path:

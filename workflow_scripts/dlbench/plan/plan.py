@@ -212,8 +212,7 @@ class Plan:
 
         Those are read, too; a change to them alone is not noticed.
         """
-        path = Path(self._import(name)["path"])
-        files = common_files.files_below(path) if path.is_dir() else [path]
+        files = common_files.files_below(self._import(name)["path"])
         return sorted(name for name in map(str, files) if not set("{}") & set(name))
 
     def import_flags(self, name: str) -> str:
