@@ -131,7 +131,7 @@ def test_what_passes_the_check_of_headers_is_what_tensorflow_decodes():
 
 @pytest.fixture(params=["tensorflow/models", "tfds"])
 def photographs(request, tmp_path):
-    image, label = converted.KEYS[request.param]
+    image, label = manifest.KEYS[request.param]
     first = 1 if request.param == "tensorflow/models" else 0
     reader = {"encoding": "jpeg", "classes": 20, "first_label": first, "layout": request.param,
               "augmentation": "crop_flip"}  # fmt: skip

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dlbench import launchers
+from dlbench import Error, launchers
 from dlbench.data import fetch_dataset, stores
 from dlbench.images import trainer_image
 from dlbench.log import event_fields
@@ -16,6 +16,7 @@ from dlbench.records.judgement import State
 from dlbench.starting import start_command
 from dlbench.study import batch_searches, config, config_schema, trainer_environments
 from dlbench.study.runs import Run
+from dlbench.trainer.reading import manifest
 
 _of_this_start: dict[str, plan.Plan] = {}
 
@@ -30,6 +31,7 @@ def plan_of_start(
     choose_sentinels: Callable[[config.Study, list[Run], dict[str, float]], Chosen],
 ) -> plan.Plan:
     """As make_plan, but once in a start, however often it reads the Snakefile."""
+    config_schema.check_size(settings)  # before it is unfolded here
     key = repr(settings)
     if key not in _of_this_start:
         _of_this_start[key] = make_plan(settings, choose_sentinels)
@@ -148,15 +150,17 @@ def _see_terms_accepted(datasets, study):
 
 
 def _outdated_data(runs, adopted):
-    """Manifests of datasets that were converted from other files, or by other code."""
+    """Manifests that are damaged, or of datasets converted from other files, or by other code."""
     names = {run.dataset for run in runs if staleness.has_data(run)}
     for name in sorted(names - adopted.keys()):
-        path = Path(f"results/data/{name}/manifest.json")
-        try:
-            manifest = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        path = Path("results/data", name, manifest.NAME)
+        if not path.is_file():
             continue
-        if manifest.get("code_sha256") != staleness.recipe(name):
+        try:
+            current = manifest.read(path.parent).get("code_sha256") == staleness.recipe(name)
+        except Error:
+            current = False
+        if not current:
             yield str(path)
 
 
