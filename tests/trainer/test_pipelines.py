@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from dlbench.data import pictures
-from dlbench.trainer.reading import converted
+from dlbench.trainer.reading import manifest
 from dlbench.trainer.tensorflow.pipelines import Data
 from support.trainers import shards
 

@@ -87,7 +87,7 @@ def _check(content, path):
     expect(
         encoding in ENCODINGS,
         "reader.encoding",
-        f"one of {', '.join(ENCODINGS)}",
+        f"one of {', '.join(ENCODINGS)} (READER in the dataset's file)",
         encoding,
     )
     wanted = {"shape", "classes"} if encoding == "raw" and "mask" not in reader else set()
