@@ -1,6 +1,8 @@
 """From a config to a Plan: the study's runs, their states, and what must be made again."""
 
+import contextlib
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,12 +20,46 @@ from dlbench.study import batch_searches, config, config_schema, trainer_environ
 from dlbench.study.runs import Run
 from dlbench.trainer.reading import manifest
 
+# Less than any start leaves behind: its session, its lock, the tables of a small study.
+LEAST_FREE_BYTES, LEAST_FREE_FILES = 1 << 20, 50
 _of_this_start: dict[str, plan.Plan] = {}
 
 
 def no_sentinels(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -> Chosen:
     """The sentinels of what trains nothing: none."""
     return Chosen()
+
+
+def check_folders(writes: bool) -> None:
+    """Check that Snakemake, and what it is to start, can write the folders that they use.
+
+    Args:
+        writes: whether anything is to be made; a dry run needs a place for its lock alone.
+
+    Raises:
+        Error: one belongs to somebody else, or its disk is full.
+    """
+    places = [Path(".snakemake"), *([run_record.RESULTS] if writes else [])]
+    for place in (place if place.exists() else Path() for place in places):
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise Error(
+                f"{place.absolute()} cannot be written by this user, so that no workflow can be "
+                "started here; status.py, doctor.py, export_runs.py and compare_runs.py read what "
+                "is there, and a copy of the folder, results and all, goes on from it"
+            )
+        disk = os.statvfs(place)
+        free_bytes = disk.f_bavail * disk.f_frsize
+        few_files = disk.f_files and disk.f_favail < LEAST_FREE_FILES  # some disks count none
+        if few_files or free_bytes < LEAST_FREE_BYTES:
+            left = (
+                f"{disk.f_favail} more files can be made (df -i)"
+                if few_files
+                else f"{free_bytes} bytes are free"
+            )
+            raise Error(
+                f"the disk of {place.absolute()} is full: {left}; nothing was started. Make room, "
+                "then start again: what is done stays"
+            )
 
 
 def plan_of_start(
@@ -61,7 +97,7 @@ def make_plan(
     }
     searches = searches_to_do(study, devices)
     can_search = any(not why_not for _, why_not in searches.values())
-    nothing = len(skipped) == len(runs) and not can_search
+    nothing = len(skipped) == len(runs) and not can_search and not _has_results(study.runs)
     if nothing and not any(launchers.starts_elsewhere(run.launcher) for run in study.runs):
         reasons = [*skipped.values(), *(why_not for _, why_not in searches.values())]
         reasons += [found.reason for found in study.found.values()]
@@ -114,6 +150,15 @@ def make_plan(
         sentinels=repeated,
         searches=searches,
     )
+
+
+def _has_results(runs):
+    """Whether a run was done before: on another machine, or by somebody who may do more here."""
+    for run in runs:
+        with contextlib.suppress(run_record.RecordError):
+            if run_record.read(run_record.folder(run.id) / "run.json")["status"] != "skipped":
+                return True
+    return False
 
 
 def _with_sentinels(repeated, study, to_train, pending, seed):
@@ -185,7 +230,11 @@ def _gone(runs):
     """Lists of what is installed that were copied without it, or to where its Python is not."""
     bare = [run for run in runs if not start_command.contained(run)]
     names = {run.environment for run in bare}
-    gone = {name for name in names if not trainer_environments.trainer_python(name).exists()}
+    gone = {
+        name
+        for name in names
+        if not (trainer_environments.is_installed(name) or trainer_environments.out_of_reach(name))
+    }
     stamps = {plan.environment_stamp(run) for run in bare if run.environment in gone}
     return {stamp for stamp in stamps if stamp and Path(stamp).exists()}
 
