@@ -57,6 +57,7 @@ BEHIND_LENET = {
     "dlbench/trainer/updates.py",
     "dlbench/trainer/keras/building.py",
     "dlbench/trainer/reading/converted.py",
+    "dlbench/trainer/reading/manifest.py",
     "dlbench/trainer/tensorflow/engine.py",
     "dlbench/trainer/tensorflow/items.py",
     "dlbench/trainer/keras/models/convolutional/lenet5.py",

@@ -9,8 +9,7 @@ from pathlib import Path
 from dlbench import Error
 from dlbench.common.files import sha256
 from dlbench.common.tfrecord import RecordError, payloads
-from dlbench.trainer.reading import manifest, records
-from dlbench.trainer.reading.converted import Converted
+from dlbench.trainer.reading import manifest
 
 
 def verify(folder: Path | str, content: bool = True) -> list[str]:
@@ -24,6 +23,8 @@ def verify(folder: Path | str, content: bool = True) -> list[str]:
     """
     if not (Path(folder) / manifest.NAME).exists():
         return [f"{folder}: no manifest.json; is this the folder of a converted dataset?"]
+    from dlbench.trainer.reading.converted import Converted  # it imports NumPy, which is slow
+
     try:
         data = Converted(folder)
     except Error as error:
@@ -69,6 +70,8 @@ def _check_record(data, payload):
     Raises:
         Error: it does not.
     """
+    from dlbench.trainer.reading import records
+
     inputs, targets = records.parsed(data, [payload])
     known = range(data.classes or 0)
     if len(inputs) != 1 or len(targets) != 1:
