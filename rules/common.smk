@@ -47,6 +47,11 @@ PROGRAMS = as_it_is(shlex.quote(str(own_code.here("workflow_scripts"))))
 # A start chooses what it repeats of finished runs; its jobs must know the same runs.
 BEGINS = workflow.exec_mode.name == "DEFAULT"
 try:
+    if BEGINS:
+        planning.check_folders(writes=not workflow.dryrun)
+except Error as error:
+    sys.exit(str(error))
+try:
     PLAN = planning.plan_of_start(
         config, sentinels.choose if BEGINS else sentinels.chosen_of_session
     )
@@ -104,9 +109,20 @@ def once(function):
     def act():
         if function.__name__ not in PLAN.begun:
             PLAN.begun.add(function.__name__)
-            function()
+            or_end(function)
 
     return act
+
+
+def or_end(function):
+    """Call a function; where files cannot be read or written the start ends with the message.
+
+    Snakemake would show the place in these files, too.
+    """
+    try:
+        function()
+    except (Error, OSError) as error:
+        sys.exit(f"Nothing was started:\n{error}")
 
 
 def our_rule(name):
@@ -125,7 +141,9 @@ def let_digests_decide():
         spare_our_rules(workflow.persistence, question)
     ask_for_our_outputs_in_turn()
     if BEGINS and not workflow.dryrun:
-        trainer_environments.keep_choices(PLAN.with_tries)
+        or_end(lambda: trainer_environments.keep_choices(PLAN.with_tries))
+        # For rules, which name the file.
+        or_end(lambda: PLAN.config_file(keep=True))
     take_part()
 
 

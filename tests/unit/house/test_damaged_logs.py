@@ -6,13 +6,13 @@ import random
 
 import pytest
 
+from dlbench.analysis import run_tables
 from dlbench.campaign import doctor_runs
 from dlbench.common.files import sha256
 from dlbench.log import event_fields, event_log
 from dlbench.plan import standing
 from dlbench.records import judgement, parse_run
 from dlbench.records.judgement import State
-from dlbench.results import run_tables
 from dlbench.study import config, other_trainers, trainer_environments
 from dlbench.study.runs import Run
 from support.runs.ended_runs import ONE, SHORT, TWO, log_of

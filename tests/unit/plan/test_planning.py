@@ -41,6 +41,17 @@ def test_a_study_of_which_nothing_remains_is_refused_with_the_reasons(tmp_path, 
     assert "needs 4 cpu devices per node; this site has 2" in str(error.value)
 
 
+def test_a_study_whose_results_are_here_is_planned_though_no_run_can_be_done(plan):
+    block = STUDY["matrix"][0] | {"strategy": "mirrored", "devices_per_node": [1, 4]}
+    for run in config.study(STUDY | {"matrix": [block]}).runs:
+        if run.devices == 4:
+            log = finish(run, staleness.made_from(run))
+            parse_run.parse(run, log, log.with_name("run.json"))
+    block["devices_per_node"] = 4
+    there = planning.make_plan(STUDY | {"matrix": [block]})
+    assert len(there.skipped) == len(there.runs) > 0 and there.pending == {}
+
+
 def test_a_study_of_runs_that_pods_start_is_planned_though_none_is_done_here(plan):
     block = STUDY["matrix"][0] | {"strategy": "multiworker", "nodes": 2, "launcher": "kubernetes"}
     pods = planning.make_plan(STUDY | {"site": SITE | {"nodes": 2}, "matrix": [block]})
@@ -417,3 +428,23 @@ def test_the_order_of_priorities_is_another_one_with_another_seed(plan):
     assert {run_id: plan.priority(run_id) for run_id in plan.runs} != {
         run_id: other.priority(run_id) for run_id in other.runs
     }
+
+
+@pytest.mark.parametrize(
+    ("free_files", "free_blocks", "message"),
+    [
+        (3, 10_000, "3 more files can be made"),
+        (1000, 0, "0 bytes are free"),
+        (0, 0, "0 more files can be made"),
+    ],
+)
+def test_a_start_on_a_full_disk_says_so_before_anything_is_written(
+    tmp_path, monkeypatch, free_files, free_blocks, message
+):
+    monkeypatch.chdir(tmp_path)
+    planning.check_folders(writes=True)
+    full = list(os.statvfs(tmp_path))
+    full[4], full[5], full[7] = free_blocks, 4000, free_files  # f_bavail, f_files, f_favail
+    monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result([*full[:6], 0, *full[7:]]))
+    with pytest.raises(Error, match=f"the disk of {tmp_path} is full: {message}.*nothing was"):
+        planning.check_folders(writes=False)

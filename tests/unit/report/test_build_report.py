@@ -12,6 +12,7 @@ from markupsafe import escape
 
 from dlbench.analysis import estimates
 from dlbench.report import build_report, report_figures, report_html, report_tables
+from dlbench.tables import parquet_files
 from support.results import made_tables
 from support.results.made_reports import column, covered, made, table
 
@@ -303,7 +304,7 @@ def test_the_program_writes_the_same_bytes_twice(drawn):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--tables", "nowhere"], "runs.parquet cannot be read as Parquet"),
+        (["--tables", "nowhere"], "runs.parquet: there is no such table"),
         (["--figures", "usl", "--figures-folder", "nowhere"], "usl.svg"),
         (["--figures", "nonsense"], "invalid choice: 'nonsense'"),
     ],
@@ -324,3 +325,17 @@ def test_a_column_kind_is_that_of_its_values(tmp_path):
     plain = report_tables.plain(table(found, "runs"))
     names = next(c for c in plain["columns"] if c["name"] == "run id")
     assert [names["levels"][code] for code in names["codes"]] == column(found, "run id").values
+
+
+@pytest.mark.parametrize("name", ["runs", "nodes", "speedups", "from_papers"])
+def test_a_damaged_or_empty_table_is_named_with_what_makes_it_again(tmp_path, name):
+    folder = tmp_path / "results" / "tables"
+    folder.mkdir(parents=True)
+    made_tables.write(folder, [made_tables.run()], steps_each=0)
+    path = folder / f"{name}.parquet"
+    whole = (folder / "runs.parquet").read_bytes()
+    known = "snakemake tables` makes it again" if name != "from_papers" else "from its origin"
+    for content in (b"", whole[:2000] + bytes([whole[2000] ^ 1]) + whole[2001:]):
+        path.write_bytes(content)
+        with pytest.raises(parquet_files.TableError, match=rf"{path} .*{known}$"):
+            build_report.read(folder, tmp_path, tmp_path, ())

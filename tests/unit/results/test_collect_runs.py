@@ -2,6 +2,7 @@
 
 import csv
 import json
+import random
 from pathlib import Path
 
 import duckdb
@@ -11,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dlbench.analysis import frames
+from dlbench.analysis import frames, run_tables
 from dlbench.common.files import sha256
 from dlbench.log import event_log
 from dlbench.records import parse_run, run_record
 from dlbench.records.run_record import RecordError
-from dlbench.results import collect_runs, run_tables
+from dlbench.results import collect_runs
 from dlbench.tables import parquet_files, run_columns, table_columns
 from support.runs.collected_runs import PLAIN, PROCESS, finished, study
 from support.runs.collected_runs import folder as folder
@@ -248,7 +249,7 @@ def test_the_table_of_evaluations_is_that_of_the_runs(monkeypatch):
     own = [
         row
         for run in sorted(made.runs, key=lambda run: run.id)
-        for row in run_tables.run_table(run.id, "evals").to_pylist()
+        for row in run_tables.run_table(run_record.folder(run.id), "evals").to_pylist()
     ]
     assert evals == own
     assert len(own) == 3
@@ -360,3 +361,18 @@ def test_an_import_of_before_is_read_and_its_contradictions_are_found():
     assert rows["true"]["images_per_second_per_device"] == 16
     speedups = collected(made, "speedups", table_columns.SPEEDUPS)
     assert [row["runs"] for row in speedups if row["timing_source"] == "mxnet"] == [1]
+
+
+def test_flipped_bits_in_the_tables_of_a_run_change_no_table_of_the_study(folder):
+    made = study(LEARNS)
+    place = finished(made.runs[0], top1=0.95)
+    rows = collected(made, "runs", table_columns.RUNS)
+    assert rows[0]["time_to_accuracy_s"] == 1.2
+    whole = {name: (place / f"{name}.parquet").read_bytes() for name in ("steps", "evals")}
+    chance = random.Random(38)
+    for name, content in whole.items():
+        for _ in range(5):
+            damaged = bytearray(content)
+            damaged[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+            (place / f"{name}.parquet").write_bytes(damaged)
+            assert collected(made, "runs", table_columns.RUNS) == rows

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from dlbench.analysis import run_tables
 from dlbench.analysis.drift import Drift
 from dlbench.analysis.scaling_series import MARGIN
 from dlbench.study import contradictions
@@ -111,7 +112,7 @@ class Tables:
     def _of_run(self, run_id, name, schema):
         own = self._runs_folder / run_id / f"{name}.parquet"
         if own.is_file():
-            return parquet_files.read(own, schema).to_pandas()
+            return run_tables.run_table(own.parent, name).to_pandas()
         for path in sorted(self._runs_folder.parent.glob(f"imports/*/{name}.parquet")):
             table = parquet_files.read(path, schema, run_id, earlier=True)
             if len(table):

@@ -203,8 +203,9 @@ def _request(module, profile, study):
     environments = {
         trainer_environments.trainer_python(run.environment): engine.packages(run.framework)[0]
         for run in bare
+        if trainer_environments.is_installed(run.environment)
     }
-    pythons |= {str(path): package for path, package in environments.items() if path.exists()}
+    pythons |= {str(path): package for path, package in environments.items()}
     runtimes = sorted({run.runtime for run in contained})
     programs = [p for name in runtimes for p in plugins.load("runtimes", name).PROGRAMS]
     return {

@@ -30,6 +30,7 @@ from dlbench.common.tfrecord import framed_example
 from dlbench.data import pictures
 from dlbench.data.archives import ArchiveError
 from dlbench.data.datasets import Source
+from dlbench.trainer.reading import manifest
 
 MANIFEST_VERSION = 2
 SEED = 1
@@ -80,7 +81,7 @@ def convert(
     }
     tasks = _shard_tasks(name, dataset, opened, output, recipe)
     shards = _write_all(name, tasks, workers or len(os.sched_getaffinity(0)))
-    manifest = {
+    content = {
         **manifest_head(name, dataset),
         "reader": dataset.READER,
         "features": sorted(opened.features("train", 0)),
@@ -94,7 +95,7 @@ def convert(
             for split in dataset.SPLITS
         },
     }
-    write_json(output / "manifest.json", manifest)
+    manifest.write(output / manifest.NAME, content)
     for task in tasks:
         task.note.unlink(missing_ok=True)
 

@@ -1,7 +1,6 @@
 """Stores: folders of TFRecords that somebody else converted, and which of them a study uses."""
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from dlbench import Error
 from dlbench.common import own_code, phrases, plugins
 from dlbench.common.files import sha256
 from dlbench.data import texts
+from dlbench.trainer.reading import manifest
 
 SPLIT_NAMES = {"train": ("train",), "validation": ("validation", "test")}
 
@@ -62,9 +62,8 @@ def adopted(study: UsesDatasets) -> dict[str, Store]:
             listing.append(own_code.digest([str(plugins.path("datasets", name))]))
             digest = hashlib.sha256("\n".join(listing).encode()).hexdigest()
             stores[name] = Store(folder, digest)
-        elif (folder / "manifest.json").is_file():
-            manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-            digest = manifest["code_sha256"] or sha256(folder / "manifest.json")
+        elif (folder / manifest.NAME).is_file():
+            digest = manifest.read(folder).get("code_sha256") or sha256(folder / manifest.NAME)
             stores[name] = Store(folder.resolve(), digest)
         elif from_folder:
             raise AdoptionError(_no_folder(name, study.data["text"]))

@@ -1,11 +1,12 @@
 """From a config to a Plan: the study's runs, their states, and what must be made again."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dlbench import launchers
+from dlbench import Error, launchers
 from dlbench.common import own_code
 from dlbench.data import fetch_dataset, stores
 from dlbench.images import trainer_image
@@ -24,7 +25,10 @@ from dlbench.study import (
     trainer_environments,
 )
 from dlbench.study.runs import Run
+from dlbench.trainer.reading import manifest
 
+# Less than any start leaves behind: its session, its lock, the tables of a small study.
+LEAST_FREE_BYTES, LEAST_FREE_FILES = 1 << 20, 50
 _of_this_start: dict[str, plan.Plan] = {}
 
 
@@ -33,11 +37,44 @@ def no_sentinels(study: config.Study, to_train: list[Run], took_s: dict[str, flo
     return Chosen()
 
 
+def check_folders(writes: bool) -> None:
+    """Check that Snakemake, and what it is to start, can write the folders that they use.
+
+    Args:
+        writes: whether anything is to be made; a dry run needs a place for its lock alone.
+
+    Raises:
+        Error: one belongs to somebody else, or its disk is full.
+    """
+    places = [Path(".snakemake"), *([run_record.RESULTS] if writes else [])]
+    for place in (place if place.exists() else Path() for place in places):
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise Error(
+                f"{place.absolute()} cannot be written by this user, so that no workflow can be "
+                "started here; status.py, doctor.py, export_runs.py and compare_runs.py read what "
+                "is there, and a copy of the folder, results and all, goes on from it"
+            )
+        disk = os.statvfs(place)
+        free_bytes = disk.f_bavail * disk.f_frsize
+        few_files = disk.f_files and disk.f_favail < LEAST_FREE_FILES  # some disks count none
+        if few_files or free_bytes < LEAST_FREE_BYTES:
+            left = (
+                f"{disk.f_favail} more files can be made (df -i)"
+                if few_files
+                else f"{free_bytes} bytes are free"
+            )
+            raise Error(
+                f"the disk of {place.absolute()} is full: {left}; nothing was started. Make room, "
+                "then start again: what is done stays"
+            )
+
+
 def plan_of_start(
     settings: dict[str, Any],
     choose_sentinels: Callable[[config.Study, list[Run], dict[str, float]], Chosen],
 ) -> plan.Plan:
     """As make_plan, but once in a start, however often it reads the Snakefile."""
+    config_schema.check_size(settings)  # before it is unfolded here
     key = repr(settings)
     if key not in _of_this_start:
         _of_this_start[key] = make_plan(settings, choose_sentinels)
@@ -168,15 +205,17 @@ def _see_terms_accepted(datasets, study):
 
 
 def _outdated_data(runs, adopted):
-    """Manifests of datasets that were converted from other files, or by other code."""
+    """Manifests that are damaged, or of datasets converted from other files, or by other code."""
     names = {run.dataset for run in runs if staleness.has_data(run)}
     for name in sorted(names - adopted.keys()):
-        path = Path(f"results/data/{name}/manifest.json")
-        try:
-            manifest = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        path = Path("results/data", name, manifest.NAME)
+        if not path.is_file():
             continue
-        if manifest.get("code_sha256") != staleness.recipe(name):
+        try:
+            current = manifest.read(path.parent).get("code_sha256") == staleness.recipe(name)
+        except Error:
+            current = False
+        if not current:
             yield str(path)
 
 
@@ -201,7 +240,11 @@ def _gone(runs):
     """Lists of what is installed that were copied without it, or to where its Python is not."""
     bare = [run for run in runs if not start_command.contained(run)]
     names = {run.environment for run in bare}
-    gone = {name for name in names if not trainer_environments.trainer_python(name).exists()}
+    gone = {
+        name
+        for name in names
+        if not (trainer_environments.is_installed(name) or trainer_environments.out_of_reach(name))
+    }
     stamps = {plan.environment_stamp(run) for run in bare if run.environment in gone}
     return {stamp for stamp in stamps if stamp and Path(stamp).exists()}
 

@@ -121,8 +121,8 @@ def skip_reason(run: Run, devices: Devices, study: Study) -> str | None:
 def _not_installed(run):
     """Why a run does not wait for its environment to be installed; None where it is there."""
     contained = plugins.load("runtimes", run.runtime).CONTAINED
-    python = trainer_environments.trainer_python(run.environment)
-    if contained or not trainer_environments.has_environment(run) or python.exists():
+    there = trainer_environments.is_installed(run.environment)
+    if contained or not trainer_environments.has_environment(run) or there:
         return None
     program = shlex.quote(str(own_code.here("workflow_scripts/make_environment.py")))
     return (

@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from dlbench.analysis import estimates
 from dlbench.common import phrases
 from dlbench.common.files import sha256
@@ -336,7 +334,7 @@ def _tables(tables, rows, folder):
         )
     for name in _others(folder):
         heading = name.replace("_", " ").capitalize()
-        table = pq.read_table(folder / f"{name}.parquet")
+        table = parquet_files.read_as_it_is(folder / f"{name}.parquet")
         shown.append(report_tables.of_parquet(name, heading, FURTHER.get(name, ""), table))
     return [table for table in shown if table.rows]
 

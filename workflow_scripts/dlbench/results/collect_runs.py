@@ -16,13 +16,13 @@ import math
 import sys
 from pathlib import Path
 
-from dlbench.analysis import comparisons, drift, explanations, nodes, speedups
+from dlbench.analysis import comparisons, drift, explanations, nodes, run_tables, speedups
 from dlbench.data import stores
 from dlbench.log import event_fields
 from dlbench.machine import fingerprints
 from dlbench.plan import sentinels
 from dlbench.records import run_record, staleness
-from dlbench.results import batch_tries, derived, published_beside_own, run_rows, run_tables
+from dlbench.results import batch_tries, derived, published_beside_own, run_rows
 from dlbench.study import contradictions, learning_gates
 from dlbench.study.config import Study
 from dlbench.tables import parquet_files, run_columns, table_columns

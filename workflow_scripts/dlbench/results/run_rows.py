@@ -6,10 +6,11 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from dlbench.analysis import run_tables
 from dlbench.log import event_fields
 from dlbench.machine import fingerprints
 from dlbench.records import run_record
-from dlbench.results import derived, peak_use, run_tables
+from dlbench.results import derived, peak_use
 from dlbench.study import contradictions, learning_gates
 from dlbench.study.runs import FIELDS, Run
 from dlbench.tables import table_columns
@@ -24,11 +25,12 @@ def _time_to_accuracy(run, record, study, results):
     if not must_reach or record["status"] not in event_fields.ENDED_WELL:
         return {}
     run_tables.ensure_run_tables(run.id, record["log_sha256"], results)
-    evals = run_tables.run_table(run.id, "evals", results).to_pylist()
+    place = run_record.folder(run.id, results)
+    evals = run_tables.run_table(place, "evals").to_pylist()
     first = derived.reached_at(must_reach, evals)
     if first is None:
         return {}
-    steps = run_tables.run_table(run.id, "steps", results)
+    steps = run_tables.run_table(place, "steps")
     steps = steps.filter(pc.is_valid(steps["step_time_s"]))
     windows_s = pc.multiply(steps["step_time_s"], steps["window_steps"].fill_null(1))
     columns = (column.to_numpy() for column in (steps["rank"], steps["step"], windows_s))

@@ -150,11 +150,18 @@ def study(config: dict[str, Any]) -> Study:
     must_reach, targets, where_installed, with_found_batch = {}, {}, set(), set()
     batches = batch_searches.Batches(config["images"])
     explained: dict[str, dict[str, Run]] = {}
+    planned = 0
     for index, block in enumerate(config["matrix"]):
         where = f"matrix[{index}] ({block['name']})"
         combinations, left_out = matrix.expand(block, where)
         excluded += left_out
         most, target = repeats.read_repeats(block.get("repeats", config["repeats"]))
+        planned += len(combinations) * most
+        if planned > config_schema.MOST_RUNS:
+            raise ConfigError(
+                f"{where}.repeats: {most} of {len(combinations)} combinations are, with the blocks "
+                f"before, {planned} runs; expected at most {config_schema.MOST_RUNS}"
+            )
         if target and target.fewest > most:
             raise ConfigError(f"{where}.repeats: min {target.fewest} is above max {most}")
         for where, combination in combinations:
@@ -332,17 +339,12 @@ def _check_compare(field, base, runs, imports, where):
             )
 
 
-def is_meant(entry: dict[str, Any], run: Run) -> bool:
-    """Whether a run matches an entry of `sentinels`, whose fields have one value or several."""
-    return all(getattr(run, key) in matrix.as_list(value) for key, value in entry.items())
-
-
 def _check_sentinels(entries, runs):
     """Check that each entry of `sentinels` means some runs."""
-    for index, entry in enumerate(entries):
-        if not any(is_meant(entry, run) for run in runs):
-            shown = "; ".join(f"{key} {value}" for key, value in entry.items())
-            raise ConfigError(f"sentinels[{index}]: no run of this study has {shown}")
+    index = matrix.unmatched(entries, runs)
+    if index is not None:
+        shown = "; ".join(f"{key} {value}" for key, value in entries[index].items())
+        raise ConfigError(f"sentinels[{index}]: no run of this study has {shown}")
 
 
 def _check_kind(field, base, where):

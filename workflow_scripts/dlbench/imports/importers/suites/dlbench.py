@@ -74,8 +74,8 @@ def _unpack(path, output):
 
 def _imported(path):
     # These import SciPy, which is slow.
+    from dlbench.analysis import run_tables
     from dlbench.imports import own_results
-    from dlbench.results import run_tables
 
     logs = [parse_run.RankLog(rank) for rank in event_log.rank_paths(path)]
     if "spec" not in logs[0].start:
@@ -113,7 +113,7 @@ def _imported(path):
 
 
 def _steps(logs):
-    from dlbench.results import run_tables
+    from dlbench.analysis import run_tables
 
     rows = [
         (rank, row)
