@@ -19,6 +19,7 @@ from support.campaigns.killed_workflows import started, wait_for
 from support.studies.site_facts import CONFIG
 
 AFTER_RUNS = {"list_records", "collect_runs", "draw_figure"}
+ALL_RUNS = ["cnn12-synthetic", "lenet5-digits", "lenet5-synthetic"]
 
 
 def trained_runs(jobs):
@@ -270,18 +271,9 @@ def test_editing_a_figure_draws_it_alone(campaign):
     [
         ("dlbench/trainer/keras/models/convolutional/cnn12.py", ["cnn12-synthetic"]),
         ("dlbench/data/datasets/digits.py", ["lenet5-digits"]),
-        (
-            "dlbench/trainer/loop.py",
-            ["cnn12-synthetic", "lenet5-digits", "lenet5-synthetic"],
-        ),
-        (
-            "dlbench/trainer/tensorflow/step.py",
-            ["cnn12-synthetic", "lenet5-digits", "lenet5-synthetic"],
-        ),
-        (
-            "dlbench/trainer/tensorflow/strategies/single.py",
-            ["cnn12-synthetic", "lenet5-digits", "lenet5-synthetic"],
-        ),
+        ("dlbench/trainer/loop.py", ALL_RUNS),
+        ("dlbench/trainer/tensorflow/step.py", ALL_RUNS),
+        ("dlbench/trainer/tensorflow/strategies/single.py", ALL_RUNS),
         ("dlbench/trainer/tensorflow/strategies/mirrored.py", []),
         ("dlbench/records/parse_run.py", []),
     ],

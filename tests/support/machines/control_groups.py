@@ -30,14 +30,20 @@ def with_quota(cores):
     group = place() / f"dlbench-test-{os.getpid()}"
     group.mkdir()
     try:
-        if (group / "cpu.max").exists():
-            (group / "cpu.max").write_text(f"{round(cores * PERIOD_US)} {PERIOD_US}")
-        else:
-            (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
-            (group / "cpu.cfs_quota_us").write_text(str(round(cores * PERIOD_US)))
+        set_quota(group, cores)
         yield group
     finally:
         group.rmdir()
+
+
+def set_quota(group, cores):
+    """Give a group the CPU time of so many cores from now on."""
+    quota_us = round(cores * PERIOD_US)
+    if (group / "cpu.max").exists():
+        (group / "cpu.max").write_text(f"{quota_us} {PERIOD_US}")
+    else:
+        (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+        (group / "cpu.cfs_quota_us").write_text(str(quota_us))
 
 
 def joining(group, command):
