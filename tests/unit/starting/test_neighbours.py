@@ -179,8 +179,7 @@ def test_what_a_quota_stops_while_the_run_is_measured_disturbs_it(kernel):
     said = values(found, kernel, 10)
     assert (said["quota_throttled_percent"], said["quota_throttled_s"]) == (50, 2.5)
     assert disturbance(said).startswith("a quota of CPU time stopped the run's control group")
-    quiet = watch(kernel, share=0.05, device_cores=2)
-    assert not disturbance(values(quiet, kernel, 10))
+    assert not disturbance(values(watch(kernel, share=0.05, device_cores=2), kernel, 10))
 
 
 def test_what_a_kernel_does_not_tell_is_null_with_the_reason(kernel):

@@ -328,9 +328,8 @@ class Watch:
         return node_use.throttle_count(self._root, self._cpus)
 
     def _quota_throttled(self):
-        if self._throttle_files is None:
-            return None
-        return limits.throttled(self._files, self._throttle_files)
+        places = self._throttle_files
+        return None if places is None else limits.throttled(self._files, places)
 
     def _ask(self, name, answer):
         """As Files.ask: what cannot be read is None, with the reason."""

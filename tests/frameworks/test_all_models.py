@@ -1,0 +1,58 @@
+"""Every model is trained a step under every strategy, the fully sharded one with small units."""
+
+import math
+import os
+import subprocess
+
+import pytest
+
+from dlbench.common import plugins
+from dlbench.study.runs import Run
+from dlbench.trainer import engine
+from support.machines.paths import REPOSITORY
+from support.trainers.framework_runs import command_of
+
+PROGRAM = REPOSITORY / "tests/support/trainers/model_steps.py"
+SEVERAL = {"launcher": "local", "devices_per_node": 2}
+HOW = {
+    ("tensorflow", "single"): {},
+    ("tensorflow", "mirrored"): {"devices_per_node": 2},
+    ("tensorflow", "multiworker"): SEVERAL,
+    ("tensorflow", "horovod"): {"launcher": "horovodrun", "devices_per_node": 2},
+    ("tensorflow", "parameter_server"): SEVERAL,
+    ("jax", "single"): {},
+    ("jax", "sharded"): {"devices_per_node": 2},
+    ("pytorch", "single"): {},
+    ("pytorch", "ddp"): SEVERAL,
+    ("pytorch", "fsdp"): {**SEVERAL, "strategy_options": "unit_parameters=1000"},
+}
+# Compiling takes most of the time, and what is compiled runs once.
+QUICK = {"XLA_FLAGS": "--xla_backend_optimization_level=0", "TF_CPP_MIN_LOG_LEVEL": "2"}
+
+
+def test_every_strategy_of_every_framework_is_tried():
+    assert HOW.keys() == {
+        (framework, strategy)
+        for framework in engine.names()
+        for strategy in plugins.names(engine.kind(framework, "strategies"))
+    }
+
+
+@pytest.mark.parametrize(("framework", "strategy"), HOW)
+def test_every_model_is_trained_a_step(framework, strategy, python, tmp_path):
+    how = {"framework": framework, "strategy": strategy, **HOW[framework, strategy]}
+    run = Run(model="lenet5", dataset="synthetic", batch_per_device=2, steps=1, **how)
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in how.items()]
+    command = command_of(run, [python(framework), PROGRAM, tmp_path, *flags], python(framework))
+    finished = subprocess.run(
+        command, cwd=REPOSITORY, env=os.environ | QUICK, capture_output=True, text=True, check=False
+    )
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    lines = [line.rpartition("]<stdout>:")[2].split() for line in finished.stdout.splitlines()]
+    losses = {}
+    for name, loss in (line for line in lines if len(line) == 2):
+        losses.setdefault(name, []).append(float(loss))
+    processes = max(1, engine.strategy_of(run).processes_per_node(run))
+    for name in plugins.names(engine.kind(framework, "models")):
+        assert len(losses[name]) == processes, name
+        assert all(map(math.isfinite, losses[name])), name
