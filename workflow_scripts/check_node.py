@@ -172,7 +172,7 @@ def python_says(python, package):
     code, said = printed([python, "--version"])
     if code:
         return None, said
-    return said.split()[-1], printed([python, "-c", FIND, package])[0] == 0
+    return said.split()[-1], printed([python, "-I", "-c", FIND, package])[0] == 0
 
 
 def gpus():

@@ -32,6 +32,10 @@ def test_two_cpu_devices_need_two_cores():
         "needs 2 cores (2 CPU devices of 1); a node of this site offers 1"
     )
     assert "needs 4 cores" in reason(threads_per_device=2, **mirrored)
+    assert reason(Devices("cpu", None, cores=1, cores_quota=1.5), **mirrored) == (
+        "needs 2 cores (2 CPU devices of 1); a node of this site offers 1: its control group has "
+        "a quota of 1.5 cores of CPU time"
+    )
 
 
 def test_a_strategy_that_the_framework_lacks_is_skipped_with_those_that_it_has():

@@ -164,7 +164,22 @@ def test_pressure_disks_clocks_and_throttling_are_read_where_they_are(kernel):
     assert said["memory_pressure_percent"] == 0
     assert said["cpu_clock_mhz"] == pytest.approx(2000)
     assert said["cpu_throttle_count"] == 4
-    assert said["unknown"].keys() == {"measured"}
+    assert said["unknown"].keys() == {"measured", "quota_throttled_s"}
+
+
+def test_what_a_quota_stops_while_the_run_is_measured_disturbs_it(kernel):
+    group = "sys/fs/cgroup/job"
+    kernel.write("proc/self/mountinfo", "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
+    kernel.write("proc/self/cgroup", "0::/job\n")
+    kernel.write(f"{group}/cpu.max", "100000 100000\n")
+    counted = "usage_usec 9\nnr_periods {}\nnr_throttled {}\nthrottled_usec {}\n"
+    kernel.write(f"{group}/cpu.stat", counted.format(9, 7, 900_000))
+    found = watch(kernel, share=0.05, device_cores=2)
+    kernel.write(f"{group}/cpu.stat", counted.format(109, 57, 3_400_000))
+    said = values(found, kernel, 10)
+    assert (said["quota_throttled_percent"], said["quota_throttled_s"]) == (50, 2.5)
+    assert disturbance(said).startswith("a quota of CPU time stopped the run's control group")
+    assert not disturbance(values(watch(kernel, share=0.05, device_cores=2), kernel, 10))
 
 
 def test_what_a_kernel_does_not_tell_is_null_with_the_reason(kernel):

@@ -101,7 +101,11 @@ def test_on_bare_metal_the_launcher_alone_starts_the_trainer(launcher):
     strategy = {"none": "single", "local": "multiworker"}.get(launcher, "horovod")
     run = dataclasses.replace(RUN, strategy=strategy, launcher=launcher)
     environment = Path("envs/train/.venv").absolute()
-    command = plugins.load("launchers", launcher).command(run, TRAINER, environment)
+    bare = ["env", "-u", "PYTHONHOME", "-u", "PYTHONPATH", "PYTHONNOUSERSITE=1"]
+    trainer = [*bare, *TRAINER]
+    command = plugins.load("launchers", launcher).command(run, trainer, environment)
+    # The launcher is a program of the environment's Python, too, or may start one.
+    command = command if launcher == "none" else [*bare, *command]
     assert start(run, None) == start_command.Start(tuple(command), None, {})
     assert not start_command.contained(run)
 

@@ -60,7 +60,8 @@ def test_a_trainer_that_writes_its_end_is_believed(tmp_path):
     assert finished.returncode == 0, finished.stderr
     assert outcome(tmp_path) == ("oom", "full")
     assert record(tmp_path)["made_from"] == {"code": "abc"}
-    assert next(event_log.read(log))["command"][0] == sys.executable
+    isolated = start_command.ISOLATED
+    assert next(event_log.read(log))["command"][: len(isolated) + 1] == [*isolated, sys.executable]
 
 
 @pytest.mark.parametrize("asked", ["auto", "host"])

@@ -4,6 +4,7 @@ A record is a piece: its tokens as bytes, and its number, for the shards are shu
 puts the pieces together again (dlbench/trainer/reading/text.py).
 """
 
+import codecs
 import math
 from collections import Counter
 from collections.abc import Mapping
@@ -64,6 +65,8 @@ def unigram_entropy(text: bytes) -> float:
 def read(folder: Path | str) -> bytes:
     """The text of all files *.txt of a folder, one after another.
 
+    Without byte order marks, and with one newline at the end of a line, however it is written.
+
     Raises:
         Error: there is no folder or no text, or a file is not UTF-8.
     """
@@ -80,7 +83,8 @@ def read(folder: Path | str) -> bytes:
                 f"{path}: expected text in UTF-8, found the byte {content[error.start]:#04x} at "
                 f"place {error.start}; `iconv -t utf-8` converts other encodings"
             ) from error
-        contents.append(content)
+        content = content.removeprefix(codecs.BOM_UTF8)
+        contents.append(content.replace(b"\r\n", b"\n").replace(b"\r", b"\n"))
     text = b"\n".join(contents)
     if not text.strip():
         raise Error(f"{folder}: expected files *.txt with text, found {len(contents)} and no text")

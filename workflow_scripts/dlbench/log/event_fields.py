@@ -205,6 +205,7 @@ EVENTS = {
         "others_disk_bytes_per_s?": NUMBER, "own_disk_bytes_per_s?": NUMBER,
         "own_disk_read_bytes_per_s?": NUMBER,
         "cpu_clock_mhz?": NUMBER, "cpu_throttle_count?": NUMBER, "load_before_1min?": NUMBER,
+        "quota_throttled_percent?": NUMBER, "quota_throttled_s?": NUMBER,
         "other_gpu_processes?": COUNT, "waited_for_quiet_s": SECONDS, "share?": NUMBER,
         "device_cores?": COUNT, "unknown": FACTS, "power_limit_changed?": TEXT,
     },

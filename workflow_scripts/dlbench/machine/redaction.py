@@ -27,7 +27,7 @@ ALLOWED = (
     *("CUDA_*", "CUDNN_*", "CUBLAS_*", "NVIDIA_*", "NCCL_*", "NVSHMEM_*"),
     *("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HOROVOD_*", "OMPI_MCA_*", "PMIX_MCA_*"),
     *("MPICH_*", "I_MPI_*", "UCX_*", "FI_*", "PSM2_*", "MALLOC_*", "TCMALLOC_*"),
-    *("LD_PRELOAD", "LD_LIBRARY_PATH", "DLBENCH_COPY"),
+    *("LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "DLBENCH_COPY"),
 )
 # Addresses of the processes of one run, Open MPI's key of a job, and variables of Terraform.
 LEFT_OUT = (

@@ -79,9 +79,14 @@ def _too_few_devices(run, devices):
         )
     cores = wanted * run.threads_per_device
     if devices.kind == "cpu" and cores > devices.cores:
+        quota = (
+            f": its control group has a quota of {devices.cores_quota:g} cores of CPU time"
+            if devices.cores_quota is not None
+            else ""
+        )
         return (
             f"needs {cores} cores ({packed}{run.devices_per_node} CPU devices of "
-            f"{run.threads_per_device}); a node of this site offers {devices.cores}"
+            f"{run.threads_per_device}); a node of this site offers {devices.cores}{quota}"
         )
     return None
 

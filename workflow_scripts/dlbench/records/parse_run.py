@@ -52,10 +52,10 @@ READ = (
     *("neighbours", "power_meter", "power_limit", "run_end"),
 )
 BESIDE = (
-    *("others_cpu_cores", "cores", "node_others_cpu_cores", "node_cores", "steal_cpu_cores"),
-    *("cpu_pressure_percent", "memory_pressure_percent", "io_pressure_percent"),
+    *("others_cpu_cores", "cores", "node_others_cpu_cores", "node_cores", "other_gpu_processes"),
+    *("steal_cpu_cores", "cpu_pressure_percent", "memory_pressure_percent", "io_pressure_percent"),
     *("others_disk_bytes_per_s", "cpu_clock_mhz", "cpu_throttle_count", "load_before_1min"),
-    *("waited_for_quiet_s", "other_gpu_processes"),
+    *("quota_throttled_percent", "quota_throttled_s", "waited_for_quiet_s"),
 )
 
 

@@ -50,6 +50,7 @@ class Reading:
     pressure_s: tuple[float | None, ...]
     disk_bytes: int | None
     clock_mhz: float | None
+    throttled: limits.Throttled | None
 
 
 class Watch:
@@ -87,6 +88,9 @@ class Watch:
             ),
         )
         self._throttled = self._ask("cpu_throttle_count", self._throttle_count)
+        self._throttle_files = self._ask(
+            "quota_throttled_s", lambda: limits.throttle_files(self._files)
+        )
         self._load = None
         self._readings = [self._read()]
 
@@ -220,6 +224,8 @@ class Watch:
                 if first.at_s <= reading.at_s <= last.at_s
             ),
             "cpu_throttle_count": _less(throttled, self._throttled),
+            "quota_throttled_percent": use.throttled_share and 100 * use.throttled_share,
+            "quota_throttled_s": use.throttled_s,
             "load_before_1min": self._load,
             "waited_for_quiet_s": self.waited_s,
             "share": self._share,
@@ -311,6 +317,7 @@ class Watch:
                 "others_disk_bytes_per_s", lambda: node_use.disk_bytes(self._root)
             ),
             clock_mhz=self._ask("cpu_clock_mhz", self._clock_mhz),
+            throttled=self._ask("quota_throttled_s", self._quota_throttled),
         )
 
     def _clock_mhz(self):
@@ -322,6 +329,10 @@ class Watch:
 
     def _throttle_count(self):
         return node_use.throttle_count(self._root, self._cpus)
+
+    def _quota_throttled(self):
+        places = self._throttle_files
+        return None if places is None else limits.throttled(self._files, places)
 
     def _ask(self, name, answer):
         """As Files.ask: what cannot be read is None, with the reason."""
@@ -340,6 +351,9 @@ class _Use:
         self.others = self._others(first.ours, last.ours, own)
         self.node_others = self._others(first.node, last.node, own)
         self.cores = last.ours and last.ours.count
+        counts = [each or (None, None, None) for each in (first.throttled, last.throttled)]
+        periods, stopped, self.throttled_s = map(_less, counts[1], counts[0])
+        self.throttled_share = None if periods is None else min(1.0, stopped / max(1, periods))
         disk = self.rate(first.disk_bytes, last.disk_bytes)
         own_disk = self.rate(first.own_bytes, last.own_bytes)
         self.others_disk = None if None in (disk, own_disk) else max(0.0, disk - own_disk)

@@ -61,6 +61,8 @@ class Start:
 
 
 NOTHING = Start((), None, {})
+# A run has the packages of its environment, whatever modules and users set for other Pythons.
+ISOLATED = ("env", "-u", "PYTHONHOME", "-u", "PYTHONPATH", "PYTHONNOUSERSITE=1")
 
 
 def build(
@@ -96,7 +98,12 @@ def _on_bare_metal(run, trainer, device):
         environment = _having(run.launcher, ours)
     else:
         environment = Path(trainer[0]).absolute().parents[1]
-    return _launched(run, trainer, environment, device)
+    if not trainer_environments.has_environment(run):
+        return _launched(run, trainer, environment, device)
+    isolated = [*ISOLATED, *trainer]  # also on other nodes, where a login sets variables
+    command = _launched(run, isolated, environment, device)
+    # Launchers of an environment are programs of its Python, too.
+    return command if command == isolated else [*ISOLATED, *command]
 
 
 def _in_an_image(run, trainer, form, device, binds):

@@ -173,6 +173,10 @@ RUNS = pa.schema(
         field("others_disk_bytes_per_s", REAL, "B/s", "read and written by others, all disks"),
         field("cpu_clock_mhz", REAL, "MHz", "mean over time and cores"),
         field("cpu_throttle_count", COUNT, note="cores slowed down for heat, start to end"),
+        field(
+            "quota_throttled_percent", REAL, "%", "of its periods a quota of CPU time stopped it"
+        ),
+        field("quota_throttled_s", REAL, "s", "for so long, while measured, all CPUs added up"),
         field("load_before_1min", REAL, note="load average when the trainer was started"),
         field("waited_for_quiet_s", REAL, "s", "before the trainer was started"),
         field("other_gpu_processes", pa.int32(), note="of others, the most on a GPU of its"),

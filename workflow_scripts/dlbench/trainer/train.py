@@ -128,6 +128,7 @@ class _Process:
         if spec.mode == inputs.ALONE:
             self._engine = input_engine.InputEngine(self._engine)
         self._log.write("stage", name="data", t_utc=event_log.utc_now())
+        containment.check_imported(spec.runtime, engine.packages(spec.framework))
         return loop.train(
             spec,
             self._engine,
