@@ -17,10 +17,10 @@ import yaml
 
 from dlbench.common import orphans
 from dlbench.plan import waiting_jobs
-from dlbench.starting import fates
 from dlbench.tables import parquet_files
 from dlbench.tables.machine_columns import NODES as NODES_TABLE
 from support.campaigns.campaign import Campaign
+from support.campaigns.jobs_at_work import aside, has_aside, running_jobs, start, status
 from support.machines import busy_neighbours, slurm_cluster
 from support.machines.slurm_cluster import FACTS, wait_for
 
@@ -358,63 +358,7 @@ def test_short_runs_share_a_job_once_it_is_known_that_they_are_short(campaign, s
     assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
 
 
-class Running:
-    """A run that a job of Slurm trains."""
-
-    def __init__(self, log):
-        self.run_id = log.parent.name
-        self.job = fates.job_of_log(log)[1]
-        launch = json.loads(log.read_text().splitlines()[0])
-        (self.host,) = launch["job"]["hosts"]
-
-
 def long_runs(number, seed=2):
     """Of some seconds each, so that they can be met at work."""
     how = {"seed": seed, "repeats": number, "batch_per_device": 256, "steps": 500}
     return {"name": "long", **QUICK, **how}
-
-
-def start(campaign, *options):
-    return subprocess.Popen(
-        campaign.command("--profile", "slurm", *options),
-        cwd=campaign.folder,
-        text=True,
-        env=campaign.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-
-
-def running_jobs(campaign, number):
-    """The runs that take steps, once so many do."""
-    folder = campaign.folder / "results/runs"
-
-    def at_work():
-        logs = folder.glob("*/train.jsonl")
-        going = [log for log in logs if not (log.parent / "run.json").exists()]
-        going = [log for log in going if '"step"' in log.read_text()]
-        return going if len(going) == number else None
-
-    return [Running(log) for log in sorted(wait_for(at_work, 150))]
-
-
-def aside(campaign, run_id):
-    return list((campaign.folder / "results/runs" / run_id).glob("train.attempt*.jsonl"))
-
-
-def has_aside(campaign, run_id, number):
-    return len(aside(campaign, run_id)) == number
-
-
-def status(campaign):
-    command = [*campaign.command()[:1], "workflow_scripts/status.py", "--json"]
-    return json.loads(
-        subprocess.run(
-            command,
-            cwd=campaign.folder,
-            env=campaign.environment(),
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-    )

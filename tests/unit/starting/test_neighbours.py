@@ -12,7 +12,7 @@ import pytest
 from dlbench.log import measured_part
 from dlbench.machine import host_name, node_use
 from dlbench.records.disturbances import disturbance
-from dlbench.starting import leftovers, neighbours
+from dlbench.starting import neighbours
 from dlbench.starting.neighbours import Watch
 from support.machines.kernel_files import Kernel
 from support.runs.made_runs import date
@@ -113,28 +113,6 @@ def test_a_number_that_is_used_again_is_another_process(kernel):
     path = kernel.root / f"proc/{CHILD}/stat"
     path.write_text(path.read_text().replace(str(1000 + CHILD), "7777").replace(" 500 ", " 9 "))
     assert own.look()[0] == pytest.approx(5)
-
-
-def test_where_numbers_are_not_told_all_processes_are_listed(kernel):
-    own = node_use.ProcessTree(kernel.root / "proc", US, {})
-    kernel.process(20, US, own_s=1.0)
-    kernel.write("proc/loadavg", "0 0 0 0/0 0\n")
-    assert own.look()[0] == pytest.approx(1)
-
-
-def test_the_outermost_snakemake_is_at_the_top(kernel):
-    kernel.process(20, US)
-    kernel.process(21, 20)
-    kernel.process(22, 21)
-    kernel.write("proc/10/cmdline", "/x/python3.12\0/x/bin/snakemake\0-n\0")
-    kernel.write("proc/20/cmdline", "sh\0-c\0snakemake\0")
-    kernel.write("proc/21/cmdline", "python\0-m\0snakemake\0")
-    proc = kernel.root / "proc"
-    assert node_use.workflow_of(proc, 22) == US
-    assert node_use.workflow_of(proc, US) == US
-    kernel.write("proc/10/cmdline", "vi\0snakemake\0")
-    assert node_use.workflow_of(proc, 22) == 21
-    assert node_use.workflow_of(proc, 1) == 1
 
 
 def test_pressure_disks_clocks_and_throttling_are_read_where_they_are(kernel):
@@ -341,12 +319,6 @@ def test_other_processes_on_a_gpu_of_its_are_counted_where_they_can_be(kernel, t
     said = values(watch(kernel, share=0.05), kernel, 10, log(None, None))
     assert said["other_gpu_processes"] is None
     assert said["unknown"]["other_gpu_processes"] == neighbours.BESIDE
-
-
-def test_the_mark_is_the_variable_that_gpu_samples_look_for():
-    from dlbench.machine import gpu_readings
-
-    assert gpu_readings.SUPERVISOR == leftovers.VARIABLE
 
 
 # Waiting for quiet, by a clock that stands still but for sleeping.

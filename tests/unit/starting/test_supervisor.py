@@ -1,7 +1,6 @@
 """supervisor: how runs end that do not end well, in this process and with real children."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -240,7 +239,7 @@ def test_what_earlier_attempts_measured_stays(end, aside, tmp_path):
     assert "old" not in run.log.read_text()
 
 
-def test_a_trainer_that_does_not_exist_ends_the_program_with_one_line(tmp_path):
+def test_a_trainer_that_does_not_exist_is_a_failure_that_names_it(tmp_path):
     finished = subprocess.run(
         [
             sys.executable,
@@ -257,10 +256,10 @@ def test_a_trainer_that_does_not_exist_ends_the_program_with_one_line(tmp_path):
         text=True,
         check=False,
     )
-    assert finished.returncode == 1
-    assert finished.stderr.splitlines()[-1].startswith("error: ")
-    assert os.fspath(tmp_path / "absent") in finished.stderr
-    assert not (tmp_path / "run.json").exists()
+    assert finished.returncode == 0, finished.stderr
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert record["status"] == "failed" and record["provenance"]["before_first_step"]
+    assert "absent" in record["message"] and "No such file" in record["message"]
 
 
 # Ends that say less than the launcher does.

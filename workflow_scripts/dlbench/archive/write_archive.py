@@ -37,6 +37,7 @@ from dlbench.records import run_record, staleness
 from dlbench.results.collect_runs import IMPORTS
 from dlbench.study import config, trainer_environments, yaml_files
 from dlbench.tables import table_names
+from dlbench.trainer.reading.manifest import DIGEST
 
 ABOUT = "archive.json"
 # What tables and figures are made with; another version may give other bytes.
@@ -246,6 +247,7 @@ def _adopted(name, folder, digest, manifest):
     """The manifest of a dataset that others converted; its digest is what runs were made from."""
     manifest = manifest if manifest.is_file() else folder / "manifest.json"
     content = common_files.read_json(manifest) or {"dataset": name}
+    content.pop(DIGEST, None)  # it is another one
     return _plain({**content, "folder": None, "code_sha256": digest})
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from dlbench import Error
 from dlbench.common import own_code, phrases, plugins
-from dlbench.common.files import sha256
+from dlbench.common.files import read_json, sha256
 from dlbench.data import texts
 from dlbench.trainer.reading import manifest
 
@@ -63,11 +63,20 @@ def adopted(study: UsesDatasets) -> dict[str, Store]:
             digest = hashlib.sha256("\n".join(listing).encode()).hexdigest()
             stores[name] = Store(folder, digest)
         elif (folder / manifest.NAME).is_file():
-            digest = manifest.read(folder).get("code_sha256") or sha256(folder / manifest.NAME)
-            stores[name] = Store(folder.resolve(), digest)
+            stores[name] = Store(folder.resolve(), _digest_of(folder))
         elif from_folder:
             raise AdoptionError(_no_folder(name, study.data["text"]))
     return stores
+
+
+def _digest_of(folder):
+    """What runs on converted data were made from."""
+    path = folder / manifest.NAME
+    content = read_json(path) or {}
+    # That of an archive stands for data that is not there.
+    is_of_archive = content.get("folder", "") is None
+    content = content if is_of_archive else manifest.read(folder)
+    return content.get("code_sha256") or sha256(path)
 
 
 def _text_folder(name, settings):

@@ -155,14 +155,13 @@ class Watch:
                     say(f"it is quiet after {time.monotonic() - waiting_since:.0f} s")
                 return True
             over = time.monotonic() >= deadline
+            used = disturbances.share_words(use.others, use.cores)
             if not waiting_since and not over:
                 waiting_since = use.first.at_s
                 names = self._busiest(before)
                 words = f" ({', '.join(names)})" if names else ""
-                used = disturbances.share_words(use.others, use.cores)
                 say(f"waits for quiet: others use {used}{words}")
             if over:
-                used = disturbances.share_words(use.others, use.cores)
                 say(f"starts beside others, which use {used}")
                 return False
         return True
@@ -219,9 +218,7 @@ class Watch:
             "own_disk_read_bytes_per_s": use.rate(first.own_read_bytes, last.own_read_bytes),
             "own_disk_bytes_per_s": use.rate(first.own_bytes, last.own_bytes),
             "cpu_clock_mhz": _mean(
-                reading.clock_mhz
-                for reading in self._readings
-                if first.at_s <= reading.at_s <= last.at_s
+                one.clock_mhz for one in self._readings if first.at_s <= one.at_s <= last.at_s
             ),
             "cpu_throttle_count": _less(throttled, self._throttled),
             "quota_throttled_percent": use.throttled_share and 100 * use.throttled_share,

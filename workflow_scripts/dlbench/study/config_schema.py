@@ -239,6 +239,7 @@ PATTERNS = {
     "^[^/]+$": "a name that is not empty and has no /",
     "^sha256:[0-9a-f]{64}$": "sha256: and 64 hexadecimal digits",
     "^gpu(:[A-Za-z0-9_.]+)?$": "gpu, or with a type, as in gpu:a100",
+    r"^[A-Za-z0-9._-]*\{node\}[A-Za-z0-9._-]*$": "an address with {node} in it, as in {node}-ib0",
 }
 # What each rule of a JSON schema expects, in words.
 EXPECTED = {
