@@ -268,9 +268,9 @@ def test_what_slurm_refuses_is_told_on_the_terminal_and_by_status(campaign):
     campaign.configure(matrix=[{"name": "refused", **QUICK, "seed": 12}], figures=[])
     finished = campaign.snakemake("--profile", "slurm")
     words = "Slurm refused its job: sbatch: error: Batch job submission failed: Invalid license"
-    assert finished.returncode != 0 and finished.stdout.count(words) == 3, finished.stdout
+    assert finished.returncode != 0 and finished.stdout.count(words) == 5, finished.stdout
     (reason,) = status(campaign)["reasons"]
-    assert reason["state"] == "pending" and "Slurm refused its job, 3 times: " in reason["message"]
+    assert reason["state"] == "pending" and "Slurm refused its job, 5 times: " in reason["message"]
     assert "Invalid license" in reason["message"]
 
 

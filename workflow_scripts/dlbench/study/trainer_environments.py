@@ -52,16 +52,20 @@ def is_installed(environment: str) -> bool:
 
 def out_of_reach(environment: str) -> str | None:
     """Why this user cannot use an environment that somebody installed; None if it is no such."""
-    python = trainer_python(environment)
+    python = os.fspath(trainer_python(environment))
     try:
-        python.exists()
-        return None
+        os.stat(python)  # Path.exists hides the reason from Python 3.14 on
     except PermissionError:
+        while os.path.islink(python):
+            python = os.path.join(os.path.dirname(python), os.readlink(python))
         return (
-            f"the Python of envs/{environment} is {os.path.realpath(python)}, which this user may "
-            "not reach: have its owner open the folders above it to others, or make the "
-            "environment in a copy of the workflow"
+            f"the Python of envs/{environment} is {python}, which this user may not reach: have "
+            "its owner open the folders above it to others, or make the environment in a copy of "
+            "the workflow"
         )
+    except OSError:
+        return None
+    return None
 
 
 def extras() -> dict[str, frozenset[str]]:
