@@ -94,11 +94,12 @@ def build(
 def _on_bare_metal(run, trainer, device):
     """The command that starts a run without an image."""
     if run.is_external:
-        ours = trainer_environments.trainer_python(run.environment).absolute().parents[1]
-        environment = _having(run.launcher, ours)
+        python = trainer_environments.trainer_python(run.environment)
+        environment = _having(run.launcher, python.absolute().parents[1])
+        needs_environment = any(str(python) in word for word in trainer)  # where {python} stood
     else:
-        environment = Path(trainer[0]).absolute().parents[1]
-    if not trainer_environments.has_environment(run):
+        environment, needs_environment = Path(trainer[0]).absolute().parents[1], True
+    if not needs_environment:
         return _launched(run, trainer, environment, device)
     isolated = [*ISOLATED, *trainer]  # also on other nodes, where a login sets variables
     command = _launched(run, isolated, environment, device)
