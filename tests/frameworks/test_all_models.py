@@ -1,6 +1,7 @@
 """Every model is trained a step under strategies, the fully sharded one with small units."""
 
 import math
+import os
 import subprocess
 
 import pytest
@@ -24,6 +25,8 @@ HOW = {
     ("pytorch", "ddp"): SEVERAL,
     ("pytorch", "fsdp"): {**SEVERAL, "strategy_options": "unit_parameters=1000"},
 }
+# They take minutes of compiling each, and share their code with those above.
+SLOW = {("tensorflow", "multiworker"), ("tensorflow", "parameter_server"), ("jax", "sharded")}
 
 
 @pytest.mark.parametrize("framework", ["tensorflow", "pytorch", "jax"])
@@ -36,6 +39,8 @@ def test_every_strategy_is_tried(framework):
 
 @pytest.mark.parametrize(("framework", "strategy"), HOW)
 def test_every_model_is_trained_a_step(framework, strategy, python, tmp_path):
+    if (framework, strategy) in SLOW and os.environ.get("DLBENCH_TEST_MODELS") != "all":
+        pytest.skip("takes minutes: DLBENCH_TEST_MODELS=all asks for it")
     how = {"framework": framework, "strategy": strategy, **HOW[framework, strategy]}
     run = Run(model="lenet5", dataset="synthetic", batch_per_device=2, steps=1, **how)
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in how.items()]
