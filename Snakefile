@@ -39,11 +39,17 @@ include: "rules/archive.smk"
 include: "rules/tensorboard.smk"
 
 
+# Within a job, where Snakemake is started again, these do nothing.
+onsuccess:
+    if STARTED.is_main:
+        recorded.settle()
+
+
 onerror:
-    print(
-        plan.WHAT_STAYS.format(status=own_code.here("workflow_scripts/status.py")),
-        file=sys.stderr,
-    )
+    if STARTED.is_main:
+        recorded.settle()
+        status = own_code.here("workflow_scripts/status.py")
+        print(plan.WHAT_STAYS.format(status=status), file=sys.stderr)
 
 
 # The default, as the first rule of this file.

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from dlbench import Error
 from dlbench.cluster import submitting
-from dlbench.plan import plan, planning
+from dlbench.plan import imported, plan, planning, replaced_tables
+from dlbench.starting import recorded
 from dlbench.study import trainer_environments
 
 
@@ -37,7 +38,14 @@ PROGRAMS = escaped(shlex.quote(str(own_code.here("workflow_scripts"))))
 
 # A start chooses what it repeats of finished runs; its jobs must know the same runs.
 try:
-    PLAN = planning.plan_of_start(config, STARTED.is_main, STARTED.forces)
+    if STARTED.is_main:
+        planning.check_folders(writes=not STARTED.is_dry_run)
+except Error as error:
+    sys.exit(str(error))
+try:
+    PLAN = planning.plan_of_start(
+        config, STARTED.is_main, STARTED.forces_all, STARTED.forced
+    )
 except Error as error:
     sys.exit(f"The config cannot be used:\n{error}")
 except KeyboardInterrupt:
@@ -46,6 +54,10 @@ STUDY = PLAN.study
 JOBS = submitting.Submitting(PLAN)
 # For the container directive, whose arguments are the same for all rules.
 os.environ.update(PLAN.directive_environment)
+if not (STARTED.submits and STARTED.is_main):
+    # Command lines have numbers for them. Schedulers, which may keep the environment of what submits
+    # jobs, get none: within a job the config is read again.
+    os.environ.update(STUDY.commands.variables)
 # Above that of every run: what runs need is made before the first of them is timed.
 PREPARATION = 10**9
 if not STARTED.limits_bench:

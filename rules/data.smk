@@ -73,8 +73,8 @@ rule adopt_dataset:
     resources:
         bench=1,
     params:
-        folder=lambda w: PLAN.adopted_folder(w.dataset),
-        digest=lambda w: PLAN.adopted_digest(w.dataset),
+        folder=lambda w: str(PLAN.adopted[w.dataset].folder),
+        digest=lambda w: PLAN.adopted[w.dataset].digest,
     shell:
         program("adopt_dataset.py") + " {wildcards.dataset:q} {params.folder:q}"
         " --output {output:q} 2>&1 | tee {log:q}"

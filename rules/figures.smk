@@ -36,4 +36,4 @@ rule draw_figure:
         # Of a table that was made meanwhile.
         baselines=lambda w: baselines.standing(w.figure, STUDY.figures),
     shell:
-        program("draw_figure.py") + " {wildcards.figure:q} 2>{log:q}"
+        program("draw_figure.py") + " {wildcards.figure:q} 2>&1 | tee {log:q} >&2"

@@ -30,7 +30,8 @@ def once(function):
 def report_plan():
     """Print what is to be done, and why."""
     if STARTED.is_main:
-        print(*PLAN.why, sep="\n", file=sys.stderr)
+        lines = [*PLAN.why, *replaced_tables.lines(STUDY.name)]
+        print(*lines, sep="\n", file=sys.stderr)
     if STARTED.is_dry_run and not PLAN.searches:
         print(JOBS.cost, file=sys.stderr)
 
@@ -74,24 +75,26 @@ def our_rule(name):
 
 def session_files(wildcards):
     """The file of the session that starts, for which its runs wait; none where nothing is to do."""
-    return PLAN.session_file if PLAN.starts_session else []
+    return PLAN.session_files.file if PLAN.starts_session else []
 
 
 def session_done(wildcards):
     """What says that all runs of the last session have their records."""
     report_plan()
     meet_cluster()
-    return PLAN.done_file
+    return PLAN.session_files.done
 
 
 def remade(template):
     """An input function: the list of what is made again that has a file, or none."""
-    return lambda wildcards: PLAN.list_of_remade(template.format(**wildcards))
+    return lambda wildcards: PLAN.session_files.remade_lists(
+        template.format(**wildcards)
+    )
 
 
 def list_of_remade(wildcards):
     """The list of what is made again in this start, where there is something."""
-    return PLAN.remade_file
+    return PLAN.session_files.remade_list
 
 
 def search_inputs(wildcards):
@@ -124,7 +127,7 @@ def training_inputs(wildcards):
     """
     report_plan()
     meet_cluster()
-    if wildcards.run_id in PLAN.pending or STARTED.forces:
+    if wildcards.run_id in PLAN.pending:
         return PLAN.training_inputs(wildcards.run_id)
     return list(map(ancient, PLAN.inputs_of_trained(wildcards.run_id)))
 

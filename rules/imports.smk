@@ -11,7 +11,7 @@ rule import_results:
     Logs that cannot be read are named (exit code 3); the others are in the tables.
     """
     input:
-        lambda w: PLAN.import_files(w.name),
+        lambda w: imported.inputs(STUDY, w.name),
     output:
         expand(
             "results/imports/{{name}}/{table}.parquet",
@@ -29,7 +29,7 @@ rule import_results:
     params:
         # Files that are gone are no newer input.
         files=lambda w, input: len(input),
-        flags=lambda w: PLAN.import_flags(w.name),
+        flags=lambda w: imported.flags(STUDY, w.name),
         folder="results/imports/{name}",
     shell:
         program("import_logs.py", "(python") + " {params.flags}"

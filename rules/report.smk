@@ -38,4 +38,4 @@ rule build_report:
         baselines=lambda w: baselines.digest(),
     shell:
         program("build_report.py") + " --output {output:q}"
-        " --figures {params.figures:q} 2>{log:q}"
+        " --figures {params.figures:q} 2>&1 | tee {log:q} >&2"

@@ -15,7 +15,7 @@ rule start_session:
     log:
         "results/logs/start_session/{session}.log",
     wildcard_constraints:
-        session=PLAN.starting,
+        session=PLAN.session_files.starting_pattern,
     priority: PREPARATION + 1
     localrule: True
     conda:
@@ -38,7 +38,7 @@ rule end_session:
     output:
         touch("results/sessions/{session}.done"),
     wildcard_constraints:
-        session=PLAN.unfinished,
+        session=PLAN.session_files.unfinished_pattern,
     localrule: True
 
 
@@ -49,7 +49,7 @@ rule list_remade:
     log:
         "results/logs/list_remade/{session}.log",
     wildcard_constraints:
-        session=PLAN.starting,
+        session=PLAN.session_files.starting_pattern,
     priority: PREPARATION + 1
     localrule: True
     conda:

@@ -30,4 +30,4 @@ rule export_tensorboard:
     shell:
         # Not the runs as arguments of ours: a large study's would be too long.
         program("export_tensorboard.py", "{params.python:q}")
-        + " --table results/tables/runs.csv --output {output:q} 2>{log:q}"
+        + " --table results/tables/runs.csv --output {output:q} 2>&1 | tee {log:q} >&2"

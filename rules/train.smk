@@ -5,7 +5,8 @@ runs, so that it is a checkpoint.
 
 Needs the trainer's environment and the dataset's manifest. Makes
 results/runs/{run_id}/train.jsonl, other ranks' logs beside it, and run.json.
-A run whose record stands is no job unless it is asked for by its name or by force: nothing but its
+A run that this machine cannot do is recorded as skipped where Snakemake runs. A run whose record
+stands is no job unless it is asked for by its name or by force: nothing but its
 record decides.
 """
 
@@ -62,7 +63,7 @@ rule train:
         "results/logs/train/{run_id}.log",
     priority: training_priority
     # One more, which records what the scheduler did to the last attempt.
-    retries: PLAN.attempts
+    retries: PLAN.tries if STARTED.submits else PLAN.attempts
     group:
         bundle if STARTED.submits else None
     container:
@@ -76,7 +77,32 @@ rule train:
     shell:
         program("start_run.py", "exec python")
         + " --log {output.log:q} --messages {log:q}"
-        " --attempt {resources.attempt} {params}"
+        # On a cluster an attempt is a job, with the time of one; here it needs no new one.
+        + ("" if STARTED.submits else " --repeat-here")
+        + " --attempt {resources.attempt} {params}"
+
+
+rule skip_run:
+    """Record a run that cannot be done here, with the reason; it needs no node, and waits for none."""
+    input:
+        training_inputs,
+    output:
+        log="results/runs/{run_id}/train.jsonl",
+        record="results/runs/{run_id}/run.json",
+    log:
+        "results/logs/skip_run/{run_id}.log",
+    wildcard_constraints:
+        run_id=PLAN.to_skip,
+    localrule: True
+    conda:
+        "../envs/workflow.yaml"
+    resources:
+        bench=1,
+    params:
+        start_run_arguments,
+    shell:
+        program("start_run.py", "exec python")
+        + " --log {output.log:q} --messages {log:q} {params}"
 
 
 rule read_run:
@@ -99,4 +125,4 @@ rule read_run:
         " --spec {params.spec:q} --put-aside 2>&1 | tee {log:q} >&2"
 
 
-ruleorder: read_run > train
+ruleorder: read_run > skip_run > train

@@ -11,13 +11,17 @@ import os
 import platform
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 ROUNDS = 3
 PATIENCE_S = 60.0  # for a file to be seen
+NAME_S = 8.0  # for a name to be looked up
+CONNECT_S = 5.0
 # With the Python of the workflow, whose library knows how modules are loaded.
 LOAD_MODULES = """
 import json, sys
@@ -43,6 +47,7 @@ def main():
     if request:
         rounds = [meet(folder, f"{me}.{number}") for number in range(ROUNDS)]
         report.update(look(request), request_seen_after_s=seen_after_s, rounds=rounds)
+        report["others"] = find_others(folder, me, request)
     write(os.path.join(folder, f"report.{me}.json"), report)
 
 
@@ -60,6 +65,76 @@ def meet(folder, name):
     if not answer:
         return None
     return {"round_trip_s": ended - began, "offset_s": answer["time"] - (began + ended) / 2}
+
+
+def find_others(folder, me, request):
+    """Look up all nodes, this one too, and connect to another; None where there is no other.
+
+    Returns:
+        {"unknown": {name: why}, "connection": None, or the address and why it failed,
+        "own": why this node does not know its own name, or ""}
+    """
+    if request["nodes"] < 2:
+        return None
+    name = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    with socket.socket() as server:
+        server.bind(("", 0))
+        server.listen(request["nodes"])
+        write(os.path.join(folder, f"listens.{me}.json"), [name, server.getsockname()[1]])
+        nodes = [content for _, content in all_of(folder, "listens", request["nodes"])]
+        names = sorted({node[0] for node in nodes})
+        pattern = request["node_address"] or "{node}"
+        addresses = {name: pattern.replace("{node}", name) for name in names}
+        unknown = look_up(addresses.values())
+        for one in names:  # as the scheduler itself reaches it
+            if addresses[one] in unknown and one in request["addresses"]:
+                addresses[one] = request["addresses"][one]
+        unknown = look_up(addresses.values())
+        after = [node for node in nodes if node[0] > name] or nodes
+        host, port = addresses[after[0][0]], after[0][1]
+        failure = None
+        try:
+            if host not in unknown:
+                socket.create_connection((host, port), CONNECT_S).close()
+        except OSError as error:
+            failure = f"{host} port {port}: {error.strerror or error}"
+        # The others connect to this one meanwhile.
+        write(os.path.join(folder, f"connected.{me}.json"), name)
+        all_of(folder, "connected", request["nodes"])
+    found = {one: unknown[address] for one, address in addresses.items() if address in unknown}
+    own = look_up([socket.gethostname()])
+    return {"unknown": found, "connection": failure, "own": "; ".join(own.values())}
+
+
+def look_up(names):
+    """{name: why} of those that lead to no address; a resolver may try for minutes."""
+    answers = {}
+
+    def one(name):
+        try:
+            socket.getaddrinfo(name, None)
+            answers[name] = ""
+        except (OSError, UnicodeError) as error:
+            answers[name] = getattr(error, "strerror", None) or str(error)
+
+    threads = {name: threading.Thread(target=one, args=(name,), daemon=True) for name in names}
+    for thread in threads.values():
+        thread.start()
+    ends = time.monotonic() + NAME_S
+    for thread in threads.values():
+        thread.join(max(0, ends - time.monotonic()))
+    late = f"no answer within {NAME_S:g} s"
+    return {name: answers.get(name, late) for name in threads if answers.get(name, late)}
+
+
+def all_of(folder, kind, number):
+    """[(file, JSON in it)] that so many nodes wrote, or as many as have come in time."""
+    ends = time.monotonic() + PATIENCE_S
+    while True:
+        names = sorted(n for n in os.listdir(folder) if re.match(rf"{kind}\..*\.json$", n))
+        if len(names) >= number or time.monotonic() > ends:
+            return [(name, wait_for(os.path.join(folder, name))) for name in names]
+        time.sleep(0.02)
 
 
 def look(request):
@@ -97,7 +172,7 @@ def python_says(python, package):
     code, said = printed([python, "--version"])
     if code:
         return None, said
-    return said.split()[-1], printed([python, "-c", FIND, package])[0] == 0
+    return said.split()[-1], printed([python, "-I", "-c", FIND, package])[0] == 0
 
 
 def gpus():

@@ -23,6 +23,7 @@ def main():
     parser.add_argument("--bind", action="append", default=[], help="to be seen in a container")
     parser.add_argument("--device", default="cpu", choices=["cpu", "gpu"])
     parser.add_argument("--network", default="auto", choices=["auto", "host"])
+    parser.add_argument("--node-address", help="how nodes are reached, as in {node}-ib0")
     parser.add_argument("--module", action="append", default=[], help="to be loaded")
     parser.add_argument(
         "command", nargs=argparse.REMAINDER, help="after --: measures, as one process on bare metal"

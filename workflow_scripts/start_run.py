@@ -6,6 +6,7 @@ repeat itself. Anything else: try again.
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -25,6 +26,9 @@ def main():
     parser.add_argument("--spec", required=True, help="fields of the run, JSON")
     parser.add_argument("--label", default="", help="of the run, for progress lines")
     parser.add_argument("--position", default="", help="as in 3/36, for progress lines")
+    parser.add_argument(
+        "--runs-after", type=flag_types.whole(0), default=0, help="for the time that is left"
+    )
     parser.add_argument("--made-from", type=json.loads, default={}, help="digests, as JSON")
     parser.add_argument("--skip", default="", help="record this reason instead of training")
     parser.add_argument(
@@ -54,7 +58,18 @@ def main():
         "--attempts",
         type=flag_types.whole(1),
         default=1,
-        help="the last one is recorded; one more asks the scheduler what ended it",
+        help="of its own, the last of which is recorded; one more asks what ended it",
+    )
+    parser.add_argument(
+        "--tries",
+        type=flag_types.whole(1),
+        help="with those that others ended, by preemption or so; not given: as --attempts",
+    )
+    parser.add_argument(
+        "--repeat-here",
+        action="store_true",
+        help="make an attempt that is planned to be repeated again in this process; not given: "
+        "exit code 1 asks whoever started it, as a scheduler whose job has the time of one attempt",
     )
     parser.add_argument("--form", type=Path, help="the run's image, as prepare_image.py wrote it")
     parser.add_argument("--bind", action="append", default=[], help="to be seen in a container")
@@ -64,6 +79,9 @@ def main():
         default="auto",
         choices=["auto", "host"],
         help="auto: nobody else reaches the servers of a run on one node, where the kernel lets us",
+    )
+    parser.add_argument(
+        "--node-address", help="how nodes are reached by their names, as in {node}-ib0"
     )
     parser.add_argument("--module", action="append", default=[], help="to be loaded")
     parser.add_argument(
@@ -86,7 +104,13 @@ def main():
     parser.add_argument(
         "command", nargs=argparse.REMAINDER, help="after --: trains, as one process on bare metal"
     )
-    sys.exit(start_run.start(parser.parse_args(), WATCH))
+    options, environment = parser.parse_args(), {**os.environ}
+    code = start_run.start(options, WATCH)
+    if code == start_run.AGAIN:
+        # As if started anew: what this attempt has imported, set and watched is gone.
+        words = start_run.words_of_attempt(sys.orig_argv[1:], options.attempt + 1)
+        os.execve(sys.executable, [sys.executable, *words], environment)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,13 @@ def main():
     parser.add_argument("--with-images", action="store_true", help="the runs' images, too")
     args = parser.parse_args()
     settings = config.merged(args.config_json) or config.settings_of(args.configfile)
-    runs, files = write_archive.write(settings, args.output, args.with_images)
-    print(f"{args.output}: {runs} runs, {files} files", file=sys.stderr)
+    written = write_archive.write(settings, args.output, args.with_images)
+    print(
+        f"{args.output}: {written.runs} runs, {written.files} files",
+        *written.about_secrets(),
+        sep="\n",
+        file=sys.stderr,
+    )
 
 
 if __name__ == "__main__":

@@ -166,7 +166,7 @@ def test_what_grid_engine_refuses_is_told_on_the_terminal_and_by_status(tmp_path
         text=True,
         check=True,
     ).stdout
-    assert "SGE refused its job, 3 times: " in told
+    assert "SGE refused its job, 5 times: " in told
 
 
 def jobs():

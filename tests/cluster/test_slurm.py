@@ -16,10 +16,11 @@ import pytest
 import yaml
 
 from dlbench.common import orphans
-from dlbench.starting import fates
+from dlbench.plan import waiting_jobs
 from dlbench.tables import parquet_files
 from dlbench.tables.machine_columns import NODES as NODES_TABLE
 from support.campaigns.campaign import Campaign
+from support.campaigns.jobs_at_work import aside, has_aside, running_jobs, start, status
 from support.machines import busy_neighbours, slurm_cluster
 from support.machines.slurm_cluster import FACTS, wait_for
 
@@ -101,6 +102,13 @@ def test_runs_of_one_and_of_two_nodes_are_trained_in_jobs_of_their_own(across_no
         assert 0 <= record["summary"]["account_s"]["queue"] < 3600
         assert provenance["job"]["submitted_at"] <= provenance["job"]["started_at"]
     assert len({record["provenance"]["job"]["id"] for record in records}) == 5
+
+
+def test_jobs_bear_the_name_of_the_workflow_and_the_run_in_their_comment(across_nodes, slurm):
+    said = slurm.ask("sacct", "-X", "--parsable2", "--format=JobID,JobName,Comment").splitlines()
+    for record in records_of(across_nodes):
+        beginning = f"{record['provenance']['job']['id']}|dlbench_"
+        assert any(line.startswith(beginning) and record["run_id"] in line for line in said)
 
 
 def test_runs_that_name_their_node_are_trained_on_it(campaign):
@@ -202,6 +210,19 @@ def test_what_slurm_would_refuse_is_said_before_anything_is_submitted(
     assert slurm.ask("sacct", "-X", "--noheader", "--format=JobID").split() == last
 
 
+def test_what_the_site_cannot_do_is_recorded_without_a_job(campaign, slurm):
+    last = slurm.ask("sacct", "-X", "--noheader", "--format=JobID").split()
+    wide = {"name": "wide", **QUICK, "strategy": "mirrored", "devices_per_node": 4}
+    campaign.configure(matrix=[*NODES, wide], figures=[])
+    campaign.succeed("--profile", "slurm")
+    (skipped,) = [r for r in records_of(campaign) if r["status"] == "skipped"]
+    assert skipped["message"] == "needs 4 cpu devices per node; this site has 2"
+    assert skipped["provenance"]["job"] is None
+    assert slurm.ask("sacct", "-X", "--noheader", "--format=JobID").split() == last
+    state = status(campaign)["combinations"]
+    assert (state["skipped"], state["stale"]) == (1, 0)
+
+
 def test_a_campaign_goes_on_whatever_happens_to_its_jobs(campaign, slurm):
     """Cancelled, out of its node, the controller restarted, accounting away."""
     campaign.configure(matrix=[long_runs(3)], figures=[])
@@ -247,23 +268,39 @@ def test_what_slurm_refuses_is_told_on_the_terminal_and_by_status(campaign):
     campaign.configure(matrix=[{"name": "refused", **QUICK, "seed": 12}], figures=[])
     finished = campaign.snakemake("--profile", "slurm")
     words = "Slurm refused its job: sbatch: error: Batch job submission failed: Invalid license"
-    assert finished.returncode != 0 and finished.stdout.count(words) == 3, finished.stdout
+    assert finished.returncode != 0 and finished.stdout.count(words) == 5, finished.stdout
     (reason,) = status(campaign)["reasons"]
-    assert reason["state"] == "pending" and "Slurm refused its job, 3 times: " in reason["message"]
+    assert reason["state"] == "pending" and "Slurm refused its job, 5 times: " in reason["message"]
     assert "Invalid license" in reason["message"]
 
 
-def test_a_preempted_job_is_tried_again(campaign, slurm):
+def test_preemptions_use_up_no_attempt(campaign, slurm):
     campaign.configure(matrix=[long_runs(1, seed=8)], figures=[])
     process = start(campaign, "--set-resources", "train:slurm_partition=low")
-    (run,) = running_jobs(campaign, 1)
     others = ["--partition=cpu", "--nodes=3", "--exclusive", "--mem=100", "--output=/dev/null"]
-    slurm.ask("sbatch", *others, "--wrap=sleep 3")
+    for number in (1, 2):
+        (run,) = running_jobs(campaign, 1)
+        slurm.ask("sbatch", *others, "--wrap=sleep 3")
+        wait_for(functools.partial(has_aside, campaign, run.run_id, number), 60)
     output, _ = process.communicate(timeout=240)
     assert process.returncode == 0, output
     assert "PREEMPTED" in slurm.ask("sacct", "-X", "--noheader", "--format=State", "-j", run.job)
-    assert len(aside(campaign, run.run_id)) == 1
+    assert len(aside(campaign, run.run_id)) == 2
     assert all(record["status"] in TRAINED for record in records_of(campaign))
+
+
+def test_what_a_job_that_cannot_start_waits_for_is_told(campaign, slurm):
+    site(campaign, job=FACTS["job"] | {"extra": "--hold"})
+    campaign.configure(matrix=[{"name": "held", **QUICK, "seed": 14}], figures=[])
+    process = start(campaign)
+    (job,) = wait_for(slurm.queue, 150)
+    (reason,) = status(campaign)["reasons"]
+    assert reason["state"] == "pending"
+    assert reason["message"] == f"Slurm has not started job {job}: JobHeldUser"
+    time.sleep(waiting_jobs.EVERY_S + 5)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert output.count(f"Slurm does not start job {job} of lenet5-") == 1, output
 
 
 def test_ctrl_c_cancels_all_jobs_and_the_next_start_trains_what_is_missing(campaign, slurm):
@@ -321,59 +358,7 @@ def test_short_runs_share_a_job_once_it_is_known_that_they_are_short(campaign, s
     assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
 
 
-class Running:
-    """A run that a job of Slurm trains."""
-
-    def __init__(self, log):
-        self.run_id = log.parent.name
-        self.job = fates.job_of_log(log)[1]
-        launch = json.loads(log.read_text().splitlines()[0])
-        (self.host,) = launch["job"]["hosts"]
-
-
 def long_runs(number, seed=2):
     """Of some seconds each, so that they can be met at work."""
     how = {"seed": seed, "repeats": number, "batch_per_device": 256, "steps": 500}
     return {"name": "long", **QUICK, **how}
-
-
-def start(campaign, *options):
-    return subprocess.Popen(
-        campaign.command("--profile", "slurm", *options),
-        cwd=campaign.folder,
-        text=True,
-        env=campaign.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-
-
-def running_jobs(campaign, number):
-    """The runs that take steps, once so many do."""
-    folder = campaign.folder / "results/runs"
-
-    def at_work():
-        logs = folder.glob("*/train.jsonl")
-        going = [log for log in logs if not (log.parent / "run.json").exists()]
-        going = [log for log in going if '"step"' in log.read_text()]
-        return going if len(going) == number else None
-
-    return [Running(log) for log in sorted(wait_for(at_work, 150))]
-
-
-def aside(campaign, run_id):
-    return list((campaign.folder / "results/runs" / run_id).glob("train.attempt*.jsonl"))
-
-
-def status(campaign):
-    command = [*campaign.command()[:1], "workflow_scripts/status.py", "--json"]
-    return json.loads(
-        subprocess.run(
-            command,
-            cwd=campaign.folder,
-            env=campaign.environment(),
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-    )

@@ -1,7 +1,9 @@
 """The launcher srun on a real Slurm: processes on two nodes find one another and train alike."""
 
+import json
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -10,10 +12,15 @@ from dlbench.common import plugins
 from dlbench.log import event_log
 from dlbench.study import trainer_environments
 from dlbench.study.runs import Run
+from dlbench.trainer import cluster
 from support.machines.processes import alive
 
 REPOSITORY = Path(__file__).parents[2]
 JAX = {"framework": "jax", "environment": "jax"}
+QUICK = {
+    **{"model": "lenet5", "dataset": "synthetic", "steps": 4, "warmup_steps": 1},
+    **{"batch_per_device": 8, "launcher": "srun"},
+}
 PYTORCH = {"framework": "pytorch", "environment": "pytorch"}
 
 
@@ -47,6 +54,66 @@ def test_processes_under_srun_find_one_another_and_train_one_model(how, slurm, t
     assert sum(len(start["devices"]) for start in starts) == 2
 
 
+@pytest.fixture
+def nameless(slurm, tmp_path):
+    """Words before a trainer, for which no node of the cluster has a name."""
+    hosts = tmp_path / "hosts"
+    hosts.write_text("127.0.0.1 localhost\n")
+    script = 'mount --bind "$0" /etc/hosts && exec "$@"'
+    return ["unshare", "--mount", "sh", "-c", script, str(hosts)]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"strategy": "ddp", "nodes": 1, **PYTORCH},
+        {"strategy": "multiworker", "nodes": 1, "devices_per_node": 2},
+        {"strategy": "ddp", **PYTORCH},
+        {"strategy": "multiworker"},
+    ],
+    ids=lambda how: "-".join(map(str, how.values())),
+)
+def test_nodes_without_names_are_reached_by_loopback_or_as_slurm_reaches_them(
+    how, slurm, nameless, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("SLURM_CONF", slurm.variables["SLURM_CONF"])
+    addresses = plugins.load("schedulers", "slurm").addresses(["n1", "n2", "n3"])
+    assert addresses == dict.fromkeys(("n1", "n2", "n3"), "127.0.0.1")
+    log = tmp_path / "train.jsonl"
+    variables = {**slurm.variables, cluster.NODE_ADDRESSES: json.dumps(addresses)}
+    finished = train(Run(**{"nodes": 2, **QUICK, **how}), log, variables, before=nameless)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert events(log, "run_end")[0]["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"strategy": "multiworker"}, {"strategy": "sharded", **JAX}, {"strategy": "ddp", **PYTORCH}],
+    ids=lambda how: how["strategy"],
+)
+def test_a_node_that_nobody_knows_is_named_before_the_framework_is_imported(
+    how, slurm, nameless, tmp_path
+):
+    log = tmp_path / "train.jsonl"
+    begin = time.monotonic()
+    finished = train(Run(nodes=2, **QUICK, **how), log, slurm.variables, before=nameless)
+    assert finished.returncode != 0 and time.monotonic() - begin < 30  # on a busy machine
+    end = events(log, "run_end")[-1]
+    assert end["before_first_step"] and "n1 (Name or service not known)" in end["message"]
+    assert end["message"].startswith(("node n1 does not know", "node n2 does not know"))
+
+
+def test_a_node_that_does_not_know_itself_is_named_where_jax_would_listen(
+    slurm, nameless, tmp_path
+):
+    log = tmp_path / "train.jsonl"
+    variables = {cluster.NODE_ADDRESSES: json.dumps(dict.fromkeys(("n1", "n2"), "127.0.0.1"))}
+    run = Run(nodes=2, **QUICK, strategy="sharded", **JAX)
+    assert train(run, log, slurm.variables | variables, before=nameless).returncode != 0
+    end = events(log, "run_end")[-1]
+    assert end["before_first_step"] and "has no address behind its own name" in end["message"]
+
+
 def test_a_task_that_dies_ends_the_others(slurm, tmp_path):
     log = tmp_path / "train.jsonl"
     run = Run(
@@ -64,12 +131,13 @@ def test_a_task_that_dies_ends_the_others(slurm, tmp_path):
     assert all(not alive(events(p, "run_start")[0]["pid"]) for p in event_log.rank_paths(log))
 
 
-def train(run, log, variables, wrapped=None):
+def train(run, log, variables, wrapped=None, before=()):
     variables = {**variables, "SLURM_MEM_PER_CPU": "1500"}
     python = trainer_environments.trainer_python(run.environment)
     if not (REPOSITORY / python).exists():
         pytest.skip(f"{python} is not there; workflow_scripts/make_environment.py makes it")
     trainer = [str(python), "workflow_scripts/train.py", *run.flags(), "--log", str(log)]
+    trainer = [*before, *trainer]
     if wrapped:
         words = " ".join(trainer)
         script = f'if [ "$SLURM_PROCID" = 1 ]; then {wrapped} {words}; fi; exec {words}'

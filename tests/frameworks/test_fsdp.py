@@ -1,11 +1,13 @@
 """PyTorch's fully sharded strategy: each device has a part of the weights."""
 
 import signal
+import subprocess
 
 import numpy as np
 import pytest
 
 from dlbench.study.runs import Run
+from support.machines.paths import REPOSITORY
 from support.trainers.framework_runs import (
     ON_DIGITS,
     PYTORCH,
@@ -73,3 +75,70 @@ def test_lists_of_modules_and_recurrent_layers_can_be_parted(torch, tmp_path, mo
         PYTORCH.trained(log, torch, **{**fields, "warmup_steps": 0, **how})
         found.append(mean_losses(log))
     assert found[1] == pytest.approx(found[0], rel=1e-4)
+
+
+SCALED = """
+import torch
+from torch import nn
+
+TASK, INPUT_SHAPE, CLASSES = "classification", (28, 28, 1), 10
+
+
+class Scaled(nn.Module):
+    def __init__(self, inputs, classes):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(inputs, classes))
+        self.gain = nn.Parameter(torch.tensor(1.0))
+
+    def forward(self, x):
+        return self.gain * self.layers(x)
+
+
+def build(input_shape=INPUT_SHAPE, classes=CLASSES):
+    height, width, channels = input_shape
+    return Scaled(height * width * channels, classes)
+"""
+
+
+def test_a_scalar_parameter_is_refused_by_its_name_with_what_to_do(torch, tmp_path):
+    (tmp_path / "scaled.py").write_text(SCALED)
+    flags = ["--model-folder", str(tmp_path)]
+    said = PYTORCH.refused(tmp_path / "train.jsonl", torch, flags, model="scaled", **FSDP)
+    assert "strategy fsdp divides each weight along its first axis, and gain has none" in said
+    assert "torch.ones(1)" in said
+
+
+UNITS = """
+import sys
+sys.path.insert(0, "workflow_scripts")
+from torch import nn
+from dlbench.trainer.pytorch.strategies.fsdp import _units
+
+class Tied(nn.Module):  # an output layer that has the weights of the embedding
+    def __init__(self):
+        super().__init__()
+        self.body = Body()
+        self.out = nn.Linear(8, 50, bias=False)
+        self.out.weight = self.body.words.weight
+    def forward(self, x):
+        return self.out(self.body(x))
+
+class Body(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(50, 8)
+        self.rows = nn.ParameterList([nn.Parameter(nn.Linear(50, 8).weight.detach())])
+        self.blocks = nn.ModuleDict({"a": nn.Linear(20, 20), "b": nn.Linear(2, 2)})
+    def forward(self, x):
+        return x
+
+model = Tied()
+names = {module: name for name, module in model.named_modules()}
+print([names[unit] for unit in _units(model, 100)])
+"""
+
+
+def test_what_others_may_use_and_what_is_never_called_are_no_units(torch):
+    program = [torch, "-c", UNITS]
+    found = subprocess.run(program, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "['body.blocks.a']"

@@ -1,8 +1,11 @@
 """train.py: whether it is where its run says, and that its log has the proof."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -120,3 +123,74 @@ def test_a_refused_run_says_so_in_its_log_and_trains_nothing(tmp_path):
     assert "this is not in an image" in end["message"]
     assert end["message"] in finished.stderr
     assert "Traceback" not in finished.stderr
+
+
+@pytest.fixture
+def environment(tmp_path, monkeypatch):
+    """An environment whose lock file has two packages; the folder of what is installed in it."""
+    project = tmp_path / "envs/mine"
+    installed = project / ".venv/lib/python3/site-packages"
+    for name, version in (("fast_sums", "2.1"), ("other", "1.0+cpu")):
+        (installed / name).mkdir(parents=True)
+        described = installed / f"{name}-{version}.dist-info"
+        described.mkdir()
+        (described / "RECORD").write_text(f"{name}/__init__.py,,\n")
+        (described / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+    (project / "uv.lock").write_text(
+        'version = 1\n\n[[package]]\nname = "fast-sums"\nversion = "2.1"\nsource = {}\n\n'
+        '[[package]]\nname = "other"\nversion = "1.0+cpu"\n'
+    )
+    monkeypatch.setattr(sys, "prefix", str(project / ".venv"))
+    monkeypatch.setattr(sysconfig, "get_path", lambda name: str(installed))
+    return installed
+
+
+def imported(monkeypatch, name, folder):
+    module = type(sys)(name)
+    module.__file__ = str(folder / name / "__init__.py")
+    monkeypatch.setitem(sys.modules, name, module)
+
+
+def test_what_is_imported_from_the_environment_is_as_its_lock_file_says(environment, monkeypatch):
+    for name in ("fast_sums", "other"):
+        imported(monkeypatch, name, environment)
+    imported(monkeypatch, "mine", environment.parents[5])  # a user's own, which no lock file names
+    containment.check_imported("bare", ["fast_sums"])
+
+
+def test_a_package_from_elsewhere_is_refused_with_its_place(environment, monkeypatch, tmp_path):
+    imported(monkeypatch, "fast_sums", tmp_path / "modules")
+    for needed in ((), ("fast_sums",)):
+        with pytest.raises(Error, match=r"package fast_sums was imported from .*modules/fast_sums"):
+            containment.check_imported("bare", needed)
+    shutil.rmtree(environment / "fast_sums")  # elsewhere alone
+    with pytest.raises(Error, match="named by PYTHONPATH"):
+        containment.check_imported("bare", ["fast_sums"])
+    containment.check_imported("apptainer", ["fast_sums"])
+
+
+def test_another_version_than_the_lock_files_is_refused_where_it_is_imported(
+    environment, monkeypatch
+):
+    (environment / "fast_sums-2.1.dist-info").rename(environment / "fast_sums-2.2.dist-info")
+    containment.check_imported("bare", [])
+    imported(monkeypatch, "fast_sums", environment)
+    with pytest.raises(Error, match=r"expected fast-sums 2\.1 as in .*mine/uv\.lock, found 2\.2"):
+        containment.check_imported("bare", [])
+    (environment.parents[3] / "uv.lock").unlink()
+    containment.check_imported("bare", [])
+
+
+def test_the_real_trainer_names_what_pythonpath_brings(tmp_path):
+    shutil.copytree(Path(sysconfig.get_path("purelib"), "absl"), tmp_path / "absl")
+    program = [sys.executable, WORKFLOW_SCRIPTS / "train.py", "--model", "lenet5"]
+    program += ["--dataset", "synthetic", "--batch-per-device", "8", "--steps", "1"]
+    finished = subprocess.run(
+        [*program, "--log", tmp_path / "train.jsonl"],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert finished.returncode == 1
+    assert f"package absl was imported from {tmp_path / 'absl'}" in finished.stderr
+    assert "Traceback" not in finished.stderr
+    (*_, end) = event_log.read(tmp_path / "train.jsonl")
+    assert (end["event"], end["status"]) == ("run_end", "failed")

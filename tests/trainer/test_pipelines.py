@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from dlbench.data import pictures
-from dlbench.trainer.reading import converted
+from dlbench.trainer.reading import manifest
 from dlbench.trainer.tensorflow.pipelines import Data
 from support.trainers import shards
 
@@ -131,7 +131,7 @@ def test_what_passes_the_check_of_headers_is_what_tensorflow_decodes():
 
 @pytest.fixture(params=["tensorflow/models", "tfds"])
 def photographs(request, tmp_path):
-    image, label = converted.KEYS[request.param]
+    image, label = manifest.KEYS[request.param]
     first = 1 if request.param == "tensorflow/models" else 0
     reader = {"encoding": "jpeg", "classes": 20, "first_label": first, "layout": request.param,
               "augmentation": "crop_flip"}  # fmt: skip

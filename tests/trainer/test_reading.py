@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from dlbench import Error
 from dlbench.common import tfrecord
-from dlbench.trainer.reading import pictures, random_numbers, records
+from dlbench.trainer.reading import manifest, pictures, random_numbers, records
 from dlbench.trainer.reading import text as reading_text
 from dlbench.trainer.reading.grained import Grained
 from dlbench.trainer.reading.stored import Stored
@@ -240,10 +240,10 @@ def test_a_text_shorter_than_one_window_is_refused(text):
 
 
 def test_records_of_an_encoding_that_is_not_known_are_refused(text):
-    manifest = text / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"stream"', '"tokens"'))
+    content = manifest.read(text)
+    manifest.write(text / manifest.NAME, content | {"reader": {"encoding": "tokens"}})
     for kind in (Stored, Data):
-        with pytest.raises(Error, match="found 'tokens': another version of dlbench converted"):
+        with pytest.raises(Error, match=r"reader.encoding: expected one of .* found"):
             kind(text, tokens=16, text=reading_text)
 
 

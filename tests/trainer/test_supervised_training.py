@@ -52,6 +52,18 @@ def test_a_loss_that_is_not_a_number_ends_all_ranks_with_that_message(tmp_path):
     assert record["summary"]["others_cpu_cores"] is not None, record["summary"]
 
 
+@pytest.mark.parametrize("network", ["auto", "host"])
+def test_processes_of_a_run_find_one_another_though_a_proxy_is_set(tmp_path, monkeypatch, network):
+    # Nobody listens there; gRPC asked it for the way to 127.0.0.1, and waited.
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    how = {"strategy": "multiworker", "launcher": "local", "devices_per_node": 2}
+    limits = ["--time-limit-s=100", f"--network={network}"]
+    start_supervised(tmp_path, *limits, **how, steps=3, warmup_steps=1).communicate(timeout=150)
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert record["status"] in ("ok", "unstable"), record["message"]
+
+
 def test_a_worker_that_dies_ends_the_run_and_its_servers(tmp_path):
     process = start_supervised(tmp_path, **SERVERS, devices_per_node=2)
     pids_of_ranks(tmp_path / "train.jsonl", 1, process)

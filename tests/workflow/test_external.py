@@ -1,11 +1,13 @@
 """Runs that other programs train: swept, kept, read and compared like ours."""
 
 import csv
+import hashlib
 import os
 import subprocess
 import sys
 
 import pytest
+import yaml
 
 from dlbench.common import tools
 from support.campaigns.campaign import REPOSITORY
@@ -63,6 +65,39 @@ def test_another_programs_runs_are_swept_read_and_compared_like_ours(campaign):
 
     (campaign.folder / "softmax.py").write_text(SCRIPT + "# other\n")
     assert sorted(campaign.scheduled()["train"]) == sorted(row["run_id"] for row in theirs)
+
+
+def test_a_secret_in_a_command_reaches_the_program_and_no_file_but_what_it_prints(campaign):
+    secret = "pl4nted-s3cret"
+    script = campaign.folder / "softmax.py"
+    script.write_text(SCRIPT + "print('was told', sys.argv[4:], 'DLBENCH_SECRETS' in os.environ)\n")
+    (campaign.folder / "meter.sh").write_text(
+        "echo $2 | sha256sum >told; while sleep 0.1; do echo 14; done"
+    )
+    site = yaml.safe_load((REPOSITORY / "config.yaml").read_text())["site"]
+
+    def configure(word):
+        campaign.configure(
+            matrix=[THEIRS | {"batch_per_device": 16}],
+            trainers={"softmax": TRAINER | {"command": [*TRAINER["command"], "--token", word]}},
+            site=site | {"power_meter": f"sh meter.sh --password {word}"},
+        )
+
+    configure(secret)
+    campaign.succeed("-p")
+    (record,) = (campaign.folder / "results/runs").glob("*/run.json")
+    printed = (record.parent / "output/printed.log").read_text()
+    assert f"was told ['--token', '{secret}'] False" in printed
+    told = hashlib.sha256(f"{secret}\n".encode()).hexdigest()
+    assert (campaign.folder / "told").read_text().startswith(told)
+    for path in campaign.folder.rglob("*"):
+        kept = path.is_relative_to(campaign.folder / "results") or ".snakemake" in path.parts
+        if kept and path.is_file() and path.name != "printed.log":
+            assert secret.encode() not in path.read_bytes(), path
+    metadata = [*(campaign.folder / ".snakemake/metadata").rglob("*")]
+    assert any(b"(hidden-0)" in path.read_bytes() for path in metadata if path.is_file())
+    configure("another")
+    assert campaign.scheduled() == {}  # it is the same trainer
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from dlbench.log.event_fields import ENDED_WELL
 from support.campaigns.killed_workflows import PATIENCE_S, kept, processes, started, wait_for
 
 FIGURES = ["loss"]
+LENET5 = "workflow_scripts/dlbench/trainer/keras/models/convolutional/lenet5.py"
 LONG = {"name": "long", "model": "lenet5", "dataset": "synthetic", "batch_per_device": 8,
         "warmup_steps": 1}  # fmt: skip
 
@@ -158,7 +159,7 @@ def test_results_that_cannot_be_written_are_said_and_not_harmed(campaign, disk):
     assert disk("-o", "remount,ro").returncode == 0
     finished = campaign.snakemake()
     assert finished.returncode != 0
-    assert "results/sessions: nothing can be written: Read-only file system" in finished.stdout
+    assert "results cannot be written by this user, so that no workflow can be" in finished.stdout
     assert "disk: results: it cannot be written" in doctor(campaign).stdout
     assert disk("-o", "remount,rw,size=2g").returncode == 0
     completes(campaign, before)
@@ -213,3 +214,61 @@ def test_a_log_that_was_edited_stops_the_tables_and_the_next_start_trains_it_aga
     assert "1 run forgotten, the logs kept aside: the next start trains again" in finished.stdout
     assert campaign.scheduled()["train"] == [log.parent.name]
     completes(campaign, others)
+
+
+DIES_AT_ITS_END = """
+    import os
+    from pathlib import Path
+
+    try:
+        run_program(main)
+    finally:
+        if not Path("died").exists():
+            Path("died").touch()
+            os._exit(1)
+"""
+
+
+def test_a_job_that_dies_after_its_run_was_recorded_is_not_trained_again(campaign):
+    """So it is where a scheduler forgets a job, or its node goes down just then."""
+    place = campaign.record("lenet5-digits").parent
+    forget(campaign, "lenet5-digits")
+    program = campaign.folder / "workflow_scripts/start_run.py"
+    program.write_text(program.read_text().replace("\n    run_program(main)\n", DIES_AT_ITS_END))
+    output = campaign.succeed()
+    assert (campaign.folder / "died").exists() and "Trying to restart job" in output
+    assert "an earlier job of this start recorded it" in output
+    log = (place / "train.jsonl").read_bytes()
+    assert log.count(b'"event": "launch"') == log.count(b'"event": "run_end"') == 1
+    assert not list(place.glob("train.attempt*"))
+    assert not (campaign.folder / "results/recorded").exists()
+    assert campaign.scheduled() == {}
+    # A user may force what is done.
+    campaign.succeed("--forcerun", "train")
+    assert (place / "train.jsonl").read_bytes() != log
+
+
+def test_the_log_of_a_run_that_is_trained_again_stays_beside_the_new_one(campaign):
+    log = campaign.record("lenet5-digits").with_name("train.jsonl")
+    before = log.read_bytes()
+    with open(campaign.folder / LENET5, "a") as file:
+        file.write("\nUNUSED = 1\n")
+    campaign.succeed()
+    assert log.with_name("train.attempt1.jsonl").read_bytes() == before != log.read_bytes()
+    assert campaign.scheduled() == {}
+
+
+def test_what_ends_before_its_first_step_is_no_result_and_is_trained_by_the_next_start(fresh):
+    study = {"matrix": [LONG | {"batch_per_device": 4, "steps": 2}], "figures": []}
+    fresh.configure(**study, time_limit_s=0.5)
+    fresh.succeed()
+    (run_id,) = fresh.ids()
+    record = json.loads(fresh.record("lenet5").read_text())
+    status, reason = record["status"], record["message"]
+    assert (status, reason[:49]) == ("failed", "stopped at time_limit_s, 0.5 s; no step yet; last")
+    assert len(list((fresh.folder / "results/runs" / run_id).glob("train.attempt*.jsonl"))) == 1
+    assert fresh.scheduled()["train"] == [run_id]
+    assert f"measured nothing: {reason}" in fresh.said
+    fresh.configure(**study)
+    fresh.succeed()
+    assert json.loads(fresh.record("lenet5").read_text())["status"] in ENDED_WELL

@@ -65,3 +65,31 @@ def test_a_profile_is_kept_with_its_run_in_the_tables_the_report_and_the_archive
     assert fresh.scheduled() == {}
     trace.unlink()
     assert fresh.scheduled()["train"] == [run_id]
+
+
+def flip(path, place=300):
+    content = bytearray(path.read_bytes())
+    content[place] ^= 4
+    path.write_bytes(content)
+
+
+def test_damaged_tables_are_named_with_what_makes_them_again_and_those_of_runs_are_made(campaign):
+    table = campaign.folder / "results/tables/coverage.parquet"
+    whole = table.read_bytes()
+    (steps, *_) = sorted(campaign.folder.glob("results/runs/*/steps.parquet"))
+    of_run = steps.read_bytes()
+    flip(steps)
+    flip(table)
+    finished = campaign.snakemake("--cores", "1", "report")
+    assert finished.returncode != 0
+    (line,) = [line for line in finished.stdout.splitlines() if line.startswith("error: ")]
+    assert line == (
+        "error: results/tables/coverage.parquet is damaged: it is not what was written, by the "
+        "digest in it; remove it: `snakemake tables` makes it again"
+    )
+    table.unlink()
+    campaign.succeed("tables")
+    assert table.read_bytes() == whole
+    (campaign.folder / "results/figures/loss.svg").unlink()
+    campaign.succeed("all", "report")  # which draws the steps of runs
+    assert steps.read_bytes() == of_run

@@ -19,6 +19,7 @@ from support.campaigns.killed_workflows import started, wait_for
 from support.studies.site_facts import CONFIG
 
 AFTER_RUNS = {"list_records", "collect_runs", "draw_figure"}
+ALL_RUNS = ["cnn12-synthetic", "lenet5-digits", "lenet5-synthetic"]
 
 
 def trained_runs(jobs):
@@ -245,6 +246,12 @@ def test_a_record_that_takes_the_place_of_another_is_collected_and_nothing_is_tr
 def test_what_stands_is_trained_again_where_it_is_forced(campaign):
     for words in (["--forcerun", "train"], ["--forceall"]):
         assert campaign.scheduled(*words)["train"] == campaign.ids(), words
+        count = len(campaign.ids())
+        assert f"{count} runs to train again: the command line asks for it" in campaign.said
+        assert f"cost: {count} runs to train, about " in campaign.said
+    one = campaign.record("cnn12-").relative_to(campaign.folder)
+    assert campaign.scheduled("--force", str(one))["train"] == [one.parent.name]
+    assert "cost: 1 run to train, about " in campaign.said
 
 
 def test_a_fresh_clone_with_the_results_alone_trains_nothing(campaign, tmp_path):
@@ -270,29 +277,35 @@ def test_editing_a_figure_draws_it_alone(campaign):
     [
         ("dlbench/trainer/keras/models/convolutional/cnn12.py", ["cnn12-synthetic"]),
         ("dlbench/data/datasets/digits.py", ["lenet5-digits"]),
-        (
-            "dlbench/trainer/loop.py",
-            ["cnn12-synthetic", "lenet5-digits", "lenet5-synthetic"],
-        ),
-        (
-            "dlbench/trainer/tensorflow/step.py",
-            ["cnn12-synthetic", "lenet5-digits", "lenet5-synthetic"],
-        ),
-        (
-            "dlbench/trainer/tensorflow/strategies/single.py",
-            ["cnn12-synthetic", "lenet5-digits", "lenet5-synthetic"],
-        ),
+        ("dlbench/trainer/loop.py", ALL_RUNS),
+        ("dlbench/trainer/tensorflow/step.py", ALL_RUNS),
+        ("dlbench/trainer/tensorflow/strategies/single.py", ALL_RUNS),
         ("dlbench/trainer/tensorflow/strategies/mirrored.py", []),
         ("dlbench/records/parse_run.py", []),
     ],
 )
 def test_editing_code_trains_exactly_the_runs_that_execute_it(campaign, edited, trains):
     path = campaign.folder / "workflow_scripts" / edited
-    path.write_text(path.read_text() + "\n# changed\n")
+    path.write_text(path.read_text() + "\nCHANGED = 1\n")
     runs = trained_runs(campaign.scheduled())
     assert sorted("-".join(run.split("-")[:2]) for run in runs) == trains
     why = f"changed since it was trained: workflow_scripts/{edited}\n"
     assert (why in campaign.said) == bool(trains), campaign.said
+
+
+def test_comments_and_docstrings_train_and_convert_nothing_again_and_a_number_does(campaign):
+    library = campaign.folder / "workflow_scripts/dlbench"
+    for name in ("trainer/engine.py", "trainer/tensorflow/engine.py", "data/convert_dataset.py"):
+        text = re.sub(r'^( *""")(?=\w)', r"\1Changed. ", (library / name).read_text(), flags=re.M)
+        (library / name).write_text(text.replace("\ndef ", "\n# new\ndef ") + "\n# changed\n")
+    campaign.configure(figures=[])
+    assert not {"train", "convert_dataset"} & set(campaign.scheduled())
+    assert "no run to train" in campaign.said
+    engine = library / "trainer/engine.py"
+    text = engine.read_text()
+    assert "BATCH = 256" in text and text.count("# new") > 5 and text.count("Changed. ") > 9
+    engine.write_text(text.replace("BATCH = 256", "BATCH = 255"))
+    assert len(trained_runs(campaign.scheduled())) == 3
 
 
 def test_a_change_of_what_is_only_described_trains_and_converts_nothing_again(campaign):
@@ -308,7 +321,7 @@ def test_a_change_of_what_is_only_described_trains_and_converts_nothing_again(ca
     digits.write_text(text)
     for name in ("machine/hardware.py", "machine/facts.py", "images/oci.py"):
         with open(library / name, "a") as file:
-            file.write("\n# changed\n")
+            file.write("\nCHANGED = 1\n")
     assert set(campaign.scheduled()) <= AFTER_RUNS
     assert "no run to train" in campaign.said
     # A run more needs the data, which stands.

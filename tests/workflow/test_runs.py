@@ -164,8 +164,10 @@ def test_what_this_machine_cannot_do_is_recorded_with_its_reason(fresh):
     block = QUICK | {"model": "lenet5", "strategy": "mirrored", "devices_per_node": [1, 2]}
     study = {"matrix": [block | {"steps": 2}], "figures": []}
     fresh.configure(**study, site=SITE | {"devices_per_node": 1})
+    scheduled = fresh.scheduled()
     fresh.succeed()
     two = fresh.run_id("lenet5-synthetic-b4-mirrored-1x2")
+    assert scheduled["skip_run"] == [two] and two not in scheduled["train"]
     assert coverage(fresh)[two] == (
         "skipped",
         "needs 2 cpu devices per node; this site has 1",
@@ -187,6 +189,9 @@ def test_an_image_that_cannot_be_had_costs_its_own_runs_only_and_is_tried_again(
     found = sorted(coverage(fresh).values())
     assert [status in TRAINED for status, _ in found] == [True, False, False]
     assert [status for status, _ in found[1:]] == ["skipped", "skipped"]
+    command = [sys.executable, "workflow_scripts/status.py", "--json"]
+    said = subprocess.check_output(command, cwd=fresh.folder, env=fresh.environment())
+    assert json.loads(said)["combinations"]["skipped"] == 2  # and not stale
     reasons = sorted(reason for _, reason in found[1:])
     assert "image empty under apptainer: Python could not be started inside" in reasons[0]
     assert "image half could not be made: " in reasons[1] and "cannot run sh in it" in reasons[1]
@@ -364,6 +369,10 @@ def test_a_run_added_beside_a_busy_neighbour_is_tried_again_then_unstable_and_fl
         neighbour.wait()
     assert said.count("starts beside others, which use ") == 2
     assert said.count("; it is tried again") == 1
+    # A second try that is planned is no error of a rule.
+    assert "RuleException" not in said and "Trying to restart" not in said
+    assert "2 runs" not in said and said.count(": unstable (others used ") == 2
+    assert ": ok" not in said.partition("starts beside others")[2]
     record = json.loads(campaign.record("lenet5-synthetic-b8").read_text())
     assert record["status"] == "unstable", record["message"]
     assert record["message"].startswith("others used ")

@@ -53,9 +53,12 @@ OF_COPIES = (
     "the two cores, to one chiplet or to two, each with a bandwidth of its own, would explain it."
 )
 OF_MODEL_WORK = (
-    "Why copies differ, 2026-11-25: two cores of this virtual machine reach its memory at one of "
-    "two rates, which change within seconds (see [copies](#copies)), and one core's rate moves by "
-    "a tenth with what the host's others do. Five seconds of copies see one moment of it."
+    "Spreads over calibrations have no target: each calibration runs the same instructions, and "
+    "what they attain from one to the next is up to the machine alone, its memory, its clock and, "
+    "of a virtual one, its host. Why copies differ, 2026-11-25: two cores of this virtual machine "
+    "reach its memory at one of two rates, which change within seconds (see [copies](#copies)), "
+    "and one core's rate moves by a tenth with what the host's others do. Five seconds of copies "
+    "see one moment of it."
 )
 OF_TORCH_STEP = (
     "CPU time of a step, ours and the shortest in turns, 2026-11-25, on a busy machine: the "

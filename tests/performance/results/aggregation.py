@@ -28,9 +28,9 @@ from pathlib import Path
 
 import numpy as np
 
+from dlbench.analysis import run_tables
 from dlbench.log import event_log
 from dlbench.records import parse_run, run_record, staleness
-from dlbench.results import run_tables
 from dlbench.study import config
 from dlbench.tables import run_columns
 from support.runs.made_runs import SETTINGS, date

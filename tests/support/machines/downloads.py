@@ -31,6 +31,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.knows_ranges = self.knows_if_range = self.says_length = True
         self.says_bytes = None  # a wrong length
         self.pause_s = 0  # after each 10 kB
+        self.moved_to = None  # another address than its own
         self.before = lambda number: None  # called with the number of the request
         self.requests, self.bytes_served = [], 0
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
@@ -53,7 +54,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         server.requests.append(dict(self.headers))
         server.before(len(server.requests))
         if self.path == "/moved":
-            return self._head(302, {"Location": server.url(), "Content-Length": 0})
+            target = server.moved_to or server.url()
+            return self._head(302, {"Location": target, "Content-Length": 0})
         if server.statuses:
             return self._head(server.statuses.pop(0), {"Content-Length": 0})
         content, first, status = server.content, 0, 200

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from dlbench.analysis import run_tables
 from dlbench.campaign import doctor
 from dlbench.common.files import sha256
 from dlbench.records import run_record
-from dlbench.results import run_tables
 from dlbench.study import trainer_environments
 from support.programs import forked
 from support.runs.ended_runs import ONE, TWO, finish

@@ -147,11 +147,22 @@ def test_the_finding_says_nothing_of_reading_that_is_another_or_failed(changes):
     assert "Reading alone" not in finding.text
 
 
-def test_where_nothing_but_computation_is_told_the_finding_says_so():
+def test_where_nothing_but_computation_is_told_the_finding_says_what_is_shown_of_it():
+    """That something takes no time is not shown; how much computation takes is."""
     _, rows = explained(dict.fromkeys(STEP_S, 0.04))
     (finding,) = step_findings.findings(rows)
-    assert finding.headline.startswith("Nothing but computation is shown to take time in a step")
-    assert finding.number == "100 %"
+    assert finding.headline.startswith(
+        "100 % of a step is computation, nothing else is told apart: "
+    )
+    assert (finding.number, finding.evidence) == ("100 %", "shown")
+    assert finding.interval
+
+
+def test_what_two_probes_tell_is_indicated():
+    _, rows = explained()
+    assert step_findings.findings(rows)[0].evidence == "shown"
+    fewer = [row | {"runs": 2} for row in rows]
+    assert step_findings.findings(fewer)[0].evidence == "indicated"
 
 
 def test_without_probes_that_ended_well_there_is_no_finding():

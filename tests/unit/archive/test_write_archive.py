@@ -15,6 +15,7 @@ from dlbench.archive import bag, write_archive
 from dlbench.common.files import sha256
 from dlbench.data import stores
 from dlbench.images import trainer_image
+from dlbench.plan import planning
 from dlbench.records import judgement, run_record
 from dlbench.study import config
 from dlbench.tables import parquet_files, run_columns, table_names
@@ -212,6 +213,53 @@ def test_without_authors_and_a_licence_nothing_is_archived(text, tmp_path, monke
     with pytest.raises(Error, match=r"CITATION\.cff: expected authors and a license"):
         write_archive.write(merged(), "new.zip")
     assert not Path("new.zip").exists()
+
+
+SECRET = "pl4nted-s3cret"
+
+
+def with_secrets():
+    """The project here, with secrets in its config and in what another program printed."""
+    settings = yaml.safe_load(Path("config.yaml").read_text())
+    settings["trainers"]["theirs"]["command"] += ["--api-token", SECRET, "--max-tokens=512"]
+    settings["site"] = settings["site"] | {"power_meter": f"ipmitool -U me -P {SECRET} sdr"}
+    Path("config.yaml").write_text(yaml.safe_dump(settings))
+    Path("site.yaml").write_text(f"# WANDB_KEY: {SECRET}\nsite:\n  name: a\n")
+    printed = min(Path("results/runs").glob("*/output/printed.log"))
+    printed.write_text(f"logged in as {SECRET}\npassword=other-s3cret\nimages/sec: 1.0\n")
+    printed.with_name("events.bin").write_bytes(b"\0" + b"password=other-s3cret")
+    return config.settings_of([]), printed
+
+
+def test_secrets_of_configs_and_of_what_was_printed_are_hidden_and_counted(tmp_path, monkeypatch):
+    copied(tmp_path, monkeypatch)
+    settings, printed = with_secrets()
+    for run in config.study(settings).runs:
+        if run.is_external:  # its command is another one now
+            (run_record.folder(run.id) / "train.jsonl").unlink()
+            made_runs.finish(run, 60, status="failed", message="no <b>luck</b>")
+    written = write_archive.write(settings, "new.zip")
+    with zipfile.ZipFile("new.zip") as archive:
+        for name in archive.namelist():
+            assert SECRET.encode() not in archive.read(name), name
+        inside = archive.read(f"archive/data/{printed}").decode()
+        about = json.loads(archive.read("archive/data/archive.json"))
+        archive.extractall("there")
+    assert inside == "logged in as (hidden)\npassword=(hidden)\nimages/sec: 1.0\n"
+    hidden = {str(printed): 2, "as_given/config.yaml": 2, "as_given/site.yaml": 1}
+    assert written.redacted == about["redacted"] == hidden
+    assert SECRET in printed.read_text()  # here it stays
+    lines = "\n".join(written.about_secrets())
+    assert f"2 secrets hidden in {printed}" in lines and "Only secrets whose name" in lines
+    monkeypatch.chdir("there/archive/data")
+    study = config.study(merged())
+    assert {judgement.state(run)[0] for run in study.runs} == {judgement.State.CURRENT}
+    words = merged()["trainers"]["theirs"]["command"]
+    assert words[-3:] == ["--api-token", "(hidden)", "--max-tokens=512"]
+    for run in study.runs:
+        run_record.forget(run.id)
+    with pytest.raises(Error, match=r"trainers\.theirs\.command: \(hidden\) stands where a secret"):
+        planning.make_plan(merged())
 
 
 def test_images_go_along_only_where_asked_for(tmp_path, monkeypatch):

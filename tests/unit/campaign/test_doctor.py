@@ -14,7 +14,7 @@ from dlbench.log import attempts, event_log
 from dlbench.records import judgement, run_record
 from dlbench.records.judgement import State
 from dlbench.study.runs import Run
-from dlbench.tables import parquet_files, run_columns
+from dlbench.tables import parquet_files, run_columns, table_columns
 from support.runs.ended_runs import ONE, SHORT, TWO, finish, log_of
 from support.runs.healthy_folder import here as here
 from support.runs.healthy_folder import listing, mended, old, only, program
@@ -169,6 +169,30 @@ def test_tables_of_another_log_are_moved_aside(place):
     (place / "evals.parquet").write_bytes(b"PAR1")
     assert [f.what for f in doctor.examine()] == ["made from another log", "no table of ours"]
     mended()
+
+
+def test_tables_with_a_flipped_bit_are_named_and_made_again(place):
+    rows = [{"run_id": "a", "status": "ok"}]
+    study, imported = (Path("results", p) for p in ("tables/coverage.parquet", "imports/x"))
+    parquet_files.write(study, rows, table_columns.COVERAGE)
+    for name in ("runs", "evals"):
+        parquet_files.write(imported / f"{name}.parquet", [{"run_id": "a"}], table_columns.RUNS)
+    assert doctor.examine(content=True) == []
+    for path in (study, imported / "evals.parquet", place / "steps.parquet"):
+        content = path.read_bytes()
+        path.write_bytes(content[:100] + bytes([content[100] ^ 1]) + content[101:])
+    assert [f.where for f in doctor.examine()] == [str(study)]
+    found = doctor.examine(content=True)
+    assert [(f.kind, f.where) for f in found] == [
+        ("table", str(study)),
+        ("table", str(imported / "evals.parquet")),
+        ("table", str(place / "steps.parquet")),
+    ]
+    assert {f.what for f in found} == {"it is not what was written, by the digest in it"}
+    mended(content=True)
+    assert not (imported / "runs.parquet").exists()  # so that the next start imports again
+    (study.parent / "from_papers.parquet").write_bytes(b"PAR1")
+    assert only().mend is None
 
 
 def test_a_clock_that_was_set_back_is_said_and_the_times_stand(here):

@@ -89,7 +89,9 @@ def dataset(content=b"0123"):
     place.mkdir(parents=True)
     (place / "train-0").write_bytes(content)
     shard = {"file": "train-0", "records": 1, "bytes": 4, "sha256": None}
-    manifest = {"splits": {"train": {"records": 1, "shards": [shard]}}}
+    reader = {"encoding": "raw", "shape": [2, 2, 1], "classes": 10, "first_label": 0}
+    splits = {"train": {"records": 1, "shards": [shard]}}
+    manifest = {"dataset": "digits", "kind": "image", "reader": reader, "splits": splits}
     (place / "manifest.json").write_text(json.dumps(manifest))
     return place
 

@@ -1,6 +1,7 @@
 """What runs ask of a scheduler, which share a job, and what a queue would not take."""
 
 import dataclasses
+import math
 
 import pytest
 
@@ -32,12 +33,12 @@ def ask(
     estimate_s=None,
     attempt=1,
     site=CLUSTER,
-    place=None,
+    begins_s=None,
     wait_s=0,
     **changes,
 ):
     return jobs.job_of_run(
-        run(**changes), site, kind, time_limit_s, estimate_s, attempt, place, wait_s
+        run(**changes), site, kind, time_limit_s, estimate_s, attempt, begins_s, wait_s
     )
 
 
@@ -84,11 +85,11 @@ def test_time_is_that_of_runs_like_it_with_a_margin_and_all_of_the_limit_without
     assert ask(estimate_s=100_000).time_min == 10 + 5
 
 
-def test_time_has_what_a_run_may_wait_for_a_quiet_node_also_in_a_shared_job():
+def test_time_has_what_a_run_may_wait_for_a_quiet_node_once_in_a_shared_job():
     assert ask(estimate_s=60, wait_s=90).time_min == 5 + 5  # 3 x 60 + 90 s
     assert ask(estimate_s=None, wait_s=60).time_min == 11 + 5
-    assert ask(estimate_s=20, place=0, wait_s=60).time_min == 2 + 5
-    assert ask(estimate_s=20, place=1, wait_s=60).time_min == 2
+    assert ask(estimate_s=20, begins_s=0, wait_s=60).time_min == 2 + 5
+    assert ask(estimate_s=20, begins_s=120, wait_s=60).time_min == 1
 
 
 def test_slurm_is_asked_for_gpus_by_node_and_for_tasks_only_where_there_are_several():
@@ -111,8 +112,8 @@ def test_a_run_that_names_its_node_asks_for_that_and_shares_its_job_with_runs_th
     assert (jobs.resources(job)["node"], jobs.resources(ask())["node"]) == ("n3", "")
     runs = [run(node=node, repeat=repeat) for repeat in (1, 2) for node in ("n1", "n2")]
 
-    def of(one, place):
-        return jobs.job_of_run(one, CLUSTER, "gpu", 600, 30.0, 1, place)
+    def of(one, begins_s):
+        return jobs.job_of_run(one, CLUSTER, "gpu", 600, 30.0, 1, begins_s)
 
     found = jobs.bundle_runs(runs, of, lambda run: 30.0, bundle_min=1)
     assert [name for name, _ in found.values()] == ["bundle1", "bundle2"] * 2
@@ -124,19 +125,19 @@ def test_short_runs_of_one_shape_share_a_job_until_it_is_long_enough():
     unknown = [run(repeat=1, model="alexnet")]
     seconds = {**dict.fromkeys(short + wide, 30.0), unknown[0]: None}
 
-    def of(one, place):
-        return jobs.job_of_run(one, CLUSTER, "gpu", 600, seconds[one], 1, place)
+    def of(one, begins_s):
+        return jobs.job_of_run(one, CLUSTER, "gpu", 600, seconds[one], 1, begins_s)
 
     mixed = [short[0], wide[0], *short[1:], wide[1], *unknown]
     found = jobs.bundle_runs(mixed, of, seconds.get, bundle_min=1)
     assert [found[r.id] for r in short] == [
         ("bundle1", 0),
-        ("bundle1", 1),
+        ("bundle1", 90),
         ("bundle3", 0),
-        ("bundle3", 1),
+        ("bundle3", 90),
         ("bundle4", 0),
     ]
-    assert [found[r.id] for r in wide] == [("bundle2", 0), ("bundle2", 1)]
+    assert [found[r.id] for r in wide] == [("bundle2", 0), ("bundle2", 90)]
     assert unknown[0].id not in found
     assert jobs.bundle_runs(mixed, of, seconds.get, bundle_min=0) == {}
 
@@ -156,14 +157,30 @@ def test_the_runs_of_a_shared_job_fit_into_the_command_that_submits_it():
 def test_a_shared_job_asks_for_its_start_once_and_stays_within_the_limit_of_its_queue():
     runs = [run(repeat=n) for n in range(1, 11)]
 
-    def of(one, place):
-        return ask(estimate_s=20, place=place)
+    def of(one, begins_s):
+        return ask(estimate_s=20, begins_s=begins_s)
 
-    assert [of(None, place).time_min for place in (None, 0, 1, 7)] == [6, 6, 1, 1]
+    assert [of(None, begins_s).time_min for begins_s in (None, 0, 60, 420)] == [6, 6, 1, 1]
     found = jobs.bundle_runs(runs, of, lambda _: 20.0, bundle_min=60, limit_min=8)
     names = [found[r.id][0] for r in runs]
     assert [names.count(name) for name in dict.fromkeys(names)] == [3, 3, 3, 1]
-    assert ask(estimate_s=20, attempt=2, place=1).time_min == 1
+    assert ask(estimate_s=20, attempt=2, begins_s=60).time_min == 1
+
+
+def test_a_shared_job_asks_for_the_seconds_of_its_runs_and_not_for_a_minute_of_each():
+    runs = [run(repeat=n) for n in range(1, 41)]
+    each_s = CLUSTER["job"]["time_margin"] * 1.5
+
+    def of(one, begins_s):
+        return ask(estimate_s=1.5, begins_s=begins_s, wait_s=60)
+
+    found = jobs.bundle_runs(runs, of, lambda _: 1.5, bundle_min=60)
+    minutes = [of(one, found[one.id][1]).time_min for one in runs]
+    assert len({name for name, _ in found.values()}) == 1
+    # The first one's start, and its wait for a quiet node: the others look once.
+    start_min = CLUSTER["job"]["start_up_min"]
+    assert sum(minutes) == start_min + math.ceil((60 + 40 * each_s) / 60) < 15
+    assert sum(of(one, None).time_min for one in runs) == 40 * (start_min + 2)
 
 
 @pytest.mark.parametrize(

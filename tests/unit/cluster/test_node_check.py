@@ -47,7 +47,10 @@ REPORT = {
     "mpi": [["/usr/bin/mpirun", "Open MPI 4.1.4", True, ["slurm"]]], "remote_shell": None,
     "srun_mpi": "MPI types: none pmix", "mpi_type": "pmix",
     "tmpdir": {"folder": "/tmp", "free_mb": 9999}, "images": {},
+    "others": {"unknown": {}, "connection": None, "own": ""},
 }  # fmt: skip
+LOST = {"unknown": {"n2": "Name or service not known"}, "connection": None, "own": ""}
+CLOSED = {"unknown": {}, "connection": "n2 port 5: timed out", "own": ""}
 
 
 def test_a_node_that_has_all_has_nothing_to_fix():
@@ -102,6 +105,9 @@ SLOW = {"round_trip_s": 8.0, "offset_s": 0.0}
         ({"tmpdir": {"folder": "/x", "error": "read-only"}}, "fix", "cannot be written: read-only"),
         ({"tmpdir": {"folder": "/x", "free_mb": 5}}, "fix", "5 MiB are free"),
         ({"images": {"a": [255, "FATAL: no"]}}, "fix", "image a does not start"),
+        ({"others": LOST}, "fix", "n1: does not know n2 (Name or service not known): runs across"),
+        ({"others": CLOSED}, "fix", "cannot connect to another node at n2 port 5: timed out"),
+        ({"others": LOST | {"unknown": {}, "own": "?"}}, "note", "does not know its own name (?)"),
     ],
 )
 def test_what_a_node_lacks_is_said_with_what_to_do(changed, mark, said):
@@ -115,6 +121,7 @@ def test_a_node_says_what_it_has_and_how_files_come_through(tmp_path):
         "token": "t", "python": sys.executable, "pythons": {sys.executable: "snakemake", "no": "x"},
         "modules": [], "programs": [["sh"], ["nothing", "no"]], "mpi": [], "mpi_across": None,
         "srun_mpi": False, "tmpdir": str(tmp_path), "images": {"a": ["echo", "Python 3.9"]},
+        "nodes": 1,
     }  # fmt: skip
     (tmp_path / "request.json").write_text(json.dumps(request))
     ended = threading.Event()
@@ -145,6 +152,49 @@ def test_a_node_says_what_it_has_and_how_files_come_through(tmp_path):
     assert report["pythons"]["no"][0] is None
     assert report["programs"] == [[["sh"], "sh"], [["nothing", "no"], None]]
     assert report["tmpdir"]["free_mb"] >= 0 and report["images"]["a"] == [0, "Python 3.9"]
+
+
+@pytest.mark.parametrize(
+    ("addresses", "pattern", "unknown"),
+    [
+        ({}, None, ["one.invalid", "two.invalid"]),
+        ({"one.invalid": "127.0.0.1"}, None, ["two.invalid"]),
+        ({"one.invalid": "127.0.0.1", "two.invalid": "127.0.0.1"}, "{node}-ib0", []),
+    ],
+)
+def test_nodes_look_one_another_up_and_connect(addresses, pattern, unknown, tmp_path):
+    names = ("one.invalid", "two.invalid")
+    request = {"nodes": 2, "addresses": addresses, "node_address": pattern}
+    script = (
+        "import json, sys; import check_node; _, folder, me, request = sys.argv\n"
+        "print(json.dumps(check_node.find_others(folder, me, json.loads(request))))"
+    )
+    words = [sys.executable, "-c", script, tmp_path]
+    nodes = [
+        subprocess.Popen(
+            [*words, name, json.dumps(request)],
+            cwd=(REPOSITORY / node_check.PROGRAM).parent,
+            env=os.environ | {"SLURMD_NODENAME": name},
+            stdout=subprocess.PIPE,
+        )
+        for name in names
+    ]
+    for node in nodes:
+        found = json.loads(node.communicate(timeout=60)[0])
+        assert sorted(found["unknown"]) == unknown and all(found["unknown"].values())
+        assert found["connection"] is None
+
+
+def test_a_node_that_alone_has_come_says_what_it_found(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str((REPOSITORY / node_check.PROGRAM).parent))
+    import check_node
+
+    monkeypatch.setattr(check_node, "PATIENCE_S", 0.1)
+    request = {"nodes": 2, "addresses": {"n1.invalid": "localhost"}, "node_address": None}
+    monkeypatch.setenv("SLURMD_NODENAME", "n1.invalid")
+    found = check_node.find_others(str(tmp_path), "n1", request)
+    assert found["unknown"] == {} and found["connection"] is None
+    assert check_node.find_others(str(tmp_path), "n1", request | {"nodes": 1}) is None
 
 
 def test_how_each_scheduler_submits_a_job_and_waits_for_it(program):

@@ -1,5 +1,6 @@
 """Where our files are found, from our own folder and from others; what this Python lacks."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -42,9 +43,39 @@ def test_a_file_that_a_config_names_is_that_of_the_user_before_ours(
     assert own_code.shipped(name) == Path(name)
 
 
+def test_a_path_that_is_not_there_is_told_with_whose_folder_it_was_looked_for_in(
+    as_it_is, tmp_path, monkeypatch
+):
+    assert own_code.where_looked("studies") == ""  # there is but one
+    monkeypatch.chdir(tmp_path)
+    assert own_code.where_looked("mine") == f" (paths lead from the working directory, {tmp_path})"
+    ours = own_code.where_looked("studies")
+    assert f"dlbench's own folder has {own_code.HOME / 'studies'}: name that" in ours
+    assert own_code.where_looked("/mine") == ""
+
+
 def test_packages_that_this_python_lacks_are_named(tmp_path, monkeypatch):
     assert own_code.missing_packages() == []
     lines = '["PyYAML>=6", "no-such-package[extra]>=2", "nor.this"]'
     (tmp_path / "pyproject.toml").write_text(f"[project]\ndependencies = {lines}\n")
     monkeypatch.setattr(own_code, "HOME", tmp_path)
     assert own_code.missing_packages() == ["no-such-package", "nor.this"]
+
+
+@pytest.mark.parametrize(
+    ("name", "dirty"), [("profiles/slurm/config.yaml", False), ("rules/train.smk", True)]
+)
+def test_a_site_that_names_its_queue_in_a_profile_changes_no_code(
+    name, dirty, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(own_code, "PROGRAMS", tmp_path / "workflow_scripts")
+    own_code.PROGRAMS.mkdir()
+    file = tmp_path / name
+    file.parent.mkdir(parents=True)
+    file.write_text("as released")
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "release"]):
+        author = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", "-C", tmp_path, *author, *words], check=True)
+    assert own_code.git_state(own_code.PROGRAMS)["git_dirty"] is False
+    file.write_text("ours")
+    assert own_code.git_state(own_code.PROGRAMS)["git_dirty"] is dirty

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from dlbench.campaign import status
 from dlbench.common import terminal
 from dlbench.common.command_line import run_program
+from dlbench.log import event_log
 from dlbench.plan import standing
-from dlbench.starting import supervisor
+from dlbench.starting import run_lines, supervisor
 from support.machines.paths import REPOSITORY
 from support.trainers.watched_runs import DATE, watched
 
@@ -56,8 +57,7 @@ def test_what_a_trainer_says_last_is_relayed_and_recorded_without_codes_and_secr
 ):
     said = f"{CLEARS} cannot reach https://me:hunter2@host"
     run = watched(tmp_path, f"print({said!r}, file=sys.stderr); sys.exit(3)")
-    assert supervisor.supervise(run)
-    shown = capfd.readouterr().err
+    shown = last_words(run, capfd)
     assert "over cannot reach https://(hidden)@host" in shown
     assert not {"\x1b", "\x07", "\r", "\x9b"} & set(shown)
     assert "hunter2" not in run.log.read_text()
@@ -66,8 +66,15 @@ def test_what_a_trainer_says_last_is_relayed_and_recorded_without_codes_and_secr
 @pytest.mark.usefixtures("impatient")
 def test_what_a_trainer_writes_into_its_log_is_relayed_without_codes(tmp_path, capfd):
     end = f"write('run_end', status='failed', message={CLEARS!r}, t_utc={DATE!r})\n"
-    assert supervisor.supervise(watched(tmp_path, end))
-    assert "failed (red linkover)" in capfd.readouterr().err
+    assert "failed (red linkover)" in last_words(watched(tmp_path, end), capfd)
+
+
+def last_words(run, capfd):
+    """What is printed of a run, its result included."""
+    assert supervisor.supervise(run)
+    end = event_log.last_run_end(run.log)
+    run_lines.report_result(run.position, run.label, run.log, {"summary": {}, **end}, 0)
+    return capfd.readouterr().err
 
 
 def test_status_shows_no_codes(capsys):

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from dlbench import Error
 from dlbench.comparison import campaigns, compare_runs
 from dlbench.log.event_fields import STATUSES
 from dlbench.records import parse_run, run_record
@@ -61,3 +62,26 @@ def test_the_throughput_of_texts_is_known_in_tokens_from_records_too(tmp_path, m
     (found,) = campaigns.read(tmp_path / "results").runs
     rate = found.numbers["images_per_second"]
     assert found.numbers["tokens_per_second"] == pytest.approx(20 * rate)
+
+
+def test_a_run_that_contradicts_itself_has_not_finished_by_its_record_nor_by_a_table(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    run = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=100)
+    finish(run, 10, made_from={"code": "0"})
+    place = run_record.folder(run.id) / "run.json"
+    content = json.loads(place.read_text())
+    del content["record_sha256"]
+    content["summary"]["images_per_second"] *= 8
+    place.write_text(json.dumps({**content, "record_sha256": run_record.digest(content)}))
+    row = {"run_id": run.id, "status": "ok", **run.values(), "global_batch": run.global_batch}
+    row |= {n: content["summary"][n] for n in ("images_per_second", "step_time_mean_s")}
+    (tmp_path / "runs.json").write_text(json.dumps([row]))
+    for source in ("results", "runs.json"):
+        campaign = campaigns.read(tmp_path / source)
+        assert campaign.finished() == []
+        assert campaign.runs[0].status == campaigns.CONTRADICTORY
+        assert campaign.runs[0].numbers.get("images_per_second") is None
+    with pytest.raises(Error, match="no run in common has it"):
+        compare_runs.compare(campaign, campaign)

@@ -192,6 +192,50 @@ def test_a_server_that_sends_more_than_there_should_be_is_stopped(server, path):
     assert path.with_name("data.bin.part").stat().st_size <= 500_000
 
 
+def test_a_body_longer_than_announced_is_refused(server, path):
+    server.says_bytes = len(CONTENT) - 7
+    with pytest.raises(DownloadError, match="sends more than the 999993 bytes that it announces"):
+        fetch_file([server.url()], path)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("says_length", [True, False])
+def test_of_a_file_of_unpublished_size_a_limit_is_taken_that_a_dataset_may_raise(
+    server, path, says_length
+):
+    server.says_length = says_length
+    with pytest.raises(DownloadError, match=r"beyond the 500000 .* a greater `most_bytes`"):
+        fetch_file([server.url()], path, sha256=SHA256, most_bytes=500_000)
+    assert server.bytes_served < len(CONTENT) or says_length
+    assert not path.exists()
+    assert fetch_file([server.url()], path, most_bytes=len(CONTENT))["sha256"] == SHA256
+    path.unlink()
+    fetch_file([server.url()], path, len(CONTENT), most_bytes=5)  # the size is published
+
+
+@pytest.mark.parametrize("drop_after", [None, 10_000])
+def test_a_server_that_sends_too_slowly_is_given_up_also_where_connections_break(
+    server, path, monkeypatch, drop_after
+):
+    monkeypatch.setattr(download, "RATE_OVER_S", 0.3)
+    monkeypatch.setattr(download, "LEAST_BYTES_PER_S", 1e6)
+    server.pause_s, server.drop_after = 0.1, drop_after
+    with pytest.raises(DownloadError, match=r"sent \d+ bytes a second for \d+ s, less than"):
+        fetch_file([server.url()], path)
+    assert path.with_name("data.bin.part").stat().st_size > 0  # another start goes on there
+
+
+@pytest.mark.parametrize(
+    "target", ["http://127.0.0.2:9/x", "http://169.254.169.254/latest", "http://[::1]:9/x",
+               "http://10.1.2.3/x", "http://localhost:9/x"],
+)  # fmt: skip
+def test_a_redirect_to_an_address_inside_is_refused(server, path, target):
+    server.moved_to = target
+    with pytest.raises(DownloadError, match="an address of this machine or of a private network"):
+        fetch_file([server.url("moved")], path)
+    assert len(server.requests) == 1
+
+
 def test_another_file_is_kept_aside_and_both_digests_are_said(server, path):
     server.content = CONTENT[::-1]
     there = hashlib.sha256(server.content).hexdigest()
@@ -309,5 +353,5 @@ def test_offline_still_reads_local_mirrors(tmp_path, path):
 def test_a_disk_that_is_too_small_is_said_before_anything_is_read(server, path):
     server.says_bytes = 10 * shutil.disk_usage("/").total
     with pytest.raises(DownloadError, match=r"needs \d+ bytes in .*, where \d+ are free"):
-        fetch_file([server.url()], path)
+        fetch_file([server.url()], path, most_bytes=server.says_bytes)
     assert left(path) == []

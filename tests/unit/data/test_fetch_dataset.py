@@ -1,11 +1,14 @@
 """fetching: files staged by hand, accepted terms, and machines without network."""
 
+import contextlib
 import hashlib
 
 import pytest
 
+from dlbench.common import plugins
 from dlbench.data import fetch_dataset
 from dlbench.data.datasets import digits, imagenet
+from dlbench.data.download import DownloadError
 from dlbench.data.fetch_dataset import FetchError
 
 
@@ -41,6 +44,19 @@ def test_terms_must_be_accepted_and_files_staged(tmp_path):
         fetch_dataset.fetch("imagenet", tmp_path)
     with pytest.raises(FetchError, match=r"is never fetched automatically; put it into"):
         fetch_dataset.fetch("imagenet", tmp_path, terms_accepted=True)
+
+
+def test_a_dataset_may_raise_the_limit_of_what_is_fetched(tmp_path, monkeypatch):
+    source = tmp_path / "x.bin"
+    source.write_bytes(bytes(9))
+    entry = {"bytes": None, "sha256": None, "md5": None, "urls": [source.as_uri()]}
+    dataset = plugins.load("datasets", "cifar10")
+    monkeypatch.setattr(fetch_dataset.download, "MOST_BYTES", 5)
+    for more, fits in (({}, False), ({"most_bytes": 8}, False), ({"most_bytes": 9}, True)):
+        monkeypatch.setattr(dataset, "FILES", {"x.bin": entry | more})
+        fetched = contextlib.nullcontext() if fits else pytest.raises(DownloadError, match="beyond")
+        with fetched:
+            fetch_dataset.fetch("cifar10", tmp_path / "source")
 
 
 def test_offline_names_what_is_missing_and_where_to_put_it(tmp_path):

@@ -89,6 +89,13 @@ def test_text_of_a_folder_is_read_in_the_order_of_names_and_its_end_is_held_out(
     assert len(parts["validation"]) == 4
 
 
+def test_marks_of_byte_order_and_kinds_of_newlines_are_no_tokens(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfone\r\ntwo\rthree\n")
+    (tmp_path / "b.txt").write_bytes(b"\xef\xbb\xbffour \xef\xbb\xbf")
+    text = texts.read(tmp_path)
+    assert text == "one\ntwo\nthree\n\nfour \ufeff".encode()  # within a text it is one of its words
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [

@@ -207,6 +207,17 @@ def test_losses_are_those_of_the_logs(drawn, made):
     assert [axis.get_xlabel() for axis in held_out] == ["steps", "epochs", "wall-clock time, s"]
 
 
+def test_coverage_says_each_reason_to_its_end_and_statuses_in_words(panels):
+    why = "trained by the medium of the study, " + "which goes on and on " * 12 + "to its end"
+    rows = [row | {"message": why} for row in made_tables.study(status="failed")]
+    rows += made_tables.study(model="vgg16", steps=7, status="timeout")
+    (axes,) = panels("coverage", rows)
+    lines = axes.figure.legends[0].get_title().get_text().split("\n")
+    assert " ".join(map(str.strip, lines)).startswith(f"3 failed: {why} ")
+    assert max(map(len, lines)) < 140
+    assert any("3 over the time limit" in said for said in words(axes))
+
+
 def test_coverage_has_every_combination_with_its_worst_status(drawn, made):
     (axes,) = drawn("coverage", "some failed")
     cells = {line.get_label(): len(line.get_xdata()) for line in axes.lines}

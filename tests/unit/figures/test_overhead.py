@@ -114,9 +114,11 @@ def test_what_is_drawn_is_what_the_table_says(drawn):
     axes, _ = drawn(*rows)
     # The first row of the table stands at the top.
     for y, row in zip((1, 0), rows, strict=True):
-        percent = [100 * (row[name] - 1) for name in ("ci90_low", "ci90_high", "ratio")]
-        assert ([pytest.approx(percent[2])], [y]) in lines(axes, "ratio")
-        assert ([pytest.approx(p) for p in percent[:2]], [y, y]) in lines(axes, "interval")
+        assert ([pytest.approx(100 * (row["ratio"] - 1))], [y]) in lines(axes, "ratio")
+        # Of the 95 % interval the report speaks; the 90 % one decides on equivalence.
+        for level in ("ci95", "ci90"):
+            ends = [100 * (row[f"{level}_{end}"] - 1) for end in ("low", "high")]
+            assert ([pytest.approx(end) for end in ends], [y, y]) in lines(axes, level)
     assert [label.get_text() for label in axes.get_yticklabels()] == ["udocker", "apptainer"]
     assert {"+0.2 %", "equivalent", "\u22122.0 %", "slower"} <= set(words(axes))
     assert words(axes).count("of 1\u2009234/s") == 2
@@ -188,7 +190,8 @@ def test_several_comparisons_are_said_to_be_corrected(drawn):
     assert "verdicts corrected for 3 comparisons (Holm)" in axes.get_xlabel()
     axes, _ = drawn(found(1, 0.003, "equivalent"))
     assert axes.get_xlabel() == (
-        "difference in throughput, % \u00b7 line: 90 % CI\ngreen zone: \u00b11 % equivalence margin"
+        "difference in throughput, % \u00b7 thin: 95 % CI, thick: 90 % CI\n"
+        "green zone: \u00b11 % equivalence margin"
     )
 
 
@@ -258,6 +261,13 @@ def test_ticks_stay_apart_however_wide_the_intervals_are(drawn, percent):
     assert len(ticks) >= 2
     for (_, end, _), (begin, _, words) in itertools.pairwise(ticks):
         assert begin - end > 3, words
+
+
+def test_intervals_of_two_runs_do_not_take_the_scale_from_those_of_many(drawn):
+    known = found(0.98, 0.004, "slower")
+    axes, _ = drawn(known, found(1.1, 0.9, "too few runs", n_a=2, n_b=2, condition="udocker"))
+    low, high = axes.get_xlim()
+    assert -20 < low < -2 and 10 < high < 30
 
 
 def test_large_differences_are_told_in_whole_per_cents_with_thousands_apart(drawn):

@@ -151,3 +151,47 @@ def test_what_was_measured_apart_has_half_filled_markers(tmp_path, monkeypatch):
         assert len(half_filled(relative)) == (sentinels is slower)
         ends = [line.get_ydata()[-1] for line in relative.lines if len(line.get_xdata()) == 2]
         assert any(abs(end - relative_time) < 1e-3 for end in ends)
+
+
+def names_along_batches(rows):
+    runs = series.begun_runs(pd.DataFrame(rows, columns=table_columns.RUNS.names))
+    panels = series.series_along("batch_per_device", runs, fewest=2)
+    return {key[0]: [one.name for one in found] for key, found in panels.items()}
+
+
+def test_how_long_runs_are_names_no_series_that_it_does_not_tell_from_another_of_its_panel():
+    along = {"batch_per_device": [16, 32], "repeats": 1}
+    rows = made_tables.study(model="lenet5", steps=300, **along)
+    rows += made_tables.study(model="cnn12", steps=30, **along)
+    assert names_along_batches(rows) == {"lenet5": [""], "cnn12": [""]}
+    rows += made_tables.study(model="cnn12", steps=60, **along)
+    assert names_along_batches(rows)["cnn12"] == ["30 steps", "60 steps"]
+
+
+def unstable_in(rows, repeat=1):
+    return [row | {"status": "unstable"} if row["repeat"] == repeat else row for row in rows]
+
+
+def test_points_of_unstable_runs_have_a_star_which_is_explained(panels):
+    along = {"batch_per_device": [16, 32], "strategy": "single"}
+    well = made_tables.study(**along)
+    assert styles.STAR not in words(panels("batch_size", well)[0])
+    (axes,) = panels("batch_size", unstable_in(well))
+    assert words(axes).count(styles.STAR) == 2
+    assert axes.figure.get_supxlabel() == styles.UNSTABLE
+    rows = unstable_in(well) + made_tables.study(precision="bfloat16", model="vgg16", **along)
+    axes = panels("batch_size", rows)[0]
+    assert axes.figure.legends[0].get_title().get_text() == styles.UNSTABLE
+
+
+def test_the_figure_of_scaling_marks_points_of_unstable_runs(panels):
+    rows = made_tables.study(devices=[1, 2, 4])
+    rows = [row | {"status": "unstable"} if row["devices"] == 4 else row for row in rows]
+    for axes in panels("scaling", rows):
+        assert words(axes).count(styles.STAR) == 1
+        assert axes.figure.get_supxlabel() == styles.UNSTABLE
+
+
+def test_memory_of_unstable_runs_is_as_good_as_that_of_others(panels):
+    rows = unstable_in(made_tables.study(batch_per_device=[16, 32], strategy="single"))
+    assert not any(styles.STAR in words(axes) for axes in panels("memory", rows))

@@ -15,6 +15,7 @@ from dlbench.common import own_code, plugins
 from dlbench.records import staleness
 from dlbench.study.runs import Run
 from dlbench.trainer import engine
+from support.machines import pythons
 
 REPOSITORY = Path(__file__).parents[3]
 PROGRAMS = REPOSITORY / "workflow_scripts"
@@ -35,6 +36,8 @@ for dataset in ("digits", "mnist", "ptb", "ramp_astro"):
     digests["data of " + dataset] = staleness.recipe(dataset)
 print(json.dumps(digests))
 """
+DIGEST_OF = "import sys; from dlbench.common import own_code; print(own_code.digest(sys.argv[1:]))"
+OTHER_PYTHONS = [python for version in pythons.SUPPORTED if (python := pythons.find(version))]
 # The files behind LENET: what can change its numbers.
 BEHIND_LENET = {
     "train.py",
@@ -57,6 +60,7 @@ BEHIND_LENET = {
     "dlbench/trainer/updates.py",
     "dlbench/trainer/keras/building.py",
     "dlbench/trainer/reading/converted.py",
+    "dlbench/trainer/reading/manifest.py",
     "dlbench/trainer/tensorflow/engine.py",
     "dlbench/trainer/tensorflow/items.py",
     "dlbench/trainer/keras/models/convolutional/lenet5.py",
@@ -69,7 +73,7 @@ BEHIND_LENET = {
     "dlbench/trainer/train.py",
 }
 DIGITS, MNIST = "dlbench/data/datasets/digits.py", "dlbench/data/datasets/mnist.py"
-COMMENT = ("", "\n# changed\n")  # after the end of a file
+CODE = ("", "\nCHANGED = 1\n")  # after the end of a file
 # (file, what is replaced, by what)
 DESCRIBED = {
     "a title": (DIGITS, "Optical recognition", "Recognition"),
@@ -79,33 +83,43 @@ DESCRIBED = {
     "a file's address": (DIGITS, "package:sklearn", "https://example.org/sklearn"),
     "one more mirror": (MNIST, "MIRRORS = (\n", 'MIRRORS = (\n    "https://example.org/",\n'),
     "another mirror": ("dlbench/data/datasets/ptb.py", "githubusercontent", "example"),
-    "the processor": ("dlbench/machine/hardware.py", *COMMENT),
-    "where a run is": ("dlbench/trainer/containment.py", *COMMENT),
-    "what a log says of the machine": ("dlbench/trainer/description.py", *COMMENT),
-    "what is hidden": ("dlbench/machine/redaction.py", *COMMENT),
-    "GPUs": ("dlbench/machine/gpu_facts.py", *COMMENT),
-    "what a model computes": ("dlbench/trainer/model_flops.py", *COMMENT),
-    "rules for layers": ("dlbench/trainer/keras/flops.py", *COMMENT),
-    "calibrations": ("dlbench/trainer/calibration.py", *COMMENT),
-    "profiles": ("dlbench/trainer/profiling.py", *COMMENT),
-    "what a trace says": ("dlbench/log/operations.py", *COMMENT),
-    "words of mistakes": ("dlbench/common/phrases.py", *COMMENT),
-    "bounds of flags": ("dlbench/common/flag_types.py", *COMMENT),
-    "checks of a log's fields": ("dlbench/log/event_fields.py", *COMMENT),
+    "the processor": ("dlbench/machine/hardware.py", *CODE),
+    "where a run is": ("dlbench/trainer/containment.py", *CODE),
+    "what a log says of the machine": ("dlbench/trainer/description.py", *CODE),
+    "what is hidden": ("dlbench/machine/redaction.py", *CODE),
+    "GPUs": ("dlbench/machine/gpu_facts.py", *CODE),
+    "what a model computes": ("dlbench/trainer/model_flops.py", *CODE),
+    "rules for layers": ("dlbench/trainer/keras/flops.py", *CODE),
+    "calibrations": ("dlbench/trainer/calibration.py", *CODE),
+    "profiles": ("dlbench/trainer/profiling.py", *CODE),
+    "what a trace says": ("dlbench/log/operations.py", *CODE),
+    "words of mistakes": ("dlbench/common/phrases.py", *CODE),
+    "bounds of flags": ("dlbench/common/flag_types.py", *CODE),
+    "checks of a log's fields": ("dlbench/log/event_fields.py", *CODE),
     "a room": ("dlbench/trainer/__init__.py", '"""', '"""Here: '),
-    "image layouts": ("dlbench/images/oci.py", *COMMENT),
-    "a figure": ("dlbench/figures/learning/loss.py", *COMMENT),
+    "image layouts": ("dlbench/images/oci.py", *CODE),
+    "a figure": ("dlbench/figures/learning/loss.py", *CODE),
+    "a comment": ("dlbench/trainer/engine.py", "", "\n# changed\n"),
+    "a comment in a line": ("dlbench/trainer/updates.py", "0.999)", "0.999)  # changed"),
+    "a docstring of a module": ("dlbench/trainer/loop.py", '"""', '"""Changed. '),
+    "a docstring of a function": ("dlbench/trainer/updates.py", '"""Whether', '"""If'),
+    "the layout of lines": (
+        "dlbench/trainer/updates.py",
+        "(0.9, 0.999)",
+        "(\n    0.9,\n    0.999,\n)",
+    ),
 }
 ALL = {"lenet5", "cnn12", "digits", "udocker"}
 # ... and whose digests change.
 CHANGING = {
-    "the model": ("dlbench/trainer/keras/models/convolutional/cnn12.py", *COMMENT, {"cnn12"}),
-    "the loop": ("dlbench/trainer/loop.py", *COMMENT, ALL),
-    "the step": ("dlbench/trainer/tensorflow/step.py", *COMMENT, ALL),
-    "the strategy": ("dlbench/trainer/tensorflow/strategies/single.py", *COMMENT, ALL),
-    "what reads a log": ("dlbench/log/event_log.py", *COMMENT, ALL),
-    "what GPUs do": ("dlbench/machine/gpu_readings.py", *COMMENT, ALL),
-    "the runtime": ("dlbench/images/runtimes/udocker.py", *COMMENT, {"udocker"}),
+    "a number": ("dlbench/trainer/updates.py", "0.999", "0.99", ALL),
+    "the model": ("dlbench/trainer/keras/models/convolutional/cnn12.py", *CODE, {"cnn12"}),
+    "the loop": ("dlbench/trainer/loop.py", *CODE, ALL),
+    "the step": ("dlbench/trainer/tensorflow/step.py", *CODE, ALL),
+    "the strategy": ("dlbench/trainer/tensorflow/strategies/single.py", *CODE, ALL),
+    "what reads a log": ("dlbench/log/event_log.py", *CODE, ALL),
+    "what GPUs do": ("dlbench/machine/gpu_readings.py", *CODE, ALL),
+    "the runtime": ("dlbench/images/runtimes/udocker.py", *CODE, {"udocker"}),
     "a reader": (DIGITS, '"first_label": 0', '"first_label": 1', {"data of digits"}),
     "what a file is": (DIGITS, "09f66e", "09f66f", {"data of digits"}),
     "an address that nothing vouches for": (
@@ -121,10 +135,10 @@ def short(files):
     return {file.removeprefix("workflow_scripts/") for file in files}
 
 
-def test_the_files_behind_a_run_are_these_and_at_most_thirty():
+def test_the_files_behind_a_run_are_these_and_few():
     files = short(staleness.training_code(LENET))
     assert files == BEHIND_LENET
-    assert len(files) <= 30
+    assert len(files) <= 31
 
 
 def test_what_drops_or_reads_files_before_a_run_is_behind_runs_that_ask_for_it():
@@ -221,7 +235,7 @@ def copied(tmp_path):
     folder = tmp_path / "workflow_scripts"
     shutil.copytree(PROGRAMS, folder, ignore=shutil.ignore_patterns("__pycache__"))
 
-    def digests(*changed, edit=COMMENT):
+    def digests(*changed, edit=CODE):
         before, after = edit
         for name in changed:
             text = (folder / name).read_text()
@@ -267,6 +281,43 @@ def test_addresses_that_are_not_in_a_datasets_own_entries_are_beside_digests_of_
 
 def test_the_digest_does_not_depend_on_where_the_workflow_lies(copied):
     assert copied()["lenet5"] == own_code.digest(staleness.training_code(LENET))
+
+
+SOURCE = """
+def f(x, *, y=None):
+    return f"{x:{y}} {x!r}" "", u"", "", 1, 1.0, True, None, "\\u0378", b"\\xff", {**x}, x[1:]
+"""
+# Each computes something else.
+OTHERS = {
+    "a number of another type": ("1.0", "1"),
+    "a text": ('u""', 'u"0"'),
+    "one text less": (', u""', ""),
+    "a default": ("y=None", "y=0"),
+    "one None less": (", None", ""),
+    "an order": ("1, 1.0", "1.0, 1"),
+    "an argument by its name": ("*, y", "y"),
+    "a conversion": ("!r", "!s"),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), OTHERS.values(), ids=OTHERS)
+def test_what_computes_something_else_has_another_digest(before, after, tmp_path):
+    path, other = (tmp_path / folder / "a.py" for folder in ("one", "another"))
+    for file, text in ((path, SOURCE), (other, SOURCE.replace(before, after, 1))):
+        file.parent.mkdir()
+        file.write_text(text)
+    assert path.read_text() != other.read_text()
+    assert own_code.digest([str(path)]) != own_code.digest([str(other)])
+
+
+@pytest.mark.skipif(not OTHER_PYTHONS, reason="this machine has no other Python")
+def test_the_digest_is_the_same_on_each_python(tmp_path):
+    (tmp_path / "a.py").write_text(SOURCE)
+    files = [str(tmp_path / "a.py"), *staleness.training_code(LENET)]
+    for python in OTHER_PYTHONS:
+        command = [python, "-B", "-c", DIGEST_OF, *files]
+        answer = subprocess.run(command, cwd=PROGRAMS, capture_output=True, text=True, check=True)
+        assert answer.stdout.strip() == own_code.digest(files), python
 
 
 def test_a_renamed_file_is_another_one(tmp_path):

@@ -9,6 +9,7 @@ from tests.performance import bench
 from tests.performance.bench import page
 from tests.performance.bench.figure import Figure
 from tests.performance.bench.programs import PROGRAMS
+from tests.performance.training import model_work
 
 FIRST, SECOND = "2026-11-22T10:00:00Z", "2026-11-23T10:00:00Z"
 
@@ -177,3 +178,16 @@ def test_what_is_to_be_known_of_figures_stands_below_them():
     for one in (results(), results(planning=program(FIRST, Figure("a", (1.0,))))):
         section = page.page(one).partition("\n## planning\n")[2].partition("\n## ")[0]
         assert (PROGRAMS["planning"].note in section) == bool(one["programs"])
+
+
+def test_spreads_of_calibrations_which_the_machine_decides_are_shown_and_not_judged(tmp_path):
+    rounds = [{"spent_s": 15.0, "tflops": 0.1, "gb_per_s": rate} for rate in (50.0, 76.0)]
+    kept = tmp_path / "kept"
+    model_work.add_calibrations(bench.Figures(kept), "jax", 2, rounds)
+    found = {one.name: one for one in (Figure(**json.loads(s)) for s in kept.open())}
+    spread = found["jax: copy in memory on 2 cores, spread over calibrations"]
+    assert spread.measured == "52 % (1 round)" and not spread.target
+    assert found["jax: calibration on 2 cores"].target  # what dlbench decides is judged
+    text = page.page(results(model_work=program(FIRST, *found.values())))
+    assert "1 of 1 targets are met." in text
+    assert "Spreads over calibrations have no target:" in text

@@ -56,7 +56,7 @@ def test_the_flags_of_the_trainer_are_the_fields_of_a_run():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["draw_figure.py", "loss", "--tables", "nowhere"], "runs.parquet cannot be read"),
+        (["draw_figure.py", "loss", "--tables", "nowhere"], "runs.parquet: there is no such"),
         (
             ["collect_runs.py", "--config", "absent.yaml"],
             "absent.yaml cannot be read: No such file",

@@ -22,7 +22,7 @@ FRAMEWORKS = {"tensorflow", "keras", "jax", "torch"}
 ALONE = (
     *("common", "log", "machine", "baselines", "launchers", "schedulers", "starting", "records"),
     *("study/runs.py", "study/other_trainers.py", "study/repeats.py", "images"),
-    "study/trainer_environments.py",
+    *("study/trainer_environments.py", "study/contradictions.py"),
 )
 PROGRAMS, TESTS = LIBRARY.parent, REPOSITORY / "tests"
 # Programs that run under a stranger's Python, without the library.

@@ -121,6 +121,16 @@ def test_an_interpreter_that_does_not_start_is_quoted(said, code):
     assert message.endswith("is there a python3 in it? (images: python names another)")
 
 
+def test_a_runtime_that_fails_itself_is_not_asked_for_python():
+    ch_run("echo 'Error: installation of charliecloud tools failed' >&2; exit 1")
+    with pytest.raises(Error) as error:
+        prepare(interpreter(INSIDE))
+    assert str(error.value).endswith(
+        "installation of charliecloud tools failed; is charliecloud installed here with all its "
+        "tools? (docs/containers.md)"
+    )
+
+
 def test_an_image_without_python_is_said_to_have_none():
     ch_run()
     with pytest.raises(Error, match=r"Python could not be started inside \(exit code 127\)"):

@@ -44,6 +44,15 @@ def rows(tmp_path):
     return imported
 
 
+def test_tables_are_found_behind_much_output_of_the_library(rows):
+    before = "node1:12:12 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] via P2P/IPC\n" * 5000
+    assert [row["size_bytes"] for row in rows(before + RANKS + TITLE + DSTACK, site="far")] == [
+        524288,
+        1048576,
+    ]
+    assert len(rows(before + OSU + OSU_ROWS, **FAR)) >= 2
+
+
 def test_a_table_of_nccl_tests_becomes_all_reduces_with_its_ranks_and_its_meaning(rows):
     small, large = rows(RANKS + TITLE + DSTACK, site="far")
     assert (large["measure"], large["size_bytes"], large["unit"]) == ("all_reduce", 1048576, "GB/s")
@@ -93,9 +102,91 @@ def test_bandwidths_and_other_times_of_osu(rows):
     assert found["allgather"]["unknown"] == "the time alone is known"
 
 
-def test_a_log_without_ranks_does_not_pass_for_an_all_reduce(rows):
+# A rack of 18 nodes with 4 devices: busbw / algbw is 2 x 71 / 72.
+RACK = TITLE + (
+    "   536870912     134217728     float     sum      -1   1806.7  297.16  586.06      0   1835.9"
+    "  292.43  576.74      0\n"
+)
+LAST_RANK = "#  Rank 71 Group  0 Pid  148 on node-171 device  3 [0x01] NVIDIA GB200\n"
+# As versions of 2018 to 2022 print an all-reduce on 8 devices: no root, the largest error.
+OLD = (
+    "#       size         count    type   redop     time   algbw   busbw  error     time   algbw\n"
+    "  1073741824     268435456   float     sum   9100.0  118.00  206.49  4e-07   9110.0  117.86\n"
+    "  2147483648     536870912   float     sum  18200.0  118.00  206.49  3e-02  18200.0  118.00\n"
+)
+
+
+@pytest.mark.parametrize("ranks", ["", LAST_RANK])
+def test_devices_of_a_table_without_its_ranks_are_the_users(rows, ranks):
+    (row,) = rows(ranks + RACK, site="far", nodes=18, devices_per_node=4)
+    assert (row["measure"], row["nodes"], row["devices"]) == ("all_reduce", 18, 72)
+    assert row["value"] == pytest.approx(586.06, abs=0.005)
+    assert row["device_model"] == ("NVIDIA GB200" if ranks else None)
+
+
+@pytest.mark.parametrize("fields", [{}, {"nodes": 9, "devices_per_node": 4}])
+def test_a_table_does_not_pass_for_an_all_reduce_of_another_number_of_devices(rows, fields):
     with pytest.raises(Error, match="does not name its collective"):
-        rows(TITLE + DSTACK, **FAR)
+        rows(RACK, site="far", **fields)
+
+
+def test_the_user_may_name_the_collective_of_a_table(rows):
+    fields = {"site": "far", "nodes": 2, "devices_per_node": 8}
+    (row,) = rows(RACK, measure="all_gather", **fields)
+    assert (row["measure"], row["value"]) == ("all_gather", 586.06)
+    named = "# Collective test starting: all_reduce_perf\n"
+    with pytest.raises(Error, match="--fields says measure is all_gather, the log says all_reduce"):
+        rows(named + RANKS + TITLE + DSTACK, site="far", measure="all_gather")
+    with pytest.raises(Error, match="expected the name of a collective, found 8"):
+        rows(RACK, measure=8, **fields)
+
+
+@pytest.mark.parametrize(
+    "name", ["all_reduce_perf_mpi", "/opt/build/all_reduce_perf", "all_reduce"]
+)
+def test_the_name_of_a_program_has_endings_and_a_folder(rows, name):
+    first, _ = rows(f"# Collective test starting: {name}\n" + RANKS + TITLE + DSTACK, site="far")
+    assert first["measure"] == "all_reduce"
+    assert first["value"] == pytest.approx(524288 / 296.9e-6 / 1e9)  # not the printed 1.77
+
+
+def test_tables_of_2018_to_2022_have_an_error_for_their_wrong_values(rows):
+    (row,) = rows(OLD, site="far", nodes=1, devices_per_node=8)
+    assert (row["measure"], row["size_bytes"]) == ("all_reduce", 1 << 30)
+    assert row["value"] == pytest.approx(206.49, abs=0.01)
+    assert "1 sizes with wrong values left out" in row["source"]
+
+
+def test_ranks_that_are_missing_show_in_the_factor_of_an_all_reduce(rows):
+    named = "# Collective test starting: all_reduce_perf\n" + RANKS + RACK
+    with pytest.raises(
+        Error, match=r"1.972, which is that of 7\d; an all-reduce of 2 ranks has 1:"
+    ):
+        rows(named, site="far")
+    (row,) = rows(named, site="far", nodes=18, devices_per_node=4)
+    assert row["devices"] == 72
+
+
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("label", ["[1,{}]<stdout>:", "{}: ", "[{}]: "])
+def test_processes_that_all_print_are_told_apart_by_what_launchers_write(rows, label, both):
+    def of(rank, *parts):
+        lines = [line for part in parts for line in part.splitlines(keepends=True)]
+        return "".join(label.format(rank) + line for line in lines)
+
+    header = "# Collective test starting: all_reduce_perf\n# nThread 1 nGpus 1 minBytes 524288\n"
+    first, second = DSTACK.replace("[1,0]<stdout>:", "").splitlines(keepends=True)
+    # The other process is late: its header stands between two sizes.
+    content = of(0, header, RANKS, TITLE, first) + of(1, header) + of(0, second)
+    content += of(1, TITLE, first, second) if both else ""  # which counts once
+    small, large = rows(content, site="far")
+    assert (small["devices"], large["time_s"]) == (2, pytest.approx(583.4e-6))
+
+
+def test_two_programs_that_print_into_one_log_are_refused(rows):
+    other = RANKS.replace("Pid 2002", "Pid 2003")
+    with pytest.raises(Error, match="rank 0 is told twice"):
+        rows(RANKS + other + TITLE + DSTACK, site="far")
 
 
 @pytest.mark.parametrize(

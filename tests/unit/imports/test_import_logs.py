@@ -10,7 +10,8 @@ import pytest
 
 from dlbench import Error
 from dlbench.common import plugins
-from dlbench.imports import finding, import_logs, table_rows
+from dlbench.common.files import files_below
+from dlbench.imports import finding, import_baselines, import_logs, table_rows
 from dlbench.tables import parquet_files, run_columns, table_columns
 from support.logs import log_samples
 from support.logs.log_samples import KINDS, tf_cnn_benchmarks
@@ -106,6 +107,27 @@ def test_hidden_files_are_skipped_and_links_in_circles_end(tmp_path):
     made = import_logs.import_paths([tmp_path / "logs"])
     assert [row["source"] for row in made.rows] == [f"run/log:1-{LOG.count(chr(10))}"]
     assert sorted(name for name, _ in made.left_out) == ["gone", "pipe"]
+
+
+def test_links_that_lead_out_of_a_folder_are_named_and_not_read_unless_they_are_given(tmp_path):
+    logs, far = tmp_path / "logs", tmp_path / "far"
+    write(logs / "run" / "log")
+    write(far / "log", tf_cnn_benchmarks(0.5, 5))
+    write(far / "more" / "log", tf_cnn_benchmarks(0.25, 5))
+    (logs / "kmsg").symlink_to("/proc/kmsg")  # a plain file that never ends
+    (logs / "run" / "beside").symlink_to(far / "log")
+    (logs / "more").symlink_to(far / "more")
+    (logs / "same").symlink_to(logs / "run")
+    (tmp_path / "by_link").symlink_to(logs)
+    for given in (logs, tmp_path / "by_link"):
+        made = import_logs.import_paths([given])
+        assert len(made.rows) == 1
+        outside = {"kmsg": finding.LEADS_OUT, "more": finding.LEADS_OUT}
+        assert dict(made.left_out) == outside | {"run/beside": finding.LEADS_OUT}
+    assert len(import_logs.import_paths([logs, logs / "more", logs / "run" / "beside"]).rows) == 3
+    with pytest.raises(Error, match="nothing was imported: no log of"):
+        import_baselines.import_baselines([logs], tmp_path / "out", {"site": "far"})
+    assert files_below(tmp_path / "by_link") == [tmp_path / "by_link/run/log"]
 
 
 def test_several_logs_of_a_kind_in_one_folder_are_several_runs(tmp_path):

@@ -1,5 +1,6 @@
 """importing: what cannot be read is named, all else is written, and --kind chooses."""
 
+import random
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import pytest
 from dlbench import Error
 from dlbench.common import plugins
 from dlbench.imports import finding, import_logs
+from dlbench.imports.log_file import LogFile
 from dlbench.tables import parquet_files, run_columns, table_columns
 from support.logs.event_files import event, event_file, scalar
 from support.logs.log_samples import KINDS, mxnet, tf_cnn_benchmarks
@@ -51,11 +53,43 @@ def test_the_kind_that_is_asked_for_counts_where_several_match(logs, kind, rate)
     assert made.left_out == []
 
 
-def test_a_log_whose_kind_begins_late_is_read_as_the_kind_that_is_asked_for(logs):
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"tensorboard"}))
+def test_a_log_that_begins_with_other_text_is_known_if_its_program_prints_it(tmp_path, kind):
+    content = KINDS[kind](0.125, 12)
+    before = OUTPUT * 20_000  # 1.2 MB
+    (tmp_path / "log").write_text(before + content)
+    candidate = finding.Candidate(tmp_path / "log", "log", True)
+    _, found, _ = finding.choose_importer(candidate)
+    printed = hasattr(plugins.load("importers", kind), "LINE_MARKS")
+    assert found == (kind if printed else None)
+    (tmp_path / "log").write_bytes((before + content).encode("utf-16"))
+    assert finding.choose_importer(candidate)[1] == found
+
+
+def test_a_log_is_looked_for_as_far_as_a_stated_limit(logs, monkeypatch):
+    monkeypatch.setattr(finding, "LOOKED_AT_BYTES", 2**20)
+    for name, lines in (("near", 15_000), ("far", 40_000)):
+        (logs / name).mkdir()
+        (logs / name / "log").write_text(OUTPUT * lines + tf_cnn_benchmarks(0.125, 5))
+    made = import_logs.import_paths([logs])
+    assert ("far/log", finding.UNKNOWN) in made.left_out
+    assert len(made.rows) == 3
+    assert "first 64 MiB" in finding.UNKNOWN
+
+
+def test_what_is_no_text_is_not_searched(tmp_path, monkeypatch):
+    monkeypatch.setattr(LogFile, "blocks", lambda log: pytest.fail("searched"))
+    (tmp_path / "weights").write_bytes(random.Random(1).randbytes(2**20))
+    candidate = finding.Candidate(tmp_path / "weights", "weights", True)
+    assert finding.choose_importer(candidate)[1:] == (None, finding.UNKNOWN)
+
+
+def test_a_log_that_begins_too_late_is_read_as_the_kind_that_is_asked_for(logs, monkeypatch):
+    monkeypatch.setattr(finding, "LOOKED_AT_BYTES", 2**16)
     path = logs / "late"
-    path.write_text(OUTPUT * 2000 + tf_cnn_benchmarks(0.125, 5))
+    path.write_text(OUTPUT * 20_000 + tf_cnn_benchmarks(0.125, 5))
     assert ("late", finding.UNKNOWN) in import_logs.import_paths([logs]).left_out
-    with pytest.raises(Error, match="by its first 64 KiB"):
+    with pytest.raises(Error, match="by its first 64 MiB"):
         import_logs.import_paths([path])
     (row,) = import_logs.import_paths([path], kind="tf_cnn_benchmarks").rows
     assert row["images_per_second"] == 512

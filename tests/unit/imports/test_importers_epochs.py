@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from dlbench.imports import import_logs
@@ -36,6 +37,45 @@ def test_means_since_an_epoch_began_become_windows_of_batches(log):
     assert list(run.steps.warm_up) == [1, 0, 0]
     assert run.evals == [{"split": "validation", "epoch": 1, "top1": 0.705, "top5": 0.9025}]
     assert run.status == "ok"
+
+
+def cut(first, *times, batches=500):
+    """Lines of every batch from the fifth on, numbered from `first`."""
+    times, lines = [9.0, *times], []
+    for done in range(5, len(times) + 1):
+        mean = sum(times[:done]) / done
+        lines.append(imagenet_line(0, done - 1 + first, batches, times[done - 1], mean))
+    return "".join(f"{line}\n" for line in lines)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_means_of_a_log_that_was_cut_show_where_counting_began(log, first):
+    (run,) = read("pytorch_imagenet", log, cut(first, *[0.2] * 10, 30, 0.2, 0.2, 4, 0.2))
+    assert list(run.steps.step) == list(range(5, 17))
+    took = np.multiply(run.steps.step_time_s, run.steps.window_steps)
+    assert np.nansum(took) == pytest.approx(9 + 10 * 0.2 + 30 + 3 * 0.2 + 4, abs=0.02)
+    stall = [time for time, steps in zip(took, run.steps.window_steps, strict=True) if time > 29]
+    assert stall == [pytest.approx(30.4, abs=0.02)]
+    assert "the log begins at batch 5 of its epoch: the warm-up is in the first window" in notes(
+        run
+    )
+    assert "unknown" not in notes(run)
+    assert not any(run.steps.warm_up)
+
+
+def test_where_the_means_fit_both_ways_to_count_that_is_noted(log):
+    lines = [imagenet_line(0, n, 500, 0.2, 0.2) for n in (10, 20, 30)]
+    (run,) = read("pytorch_imagenet", log, "".join(f"{line}\n" for line in lines))
+    assert list(run.steps.step) == [10, 20, 30]
+    assert "whether batches are counted from 0 or from 1 is unknown" in notes(run)
+
+
+@pytest.mark.parametrize(("numbers", "steps"), [((0, 10), [1, 11]), ((11, 500), [11, 500])])
+def test_a_batch_0_or_the_last_one_says_where_counting_began(log, numbers, steps):
+    lines = [imagenet_line(0, n, 500, 0.2, 0.2) for n in numbers]
+    (run,) = read("pytorch_imagenet", log, "".join(f"{line}\n" for line in lines))
+    assert list(run.steps.step) == steps
+    assert "unknown" not in notes(run)
 
 
 def test_windows_that_the_last_digit_leaves_in_doubt_are_joined(log):
@@ -126,6 +166,46 @@ def test_evaluations_are_taken_off_the_time_of_hugging_faces_training(log):
     assert run.columns["duration_s"] == 60
     assert run.columns["epochs"] == 1
     assert "60 s, less 20 s of evaluations" in notes(run)
+
+
+def test_evaluations_of_several_sets_have_their_names_and_are_taken_off_too(log):
+    matched = {"step": 50, "epoch": 0.5, "eval_matched_loss": 1.5, "eval_matched_accuracy": 0.5}
+    entries = [
+        matched | {"eval_matched_runtime": 5.0, "eval_matched_samples_per_second": 10.0},
+        {"step": 50, "epoch": 0.5, "eval_other_set_loss": 1.7, "eval_other_set_runtime": 7.0},
+        {"step": 100, "epoch": 1.0, "dev_loss": 1.6, "dev_f1": 0.3, "dev_runtime": 8.0},
+        END,
+        matched | {"step": 100, "eval_matched_runtime": 99.0},  # after the training
+    ]
+    (run,) = read("hf_trainer", log, hf_state(entries, 100, 100))
+    assert run.columns["step_time_mean_s"] == 0.4
+    assert run.columns["images_per_second"] == 240
+    assert "60 s, less 20 s of evaluations" in notes(run)
+    assert [(e["split"], e["step"], e["loss"], e.get("top1")) for e in run.evals] == [
+        ("matched", 50, 1.5, 0.5),
+        ("other_set", 50, 1.7, None),
+        ("dev", 100, 1.6, None),
+        ("matched", 100, 1.5, 0.5),
+    ]
+    assert "left out: dev_f1" in notes(run)
+
+
+def test_the_scores_of_a_run_are_those_of_the_set_that_has_no_other_name(log):
+    entries = [
+        {"step": 100, "eval_loss": 1.5, "eval_accuracy": 0.5, "eval_runtime": 1.0},
+        {"step": 100, "eval_hard_loss": 2.5, "eval_hard_accuracy": 0.1, "eval_hard_runtime": 1.0},
+        END,
+    ]
+    log.write_text(hf_state(entries, 100, 100))
+    (row,) = import_logs.import_paths([log]).rows
+    assert row["top1"] == 0.5
+
+
+def test_of_a_training_that_was_stopped_early_the_items_of_its_steps_count(log):
+    # 160 items/s x 60 s are those of 400 steps; 100 of them were done, a quarter.
+    (run,) = read("hf_trainer", log, hf_state([END], 100, 400))
+    assert run.columns["images_per_second"] == 40
+    assert "stopped at step 100 of 400" in notes(run)
 
 
 def test_losses_and_scores_of_hugging_faces_history_are_rows(log):

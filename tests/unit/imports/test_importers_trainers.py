@@ -134,7 +134,8 @@ def test_batches_of_megatron_that_grow_give_the_items_of_all_windows_over_their_
 
 def test_iterations_that_begin_anew_and_arguments_begin_another_run_of_megatron(log):
     part = megatron((10, 900), (20, 1000))
-    content = arguments(world_size=8) + part + part + arguments(world_size=4) + part
+    slower = megatron((10, 1900), (20, 2000))
+    content = arguments(world_size=8) + part + slower + arguments(world_size=4) + part
     runs = list(read("megatron", log, content))
     assert [run.columns["devices"] for run in runs] == [8, 8, 4]
 
@@ -253,10 +254,67 @@ def test_steps_of_torchtitan_that_begin_anew_begin_another_run(log):
     assert two.lines == (3, 4)
 
 
-def test_without_devices_torchtitans_rate_is_no_throughput_but_a_note(log):
+def test_without_devices_torchtitans_rate_is_that_of_a_device_and_no_throughput(log):
     (run,) = read("torchtitan", log, titan((1, 10), (2, 20)))
-    assert "images_per_second" not in row(run)
+    found = row(run)
+    assert "images_per_second" not in found
+    assert (found["tokens_per_second_per_device"], found["rate_uncertainty"]) == (20, 0.025)
     assert "20 tokens/s per device; for a throughput give devices and item_shape" in notes(run)
+
+
+def dated(*steps, begin="21:00:00,000"):
+    """A log of (step, its time of the day, tps, loss) of a pipeline of 16 devices."""
+    head = (
+        "Trainer is initialized with local batch size 2, global batch size 2, sequence length "
+        "4096, total steps 3 (warmup 2).",
+        "Training starts at step 1.",
+    )
+    content = titan_lines(*head).replace("19:45:01,441", begin)
+    for step, date, tps, loss in steps:
+        line = titan_lines(titan_step(step, tps))
+        line = line.replace("19:45:01,441", date)
+        content += line.replace(f"loss: {8 - step / 1000:8.5f}", f"loss: {loss}")
+    return content
+
+
+SLOW = (  # pytorch/torchtitan#1232: 61.24 s a step are 8.36 tokens/s on each of 16 devices
+    (1, "21:02:00,190", 4, "-1.0000"),
+    (2, "21:03:01,428", 8, "-1.0000"),
+    (3, "21:04:02,670", 8, "-1.0000"),
+)
+
+
+def test_where_torchtitans_rate_is_rounded_times_are_those_of_the_dates_of_lines(log):
+    (run,) = read("torchtitan", log, dated(*SLOW))
+    found = row(run, devices=16)
+    assert list(run.steps.step_time_s) == pytest.approx([120.19, 61.238, 61.242])
+    assert found["step_time_mean_s"] == pytest.approx(61.24)  # not 64, as 8 tokens/s would have it
+    assert found["step_time_sd_s"] == pytest.approx(0.0028, abs=1e-4)
+    assert found["tokens_per_second"] == pytest.approx(2 * 4096 / 61.24)
+    assert found["tokens_per_second_per_device"] == pytest.approx(8.3606, abs=1e-4)
+    assert "times by the dates of lines: tps is rounded" in found["notes"]
+
+
+def test_a_rounded_rate_without_dates_has_its_uncertainty_and_no_times_of_windows(log):
+    (run,) = read("torchtitan", log, dated(*((n, "21:00:00,000", *rest) for n, _, *rest in SLOW)))
+    found = row(run, devices=16)
+    assert math.isnan(run.steps.step_time_s[1])
+    assert (found["step_time_mean_s"], found["rate_uncertainty"]) == (64, 1 / 16)
+    assert "step_time_sd_s" not in found
+    assert "which leaves 6.2% in doubt" in found["notes"]
+    assert found.get("contradicts") is None
+
+
+def test_the_loss_of_a_rank_without_one_is_null_or_that_of_another_rank(log):
+    (alone,) = read("torchtitan", log, dated(*SLOW))
+    assert all(map(math.isnan, alone.steps.loss))
+    assert "final_loss" not in row(alone, devices=16)
+    assert "loss -1 is no loss" in notes(alone)
+    last = [(step, date, tps, f" {9 - step}.0000") for step, date, tps, _ in SLOW]
+    other = dated(*last).replace("[rank0]", "[rank15]")
+    lines = zip(dated(*SLOW).splitlines(True), other.splitlines(True), strict=True)
+    (both,) = read("torchtitan", log, "".join(line for pair in lines for line in pair))
+    assert list(both.steps.loss) == [8, 7, 6]
 
 
 # Composer

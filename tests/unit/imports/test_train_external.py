@@ -8,6 +8,7 @@ import pytest
 
 from dlbench import Error
 from dlbench.imports import train_external
+from dlbench.records import parse_run, run_record
 from dlbench.study import other_trainers
 from dlbench.study.runs import Run
 from support.logs.log_samples import GLOBAL_BATCH, tf_cnn_benchmarks
@@ -97,3 +98,11 @@ def test_the_logs_of_an_earlier_attempt_are_not_read_for_a_later_one(log):
     log.unlink()
     (end,) = named(train(log, printing("hello")), "run_end")
     assert end["status"] == "failed"
+
+
+def test_a_log_that_contradicts_itself_says_so_in_the_record_of_its_run(log):
+    train(log, printing(LOG.replace("total images/sec: 512.00", "total images/sec: 4096.00")))
+    parse_run.parse(RUN, log, log.with_name("run.json"))
+    summary = run_record.read(log.with_name("run.json"))["summary"]
+    assert summary["images_per_second"] == 4096
+    assert "8 times as much" in summary["contradicts"]

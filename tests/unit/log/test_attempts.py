@@ -52,6 +52,15 @@ def test_a_log_that_came_to_its_end_stays_where_it_is(log):
     assert [path.name for path in log.parent.iterdir()] == [log.name]
 
 
+@pytest.mark.parametrize(("status", "aside"), [("ok", 1), ("failed", 1), ("skipped", 0)])
+def test_what_an_ended_attempt_measured_is_moved_aside(log, status, aside):
+    written = event_log.EventLog(log)
+    written.write("run_end", t_utc=event_log.utc_now(), status=status, message="")
+    attempts.unlink_open_log(log)
+    attempts.put_measured_aside(log)
+    assert len(attempts.kept_logs(log.parent)) == aside == (not log.exists())
+
+
 @pytest.mark.parametrize(
     ("state", "status"),
     [("OUT_OF_MEMORY", "oom"), ("TIMEOUT", "timeout"), ("NODE_FAIL", None), ("COMPLETED", None)],
@@ -60,17 +69,37 @@ def test_what_would_repeat_itself_becomes_a_result(log, program, state, status):
     attempts.rescue(log)
     program("sacct", f"17|{state}")
     program("squeue")
-    said = fates.verdict(log)
+    said = fates.Earlier(log.parent, None).verdict()
     assert (said and said[0]) == status
     assert said is None or ("job 17" in said[1] and state in said[1])
 
 
+@pytest.mark.parametrize(
+    ("state", "status", "end"),
+    [("TIMEOUT", "failed", "; no step yet"), ("OUT_OF_MEMORY", "oom", "")],
+)
+def test_a_job_that_ran_out_of_time_before_the_first_step_measured_nothing(
+    log, program, state, status, end
+):
+    log.unlink()
+    attempts.unlink_open_log(log)
+    attempts.link_open_log(write(RUN, job={"scheduler": "slurm", "id": "17"}, steps=0))
+    attempts.rescue(log)
+    program("sacct", f"17|{state}")
+    program("squeue")
+    earlier = fates.Earlier(log.parent, None)
+    message = f"its job 17 was ended: {state} ({earlier.describe()}){end}"
+    assert earlier.verdict() == (status, message, status == "failed")
+    theirs = earlier.verdict(logs_steps=False)  # another program's are read at its end
+    assert theirs is not None and theirs[0] == {"TIMEOUT": "timeout"}.get(state, status)
+
+
 def test_without_a_word_of_the_scheduler_there_is_no_verdict(log, program):
-    assert fates.verdict(log) is None  # no attempt was kept aside
+    assert fates.Earlier(log.parent, None).verdict() is None  # no attempt was kept aside
     attempts.rescue(log)
     for name in ("sacct", "squeue"):
         program(name, script="#!/bin/sh\nexit 1\n")
-    assert fates.verdict(log) is None
+    assert fates.Earlier(log.parent, None).verdict() is None
 
 
 def test_a_file_system_without_hard_links_keeps_no_second_name(log, monkeypatch):

@@ -109,6 +109,16 @@ def test_equal_nodes_have_the_fingerprint_of_one_and_others_that_of_their_set():
     assert both["software_sha256"] == one["software_sha256"]
 
 
+def test_unlike_nodes_of_one_run_are_named_with_what_differs():
+    other = changed(hardware_cpu={"cores": 32}) | {"present": {"host": "node2", "cpus": [0]}}
+    other["present"]["gpus"] = []
+    said = fingerprints.unlike_nodes(known(MACHINE, MACHINE, other))
+    assert said == "it ran on unlike nodes: node2 has hardware cpu cores 32, not 64 as node1"
+    like = changed() | {"present": other["present"]}
+    assert fingerprints.unlike_nodes(known(MACHINE, like)) == ""
+    assert fingerprints.unlike_nodes({}) == ""
+
+
 def test_a_record_keeps_equal_facts_once_and_each_ranks_host_and_digests():
     found = known(MACHINE, changed(present={"host": "node2"}), changed(software={"kernel": "5"}))
     assert (len(found["hardware"]), len(found["software"])) == (1, 2)

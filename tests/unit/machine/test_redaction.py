@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlbench import Error
 from dlbench.imports import train_external
 from dlbench.machine import redaction
 from dlbench.study.runs import Run
@@ -118,6 +119,80 @@ def test_passwords_that_stand_behind_a_letter_or_a_name_are_hidden(command, reco
     assert redaction.redact_command(command.split()) == recorded.split()
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["creds", "DB_CREDS", "aws-creds", "dbCreds", "creds.json", "credentials", "license_key"],
+)
+def test_names_that_say_so_are_those_of_secrets(name):
+    assert redaction.is_secret(name)
+    assert redaction.redact(f"{name}={PLANTED}") == f"{name}=(hidden)"
+
+
+@pytest.mark.parametrize("name", ["license", "LICENSE_FILE", "licence", "sacreds", "increds_total"])
+def test_names_that_only_look_so_are_not(name):
+    assert not redaction.is_secret(name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "--max-tokens=4096 --tokens-per-batch 8192",
+        "tokens_per_second: 12345.6, tokens=1.2e9}",
+        '{"num_tokens": 512, "tokens": "3.5B"}',
+        "--tokens={batch_per_device} --key={model}",
+        "nvidia-smi -i GPU-1 -pl 300",
+    ],
+)
+def test_numbers_of_tokens_and_fields_of_a_run_are_no_secrets(text):
+    assert redaction.redact(text) == text
+    assert redaction.redact_command(text.split()) == text.split()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"['--token', '{PLANTED}', '--steps', '3']",
+        f'["--token", "{PLANTED}"]',
+        f"[prog, --token, {PLANTED}]",
+        f"- --token\n  - {PLANTED}\n  - --steps",
+        f'- "--api-key"\n- "{PLANTED} x"',
+        f"ipmitool -I lanplus -H node -U admin -P {PLANTED} dcmi power reading",
+        f'power_meter: "curl https://pdu -u me:{PLANTED}"',
+    ],
+)
+def test_secrets_in_lists_and_in_meters_of_power_are_hidden(text):
+    found = redaction.redact(text)
+    assert PLANTED not in found and redaction.HIDDEN in found
+    assert found.count('"') == text.count('"') or '"' + PLANTED in text
+    command = ["ipmitool", "-U", "admin", "-P", PLANTED, "dcmi"]
+    assert redaction.redact_command(command)[4] == redaction.HIDDEN
+    assert redaction.redact("ipmi-dcmi -p 623 -h node") == "ipmi-dcmi -p 623 -h node"
+
+
+@given(st.lists(st.sampled_from([
+    "--token", f"--token={PLANTED}", PLANTED, "-u", f"me:{PLANTED}", f"https://me:{PLANTED}@host",
+    f"-p{PLANTED}", f"token=https://a:{PLANTED}@b", "{{x}}", "{model}",
+    f"--key=a{{model}}{PLANTED}",
+    f"--key='{PLANTED} {PLANTED}'", "--steps=3", f"--secret={{{{{PLANTED}}}}}", "ipmitool", "-P",
+])))  # fmt: skip
+def test_a_command_whose_secrets_were_taken_out_has_them_again(command):
+    taken = redaction.Secrets()
+    words = taken.take_out_of_template(command)
+    filled = [word.format(model="vgg") for word in words]
+    assert redaction.restored(filled, taken.variables) == [w.format(model="vgg") for w in command]
+    text = " ".join(command)
+    assert redaction.restored([redaction.Secrets().take_out("plain")], {}) == ["plain"]
+    again = redaction.Secrets()
+    assert redaction.restored([again.take_out(text)], again.variables) == [text]
+    hidden = redaction.redact_command(command)
+    assert redaction.redact_command(hidden) == hidden
+
+
+def test_secrets_that_did_not_come_along_are_missed():
+    with pytest.raises(Error, match="APPTAINER_CLEANENV"):
+        redaction.restored(["--token=(hidden-0)"], {})
+
+
 def test_a_flag_without_a_value_hides_no_other_flag():
     command = ["train", "--use-auth", "--steps", "3"]
     assert redaction.redact_command(command) == command
@@ -133,7 +208,26 @@ def test_any_text_is_read_in_time(value):
     redaction.redact(value)
 
 
-@pytest.mark.parametrize("part", ["a", "a=", "--a ", "a:/", "token ", "x://", "eyJ", "eyJ-", "a. "])
+@pytest.mark.parametrize(
+    "part",
+    [
+        "a",
+        "a=",
+        "--a ",
+        "a:/",
+        "token ",
+        "x://",
+        "eyJ",
+        "eyJ-",
+        "a. ",
+        "--a,",
+        "--a\n",
+        "\n- ",
+        "ipmi ",
+        "ipmi -P",
+        "-u a",
+    ],
+)
 def test_a_long_value_does_not_take_long(part):
     began = time.process_time()
     redaction.redact(part * 20_000)

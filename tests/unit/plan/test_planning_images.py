@@ -127,6 +127,23 @@ def test_a_finished_run_needs_no_image(contained):
     assert again.directive_environment == {}
 
 
+def test_an_image_that_was_removed_skips_its_runs_alone(contained, tmp_path):
+    sif = tmp_path / "image.sif"
+    sif.write_bytes(b"#!/usr/bin/env run-singularity\nSIF_MAGIC\0")
+    images = {"train": {"source": str(sif)}}
+    apptainer = by_runtime(contained(images, runtime=["bare", "apptainer"]))["apptainer"]
+    sif.unlink()
+    plan = contained(images, runtime=["bare", "apptainer"])
+    assert list(plan.skipped) == [apptainer.id] and "nothing there" in plan.skipped[apptainer.id]
+    assert plan.environments == ["results/environments/train.json"]
+    with pytest.raises(Error, match=r"nothing remains.*\n.*image\.sif: expected a SIF file"):
+        contained(images, runtime="apptainer")
+    # What is finished needs it no more: tables and figures are made of it.
+    log = finish(apptainer, staleness.made_from(apptainer, image_settings=images))
+    parse_run.parse(apptainer, log, log.with_name("run.json"))
+    assert contained(images, runtime="apptainer").pending == {}
+
+
 def test_what_lies_elsewhere_is_seen_in_the_container(contained, tmp_path_factory, monkeypatch):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     models, disk = elsewhere / "models", elsewhere / "disk"

@@ -203,7 +203,9 @@ def test_a_start_plans_its_sentinels_and_its_jobs_plan_the_same(monkeypatch):
     assert plan.study.runs == config.study(settings(8, 16)).runs
     assert any(line.startswith("sentinels: 2 runs") for line in plan.why)
     assert f"--label={own[0].label()}" in run_command.start_run_arguments(plan, own[0].id)
-    assert [plan.position(run.id) for run in plan.to_train] == [3, 4, 5, 6]
+    positions = [plan.position(run.id) for run in plan.to_train]
+    assert {*positions} == {"3/4", "4/4", "sentinel 1/2", "sentinel 2/2"}  # the study has 4 runs
+    assert [plan.runs_after(run.id) for run in plan.to_train] == [3, 2, 1, 0]
     assert not sessions.sentinels()
     plan.start_session(sessions.new())
     assert sorted(

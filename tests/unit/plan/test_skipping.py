@@ -32,6 +32,10 @@ def test_two_cpu_devices_need_two_cores():
         "needs 2 cores (2 CPU devices of 1); a node of this site offers 1"
     )
     assert "needs 4 cores" in reason(threads_per_device=2, **mirrored)
+    assert reason(Devices("cpu", None, cores=1, cores_quota=1.5), **mirrored) == (
+        "needs 2 cores (2 CPU devices of 1); a node of this site offers 1: its control group has "
+        "a quota of 1.5 cores of CPU time"
+    )
 
 
 def test_a_strategy_that_the_framework_lacks_is_skipped_with_those_that_it_has():
@@ -291,6 +295,7 @@ def test_what_is_more_than_one_process_cannot_be_packed(changes, message):
     ],
 )
 def test_a_runtime_that_is_not_installed_is_named(tmp_path, monkeypatch, runtime, lacking):
+    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert reason(runtime=runtime) == (
@@ -305,6 +310,7 @@ def test_a_runtime_that_is_not_installed_is_named(tmp_path, monkeypatch, runtime
 def test_a_package_of_the_image_counts_in_a_container_not_that_of_the_environment(
     tmp_path, monkeypatch
 ):
+    (tmp_path / "envs").symlink_to(trainer_environments.ENVIRONMENTS.resolve())
     (tmp_path / "podman").write_text("#!/bin/sh\n")
     (tmp_path / "podman").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))

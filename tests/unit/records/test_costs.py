@@ -57,6 +57,17 @@ def test_a_run_on_several_nodes_costs_that_of_each(study):
     )
 
 
+def test_a_run_that_was_stopped_takes_no_less_than_it_had_taken_by_then(study):
+    one, again, other, _ = alike(study)
+    finish(one, 9)
+    finish(again, 25, status="timeout")
+    write(other)  # of a start that was interrupted
+    found = costs.estimates(study.runs)
+    assert found.of(again) == (25, "same combination")
+    assert found.of(other) == (9, "same model, dataset and strategy")
+    assert costs.forecast([again], found, 60).startswith("cost: 1 run to train, about 0.00694 ")
+
+
 def test_no_run_to_train_costs_nothing(study):
     assert costs.forecast([], costs.estimates(study.runs), 900) == "cost: no run to train"
 

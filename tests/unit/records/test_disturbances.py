@@ -42,6 +42,16 @@ BESIDE = {"share": 0.05, "device_cores": 1, "cores": 2, "resolution_cpu_cores": 
         ({"power_limit_changed": "the limit was 250 W", "others_cpu_cores": 0.98},
          "the limit was 250 W; others used 0.98 of 2 cores"),
         ({"power_limit_changed": None, "share": None}, ""),
+        ({"quota_throttled_percent": 98.0, "quota_throttled_s": 5.2, "span_s": 10.0},
+         "a quota of CPU time stopped the run's control group in 98 % of its periods (5.2 s, all "
+         "CPUs added up, in 10.0 s)"),
+        ({"quota_throttled_percent": 98.0, "quota_throttled_s": 0.1, "span_s": 10.0},
+         "a quota of CPU time stopped the run's control group in 98 % of its periods (0.1 s, all "
+         "CPUs added up, in 10.0 s)"),
+        ({"quota_throttled_percent": 1.0, "quota_throttled_s": 0.5, "span_s": 10.0}, ""),
+        ({"quota_throttled_percent": 98.0, "quota_throttled_s": 5.2, "span_s": 10.0,
+          "share": None}, ""),
+        ({"quota_throttled_percent": None, "quota_throttled_s": None, "span_s": 10.0}, ""),
         ({"other_gpu_processes": 1}, "others had 1 process on a GPU of the run"),
     ],
 )  # fmt: skip

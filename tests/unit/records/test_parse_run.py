@@ -162,6 +162,15 @@ def test_a_rank_that_died_is_named_and_not_those_that_were_stopped_for_it(tmp_pa
     assert parsed(tmp_path, TWO)["message"] == "rank 1 ended without a word before its first step"
 
 
+def test_what_ended_all_ranks_before_their_first_step_is_said_and_not_that_one_has_no_end(tmp_path):
+    end = {"status": "failed", "message": "stopped at time_limit_s", "before_first_step": True}
+    write(tmp_path, [], 0, **end)
+    write(tmp_path, [], 1, status=None)
+    record = parsed(tmp_path, TWO)
+    assert record["message"] == "rank 0: stopped at time_limit_s"
+    assert record["provenance"]["before_first_step"] is True
+
+
 def test_a_rank_out_of_memory_is_named_before_one_without_a_word(tmp_path):
     write(tmp_path, [0.5] * 4, 0, status="oom", message="GPU 0")
     write(tmp_path, [0.5] * 4, 1, status=None)

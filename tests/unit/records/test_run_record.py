@@ -33,7 +33,7 @@ def place(tmp_path, monkeypatch):
     return finished()
 
 
-def finished(run=RUN, made_from=None, status="ok", end=None, **other):
+def finished(run=RUN, made_from=None, status="ok", end=None, message="", **other):
     place = run_record.folder(run.id)
     log = EventLog(place / "train.jsonl")
     made_from = (made_from or staleness.made_from(run)) | other
@@ -46,7 +46,7 @@ def finished(run=RUN, made_from=None, status="ok", end=None, **other):
         t_s=1.5,
         t_utc=event_log.utc_now(),
         status=status,
-        message="",
+        message=message,
         weights_sha256=["0"],
         **end or {},
     )
@@ -159,9 +159,10 @@ def test_a_run_whose_attempts_were_all_ended_from_outside_says_so(place):
 
 def test_a_skipped_run_is_trained_once_it_can_be(place):
     (place / "train.jsonl").unlink()
-    finished(status="skipped")
+    finished(status="skipped", message="no such device")
     assert judgement.state(RUN, can_run=False)[0] is State.CURRENT
-    assert judgement.state(RUN) == (State.STALE, "was skipped and can be trained now")
+    reason = "was skipped and can be trained now: no such device"
+    assert judgement.state(RUN) == (State.STALE, reason)
 
 
 def test_a_record_of_a_newer_version_is_refused(place, monkeypatch):

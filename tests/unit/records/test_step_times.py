@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dlbench.analysis import run_tables
 from dlbench.log import event_log
 from dlbench.log.event_fields import LogError
 from dlbench.log.event_log import EventLog
 from dlbench.records import parse_run, progress, step_times
-from dlbench.results import run_tables
 from dlbench.study.runs import Run
 
 RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=32, steps=3, steps_per_sync=10)

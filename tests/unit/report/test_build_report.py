@@ -12,6 +12,7 @@ from markupsafe import escape
 
 from dlbench.analysis import estimates
 from dlbench.report import build_report, report_figures, report_html, report_tables
+from dlbench.tables import parquet_files
 from support.results import made_tables
 from support.results.made_reports import column, covered, made, table
 
@@ -122,6 +123,21 @@ def test_the_highest_throughputs_stand_in_the_summary(tmp_path):
     assert second[0].endswith(", forward") and "forward" not in first[0]
     summary = report_html.html_page(found).partition('id="coverage"')[0]
     assert f"<b>{first[1].value:.0f}" in summary and "none of one run" in summary
+
+
+def test_the_highest_throughputs_are_called_as_in_the_table_and_none_is_left_out(tmp_path):
+    models = ["alexnet", "resnet50", "vgg16", "lenet5", "cnn12"]
+    rows = made_tables.study(model=models, environment=["train", "train-latest"])
+    failed = made_tables.study(model="resnet20", status="failed", images_per_second=None)
+    found = made(tmp_path, rows + failed)
+    names = [name for name, *_ in found.fastest]
+    assert len(names) == len(models)
+    assert set(names) <= set(column(found, "combination", "results").values)
+    assert all("environment train" in name for name in names)  # which of the two is the faster
+    assert found.without_rate == ["resnet20, synthetic"]
+    summary = report_html.html_page(found).partition('id="coverage"')[0]
+    assert all(name in summary for name in names) and "<summary>1 more</summary>" in summary
+    assert "no run of them ended well: resnet20, synthetic." in summary
 
 
 def test_combinations_of_two_sites_are_called_by_them(tmp_path):
@@ -288,7 +304,7 @@ def test_the_program_writes_the_same_bytes_twice(drawn):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--tables", "nowhere"], "runs.parquet cannot be read as Parquet"),
+        (["--tables", "nowhere"], "runs.parquet: there is no such table"),
         (["--figures", "usl", "--figures-folder", "nowhere"], "usl.svg"),
         (["--figures", "nonsense"], "invalid choice: 'nonsense'"),
     ],
@@ -309,3 +325,17 @@ def test_a_column_kind_is_that_of_its_values(tmp_path):
     plain = report_tables.plain(table(found, "runs"))
     names = next(c for c in plain["columns"] if c["name"] == "run id")
     assert [names["levels"][code] for code in names["codes"]] == column(found, "run id").values
+
+
+@pytest.mark.parametrize("name", ["runs", "nodes", "speedups", "from_papers"])
+def test_a_damaged_or_empty_table_is_named_with_what_makes_it_again(tmp_path, name):
+    folder = tmp_path / "results" / "tables"
+    folder.mkdir(parents=True)
+    made_tables.write(folder, [made_tables.run()], steps_each=0)
+    path = folder / f"{name}.parquet"
+    whole = (folder / "runs.parquet").read_bytes()
+    known = "snakemake tables` makes it again" if name != "from_papers" else "from its origin"
+    for content in (b"", whole[:2000] + bytes([whole[2000] ^ 1]) + whole[2001:]):
+        path.write_bytes(content)
+        with pytest.raises(parquet_files.TableError, match=rf"{path} .*{known}$"):
+            build_report.read(folder, tmp_path, tmp_path, ())

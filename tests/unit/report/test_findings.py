@@ -309,9 +309,34 @@ def test_a_contrast_beside_neighbours_is_indicated_at_most_and_says_so():
     assert "Flagged: others on the machine disturbed some runs of the two sides." in finding.text
 
 
+def test_of_several_contrasts_one_that_is_shown_stands_before_a_larger_one_beside_neighbours():
+    small = [*repeats(100, 5), *repeats(110, 5, strategy="horovod")]
+    large = [*repeats(100, 5, model="vgg16"), *repeats(300, 5, model="vgg16", strategy="horovod")]
+    (finding,) = found([*small, *large])
+    assert finding.text.startswith("vgg16")
+    (finding,) = found([*small, *(row | {"disturbed": WORDS} for row in large)])
+    assert finding.text.startswith("resnet50") and finding.evidence == SHOWN
+
+
+def test_an_equivalence_that_is_shown_stands_before_a_difference_beside_neighbours():
+    alike = [*repeats(100, 8), *repeats(100, 8, strategy="horovod")]
+    large = [*repeats(100, 8, model="vgg16"), *repeats(300, 8, model="vgg16", strategy="horovod")]
+    (finding,) = found([*alike, *(row | {"disturbed": WORDS} for row in large)])
+    assert finding.evidence == SHOWN and "equivalent" in finding.headline
+
+
 def test_a_comparison_or_a_speedup_beside_neighbours_is_not_shown():
     (finding,) = found(comparisons=[comparison("faster", 1.2, 1.1, 1.3, base_flags="neighbours")])
     assert finding.evidence == INDICATED
     assert "others on the machine disturbed some runs of the two sides" in finding.text
     (finding,) = found(speedups=[speedup(4, 0.8, 0.79, 0.81, base_mismatch="neighbours")])
     assert finding.evidence == OPEN
+
+
+def test_no_finding_rests_on_runs_whose_numbers_contradict_one_another():
+    sound = [*repeats(100.0), *repeats(200.0, precision="float16")]
+    assert "precision" in found(sound)[0].text + found(sound)[0].headline or found(sound)
+    doubtful = [row | {"contradicts": "8 times as much"} for row in sound]
+    assert found(doubtful) == []
+    gated = [row | {"learning_gate": "reached"} for row in doubtful]
+    assert found(gated) == []

@@ -226,6 +226,16 @@ def test_on_a_phone_only_tables_and_figures_scroll_sideways(open_page, path, dar
     assert page.complaints == []
 
 
+def test_on_a_phone_the_names_of_rows_can_be_read(open_page, path):
+    page = open_page(path, width=400, height=740, phone=True)
+    widths = page.run(
+        "const first = '.data tbody td:first-child, .groups td:first-child';"
+        "return [...document.querySelectorAll(first)].map("
+        "cell => cell.getBoundingClientRect().width).filter(width => width > 0)"
+    )
+    assert widths and min(widths) >= 9 * 16
+
+
 def test_dark_mode_is_dark_and_legible(open_page, path):
     """Contrast of text with what is behind it, as WCAG 2.2 defines it; 4.5 is its level AA."""
     for dark in (False, True):

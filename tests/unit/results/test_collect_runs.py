@@ -1,19 +1,23 @@
 """collecting: the tables of a study, from logs that were written and records that were read."""
 
 import csv
+import json
+import random
 from pathlib import Path
 
 import duckdb
 import pandas
 import polars
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dlbench.analysis import frames, run_tables
 from dlbench.common.files import sha256
 from dlbench.log import event_log
 from dlbench.records import parse_run, run_record
 from dlbench.records.run_record import RecordError
-from dlbench.results import collect_runs, run_tables
+from dlbench.results import collect_runs
 from dlbench.tables import parquet_files, run_columns, table_columns
 from support.runs.collected_runs import PLAIN, PROCESS, finished, study
 from support.runs.collected_runs import folder as folder
@@ -245,7 +249,7 @@ def test_the_table_of_evaluations_is_that_of_the_runs(monkeypatch):
     own = [
         row
         for run in sorted(made.runs, key=lambda run: run.id)
-        for row in run_tables.run_table(run.id, "evals").to_pylist()
+        for row in run_tables.run_table(run_record.folder(run.id), "evals").to_pylist()
     ]
     assert evals == own
     assert len(own) == 3
@@ -304,3 +308,71 @@ def test_a_study_that_compares_nothing_has_an_empty_table_of_comparisons():
     made = study(PLAIN)
     finished(made.runs[0])
     assert collected(made, "comparisons", table_columns.COMPARISONS) == []
+
+
+def falsify(run, **numbers):
+    """Write other numbers into a record, which is sound otherwise."""
+    place = run_record.folder(run.id) / "run.json"
+    record = json.loads(place.read_text())
+    del record["record_sha256"]
+    record["summary"] |= numbers
+    place.write_text(json.dumps(record | {"record_sha256": run_record.digest(record)}))
+
+
+@pytest.mark.parametrize("name", ["images_per_second", "step_time_mean_s"])
+def test_a_record_that_contradicts_itself_says_so_and_is_compared_with_nothing(capsys, name):
+    made = study(
+        PLAIN | {"xla": [False, True]}, repeats=3, compare=[{"field": "xla", "base": False}]
+    )
+    for run in made.runs:
+        finished(run)
+    false = next(run for run in made.runs if run.xla and run.repeat == 3)
+    falsify(false, **{name: 128.0})
+    (compared,) = collected(made, "comparisons", table_columns.COMPARISONS)
+    assert (compared["n_a"], compared["n_b"], compared["ratio"]) == (2, 3, 1)
+    rows = {row["run_id"]: row for row in collected(made, "runs", table_columns.RUNS)}
+    assert "global_batch / step_time_mean_s is 8 / " in rows[false.id].pop("contradicts")
+    assert rows[false.id][name] == 128
+    assert not any(row.get("contradicts") for row in rows.values())
+    assert sum(row["runs"] for row in collected(made, "speedups", table_columns.SPEEDUPS)) == 5
+    reasons = [row["reason"] for row in collected(made, "coverage", table_columns.COVERAGE)]
+    assert sum("its numbers contradict one another" in reason for reason in reasons) == 1
+    assert "its numbers contradict one another" in capsys.readouterr().err
+    frame = frames.Tables("tables", "results/runs").runs.set_index("run_id")
+    assert frame["images_per_second"].isna().sum() == 1
+    assert frame.loc[false.id, "status"] == "ok"
+
+
+def test_an_import_of_before_is_read_and_its_contradictions_are_found():
+    Path("theirs").mkdir()
+    made = study(PLAIN, imports=[{"name": "theirs", "path": "theirs"}])
+    finished(made.runs[0])
+    row = {"status": "ok", "model": "lenet5", "dataset": "synthetic", "devices": 1, "study": "a"}
+    row |= {"global_batch": 8, "step_time_mean_s": 0.5, "timing_source": "mxnet"}
+    rates = {"true": 16.0, "false": 128.0}
+    rows = [row | {"run_id": name, "images_per_second": rate} for name, rate in rates.items()]
+    added = ("contradicts", "rate_uncertainty", "images_per_second_per_device")
+    before = pa.schema([field for field in table_columns.RUNS if field.name not in added])
+    parquet_files.write("results/imports/theirs/runs.parquet", rows, before)
+    parquet_files.write("results/imports/theirs/evals.parquet", [], run_columns.EVALS)
+    rows = {row["run_id"]: row for row in collected(made, "runs", table_columns.RUNS)}
+    assert rows["true"]["contradicts"] is None
+    assert "8 times as much" in rows["false"]["contradicts"]
+    assert rows["true"]["images_per_second_per_device"] == 16
+    speedups = collected(made, "speedups", table_columns.SPEEDUPS)
+    assert [row["runs"] for row in speedups if row["timing_source"] == "mxnet"] == [1]
+
+
+def test_flipped_bits_in_the_tables_of_a_run_change_no_table_of_the_study(folder):
+    made = study(LEARNS)
+    place = finished(made.runs[0], top1=0.95)
+    rows = collected(made, "runs", table_columns.RUNS)
+    assert rows[0]["time_to_accuracy_s"] == 1.2
+    whole = {name: (place / f"{name}.parquet").read_bytes() for name in ("steps", "evals")}
+    chance = random.Random(38)
+    for name, content in whole.items():
+        for _ in range(5):
+            damaged = bytearray(content)
+            damaged[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+            (place / f"{name}.parquet").write_bytes(damaged)
+            assert collected(made, "runs", table_columns.RUNS) == rows

@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dlbench import Error
+from dlbench.analysis import run_tables
 from dlbench.records import run_record
-from dlbench.results import export_dataset, run_tables
+from dlbench.results import export_dataset
 from dlbench.study import config
 from dlbench.tables import table_columns
 from support.runs.made_runs import SETTINGS, finish, write
@@ -67,7 +68,7 @@ def test_its_rows_are_those_of_the_runs_own_tables(exported, many):
     found = export_dataset.open_table(exported, "steps").to_table(
         filter=pa.dataset.field("run_id") == run.id
     )
-    own = run_tables.run_table(run.id, "steps")
+    own = run_tables.run_table(run_record.folder(run.id), "steps")
     assert found.select(own.column_names).to_pylist() == own.to_pylist()
 
 

@@ -67,7 +67,7 @@ def test_queues_are_read_with_the_limit_that_may_be_asked_for(program):
         ("7|UNKWN|-|-", "running"),
         ("7|DONE|-|-", "ok"),
         ("7|EXIT|1|-", "failed"),
-        ("7|EXIT|130|TERM_OWNER: job killed by owner", "failed"),
+        ("7|EXIT|130|TERM_OWNER: job killed by owner", "interrupted"),
         ("7|EXIT|140|TERM_RUNLIMIT: job killed after reaching LSF run time limit", "timeout"),
         ("7|EXIT|137|TERM_MEMLIMIT: job killed after reaching LSF memory usage limit", "oom"),
     ],

@@ -38,7 +38,7 @@ def test_a_job_that_slurm_still_shows_counts_as_it_stands_now(program):
     program("squeue", "10|TIMEOUT\n11|RUNNING")
     assert slurm.fates({"7", "8", "9", "10", "11", "12"}) == {
         "7": Fate("COMPLETED", "ok"),
-        "8": Fate("CANCELLED by 0", "failed"),
+        "8": Fate("CANCELLED by 0", "interrupted"),
         "9": Fate("OUT_OF_MEMORY", "oom"),
         "10": Fate("TIMEOUT", "timeout"),
         "11": Fate("RUNNING", "running"),

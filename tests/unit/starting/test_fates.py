@@ -7,6 +7,7 @@ import pytest
 from dlbench.campaign import status, status_text
 from dlbench.log import event_log
 from dlbench.records import run_record
+from dlbench.starting import fates
 from support.runs.made_runs import finish, quiet, resume, write
 
 JOB = {"scheduler": "slurm", "id": "17"}
@@ -26,6 +27,12 @@ def slurm(tmp_path, monkeypatch):
         return tmp_path / "asked"
 
     return make
+
+
+def of_jobs(asked):
+    """The questions about single jobs; what waits in the queue is another one."""
+    lines = asked.read_text().splitlines() if asked.exists() else []
+    return [line for line in lines if " --jobs " in line]
 
 
 def numbers(study):
@@ -58,11 +65,11 @@ def test_the_scheduler_is_asked_once_for_all_jobs_and_not_at_all_without_any(stu
     interrupted(study.runs[0])
     finish(study.runs[1], 60, job=JOB)
     assert reasons(study) == [("interrupted", "its log stops without an end", 1)]
-    assert not asked.exists()
+    assert of_jobs(asked) == []
     for run, job_id in zip(study.runs[2:], ("18", "17"), strict=True):
         interrupted(run, job=JOB | {"id": job_id})
     numbers(study)
-    questions = asked.read_text().splitlines()
+    questions = of_jobs(asked)
     assert [line.split()[0] for line in questions] == ["sacct", "squeue"]
     assert all(line.endswith("--jobs 17,18") for line in questions)
 
@@ -121,3 +128,47 @@ def test_the_log_that_a_killed_job_left_open_is_its_last_attempt(study, slurm):
     log.rename(log.with_name("train.open.jsonl"))
     assert reasons(study) == [("pending", "attempt 2: Slurm ended job 17: OUT_OF_MEMORY", 1)]
     assert status.report(study)["cost"]["used_node_hours"] == pytest.approx(47 / 3600)
+
+
+# Attempts of one start.
+
+SESSION = "a1"
+
+
+def attempts(run, *job_ids, session=SESSION):
+    for number, job_id in enumerate(job_ids):
+        log = write(run, at=100 * number, job=JOB | {"id": job_id})
+        text = log.read_text().replace(
+            '{"event": "launch"', f'{{"event": "launch", "session": {{"id": "{session}"}}', 1
+        )
+        log.write_text(text)
+        event_log.keep_aside(log)
+
+
+def earlier(run, session=SESSION):
+    return fates.Earlier(run_record.folder(run.id), session)
+
+
+def test_a_preemption_uses_up_no_attempt_and_the_last_cause_is_shown_with_the_others(study, slurm):
+    slurm("17|PREEMPTED\\n18|CANCELLED by 0\\n19|OUT_OF_MEMORY\\n")
+    run = study.runs[0]
+    attempts(run, "17", "18", "19")
+    found = earlier(run)
+    assert found.interrupted == 2
+    said = (
+        "attempt 1: Slurm ended job 17: PREEMPTED; attempt 2: Slurm ended job 18: CANCELLED by 0; "
+        "attempt 3: Slurm ended job 19: OUT_OF_MEMORY"
+    )
+    message = f"its job 19 was ended: OUT_OF_MEMORY ({said})"
+    assert found.verdict() == ("oom", message, False)
+    assert ("pending", said, 1) in reasons(study)
+
+
+def test_attempts_of_earlier_starts_count_no_longer(study, slurm):
+    slurm("17|PREEMPTED\\n18|FAILED\\n")
+    run = study.runs[0]
+    attempts(run, "17", session="before")
+    assert earlier(run).describe() == "" and earlier(run).interrupted == 0
+    attempts(run, "18")
+    assert earlier(run).describe() == "attempt 2: Slurm ended job 18: FAILED"
+    assert earlier(run).verdict() is None and earlier(run).interrupted == 0

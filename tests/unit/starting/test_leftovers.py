@@ -122,3 +122,9 @@ def test_beside_what_cannot_be_ended_nothing_is_started(start, monkeypatch):
         ):
             leftovers.end()
     leftovers.end()
+
+
+def test_the_mark_is_the_variable_that_gpu_samples_look_for():
+    from dlbench.machine import gpu_readings
+
+    assert gpu_readings.SUPERVISOR == leftovers.VARIABLE

@@ -12,7 +12,7 @@ import pytest
 from dlbench.log import measured_part
 from dlbench.machine import host_name, node_use
 from dlbench.records.disturbances import disturbance
-from dlbench.starting import leftovers, neighbours
+from dlbench.starting import neighbours
 from dlbench.starting.neighbours import Watch
 from support.machines.kernel_files import Kernel
 from support.runs.made_runs import date
@@ -115,28 +115,6 @@ def test_a_number_that_is_used_again_is_another_process(kernel):
     assert own.look()[0] == pytest.approx(5)
 
 
-def test_where_numbers_are_not_told_all_processes_are_listed(kernel):
-    own = node_use.ProcessTree(kernel.root / "proc", US, {})
-    kernel.process(20, US, own_s=1.0)
-    kernel.write("proc/loadavg", "0 0 0 0/0 0\n")
-    assert own.look()[0] == pytest.approx(1)
-
-
-def test_the_outermost_snakemake_is_at_the_top(kernel):
-    kernel.process(20, US)
-    kernel.process(21, 20)
-    kernel.process(22, 21)
-    kernel.write("proc/10/cmdline", "/x/python3.12\0/x/bin/snakemake\0-n\0")
-    kernel.write("proc/20/cmdline", "sh\0-c\0snakemake\0")
-    kernel.write("proc/21/cmdline", "python\0-m\0snakemake\0")
-    proc = kernel.root / "proc"
-    assert node_use.workflow_of(proc, 22) == US
-    assert node_use.workflow_of(proc, US) == US
-    kernel.write("proc/10/cmdline", "vi\0snakemake\0")
-    assert node_use.workflow_of(proc, 22) == 21
-    assert node_use.workflow_of(proc, 1) == 1
-
-
 def test_pressure_disks_clocks_and_throttling_are_read_where_they_are(kernel):
     disk = "8 0 sda 0 0 {} 0 0 0 {} 0 0 0 0\n"
     kernel.write("sys/block/sda/dev", "8:0")
@@ -164,7 +142,22 @@ def test_pressure_disks_clocks_and_throttling_are_read_where_they_are(kernel):
     assert said["memory_pressure_percent"] == 0
     assert said["cpu_clock_mhz"] == pytest.approx(2000)
     assert said["cpu_throttle_count"] == 4
-    assert said["unknown"].keys() == {"measured"}
+    assert said["unknown"].keys() == {"measured", "quota_throttled_s"}
+
+
+def test_what_a_quota_stops_while_the_run_is_measured_disturbs_it(kernel):
+    group = "sys/fs/cgroup/job"
+    kernel.write("proc/self/mountinfo", "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
+    kernel.write("proc/self/cgroup", "0::/job\n")
+    kernel.write(f"{group}/cpu.max", "100000 100000\n")
+    counted = "usage_usec 9\nnr_periods {}\nnr_throttled {}\nthrottled_usec {}\n"
+    kernel.write(f"{group}/cpu.stat", counted.format(9, 7, 900_000))
+    found = watch(kernel, share=0.05, device_cores=2)
+    kernel.write(f"{group}/cpu.stat", counted.format(109, 57, 3_400_000))
+    said = values(found, kernel, 10)
+    assert (said["quota_throttled_percent"], said["quota_throttled_s"]) == (50, 2.5)
+    assert disturbance(said).startswith("a quota of CPU time stopped the run's control group")
+    assert not disturbance(values(watch(kernel, share=0.05, device_cores=2), kernel, 10))
 
 
 def test_what_a_kernel_does_not_tell_is_null_with_the_reason(kernel):
@@ -241,6 +234,17 @@ def test_the_readings_next_to_the_measured_steps_count(kernel, tmp_path):
     assert found._around([]) == (found._readings[0], found._readings[-1])
 
 
+def test_steps_without_times_of_their_own_are_a_reason_and_no_exception(kernel, tmp_path):
+    untimed = [
+        (kind, {name: value for name, value in fields.items() if name != "t_s"})
+        for kind, fields in steps(first=3, last=8)
+    ]
+    log = write(tmp_path / "train.jsonl", ("run_start", {"t_utc": date(100)}), *untimed)
+    said = values(watch(kernel), kernel, 10, log)
+    assert said["unknown"]["measured"] == neighbours.UNTIMED
+    assert said["others_cpu_cores"] is not None
+
+
 def test_of_a_resumed_log_what_came_after_counts(tmp_path):
     resume = ("resume", {"t_utc": date(900), "t_s": 4.0, "step": 4})
     all_steps = steps(first=3, last=8)
@@ -315,12 +319,6 @@ def test_other_processes_on_a_gpu_of_its_are_counted_where_they_can_be(kernel, t
     said = values(watch(kernel, share=0.05), kernel, 10, log(None, None))
     assert said["other_gpu_processes"] is None
     assert said["unknown"]["other_gpu_processes"] == neighbours.BESIDE
-
-
-def test_the_mark_is_the_variable_that_gpu_samples_look_for():
-    from dlbench.machine import gpu_readings
-
-    assert gpu_readings.SUPERVISOR == leftovers.VARIABLE
 
 
 # Waiting for quiet, by a clock that stands still but for sleeping.

@@ -25,6 +25,7 @@ def options(folder, code, run=RUN, **changes):
         "bind": [],
         "device": "cpu",
         "network": "host",
+        "node_address": None,
         "module": [],
         "command": ["--", sys.executable, "-c", code],
     }

@@ -11,7 +11,7 @@ import pytest
 from dlbench import Error
 from dlbench.common import plugins
 from dlbench.images import trainer_image
-from dlbench.starting import copies, start_command
+from dlbench.starting import start_command
 from dlbench.study.runs import Run
 
 RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
@@ -101,7 +101,11 @@ def test_on_bare_metal_the_launcher_alone_starts_the_trainer(launcher):
     strategy = {"none": "single", "local": "multiworker"}.get(launcher, "horovod")
     run = dataclasses.replace(RUN, strategy=strategy, launcher=launcher)
     environment = Path("envs/train/.venv").absolute()
-    command = plugins.load("launchers", launcher).command(run, TRAINER, environment)
+    bare = ["env", "-u", "PYTHONHOME", "-u", "PYTHONPATH", "PYTHONNOUSERSITE=1"]
+    trainer = [*bare, *TRAINER]
+    command = plugins.load("launchers", launcher).command(run, trainer, environment)
+    # The launcher is a program of the environment's Python, too, or may start one.
+    command = command if launcher == "none" else [*bare, *command]
     assert start(run, None) == start_command.Start(tuple(command), None, {})
     assert not start_command.contained(run)
 
@@ -210,7 +214,7 @@ def test_horovodrun_gets_all_as_one_word():
 
 def test_local_processes_and_srun_enter_one_by_one():
     run = run_of(strategy="multiworker", launcher="local", devices_per_node=2)
-    program = [sys.executable, os.path.relpath(copies.PROGRAM)]
+    program = [sys.executable, os.path.relpath(start_command.START_PROCESSES)]
     assert list(start(run).command) == [*program, "--jobs", "worker=2", "--", *enters()]
     run = run_of(launcher="srun", nodes=2, **HOROVOD)
     assert list(start(run).command) == [
@@ -231,7 +235,7 @@ def test_local_processes_and_srun_enter_one_by_one():
 def test_each_copy_enters_the_image_by_itself(device, each):
     gpu = ["--nv"] if device == "gpu" else []
     begun = start(run_of(copies_per_node=3), device=device)
-    program = [sys.executable, os.path.relpath(copies.PROGRAM), "--copies", "3"]
+    program = [sys.executable, os.path.relpath(start_command.START_PROCESSES), "--copies", "3"]
     assert list(begun.command) == [*program, *each, "--", *enters(gpu=gpu)]
 
 

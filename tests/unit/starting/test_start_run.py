@@ -60,7 +60,8 @@ def test_a_trainer_that_writes_its_end_is_believed(tmp_path):
     assert finished.returncode == 0, finished.stderr
     assert outcome(tmp_path) == ("oom", "full")
     assert record(tmp_path)["made_from"] == {"code": "abc"}
-    assert next(event_log.read(log))["command"][0] == sys.executable
+    isolated = start_command.ISOLATED
+    assert next(event_log.read(log))["command"][: len(isolated) + 1] == [*isolated, sys.executable]
 
 
 @pytest.mark.parametrize("asked", ["auto", "host"])
@@ -106,14 +107,15 @@ def test_a_crash_is_recorded_with_its_last_words_at_the_last_attempt(tmp_path):
     assert finished.returncode == 0
     assert outcome(tmp_path) == (
         "failed",
-        "the trainer ended without a word (exit code 1): what a pity",
+        "the trainer ended without a word before its first step (exit code 1): what a pity",
     )
     assert (tmp_path / "train.attempt1.jsonl").is_file()
 
 
 def test_a_killed_trainer_is_said_to_be_killed(tmp_path):
     assert start(tmp_path, "import os; os.kill(os.getpid(), 9)").returncode == 0
-    assert outcome(tmp_path)[1].startswith("the trainer ended without a word (killed by SIGKILL)")
+    message = "the trainer ended without a word before its first step (killed by SIGKILL)"
+    assert outcome(tmp_path)[1].startswith(message)
 
 
 def test_the_time_limit_ends_the_trainer_with_all_its_processes(tmp_path):
@@ -124,7 +126,9 @@ def test_the_time_limit_ends_the_trainer_with_all_its_processes(tmp_path):
         f"open({str(child)!r}, 'w').write(str(p.pid)); time.sleep(60)"
     )
     assert start(tmp_path, trainer, "--time-limit-s=1").returncode == 0
-    assert outcome(tmp_path) == ("timeout", "stopped at time_limit_s, 1 s")
+    message = "stopped at time_limit_s, 1 s; no step yet; last lines: no message"
+    assert outcome(tmp_path) == ("failed", message)
+    assert record(tmp_path)["provenance"]["before_first_step"] is True
     assert not alive(int(child.read_text()))
 
 
@@ -209,7 +213,7 @@ def test_progress_names_the_run_and_how_it_ended(tmp_path):
     finished = start(tmp_path, "import sys; sys.exit(3)")
     first, last = finished.stderr.splitlines()
     assert first.startswith("run 1/2  lenet5 synthetic batch 8, single on 1 device, repeat 1: sta")
-    assert "failed (the trainer ended without a word (exit code 3): no message)" in last
+    assert "ended without a word before its first step (exit code 3): no message)" in last
 
 
 def test_nothing_is_left_of_an_earlier_attempt(tmp_path):
@@ -332,7 +336,7 @@ def test_a_container_that_may_be_left_is_removed(tmp_path, contained):
     form = FORM | {"options": {}}
     changes = {"runtime": "podman", "runtime_options": ""}
     contained("pass", "--time-limit-s=1", form=form, **changes)
-    assert outcome(tmp_path)[0] == "timeout"
+    assert outcome(tmp_path)[1].startswith("stopped at time_limit_s, 1 s")
     assert (tmp_path / "removed").read_text() == "rm --force c1\n"
 
 
@@ -364,3 +368,31 @@ def test_what_starts_a_run_inside_needs_numpy_and_what_python_310_has():
     new = set(finished.stdout.split())
     assert new - sys.stdlib_module_names == {"dlbench", "numpy", "start_run"}
     assert "tomllib" not in new
+
+
+def test_a_planned_second_attempt_is_made_in_the_same_process_where_that_is_wanted(tmp_path):
+    marker = tmp_path / "tried"
+    dies_once = f"import os; t = {str(marker)!r}; d = os.path.exists(t); open(t, 'w'); exit(not d)"
+    flags = ("--attempts=2", "--attempt", "1")
+    assert start(tmp_path, dies_once, *flags).returncode == 1
+    marker.unlink()
+    finished = start(tmp_path, dies_once, *flags, "--repeat-here")
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr.count(": starts") == 2
+    assert finished.stderr.count("; it is tried again") == 1
+    assert outcome(tmp_path)[0] == "failed"  # the second one wrote no log, and is the last
+
+
+def test_an_attempt_that_was_stopped_from_outside_is_not_made_again(tmp_path):
+    process = subprocess.Popen(
+        command(tmp_path, SLEEPS, "--attempts=2", "--repeat-here"),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    for line in process.stderr:
+        if line.rstrip().endswith(": starts"):
+            break
+    process.terminate()
+    said = process.stderr.read()
+    assert process.wait() == 1 and ": starts" not in said
+    assert "interrupted" in said

@@ -94,7 +94,10 @@ def test_our_own_network_stays_as_it_is():
     assert os.readlink("/proc/self/ns/net") == before
 
 
-LIBRARY = "from dlbench.machine import host_name; from dlbench.starting import start_unreachable"
+LIBRARY = (
+    "from dlbench.common import networks; from dlbench.machine import host_name; "
+    "from dlbench.starting import start_unreachable"
+)
 
 
 def python(program):
@@ -128,9 +131,7 @@ def test_where_the_kernel_refuses_it_is_known_and_nothing_else_happens():
 
 # The machine's own name: servers that listen at what is behind it need an address of their own.
 
-NAMES = (
-    "print(json.dumps([socket.gethostname(), host_name.host(), start_unreachable.own_address()]))"
-)
+NAMES = "print(json.dumps([socket.gethostname(), host_name.host(), networks.own_address()]))"
 
 
 @BOTH

@@ -3,6 +3,7 @@
 import pytest
 
 from dlbench.log import event_log
+from dlbench.records import progress
 from dlbench.starting import supervisor
 from support.trainers.watched_runs import END, ends, watched
 
@@ -26,7 +27,7 @@ def test_a_trainer_that_takes_no_step_is_ended_as_hung_even_where_it_is_sampled(
     assert supervisor.supervise(run)
     (end,) = ends(run.log)
     assert (end["status"], end["hung"]) == ("failed", True)
-    assert end["message"] == "hung: no step for 0.5 s; no step yet"
+    assert end["message"] == "hung: no step for 0.5 s; no step yet; last lines: no message"
 
 
 def test_a_trainer_that_takes_steps_does_not_hang_however_long_it_takes(tmp_path):
@@ -77,7 +78,7 @@ def test_a_copy_that_hangs_ends_the_run_and_is_told_from_the_other(tmp_path, fir
 
 def test_every_event_but_a_sample_is_a_sign_of_life(tmp_path):
     path = tmp_path / "train.jsonl"
-    activity = supervisor._Activity(path, 0.0)
+    activity = progress.Activity(path, 0.0)
     assert activity.last_s(1.0) == 0.0  # no log yet
     log = event_log.EventLog(path)
     log.start()
@@ -97,7 +98,7 @@ def test_every_event_but_a_sample_is_a_sign_of_life(tmp_path):
 
 def test_a_trainer_may_be_quiet_for_as_long_as_the_further_steps_of_a_window_take(tmp_path):
     path = tmp_path / "train.jsonl"
-    activity, limit_s = supervisor._Activity(path, 0.0), 10.0
+    activity, limit_s = progress.Activity(path, 0.0), 10.0
     log = event_log.EventLog(path)
     log.start()
     log.step(1, 0.5, 0.5, 2.0, 0.01, True, 1)

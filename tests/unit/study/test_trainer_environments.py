@@ -2,6 +2,9 @@
 
 import dataclasses
 import json
+import os
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -230,3 +233,63 @@ def test_the_plan_says_what_was_chosen_and_keeps_it(machine):
     assert json.loads(trainer_environments.CHOSEN.read_text()) == {"train": "train-latest"}
     machine("3.12.1")
     assert planning.make_plan(made_studies.STUDY).runs.keys() == plan.runs.keys()
+
+
+@pytest.fixture
+def another_user():
+    """A folder that all may read; the test goes on as a user who may do no more than others."""
+    user = os.geteuid()
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        known = (trainer_environments.lacks_python, trainer_environments.has_package)
+        for function in known:
+            function.cache_clear()
+
+        def become():
+            if user == 0:
+                os.setresuid(65534, 65534, 0)  # nobody
+
+        yield Path(folder), become
+        if user == 0:
+            os.setresuid(0, 0, 0)
+        for function in known:
+            function.cache_clear()
+        for place in (Path(folder), *Path(folder).glob("home")):
+            place.chmod(0o755)
+
+
+def test_an_environment_below_the_home_of_somebody_else_is_named_and_ends_nothing(
+    another_user, monkeypatch
+):
+    folder, become = another_user
+    python = folder / "envs/train/.venv/bin/python"
+    home = folder / "home"
+    for place in (python.parent, home):
+        place.mkdir(parents=True)
+    (home / "python").write_text("#!/bin/sh\n")
+    python.symlink_to(home / "python")
+    stamp = folder / "results/environments/train.json"
+    stamp.parent.mkdir(parents=True)
+    stamp.write_text("{}")
+    monkeypatch.chdir(folder)
+    assert trainer_environments.is_installed("train")
+    home.chmod(0o000 if os.geteuid() else 0o700)
+    become()
+    reason = skipping.skip_reason(RUN, DEVICES, made_studies.study())
+    assert f"the Python of envs/train is {home}/python, which this user may not reach" in reason
+    assert not trainer_environments.is_installed("train")
+    assert not trainer_environments.has_package("horovod", "train")
+    assert planning._gone([RUN]) == set()  # nothing is made again over the other's
+
+
+def test_where_the_folder_is_somebody_elses_a_start_says_so_and_what_goes_without(
+    another_user, monkeypatch
+):
+    folder, become = another_user
+    monkeypatch.chdir(folder)
+    planning.check_folders(writes=True)
+    (folder / "results").mkdir()
+    folder.chmod(0o555 if os.geteuid() else 0o755)
+    become()
+    with pytest.raises(Error, match=rf"{folder} cannot be written by this user.*status\.py"):
+        planning.check_folders(writes=False)

@@ -2,6 +2,9 @@
 
 import itertools
 import json
+import os
+import socket
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -9,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlbench import Error
-from dlbench.common import host_lists
+from dlbench.common import host_lists, networks
 from dlbench.trainer import cluster
-from dlbench.trainer.cluster import Cluster
+from dlbench.trainer.cluster import Cluster, check_names
 
 SPEC = SimpleNamespace(strategy="multiworker", nodes=1)
 TWO = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}
@@ -187,6 +190,14 @@ def test_the_local_rank_counts_tasks_of_this_kind_on_this_host_only():
 # Slurm.
 
 
+@pytest.fixture(scope="module", autouse=True)
+def known_names():
+    """All names of nodes are known here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cluster, "check_names", lambda names: None)
+        yield
+
+
 def task(node, local, hosts="gpu[01-02]", tasks="3(x2)", **variables):
     """The variables of one task of a Slurm step."""
     return {
@@ -235,12 +246,14 @@ def test_all_tasks_of_a_step_agree_and_each_has_a_role_of_its_own(wanted, nodes,
     assert len(set(everywhere)) == len(everywhere) == len(found)
     roles = {(one.job, one.task) for one in found.values()}
     assert roles == {(job, index) for job, count in wanted.items() for index in range(count)}
+    # On one node no name is needed.
+    hosts = [f"gpu{node + 1:02}" if nodes > 1 else "127.0.0.1" for node in range(nodes)]
     for (node, _), one in found.items():
-        assert addresses[one.job][one.task].startswith(f"gpu{node + 1:02}:")
+        assert addresses[one.job][one.task].startswith(f"{hosts[node]}:")
     # As many workers on each node, and numbered along it.
     workers = [address.partition(":")[0] for address in addresses["worker"]]
     per_node = wanted["worker"] // nodes
-    assert workers == [f"gpu{node + 1:02}" for node in range(nodes) for _ in range(per_node)]
+    assert workers == [host for host in hosts for _ in range(per_node)]
     for one in found.values():
         if one.job == "worker":
             assert one.local_rank == one.task % per_node
@@ -332,3 +345,32 @@ def test_a_task_too_many_is_told_so():
     assert str(error.value) == (
         "the run needs the processes 2 worker on 2 node(s), found the Slurm tasks 1 + 2"
     )
+
+
+def test_nodes_that_are_not_reached_by_their_names_have_the_addresses_that_are_given():
+    given = {cluster.NODE_ADDRESSES: json.dumps({"gpu01": "10.0.0.1", "gpu02": "gpu02-ib0"})}
+    (one, *_) = everyone({"worker": 6}, 2, "3(x2)", **given).values()
+    assert one.hosts == ["10.0.0.1", "gpu02-ib0"]
+
+
+def test_a_name_that_a_node_does_not_know_is_said_with_the_node_and_what_to_do():
+    begin = time.monotonic()
+    with pytest.raises(cluster.Unreachable) as error:
+        check_names(["localhost", "no-such-node.invalid"])
+    assert time.monotonic() - begin < 10
+    message = str(error.value)
+    assert message.startswith(f"node {socket.gethostname()} does not know no-such-node.invalid (")
+    assert "localhost" not in message and "/etc/hosts" in message and "node_address" in message
+
+
+def test_the_processes_of_a_run_are_reached_past_a_proxy(monkeypatch):
+    for name in (*networks.PROXIES, *networks.PAST_PROXIES):
+        monkeypatch.delenv(name, raising=False)
+    found(TWO)
+    assert "no_proxy" not in os.environ
+    monkeypatch.setenv("http_proxy", "http://proxy:8080")
+    monkeypatch.setenv("no_proxy", "ours")
+    monkeypatch.setenv("NO_PROXY", "")  # so that it is put back
+    found(TWO)
+    assert os.environ["no_proxy"] == os.environ["NO_PROXY"]
+    assert os.environ["no_proxy"].split(",") == ["ours", "localhost", "127.0.0.1", "::1", "a", "b"]

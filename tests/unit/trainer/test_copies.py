@@ -12,7 +12,7 @@ import pytest
 from dlbench import Error
 from dlbench.common import plugins
 from dlbench.log import event_log
-from dlbench.starting import copies
+from dlbench.starting import start_command
 from dlbench.study.runs import Run
 from dlbench.trainer import copies as trainer_copies
 from dlbench.trainer.copies import Copy
@@ -29,14 +29,14 @@ def test_copies_are_started_outside_of_the_container(monkeypatch):
     inside = ["apptainer", "exec", "image.sif", "python", "workflow_scripts/train.py"]
     run = changed(copies_per_node=4, strategy="mirrored", devices_per_node=2, threads_per_device=3)
     program = ["python3", "workflow_scripts/start_processes.py", "--copies", "4"]
-    assert copies.command(run, inside, "python3", "gpu") == [
+    assert start_command.copies_command(run, inside, "python3", "gpu") == [
         *program,
         "--gpus-each",
         "2",
         "--",
         *inside,
     ]
-    assert copies.command(run, inside, "python3", "cpu") == [
+    assert start_command.copies_command(run, inside, "python3", "cpu") == [
         *program,
         "--cores-each",
         "6",

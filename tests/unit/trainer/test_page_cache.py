@@ -19,7 +19,7 @@ def dataset(tmp_path):
         shard = {"file": split, "records": 1, "bytes": SIZE}
         splits[split] = {"records": 1, "shards": [shard]}
     reader = {"encoding": "raw", "shape": [1], "classes": 2}
-    manifest = {"dataset": "noise", "reader": reader, "splits": splits}
+    manifest = {"dataset": "noise", "kind": "image", "reader": reader, "splits": splits}
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     return tmp_path
 

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from dlbench.analysis import run_tables
 from dlbench.analysis.drift import Drift
 from dlbench.analysis.scaling_series import MARGIN
+from dlbench.study import contradictions
 from dlbench.tables import (
     baseline_columns,
     explanation_columns,
@@ -16,7 +18,10 @@ from dlbench.tables import (
 
 
 class Tables:
-    """The tables of a study, and of its runs, as pandas data frames; each access reads a file."""
+    """The tables of a study, and of its runs, as pandas data frames; each access reads a file.
+
+    Runs whose numbers contradict one another have none of these.
+    """
 
     def __init__(self, folder: Path | str, runs_folder: Path | str):
         self._folder, self._runs_folder = Path(folder), Path(runs_folder)
@@ -92,7 +97,11 @@ class Tables:
 
     def _of_study(self, name):
         schema = table_columns.STUDY_TABLES[name]
-        return parquet_files.read(self._folder / f"{name}.parquet", schema).to_pandas()
+        frame = parquet_files.read(self._folder / f"{name}.parquet", schema).to_pandas()
+        if contradictions.REASON in frame:
+            numbers = frame.columns.intersection(contradictions.WITHHELD)
+            frame.loc[frame[contradictions.REASON].notna(), numbers] = None
+        return frame
 
     def _where_it_is(self, name, schema):
         path = self._folder / f"{name}.parquet"
@@ -103,7 +112,7 @@ class Tables:
     def _of_run(self, run_id, name, schema):
         own = self._runs_folder / run_id / f"{name}.parquet"
         if own.is_file():
-            return parquet_files.read(own, schema).to_pandas()
+            return run_tables.run_table(own.parent, name).to_pandas()
         for path in sorted(self._runs_folder.parent.glob(f"imports/*/{name}.parquet")):
             table = parquet_files.read(path, schema, run_id, earlier=True)
             if len(table):

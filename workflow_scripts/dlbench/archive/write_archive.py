@@ -7,12 +7,15 @@
 - Never in it: datasets, checkpoints, installed environments; images only where asked for.
 - All paths of the config lead into the archive (`portable`), and `auto` is what it was here, so the
   tables come out the same elsewhere.
+- Secrets that are found in configs and in what programs printed are hidden (`redacted`).
 - Each record is compared with the files beside it as they went into the archive.
 """
 
 import json
 import os
 import platform
+import tempfile
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -20,19 +23,21 @@ from typing import Any
 import yaml
 
 from dlbench import Error, __version__
-from dlbench.archive import bag, crate
+from dlbench.archive import bag, crate, redacted
 from dlbench.archive.workflow_files import files_below, workflow_files
 from dlbench.common import files as common_files
-from dlbench.common import own_code, plugins
+from dlbench.common import own_code, phrases, plugins
 from dlbench.common.files import sha256
 from dlbench.data import stores
 from dlbench.drawing.formats import FORMATS
 from dlbench.images import trainer_image
+from dlbench.machine import redaction
 from dlbench.plan import plan, sentinels, site_devices
 from dlbench.records import run_record, staleness
 from dlbench.results.collect_runs import IMPORTS
-from dlbench.study import config, trainer_environments
+from dlbench.study import config, trainer_environments, yaml_files
 from dlbench.tables import table_names
+from dlbench.trainer.reading.manifest import DIGEST
 
 ABOUT = "archive.json"
 # What tables and figures are made with; another version may give other bytes.
@@ -42,20 +47,55 @@ ORDER = (
     *("results/runs/", "results/batches/", plan.RECORDS, "results/imports/"),
     *("results/tables/", "results/figures/", "results/rep"),
 )
+MOST_NAMED = 10  # files with secrets
+LOOK_THROUGH = (
+    "Only secrets whose name or form is known are found: look through config.yaml, as_given/ and "
+    "what programs printed before you publish it."
+)
 HEADER = "# The merged config of the study, as it was computed. Paths are those of this archive.\n"
 
 
-def write(
-    settings: dict[str, Any], output: str | Path, with_images: bool = False
-) -> tuple[int, int]:
+@dataclass(frozen=True)
+class Written:
+    """What is in an archive.
+
+    Attributes:
+        runs: how many.
+        files: how many.
+        redacted: {name of a file: how many secrets were hidden in it}.
+        left: the names of files that have a secret in them, since digests name their content.
+    """
+
+    runs: int
+    files: int
+    redacted: dict[str, int]
+    left: list[str]
+
+    def about_secrets(self) -> list[str]:
+        """Lines about what was hidden, and what was not."""
+        redacted = [*self.redacted.items()]
+        lines = [
+            f"  {phrases.counted(count, 'secret')} hidden in {name}"
+            for name, count in redacted[:MOST_NAMED]
+        ]
+        if len(redacted) > MOST_NAMED:
+            lines.append(f"  and in {len(redacted) - MOST_NAMED} more: archive.json has them all")
+        lines += [
+            f"  a secret stays in {name}, whose digest the results name: take it out there, and "
+            "have the runs that follow from it made again"
+            for name in self.left[:MOST_NAMED]
+        ]
+        if len(self.left) > MOST_NAMED:
+            lines.append(f"  and in {len(self.left) - MOST_NAMED} more")
+        return [*lines, LOOK_THROUGH]
+
+
+def write(settings: dict[str, Any], output: str | Path, with_images: bool = False) -> Written:
     """Write the archive of a study whose runs, tables, figures and report are there.
 
     Args:
         settings: the merged config.
         with_images: also put images in that lie here as one file or a layout.
-
-    Returns:
-        How many runs and files are in it.
 
     Raises:
         Error: something is missing, or a record is not that of the files beside it.
@@ -76,30 +116,36 @@ def write(
         taken |= images_here
     files |= taken
     # Sorted: as Snakemake hands the config over, and as it was written, are then the same bytes.
-    files["config.yaml"] = (HEADER + yaml.safe_dump(settings)).encode()
-    files |= {f"as_given/{n}": Path(n) for n in ("config.yaml", "site.yaml") if Path(n).is_file()}
-    files[ABOUT] = _plain(
-        {
-            "study": study.name,
-            "dlbench": __version__,
-            "tables": table_names.OF_STUDY,
-            "figures": study.figures,
-            "made_with": versions(),
-        }
-    )
-    authors, license_id = _cited()
-    files[crate.METADATA] = crate.metadata(
-        study.name, authors, license_id, metadata.version("snakemake"), [*files], runs
-    )
+    hidden = redaction.redact_settings(settings)
+    files["config.yaml"] = (HEADER + yaml.safe_dump(hidden)).encode()
+    given = [Path(n) for n in ("config.yaml", "site.yaml") if Path(n).is_file()]
+    files |= {f"as_given/{path}": path for path in given}
     _see_all_there(files)
     info = [
         ("External-Description", f"{study.name}: {len(runs)} runs of deep-learning benchmarks"),
         ("Bag-Software-Agent", f"dlbench {__version__}"),
         ("Bagging-Date", crate.last_date(runs)),
     ]
-    files = {name: files[name] for name in sorted(files, key=_order)}
-    bag.write(output, files, info, lambda payload: _see_records_agree(payload, logs))
-    return len(runs), len(files)
+    with tempfile.TemporaryDirectory() as folder:
+        secrets = redacted.secrets_of(settings, *map(yaml_files.read, given))
+        files, counts, left = redacted.redact_files(files, secrets, Path(folder))
+        files[ABOUT] = _plain(
+            {
+                "study": study.name,
+                "dlbench": __version__,
+                "tables": table_names.OF_STUDY,
+                "figures": study.figures,
+                "made_with": versions(),
+                "redacted": counts,
+            }
+        )
+        authors, license_id = _cited()
+        files[crate.METADATA] = crate.metadata(
+            study.name, authors, license_id, metadata.version("snakemake"), [*files], runs
+        )
+        files = {name: files[name] for name in sorted(files, key=_order)}
+        bag.write(output, files, info, lambda payload: _see_records_agree(payload, logs))
+    return Written(len(runs), len(files), counts, left)
 
 
 def _trained(study):
@@ -187,14 +233,13 @@ def _parent(path):
 
 def _listed(path):
     """What an import was read from: names, sizes, digests. The logs themselves stay with others."""
-    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
     return [
         {
             "file": str(file.relative_to(path)) if path.is_dir() else file.name,
             "bytes": file.stat().st_size,
             "sha256": sha256(file),
         }
-        for file in files
+        for file in common_files.files_below(path)
     ]
 
 
@@ -202,6 +247,7 @@ def _adopted(name, folder, digest, manifest):
     """The manifest of a dataset that others converted; its digest is what runs were made from."""
     manifest = manifest if manifest.is_file() else folder / "manifest.json"
     content = common_files.read_json(manifest) or {"dataset": name}
+    content.pop(DIGEST, None)  # it is another one
     return _plain({**content, "folder": None, "code_sha256": digest})
 
 

@@ -6,14 +6,14 @@
 - What only a person may decide (ending a process, emptying a disk) is named, not done.
 
 doctor_runs.py examines the runs, doctor_batches.py the largest batches that were found,
-doctor_surroundings.py everything around them.
+doctor_tables.py what was made of them, doctor_surroundings.py everything around them.
 """
 
 import os
 from pathlib import Path
 
 from dlbench import Error
-from dlbench.campaign import doctor_batches, doctor_runs, doctor_surroundings
+from dlbench.campaign import doctor_batches, doctor_runs, doctor_surroundings, doctor_tables
 from dlbench.campaign.doctor_problem import Problem
 from dlbench.records import run_record
 from dlbench.study.config import Study
@@ -37,6 +37,7 @@ def examine(
     return [
         *doctor_surroundings.problems(content),
         *doctor_batches.problems(),
+        *doctor_tables.problems(content),
         *doctor_runs.problems(study, content, unknown),
     ]
 

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from dlbench import Error
 from dlbench.campaign.doctor_problem import Problem, put_aside
+from dlbench.campaign.doctor_tables import damage
 from dlbench.log import attempts, event_fields, event_log
 from dlbench.plan import standing
 from dlbench.records import belief, parse_run, progress, rereading, run_record, sentinel_runs
@@ -89,7 +90,7 @@ def _problems(place, hang_limit_s, content):
             "--repair reads its log again",
             _reading(place),
         )
-    yield from _tables(place, record)
+    yield from _tables(place, record, content)
     yield from _dates(log, content)
 
 
@@ -279,7 +280,7 @@ def _differs_from_log(place, record):
         return f"content ({error})"
 
 
-def _tables(place, record):
+def _tables(place, record, content):
     for name in run_columns.RUN_TABLES:
         path = place / f"{name}.parquet"
         if not path.exists():
@@ -287,6 +288,9 @@ def _tables(place, record):
         log_sha256 = parquet_files.notes_of(path).get("log_sha256")
         if log_sha256 != record["log_sha256"]:
             what = "made from another log" if log_sha256 else "no table of ours"
+        else:
+            what = damage(path) if content else ""
+        if what:
             yield Problem(
                 "table",
                 str(path),

@@ -260,10 +260,7 @@ def _data(content):
         manifest = place / "manifest.json"
         if not manifest.exists():
             continue
-        try:
-            problems = verify_dataset.verify(place, content)
-        except (AttributeError, KeyError, TypeError, OSError, RecursionError) as error:
-            problems = [f"{manifest} is no manifest ({error!r})"]
+        problems = verify_dataset.verify(place, content)
         adopted = (common_files.read_json(manifest) or {}).get("folder")
         for problem in problems:
             where, _, what = problem.partition(": ")

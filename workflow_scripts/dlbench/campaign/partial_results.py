@@ -12,12 +12,13 @@ import sys
 from pathlib import Path
 
 from dlbench import Error
+from dlbench.analysis import run_tables
 from dlbench.analysis.frames import Tables
 from dlbench.common import plugins
 from dlbench.log import event_log
 from dlbench.plan import site_devices
 from dlbench.records import run_record, sentinel_runs
-from dlbench.results import collect_runs, export_runs, run_tables
+from dlbench.results import collect_runs, export_runs
 from dlbench.study.config import Study
 
 TABLES = ("steps.parquet", "evals.parquet", "samples.parquet")

@@ -128,6 +128,8 @@ def _scheduler(name, profile, study):
     unwatched = hasattr(module, "unwatched") and module.unwatched(profile.content)
     if unwatched:
         yield fix(f"Snakemake would not see jobs end: {unwatched}")
+    elif hasattr(module, "forgets") and (forgets := module.forgets(profile.content)):
+        yield note(forgets)
 
 
 def _account(module, profile):
@@ -171,7 +173,7 @@ def _job(module, profile, study):
     """The job of the check: devices of a whole node, as many cores as runs ask for."""
     facts = study.site
     devices = site_devices.devices(facts)
-    wanted = queue_check.jobs_of_study(study)[0] + queue_check.jobs_of_searches(study)
+    wanted = queue_check.jobs_of_study(study, study.runs)[0] + queue_check.jobs_of_searches(study)
     cores = [job.cores_per_task * job.tasks_per_node for _, job in wanted]
     several = facts["nodes"] > 1 and hasattr(module, "on_each_node")
     return JobRequest(
@@ -186,6 +188,8 @@ def _job(module, profile, study):
         exclusive=False,
         extra=tuple(shlex.split(facts["job"]["extra"])),
         resources=profile.defaults,
+        speaks_mpi=hasattr(module, "on_each_node")
+        and any(run.launcher == "srun" for run in study.runs),
     )
 
 
@@ -199,8 +203,9 @@ def _request(module, profile, study):
     environments = {
         trainer_environments.trainer_python(run.environment): engine.packages(run.framework)[0]
         for run in bare
+        if trainer_environments.is_installed(run.environment)
     }
-    pythons |= {str(path): package for path, package in environments.items() if path.exists()}
+    pythons |= {str(path): package for path, package in environments.items()}
     runtimes = sorted({run.runtime for run in contained})
     programs = [p for name in runtimes for p in plugins.load("runtimes", name).PROGRAMS]
     return {
@@ -212,6 +217,8 @@ def _request(module, profile, study):
         "mpi_across": _across_nodes(module, study),
         "srun_mpi": any(run.launcher == "srun" and run.strategy == "horovod" for run in study.runs),
         "tmpdir": profile.value("train", "tmpdir"),
+        "node_address": study.site.get("node_address"),
+        "addresses": module.addresses([]) if hasattr(module, "addresses") else {},
         "images": dict(_image_commands(study)),
     }
 

@@ -10,8 +10,9 @@ whenever it needs the states of jobs.
 - While the plugin asks for states, it cancels no jobs; nor does it know the jobs of a Snakemake
   that was killed. So its sidecar cancels jobs that are left, at its start and at its end.
 
-.snakemake/cluster_jobs has: ID for a job that is watched, ID.end with its exit code, ID.lost with
-the time since when the scheduler does not know it, and the last answer of the scheduler.
+.snakemake/cluster_jobs has: ID for a job that is watched, with the id of its run, ID.end with its
+exit code, ID.lost with the time since when the scheduler does not know it, and the last answer of
+the scheduler.
 """
 
 import contextlib
@@ -26,13 +27,12 @@ from pathlib import Path
 
 from dlbench import Error
 from dlbench.common import plugins
-from dlbench.schedulers import Fate, JobRequest, ask
+from dlbench.schedulers import WATCHED, Fate, JobRequest, ask, watched_runs
 
-MEMORY = Path(".snakemake/cluster_jobs")
+MEMORY = WATCHED
 LOGS = Path("results/logs/cluster")
 LOST_S = 60.0
 GOOD_FOR_S = 5.0
-OWN_FILES = (".end", ".lost", ".json")
 
 
 def submit(scheduler: str, script: str | Path) -> str:
@@ -41,7 +41,7 @@ def submit(scheduler: str, script: str | Path) -> str:
         folder.mkdir(parents=True, exist_ok=True)
     command = plugins.load("schedulers", scheduler).submission(read_request(script), LOGS)
     job_id = ask([*command, str(script)]).strip().splitlines()[-1].strip()
-    (MEMORY / job_id).touch()
+    (MEMORY / job_id).write_text(_properties(script).get("wildcards", {}).get("run_id", ""))
     return job_id
 
 
@@ -78,7 +78,7 @@ def accompany(scheduler: str) -> None:
 
 def watched() -> list[str]:
     """Ids of the jobs that were submitted and whose end is not known."""
-    return sorted(p.name for p in MEMORY.glob("*") if p.suffix not in OWN_FILES)
+    return sorted(watched_runs(Path()))
 
 
 def read_request(script: str | Path) -> JobRequest:
@@ -87,12 +87,7 @@ def read_request(script: str | Path) -> JobRequest:
     Raises:
         Error: there is no such line, or it lacks a resource.
     """
-    mark = "# properties = "
-    with open(script, encoding="utf-8") as file:
-        line = next((line for line in file if line.startswith(mark)), None)
-    if line is None:
-        raise Error(f"{script}: expected a line {mark!r}, as Snakemake writes it; found none")
-    properties = json.loads(line.removeprefix(mark))
+    properties = _properties(script)
     resources = properties["resources"]
     try:
         nodes = resources["nodes"]
@@ -115,6 +110,15 @@ def read_request(script: str | Path) -> JobRequest:
             f"{script}: no resource {error} in the job; is its line in the profile's "
             "default-resources missing?"
         ) from None
+
+
+def _properties(script):
+    mark = "# properties = "
+    with open(script, encoding="utf-8") as file:
+        line = next((line for line in file if line.startswith(mark)), None)
+    if line is None:
+        raise Error(f"{script}: expected a line {mark!r}, as Snakemake writes it; found none")
+    return json.loads(line.removeprefix(mark))
 
 
 def _status(scheduler, job_id, fate):

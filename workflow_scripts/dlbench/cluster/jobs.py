@@ -6,7 +6,8 @@
   quiet node, and the start; the whole of time_limit_s for the first run of its kind and for another
   attempt.
 - Memory: by device; twice as much for each further attempt, at most that of a node.
-- Runs with the same request may share a job, in which they follow one another.
+- Runs with the same request may share a job, in which they follow one another: its minutes are the
+  sum of their seconds, rounded once.
 """
 
 import itertools
@@ -34,7 +35,7 @@ def job_of_run(
     time_limit_s: float,
     estimate_s: float | None = None,
     attempt: int = 1,
-    place: int | None = None,
+    begins_s: float | None = None,
     wait_s: float = 0,
 ) -> Job:
     """The Job of a run.
@@ -43,8 +44,9 @@ def job_of_run(
         site: the config's `site`.
         kind: of devices, cpu or gpu.
         estimate_s: the time that runs like it took; None if none has been trained.
-        place: in a job that runs share, from 0; None if the run is alone in its job.
-        wait_s: the longest wait for a quiet node before the run starts.
+        begins_s: seconds of the runs before it in a job that runs share; None if it is alone.
+        wait_s: the longest wait for a quiet node before the run starts; in a job that runs share
+            only one of them waits in vain.
     """
     settings = site["job"]
     devices = run.devices_per_node * run.copies_per_node
@@ -56,19 +58,24 @@ def job_of_run(
     memory_mb = WORKFLOW_MB + settings["memory_mb_per_device"] * devices * 2 ** (attempt - 1)
     time_s = time_limit_s
     # All runs of a shared job are tried again, so that its time suffices.
-    if estimate_s is not None and (attempt == 1 or place is not None):
+    if estimate_s is not None and (attempt == 1 or begins_s is not None):
         time_s = min(time_limit_s, estimate_s * settings["time_margin"])
+    # Of a shared job that is tried again, runs that are done ask for nothing.
+    begins_s, follows = (begins_s if attempt == 1 else 0) or 0, bool(begins_s)
+    time_s += 0 if follows else wait_s
+    minutes = math.ceil((begins_s + time_s) / 60) - math.ceil(begins_s / 60)
     return Job(
         nodes=run.nodes,
         tasks=tasks,
         cores_per_task=math.ceil(cores / math.ceil(tasks / run.nodes)),
         memory_mb=min(memory_mb, site["memory_mb_per_node"] or memory_mb),
         gpus_per_node=devices if kind == "gpu" else 0,
-        time_min=math.ceil((time_s + wait_s) / 60) + (0 if place else settings["start_up_min"]),
+        time_min=minutes + (0 if follows else settings["start_up_min"]),
         exclusive=settings["exclusive"],
         gpu_request=settings["gpu_request"],
         extra=settings["extra"],
         node=run.node or "",
+        time_s=time_s,
     )
 
 
@@ -103,32 +110,32 @@ def resources(job: Job, scheduler: str | None = None) -> dict[str, Any]:
 
 @dataclass
 class Bundle:
-    """A job that several runs share: their number, estimated time and requested time."""
+    """A job that several runs share: their estimated time and requested time."""
 
     name: str
-    runs: int = 0
     takes_s: float = 0.0
-    asks_min: int = 0
+    asked_s: float = 0.0
+    asked_min: int = 0
     ids_bytes: int = 0
 
 
 def bundle_runs(
     runs: Iterable[Run],
-    job_of: Callable[[Run, int], Job],
+    job_of: Callable[[Run, float], Job],
     estimate_of: Callable[[Run], float | None],
     bundle_min: float,
     limit_min: float | None = None,
-) -> dict[str, tuple[str, int]]:
-    """Which runs share a job: {run id: (name of the bundle, place in it)}.
+) -> dict[str, tuple[str, float]]:
+    """Which runs share a job: {run id: (name of the bundle, seconds of the runs before it)}.
 
     Args:
         runs: in the order of their execution.
-        job_of: (run, place) -> Job; the jobs of a bundle differ in time only.
+        job_of: (run, begins_s) -> Job; the jobs of a bundle differ in time only.
         estimate_of: run -> seconds; runs without an estimate, None, share no job.
         bundle_min: training time that a bundle reaches, if there are enough runs.
         limit_min: the longest time of a job; None for any.
     """
-    places: dict[str, tuple[str, int]] = {}
+    places: dict[str, tuple[str, float]] = {}
     last: dict[tuple, Bundle] = {}
     numbers = itertools.count(1)
     for run in runs if bundle_min else ():
@@ -140,15 +147,16 @@ def bundle_runs(
         full = bundle is not None and (
             bundle.takes_s >= bundle_min * 60 or bundle.ids_bytes + _id_bytes(run) > MOST_IDS_BYTES
         )
-        if bundle and limit_min and bundle.asks_min + job_of(run, 1).time_min > limit_min:
-            full = True
+        if bundle and limit_min:
+            full |= bundle.asked_min + job_of(run, bundle.asked_s).time_min > limit_min
         if not bundle or full:
             bundle = last[shape] = Bundle(f"bundle{next(numbers)}")
-        places[run.id] = bundle.name, bundle.runs
-        bundle.asks_min += job_of(run, bundle.runs).time_min
+        places[run.id] = bundle.name, bundle.asked_s
+        job = job_of(run, bundle.asked_s)
+        bundle.asked_min += job.time_min
+        bundle.asked_s += job.time_s
         bundle.takes_s += seconds
         bundle.ids_bytes += _id_bytes(run)
-        bundle.runs += 1
     return places
 
 

@@ -31,6 +31,7 @@ MINUTES = 5  # limit of the job, which takes seconds
 LATE_S = 5.0  # after the end of the job, until its last files appear
 SKEW_S = 1.0  # of clocks; with more the times in logs of several nodes mislead
 FREE_MB = 1024
+LAUNCH_FAILED = re.compile(r"launch failed|\bMPI\b", re.IGNORECASE)  # of srun's words
 SCRIPT = """#!/bin/sh
 cd {here} || exit 1
 for python in {python} python3; do
@@ -56,9 +57,9 @@ def run(
     """
     module = plugins.load("schedulers", scheduler)
     folder = PLACE.absolute() / secrets.token_hex(8)
-    write_json(folder / "request.json", {**request, "token": folder.name})
+    write_json(folder / "request.json", {**request, "nodes": job.nodes, "token": folder.name})
     script = folder / "job.sh"
-    before = module.on_each_node(job) if job.nodes > 1 else []
+    before = module.on_each_node(job) if job.nodes > 1 or job.speaks_mpi else []
     script.write_text(_script(folder, before))
     command = module.wait_command(job, script, folder)
     with open(folder / "submitted.out", "wb") as output:
@@ -171,6 +172,13 @@ def _silence(folder, command):
     if not job_id:
         return f"the job of the check was refused: {message or 'no message'} (by: {command[0]})"
     printed = " | ".join(filter(None, map(_last_lines, _printed(folder))))
+    if LAUNCH_FAILED.search(printed):
+        return (
+            f"job {job_id} of the check could not start its processes, as those of runs by srun "
+            f"are started: {printed}; Slurm's default protocol of MPI may not work here: export "
+            "SLURM_MPI_TYPE as another one of `srun --mpi=list`, or use another launcher. "
+            f"What is left of the job is in {folder}"
+        )
     return (
         f"job {job_id} of the check ended without an answer from its node"
         f"{': ' + printed if printed else ''}; expected this folder, with its Python "
@@ -182,7 +190,7 @@ def _silence(folder, command):
 def _printed(folder):
     """Files in which the job's output may be."""
     ours = ("request.json", "job.sh", "submitted.out")
-    names = ("hello.", "answer.", "report.")
+    names = ("hello.", "answer.", "report.", "listens.", "connected.")
     return [p for p in folder.iterdir() if p.name not in ours and not p.name.startswith(names)]
 
 
@@ -200,6 +208,8 @@ def _remarks(report, expected):
         return
     yield from _files(report, expected["latency_s"])
     yield from _clock(report)
+    if report["others"]:
+        yield from _others(report["others"])
     if report["modules"]:
         yield fix(report["modules"])
     elif expected["modules"]:
@@ -251,6 +261,26 @@ def _clock(report):
         yield note(f"{words}: files travel too slowly to say more")
     else:
         yield ok(words)
+
+
+def _others(others):
+    """Whether processes on several nodes would find one another."""
+    mend = "put the names of all nodes into DNS or /etc/hosts, or say site.node_address"
+    if others["unknown"]:
+        names = ", ".join(f"{name} ({why})" for name, why in others["unknown"].items())
+        yield fix(f"does not know {names}: runs across nodes would not start; {mend}")
+    elif others["connection"]:
+        yield fix(
+            f"cannot connect to another node at {others['connection']}: runs across nodes need any "
+            "port of the others; ask for the firewall, or name another network in site.node_address"
+        )
+    else:
+        yield ok("the other nodes are known, and a free port of one is reached")
+    if others["own"]:
+        yield note(
+            f"does not know its own name ({others['own']}), behind which JAX and horovodrun "
+            "listen: with several processes they would not start there"
+        )
 
 
 def _python(python, version, said, package):

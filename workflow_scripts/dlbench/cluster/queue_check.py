@@ -1,6 +1,6 @@
 """Whether a queue offers what the jobs of a study request: part of check_site.py."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
 
 from dlbench import Error
@@ -8,11 +8,14 @@ from dlbench.cluster import jobs
 from dlbench.cluster.profiles import Profile
 from dlbench.cluster.remarks import Remark, fix, note, ok
 from dlbench.common import phrases
+from dlbench.data import stores
 from dlbench.plan import planning, site_devices, skipping
 from dlbench.plan.plan import ATTEMPTS
-from dlbench.records import staleness
+from dlbench.records import judgement, staleness
+from dlbench.records.judgement import State
 from dlbench.schedulers import Job, Nodes, Queue
 from dlbench.study.config import Study
+from dlbench.study.runs import Run
 
 SITE_FILE = "site.yaml"
 # Its keys about a node, and the fields of Nodes.
@@ -21,6 +24,13 @@ PROMISED = {
     "cores_per_node": "cores",
     "memory_mb_per_node": "memory_mb",
 }
+# What jobs ask for, by the fields of Limits.
+ASKED = (
+    ("minutes", "min", lambda job: job.time_min),
+    ("nodes", "nodes", lambda job: job.nodes),
+    ("cores", "cores", lambda job: job.cores_per_task * job.tasks),
+    ("gpus", "GPUs", lambda job: job.gpus_per_node * job.nodes),
+)
 
 
 def remarks(
@@ -41,7 +51,7 @@ def remarks(
             f"others; say in {SITE_FILE} what a node has"
         )
     else:
-        runs, unfit = jobs_of_study(study)
+        runs, unfit = jobs_of_study(study, to_train(study))
         searches = jobs_of_searches(study)
     wanted = profile.value("train", module.QUEUE)
     checks = [([*runs, *searches], wanted, getattr(module, "unfit", None))]
@@ -56,6 +66,7 @@ def remarks(
         except Error as error:
             problems |= dict.fromkeys(str(error).splitlines())
     yield from map(fix, problems)
+    yield from _limits(module, profile, [*runs, *searches])
     queue = _named(queues, wanted)
     if queue is None:
         if wanted is None:
@@ -73,6 +84,42 @@ def remarks(
     if runs:
         longest = max(job.time_min for _, job in runs)
         yield ok(f"{_counted(runs)} to train, of at most {longest} min")
+    elif not left_open and not unfit and not searches:
+        yield ok(f"nothing to train: {_counted(study.runs)} done")
+
+
+def to_train(study: Study) -> list[Run]:
+    """The runs whose records do not stand."""
+    recipes = stores.recipes(stores.adopted(study))
+    done = (State.CURRENT, State.UNREAD)
+    return [
+        run
+        for run in study.runs
+        if judgement.state(run, True, recipes, study.images, study.time_limit_s)[0] not in done
+    ]
+
+
+def _limits(module, profile, labelled_jobs):
+    """Remarks on jobs that ask for more than accounting allows, and so may wait for ever."""
+    if not hasattr(module, "limits"):
+        return
+    account, qos = (profile.value("train", name) for name in ("slurm_account", "qos"))
+    try:
+        limits = module.limits(account, qos, profile.value("train", module.QUEUE))
+    except Error:
+        return  # as the accounts, of which that is noted
+    for limit in limits:
+        for name, words, asked in ASKED:
+            most = getattr(limit, name)
+            above = [(label, asked(job)) for label, job in labelled_jobs if most is not None]
+            above = [(label, number) for label, number in above if number > most]
+            if above:
+                label, number = max(above, key=lambda one: one[1])
+                yield fix(
+                    f"{limit.source} allows a job {most:g} {words}, and "
+                    f"{phrases.counted(len(above), 'job')} would ask for more, as {label} for "
+                    f"{number:g}: they would be refused, or wait without an end"
+                )
 
 
 def autos(study: Study) -> list[str]:
@@ -83,12 +130,14 @@ def autos(study: Study) -> list[str]:
     return [f"site.{key}" for key in keys if facts[key] == "auto"]
 
 
-def jobs_of_study(study: Study) -> tuple[list[tuple[str, Job]], dict[str, list[str]]]:
-    """((label, Job) of each run that can be trained, {reason: labels} of all others)."""
+def jobs_of_study(
+    study: Study, runs: Iterable[Run]
+) -> tuple[list[tuple[str, Job]], dict[str, list[str]]]:
+    """((label, Job) of each of its runs that can be trained, {reason: labels} of all others)."""
     devices = site_devices.devices(study.site)
     labelled_jobs: list[tuple[str, Job]] = []
     unfit: dict[str, list[str]] = {}
-    for run in study.runs:
+    for run in runs:
         reason = skipping.skip_reason(run, devices, study)
         if reason:
             unfit.setdefault(reason, []).append(study.labels[run.id])

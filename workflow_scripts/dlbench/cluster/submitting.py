@@ -11,6 +11,7 @@ from typing import Any
 from dlbench import Error, schedulers
 from dlbench.cluster import jobs
 from dlbench.common import plugins
+from dlbench.plan import waiting_jobs
 from dlbench.plan.plan import Plan
 from dlbench.records import costs, run_record
 from dlbench.starting import refusals
@@ -141,6 +142,7 @@ class Submitting:
             conversion = [(jobs.CONVERSION, jobs.job_of_conversion(profile_value))]
             jobs.check(conversion, queues, profile_value("convert_dataset", module.QUEUE))
         self._queue = queue
+        waiting_jobs.report(name, Path.cwd())
         return []
 
     def _refuse_auto(self):
@@ -154,14 +156,14 @@ class Submitting:
             )
 
     def _job(self, run, attempt=1):
-        place = self._bundles.get(run.id, (None, None))[1] if self._on_cluster else None
-        if place and attempt > 1 and run_record.folder(run.id).joinpath("run.json").exists():
+        begins_s = self._bundles.get(run.id, (None, None))[1] if self._on_cluster else None
+        if begins_s and attempt > 1 and run_record.folder(run.id).joinpath("run.json").exists():
             # It is done; a run that shares its job has failed.
-            return dataclasses.replace(self._request(run, attempt, place, None), time_min=0)
+            return dataclasses.replace(self._request(run, attempt, begins_s, None), time_min=0)
         estimate_s = self._estimates.of(run)[0] if self._on_cluster else None
-        return self._request(run, attempt, place, estimate_s)
+        return self._request(run, attempt, begins_s, estimate_s)
 
-    def _request(self, run, attempt, place, estimate_s):
+    def _request(self, run, attempt, begins_s, estimate_s):
         study, kind = self._plan.study, self._plan.device_kind
         job = jobs.job_of_run(
             run,
@@ -170,7 +172,7 @@ class Submitting:
             study.time_limit_s,
             estimate_s,
             attempt,
-            place,
+            begins_s,
             wait_s=study.wait_for_quiet_s,
         )
         bounded = self._queue and not study.site["memory_mb_per_node"]
@@ -191,7 +193,7 @@ class Submitting:
         limit_s = self._queue and self._queue.time_limit_s
         return jobs.bundle_runs(
             self._plan.to_train,
-            lambda run, place: self._request(run, 1, place, self._estimates.of(run)[0]),
+            lambda run, begins_s: self._request(run, 1, begins_s, self._estimates.of(run)[0]),
             lambda run: self._estimates.of(run)[0],
             self._plan.study.site["job"]["bundle_min"],
             limit_s and int(limit_s // 60),

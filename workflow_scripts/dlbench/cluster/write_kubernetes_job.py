@@ -117,7 +117,7 @@ def manifests(settings: dict[str, Any], run_id: str, place: Place) -> list[dict[
         # belongs to no session of the workflow.
         words = [
             word
-            for word in run_command.start_run_arguments(plan, run_id)
+            for word in run_command.start_run_arguments(plan, run_id, with_secrets=True)
             if not word.startswith(("--attempts=", "--session="))
         ]
         first = words.index("--") + 1

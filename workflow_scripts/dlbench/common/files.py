@@ -77,6 +77,22 @@ def json_digest(value: Any) -> str:
     return hashlib.sha256(canonical_json(value)).hexdigest()
 
 
+def is_below(path: str | PathLike[str], folder: str | PathLike[str]) -> bool:
+    """Whether a path is in a folder, also once links are followed."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
+def files_below(path: str | PathLike[str]) -> list[Path]:
+    """The plain files in a folder and in those below it; of another path, itself.
+
+    None to which a link leads out of the folder.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        return [path]
+    return sorted(p for p in path.rglob("*") if p.is_file() and is_below(p, path))
+
+
 def make_empty_folder(folder: str | PathLike[str]) -> Path:
     """Make a folder; one that exists is removed with its content first."""
     folder = Path(folder)

@@ -6,6 +6,8 @@ reading the source. The caller names the files that the program finds by name,
 e.g. the model of a run.
 
 - A file that holds nothing but a docstring executes nothing: it is left out.
+- A digest is one of a syntax tree, the same on each version of Python: comments, docstrings and
+  the layout of lines do not count.
 - In the file of a dataset the values that only describe it do not count: DESCRIPTIONS, and the
   `urls` of a file whose SHA-256 is given, since every address then brings the same bytes.
 """
@@ -13,7 +15,6 @@ e.g. the model of a run.
 import ast
 import functools
 import hashlib
-import itertools
 import os
 import re
 import subprocess
@@ -39,6 +40,7 @@ DESCRIPTIONS = (
     "TERMS",
     "MIRRORS",
 )
+SPARED_FIELDS = ("ctx", "kind")  # of a node: its place says the first, u"" and "" are the same
 
 
 def at_home() -> bool:
@@ -58,6 +60,19 @@ def here(name: str | Path) -> Path:
 def shipped(name: str | Path) -> Path:
     """A file that a config names: where that leads or, if it leads nowhere, the one of ours."""
     return Path(name) if Path(name).exists() else here(name)
+
+
+def where_looked(name: str | Path) -> str:
+    """Whose folder a relative path of a config was looked for in, as the end of a message.
+
+    "" where there is one folder only: ours.
+    """
+    if at_home() or Path(name).is_absolute():
+        return ""
+    words = f" (paths lead from the working directory, {Path.cwd()}"
+    if (HOME / name).exists():
+        words += f"; dlbench's own folder has {HOME / name}: name that if it is meant"
+    return f"{words})"
 
 
 def missing_packages() -> list[str]:
@@ -89,17 +104,18 @@ def executed_files(
 
 
 def digest(paths: Iterable[str]) -> str:
-    """SHA-256 of the names and contents of files, as 64 hexadecimal digits."""
+    """SHA-256 of the names and syntax trees of files, as 64 hexadecimal digits.
+
+    Raises:
+        Error: a file is not valid Python.
+    """
     return _digest_of_list(_names_and_digests(paths))
 
 
 def keep_digests(paths: Iterable[str]) -> None:
-    """Write the digest of each file, in sha256sum's format, for `changed_files` to read.
-
-    The digest of a dataset's file is that of its `content`.
-    """
+    """Write the digest of each file's syntax tree for `changed_files` to read."""
     listed = _names_and_digests(paths)
-    path = KEPT / f"{_digest_of_list(listed)}.txt"
+    path = _list_of(_digest_of_list(listed))
     if not path.exists():
         with written_whole(path) as part:
             part.write_text("".join(f"{sha256}  {name}\n" for name, sha256 in listed))
@@ -111,11 +127,16 @@ def changed_files(before: str, paths: Iterable[str]) -> list[str]:
     The list is empty if no list of files was kept for that digest.
     """
     try:
-        lines = (KEPT / f"{before}.txt").read_text().splitlines()
+        lines = _list_of(before).read_text().splitlines()
     except OSError:
         return []
     was = {tuple(reversed(line.split("  ", 1))) for line in lines}
     return sorted({name for name, _ in was ^ set(_names_and_digests(paths))})
+
+
+def _list_of(digest):
+    """Where the list of files behind a digest lies; lists of before had digests of bytes."""
+    return KEPT / f"{digest}.trees.txt"
 
 
 def _names_and_digests(paths):
@@ -128,42 +149,50 @@ def _digest_of_list(listed):
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-@functools.cache
 def _digest(path):
-    return hashlib.sha256(content(PROGRAMS.parent / path)).hexdigest()
+    return _read(PROGRAMS.parent / path).sha256
 
 
-def content(path: Path) -> bytes:
-    """The bytes of a file that count for a result: a dataset's without what only describes it."""
-    if path.parent != plugins.folder_of("datasets"):
-        return path.read_bytes()
-    lines = path.read_bytes().splitlines(keepends=True)
-    starts = [0, *itertools.accumulate(map(len, lines))]
-    source, end = b"".join(lines), 0
-    kept = []
-    for (first_line, first), (last_line, last) in sorted(_described(plugins.parse_file(path))):
-        kept.append(source[end : starts[first_line - 1] + first])
-        end = starts[last_line - 1] + last
-    return b"".join([*kept, source[end:]])
-
-
-def _described(tree):
-    """Where the values of a dataset's file are that only describe: (start, end), (line, byte)."""
+def _spare_descriptions(tree):
+    """Take the values out of the tree of a dataset's file that only describe."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in DESCRIPTIONS:
-            yield _end(node.targets[0]), _end(node)
+            node.value = None
     for node in ast.walk(tree):
         if not isinstance(node, ast.Dict):
             continue
         keys = [getattr(key, "value", None) for key in node.keys]
         sha256 = dict(zip(keys, node.values, strict=True)).get("sha256")
         if "urls" in keys and sha256 and getattr(sha256, "value", sha256) is not None:
-            number = keys.index("urls")
-            yield _end(node.keys[number]), _end(node.values[number])
+            node.values[keys.index("urls")] = None
 
 
-def _end(node):
-    return node.end_lineno, node.end_col_offset
+def _canonical(node):
+    """A syntax tree as text, without what executes nothing, and alike on each version of Python.
+
+    ast.dump and ast.unparse give another text on some versions.
+    """
+    if isinstance(node, list):
+        return f"[{','.join([_canonical(part) for part in node if not _executes_nothing(part)])}]"
+    if not isinstance(node, ast.AST):
+        return ascii(node)
+    if isinstance(node, ast.JoinedStr):  # Python 3.12 has empty texts in some
+        node.values = [part for part in node.values if getattr(part, "value", None) != ""]
+    fields = [
+        f"{name}={_canonical(value)}"
+        for name in node._fields
+        if name not in SPARED_FIELDS and (value := getattr(node, name, None)) not in (None, [])
+    ]
+    return f"{type(node).__name__}({','.join(fields)})"
+
+
+def _executes_nothing(statement):
+    """Whether it is a text alone, as a docstring is."""
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
 
 
 @functools.cache
@@ -173,8 +202,8 @@ def _executed(start, without):
         path = todo.pop()
         if path not in seen and path not in without:
             seen.add(path)
-            todo += _imports(path).files
-    return tuple(sorted(_relative(path) for path in seen if not _imports(path).only_documents))
+            todo += _read(path).imported
+    return tuple(sorted(_relative(path) for path in seen if not _read(path).only_documents))
 
 
 def _relative(path):
@@ -182,15 +211,16 @@ def _relative(path):
     return (path.relative_to(root) if path.is_relative_to(root) else path.absolute()).as_posix()
 
 
-class _Imports(NamedTuple):
-    """What one file imports of the library, with the __init__ of each package."""
+class _Source(NamedTuple):
+    """One file."""
 
-    files: tuple[Path, ...]
+    imported: tuple[Path, ...]  # of the library, with the __init__ of each package
     only_documents: bool  # it is a docstring and nothing else, as most of those __init__ are
+    sha256: str  # of its syntax tree
 
 
 @functools.cache
-def _imports(path):
+def _read(path):
     tree = plugins.parse_file(path)
     modules = []
     for node in _executed_statements(tree.body):
@@ -205,7 +235,10 @@ def _imports(path):
             base = PROGRAMS.joinpath(*parts[:length])
             paths += [p for p in (base.with_suffix(".py"), base / "__init__.py") if p.is_file()]
     only_documents = len(tree.body) == (ast.get_docstring(tree) is not None)
-    return _Imports(tuple(dict.fromkeys(paths)), only_documents)
+    if path.parent == plugins.folder_of("datasets"):
+        _spare_descriptions(tree)
+    sha256 = hashlib.sha256(_canonical(tree).encode()).hexdigest()
+    return _Source(tuple(dict.fromkeys(paths)), only_documents, sha256)
 
 
 def _executed_statements(statements):
@@ -226,7 +259,8 @@ def git_state(
     Both are None without git or a repository.
 
     Args:
-        folder: in the repository. Of the workflow's own the whole repository is compared.
+        folder: in the repository. Of the workflow's own all is compared but the profiles, in which
+            a site names its queues and accounts.
         path: the file or folder that is compared in another folder.
         untracked: "all" if files that git does not track count as changes, else "no".
     """
@@ -239,7 +273,8 @@ def git_state(
             return None
         return answer.stdout.strip() if answer.returncode == 0 else None
 
-    looked_at = [] if folder == PROGRAMS else ["--ignored", "--", path]
+    but_profiles = ["--", ":/", ":(exclude)../profiles"]
+    looked_at = but_profiles if folder == PROGRAMS else ["--ignored", "--", path]
     changes = git("status", "--porcelain", f"--untracked-files={untracked}", *looked_at)
     return {
         "git_commit": git("rev-parse", "HEAD"),

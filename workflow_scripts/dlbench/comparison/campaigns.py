@@ -15,8 +15,8 @@ from dlbench.analysis import base_flags
 from dlbench.log.event_fields import ENDED_WELL
 from dlbench.machine import fingerprints
 from dlbench.records import run_record
-from dlbench.study import item_names
-from dlbench.study.runs import DEFAULTS, FIELDS, is_of_statistics
+from dlbench.study import contradictions, item_names
+from dlbench.study.runs import DEFAULTS, FIELDS, Run, is_of_statistics
 from dlbench.tables import runs_table
 
 # Fields in which repeats differ. A seed is no condition, so runs of other seeds are repeats.
@@ -24,6 +24,7 @@ REPEATED = ("repeat", "sentinel", "probe", "seed", "profile")
 JOINABLE = tuple(name for name in FIELDS if name not in REPEATED)
 MAY_BE_NONE = ("steps", "epochs")  # of which a run has one
 OF_ITEMS, OF_TEXTS = "images_per_second", "tokens_per_second"  # throughput
+CONTRADICTORY = "contradictory"
 VERSIONS = ("python", "keras", "numpy")
 FACTS = (
     *("study", "site", "device_kind", "device_model", "host", *VERSIONS, "framework_version"),
@@ -35,6 +36,8 @@ FACTS = (
 @dataclass(frozen=True)
 class Measured:
     """A run that ended. Fields and facts that its source does not know are absent.
+
+    The status of one that ended well with numbers that contradict one another is CONTRADICTORY.
 
     Attributes:
         fields: values of the fields of a run.
@@ -154,28 +157,32 @@ def _of_record(record):
         "parser_version": record["parser_version"],
         **fingerprints.columns(provenance),
     }
+    run = Run(**spec)
+    summary = {"global_batch": run.global_batch, **record["summary"]}
+    summary = contradictions.withheld(contradictions.marked(summary))
+    shape, rate = provenance.get("item_shape"), summary.get(OF_ITEMS)
     return Measured(
         run_id=record["run_id"],
         fields={**DEFAULTS, **spec},
-        status=record["status"],
-        numbers=_numbers(record["summary"]) | _tokens(record),
+        status=_status(record["status"], summary),
+        numbers=_numbers(summary | item_names.columns(shape, rate, run.devices)),
         facts=_known(facts),
         session=(provenance.get("session") or {}).get("id"),
         disturbed=base_flags.is_disturbed(record["summary"]),
     )
 
 
-def _tokens(record):
-    """The throughput of a record in tokens, where its items are sequences."""
-    rate, shape = record["summary"].get(OF_ITEMS), record["provenance"].get("item_shape")
-    return _numbers(item_names.columns(shape, rate))
+def _status(status, numbers):
+    contradictory = status in ENDED_WELL and numbers.get(contradictions.REASON)
+    return CONTRADICTORY if contradictory else status
 
 
 def _of_row(row):
+    row = contradictions.withheld(contradictions.marked(row))
     return Measured(
         run_id=row["run_id"],
         fields={name: row[name] for name in FIELDS if name in row},
-        status=row["status"],
+        status=_status(row["status"], row),
         numbers=_numbers(row),
         facts=_known({name: row.get(name) for name in FACTS}),
         session=row.get("session"),

@@ -6,14 +6,13 @@
 - A folder of the user's own text is converted: what is adopted is the text.
 """
 
-import json
 from pathlib import Path
 
 from dlbench.common import plugins
-from dlbench.common.files import write_json
 from dlbench.common.tfrecord import count_records, parse_example, payloads
 from dlbench.data import convert_dataset, pictures, stores, verify_dataset
 from dlbench.data.stores import AdoptionError
+from dlbench.trainer.reading import manifest
 
 LAYOUTS = {
     "tensorflow/models": ("image/encoded", "image/class/label"),
@@ -41,20 +40,20 @@ def adopt(name: str, folder: Path | str, output: Path | str, check: str = "heade
         convert_dataset.convert(name, folder, Path(output).parent)
         return
     if (folder / "manifest.json").is_file():
-        manifest = _store_manifest(name, folder)
+        content = _store_manifest(name, folder)
     else:
-        manifest = _made_manifest(name, folder, check)
-    write_json(output, {**manifest, "folder": str(folder)})
+        content = _made_manifest(name, folder, check)
+    manifest.write(output, {**content, "folder": str(folder)})
 
 
 def _store_manifest(name, folder):
     """The manifest of a store, whose shards are as it says."""
     if problems := verify_dataset.verify(folder):
         raise AdoptionError("\n".join([f"the store {folder} is damaged:", *problems]))
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    if manifest["dataset"] != name:
-        raise AdoptionError(f"{folder}: expected dataset {name}, found {manifest['dataset']}")
-    return manifest
+    content = manifest.read(folder)
+    if content["dataset"] != name:
+        raise AdoptionError(f"{folder}: expected dataset {name}, found {content['dataset']}")
+    return content
 
 
 def _made_manifest(name, folder, check):

@@ -17,6 +17,13 @@ from dlbench import Error
 from dlbench.common.tar_members import Member
 
 BLOCK = 512
+EXTENSIONS = {
+    tarfile.XHDTYPE: "PAX",
+    tarfile.XGLTYPE: "PAX",
+    tarfile.SOLARIS_XHDTYPE: "PAX",
+    tarfile.GNUTYPE_LONGNAME: "GNU (a long name)",
+    tarfile.GNUTYPE_LONGLINK: "GNU (a long link)",
+}
 
 
 class ArchiveError(Error):
@@ -132,6 +139,12 @@ def tar_index(
                     "the file is damaged or cut off: fetch it again"
                 ) from error
             _refuse_unsafe(name, path)
+            if kind in EXTENSIONS:
+                raise ArchiveError(
+                    f"{path}: a tar file with headers of the kind {EXTENSIONS[kind]} (at byte "
+                    f"{position}), which are not read in place: pack it again, with "
+                    "`tar --format=ustar`"
+                )
             if kind not in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE):
                 raise ArchiveError(f"{path}: {name} at byte {position} is no plain file")
             offset = position + BLOCK
@@ -149,7 +162,7 @@ def tar_index(
 def tar_header(block: bytes) -> tuple[str, int, bytes]:
     """(name, size in bytes, type) from a member's header, in a tenth of tarfile's time.
 
-    Source: POSIX.1-1988 ustar. Names of more than 100 bytes and sizes of 8 GiB and more need
+    Source: POSIX.1-1988 ustar. Names of more than 256 bytes and sizes of 8 GiB and more need
     extensions, which do not occur in ImageNet's archives.
 
     Raises:
@@ -162,6 +175,10 @@ def tar_header(block: bytes) -> tuple[str, int, bytes]:
     if int(block[148:156].rstrip(b"\0 ") or b"0", 8) != checksum:
         raise ValueError("bad checksum")
     name = block[:100].partition(b"\0")[0].decode()
+    if (
+        block[345] and block[257:263] == b"ustar\0"
+    ):  # the beginning of a name of more than 100 bytes
+        name = f"{block[345:500].partition(bytes(1))[0].decode()}/{name}"
     return name, int(block[124:136].rstrip(b"\0 ") or b"0", 8), block[156:157]
 
 

@@ -3,13 +3,41 @@
 from collections.abc import Mapping
 from typing import Any
 
+from dlbench import Error
+
+
+class WrongRecord(Error):
+    """A record that would become another one; the message has its number."""
+
+
+def as_bytes(numbers: Any, low: float, high: float) -> Any:
+    """Numbers as integers from 0 (`low` or less) to 255 (`high` or more), an array of uint8.
+
+    Args:
+        numbers: an array whose first axis counts records.
+
+    Raises:
+        WrongRecord: a number is not finite, as that of an empty cell.
+    """
+    import numpy as np
+
+    for index in np.flatnonzero(~np.isfinite(numbers).all(axis=tuple(range(1, numbers.ndim)))):
+        values = numbers[index].ravel()
+        place = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise WrongRecord(
+            f"record {index} of {len(numbers)}, counted from 0: expected finite numbers, found "
+            f"{values[place]} as number {place}, counted from 0: is a cell of the file empty?"
+        )
+    return np.rint(255 * (np.clip(numbers, low, high) - low) / (high - low)).astype(np.uint8)
+
 
 class ArraySource:
     """Images of one shape, each with a label or a target of its own shape.
 
     Args:
         splits: maps `train` and `validation` to (images, targets), arrays whose first axis
-            counts records; targets are labels of shape (n,) or masks of shape (n, ...).
+            counts records; targets are labels of shape (n,), which must be whole numbers of any
+            dtype, or masks of shape (n, ...).
     """
 
     def __init__(self, splits: Mapping[str, tuple[Any, Any]]) -> None:
@@ -34,4 +62,13 @@ class ArraySource:
         }
         if target.ndim:
             return features | {"image/mask": target.tobytes()}
-        return features | {"image/class/label": int(target)}
+        return features | {"image/class/label": _label(target, self.place(split, index))}
+
+
+def _label(target, where):
+    if not float(target).is_integer():
+        raise WrongRecord(
+            f"{where}, counted from 0: expected a whole number as label, found {target}: is the "
+            "label in another column, or is this a target that is no class?"
+        )
+    return int(target)

@@ -30,6 +30,7 @@ from dlbench.common.tfrecord import framed_example
 from dlbench.data import pictures
 from dlbench.data.archives import ArchiveError
 from dlbench.data.datasets import Source
+from dlbench.trainer.reading import manifest
 
 MANIFEST_VERSION = 2
 SEED = 1
@@ -57,8 +58,8 @@ def convert(
         code_sha256: digest of the converting code, kept in the manifest.
         workers: processes that write shards; by default one for each core.
         check: `none`; `header` (an encoded image is a whole JPEG and has a size, a raw one has
-            its number of bytes, a label is in range); or `decode` (every encoded image is
-            decoded, too).
+            its number of bytes and finite values, a label is in range); or `decode` (every encoded
+            image is decoded, too).
 
     Raises:
         DataError: a split has another number of records than declared, or a record fails its
@@ -80,7 +81,7 @@ def convert(
     }
     tasks = _shard_tasks(name, dataset, opened, output, recipe)
     shards = _write_all(name, tasks, workers or len(os.sched_getaffinity(0)))
-    manifest = {
+    content = {
         **manifest_head(name, dataset),
         "reader": dataset.READER,
         "features": sorted(opened.features("train", 0)),
@@ -94,7 +95,7 @@ def convert(
             for split in dataset.SPLITS
         },
     }
-    write_json(output / "manifest.json", manifest)
+    manifest.write(output / manifest.NAME, content)
     for task in tasks:
         task.note.unlink(missing_ok=True)
 
@@ -166,7 +167,10 @@ def _shard_tasks(name, dataset, opened, output, recipe):
     for split, declared in dataset.SPLITS.items():
         records = opened.count(split)
         if declared not in (None, records):
-            raise DataError(f"{name}: expected {declared} {split} records, found {records}")
+            raise DataError(
+                f"{name}: expected {declared} {split} records, found {records}: SPLITS in "
+                f"{dataset.__file__} says how many there are (None: as many as the source has)"
+            )
         order = array("Q", range(records))
         random.Random(f"{SEED}/{split}").shuffle(order)
         count = dataset.SHARDS[split]
@@ -245,21 +249,23 @@ class _Expected(NamedTuple):
 
     size_bytes: dict[str, int]
     labels: range | None
+    floats: str | None  # the dtype of values that must be finite
 
 
 def _expected(reader):
     """What each record must have so that the trainer can read it as the dataset's READER says."""
     import numpy as np
 
-    size_bytes = {}
+    size_bytes, floats = {}, None
     if reader["encoding"] == "raw":
-        item_bytes = np.dtype(reader.get("dtype", "uint8")).itemsize
-        size_bytes["image/encoded"] = item_bytes * math.prod(reader["shape"])
+        dtype = np.dtype(reader.get("dtype", "uint8"))
+        size_bytes["image/encoded"] = dtype.itemsize * math.prod(reader["shape"])
+        floats = dtype.str if np.issubdtype(dtype, np.floating) else None
     if "mask" in reader:
         size_bytes["image/mask"] = math.prod(reader["mask"])
     first = reader.get("first_label")
     labels = None if first is None else range(first, first + reader["classes"])
-    return _Expected(size_bytes, labels)
+    return _Expected(size_bytes, labels, floats)
 
 
 def _check(features, reader, expected, check, where):
@@ -271,7 +277,7 @@ def _check(features, reader, expected, check, where):
     if check == "none":
         return
     where = f"{features['image/filename']} ({where})" if "image/filename" in features else where
-    size_bytes, labels = expected
+    size_bytes, labels, floats = expected
     encoded = {"image/encoded"} if reader["encoding"] == "jpeg" else set()
     label = set() if labels is None else {"image/class/label"}
     if missing := (size_bytes.keys() | encoded | label) - features.keys():
@@ -287,6 +293,15 @@ def _check(features, reader, expected, check, where):
         if len(features[name]) != size:
             raise DataError(
                 f"{where}: expected {size} bytes of {name}, found {len(features[name])}"
+            )
+    if floats:
+        import numpy as np
+
+        finite = np.isfinite(np.frombuffer(features["image/encoded"], floats))
+        if not finite.all():
+            raise DataError(
+                f"{where}: expected finite values, found {np.sum(~finite)} of {finite.size} that "
+                "are not (NaN or infinite)"
             )
     if label and features["image/class/label"] not in labels:
         raise DataError(

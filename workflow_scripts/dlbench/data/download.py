@@ -5,6 +5,8 @@
 - An attempt makes progress if it gets beyond the furthest byte reached so far. A server that
   starts anew or sends the same bytes each time is given up after a few attempts without progress.
 - A file that is not the published one is kept as FILE.bad for a look.
+- Of a file whose size is not published a limit of bytes is taken; a mirror that sends too slowly is
+  given up.
 """
 
 import contextlib
@@ -29,6 +31,11 @@ from dlbench.data.transports import Answer, TransportError
 FRUITLESS_ATTEMPTS = 5  # in a row, on one mirror
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 30.0  # after fruitless attempts, doubled each time
 SHOW_EVERY_S = 5.0
+MOST_BYTES = 4 << 30  # of a file whose size is not published
+LEAST_BYTES_PER_S, RATE_OVER_S = (
+    1000.0,
+    60.0,
+)  # the least rate, and the time of which it is the mean
 LOCAL = ("file:", "package:")  # URLs that touch no network
 
 
@@ -48,6 +55,7 @@ def fetch_file(
     sha256: str | None = None,
     md5: str | None = None,
     *,
+    most_bytes: int = MOST_BYTES,
     show: Callable[[str], None] = show_line,
     offline: bool = False,
 ) -> dict[str, Any]:
@@ -59,6 +67,7 @@ def fetch_file(
         urls: mirrors, tried in order.
         size_bytes, sha256, md5: what is published of the file, None if it is not. A file of
             which nothing is published is trusted, and the caller records its digest.
+        most_bytes: that are taken of a file whose size is not published.
         show: called with a line of progress every few seconds.
         offline: use local mirrors only.
 
@@ -81,7 +90,7 @@ def fetch_file(
             if offline and not url.startswith(LOCAL):
                 continue
             try:
-                arrived = _Transfer(url, path, published, show).run()
+                arrived = _Transfer(url, path, published, most_bytes, show).run()
             except (TransportError, WrongFile, plugins.UnknownName) as error:
                 problems.append(f"- {url}: {error}")
                 continue
@@ -123,11 +132,14 @@ def _alone(path, show):
 class _Transfer:
     """One file from one mirror."""
 
-    def __init__(self, url, path, published, show):
+    def __init__(self, url, path, published, most_bytes, show):
         self._url, self._path, self._published, self._show_line = url, path, published, show
+        self._most_bytes = most_bytes
         self._part, self._note = _part(path), _note(path)
         self._transport = plugins.load("transports", urlsplit(url).scheme)
         self._shown_s = time.monotonic()
+        self._rate_from = self._shown_s, 0  # time, and bytes that had arrived
+        self._arrived = 0
 
     def run(self):
         """Fetch until FILE.part is whole and as published. Returns its bytes and sha256."""
@@ -160,6 +172,7 @@ class _Transfer:
                     ) from error
                 if fruitless:
                     time.sleep(min(FIRST_WAIT_S * 2 ** (fruitless - 1), LONGEST_WAIT_S))
+                    self._rate_from = time.monotonic(), self._arrived
             except OSError as error:
                 name_file(error, self._part)
                 raise
@@ -173,6 +186,8 @@ class _Transfer:
                 f"offers {answer.total_bytes} bytes, expected {limit}: another file, or a page "
                 "in its place"
             )
+        if self._published["bytes"] is None and (limit or 0) > self._most_bytes:
+            raise TransportError(f"offers {limit} bytes, {self._beyond()}")
         self._check_space(limit, answer.offset)
         with open(self._part, "r+b" if answer.offset else "w+b") as file:
             self._digests.catch_up(file, answer.offset)
@@ -189,6 +204,9 @@ class _Transfer:
                 position += len(chunk)
                 if limit is not None and position > limit:
                     raise TransportError(f"sends more than the {limit} bytes expected")
+                if self._published["bytes"] is None and position > self._most_bytes:
+                    raise TransportError(f"sends {position} bytes and more, {self._beyond()}")
+                self._check_rate(len(chunk))
                 file.write(chunk)
                 self._digests.add(chunk)
                 self._furthest = max(self._furthest, position)
@@ -245,6 +263,26 @@ class _Transfer:
                 f"needs {total_bytes - offset} bytes in {self._part.parent}, where {free} are "
                 "free: make room, or let this folder be a link to a larger disk"
             )
+
+    def _beyond(self):
+        return (
+            f"beyond the {self._most_bytes} that are taken of a file whose size is not published: "
+            "give it as `bytes`, or a greater `most_bytes`, in FILES of the dataset's file"
+        )
+
+    def _check_rate(self, arrived):
+        """Give up a mirror that would take forever; what it sent stays for another start."""
+        self._arrived += arrived
+        now, (since_s, before) = time.monotonic(), self._rate_from
+        if now - since_s < RATE_OVER_S:
+            return
+        rate = (self._arrived - before) / (now - since_s)
+        if rate < LEAST_BYTES_PER_S:
+            raise TransportError(
+                f"sent {rate:.0f} bytes a second for {now - since_s:.0f} s, less than the "
+                f"{LEAST_BYTES_PER_S:.0f} that are waited for"
+            )
+        self._rate_from = now, self._arrived
 
     def _show(self, position, limit, arrived, started_s):
         now = time.monotonic()

@@ -1,7 +1,6 @@
 """Stores: folders of TFRecords that somebody else converted, and which of them a study uses."""
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,8 +8,9 @@ from typing import Any, NamedTuple, Protocol
 
 from dlbench import Error
 from dlbench.common import own_code, phrases, plugins
-from dlbench.common.files import sha256
+from dlbench.common.files import read_json, sha256
 from dlbench.data import texts
+from dlbench.trainer.reading import manifest
 
 SPLIT_NAMES = {"train": ("train",), "validation": ("validation", "test")}
 
@@ -62,13 +62,21 @@ def adopted(study: UsesDatasets) -> dict[str, Store]:
             listing.append(own_code.digest([str(plugins.path("datasets", name))]))
             digest = hashlib.sha256("\n".join(listing).encode()).hexdigest()
             stores[name] = Store(folder, digest)
-        elif (folder / "manifest.json").is_file():
-            manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-            digest = manifest["code_sha256"] or sha256(folder / "manifest.json")
-            stores[name] = Store(folder.resolve(), digest)
+        elif (folder / manifest.NAME).is_file():
+            stores[name] = Store(folder.resolve(), _digest_of(folder))
         elif from_folder:
             raise AdoptionError(_no_folder(name, study.data["text"]))
     return stores
+
+
+def _digest_of(folder):
+    """What runs on converted data were made from."""
+    path = folder / manifest.NAME
+    content = read_json(path) or {}
+    # That of an archive stands for data that is not there.
+    is_of_archive = content.get("folder", "") is None
+    content = content if is_of_archive else manifest.read(folder)
+    return content.get("code_sha256") or sha256(path)
 
 
 def _text_folder(name, settings):
@@ -110,7 +118,8 @@ def shards(folder: Path, split: str) -> list[Path]:
         AdoptionError: there are none, or some of the number that their names state are missing.
     """
     if not folder.is_dir():
-        raise AdoptionError(f"{folder}: no such folder, or no permission to read it")
+        looked = own_code.where_looked(folder)
+        raise AdoptionError(f"{folder}: no such folder, or no permission to read it{looked}")
     for name in SPLIT_NAMES[split]:
         pattern = re.compile(rf"(.*-)?{name}(\.tfrecords?)?-\d{{5}}-of-\d{{5}}(\.tfrecords?)?")
         for place in (folder, folder / name):

@@ -4,6 +4,7 @@ A record is a piece: its tokens as bytes, and its number, for the shards are shu
 puts the pieces together again (dlbench/trainer/reading/text.py).
 """
 
+import codecs
 import math
 from collections import Counter
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
+from dlbench.common import own_code
 
 PIECE_TOKENS = 4096
 HELD_OUT_SHARE = 10  # one part in so many
@@ -63,12 +65,15 @@ def unigram_entropy(text: bytes) -> float:
 def read(folder: Path | str) -> bytes:
     """The text of all files *.txt of a folder, one after another.
 
+    Without byte order marks, and with one newline at the end of a line, however it is written.
+
     Raises:
         Error: there is no folder or no text, or a file is not UTF-8.
     """
     folder, contents = Path(folder), []
     if not folder.is_dir():
-        raise Error(f"{folder}: expected a folder with files *.txt, found none")
+        looked = own_code.where_looked(folder)
+        raise Error(f"{folder}: expected a folder with files *.txt, found none{looked}")
     for path in sorted(folder.rglob("*.txt")):
         content = path.read_bytes()
         try:
@@ -78,7 +83,8 @@ def read(folder: Path | str) -> bytes:
                 f"{path}: expected text in UTF-8, found the byte {content[error.start]:#04x} at "
                 f"place {error.start}; `iconv -t utf-8` converts other encodings"
             ) from error
-        contents.append(content)
+        content = content.removeprefix(codecs.BOM_UTF8)
+        contents.append(content.replace(b"\r\n", b"\n").replace(b"\r", b"\n"))
     text = b"\n".join(contents)
     if not text.strip():
         raise Error(f"{folder}: expected files *.txt with text, found {len(contents)} and no text")

@@ -1,10 +1,15 @@
-"""Compare the shards of a converted dataset with its manifest."""
+"""Compare the shards of a converted dataset with its manifest.
 
-import json
+The manifest itself is checked as training does (dlbench/trainer/reading/manifest.py), and the first
+record of each shard is read as the trainer reads it.
+"""
+
 from pathlib import Path
 
+from dlbench import Error
 from dlbench.common.files import sha256
 from dlbench.common.tfrecord import RecordError, payloads
+from dlbench.trainer.reading import manifest
 
 
 def verify(folder: Path | str, content: bool = True) -> list[str]:
@@ -16,19 +21,22 @@ def verify(folder: Path | str, content: bool = True) -> list[str]:
     Returns:
         The problems, one line each.
     """
-    folder = Path(folder)
-    try:
-        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not (Path(folder) / manifest.NAME).exists():
         return [f"{folder}: no manifest.json; is this the folder of a converted dataset?"]
-    except ValueError as error:
-        return [f"{folder}/manifest.json is not JSON ({error}); convert the dataset again"]
-    shard_folder = Path(manifest.get("folder", folder))  # an adopted dataset's is elsewhere
-    shards = [shard for split in manifest["splits"].values() for shard in split["shards"]]
-    return [problem for shard in shards if (problem := _problem(shard_folder, shard, content))]
+    from dlbench.trainer.reading.converted import Converted  # it imports NumPy, which is slow
+
+    try:
+        data = Converted(folder)
+    except Error as error:
+        return [str(error)]
+    shard_folder = Path(data.manifest.get("folder", folder))  # an adopted dataset's is elsewhere
+    shards = [shard for split in data.manifest["splits"].values() for shard in split["shards"]]
+    return [
+        problem for shard in shards if (problem := _problem(data, shard_folder, shard, content))
+    ]
 
 
-def _problem(folder, shard, content):
+def _problem(data, folder, shard, content):
     """What is wrong with a shard; None if nothing is."""
     path = folder / shard["file"]
     if not path.is_file():
@@ -37,16 +45,39 @@ def _problem(folder, shard, content):
     sizes = f"expected {shard['bytes']} bytes, found {size_bytes}"
     if not content:
         return f"{path}: {sizes}" if size_bytes != shard["bytes"] else None
-    records = 0
+    count = 0
     try:
         with open(path, "rb") as file:
-            for _ in payloads(file, path):
-                records += 1
+            for _, payload in payloads(file, path):
+                if count == 0 and not data.streamed:
+                    _check_record(data, payload)
+                count += 1
     except RecordError as error:
-        return f"{error} ({records} of {shard['records']} records are whole; {sizes})"
-    if records != shard["records"]:
-        return f"{path}: expected {shard['records']} records, found {records}; {sizes}"
+        return f"{error} ({count} of {shard['records']} records are whole; {sizes})"
+    except Error as error:
+        return f"{path}: {error}"
+    if count != shard["records"]:
+        return f"{path}: expected {shard['records']} records, found {count}; {sizes}"
     digest = sha256(path)
     if shard["sha256"] not in (None, digest):
         return f"{path}: expected sha256 {shard['sha256']}, found {digest}"
     return None
+
+
+def _check_record(data, payload):
+    """Check that the trainer reads one item of a record, with a label that its model knows.
+
+    Raises:
+        Error: it does not.
+    """
+    from dlbench.trainer.reading import records
+
+    inputs, targets = records.parsed(data, [payload])
+    known = range(data.classes or 0)
+    if len(inputs) != 1 or len(targets) != 1:
+        found = f"{len(inputs)} inputs and {len(targets)} targets in a record"
+    elif targets.ndim == 1 and data.classes and targets[0] not in known:
+        found = f"label {targets[0] + data.reader.get('first_label', 0)}"
+    else:
+        return
+    raise Error(f"its records are not as manifest.json says ({found}): convert the dataset again")

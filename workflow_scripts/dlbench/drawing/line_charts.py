@@ -62,11 +62,15 @@ def draw(
                 axis.set_axis_on()
             ends = paint(own, key, series)
         names = {s.name: s for s in itertools.chain(*shown.values())}
+        notes = "\n".join(filter(None, (left_out, styles.stars_in_words(figure))))
         if len(names) > 1 or left_out:
             if len(shown) == 1 and len(names) <= styles.MOST_DIRECT_LABELS and not left_out:
                 _name_ends(own[0], ends, names)
             else:
-                legend(figure, names.values(), left_out)
+                legend(figure, names.values(), notes)
+                notes = ""
+        if notes:
+            styles.note_below(figure, notes)
         styles.save(figure, stem)
 
 
@@ -96,8 +100,12 @@ def _name_ends(axes, ends, names):
         legend(axes.figure, missing)
 
 
-def legend(figure: Figure, series: Iterable[Series], left_out: str = "") -> None:
-    """Add a legend below the panels, or beside a single one; the figure grows by its size."""
+def legend(figure: Figure, series: Iterable[Series], notes: str = "") -> None:
+    """Add a legend below the panels, or beside a single one; the figure grows by its size.
+
+    Args:
+        notes: lines above it.
+    """
     handles = [
         Line2D([], [], label=s.name or "all runs", **marks(s))
         for s in sorted(series, key=lambda s: s.index)
@@ -107,20 +115,24 @@ def legend(figure: Figure, series: Iterable[Series], left_out: str = "") -> None
     beside = width < NARROW_INCHES and len(handles) > 3
     if beside:
         columns = math.ceil(len(handles) * LEGEND_LINE_INCHES / (height - 0.8))
-        figure.set_figwidth(width + max(columns * entry, CHARACTER_INCHES * len(left_out)))
+        figure.set_figwidth(width + max(columns * entry, _longest(notes)))
     else:
         columns = max(1, min(len(handles), int(width / entry)))
-        lines = math.ceil(len(handles) / columns) + bool(left_out)
+        lines = math.ceil(len(handles) / columns) + len(notes.splitlines())
         figure.set_figheight(height + 0.15 + LEGEND_LINE_INCHES * lines)
     figure.legend(
         handles=handles,
         loc="outside right upper" if beside else "outside lower left",
         ncols=columns,
         fontsize=9,
-        title=left_out or None,
+        title=notes or None,
         title_fontsize=9,
         alignment="left",
     )
+
+
+def _longest(notes):
+    return CHARACTER_INCHES * max(map(len, notes.splitlines()), default=0)
 
 
 def marks(series: Series) -> dict[str, Any]:
@@ -133,12 +145,17 @@ def marks(series: Series) -> dict[str, Any]:
 
 
 def line(
-    axes: Axes, series: Series, points: list[Point], place: tuple[int, int] = (0, 1)
+    axes: Axes,
+    series: Series,
+    points: list[Point],
+    place: tuple[int, int] = (0, 1),
+    stars: bool = False,
 ) -> list[End]:
     """Draw points of a series with their intervals.
 
     Args:
         place: (index of the series, number of series), which stand side by side at one x.
+        stars: mark points of unstable runs.
 
     Returns:
         [(x, y, series)] of the line's end; [] if there are no points.
@@ -151,7 +168,10 @@ def line(
     x = styles.side_by_side([x for x, _ in points], *place)
     values = [estimate.value for _, estimate in points]
     axes.plot(x, values, zorder=3, **looks)
-    for at, (_, estimate) in zip(x, points, strict=True):
+    unstable = series.unstable() if stars else ()
+    for at, (of, estimate) in zip(x, points, strict=True):
+        if of in unstable:
+            styles.star(axes, at, estimate.value, looks["color"])
         if np.isfinite(estimate.low):
             interval = [estimate.low, estimate.high]
             axes.plot([at, at], interval, color=looks["color"], lw=1.4, zorder=2)
@@ -159,16 +179,22 @@ def line(
 
 
 def lines(
-    axes: Axes, all_series: list[Series], points: Callable[[Series], list[Point]]
+    axes: Axes,
+    all_series: list[Series],
+    points: Callable[[Series], list[Point]],
+    stars: bool = True,
 ) -> list[End]:
     """Draw points(series) of each series, and its failures as crosses; ticks are at their x.
+
+    Args:
+        stars: mark points of unstable runs, as where they are rates or times.
 
     Returns:
         (x, y, series) of the ends of the lines.
     """
     ends = []
     for number, series in enumerate(all_series):
-        ends += line(axes, series, points(series), (number, len(all_series)))
+        ends += line(axes, series, points(series), (number, len(all_series)), stars)
     failed = failures(axes, all_series)
     values = [*(x for s in all_series for x, _ in points(s)), *failed]
     styles.powers(axes.xaxis, values)

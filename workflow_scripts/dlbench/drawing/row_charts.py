@@ -46,6 +46,11 @@ class Row:
         words = " or ".join(FAILED.get(s, s).replace("\n", " ") for s in sorted(set(failed)))
         return f"{len(failed)} of {len(self.runs)}: {words}"
 
+    def unstable(self) -> str:
+        """As in `1 of 3 unstable`; "" if no run is."""
+        count = int((self.runs["status"] == "unstable").sum())
+        return f"{count} of {len(self.runs)} unstable" if count else ""
+
 
 @contextlib.contextmanager
 def figure(
@@ -113,7 +118,7 @@ def _rows(axes, labels, names):
 def say(axes: Axes, row: Row, text: str, note: str = "", **looks: Any) -> None:
     """Write right of a row, below it a note and what failed; draw a cross if all runs failed."""
     failed = row.failures()
-    notes = " \u00b7 ".join(filter(None, (failed, note)))
+    notes = " \u00b7 ".join(filter(None, (failed, row.unstable(), note)))
     if row.finished.empty:
         axes.plot(
             0.015,

@@ -71,6 +71,9 @@ ALONG = {
     "sequence_length": ("sequence_length", "item_shape"),
     None: ("global_batch",),
 }
+# How long runs are, which is no part of what their steps are: it names series only where it tells
+# some of one panel apart.
+LENGTHS = ("steps", "epochs")
 # What runs are called that leave a setting as it is, beside those that do not.
 AS_FOUND = {"power_limit_w": "limit as found"}
 # Known only once a run trains; missing if it failed earlier.
@@ -114,6 +117,10 @@ class Series:
     def rates(self, unit: item_names.Unit) -> list[tuple[Any, estimates.Estimate]]:
         """As `means`, of the throughput in a unit."""
         return replace(self, runs=rated(self.runs, unit)).means("rate")
+
+    def unstable(self) -> set[Any]:
+        """The x at which runs are unstable."""
+        return set(self.runs.loc[self.runs["status"] == "unstable", self.x])
 
     def failures(self) -> list[tuple[Any, str, int, int]]:
         """[(x, status, failed, tried), ...] where runs failed, the commonest status first."""
@@ -178,7 +185,12 @@ def series_along(
     if x and len(runs):
         counts = runs.groupby([*panel, *keys], dropna=False)[x].transform("nunique")
         runs = runs[counts >= fewest]
-    telling = _telling(runs, keys)
+    of_panels = runs.groupby([*panel], dropna=False)
+    telling = [
+        name
+        for name in _telling(runs, keys)
+        if name not in LENGTHS or (of_panels[name].nunique(dropna=False) > 1).any()
+    ]
     shapes = _shapes(runs)
     panels: dict[Any, list[Series]] = {}
     indices: dict[str, int] = {}

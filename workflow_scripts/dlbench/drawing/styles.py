@@ -30,6 +30,7 @@ GREY, LIGHT = "#5f5f5f", "#e2e2e2"
 MOST_DIRECT_LABELS = 6
 MOST_ABOVE = 1.1  # of the axes' height: above it a name would be among those of the next panel
 MOST_APART = 0.35  # share of the axis between ends of lines that are named there
+NOTE_INCHES = 0.22  # of a line below all panels
 LEGEND_LINES = 15  # of a column beside axes
 NAME_CHARACTERS = 26  # of a line of a series' name
 CHARACTER_EMS, TICK_EMS = 0.65, 0.8  # width of a character, and between the words of two ticks
@@ -79,6 +80,36 @@ def half(axes: Axes, x: Any, y: Any, looks: Mapping[str, Any], **more: Any) -> N
     marker |= {"fillstyle": "bottom", "markerfacecoloralt": "white", "linestyle": "none"}
     marker |= {"markeredgecolor": looks["color"], "markeredgewidth": 1.4}
     axes.plot(x, y, **marker, **more)
+
+
+STAR = "*"
+UNSTABLE = f"{STAR} some of its runs are unstable: their steps stalled, or others disturbed them"
+
+
+def star(axes: Axes, x: Any, y: Any, colour: str) -> None:
+    """Mark a point that rests on unstable runs, which UNSTABLE says in words."""
+    axes.annotate(
+        STAR,
+        (x, y),
+        xytext=(0, 2),
+        textcoords="offset points",
+        ha="center",
+        color=text_colour(colour),
+        fontsize=13,
+        fontweight="bold",
+        zorder=5,
+    )
+
+
+def stars_in_words(figure: Figure) -> str:
+    """What stars in a figure mean; "" if it has none."""
+    return UNSTABLE if any(t.get_text() == STAR for a in figure.axes for t in a.texts) else ""
+
+
+def note_below(figure: Figure, words: str) -> None:
+    """Write notes below all panels; the figure grows by their lines."""
+    figure.set_figheight(figure.get_figheight() + NOTE_INCHES * (1 + words.count("\n")))
+    figure.supxlabel(words, x=0.01, ha="left", fontsize=9, color=GREY)
 
 
 def text_colour(colour: str) -> str:

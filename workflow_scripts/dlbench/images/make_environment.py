@@ -59,6 +59,6 @@ def _installed(project: Path) -> dict:
     """Python's version, the packages with theirs, and the digest of the lock file."""
     python = project / ".venv" / "bin" / "python"
     answer = subprocess.run(
-        [python, "-c", LIST_PACKAGES], capture_output=True, text=True, check=True
+        [python, "-I", "-c", LIST_PACKAGES], capture_output=True, text=True, check=True
     )
     return {**json.loads(answer.stdout), "lock_sha256": sha256(project / "uv.lock")}

@@ -65,7 +65,9 @@ def prepare(
         environment=image.environment,
         name=f"describe-{image.name}",
     )
-    inside = _describe(module.command(container, [python, str(own_code.here(DESCRIBE))]), where)
+    inside = _describe(
+        module.command(container, [python, str(own_code.here(DESCRIBE))]), where, runtime
+    )
     _check(inside, image, where)
     if not any_packages:
         _check_packages(inside, where)
@@ -85,7 +87,7 @@ def prepare(
     )
 
 
-def _describe(command, where):
+def _describe(command, where, runtime):
     """The output of describe_image.py inside."""
     # Without the variables about programs of this machine, so that the image's are described.
     hidden = (*KEPT_OUT, "LD_LIBRARY_PATH")
@@ -96,6 +98,8 @@ def _describe(command, where):
             return json.loads(finished.stdout.strip().splitlines()[-1])
     reason = tools.failure_reason(finished.stdout + finished.stderr)
     hint = "is there a python3 in it? (images: python names another)"
+    if runtime in reason.lower() and "python" not in reason.lower():
+        hint = f"is {runtime} installed here with all its tools? (docs/containers.md)"
     raise Error(
         f"{where}: Python could not be started inside "
         f"(exit code {finished.returncode}); it said: {reason}; {hint}"

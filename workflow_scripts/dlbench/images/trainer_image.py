@@ -148,16 +148,15 @@ def source_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_source(name: str, study: "Study") -> None:
-    """Check that an image has a source, and that no other study has another image of this name.
+    """Check that no other study has another image of this name.
 
     Runs and images are identified by the name: otherwise each of the two studies would make the
     image again, and train again the runs that both have.
 
     Raises:
-        Error: there is no source, or another study has an image of this name.
+        Error: another study has.
     """
     entry = settings(name, study.images)
-    origin(entry)
     description = _description(image_path(name)) or {}
     if description.get("study") not in (None, study.name) and description[
         "asked"
@@ -336,6 +335,10 @@ def unsupported(run: Run, images: Mapping[str, Any]) -> str | None:
     missing = tools.missing(module.PROGRAMS)
     if missing:
         return f"runtime {run.runtime}: {missing}"
+    try:
+        origin(settings(run.environment, images))
+    except Error as error:
+        return str(error)
     form = _description(form_path(run))
     if not form:
         return None

@@ -1,7 +1,9 @@
 """Find logs in folders, and tell by its content which importer can read each.
 
-Hidden files and folders are skipped; links are followed, each folder once. The event files that
-Keras writes into train/ and validation/ are of one run, so they count as files of one folder.
+Hidden files and folders are skipped; links are followed, each folder once, but for those that lead
+out of the folder that was given: nobody knows what is there (/proc/kmsg never ends). The event
+files that Keras writes into train/ and validation/ are of one run: they count as files of one
+folder.
 """
 
 import os
@@ -12,12 +14,15 @@ from pathlib import Path
 
 from dlbench import Error
 from dlbench.common import plugins
+from dlbench.common.files import is_below
 from dlbench.imports.importers.training._event_files import is_event_file
-from dlbench.imports.log_file import HEAD_BYTES, LogError, LogFile
+from dlbench.imports.log_file import LogError, LogFile, is_binary
 
 KIND = "importers"
 KERAS_PARTS = {"train", "validation"}  # the two folders of one run
-UNKNOWN = f"no importer knows it by its first {HEAD_BYTES // 1024} KiB"
+LOOKED_AT_BYTES = 64 * 2**20  # of a file that begins with other text: at most a second
+UNKNOWN = f"no importer knows it by its first {LOOKED_AT_BYTES // 2**20} MiB"
+LEADS_OUT = "a link that leads out of the folder; give what it leads to, too"
 
 
 @dataclass(frozen=True)
@@ -27,11 +32,18 @@ class Candidate:
     Attributes:
         name: the path relative to the given folder.
         is_given: whether the user gave this path itself, not a folder above it.
+        leads_out: whether it is a link that leads out of the folder that the user gave.
     """
 
     path: Path
     name: str
     is_given: bool
+    leads_out: bool = False
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether it is a plain file; others may never end."""
+        return not self.leads_out and stat.S_ISREG(os.stat(self.path).st_mode)
 
 
 class Ambiguous(LogError):
@@ -75,16 +87,17 @@ def _below(given, is_whole):
             yield [Candidate(folder, name or folder.name, name == "")]
             return
         entries = _entries(folder)
-        below = [entry for entry in entries if entry.is_dir()]
+        outside = [entry for entry in entries if not is_below(entry, given)]
+        below = [entry for entry in entries if entry.is_dir() and entry not in outside]
         here = [
-            Candidate(entry, f"{name}{entry.name}", False)
+            Candidate(entry, f"{name}{entry.name}", False, entry in outside)
             for entry in entries
             if entry not in below
         ]
         parts = _keras_parts(below)
         seen.update(map(os.path.realpath, parts))
         here += [
-            Candidate(entry, f"{name}{part.name}/{entry.name}", False)
+            Candidate(entry, f"{name}{part.name}/{entry.name}", False, not is_below(entry, given))
             for part in parts
             for entry in _entries(part)
         ]
@@ -125,13 +138,15 @@ def choose_importer(
         Ambiguous: several importers recognise the file, and none of them is wanted.
     """
     path = candidate.path
+    if candidate.leads_out:
+        return None, None, LEADS_OUT
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
+        if not candidate.is_readable:
             return None, None, "no file"
         log = LogFile(path)
-        if not log.head:
+        if not log.beginning:
             return log, None, "empty, or damaged from its beginning"
-        names = [name for name in plugins.names(KIND) if plugins.load(KIND, name).recognise(log)]
+        names = importers_of(log)
     except OSError as error:
         return None, None, error.strerror or str(error)
     if wanted and (candidate.is_given or not names or wanted in names):
@@ -141,3 +156,30 @@ def choose_importer(
             f"{path}: a log of several kinds: {', '.join(names)}; choose one with --kind"
         )
     return log, (names[0] if names else None), "" if names else UNKNOWN
+
+
+def importers_of(log: LogFile, kind: str = KIND) -> list[str]:
+    """The importers that know a log by its head, else by the first lines that one of them knows.
+
+    Args:
+        kind: of plug-ins: importers or baseline_importers.
+    """
+    modules = {name: plugins.load(kind, name) for name in plugins.names(kind)}
+    found = [name for name, module in modules.items() if module.recognise(log)]
+    if found or is_binary(log.head):
+        return found
+    marks = {name: getattr(module, "LINE_MARKS", ()) for name, module in modules.items()}
+    looked_at = 0
+    try:
+        for _, block in log.blocks():
+            for name, places in marks.items():
+                first = min((at for mark in places if (at := block.find(mark)) >= 0), default=None)
+                if first is not None:
+                    lines = log.from_here(block[block.rfind(b"\n", 0, first) + 1 :])
+                    found += [name] if modules[name].recognise(lines) else []
+            looked_at += len(block)
+            if found or looked_at > LOOKED_AT_BYTES:
+                break
+    except LogError:  # no text, or damaged: it has no log before that
+        pass
+    return found

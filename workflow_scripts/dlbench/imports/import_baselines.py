@@ -20,7 +20,11 @@ from dlbench.imports.log_file import LogFile
 KIND = "baseline_importers"
 # Columns of baselines that a user may give; the first three must be known.
 NEEDED = ("site", "nodes", "devices_per_node")
-GIVEN = (*NEEDED, "runtime", "runtime_options", "launcher", "device_kind", "device_model", "host")
+GIVEN = (
+    *(*NEEDED, "measure", "runtime", "runtime_options", "launcher"),
+    *("device_kind", "device_model", "host"),
+)
+ELSEWHERE = ("device_model", "host", "measure")  # in a file of baselines not among its conditions
 
 
 def import_baselines(
@@ -37,14 +41,14 @@ def import_baselines(
         Error: no importer knows any of the logs, one cannot be read, or a field is missing or
             another than in the log. Nothing is written then.
     """
-    fields = parse_fields(fields)
+    fields = _parsed(fields)
     if unknown := sorted(set(fields) - set(GIVEN)):
         raise Error(f"no field {', '.join(unknown)} of baselines; there are: {', '.join(GIVEN)}")
     contents = {}
     for candidates in finding.candidates_by_folder(paths, lambda below: False):
-        for candidate in candidates:
+        for candidate in filter(lambda found: found.is_readable, candidates):
             log = LogFile(candidate.path)
-            for number, (kind, found) in enumerate(_measurements(log)):
+            for number, (kind, found) in enumerate(_measurements(log, fields)):
                 name = f"{kind}-{log.sha256[:10]}-{number}.json"
                 contents[Path(folder) / name] = _content(found, fields, candidate)
     if not contents:
@@ -56,16 +60,25 @@ def import_baselines(
     return list(contents)
 
 
-def _measurements(log: LogFile) -> Iterator[tuple[str, Measurement]]:
-    for kind in plugins.names(KIND):
-        module = plugins.load(KIND, kind)
-        if module.recognise(log):
-            yield from ((kind, found) for found in module.read(log))
+def _parsed(fields):
+    """Fields with the types of their columns; `measure` is a column of baselines alone."""
+    if not isinstance(fields, dict) or "measure" not in fields:
+        return parse_fields(fields)
+    measure = fields["measure"]
+    if not isinstance(measure, str):
+        raise Error(f"measure: expected the name of a collective, found {measure!r}")
+    others = {name: value for name, value in fields.items() if name != "measure"}
+    return {**parse_fields(others), "measure": measure}
+
+
+def _measurements(log: LogFile, fields: Mapping[str, Any]) -> Iterator[tuple[str, Measurement]]:
+    for kind in finding.importers_of(log, KIND):
+        yield from ((kind, found) for found in plugins.load(KIND, kind).read(log, fields))
 
 
 def _content(found, fields, candidate):
     """A file as measure_baselines.py writes it."""
-    for name, value in found.conditions.items():
+    for name, value in {"measure": found.measure, **found.conditions}.items():
         if fields.get(name, value) != value:
             raise Error(
                 f"{candidate.path}: --fields says {name} is {fields[name]}, the log says {value}"
@@ -80,7 +93,7 @@ def _content(found, fields, candidate):
     source = f"{candidate.name}: {found.meaning}"
     return {
         "conditions": {"framework": None, "strategy": "imported"}
-        | {name: value for name, value in told.items() if name not in ("device_model", "host")},
+        | {name: value for name, value in told.items() if name not in ELSEWHERE},
         "versions": {},
         "measured_at": None,
         "host": told.get("host"),

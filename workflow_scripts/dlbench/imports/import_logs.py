@@ -23,11 +23,12 @@ import pyarrow as pa
 from dlbench import Error
 from dlbench.common import phrases, plugins
 from dlbench.common.files import written_whole
-from dlbench.imports import finding, own_results, table_rows
+from dlbench.imports import finding, own_results, table_rows, unread_losses
 from dlbench.imports.import_fields import PathPattern, parse_fields
 from dlbench.imports.log_file import LogError
 from dlbench.imports.merging import MergedRun, Source, digest_of, group_by_run, merge
 from dlbench.log import event_log
+from dlbench.study import contradictions
 from dlbench.tables import parquet_files, run_columns, table_columns
 
 BY_FIELDS, BY_PATH = "--fields", "--path-fields"
@@ -56,6 +57,9 @@ class Imports:
         """The lines that an import ends with."""
         lines = [f"left out: {name}: {why}" for name, why in self.left_out]
         total = f"{phrases.counted(len(self.rows), 'run')} of {self._files()}"
+        opposed = sum(bool(row.get(contradictions.REASON)) for row in self.rows)
+        if opposed:
+            total += f"; numbers of {phrases.counted(opposed, 'run')} contradict one another"
         if self.unread:
             total += f"; {phrases.counted(len(self.unread), 'log')} could not be read"
         return "\n".join([*lines, total])
@@ -186,7 +190,7 @@ class _Import:
         """(Sources, digest) of each run of which the files of one folder are logs."""
         logs, attached = {}, []  # lists of the runs in a log, by program and kind
         for candidate in candidates:
-            if candidate.path.is_dir():
+            if candidate.path.is_dir() and not candidate.leads_out:
                 self._add_results_folder(candidate)
                 continue
             self.result.files += 1
@@ -222,9 +226,12 @@ class _Import:
                 why = f"the same log as {self.logs[log.sha256, folder]}"
                 self.result.left_out.append((candidate.name, why))
                 return None, []
+            runs = list(_read(module, kind, log))
+            if not attaches:
+                unread_losses.note_unread(log, runs)
             sources = [
                 Source(imported, kind, candidate.name, f"{log.sha256}:{number}")
-                for number, imported in enumerate(_read(module, kind, log))
+                for number, imported in enumerate(runs)
             ]
             if sources:
                 self.logs[log.sha256, folder] = candidate.name
@@ -298,7 +305,7 @@ class _Import:
 
     def _add_row(self, row, file, run_tables):
         """Add a row as it is, under another id if another run has its id."""
-        row = {name: value for name, value in row.items() if value is not None}
+        row = contradictions.marked({k: value for k, value in row.items() if value is not None})
         run_id = row["run_id"]
         digest = row.get("log_sha256") or digest_of([run_id, repr(sorted(row.items()))])
         if self.digests.get(run_id, digest) != digest:

@@ -1,4 +1,7 @@
-"""A log of another program, plain or gzip-ed. Its size, encoding and end are never trusted."""
+"""A log of another program, plain or gzip-ed. Its size, encoding and end are never trusted.
+
+Importers of text see it as `log_text` makes it: UTF-8, without colours and progress bars.
+"""
 
 import functools
 import gzip
@@ -8,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dlbench import Error
+from dlbench.imports import log_text
 
 HEAD_BYTES = 65_536
 BLOCK_BYTES = 2**18
@@ -15,8 +19,14 @@ MOST_LINE_BYTES = 16 * 2**20
 MOST_BYTES = 8 * 2**30  # of a log once it is unpacked
 MOST_RATIO = 200  # of unpacked to packed bytes; text of numbers has 5 to 30
 ANY_RATIO_BYTES = 64 * 2**20  # the ratio of smaller logs is not checked
-BOM = b"\xef\xbb\xbf"
+CONTROLS = bytes({*range(32)} - {*b"\t\n\r\f\b\x1b"})
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
+
+
+def is_binary(content: bytes) -> bool:
+    """Whether a content is no text: it has zeros at once, or control characters throughout."""
+    controls = len(content) - len(content.translate(None, CONTROLS))
+    return b"\0" in content[:64] or controls > len(content) // 100
 
 
 class LogError(Error):
@@ -34,23 +44,36 @@ class LogFile:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self.unfinished: int | None = None
+        self._last = b""
+
+    @functools.cached_property
+    def beginning(self) -> bytes:
+        """The first HEAD_BYTES of the content; of a damaged file, as much as can be unpacked."""
+        start = b""
+        try:
+            with self._opened() as file:
+                while len(start) < HEAD_BYTES and (part := file.read1(8192)):
+                    start += part
+        except _DAMAGED:
+            pass
+        return start[:HEAD_BYTES]
 
     @functools.cached_property
     def head(self) -> bytes:
-        """The first HEAD_BYTES of the content; of a damaged file, as much as can be unpacked."""
-        head = b""
-        try:
-            with self._opened() as file:
-                while len(head) < HEAD_BYTES and (part := file.read1(8192)):
-                    head += part
-        except _DAMAGED:
-            pass
-        return head[:HEAD_BYTES]
+        """The `beginning`, if it is text as in `blocks`."""
+        text = b"".join(log_text.in_utf8([self.beginning]))
+        return self.beginning if is_binary(text) else log_text.plain(text)
 
     @property
     def head_text(self) -> str:
         """`head` as text; bytes that are not UTF-8 become U+FFFD."""
-        return self.head.decode("utf-8", "replace").removeprefix("\ufeff")
+        return self.head.decode("utf-8", "replace")
+
+    def from_here(self, lines: bytes) -> "LogFile":
+        """The same log for `recognise`, as if it began with some of its lines."""
+        later = LogFile(self.path)
+        later.head = lines
+        return later
 
     @functools.cached_property
     def sha256(self) -> str:
@@ -65,7 +88,7 @@ class LogFile:
         return digest.hexdigest()
 
     def chunks(self) -> Iterator[bytes]:
-        """The content in pieces, for formats that are no text.
+        """The content in pieces as they lie, for formats that are no text.
 
         Raises:
             LogError: the file cannot be read to its end.
@@ -78,39 +101,48 @@ class LogFile:
         Raises:
             LogError: the file cannot be read to its end, or a line is too long.
         """
-        self.unfinished = None
-        read = self._read(lambda file: iter(lambda: file.readline(MOST_LINE_BYTES), b""))
-        for number, line in enumerate(read, start=1):
-            if len(line) == MOST_LINE_BYTES:
-                raise self._too_long(number)
-            if not line.endswith(b"\n"):
-                self.unfinished = number
-            text = line.decode("utf-8", "replace").rstrip("\r\n")
-            yield number, text.removeprefix("\ufeff") if number == 1 else text
+        for first, block in self.blocks():
+            yield from enumerate(block.decode("utf-8", "replace").split("\n")[:-1], start=first)
+        if self.unfinished:
+            yield self.unfinished, self._last.decode("utf-8", "replace")
 
     def blocks(self) -> Iterator[tuple[int, bytes]]:
-        """Yield (number of the first line, bytes of whole lines), about BLOCK_BYTES each.
+        """Yield (number of the first line, whole lines as `log_text.plain` leaves them).
 
-        For logs of many lines: a pattern finds its lines in a block many times faster than `lines`
-        yields them. A last line without a newline is left out; see `unfinished`.
+        A block has about BLOCK_BYTES. For logs of many lines: a pattern finds its lines in a block
+        many times faster than `lines` yields them. A last line without a newline is left out; see
+        `unfinished`.
 
         Raises:
             LogError: the file cannot be read to its end, or a line is too long.
         """
         self.unfinished = None
         number, rest = 1, b""
-        for chunk in self.chunks():
+        for chunk in log_text.in_utf8(self.chunks()):
             end = chunk.rfind(b"\n") + 1
             rest += chunk[:end] if end else chunk
+            if not end:
+                rest = log_text.last_writing(rest)
             if len(rest) > MOST_LINE_BYTES:
                 raise self._too_long(number)
             if not end:
                 continue
-            yield number, rest.removeprefix(BOM) if number == 1 else rest
+            yield number, log_text.plain(rest)
             number += rest.count(b"\n")
             rest = chunk[end:]
-        if rest:
+        self._last = log_text.plain(rest)
+        if self._last:
             self.unfinished = number
+
+    def text(self) -> Iterator[bytes]:
+        """The content in pieces, each as in `blocks`, with the last line if it has no newline.
+
+        Raises:
+            LogError: the file cannot be read to its end, or a line is too long.
+        """
+        for _, block in self.blocks():
+            yield block
+        yield self._last
 
     def error(self, line: int, reason: str) -> LogError:
         """A LogError about one line."""

@@ -37,11 +37,11 @@ def read_folder(folder: Path) -> Iterator[tuple[dict[str, Any], dict[str, pa.Tab
             continue  # a sentinel or a probe is no run of the study
         try:
             record = run_record.read(path)
-            row = record_row(record)
+            row, tables = record_row(record), _tables(path.parent, record["log_sha256"])
         except (Error, TypeError, KeyError) as error:
             yield {}, {}, f"{path.parent.name}: {error}"
             continue
-        yield row, _tables(path.parent, record["log_sha256"]), ""
+        yield row, tables, ""
 
 
 def record_row(record: dict[str, Any]) -> dict[str, Any]:
@@ -66,8 +66,16 @@ def _tables(folder, log_sha256):
     tables = {}
     for name, schema in run_columns.RUN_TABLES.items():
         path = folder / f"{name}.parquet"
-        if parquet_files.made_from(path, log_sha256):
-            tables[name] = parquet_files.read(path, schema, earlier=True)
+        if not path.exists():
+            continue
+        try:
+            parquet_files.check(path)
+            if parquet_files.made_from(path, log_sha256):
+                tables[name] = parquet_files.read(path, schema, earlier=True)
+        except parquet_files.TableError:
+            from dlbench.analysis import run_tables  # which imports SciPy: slow
+
+            tables[name] = run_tables.table_of_logs(folder, name)
     return tables
 
 

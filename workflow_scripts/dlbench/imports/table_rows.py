@@ -4,6 +4,7 @@
   as a total by the clock, takes precedence over the one that follows from steps.
 - Median, percentile and scatter of step times are known if every step has a row of its own.
 - A third number that follows from two of devices, nodes and batches is filled in.
+- A row whose numbers contradict one another says so (dlbench/study/contradictions.py).
 """
 
 import math
@@ -18,7 +19,7 @@ from dlbench import Error
 from dlbench.imports.merging import MergedRun, is_rounded
 from dlbench.log import event_log
 from dlbench.records import step_times
-from dlbench.study import item_names
+from dlbench.study import contradictions, item_names
 from dlbench.tables import parquet_files, run_columns, table_columns, table_names
 
 ROWS_AT_ONCE = 2**14  # of steps in a row group: no table of a long run lies beside its columns
@@ -85,8 +86,10 @@ def run_row(
     unknown = sorted(row.keys() - set(table_columns.RUNS.names))
     if unknown:
         raise ValueError(f"{run.kind}: no columns {', '.join(unknown)} of runs")
+    row = contradictions.marked(row)
+    shape, per_second, devices = map(row.get, ("item_shape", "images_per_second", "devices"))
     return {
-        **item_names.columns(row.get("item_shape"), row.get("images_per_second")),
+        **item_names.columns(shape, per_second, devices),
         **row,
         "run_id": run_id,
         "study": row.get("study", import_name),
@@ -158,13 +161,14 @@ def _from_steps(run):
     first = steps.step[0] - (steps.window_steps[0] or 1) + 1
     if count == len(times) > 1 and count + burn_in == steps.step[-1] - first + 1:  # of every step
         columns |= step_times.summary(times.tolist())
-    if run.columns.get("global_batch"):
+    if run.columns.get("global_batch") and columns["step_time_mean_s"]:  # 0 where it was rounded
         columns["images_per_second"] = run.columns["global_batch"] / columns["step_time_mean_s"]
     return columns
 
 
 def _from_evals(evals):
-    last = evals[-1] if evals else {}
+    held_out = [row for row in evals if row.get("split") == "validation"] or evals
+    last = held_out[-1] if held_out else {}
     return {
         name: last[name]
         for name in event_log.SCORES

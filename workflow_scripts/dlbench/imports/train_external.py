@@ -3,7 +3,7 @@
 Such an event log has these events beside those of dlbench/log/event_log.py:
     machine     facts of the machine, gathered before the program starts
     output      t_s, bytes: how much the program has printed, every few seconds, as a sign of life
-    imported    kind, notes; numbers: columns of the runs table
+    imported    kind, notes; numbers: columns of the runs table; contradicts: how they differ
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from dlbench.common import terminal
 from dlbench.imports import import_logs, table_rows
 from dlbench.log import event_log
 from dlbench.machine import facts, redaction
-from dlbench.study import other_trainers
+from dlbench.study import contradictions, other_trainers
 from dlbench.study.runs import FIELDS, Run
 
 POLL_S, SHOW_EVERY_S = 0.2, 5.0
@@ -145,7 +145,9 @@ def _write_run(run, imported, events, begun_at):
             if name in FIELDS and name not in other_trainers.STATED and value != getattr(run, name)
         ),
     ]
-    events.write("imported", kind=imported.kind, numbers=numbers, notes=notes)
+    reason = row.get(contradictions.REASON)
+    contradicts = {contradictions.REASON: reason} if reason else {}
+    events.write("imported", kind=imported.kind, numbers=numbers, notes=notes, **contradicts)
 
 
 def _is_number(value):

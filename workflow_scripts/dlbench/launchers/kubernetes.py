@@ -44,9 +44,10 @@ def command(run: Spec, trainer: list[str], environment: Path | None) -> list[str
     launcher = strategy.launcher
     if launcher == "none" and sum(counts.values()) > 1:  # one process may do, and here are several
         launcher = "local"
+    # The trainer's own, which has Horovod where that is needed.
+    python = os.path.relpath(environment / "bin" / "python") if environment else trainer[0]
     return [
-        # The trainer's own, which has Horovod where that is needed.
-        trainer[0],
+        python,
         PROGRAM,
         "--jobs",
         jobs,

@@ -48,6 +48,13 @@ def rescue(log: Path) -> None:
         event_log.keep_aside(log)
 
 
+def put_measured_aside(log: Path) -> None:
+    """Move aside the log of an attempt that has ended and measured something."""
+    end = event_log.final_run_end(log)
+    if end and end["status"] != "skipped":
+        event_log.keep_aside(log)
+
+
 def kept_logs(folder: Path) -> list[tuple[int, Path]]:
     """(number, path) of the logs that were kept aside in a run's folder, the latest last."""
     with contextlib.suppress(OSError):

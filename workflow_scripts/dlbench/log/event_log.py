@@ -35,7 +35,8 @@ dates in UTC):
                 peak_allocated_bytes_per_device, peak_reserved_bytes_per_device (lists),
                 device_memory_unknown: by the framework's count (dlbench/trainer/device_memory.py);
                 t_s: the end of the work, before the trainer shuts down;
-                hung, time_limit_s of a timeout, if the supervisor wrote it
+                hung, time_limit_s of a timeout, if the supervisor wrote it;
+                before_first_step: it failed for a reason that may pass, and measured nothing
     profile     operations: what a few further steps did, from their trace, which lies beside
                 the log as TRACE; steps, spent_s, bytes, sha256; unknown: why there is none
                 (dlbench/trainer/profiling.py)

@@ -22,11 +22,15 @@ END = b'{"event": "run_end"'
 
 @dataclass
 class Part:
-    """The measured part of one rank or copy. Dates are as event_log.utc_now writes them."""
+    """The measured part of one rank or copy. Dates are as event_log.utc_now writes them.
+
+    `untimed`: its steps do not say when they were, as those of some programs of others.
+    """
 
     host: str | None = None
     began: str | None = None
     ended: str | None = None
+    untimed: bool = False
     cpu_time_s: float | None = None
     machine: dict[str, Any] = field(default_factory=dict)
     samples: list[dict[str, Any]] = field(default_factory=list)  # during the measured steps
@@ -68,6 +72,8 @@ def _part(path):
                 part.cpu_time_s = json.loads(line).get("cpu_time_s")
     if zero and first:
         first, last = json.loads(first), json.loads(last)
+        part.untimed = "t_s" not in first or "t_s" not in last
+    if zero and first and not part.untimed:
         began_s = first["t_s"] - first["step_time_s"] * first.get("window_steps", 1)
         part.began, part.ended = _date(zero, began_s), _date(zero, last["t_s"])
         part.samples = [s for s in samples if began_s <= s["t_s"] <= last["t_s"]]

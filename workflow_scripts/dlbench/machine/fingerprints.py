@@ -61,6 +61,23 @@ def columns(provenance: dict[str, Any]) -> dict[str, str | None]:
     }
 
 
+def unlike_nodes(provenance: dict[str, Any]) -> str:
+    """How the nodes that one run was on differ, in words; "" if they do not."""
+    nodes: dict[str, dict[str, Any]] = {}
+    for rank in provenance.get("ranks") or ():
+        parts = {part: provenance[part].get(rank.get(f"{part}_sha256")) for part in COMPARED[:2]}
+        nodes.setdefault(rank["host"], parts)
+    if len(nodes) < 2:
+        return ""
+    (first, facts), *others = nodes.items()
+    unlike = [
+        f"{host} has {how} as {first}"
+        for host, its_facts in others
+        if (how := differences(facts, its_facts, read_packages))
+    ]
+    return f"it ran on unlike nodes: {'; '.join(unlike)}" if unlike else ""
+
+
 def _joined(digests):
     return digests[0] if len(digests) == 1 else json_digest(digests) if digests else None
 

@@ -5,16 +5,33 @@ limit of a group and of those that contain it holds. "unlimited" means that ther
 that the limit is not known.
 """
 
+import math
 import os
 import resource
+from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from dlbench.machine.hardware import Files, expand
 
 UNLIMITED = "unlimited"
+UNSEEN = "no control group is seen from here"
 OF_GROUPS = ("group_cpus", "cpu_time_cores", "memory_bytes")
 MOST_BYTES = 1 << 60  # version 1 has a larger number where there is no limit
+
+
+class Throttled(NamedTuple):
+    """What a quota of CPU time did to a group since it was made.
+
+    Attributes:
+        periods: of the quota's, in which the group was at work.
+        stopped: in so many of them it had used its quota up.
+        time_s: for how long it was stopped, all CPUs added up. Linux 6.18 counts too little.
+    """
+
+    periods: int = 0
+    stopped: int = 0
+    time_s: float = 0.0
 
 
 def read(files: Files, pid: int | str = "self") -> dict[str, Any]:
@@ -29,6 +46,61 @@ def read(files: Files, pid: int | str = "self") -> dict[str, Any]:
         "memory_bytes": _least(files, "memory_bytes", groups, mounts, _memory),
         "locked_memory_bytes": UNLIMITED if locked == resource.RLIM_INFINITY else locked,
     }
+
+
+def usable_cores(files: Files | None = None) -> tuple[int, float | None]:
+    """(how many cores this process may use, the quota of CPU time where that is what limits them).
+
+    Of a quota that is no whole number the cores are rounded down, to one at least.
+    """
+    cores = len(os.sched_getaffinity(0))
+    quota = read(files or Files())["cpu_time_cores"]
+    if isinstance(quota, float | int) and quota < cores:
+        return max(1, math.floor(quota)), quota
+    return cores, None
+
+
+def throttle_files(files: Files) -> list[str]:
+    """The files that say how often a quota stopped this process, for `throttled`.
+
+    Those of its group and of the groups that contain it, as far as they count that.
+
+    Raises:
+        OSError, ValueError: no control group is seen from here.
+    """
+    groups = _groups(files.text("proc/self/cgroup"))
+    mounts = _mounts(files.text("proc/self/mountinfo"))
+    if not groups or not mounts:
+        raise ValueError(UNSEEN)
+    places = (f"{place}/cpu.stat" for _, place in _places(files, groups, mounts, "cpu"))
+    return [place for place in places if _throttled(files, place)]
+
+
+def throttled(files: Files, places: Sequence[str]) -> Throttled:
+    """What a quota did to a process so far. Raises OSError, ValueError.
+
+    Args:
+        places: what throttle_files returned.
+    """
+    found = [each for place in places if (each := _throttled(files, place))]
+    return Throttled(
+        max((each.periods for each in found), default=0),
+        sum(each.stopped for each in found),
+        sum(each.time_s for each in found),
+    )
+
+
+def _throttled(files, place):
+    """None if the file is not there, or counts nothing of the kind."""
+    try:
+        lines = (line.split() for line in files.text(place).splitlines())
+    except FileNotFoundError:
+        return None
+    counts = {words[0]: int(words[1]) for words in lines}
+    if "nr_throttled" not in counts:
+        return None
+    spent_s = counts.get("throttled_usec", 0) / 1e6 + counts.get("throttled_time", 0) / 1e9
+    return Throttled(counts["nr_periods"], counts["nr_throttled"], spent_s)
 
 
 def _groups(text):
@@ -56,22 +128,29 @@ def _mounts(text):
 def _least(files, name, groups, mounts, read):
     """The strictest limit over both versions, of the group and of those that contain it."""
     limits = []
-    for controller in ("", {"group_cpus": "cpuset", "memory_bytes": "memory"}.get(name, "cpu")):
-        if controller in groups and controller in mounts:
-            mount, top = mounts[controller]
-            for place in _upwards(files, mount, top, groups[controller]):
-                try:
-                    limits.append(read(files, place, controller))
-                except FileNotFoundError:
-                    continue  # the controller is not enabled for this group
-                except (OSError, ValueError, IndexError) as error:
-                    files.unknown[f"limits.{name}"] = f"/{place}: {error}"
-                    return None
+    of_version_1 = {"group_cpus": "cpuset", "memory_bytes": "memory"}.get(name, "cpu")
+    for controller, place in _places(files, groups, mounts, of_version_1):
+        try:
+            limits.append(read(files, place, controller))
+        except FileNotFoundError:
+            continue  # the controller is not enabled for this group
+        except (OSError, ValueError, IndexError) as error:
+            files.unknown[f"limits.{name}"] = f"/{place}: {error}"
+            return None
     if not groups or not mounts:
-        files.unknown[f"limits.{name}"] = "no control group is seen from here"
+        files.unknown[f"limits.{name}"] = UNSEEN
         return None
     numbers = [limit for limit in limits if limit is not None]
     return min(numbers, default=UNLIMITED)
+
+
+def _places(files, groups, mounts, of_version_1):
+    """(controller, folder) of a process's groups and of those that contain them, both versions."""
+    for controller in ("", of_version_1):
+        if controller in groups and controller in mounts:
+            mount, top = mounts[controller]
+            for place in _upwards(files, mount, top, groups[controller]):
+                yield controller, place
 
 
 def _upwards(files, mount, top, group):

@@ -3,22 +3,31 @@
 - Variables are recorded by an allow-list of those that change the speed of training.
 - Never recorded, also inside values and commands: a value whose name says that it is a secret,
   the user in a URL, and keys of well-known services.
+- A command of the config that has a secret in it is handed on with a number in the secret's place;
+  the secret itself goes by a variable of the environment, so that it is in no command line.
 """
 
 import fnmatch
 import functools
+import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+import string
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from dlbench import Error
 
 HIDDEN = "(hidden)"
+VARIABLE = "DLBENCH_SECRETS"  # what the numbers stand for, a JSON list
+Hide = Callable[[str], str]
 ALLOWED = (
     *("OMP_*", "GOMP_*", "KMP_*", "MKL_*", "OPENBLAS_*", "BLIS_*", "TF_*", "KERAS_BACKEND"),
     *("JAX_*", "XLA_*", "TORCH_*", "TORCHINDUCTOR_*", "PYTORCH_*", "DNNL_*", "ONEDNN_*", "GLOO_*"),
     *("CUDA_*", "CUDNN_*", "CUBLAS_*", "NVIDIA_*", "NCCL_*", "NVSHMEM_*"),
     *("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HOROVOD_*", "OMPI_MCA_*", "PMIX_MCA_*"),
     *("MPICH_*", "I_MPI_*", "UCX_*", "FI_*", "PSM2_*", "MALLOC_*", "TCMALLOC_*"),
-    *("LD_PRELOAD", "LD_LIBRARY_PATH", "DLBENCH_COPY"),
+    *("LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "DLBENCH_COPY"),
 )
 # Addresses of the processes of one run, Open MPI's key of a job, and variables of Terraform.
 LEFT_OUT = (
@@ -32,7 +41,8 @@ OWN = (
     *("OMPI_MCA_*jobid", "OMPI_MCA_*vpid", "PMIX_MCA_*"),
 )
 _WORDS = (
-    r"token(?!i[sz])|passw|passphrase|passwd|pwd|secret|credential|auth|cookie|signature|bearer|"
+    r"token(?!i[sz])|passw|passphrase|passwd|pwd|secret|credential|(?<![a-z])creds(?![a-z])|"
+    r"(?-i:(?<=[a-z])Creds(?![a-z]))|auth|cookie|signature|bearer|"
     r"(?:^|(?<=[^a-z])|api|access|private|ssh|license)keys?(?![a-z])|(?-i:(?<=[a-z])Keys?(?![a-z]))"
 )
 SECRET_NAME = re.compile(_WORDS, re.IGNORECASE)
@@ -43,25 +53,39 @@ _PAIR = re.compile(
     re.IGNORECASE,
 )
 _FLAG = re.compile(r"(?P<flag>(?<!\S)--?(?P<name>[\w.\-]+))(?P<gap>\s+)(?P<value>(?!-)\S+)")
+# The same as items of a list, as JSON, Python and YAML write it.
+_ITEM = re.compile(
+    r"(?P<flag>(?<![\w.\-])--?(?P<name>[\w.\-]+)[\"']?)(?P<gap>[ \t]*(?:,\s*|\r?\n[ \t]*-[ \t]+))"
+    r"(?P<value>(?![\"']?-)(?:\"[^\"\n]+\"|'[^'\n]+'|[^\s\"',\[\]]+))"
+)
 _USER = re.compile(
-    r"(?<![a-z0-9+.\-])(?P<scheme>[a-z][a-z0-9+.\-]*:(?:\\?/){2})[^/\\\s]*@", re.IGNORECASE
+    r"(?<![a-z0-9+.\-])(?P<scheme>[a-z][a-z0-9+.\-]*:(?:\\?/){2})(?P<value>[^/\\\s]*)@",
+    re.IGNORECASE,
 )
 # A password right after its letter, as MySQL takes it. Flags of launchers, schedulers and compilers
 # that begin so, and numbers, are no passwords.
 _SHORT = re.compile(
-    r"(?<!\S)-p(?!(?:arallel|arsable|artition|ath|e|erhost|ernode|ersistent|g|id|ipe|mi|ort|pn|"
-    r"refix|rint|riority|rofile|roject|rot|thread)(?![\w])|[\d:.]+(?!\S)|[=\s])\S+"
+    r"(?P<flag>(?<!\S)-p)(?P<value>(?!(?:arallel|arsable|artition|ath|e|erhost|ernode|ersistent|g|"
+    r"id|ipe|l|mi|ort|pn|refix|rint|riority|rofile|roject|rot|thread)(?![\w])|[\d:.]+(?!\S)|[=\s])"
+    r"\S+)"
 )
 # Name and password, of curl, wget and others; two numbers are a user and a group.
 _NAMED = re.compile(
-    r"(?P<flag>(?<!\S)(?:-u|--(?:proxy-)?user)(?:\s+|=))(?P<name>[^\s:]+):(?!\d+(?!\S))\S+"
+    r"(?P<flag>(?<![^\s\"'])(?:-u|--(?:proxy-)?user)(?:\s+|=)[\"']?[^\s:\"']+:)"
+    r"(?P<value>(?!\d+(?!\S))[^\s\"']+)"
+)
+# Programs that read a power meter over the network; a number is a port.
+_IPMI = re.compile(
+    r"(?P<flag>\bipmi[\w\-]*\b[^\n]{0,500}?\s-[Pp]\s+)(?P<value>(?!\d+(?!\S))[^\s\-]\S*)"
 )
 # GitHub, GitLab, Hugging Face, Slack, OpenAI, AWS, JSON web tokens.
 _KEYS = re.compile(
-    r"(?<![\w\-.])(?:gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w\-]{16,}|hf_[A-Za-z0-9]{20,}|"
+    r"(?<![\w\-.])(?P<value>gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w\-]{16,}|hf_[A-Za-z0-9]{20,}|"
     r"xox[abprs]-[\w\-]{10,}|sk-(?:proj-)?\w{20,}|AKIA[A-Z0-9]{16}|"
     r"eyJ[\w\-]{8,}\.[\w\-]+\.[\w\-]*)"
 )
+# Of a command of the config, for a value of the run; its closing brace may be stripped.
+_FIELD = re.compile(r"\{[a-z_]+\}?")
 
 
 def is_secret(name: str) -> bool:
@@ -75,21 +99,38 @@ def is_secret(name: str) -> bool:
     return bool(SECRET_NAME.search(name))
 
 
-def redact(text: str) -> str:
+def hidden(secret: str) -> str:
+    """What is recorded in the place of a secret."""
+    return HIDDEN
+
+
+def redact(text: str, hide: Hide = hidden) -> str:
     """A text with the secrets in it hidden.
+
+    Args:
+        hide: what stands for a secret; it is given each that is found.
 
     >>> redact("get https://me:pw@host/x?token=abc --api-key 1 'password: x' -n 2")
     "get https://(hidden)@host/x?token=(hidden) --api-key (hidden) 'password: (hidden)' -n 2"
+    >>> redact("--max-tokens=4096 tokens: 1e6")
+    '--max-tokens=4096 tokens: 1e6'
     """
-    text = _USER.sub(rf"\g<scheme>{HIDDEN}@", text)
-    text = _NAMED.sub(rf"\g<flag>\g<name>:{HIDDEN}", text)
-    text = _SHORT.sub(f"-p{HIDDEN}", text)
-    text = _KEYS.sub(HIDDEN, text)
-    text = _PAIR.sub(lambda m: _hidden(m, m["name"] + m["is"]), text)
-    return _FLAG.sub(lambda m: _hidden(m, m["flag"] + m["gap"]), text)
+    text = _USER.sub(lambda m: f"{m['scheme']}{hide(m['value'])}@", text)
+    for pattern in (_NAMED, _IPMI, _SHORT):
+        text = pattern.sub(lambda m: m["flag"] + hide(m["value"]), text)
+    text = _KEYS.sub(lambda m: hide(m["value"]), text)
+    text = _PAIR.sub(lambda m: _hidden(m, m["name"] + m["is"], hide), text)
+    for pattern in (_FLAG, _ITEM):
+        text = pattern.sub(lambda m: _hidden(m, m["flag"] + m["gap"], hide), text)
+    return text
 
 
-def redact_command(command: Iterable[str]) -> list[str]:
+def has_key(text: str) -> bool:
+    """Whether a text has a key of a well-known service in it, or a user in a URL."""
+    return bool(_KEYS.search(text) or _USER.search(text))
+
+
+def redact_command(command: Iterable[str], hide: Hide = hidden) -> list[str]:
     """The words of a command, which may contain spaces, with the secrets in them hidden.
 
     >>> redact_command(["train", "--token", "a b", "--password=c d", "--steps=3", "A_SECRET=x y"])
@@ -98,22 +139,107 @@ def redact_command(command: Iterable[str]) -> list[str]:
     ['mysql', '-p(hidden)', '-u', 'me:(hidden)']
     """
     words: list[str] = []
-    hide, before = False, ""
+    hide_next, ipmi, before = False, False, ""
     for word in command:
-        name, equals, _ = word.partition("=")
+        name, equals, value = word.partition("=")
         plain = re.fullmatch(r"-*[\w.\-]+", name)
-        if hide and not word.startswith("--"):
-            words.append(HIDDEN)
+        if hide_next and not word.startswith("--") and not _is_plain(before, word):
+            words.append(hide(word))
         elif plain and equals and is_secret(name):
-            words.append(f"{name}={HIDDEN}")
-        elif _NAMED.fullmatch(f"{before} {word}"):
-            words.append(f"{word.partition(':')[0]}:{HIDDEN}")
+            words.append(word if _is_plain(name, value) else f"{name}={hide(value)}")
+        elif named := _NAMED.fullmatch(f"{before} {word}"):
+            words.append(f"{word.partition(':')[0]}:{hide(named['value'])}")
+        elif ipmi and _IPMI.fullmatch(f"ipmi {before} {word}"):
+            words.append(hide(word))
         else:
-            words.append(redact(word))
+            words.append(redact(word, hide))
         before = word
+        ipmi = ipmi or os.path.basename(word).startswith("ipmi")
         secret_flag = plain and not equals and word.startswith("-") and is_secret(name)
-        hide = bool(secret_flag and not _SHORT.match(word))
+        hide_next = bool(secret_flag and not _SHORT.match(word))
     return words
+
+
+def redact_settings(settings: Any, hide: Hide = hidden) -> Any:
+    """Settings, as they are read from YAML, with the secrets in their texts and commands hidden.
+
+    >>> redact_settings({"site": {"power_meter": "ipmitool -P pw"}, "command": ["a", "--key", "b"]})
+    {'site': {'power_meter': 'ipmitool -P (hidden)'}, 'command': ['a', '--key', '(hidden)']}
+    """
+    if isinstance(settings, str):
+        return redact(settings, hide)
+    if isinstance(settings, dict):
+        return {key: redact_settings(value, hide) for key, value in settings.items()}
+    if isinstance(settings, list):
+        if all(isinstance(word, str) for word in settings):
+            return redact_command(settings, hide)
+        return [redact_settings(value, hide) for value in settings]
+    return settings
+
+
+class Secrets:
+    """Secrets that were taken out of commands, each of which has a number.
+
+    >>> taken = Secrets()
+    >>> words = taken.take_out_of_template(["train", "--token=abc-{model}"])
+    >>> words
+    ['train', '--token=(hidden-0){model}']
+    >>> restored([word.format(model="vgg") for word in words], taken.variables)
+    ['train', '--token=abc-vgg']
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def take_out(self, text: str) -> str:
+        """A text with numbers for its secrets."""
+        return redact(text, self._number)
+
+    def take_out_of_template(self, command: Iterable[str]) -> list[str]:
+        """The words of a command with numbers for its secrets; names in braces stay."""
+        return redact_command(command, self._number_around_names)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variable that hands the secrets on; none where there are none."""
+        return {VARIABLE: json.dumps([*self._numbers])} if self._numbers else {}
+
+    def _number(self, secret):
+        return f"(hidden-{self._numbers.setdefault(secret, len(self._numbers))})"
+
+    def _number_around_names(self, secret):
+        parts = string.Formatter().parse(secret)
+        return "".join(
+            (self._number(text) if text else "") + ("" if name is None else f"{{{name}}}")
+            for text, name, _, _ in parts
+        )
+
+
+def restored(command: Iterable[str], environ: Mapping[str, str]) -> list[str]:
+    """A command with the secrets in it that were taken out.
+
+    Args:
+        environ: with the variable of `Secrets.variables`.
+
+    Raises:
+        Error: the variable is not there.
+    """
+    secrets = json.loads(environ.get(VARIABLE, "[]"))
+
+    def restore(text, most):
+        def secret(match):
+            number = int(match[1])
+            if number >= most:
+                raise Error(
+                    f"{match[0]} stands for a secret of the config, which the variable {VARIABLE} "
+                    "should have: does something between Snakemake and this program (a wrapper, "
+                    "APPTAINER_CLEANENV) clear the environment?"
+                )
+            return restore(secrets[number], number)  # one may stand in a later one
+
+        return re.sub(r"\(hidden-(\d{1,6})\)", secret, text)
+
+    return [restore(word, len(secrets)) for word in command]
 
 
 def recorded_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -143,5 +269,14 @@ def _compiled(patterns):
     return re.compile("|".join(map(fnmatch.translate, patterns)))
 
 
-def _hidden(match, before):
-    return before + HIDDEN if is_secret(match["name"]) else match[0]
+def _hidden(match, before, hide):
+    if not is_secret(match["name"]) or _is_plain(match["name"], match["value"]):
+        return match[0]
+    return before + hide(match["value"])
+
+
+def _is_plain(name, value):
+    """Whether a value is no secret though its name is: a field of a run, or a number of tokens."""
+    value = value.strip("\"'}])")
+    number = re.fullmatch(r"-?[\d_]*\.?\d+(?:e[+-]?\d+)?[kmgtb]?", value, re.IGNORECASE)
+    return bool(_FIELD.fullmatch(value) or (number and "token" in name.lower()))

@@ -145,7 +145,7 @@ def arguments(plan: Plan, name: str, output: str) -> str:
         f"--network={site['network']}",
         *(f"--module={module}" for module in site["modules"]),
     ]
-    flags += run_command.image_flags(plan, run)
+    flags += run_command.node_flags(plan) + run_command.image_flags(plan, run)
     command = [
         str(trainer_environments.trainer_python(run.environment)),
         str(own_code.here("workflow_scripts/measure_baselines.py")),

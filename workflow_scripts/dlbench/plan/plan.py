@@ -4,27 +4,26 @@ The rules take inputs, flags and priorities from a Plan; nothing in here knows S
 """
 
 import functools
-import itertools
 import json
 import os
-import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.common import own_code, phrases, plugins
+from dlbench.common import name_patterns, own_code, phrases, plugins
 from dlbench.data import stores
 from dlbench.images import trainer_image
-from dlbench.log import event_log
+from dlbench.log import attempts, event_log
 from dlbench.plan import sentinels
+from dlbench.plan.session_files import SessionFiles
 from dlbench.records import enough, run_record, sessions, staleness
 from dlbench.records.judgement import State
-from dlbench.starting import start_command
+from dlbench.starting import recorded, start_command
 from dlbench.study import batch_searches, config, trainer_environments
 from dlbench.study.runs import DEFAULTS, Run
 
@@ -68,6 +67,7 @@ class Plan:
     session: dict[str, str] | None = None
     starts_session: bool = False
     attempts: int = ATTEMPTS
+    tries: int = 2 * ATTEMPTS  # with those that are preempted, cancelled, or lose their node
     reported: set[str] = field(default_factory=set, compare=False)
 
     def config_file(self, keep: bool = True) -> str:
@@ -115,52 +115,15 @@ class Plan:
         Raises:
             Error: it cannot be written.
         """
-        self.put_damaged_aside()
+        self.put_logs_aside()
+        recorded.forget_standing()
         trainer_environments.keep_choices(self.with_tries)
         self.keep_code()
         sessions.start(session, [run.values() for run in self.sentinels.runs])
 
-    @property
-    def session_file(self) -> list[str]:
-        """For what runs to be done wait: the file of their session."""
-        return [str(sessions.file(self.session["id"]))] if self.session else []
-
-    @property
-    def starting(self) -> str:
-        """A pattern that matches the id of the session that starts, if one does."""
-        return _any_of([self.session["id"]] if self.session and self.starts_session else [])
-
-    @property
-    def unfinished(self) -> str:
-        """A pattern that matches the id of the last session as long as its runs are not done."""
-        is_done = self.done_file and Path(self.done_file[0]).exists()
-        return _any_of([self.session["id"]] if self.session and not is_done else [])
-
-    @property
-    def done_file(self) -> list[str]:
-        """What says that all runs of the session have their records; none before the first one."""
-        return [str(sessions.done_file(self.session["id"]))] if self.session else []
-
-    @property
-    def remade_file(self) -> list[str]:
-        """The list of what is made again in this start; none where nothing is."""
-        return (
-            [str(sessions.remade_file(self.session["id"]))] if self.remade and self.session else []
-        )
-
-    def list_of_remade(self, path: str) -> list[str]:
-        """The list of files that were, or are now, made again which has one of them; or none.
-
-        It is an input of the rule that makes the file: Snakemake makes it again with a new list,
-        and not again as long as the list stays.
-        """
-        if path in self.remade and self.starts_session:
-            return self.remade_file
-        return [self._remade_before[path]] if path in self._remade_before else []
-
     @functools.cached_property
-    def _remade_before(self):
-        return sessions.lists_of_remade()
+    def session_files(self) -> SessionFiles:
+        return SessionFiles(self.session, self.starts_session, self.remade)
 
     @property
     def has_work(self) -> bool:
@@ -197,13 +160,19 @@ class Plan:
             return f"to skip: {self.skipped[run_id]}"
         return f"{TO_DO[state]}: {reason.replace(f'{run_record.folder(run_id)}/', '')}"
 
-    def put_damaged_aside(self) -> None:
-        """Keep the logs of damaged runs, which are trained again, and say so on stderr."""
+    def put_logs_aside(self) -> None:
+        """Put the logs of runs aside that are trained again; those of damaged runs are named."""
         for run_id, (state, reason) in self.pending.items():
             log = run_record.folder(run_id) / "train.jsonl"
             if state is State.DAMAGED and log.is_file():
                 kept = event_log.keep_aside(log)
                 print(f"{run_id}: {reason}; kept as {kept}, trained again", file=sys.stderr)
+            elif state is State.STALE:
+                attempts.put_measured_aside(log)
+
+    def files(self, run_id: str) -> list[str]:
+        """The log and the record of a run, which the rule makes."""
+        return [str(run_record.folder(run_id) / name) for name in ("train.jsonl", "run.json")]
 
     @functools.cached_property
     def unlisted(self) -> list[str]:
@@ -226,8 +195,8 @@ class Plan:
         """
         run = self.run(run_id)
         if run_id in self.skipped:
-            return self.session_file
-        inputs = [*self.session_file, *needs(run)]
+            return self.session_files.file
+        inputs = [*self.session_files.file, *needs(run)]
         if run_id in self.study.targets:
             # They decide whether this one is needed.
             inputs += [f"results/runs/{earlier}/run.json" for earlier in enough.earlier(run)]
@@ -240,7 +209,7 @@ class Plan:
         before = [str(sessions.file(session["id"]))] if session else []
         if record["status"] == "skipped":
             return before
-        return [*before, *self.training_inputs(run_id)[len(self.session_file) :]]
+        return [*before, *self.training_inputs(run_id)[len(self.session_files.file) :]]
 
     @property
     def with_tries(self) -> list[Run]:
@@ -251,50 +220,25 @@ class Plan:
     @property
     def searching(self) -> str:
         """A pattern that matches the searches that are to be done."""
-        return _any_of([*self.searches])
-
-    @property
-    def imports(self) -> list[str]:
-        return [entry["name"] for entry in self.study.imports]
-
-    @property
-    def references(self) -> list[str]:
-        return [entry["path"] for entry in self.study.references]
-
-    def import_files(self, name: str) -> list[str]:
-        """What an import reads, but for files with braces, which Snakemake takes for wildcards.
-
-        Those are read, too; a change to them alone is not noticed.
-        """
-        path = Path(self._import(name)["path"])
-        files = [p for p in path.rglob("*") if p.is_file()] if path.is_dir() else [path]
-        return sorted(name for name in map(str, files) if not set("{}") & set(name))
-
-    def import_flags(self, name: str) -> str:
-        """Arguments of import_logs.py but for its outputs, quoted for the shell."""
-        entry = self._import(name)
-        flags = [entry["path"], f"--name={name}"]
-        flags += [f"--kind={entry['kind']}"] if "kind" in entry else []
-        flags += [f"--fields={json.dumps(entry['fields'])}"] if "fields" in entry else []
-        flags += [f"--path-fields={entry['path_fields']}"] if "path_fields" in entry else []
-        return shlex.join(flags)
+        return name_patterns.any_of([*self.searches])
 
     @property
     def unread(self) -> str:
         """A pattern that matches the runs whose logs stand but whose records do not."""
         ids = [run_id for run_id, (state, _) in self.pending.items() if state is State.UNREAD]
-        return _any_of(ids)
+        return name_patterns.any_of(ids)
+
+    @property
+    def to_skip(self) -> str:
+        """A pattern that matches the runs that are to be recorded as skipped, and not trained."""
+        states = ((run_id, state) for run_id, (state, _) in self.pending.items())
+        ids = [one for one, state in states if state is not State.UNREAD and one in self.skipped]
+        return name_patterns.any_of(ids)
 
     @property
     def adoptable(self) -> str:
         """A pattern that matches the datasets that are there already."""
-        return _any_of([*self.adopted])
-
-    def adopted_folder(self, dataset: str) -> str:
-        return str(self.adopted[dataset].folder)
-
-    def adopted_digest(self, dataset: str) -> str:
-        return self.adopted[dataset].digest
+        return name_patterns.any_of([*self.adopted])
 
     def fetching(self, dataset: str) -> str:
         """Flags of fetch_dataset.py that say where files may come from, quoted for the shell."""
@@ -381,12 +325,8 @@ class Plan:
         here = Path.cwd()
         # The results may be a link to a larger disk.
         needed = [here / path for path in (self.study.model_folder, store, "results") if path]
-        outside = [
-            str(path)
-            for place in needed
-            for path in (place, place.resolve())
-            if not path.is_relative_to(here)
-        ]
+        both = [path for place in needed for path in (place, place.resolve())]
+        outside = [str(path) for path in both if not path.is_relative_to(here)]
         binds = trainer_image.settings(run.environment, self.study.images)["binds"]
         return list(dict.fromkeys([*outside, *binds]))
 
@@ -413,16 +353,29 @@ class Plan:
     def _positions(self):
         return {run_id: index for index, run_id in enumerate(self.runs)}
 
-    def _import(self, name):
-        return next(entry for entry in self.study.imports if entry["name"] == name)
+    def position(self, run_id: str) -> str:
+        """As in 3/36: which run of the study, after those that are done; or sentinel 1/3."""
+        repeated = [run.id for run in self.sentinels.runs]
+        if run_id in repeated:
+            return f"sentinel {repeated.index(run_id) + 1}/{len(repeated)}"
+        own, all_ = self._pending_positions, len(self.study.runs)
+        return f"{all_ - len(own) + own.get(run_id, 0) + 1}/{all_}"
 
-    def position(self, run_id: str) -> int:
-        """Which run of how many this is, those counted first that are done already."""
-        return len(self.runs) - len(self.pending) + self._pending_positions.get(run_id, 0) + 1
+    def runs_after(self, run_id: str) -> int:
+        """How many runs and sentinels are to be done after one."""
+        return sum(one in self.pending for one in [*self.runs][self._positions[run_id] + 1 :])
+
+    def train_again(self, run_ids: Iterable[str]) -> None:
+        """Have runs trained though their records stand, as the command line asks for."""
+        asked = dict.fromkeys(run_ids, (State.STALE, "the command line asks for it"))
+        pending = asked | self.pending
+        self.pending.clear()
+        self.pending.update((run_id, pending[run_id]) for run_id in self.runs if run_id in pending)
 
     @functools.cached_property
     def _pending_positions(self):
-        ordered = (run_id for run_id in self.runs if run_id in self.pending)
+        repeated = {run.id for run in self.sentinels.runs}
+        ordered = (one for one in self.runs if one in self.pending and one not in repeated)
         return {run_id: index for index, run_id in enumerate(ordered)}
 
 
@@ -438,20 +391,3 @@ def needs(run: Run) -> list[str]:
     """What must be there before a run starts: its environment or image, and its data."""
     data = [f"results/data/{run.dataset}/manifest.json"] if staleness.has_data(run) else []
     return [*filter(None, [environment_stamp(run)]), *data]
-
-
-def _any_of(names):
-    """A pattern that matches these names, which differ, and nothing else.
-
-    It goes on from letter to letter. A plain list of names is tried from its beginning for each
-    file that is matched, so that the time for n of n names would grow as n squared.
-    """
-    if not names:
-        return "(?!)"
-    names = sorted(names)
-    ends = zip(names[0], names[-1], strict=False)  # what these two share, all share
-    beginning = "".join(one for one, _ in itertools.takewhile(lambda two: two[0] == two[1], ends))
-    rests = [name.removeprefix(beginning) for name in names]
-    parts = [list(part) for _, part in itertools.groupby(rests, key=lambda rest: rest[:1])]
-    others = f"(?:{'|'.join(map(_any_of, parts))})" if len(names) > 1 else ""
-    return f"{re.escape(beginning)}{others}"

@@ -2,22 +2,34 @@
 
 import dataclasses
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Set
 from pathlib import Path
 from typing import Any
 
-from dlbench import launchers
+from dlbench import Error, launchers
+from dlbench.common import own_code
 from dlbench.data import fetch_dataset, stores
 from dlbench.images import trainer_image
 from dlbench.log import event_fields
+from dlbench.machine import redaction
 from dlbench.plan import plan, sentinels, site_devices, skipping
 from dlbench.plan.sentinels import Chosen
 from dlbench.records import costs, judgement, run_record, sessions, staleness
 from dlbench.records.judgement import State
 from dlbench.starting import start_command
-from dlbench.study import batch_searches, config, config_schema, trainer_environments
+from dlbench.study import (
+    batch_searches,
+    config,
+    config_schema,
+    other_trainers,
+    trainer_environments,
+)
 from dlbench.study.runs import Run
+from dlbench.trainer.reading import manifest
 
+# Less than any start leaves behind: its session, its lock, the tables of a small study.
+LEAST_FREE_BYTES, LEAST_FREE_FILES = 1 << 20, 50
 _of_this_start: dict[str, plan.Plan] = {}
 
 
@@ -26,18 +38,61 @@ def no_sentinels(study: config.Study, to_train: list[Run], took_s: dict[str, flo
     return Chosen()
 
 
-def plan_of_start(settings: dict[str, Any], is_start: bool, again: bool = False) -> plan.Plan:
+def check_folders(writes: bool) -> None:
+    """Check that Snakemake, and what it is to start, can write the folders that they use.
+
+    Args:
+        writes: whether anything is to be made; a dry run needs a place for its lock alone.
+
+    Raises:
+        Error: one belongs to somebody else, or its disk is full.
+    """
+    places = [Path(".snakemake"), *([run_record.RESULTS] if writes else [])]
+    for place in (place if place.exists() else Path() for place in places):
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise Error(
+                f"{place.absolute()} cannot be written by this user, so that no workflow can be "
+                "started here; status.py, doctor.py, export_runs.py and compare_runs.py read what "
+                "is there, and a copy of the folder, results and all, goes on from it"
+            )
+        disk = os.statvfs(place)
+        free_bytes = disk.f_bavail * disk.f_frsize
+        few_files = disk.f_files and disk.f_favail < LEAST_FREE_FILES  # some disks count none
+        if few_files or free_bytes < LEAST_FREE_BYTES:
+            left = (
+                f"{disk.f_favail} more files can be made (df -i)"
+                if few_files
+                else f"{free_bytes} bytes are free"
+            )
+            raise Error(
+                f"the disk of {place.absolute()} is full: {left}; nothing was started. Make room, "
+                "then start again: what is done stays"
+            )
+
+
+def plan_of_start(
+    settings: dict[str, Any],
+    is_start: bool,
+    forces_all: bool = False,
+    forced: Set[str] = frozenset(),
+) -> plan.Plan:
     """The Plan of a start of Snakemake or of one of its jobs, made once in a process.
 
     Args:
         is_start: this process is what a user started, and not one of its jobs.
-        again: it does again what is done.
+        forces_all: it does everything again.
+        forced: the rules and files that it makes again.
     """
+    config_schema.check_size(settings)  # before it is unfolded here
     key = repr(settings)
     if key not in _of_this_start:
         choose = sentinels.choose if is_start else sentinels.chosen_of_session
         made = make_plan(settings, choose)
-        if is_start and (again or made.has_work):
+        if forces_all or any(name.rpartition("_")[2] == "train" for name in forced):
+            made.train_again(made.runs)
+        elif forced:
+            made.train_again(one for one in made.runs if forced & {*made.files(one)})
+        if is_start and made.has_work:
             made = dataclasses.replace(made, session=sessions.new(), starts_session=True)
         _of_this_start[key] = made
     return _of_this_start[key]
@@ -81,20 +136,11 @@ def make_plan(
         if (reason := skipping.skip_reason(run, devices, study))
     }
     searches = searches_to_do(study, devices)
-    can_search = any(not why_not for _, why_not in searches.values())
-    nothing = len(skipped) == len(runs) and not can_search
-    if nothing and not any(launchers.starts_elsewhere(run.launcher) for run in study.runs):
-        reasons = [*skipped.values(), *(why_not for _, why_not in searches.values())]
-        reasons += [found.reason for found in study.found.values()]
-        raise config_schema.ConfigError(
-            "nothing remains: this machine can do none of the runs:\n"
-            + "\n".join(dict.fromkeys(f"- {reason}" for reason in reasons))
-        )
     _see_places(study)
     _see_references(study)
     adopted = stores.adopted(study)
     recipes = stores.recipes(adopted)
-    pending, took_s = {}, {}
+    pending, took_s, done = {}, {}, False
     for run in study.runs:
         staleness.training_code(run)  # a file with a syntax error is named here, before any work
         state, reason, record = judgement.state_and_record(
@@ -102,11 +148,17 @@ def make_plan(
         )
         if state is not State.CURRENT:
             pending[run.id] = state, reason
-        elif record and run.id not in skipped and record["status"] in event_fields.ENDED_WELL:
+            continue
+        done = done or bool(record and record["status"] != "skipped")
+        if record and run.id not in skipped and record["status"] in event_fields.ENDED_WELL:
             took_s[run.id] = costs.recorded_s(record)
+    if not done:
+        _check_remains(study, skipped, searches)
     to_train = [runs[run_id] for run_id in pending if run_id not in skipped]
     tried = [search.run for search, why_not in searches.values() if not why_not]
     for run in [*to_train, *tried]:
+        if run.is_external:
+            other_trainers.check_secrets(run)
         if start_command.contained(run):
             trainer_image.check_source(run.environment, study)
     read = {run.dataset for run in [*to_train, *tried] if staleness.has_data(run)}
@@ -122,7 +174,7 @@ def make_plan(
         skipped=skipped,
         pending=pending,
         device_kind=devices.kind,
-        config_json=json.dumps(settings, sort_keys=True),
+        config_json=json.dumps(redaction.redact_settings(settings), sort_keys=True),
         remade=frozenset(
             {
                 *_remade(runs, pending, study.images),
@@ -146,13 +198,28 @@ def _with_sentinels(repeated, study, to_train, pending, seed):
     return runs, {run_id: pending[run_id] for run_id in runs if run_id in pending}
 
 
+def _check_remains(study, skipped, searches):
+    """Check that some run can be done here, where none has been."""
+    can_search = any(not why_not for _, why_not in searches.values())
+    elsewhere = any(launchers.starts_elsewhere(run.launcher) for run in study.runs)
+    if len(skipped) < len(study.runs) or can_search or elsewhere:
+        return
+    reasons = [*skipped.values(), *(why_not for _, why_not in searches.values())]
+    reasons += [found.reason for found in study.found.values()]
+    raise config_schema.ConfigError(
+        "nothing remains: this machine can do none of the runs:\n"
+        + "\n".join(dict.fromkeys(f"- {reason}" for reason in reasons))
+    )
+
+
 def _see_places(study):
     """Check that folders of data that the config names are there."""
     for key in ("manual_dir", "store"):
         place = study.data[key]
         if place and not Path(place).is_dir():
             raise config_schema.ConfigError(
-                f"data.{key}: there is no folder {place}; make it, or say null"
+                f"data.{key}: there is no folder {place}{own_code.where_looked(place)}; make it, "
+                "or say null"
             )
 
 
@@ -172,15 +239,17 @@ def _see_terms_accepted(datasets, study):
 
 
 def _outdated_data(runs, adopted):
-    """Manifests of datasets that were converted from other files, or by other code."""
+    """Manifests that are damaged, or of datasets converted from other files, or by other code."""
     names = {run.dataset for run in runs if staleness.has_data(run)}
     for name in sorted(names - adopted.keys()):
-        path = Path(f"results/data/{name}/manifest.json")
-        try:
-            manifest = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        path = Path("results/data", name, manifest.NAME)
+        if not path.is_file():
             continue
-        if manifest.get("code_sha256") != staleness.recipe(name):
+        try:
+            current = manifest.read(path.parent).get("code_sha256") == staleness.recipe(name)
+        except Error:
+            current = False
+        if not current:
             yield str(path)
 
 
@@ -201,7 +270,11 @@ def _gone(runs):
     """Lists of what is installed that were copied without it, or to where its Python is not."""
     bare = [run for run in runs if not start_command.contained(run)]
     names = {run.environment for run in bare}
-    gone = {name for name in names if not trainer_environments.trainer_python(name).exists()}
+    gone = {
+        name
+        for name in names
+        if not (trainer_environments.is_installed(name) or trainer_environments.out_of_reach(name))
+    }
     stamps = {plan.environment_stamp(run) for run in bare if run.environment in gone}
     return {stamp for stamp in stamps if stamp and Path(stamp).exists()}
 

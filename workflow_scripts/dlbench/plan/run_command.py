@@ -26,7 +26,7 @@ class StartRunArguments:
     Snakemake evaluates the parameters of all runs at each start, also of those that are done.
     """
 
-    __slots__ = ("plan", "run_id")
+    __slots__ = ("plan", "run_id")  # of its secrets there are numbers only
 
     def __init__(self, plan: Plan, run_id: str) -> None:
         self.plan = plan
@@ -36,29 +36,36 @@ class StartRunArguments:
         return _quoted(self)
 
 
-def start_run_arguments(plan: Plan, run_id: str, attempt: int | None = None) -> list[str]:
+def start_run_arguments(
+    plan: Plan, run_id: str, attempt: int | None = None, with_secrets: bool = False
+) -> list[str]:
     """What follows start_run.py and its files: flags, then the trainer's command.
 
     Args:
         plan: that of the run's study.
         attempt: which one this is; None where start_run.py is told otherwise.
+        with_secrets: have the config's commands as they are; else start_run.py needs the variables
+            of `plan.study.commands`.
     """
     run = plan.run(run_id)
     flags = [
         *_flags(plan, run),
         f"--label={plan.labels[run.id]}",
-        f"--position={plan.position(run.id)}/{len(plan.runs)}",
+        f"--position={plan.position(run.id)}",
+        f"--runs-after={plan.runs_after(run.id)}",
         f"--wait-for-quiet-s={plan.study.wait_for_quiet_s}",
         *([f"--attempt={attempt}"] if attempt else []),
         f"--attempts={plan.attempts}",
+        f"--tries={plan.tries}",
     ]
     if plan.session:
         flags.append(f"--session={json.dumps(plan.session)}")
     if plan.study.others_share is not None:
         flags.append(f"--others-share={plan.study.others_share}")
-    if meter := plan.study.site.get("power_meter"):
+    commands = plan.study.site if with_secrets else plan.study.commands.site
+    if meter := commands.get("power_meter"):
         flags.append(f"--power-meter={meter}")
-    if run.power_limit_w and (command := plan.study.site.get("power_limit_command")):
+    if run.power_limit_w and (command := commands.get("power_limit_command")):
         flags.append(f"--power-limit-command={command}")
     if plan.study.checkpoint_every_min:
         flags.append(f"--checkpoint={_checkpoint(run)}")
@@ -103,7 +110,13 @@ def _flags(plan, run):
         f"--network={plan.study.site['network']}",
         *(f"--module={name}" for name in plan.study.site["modules"]),
     ]
-    return [*flags, *image_flags(plan, run)]
+    return [*flags, *node_flags(plan), *image_flags(plan, run)]
+
+
+def node_flags(plan: Plan) -> list[str]:
+    """The flag that says how the nodes of a cluster are reached; [] by their names."""
+    pattern = plan.study.site.get("node_address")
+    return [f"--node-address={pattern}"] if pattern else []
 
 
 def image_flags(plan: Plan, run: Run) -> list[str]:
@@ -148,7 +161,8 @@ def _trainer(plan, run, tries=False):
         bare = str(trainer_environments.trainer_python(run.environment))
         python = image["python"] if start_command.contained(run) else bare
         folder = str(run_record.folder(run.id) / other_trainers.FOLDER)
-        return other_trainers.command(run, python, data, folder)
+        words = plan.study.commands.trainers[run.trainer]
+        return other_trainers.command(run, python, data, folder, words)
     trainer = [
         str(trainer_environments.trainer_python(run.environment)),
         str(own_code.here("workflow_scripts/train.py")),

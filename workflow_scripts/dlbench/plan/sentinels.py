@@ -15,6 +15,7 @@ that is measured again beside it shows how the machine drifted in between
   `sentinels_are_repeats` says so, and only if they ended well.
 """
 
+import functools
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench.records import costs, run_record, sentinel_runs, sessions, staleness
-from dlbench.study import config
+from dlbench.study import config, matrix
 from dlbench.study.runs import CONDITION, Run, shuffled
 
 SHARE = 0.2  # of a session's time that those of `auto` may take
@@ -63,10 +64,8 @@ def choose(study: config.Study, to_train: list[Run], took_s: dict[str, float]) -
         first = _first_of_each_shape(ordered)
         ordered = [*first, *(one for one in ordered if one not in first)][: study.sentinels]
     elif isinstance(study.sentinels, list):
-        meant = study.sentinels
-        ordered = [
-            one for one in ordered if any(config.is_meant(entry, one.runs[0]) for entry in meant)
-        ]
+        matching = matrix.lookup(study.sentinels)
+        ordered = [one for one in ordered if matching(functools.partial(getattr, one.runs[0]))]
     if not ordered:
         return _none(
             f"{_NONE_OF.get(type(study.sentinels), 'there is')} no condition that has {fewest} "

@@ -1,21 +1,27 @@
 """The devices of this machine, or those that a study says it has."""
 
 import functools
-import os
 import shutil
 import subprocess
 from dataclasses import dataclass
 from typing import Any
 
+from dlbench.machine import limits
+
 
 @dataclass(frozen=True)
 class Devices:
-    """The devices of one node: `kind` is cpu or gpu. `nodes` are the most that a run may have."""
+    """The devices of one node: `kind` is cpu or gpu. `nodes` are the most that a run may have.
+
+    Attributes:
+        cores_quota: the quota of CPU time by which `cores` are so few; None: no quota does that.
+    """
 
     kind: str
     per_node: int | None
     cores: int
     nodes: int = 1
+    cores_quota: float | None = None
 
 
 def devices(site: dict[str, Any]) -> Devices:
@@ -29,10 +35,10 @@ def devices(site: dict[str, Any]) -> Devices:
     per_node = site["devices_per_node"]
     if per_node == "auto":
         per_node = gpus if kind == "gpu" else None
-    cores = site["cores_per_node"]
+    cores, quota = site["cores_per_node"], None
     if cores == "auto":
-        cores = len(os.sched_getaffinity(0))  # those this process may use
-    return Devices(kind, per_node, cores, site["nodes"])
+        cores, quota = limits.usable_cores()
+    return Devices(kind, per_node, cores, site["nodes"], quota)
 
 
 @functools.cache

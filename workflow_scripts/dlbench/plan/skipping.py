@@ -79,9 +79,14 @@ def _too_few_devices(run, devices):
         )
     cores = wanted * run.threads_per_device
     if devices.kind == "cpu" and cores > devices.cores:
+        quota = (
+            f": its control group has a quota of {devices.cores_quota:g} cores of CPU time"
+            if devices.cores_quota is not None
+            else ""
+        )
         return (
             f"needs {cores} cores ({packed}{run.devices_per_node} CPU devices of "
-            f"{run.threads_per_device}); a node of this site offers {devices.cores}"
+            f"{run.threads_per_device}); a node of this site offers {devices.cores}{quota}"
         )
     return None
 
@@ -121,8 +126,8 @@ def skip_reason(run: Run, devices: Devices, study: Study) -> str | None:
 def _not_installed(run):
     """Why a run does not wait for its environment to be installed; None where it is there."""
     contained = plugins.load("runtimes", run.runtime).CONTAINED
-    python = trainer_environments.trainer_python(run.environment)
-    if contained or not trainer_environments.has_environment(run) or python.exists():
+    there = trainer_environments.is_installed(run.environment)
+    if contained or not trainer_environments.has_environment(run) or there:
         return None
     program = shlex.quote(str(own_code.here("workflow_scripts/make_environment.py")))
     return (

@@ -41,10 +41,18 @@ READ = {
     ),
     "touch": Attribute("--touch is for all runs", False, "--touch leaves finished runs out"),
     "dag_settings.forceall": Attribute(
-        "--forceall is for all runs", False, "--forceall leaves finished runs out"
+        "--forceall trains finished runs again", False, "--forceall leaves finished runs out"
     ),
     "dag_settings.forcerun": Attribute(
-        "--forcerun is for all runs", (), "--forcerun leaves finished runs out"
+        "--forcerun trains the runs that it names again", (), "--forcerun leaves finished runs out"
+    ),
+    "dag_settings.forcetargets": Attribute(
+        "--force trains the runs that are asked for again",
+        False,
+        "--force leaves finished runs out",
+    ),
+    "dag_settings.targets": Attribute(
+        "--force trains the runs that it names again", (), "--force leaves finished runs out"
     ),
     "resource_settings.nodes": Attribute(
         "only with --jobs are runs jobs of a scheduler, with resources for it",
@@ -109,13 +117,23 @@ class SnakemakeStart:
 
     @functools.cached_property
     def asks_for_all(self) -> bool:
-        """Whether finished runs are asked for, too: to be listed, touched or trained again."""
-        return self.forces or self._read("executor_plugin") is None or bool(self._read("touch"))
+        """Whether finished runs are asked for, too: to be listed or touched."""
+        return self._read("executor_plugin") is None or bool(self._read("touch"))
 
     @functools.cached_property
-    def forces(self) -> bool:
-        """Whether jobs are done that are done already: --forceall or --forcerun."""
-        return bool(self._read("dag_settings.forceall") or self._read("dag_settings.forcerun"))
+    def forces_all(self) -> bool:
+        """Whether everything is done again: --forceall."""
+        return self.is_main and bool(self._read("dag_settings.forceall"))
+
+    @functools.cached_property
+    def forced(self) -> frozenset[str]:
+        """The rules and files that are made again: --forcerun, and targets with --force."""
+        if not self.is_main:
+            return frozenset()
+        targets = ()
+        if self._read("dag_settings.forcetargets"):
+            targets = self._read("dag_settings.targets")
+        return frozenset(map(str, {*self._read("dag_settings.forcerun"), *targets}))
 
     @functools.cached_property
     def limits_bench(self) -> bool:

@@ -4,7 +4,8 @@ A run is, in the order in which this is decided,
     ok, unstable, failed, oom, timeout, skipped    what its record says, where that stands
     running       its log has no end and is being written, see is_written; or it has no result
                   and the scheduler still has the job that it was in: it goes on or waits there
-    skipped       this machine cannot do it; the next start of the workflow records that
+    skipped       this machine cannot do it, or its image could not be made; the next start of the
+                  workflow records that, or tries again
     pending       not trained yet, forgotten, or to be tried again
     unread        trained; its log is still to be read
     interrupted   its log stops without an end
@@ -25,13 +26,14 @@ from pathlib import Path
 import psutil
 
 from dlbench.data import stores
+from dlbench.images import trainer_image
 from dlbench.log import event_log
 from dlbench.log.event_fields import ENDED_WELL
 from dlbench.log.event_log import FAILED
-from dlbench.plan import site_devices, skipping
+from dlbench.plan import site_devices, skipping, waiting_jobs
 from dlbench.records import costs, judgement, progress, run_record
 from dlbench.records.judgement import State
-from dlbench.starting import fates, refusals
+from dlbench.starting import fates, refusals, start_command
 from dlbench.study import learning_gates
 from dlbench.study.config import Study
 from dlbench.study.runs import Run
@@ -47,8 +49,8 @@ class Standing:
 
     `duration_s` is that of its log and tells how long others will take where it `ended_well`,
     in whatever state it is now; `used_s` and `aside_s` are those of all its attempts. `missed`
-    says by how much it missed its learning gate. `attempt` is its last one where there is no
-    result. `session` is that of its record.
+    says by how much it missed its learning gate. `attempts` are the last ones, of one session,
+    where there is no result. `session` is that of its record.
     """
 
     run: Run
@@ -60,7 +62,7 @@ class Standing:
     ended_well: bool = False
     going: progress.Progress | None = None
     missed: str = ""
-    attempt: fates.Attempt | None = None
+    attempts: tuple[fates.Attempt, ...] = ()
     session: str | None = None
 
 
@@ -68,11 +70,24 @@ def examine(study: Study) -> list[Standing]:
     """The Standing of each run, in the order of execution."""
     devices = site_devices.devices(study.site)
     recipes = stores.recipes(stores.adopted(study))
-    return _with_fates([_standing(run, study, devices, recipes) for run in study.runs])
+    standings = [_standing(run, study, devices, recipes) for run in study.runs]
+    return _with_queue(_with_fates(standings))
+
+
+def _with_queue(standings):
+    """The same, with what the jobs of pending runs wait for."""
+    pending = any(standing.state in ("pending", "running") for standing in standings)
+    waiting = waiting_jobs.of_runs(Path.cwd()) if pending else {}
+    return [
+        dataclasses.replace(one, message="; ".join(filter(None, (one.message, words))))
+        if (words := waiting.get(one.run.id)) and one.state in ("pending", "running")
+        else one
+        for one in standings
+    ]
 
 
 def _standing(run, study, devices, recipes):
-    skip = skipping.skip_reason(run, devices, study)
+    skip = skipping.skip_reason(run, devices, study) or _image_failure(run)
     state, reason = judgement.state(run, not skip, recipes, study.images, study.time_limit_s)
     place = run_record.folder(run.id)
     if state is State.MISSING:
@@ -109,9 +124,16 @@ def _standing(run, study, devices, recipes):
         ended_well,
         going=progress.latest(log) if name == "running" else None,
         missed=_missed(study.must_reach.get(run.id), name, record),
-        attempt=_attempt(name, place, log),
+        attempts=_attempts(name, place, log),
         session=((record or {"provenance": {}})["provenance"].get("session") or {}).get("id"),
     )
+
+
+def _image_failure(run):
+    """Why the image of a run could not be made when that was tried last; the next start tries."""
+    if not start_command.contained(run):
+        return None
+    return trainer_image.failure(trainer_image.form_path(run))
 
 
 def _missed(must_reach, name, record):
@@ -122,27 +144,24 @@ def _missed(must_reach, name, record):
     )
 
 
-def _attempt(name, place, log):
+def _attempts(name, place, log):
     if name == "interrupted":
-        return fates.current_attempt(log)
+        return (fates.current_attempt(log),)
     # What was refused since says more than how the last attempt ended.
-    return fates.last_attempt(place) if name == "pending" and not refusals.describe(place) else None
+    told = name == "pending" and not refusals.describe(place)
+    return tuple(fates.latest_attempts(place)) if told else ()
 
 
 def _with_fates(standings):
     """The same, with what ended those that have no result; running where their job lives."""
-    jobs = {s.attempt.job for s in standings if s.attempt and s.attempt.job}
+    jobs = {one.job for s in standings for one in s.attempts if one.job}
     fate_of_job = fates.ask_schedulers(jobs)
-    return [
-        _with_fate(standing, fate_of_job.get(standing.attempt.job))
-        if standing.attempt
-        else standing
-        for standing in standings
-    ]
+    return [_with_fate(one, fate_of_job) if one.attempts else one for one in standings]
 
 
-def _with_fate(standing, fate):
-    message = fates.describe(standing.attempt, fate)
+def _with_fate(standing, fate_of_job):
+    fate = fate_of_job.get(standing.attempts[-1].job)
+    message = fates.describe_all(standing.attempts, fate_of_job)
     if fate is None or fate.status != "running":
         return dataclasses.replace(standing, message=message)
     log = run_record.folder(standing.run.id) / "train.jsonl"

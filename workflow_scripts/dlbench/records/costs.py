@@ -4,7 +4,8 @@
   in its log, and so has the log of an attempt that was kept aside. Parts are told apart by the
   date of their launch, so that none counts twice.
 - An estimate is the mean time of the runs of the same combination, else of the same model, dataset
-  and strategy, else of all runs, and says which. Only runs that ended well count.
+  and strategy, else of all runs, and says which. Only runs that ended well count; but a run that
+  was stopped takes no less than it had taken by then.
 """
 
 import contextlib
@@ -104,6 +105,15 @@ def whole_s(log: Path) -> float | None:
     return sum(parts(log).values()) or None
 
 
+def stopped_s(run: Run) -> float:
+    """Seconds that a run had taken when it was stopped, at its time limit say; 0 if it was not."""
+    log = run_record.folder(run.id) / "train.jsonl"
+    end = event_log.last_run_end(log)
+    if not log.is_file() or (end and end.get("status") != "timeout"):
+        return 0.0
+    return progress.duration_s(log) or sum(parts(log).values())
+
+
 def recorded_s(record: dict[str, Any]) -> float:
     """Seconds that a run took by its record: starting, importing and training."""
     parts = (record["summary"].get(name) for name in ("start_s", "import_s", "duration_s"))
@@ -112,15 +122,18 @@ def recorded_s(record: dict[str, Any]) -> float:
 
 def estimates(runs: Iterable[Run]) -> "Estimates":
     """The Estimates that the logs on this disk give. None is read before it is asked for."""
+
+    @functools.cache
+    def there():
+        with contextlib.suppress(OSError):
+            return frozenset(os.listdir(run_record.RESULTS / "runs"))
+        return frozenset()
+
     return Estimates(
-        _with_folder(runs), lambda run: whole_s(run_record.folder(run.id) / "train.jsonl")
+        (run for run in runs if run.id in there()),
+        lambda run: whole_s(run_record.folder(run.id) / "train.jsonl"),
+        lambda run: stopped_s(run) if run.id in there() else 0.0,
     )
-
-
-def _with_folder(runs):
-    with contextlib.suppress(OSError):
-        there = set(os.listdir(run_record.RESULTS / "runs"))
-        yield from (run for run in runs if run.id in there)
 
 
 class Estimates:
@@ -129,10 +142,16 @@ class Estimates:
     Args:
         runs: those that may tell; looked through once, when the first estimate is asked for.
         seconds_of: run -> the seconds it took, or None; asked of those only that are needed.
+        stopped_of: run -> the seconds it had taken when it was stopped, or 0.
     """
 
-    def __init__(self, runs: Iterable[Run], seconds_of: Callable[[Run], float | None]) -> None:
-        self._runs, self._seconds_of = runs, seconds_of
+    def __init__(
+        self,
+        runs: Iterable[Run],
+        seconds_of: Callable[[Run], float | None],
+        stopped_of: Callable[[Run], float] = lambda run: 0.0,
+    ) -> None:
+        self._runs, self._seconds_of, self._stopped_of = runs, seconds_of, stopped_of
         self._known: dict[str, float | None] = {}
         self._means: dict[Any, float | None] = {}
 
@@ -141,7 +160,8 @@ class Estimates:
         for basis, key in zip(BASES, self._keys(run), strict=True):
             mean = self._mean(key)
             if mean is not None:
-                return mean, basis
+                own = self._stopped_of(run)
+                return (mean, basis) if mean >= own else (own, BASES[0])
         return None, UNKNOWN
 
     def _mean(self, key):

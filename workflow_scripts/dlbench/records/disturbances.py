@@ -1,4 +1,4 @@
-"""Whether others used more of a run's machine than they may."""
+"""Whether others used more of a run's machine than they may, or a quota took it away."""
 
 import math
 from typing import Any
@@ -9,7 +9,7 @@ HOUSEKEEPING = 0.002  # of a core, that daemons and the kernel take of each on a
 
 
 def disturbance(values: dict[str, Any]) -> str:
-    """What others used beyond the limits of the config, in words; "" if nothing.
+    """What others used beyond the limits of the config, or a quota took, in words; "" if nothing.
 
     Args:
         values: of the event `neighbours`, {} where a log has none.
@@ -22,6 +22,14 @@ def disturbance(values: dict[str, Any]) -> str:
     limit = cores_for_others(share, values.get("device_cores") or 0, cores)
     if others is not None and others - (values.get("resolution_cpu_cores") or 0) > limit:
         words.append(f"others used {share_words(others, cores)}")
+    throttled = values.get("quota_throttled_percent") or 0.0
+    throttled_s, span_s = values.get("quota_throttled_s") or 0.0, values.get("span_s") or 0.0
+    # Some kernels count less time than was lost.
+    if throttled > 100 * share or throttled_s > limit * span_s:
+        words.append(
+            f"a quota of CPU time stopped the run's control group in {throttled:.0f} % of its "
+            f"periods ({throttled_s:.1f} s, all CPUs added up, in {span_s:.1f} s)"
+        )
     gpu_processes = values.get("other_gpu_processes")
     if gpu_processes:
         noun = "process" if gpu_processes == 1 else "processes"

@@ -23,6 +23,7 @@ def summary(log: Any) -> dict[str, Any]:
         "ended_at": log.end["t_utc"] if log.end else None,
         "resumes": 0,
         **energies.summary([], log.meter),
+        "contradicts": (log.imported or {}).get("contradicts"),
         # JSON has no nan.
         **{name: value for name, value in numbers.items() if math.isfinite(value)},
     }

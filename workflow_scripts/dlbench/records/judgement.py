@@ -70,6 +70,8 @@ def state_and_record(
         reason = f"read by version {record['parser_version']} of the parser"
         return *_state_by_log(run, place, wanted, reason, sound=True), None
     reason = staleness.outdated(run, record, can_run, adopted, image_settings, time_limit_s)
+    if not reason and record["provenance"].get("before_first_step"):
+        reason = f"failed before its first step, so measured nothing: {record['message']}"
     return (State.STALE, reason, None) if reason else (State.CURRENT, "", record)
 
 

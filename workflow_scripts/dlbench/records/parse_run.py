@@ -52,10 +52,10 @@ READ = (
     *("neighbours", "power_meter", "power_limit", "run_end"),
 )
 BESIDE = (
-    *("others_cpu_cores", "cores", "node_others_cpu_cores", "node_cores", "steal_cpu_cores"),
-    *("cpu_pressure_percent", "memory_pressure_percent", "io_pressure_percent"),
+    *("others_cpu_cores", "cores", "node_others_cpu_cores", "node_cores", "other_gpu_processes"),
+    *("steal_cpu_cores", "cpu_pressure_percent", "memory_pressure_percent", "io_pressure_percent"),
     *("others_disk_bytes_per_s", "cpu_clock_mhz", "cpu_throttle_count", "load_before_1min"),
-    *("waited_for_quiet_s", "other_gpu_processes"),
+    *("quota_throttled_percent", "quota_throttled_s", "waited_for_quiet_s"),
 )
 
 
@@ -337,8 +337,10 @@ def _failure(run, logs):
     what = "copy" if run.copies_per_node > 1 else "rank"
     ends = [log.end for log in logs]
     silent = [rank for rank, end in enumerate(ends) if end is None]
+    # The supervisor speaks of all ranks.
+    supervised = any((ends[0] or {}).get(name) for name in ("hung", "before_first_step"))
     for worst in ("oom", "timeout", "failed", "skipped"):
-        if worst == "failed" and silent and not (ends[0] or {}).get("hung"):
+        if worst == "failed" and silent and not supervised:
             # The others fail, or are stopped, because this one is gone.
             steps = logs[silent[0]].steps
             after = f"after step {steps[-1]['step']}" if steps else "before its first step"
@@ -358,13 +360,8 @@ def _in_order_of_time(ends):
     The first to fail is the cause; the others fail because it is gone.
     """
     said = [(rank, end) for rank, end in enumerate(ends) if end]
-    return sorted(
-        said,
-        key=lambda item: (
-            item[1]["message"] == event_log.STOPPED_BY_SIGNAL,
-            item[1].get("t_utc", ""),
-        ),
-    )
+    stopped = event_log.STOPPED_BY_SIGNAL
+    return sorted(said, key=lambda one: (one[1]["message"] == stopped, one[1].get("t_utc", "")))
 
 
 def _mismatch(run, logs, summary):

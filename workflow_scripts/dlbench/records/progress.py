@@ -5,6 +5,7 @@ Only these are read, so that a log of any length may be asked while it is writte
 
 import contextlib
 import itertools
+import json
 import math
 import os
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ MOST_HEAD = 16  # events before the first step, among which run_start is
 # From the end of a log: the event of a long window has the losses of all its steps, and a run that
 # hangs goes on taking samples, each of which has a number for each GPU.
 TAIL_BYTES = (4096, 65536, 1 << 20, 1 << 24)
+_SAMPLE, _STEP, _WINDOWS = (b'{"event": "%s"' % name for name in (b"sample", b"step", b"windows"))
 
 
 @dataclass(frozen=True)
@@ -66,15 +68,53 @@ def latest(log: Path) -> Progress | None:
     )
 
 
-def words(log: Path) -> str:
-    """Steps done of all, loss, and recent items per second, as far as the log has them."""
+def words(log: Path, items_per_second: float | None = None) -> str:
+    """Steps done of all, loss, and items per second, as far as the log has them.
+
+    Args:
+        items_per_second: those of the whole run; None: the recent ones.
+    """
     progress = latest(log)
     if not progress:
         return "no step yet"
     text = f"step {progress.step}/{progress.total_steps}"
     if progress.loss is not None:
         text += f", loss {progress.loss:.4g}"
-    return f"{text}, {progress.rate}" if progress.rate else text
+    rate = progress.rate
+    if items_per_second is not None:
+        rate = _rate_words(items_per_second, (_start(log) or {}).get("item_shape"))
+    return f"{text}, {rate}" if rate else text
+
+
+class Activity:
+    """When a log was last written to, samples apart: a thread takes them, also in a hang."""
+
+    def __init__(self, log: Path, started: float) -> None:
+        self.log, self._offset, self._last_s = log, 0, started
+        self._windows = self._step = b""  # the latest events of these kinds
+
+    def last_s(self, now: float) -> float:
+        """When it was last written to, on the clock of `now`."""
+        with contextlib.suppress(OSError), open(self.log, "rb") as file:
+            if os.fstat(file.fileno()).st_size < self._offset:
+                self._offset = 0  # begun anew from a checkpoint
+            file.seek(self._offset)
+            lines = file.read(1 << 20)
+            self._offset += len(lines)
+            for line in lines.split(b"\n"):
+                if line and not line.startswith(_SAMPLE):
+                    self._last_s = now
+                    self._windows = line if line.startswith(_WINDOWS) else self._windows
+                    self._step = line if line.startswith(_STEP) else self._step
+        return self._last_s
+
+    def further_steps_s(self) -> float:
+        """Seconds that the steps of a window take but for one, by the latest; 0 if unknown."""
+        if self._windows and self._step:
+            with contextlib.suppress(ValueError, KeyError, TypeError):  # half a line
+                steps = json.loads(self._windows)["steps_per_sync"]
+                return (steps - 1) * json.loads(self._step)["step_time_s"]
+        return 0.0
 
 
 def _rate_words(items_per_second, shape):
@@ -82,6 +122,18 @@ def _rate_words(items_per_second, shape):
         return None
     unit = item_names.unit([shape])
     return f"{phrases.four_digits(items_per_second * unit.per_item)} {unit.plural}/s"
+
+
+def took_step(log: Path) -> bool:
+    """Whether some process of a run took a step, or ended well.
+
+    Args:
+        log: path of rank 0's log.
+    """
+    return any(
+        _last_steps(path) or (event_log.last_run_end(path) or {}).get("status") == "ok"
+        for path in event_log.rank_paths(log)
+    )
 
 
 def duration_s(log: Path) -> float | None:

@@ -49,6 +49,8 @@ def from_logs(logs: Sequence[Any]) -> dict[str, Any]:
     return {
         **{key: launch.get(key) for key in LAUNCHED},
         "time_limit_s": (logs[0].end or {}).get("time_limit_s"),  # that it was stopped at
+        # It failed for a reason that may pass, and measured nothing.
+        "before_first_step": bool((logs[0].end or {}).get("before_first_step")),
         "containment": [log.begin.get("containment") for log in logs],
         "imported": imported and {key: imported[key] for key in ("kind", "notes")},
         **{key: start.get(key) for key in STARTED},

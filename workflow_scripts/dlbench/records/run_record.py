@@ -10,6 +10,7 @@ keep their runs.
 
 import contextlib
 import json
+import shutil
 from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ KINDS = {
     "files": dict,
 }
 RESULTS = Path("results")
+RECORDED = RESULTS / "recorded"  # second names, see recorded.py
 MOST_FILES = 3  # that a reason names
 
 
@@ -166,7 +168,12 @@ def with_status(statuses: Container[str], text: str = "") -> list[str]:
 
 def forget(run_id: str) -> None:
     """Remove the record of a run, so that it is trained again; its logs are kept aside."""
-    forget_in(folder(run_id))
+    place, second = folder(run_id), RECORDED / run_id
+    if place.is_dir() and not (place / "train.jsonl").exists():
+        with contextlib.suppress(OSError):  # there is none
+            (second / "train.jsonl").rename(place / "train.jsonl")
+    forget_in(place)
+    shutil.rmtree(second, ignore_errors=True)
 
 
 def forget_in(place: Path) -> None:

@@ -129,7 +129,7 @@ def outdated(
     if difference := what_differs(run, wanted, record["made_from"]):
         return difference
     if record["status"] == "skipped" and can_run:
-        return "was skipped and can be trained now"
+        return f"was skipped and can be trained now: {record['message']}"
     stopped_at = record["provenance"].get("time_limit_s")
     if stopped_at and time_limit_s and stopped_at < time_limit_s:
         return f"was stopped at {stopped_at:g} s; time_limit_s is {time_limit_s:g} now"

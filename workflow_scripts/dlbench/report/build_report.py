@@ -14,12 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from dlbench.analysis import estimates
 from dlbench.common import phrases
 from dlbench.common.files import sha256
-from dlbench.log import event_log
+from dlbench.log import event_fields, event_log
 from dlbench.records import run_record
 from dlbench.report import (
     findings,
@@ -31,9 +29,9 @@ from dlbench.report import (
     sentences,
 )
 from dlbench.report.findings import Finding
-from dlbench.study import wording
+from dlbench.study import contradictions, wording
 from dlbench.study.runs import CONDITION, is_sentinel
-from dlbench.tables import baseline_columns, parquet_files, table_columns
+from dlbench.tables import baseline_columns, parquet_files, table_columns, timing_sources
 
 MOST_FINDINGS = 3
 MOST_GROUPS = 20  # of the coverage that is seen at once
@@ -93,6 +91,7 @@ class Report:
         facts: (term, words) of what was measured, on what.
         statuses: (status, runs) of all combinations, those that ended well first.
         fastest: (name, Estimate, what it counts) of the highest throughputs.
+        without_rate: models and datasets that have none.
         findings, further: what the numbers carry; the first three, and all others.
         limits: what limits each series, and conditions with probes.
         left_out: reasons of skipped and excluded runs.
@@ -108,6 +107,7 @@ class Report:
     facts: list[tuple[str, str]]
     statuses: list[tuple[str, int]]
     fastest: list[tuple[str, estimates.Estimate, str]]
+    without_rate: list[str]
     findings: list[Finding]
     further: list[Finding]
     limits: limit_sentences.Sentences
@@ -148,6 +148,8 @@ def read(
         if name != "evals"
     }
     rows = {name: table.to_pylist() for name, table in tables.items()}
+    for name in ("runs", "sentinels"):
+        rows[name] = [contradictions.withheld(row) for row in rows[name]]
     runs, coverage = rows["runs"], rows["coverage"]
     everything = [
         *findings.findings(runs, rows["speedups"], rows["comparisons"], rows["sentinels"]),
@@ -169,6 +171,7 @@ def read(
         ),
         statuses=_statuses(coverage),
         fastest=report_tables.fastest(runs),
+        without_rate=_without_rate(runs),
         findings=everything[:MOST_FINDINGS],
         further=everything[MOST_FINDINGS:],
         limits=limit_sentences.sentences(
@@ -201,6 +204,15 @@ def read(
             for name in (*tables, *_others(folder))
         ],
     )
+
+
+def _without_rate(runs):
+    """The models and datasets of which no run ended well, so that they have no throughput."""
+    own = [row for row in runs if row["timing_source"] != timing_sources.PUBLISHED]
+    well = [row for row in own if row["status"] in event_fields.ENDED_WELL]
+    lacking = dict.fromkeys((row["model"], row["dataset"]) for row in own)
+    having = {(row["model"], row["dataset"]) for row in well}
+    return [", ".join(map(str, key)) for key in lacking if key not in having]
 
 
 def _rows_of(folder, name):
@@ -322,7 +334,7 @@ def _tables(tables, rows, folder):
         )
     for name in _others(folder):
         heading = name.replace("_", " ").capitalize()
-        table = pq.read_table(folder / f"{name}.parquet")
+        table = parquet_files.read_as_it_is(folder / f"{name}.parquet")
         shown.append(report_tables.of_parquet(name, heading, FURTHER.get(name, ""), table))
     return [table for table in shown if table.rows]
 

@@ -2,10 +2,10 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from dlbench.analysis import equivalence
+from dlbench.analysis import base_flags, equivalence
 from dlbench.study import wording
 
 MINUS, TIMES = "\u2212", "\u00d7"
@@ -57,3 +57,14 @@ def _signed(number):
 def shares(low: float | None, high: float | None) -> str:
     """An interval of shares in percent, "" if there is none."""
     return "" if low is None or high is None else f"{100 * low:.3g} to {100 * high:.3g} %"
+
+
+def over_sessions(row: dict[str, Any]) -> Iterator[str]:
+    """Sentences on the two sides of a comparison that were measured apart."""
+    low, high = row.get("drift_ci95_low"), row.get("drift_ci95_high")
+    if row.get("drift"):
+        number, interval = ratio(row["drift"], low, high)
+        interval = f" ({interval})" if interval else ""
+        yield f"The ratio is corrected for the drift between their sessions, {number}{interval}."
+    if base_flags.APART in (row.get("base_flags") or ""):
+        yield base_flags.REMEDY

@@ -10,7 +10,8 @@
   comparisons of the config, scaling, the largest effects (by the end of the interval that is
   nearest to no effect), gates.
 - Contrasts that the config did not ask for are one family of tests, corrected (Holm).
-- Published numbers are references: no finding is about them.
+- Published numbers are references: no finding is about them. Nor is one about runs whose numbers
+  contradict one another.
 """
 
 import math
@@ -22,7 +23,7 @@ from typing import Any
 from dlbench.analysis import base_flags, contrasts, equivalence
 from dlbench.common import phrases
 from dlbench.report import finding_words
-from dlbench.study import learning_gates, wording
+from dlbench.study import contradictions, learning_gates, wording
 from dlbench.study.runs import CONDITION
 from dlbench.tables import timing_sources
 
@@ -61,7 +62,12 @@ def findings(
     sentinels: Sequence[Row] = (),
 ) -> list[Finding]:
     """All Findings of a study, the best first; arguments are rows of these tables."""
-    own = [row for row in runs if row.get("timing_source") != timing_sources.PUBLISHED]
+    own = [
+        row
+        for row in runs
+        if row.get("timing_source") != timing_sources.PUBLISHED
+        and not row.get(contradictions.REASON)
+    ]
     speedups = [row for row in speedups if row.get("timing_source") != timing_sources.PUBLISHED]
     compared_fields = {row["field"] for row in comparisons}
     margin = margin_of(comparisons)
@@ -164,18 +170,7 @@ def _reservation(row):
     if row.get("base_flags"):
         differences = base_flags.words(row["base_flags"], "the two sides", "also differ in")
         words.append(f"Flagged: {differences}.")
-    return " ".join([*words, *_over_sessions(row)])
-
-
-def _over_sessions(row):
-    """Sentences on two sides that were measured apart."""
-    low, high = row.get("drift_ci95_low"), row.get("drift_ci95_high")
-    if row.get("drift"):
-        number, interval = finding_words.ratio(row["drift"], low, high)
-        interval = f" ({interval})" if interval else ""
-        yield f"The ratio is corrected for the drift between their sessions, {number}{interval}."
-    if base_flags.APART in (row.get("base_flags") or ""):
-        yield base_flags.REMEDY
+    return " ".join([*words, *finding_words.over_sessions(row)])
 
 
 def _not_after_correction(row):
@@ -299,20 +294,16 @@ def _devices(row, name="devices"):
 # What changes where all else is equal, though the config asks for no comparison.
 
 
-def _contrasts(runs, compared_fields, margin, sentinels):
-    pairs_by_field = contrasts.by_field(runs, compared_fields, margin, sentinels)
-    return [_of_contrasts(name, pairs) for name, pairs in pairs_by_field.items()]
+def _contrasts(*studied):
+    return [_of_contrasts(name, pairs) for name, pairs in contrasts.by_field(*studied).items()]
 
 
 def _of_contrasts(name, pairs):
-    a, b, first, sides = min(pairs, key=_clearness)
+    pair = min(pairs, key=_clearness)
+    (a, b, first, sides), evidence, flags = pair, _evidence_of_pair(pair), ", ".join(_flags(pair))
     row, base = a[0], b[0]
     tested = first.verdict != equivalence.TOO_FEW_RUNS
     carried = tested and first.verdict != equivalence.UNDECIDED
-    has_interval = not math.isnan(first.ci95_low)
-    evidence = SHOWN if carried else INDICATED if has_interval and not tested else OPEN
-    flags = [*sides.flags, *[base_flags.NEIGHBOURS] * base_flags.is_disturbed(*a, *b)]
-    evidence = INDICATED if carried and flags else evidence
     what = finding_words.setting(name, row), finding_words.setting(name, base)
     verdict = first.verdict if carried else "undecided" if tested else "too few runs for a verdict"
     preposition = "equivalent to" if verdict == equivalence.EQUIVALENT else f"{verdict} than"
@@ -325,15 +316,14 @@ def _of_contrasts(name, pairs):
         text += f" The clearest of {len(pairs)} pairs alike in all but {wording.field_name(name)}: "
         text += f"{finding_words.counted_verdicts(one[2].verdict for one in pairs)}."
     if tested:
-        family = phrases.counted(first.family, "comparison")
-        text += f" Not asked for in the config; corrected for {family}."
+        text += " Not asked for in the config; corrected for "
+        text += f"{phrases.counted(first.family, 'comparison')}."
         text += "".join(
             f" {words}" for words in _not_after_correction({**vars(first), "verdict": verdict})
         )
-    flags = ", ".join(flags)
     text += f" Flagged: {base_flags.words(flags, 'the two sides')}." if flags else ""
     over = {**sides.columns, "base_flags": flags}
-    text += "".join(f" {words}" for words in _over_sessions(over))
+    text += "".join(f" {words}" for words in finding_words.over_sessions(over))
     number, interval = finding_words.ratio(first.ratio, first.ci95_low, first.ci95_high)
     figure = contrasts.TOPICS[name]
     return Finding(
@@ -349,11 +339,25 @@ def _of_contrasts(name, pairs):
     )
 
 
-def _clearness(one):
-    """What contrasts are sorted by: differences first, of them those measured together."""
-    _, _, compared, sides = one
-    rank = {equivalence.FASTER: 0, equivalence.SLOWER: 1}.get(compared.verdict, 2)
-    return rank == 2, bool(sides.flags), rank, -_effect(vars(compared))
+def _flags(pair):
+    """What makes the two sides of a contrast unlike."""
+    a, b, _, sides = pair
+    return [*sides.flags, *[base_flags.NEIGHBOURS] * base_flags.is_disturbed(*a, *b)]
+
+
+def _evidence_of_pair(pair):
+    compared = pair[2]
+    if compared.verdict in (equivalence.UNDECIDED, equivalence.TOO_FEW_RUNS):
+        untested = compared.verdict == equivalence.TOO_FEW_RUNS
+        return INDICATED if untested and not math.isnan(compared.ci95_low) else OPEN
+    return INDICATED if _flags(pair) else SHOWN
+
+
+def _clearness(pair):
+    """What contrasts are sorted by: those with the best evidence first, of them differences."""
+    rank = {equivalence.FASTER: 0, equivalence.SLOWER: 1}.get(pair[2].verdict, 2)
+    best = EVIDENCE.index(_evidence_of_pair(pair))
+    return best, bool(_flags(pair)), rank, -_effect(vars(pair[2]))
 
 
 # Learning.

@@ -12,7 +12,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dlbench.analysis import equivalence, explanations, limits, scaling_series
+from dlbench.analysis import base_flags, equivalence, explanations, limits, scaling_series
 from dlbench.analysis.estimates import Estimate
 from dlbench.analysis.limits import AllReduce, Limit, Part
 from dlbench.common import phrases
@@ -105,7 +105,8 @@ def _sentence(limit, place, words):
     runs = (limit.point.runs, limit.base.runs)
     probes = [part.loss.runs for part in limit.told]
     enough = min(*map(len, runs), *probes) >= equivalence.FEWEST_RUNS
-    evidence = SHOWN if is_told and enough else INDICATED
+    disturbed = base_flags.is_disturbed(*runs[0], *runs[1])
+    evidence = SHOWN if is_told and enough and not disturbed else INDICATED
     tables = ["speedups"] + ["explanations"] * bool(limit.parts)
     tables += ["baselines"] * bool(limit.all_reduce)
     return Sentence(

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dlbench.analysis import nodes
 from dlbench.common import phrases
 from dlbench.report import finding_words
-from dlbench.report.findings import EVIDENCE, SHOWN, Finding
+from dlbench.report.findings import EVIDENCE, INDICATED, SHOWN, Finding
 from dlbench.tables.cells import Row
 
 MOST_NAMED = 5  # in the words; all are in the table
@@ -30,7 +30,9 @@ def findings(rows: Iterable[Row]) -> list[Finding]:
 
 
 def _finding(group, named, several_sites):
+    named = sorted(named, key=lambda row: bool(row["disturbed"]))  # others may have slowed these
     first = named[0]
+    shown = INDICATED if first["disturbed"] else SHOWN
     number, interval = _ratio(first)
     who = ", ".join(row["node"] for row in named[:MOST_NAMED])
     who += f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
@@ -50,11 +52,11 @@ def _finding(group, named, several_sites):
         text=text,
         number=number,
         interval=interval,
-        evidence=SHOWN,
+        evidence=shown,
         kind="bad",
         tables=("nodes",),
         figures=("nodes",),
-        rank=(EVIDENCE.index(SHOWN), 0.5, math.log(first["ratio"])),
+        rank=(EVIDENCE.index(shown), 0.5, math.log(first["ratio"])),
     )
 
 

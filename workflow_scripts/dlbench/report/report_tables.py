@@ -15,7 +15,7 @@ import pyarrow as pa
 from dlbench.analysis import base_flags, estimates
 from dlbench.log import event_fields
 from dlbench.report import findings
-from dlbench.study import item_names, wording
+from dlbench.study import contradictions, item_names, wording
 from dlbench.study.runs import CONDITION
 from dlbench.tables import cells, table_columns, timing_sources
 
@@ -257,13 +257,16 @@ def fastest(rows: list[Row]) -> list[tuple[str, estimates.Estimate, str]]:
     """(name, Estimate, what it counts) of the highest throughput of each site, model and dataset.
 
     It is that of training, if there is any. Those of most runs come first; published numbers are
-    left out.
+    left out. Names are those of the table of results.
     """
     best: dict[tuple[Any, ...], list[tuple[Row, estimates.Estimate]]] = {}
     runs: dict[tuple[Any, ...], int] = {}
-    for values, group in conditions(
-        row for row in rows if row.get("timing_source") != timing_sources.PUBLISHED
-    ):
+    names: dict[int, str] = {}
+    known = conditions(rows)
+    for (values, group), name in zip(known, _names(v for v, _ in known), strict=True):
+        if values["timing_source"] == timing_sources.PUBLISHED:
+            continue
+        names[id(values)] = name
         rate = _mean(
             [r for r in group if r["status"] in event_fields.ENDED_WELL], "images_per_second"
         )
@@ -273,12 +276,12 @@ def fastest(rows: list[Row]) -> list[tuple[str, estimates.Estimate, str]]:
             best.setdefault(key, []).append((values, rate))
     keys = sorted(best, key=lambda key: (-runs[key], str(key)))
     highest = [max(best[key], key=lambda v: (v[0]["mode"] == "train", v[1].value)) for key in keys]
-    names = _names(values for values, _ in highest)
-    modes = (f", {v['mode']}" if v["mode"] not in ("train", None) else "" for v, _ in highest)
-    return [
-        (name if name.endswith(mode) else f"{name}{mode}", *_told(values, rate))
-        for name, mode, (values, rate) in zip(names, modes, highest, strict=True)
-    ]
+    return [(_with_mode(names[id(v)], v["mode"]), *_told(v, rate)) for v, rate in highest]
+
+
+def _with_mode(name, mode):
+    """The name with a mode that is not training."""
+    return name if mode in ("train", None) or mode in name.split(", ") else f"{name}, {mode}"
 
 
 def _told(values, rate):
@@ -374,8 +377,9 @@ def _arithmetic(rows, name):
 def _others(rows):
     counts = {}
     for row in rows:
-        if row["status"] != "ok":
-            counts[row["status"]] = counts.get(row["status"], 0) + 1
+        status = "contradictory" if row.get(contradictions.REASON) else row["status"]
+        if status != "ok":
+            counts[status] = counts.get(status, 0) + 1
     return ", ".join(f"{count} {status}" for status, count in sorted(counts.items())) or None
 
 

@@ -10,7 +10,7 @@ from dlbench.log import event_fields
 from dlbench.records import account, sessions
 from dlbench.report import report_tables
 from dlbench.results import derived
-from dlbench.study import wording
+from dlbench.study import contradictions, wording
 from dlbench.tables import timing_sources
 from dlbench.trainer import engine
 
@@ -381,6 +381,11 @@ def _of_checks(runs, coverage):
         yield (
             f"In {phrases.counted(len(differs), 'run')} the clock and the steps tell different "
             f"throughputs; {derived.disagreement(differs[0]['epochs_check'])}."
+        )
+    if opposed := [row for row in runs if row.get(contradictions.REASON)]:
+        yield (
+            f"Numbers of {phrases.counted(len(opposed), 'run')} contradict one another, so that "
+            f"nothing is compared with them; {opposed[0][contradictions.REASON]}."
         )
     unlike = Counter(row["repeats_differ"] for row in runs if row.get("repeats_differ"))
     for words, count in unlike.most_common(MOST_NOTES):

@@ -6,8 +6,9 @@ Where the study has the same run in mode input, the finding says what reading al
 import statistics
 from collections.abc import Sequence
 
+from dlbench.analysis import equivalence
 from dlbench.report import finding_words
-from dlbench.report.findings import EVIDENCE, OPEN, SHOWN, Finding
+from dlbench.report.findings import EVIDENCE, INDICATED, OPEN, SHOWN, Finding
 from dlbench.study import wording
 from dlbench.study.runs import CONDITION, READING
 from dlbench.tables.cells import Row
@@ -55,10 +56,13 @@ def _finding(rows, runs):
     if beside:
         headline = f"{_percent(first)} of a step is {WORDS[first['part']]}: {name}"
     elif first:
-        headline = f"Nothing but computation is shown to take time in a step: {name}"
+        headline = f"{_percent(first)} of a step is computation, nothing else is told apart: {name}"
     else:
         headline = f"What a step is made of cannot be told: {name}"
-    evidence = SHOWN if first else OPEN
+    evidence = OPEN
+    if first:  # each part has as few probes as the fewest of them
+        enough = min(row["runs"] for row in told) >= equivalence.FEWEST_RUNS
+        evidence = SHOWN if enough else INDICATED
     return Finding(
         headline=headline,
         text=" ".join([*_sentences(rows, told), *_on_reading(rows, runs)]),

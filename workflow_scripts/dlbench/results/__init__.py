@@ -1,5 +1,5 @@
 """From records to tables, and from records to files that other programs read.
 
-Other rooms import collect_runs, export_runs, run_rows, run_tables and rerun_bases. Imports plan,
-analysis, tables, records and rooms below.
+Other rooms import collect_runs, export_runs, run_rows and rerun_bases. Imports plan, analysis,
+tables, records and rooms below.
 """

@@ -16,14 +16,14 @@ import math
 import sys
 from pathlib import Path
 
-from dlbench.analysis import comparisons, drift, explanations, nodes, speedups
+from dlbench.analysis import comparisons, drift, explanations, nodes, run_tables, speedups
 from dlbench.data import stores
 from dlbench.log import event_fields
 from dlbench.machine import fingerprints
 from dlbench.plan import sentinels
 from dlbench.records import run_record, staleness
-from dlbench.results import batch_tries, derived, published_beside_own, run_rows, run_tables
-from dlbench.study import learning_gates
+from dlbench.results import batch_tries, derived, published_beside_own, run_rows
+from dlbench.study import contradictions, learning_gates
 from dlbench.study.config import Study
 from dlbench.tables import parquet_files, run_columns, table_columns
 from dlbench.tables.cells import Row
@@ -67,10 +67,15 @@ def collect(
         if study.sentinels_are_repeats:
             rows += _repeats_of_bases(repeated, results, append_evals)
     _say_how_many_are_stale(coverage, len(study.without_probes))
-    rows += published_beside_own.rows(study)
+    rows += map(contradictions.marked, published_beside_own.rows(study))
     derived.add_item_shapes([*rows, *repeated, *probe_rows])
     derived.add_tokens([*rows, *repeated, *probe_rows])
     derived.add_synthetic(rows)
+    # What contradicts itself is in the table of runs, and in nothing that is made of it.
+    sound, sound_repeats, sound_probes = (
+        [row for row in of_all if not row.get(contradictions.REASON)]
+        for of_all in (rows, repeated, probe_rows)
+    )
     numbered = [
         row | {"sentinel": run.sentinel}
         for row, (run, _) in zip(repeated, sentinel_runs, strict=True)
@@ -79,14 +84,14 @@ def collect(
         ("runs", rows),
         *parts.items(),
         ("coverage", [*coverage, *excluded(study)]),
-        ("comparisons", comparisons.rows(study, rows, repeated)),
-        ("speedups", speedups.rows(study, rows, repeated)),
-        ("published", published_beside_own.numbers(study, rows)),
+        ("comparisons", comparisons.rows(study, sound, sound_repeats)),
+        ("speedups", speedups.rows(study, sound, sound_repeats)),
+        ("published", published_beside_own.numbers(study, sound)),
         ("sentinels", numbered),
-        ("drift", drift.rows(study, rows, repeated)),
-        ("nodes", nodes.rows(study, rows)),
+        ("drift", drift.rows(study, sound, sound_repeats)),
+        ("nodes", nodes.rows(study, sound)),
         ("probes", probe_rows),
-        ("explanations", explanations.rows(study, probe_rows)),
+        ("explanations", explanations.rows(study, sound_probes)),
         ("tries", list(batch_tries.rows(study))),
     ):
         schema = table_columns.STUDY_TABLES[name]
@@ -161,7 +166,7 @@ def _imported_runs(folder, append_evals):
     runs = parquet_files.read(folder / "runs.parquet", table_columns.RUNS, earlier=True)
     evals = parquet_files.read(folder / "evals.parquet", run_columns.EVALS, earlier=True)
     append_evals(evals.to_pylist())
-    return runs.to_pylist()
+    return list(map(contradictions.marked, runs.to_pylist()))
 
 
 def _repeats_of_bases(repeated, results, append_evals):
@@ -180,7 +185,10 @@ def _imported_coverage(rows, name):
             "combination": _called(row),
             "status": IMPORTED,
             "reason": "; ".join(
-                filter(None, (f"import {name}: {row['status']}", row.get("message")))
+                filter(
+                    None,
+                    (f"import {name}: {row['status']}", row.get("message"), _contradiction(row)),
+                )
             ),
         }
         for row in rows
@@ -218,7 +226,7 @@ def excluded(study: Study) -> list[Row]:
 def _covered(label, row, stale):
     """A run's row of the table of coverage; what is amiss though it ended well is also said."""
     missed = row["learning_gate"] if row["learning_gate"] != learning_gates.REACHED else None
-    differs = derived.disagreement(row["epochs_check"])
+    differs = derived.disagreement(row["epochs_check"]) or _contradiction(row)
     for words in filter(None, (missed, differs)):
         print(f"{label}: {words}", file=sys.stderr)
     was = f"{stale}; it was {row['status']}" if stale else ""
@@ -228,6 +236,12 @@ def _covered(label, row, stale):
         "status": STALE if stale else row["status"],
         "reason": "; ".join(filter(None, (was, row["message"], missed, differs))),
     }
+
+
+def _contradiction(row):
+    """How the numbers of a row contradict one another, in words; "" where they agree."""
+    reason = row.get(contradictions.REASON)
+    return f"its numbers contradict one another: {reason}" if reason else ""
 
 
 def _say_how_repeats_differ(rows, coverage, differences):

@@ -3,7 +3,7 @@
 - Energy per image, of runs that were not resumed.
 - Epochs x images / time, by the clock of the log, beside the throughput of the steps.
 - Time to accuracy: the first evaluation with all scores that the learning gate asks for.
-- What items are, and of texts the throughput in tokens.
+- What items are, and the throughput in tokens and of a device.
 - Throughput over that of the same combination on synthetic items of the same shape.
 """
 
@@ -16,7 +16,7 @@ from dlbench.analysis import estimates, run_lengths
 from dlbench.common import plugins
 from dlbench.log import energies
 from dlbench.log.event_fields import ENDED_WELL
-from dlbench.study import item_names, learning_gates, runs
+from dlbench.study import contradictions, item_names, learning_gates, runs
 from dlbench.study.runs import Run
 from dlbench.tables.cells import Row
 
@@ -139,9 +139,11 @@ def add_item_shapes(rows: Sequence[Row]) -> None:
 
 
 def add_tokens(rows: Sequence[Row]) -> None:
-    """Add to rows of the runs table what their items are, and of texts the tokens a second."""
+    """Add to rows of the runs table what their items are, and the rates that follow from theirs."""
     for row in rows:
-        row |= item_names.columns(row.get("item_shape"), row.get("images_per_second"))
+        row |= item_names.columns(
+            row.get("item_shape"), row.get("images_per_second"), row.get("devices")
+        )
 
 
 def _of_one_data(row):
@@ -149,7 +151,8 @@ def _of_one_data(row):
 
 
 def _is_measured(row):
-    return row["status"] in ENDED_WELL and (row.get("images_per_second") or 0) > 0
+    sound = row["status"] in ENDED_WELL and not row.get(contradictions.REASON)
+    return sound and (row.get("images_per_second") or 0) > 0
 
 
 def _is_synthetic(dataset):

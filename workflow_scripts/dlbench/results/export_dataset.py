@@ -23,8 +23,10 @@ import pyarrow as pa
 import pyarrow.dataset
 
 from dlbench import Error
+from dlbench.analysis import run_tables
 from dlbench.common.files import write_json
-from dlbench.results import export_runs, run_tables
+from dlbench.records import run_record
+from dlbench.results import export_runs
 from dlbench.study.config import Study
 from dlbench.tables import parquet_files, run_columns, table_columns
 
@@ -111,8 +113,9 @@ def _write_run_tables(part, key, rows):
         }
         for row in rows:
             run_tables.ensure_run_tables(row["run_id"], row["log_sha256"])
+            place = run_record.folder(row["run_id"])
             for name, append in writers.items():
-                append(run_tables.run_table(row["run_id"], name))
+                append(run_tables.run_table(place, name))
 
 
 @contextlib.contextmanager

@@ -79,8 +79,6 @@ def choose(study: Study, only: Sequence[str] = (), folder: Path | str = TABLES) 
 
 def _rows(folder, name):
     path = Path(folder) / f"{name}.parquet"
-    if not path.is_file():
-        raise Error(f"{path}: there is no such table; `snakemake tables` makes it")
     return parquet_files.read(path, table_columns.STUDY_TABLES[name]).to_pylist()
 
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from dlbench.analysis import run_tables
 from dlbench.log import event_fields
 from dlbench.machine import fingerprints
 from dlbench.records import run_record
-from dlbench.results import derived, peak_use, run_tables
-from dlbench.study import learning_gates
+from dlbench.results import derived, peak_use
+from dlbench.study import contradictions, learning_gates
 from dlbench.study.runs import FIELDS, Run
 from dlbench.tables import table_columns
 from dlbench.tables.cells import Row
@@ -24,11 +25,12 @@ def _time_to_accuracy(run, record, study, results):
     if not must_reach or record["status"] not in event_fields.ENDED_WELL:
         return {}
     run_tables.ensure_run_tables(run.id, record["log_sha256"], results)
-    evals = run_tables.run_table(run.id, "evals", results).to_pylist()
+    place = run_record.folder(run.id, results)
+    evals = run_tables.run_table(place, "evals").to_pylist()
     first = derived.reached_at(must_reach, evals)
     if first is None:
         return {}
-    steps = run_tables.run_table(run.id, "steps", results)
+    steps = run_tables.run_table(place, "steps")
     steps = steps.filter(pc.is_valid(steps["step_time_s"]))
     windows_s = pc.multiply(steps["step_time_s"], steps["window_steps"].fill_null(1))
     columns = (column.to_numpy() for column in (steps["rank"], steps["step"], windows_s))
@@ -66,7 +68,11 @@ def row(
         if summary.get(key):
             summary[key] = datetime.fromisoformat(summary[key])
     versions = provenance["versions"] or {}
-    return {name: getattr(run, name) for name in _KNOWN} | {
+    notes = [
+        *(provenance.get("imported") or {}).get("notes", []),
+        fingerprints.unlike_nodes(provenance),
+    ]
+    known = {name: getattr(run, name) for name in _KNOWN} | {
         "run_id": run.id,
         "study": study.name,
         "site": study.site["name"],
@@ -82,7 +88,7 @@ def row(
         "message": record["message"],
         "learning_gate": learning_gates.gate(study.must_reach.get(run.id), summary),
         "timing_source": (provenance.get("imported") or {"kind": "dlbench"})["kind"],
-        "notes": "; ".join((provenance.get("imported") or {}).get("notes", [])) or None,
+        "notes": "; ".join(filter(None, notes)) or None,
         "host": provenance["host"],
         "session": (provenance.get("session") or {}).get("id"),
         "data_sha256": provenance["data_sha256"],
@@ -105,3 +111,4 @@ def row(
         ),
         **summary,
     }
+    return contradictions.marked(known)

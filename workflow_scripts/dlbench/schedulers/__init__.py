@@ -24,16 +24,24 @@ and, if the scheduler has such a thing:
     on_each_node(request): the words before a command that make it run on each node of such a job.
     accounts(): names of the accounts that this user may use.
     unwatched(profile): why Snakemake would not notice that jobs end, or None.
+    forgets(profile): what comes of it if it forgets jobs before Snakemake asks again, or None.
     unfit(jobs): (reason, job) of each Job that cannot be requested from it.
 and may define:
     clear(folder): cancels the jobs that a killed Snakemake left behind; returns their ids.
     queued(job_id): (submission, start) of a running job, each seconds since 1970, or None where the
         scheduler does not say. Raises Error if it does not answer, ValueError if it says something
         else.
+    waiting(folder): {job id: Waiting} of the jobs of the workflow in a folder that have not
+        started; {} if it does not answer.
+    TURN: beginnings of the reasons of jobs that wait for their turn, which passes by itself.
+    limits(account, qos, queue): the Limits that its accounting sets for jobs. Raises Error if it
+        does not answer.
+    addresses(names): {name: address} by which the scheduler itself reaches nodes.
     variables(environ): variables of the job that the executor plugin has removed from `environ`.
     mend(plugin, every_s, settings): mends Snakemake's executor plugin.
 """
 
+import contextlib
 import math
 import os
 import subprocess
@@ -41,6 +49,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 from dlbench import Error
@@ -48,6 +57,9 @@ from dlbench.common import plugins
 
 PATIENCE_S = 30.0  # with a program of a scheduler
 MOST_LINES = 8  # of its message, in errors
+# Jobs that cluster_job.py submitted: a file for each, of its id, with the id of its run.
+WATCHED = Path(".snakemake/cluster_jobs")
+OF_WATCHING = (".end", ".lost", ".json")  # further files there
 UTC_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"  # as in training logs
 
 
@@ -62,6 +74,7 @@ class Job:
         gpu_request: the name by which GPUs are requested, e.g. gpu or gpu:a100.
         extra: further options of the submit command.
         node: name of the only node that will do; "" for any.
+        time_s: of time_min, what its run asks for, not rounded; without the start.
     """
 
     nodes: int
@@ -74,6 +87,7 @@ class Job:
     gpu_request: str
     extra: str
     node: str = ""
+    time_s: float = 0.0
 
     @property
     def tasks_per_node(self) -> int:
@@ -94,6 +108,8 @@ class JobRequest:
     Attributes:
         extra: further options of the submit command.
         resources: all resources of the job by their names in Snakemake; `node` is as in a Job.
+        speaks_mpi: its processes are started as those of runs that the scheduler starts, with
+            the protocol of MPI that these get.
     """
 
     name: str
@@ -107,6 +123,7 @@ class JobRequest:
     exclusive: bool
     extra: tuple[str, ...]
     resources: Mapping[str, Any]
+    speaks_mpi: bool = False
 
 
 @dataclass(frozen=True)
@@ -182,12 +199,35 @@ class Fate:
 
     Attributes:
         state: the scheduler's own word.
-        status: running (or waiting), ok, failed, oom or timeout. Another attempt may succeed after
-            failed, but not after oom and timeout.
+        status: running (or waiting), ok, failed, interrupted, oom or timeout. Another attempt may
+            succeed after failed, but not after oom and timeout; interrupted is no fault of the
+            job's: preempted, cancelled, or gone with its node.
     """
 
     state: str
     status: str
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A job that its scheduler has not started: of which run, "" if of no single one, and why."""
+
+    run_id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most that a job may ask for by a rule of the site's, which `source` names.
+
+    None means no limit. Cores and GPUs are those of all nodes.
+    """
+
+    source: str
+    minutes: float | None = None
+    nodes: int | None = None
+    cores: int | None = None
+    gpus: int | None = None
 
 
 def job(environ: Mapping[str, str] = os.environ) -> tuple[str, str] | None:
@@ -257,6 +297,16 @@ def ask(command: Sequence[str]) -> str:
         message = "; ".join(line.strip() for line in lines[-MOST_LINES:] if line.strip())
         raise Error(f"{command[0]} failed (exit code {answer.returncode}): {message}")
     return answer.stdout
+
+
+def watched_runs(folder: Path) -> dict[str, str]:
+    """{job id: id of its run, or ""} of the jobs that cluster_job.py submitted and watches."""
+    paths = (path for path in (folder / WATCHED).glob("*") if path.suffix not in OF_WATCHING)
+    runs = {}
+    for path in paths:
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            runs[path.name] = path.read_text().strip()
+    return runs
 
 
 def ask_often(executor: Any, every_s: float) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.schedulers import Fate, Job, JobRequest, Queue, ask
+from dlbench.schedulers import Fate, Job, JobRequest, Queue, Waiting, ask
 from dlbench.schedulers._lsf_plugin import mend as mend
 
 JOB_ID = "LSB_JOBID"
@@ -18,7 +18,15 @@ CANCEL = "bkill"
 OPEN_MPI = "lsf"
 REMOTE_SHELL = "blaunch"
 
-ENDS = {"TERM_RUNLIMIT": "timeout", "TERM_DEADLINE": "timeout", "TERM_MEMLIMIT": "oom"}
+ENDS = {
+    "TERM_RUNLIMIT": "timeout", "TERM_DEADLINE": "timeout", "TERM_MEMLIMIT": "oom",
+    **dict.fromkeys(("TERM_PREEMPT", "TERM_OWNER", "TERM_ADMIN"), "interrupted"),
+}  # fmt: skip
+PENDING = "jobid sub_cwd name pend_reason delimiter='|'"
+RUN = re.compile(
+    r"^Snakemake_rule_train:run_id=([^,]+?)___"
+)  # names of snakemake-executor-plugin-lsf
+TURN = ("Job slot limit reached", "Not enough job slot", "New job is waiting for scheduling")
 FIELDS = "jobid stat exit_code exit_reason delimiter='|'"
 
 
@@ -50,6 +58,20 @@ def fates(job_ids: Collection[str]) -> dict[str, Fate]:
         if fate := _remembered(job_id):
             fates[job_id] = fate
     return fates
+
+
+def waiting(folder: Path) -> dict[str, Waiting]:
+    """The jobs of the workflow in a folder that have not started, and why, by id."""
+    try:
+        lines = ask(["bjobs", "-p", "-noheader", "-o", PENDING]).splitlines()
+    except Error:
+        return {}
+    jobs = (line.split("|", 3) for line in lines if line.count("|") >= 3)
+    return {
+        job_id: Waiting(run[1] if (run := RUN.search(name)) else "", reason.strip())
+        for job_id, place, name, reason in jobs
+        if place == str(folder) and name.startswith("Snakemake_")
+    }
 
 
 def resources(job: Job) -> dict[str, Any]:

@@ -16,9 +16,11 @@ from dlbench.schedulers import (
     JobRequest,
     Nodes,
     Queue,
+    Waiting,
     ask,
     group_alike,
     local_seconds,
+    watched_runs,
 )
 
 JOB_ID = "PBS_JOBID"
@@ -31,6 +33,9 @@ REMOTE_SHELL = "pbs_tmrsh"
 
 # States of a node in which it starts no jobs.
 UNUSABLE = {"offline", "down", "stale", "unresolvable", "state-unknown", "unknown"}
+PENDING = ("Q", "H", "W")  # queued, held, waiting for its time
+# PBS says so as it puts a job into the queue, and where others use what it asks for.
+TURN = ("state Q", "Not Running: Insufficient amount of resource", "Not Running: Not enough")
 ENDED = ("F", "C", "X")  # finished; completed in Torque; expired
 # Exit statuses of jobs over a limit; if PBS signalled the job, it may give 256 and the signal.
 TIMEOUTS = {-29}
@@ -63,6 +68,16 @@ def fates(job_ids: Collection[str]) -> dict[str, Fate]:
     """The fates of the jobs that the scheduler knows, by id."""
     jobs = _jobs(sorted(job_ids))
     return {job_id: _fate(job) for job_id, job in jobs.items() if job_id in job_ids}
+
+
+def waiting(folder: Path) -> dict[str, Waiting]:
+    """The jobs of the workflow in a folder that have not started, and why, by id."""
+    runs = watched_runs(folder)
+    return {
+        job_id: Waiting(runs[job_id], job.get("comment") or f"state {job['job_state']}")
+        for job_id, job in _jobs(sorted(runs)).items()
+        if job_id in runs and job["job_state"] in PENDING
+    }
 
 
 def queued(job_id: str) -> tuple[float, float] | None:

@@ -10,7 +10,17 @@ from xml.etree import ElementTree
 
 from dlbench import Error
 from dlbench.common import phrases
-from dlbench.schedulers import Fate, Job, JobRequest, Nodes, Queue, ask, group_alike
+from dlbench.schedulers import (
+    Fate,
+    Job,
+    JobRequest,
+    Nodes,
+    Queue,
+    Waiting,
+    ask,
+    group_alike,
+    watched_runs,
+)
 
 JOB_ID = "JOB_ID"
 PROGRAMS = ("qsub", "qstat", "qdel", "qacct")
@@ -25,6 +35,7 @@ MOST_SECONDS = 1e11  # of a date since 1970
 LIMIT_EXCEEDED = 37  # "qmaster enforced h_rt, h_cpu, or h_vmem limit"
 KILLED = 137
 BY_SLOT, BY_JOB = "YES", "JOB"  # the column consumable of a complex
+TURN = ("state qw", "There are no messages available")
 UNUSABLE = set("acdEosuCDS")  # letters of the states of a queue that starts no jobs
 
 
@@ -55,6 +66,36 @@ def fates(job_ids: Collection[str]) -> dict[str, Fate]:
         return {}  # a job that qacct does not know may be running
     fates = {job_id: alive.get(job_id) or _ended(job_id) for job_id in job_ids}
     return {job_id: fate for job_id, fate in fates.items() if fate}
+
+
+def waiting(folder: Path) -> dict[str, Waiting]:
+    """The jobs of the workflow in a folder that have not started, and why, by id.
+
+    Why is known where a job is in an error state, or the site has schedd_job_info true.
+    """
+    runs = watched_runs(folder)
+    try:
+        listed = _parsed(ask(["qstat", "-u", getpass.getuser(), "-s", "p", "-xml"]))
+    except Error:
+        return {}
+    states = {
+        job.findtext("JB_job_number"): job.findtext("state") for job in listed.iter("job_list")
+    }
+    return {
+        job_id: Waiting(runs[job_id], _reason(job_id) or f"state {state}")
+        for job_id, state in states.items()
+        if job_id in runs
+    }
+
+
+def _reason(job_id):
+    try:
+        text = ask(["qstat", "-j", job_id])
+    except Error:
+        return ""
+    error = re.search(r"^error reason\s+\d+:\s+(.+)$", text, re.MULTILINE)
+    told = error or re.search(r"^scheduling info:\s+(.+)$", text, re.MULTILINE)
+    return told[1].strip() if told and "information is turned off" not in told[1] else ""
 
 
 def queued(job_id: str) -> tuple[float, float] | None:

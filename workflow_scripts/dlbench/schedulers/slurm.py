@@ -15,8 +15,10 @@ from dlbench.schedulers import (
     Fate,
     Job,
     JobRequest,
+    Limits,
     Nodes,
     Queue,
+    Waiting,
     ask,
     group_alike,
     local_seconds,
@@ -34,6 +36,9 @@ OPTIONS = {
     "qos": "qos", "reservation": "reservation", "clusters": "clusters",
 }  # fmt: skip
 
+# A BeginTime is what Slurm gives a job that it has queued again.
+TURN = ("None", "Priority", "Resources", "BeginTime", "Cleaning", "Prolog")
+LOOKS_EVERY_S = 10.0  # Snakemake's own default
 CANCEL_PATIENCE_S = 180.0  # supervisors may write a last checkpoint
 
 ALIVE = (
@@ -42,7 +47,11 @@ ALIVE = (
 )  # fmt: skip
 # Beginnings of the states of nodes that start no jobs.
 UNUSABLE = ("down", "drain", "drng", "fail", "maint", "inval", "unknown", "future")
-ENDS = {"COMPLETED": "ok", "TIMEOUT": "timeout", "DEADLINE": "timeout", "OUT_OF_MEMORY": "oom"}
+TRAINING = "rule_train_wildcards_"  # begins the comment of a run's job
+ENDS = {
+    "COMPLETED": "ok", "TIMEOUT": "timeout", "DEADLINE": "timeout", "OUT_OF_MEMORY": "oom",
+    **dict.fromkeys(("PREEMPTED", "CANCELLED", "NODE_FAIL", "BOOT_FAIL"), "interrupted"),
+}  # fmt: skip
 
 
 def queues() -> dict[str, Queue]:
@@ -101,6 +110,70 @@ def queued(job_id: str) -> tuple[float, float] | None:
     return submitted, started
 
 
+def waiting(folder: Path) -> dict[str, Waiting]:
+    """The jobs of the workflow in a folder that have not started, and why, by id."""
+    try:
+        listed = _of_workflow(folder, ["--states=PENDING"])
+    except Error:
+        return {}
+    return {
+        job_id: Waiting(comment.removeprefix(TRAINING) if TRAINING in comment else "", reason)
+        for job_id, reason, comment in listed
+    }
+
+
+def limits(account: str | None, qos: str | None, queue: str | None) -> list[Limits]:
+    """What QOS and associations let this user's jobs ask for.
+
+    Args:
+        account, qos, queue: that jobs ask for; None: the default.
+
+    Raises:
+        Error: Slurm keeps no accounts, or does not answer.
+    """
+    columns = "format=Account,Partition,DefaultQOS,MaxWall,MaxTRES"
+    user = f"user={getpass.getuser()}"
+    lines = ask(["sacctmgr", "--noheader", "--parsable2", "show", "associations", user, columns])
+    found, used = [], {qos, _qos_of_partition(queue)}
+    for its_account, partition, default, wall, tres in _columns(lines, 5):
+        if account in (None, its_account) and partition in ("", queue):
+            found.append(_limits(f"the association with account {its_account}", wall, tres))
+            used |= set() if qos else {default}
+    columns = "format=Name,MaxWall,MaxTRES"
+    lines = ask(["sacctmgr", "--noheader", "--parsable2", "show", "qos", columns])
+    for name, wall, tres in _columns(lines, 3):
+        if name in used:
+            found.append(_limits(f"QOS {name}", wall, tres))
+    return found
+
+
+def _columns(text, number):
+    return [line.split("|") for line in text.splitlines() if line.count("|") == number - 1]
+
+
+def _qos_of_partition(name):
+    if not name:
+        return None
+    match = re.search(r"\bQoS=(\S+)", ask(["scontrol", "--oneliner", "show", "partition", name]))
+    return match and match[1]
+
+
+def _limits(source, wall, tres):
+    most = dict(part.split("=", 1) for part in tres.split(",") if "=" in part)
+    limit_s = seconds(wall)
+
+    def number(name):
+        return int(most[name]) if most.get(name, "").isdigit() else None
+
+    return Limits(
+        source,
+        minutes=limit_s / 60 if limit_s is not None else None,
+        nodes=number("node"),
+        cores=number("cpu"),
+        gpus=number("gres/gpu"),
+    )
+
+
 def clear(folder: Path) -> set[str]:
     """Cancel the jobs that a killed Snakemake left in the queue, and wait for their end.
 
@@ -128,14 +201,19 @@ def clear(folder: Path) -> set[str]:
 
 
 def _left(folder):
-    listed = ask(["squeue", "--me", "--noheader", "--format=%i|%Z|%k"]).splitlines()
-    jobs = (line.split("|", 2) for line in listed if line)
+    return {job_id for job_id, _, _ in _of_workflow(folder)}
+
+
+def _of_workflow(folder, states=()):
+    """(id, reason, comment) of the jobs in the queue that were submitted from a folder."""
+    command = ["squeue", "--me", "--noheader", *states, "--format=%i|%Z|%r|%k"]
+    jobs = (line.split("|", 3) for line in ask(command).splitlines() if line.count("|") >= 3)
     # The comments are those of snakemake-executor-plugin-slurm.
-    return {
-        job_id
-        for job_id, place, comment in jobs
+    return [
+        (job_id, reason, comment)
+        for job_id, place, reason, comment in jobs
         if place == str(folder) and comment.startswith(("rule_", "group_"))
-    }
+    ]
 
 
 def resources(job: Job) -> dict[str, Any]:
@@ -181,7 +259,7 @@ def on_each_node(request: JobRequest) -> list[str]:
         f"--ntasks={request.nodes * request.tasks_per_node}",
         # Since 22.05 srun does not take it over from the job.
         f"--cpus-per-task={request.cores_per_node // request.tasks_per_node}",
-        "--mpi=none",
+        *([] if request.speaks_mpi else ["--mpi=none"]),
         "--cpu-bind=none",
     ]
 
@@ -215,6 +293,31 @@ def unwatched(profile: Mapping[str, Any]) -> str | None:
     return None
 
 
+def forgets(profile: Mapping[str, Any]) -> str | None:
+    """What comes of it if Slurm forgets jobs before Snakemake asks for them again; None if not.
+
+    Args:
+        profile: the content of a profile's file.
+    """
+    every_s = float(profile.get("seconds-between-status-checks", LOOKS_EVERY_S))
+    try:
+        ask(["sacct", "-X", "--noheader", "--format=JobID"])
+        return None  # accounts remember them
+    except Error:
+        pass
+    try:
+        match = re.search(r"^MinJobAge\s*=\s*(\d+)", ask(["scontrol", "show", "config"]), re.M)
+    except Error:
+        return None
+    if not match or int(match[1]) >= 3 * every_s:
+        return None
+    return (
+        f"Slurm keeps no accounts and forgets jobs {match[1]} s after their end (MinJobAge), and "
+        f"Snakemake looks every {every_s:g} s: it would take some that ended well for failed and "
+        "start them again, which finds their results; ask for MinJobAge=300, Slurm's default"
+    )
+
+
 def variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Variables of the job that snakemake-executor-plugin-slurm-jobstep 0.6.1 removes.
 
@@ -238,6 +341,22 @@ def hosts(environ: Mapping[str, str]) -> list[str]:
     """Names of the nodes of a job, from its variables; [] if unknown."""
     listed = environ.get("SLURM_JOB_NODELIST") or environ.get("SLURM_NODELIST")
     return host_lists.expand_hosts(listed) if listed else []
+
+
+def addresses(names: Collection[str]) -> dict[str, str]:
+    """By which address Slurm itself reaches nodes: {name: NodeAddr} of those that it knows.
+
+    Args:
+        names: of nodes; none: all.
+    """
+    try:
+        lines = ask(
+            ["scontrol", "show", "node", "--oneliner", *([",".join(names)] if names else [])]
+        )
+    except Error:
+        return {}
+    found = re.findall(r"^NodeName=(\S+) .*?\bNodeAddr=(\S+)", lines, re.MULTILINE)
+    return {name: address for name, address in found if not names or name in names}
 
 
 def seconds(text: str) -> int | None:

@@ -4,13 +4,16 @@ Asking a scheduler is slow, the more so many times over: each is asked once, for
 """
 
 import contextlib
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dlbench import Error, schedulers
 from dlbench.common import plugins
 from dlbench.log import attempts, event_fields, event_log
+from dlbench.records import progress
 from dlbench.schedulers import Fate
 
 LAUNCH = b'{"event": "launch"'
@@ -19,43 +22,64 @@ Job = tuple[str, str]  # (scheduler, id)
 
 @dataclass(frozen=True)
 class Attempt:
-    """The last attempt of a run that has no result.
+    """An attempt of a run that has no result.
 
     `number` is None if its log was not kept aside; `job` is None outside of a scheduler; `ended`
-    is what its log says of its end, "" if it stops without one.
+    is what its log says of its end, "" if it stops without one; `session` is that of the start
+    which it is of, None if unknown.
     """
 
     number: int | None
     job: Job | None
     ended: str
+    session: str | None = None
 
 
 def current_attempt(log: Path) -> Attempt:
     """The Attempt whose log lies where that of a run that goes on lies."""
-    return Attempt(None, job_of_log(log), "")
+    return Attempt(None, job_of_log(log), "", _session(_launch(log)))
 
 
-def last_attempt(place: Path) -> Attempt | None:
-    """The last Attempt whose log was kept aside in a run's folder, or None."""
-    logs = attempts.kept_logs(place)
-    if not logs:
-        return None
-    number, log = logs[-1]
-    end = event_log.final_run_end(log)
+def latest_attempts(place: Path) -> list[Attempt]:
+    """The last Attempt whose log was kept aside in a run's folder, after those of its session."""
+    kept = (_kept_attempt(number, log) for number, log in reversed(attempts.kept_logs(place)))
+    last = next(kept, None)
+    if last is None:
+        return []
+    before = itertools.takewhile(lambda one: last.session and one.session == last.session, kept)
+    return [*reversed(list(before)), last]
+
+
+def _kept_attempt(number, log):
+    end, launch = event_log.final_run_end(log), _launch(log)
     if end is None:
-        return Attempt(number, job_of_log(log), "")
-    return Attempt(number, None, ": ".join(filter(None, (end["status"], end["message"]))))
+        return Attempt(number, _job(launch), "", _session(launch))
+    ended = ": ".join(filter(None, (end["status"], end["message"])))
+    if end["status"] in event_fields.ENDED_WELL:
+        ended = "it ended well, and is to be measured again"
+    return Attempt(number, None, ended, _session(launch))
 
 
 def job_of_log(log: Path) -> Job | None:
     """The job that wrote the end of a log; None outside of one."""
-    last = None
+    return _job(_launch(log))
+
+
+def _job(launch):
+    return (launch["job"]["scheduler"], launch["job"]["id"]) if launch.get("job") else None
+
+
+def _session(launch):
+    return (launch.get("session") or {}).get("id")
+
+
+def _launch(log):
+    """The last launch in a log; a run that went on from a checkpoint was launched several times."""
+    last: dict[str, Any] = {}
     with contextlib.suppress(OSError, event_fields.LogError), open(log, "rb") as file:
         for line in file:
-            # A run that went on from a checkpoint was launched several times.
             if line.startswith(LAUNCH):
-                job = event_fields.parse_event(line).get("job")
-                last = (job["scheduler"], job["id"]) if job else None
+                last = event_fields.parse_event(line)
     return last
 
 
@@ -71,6 +95,15 @@ def ask_schedulers(jobs: Iterable[Job]) -> dict[Job, Fate]:
             fates = plugins.load("schedulers", scheduler).fates(job_ids)
             fate_by_job |= {(scheduler, job_id): fate for job_id, fate in fates.items()}
     return fate_by_job
+
+
+def describe_all(attempts: Sequence[Attempt], fates: Mapping[Job, Fate]) -> str:
+    """What ended some attempts, or how the job of the last stands, in words.
+
+    Args:
+        fates: of their jobs, as far as they are known.
+    """
+    return "; ".join(describe(one, fates.get(one.job) if one.job else None) for one in attempts)
 
 
 def describe(attempt: Attempt, fate: Fate | None) -> str:
@@ -89,15 +122,44 @@ def describe(attempt: Attempt, fate: Fate | None) -> str:
     return words if attempt.number is None else f"attempt {attempt.number}: {words}"
 
 
-def verdict(log: Path) -> tuple[str, str] | None:
-    """The result, (status, message), that follows from how the last attempt's job ended, or None.
+class Earlier:
+    """The attempts of a run in this start so far, and what ended them.
 
-    Only what would repeat itself is a result: an attempt that ran out of memory or time.
+    Args:
+        place: the run's folder.
+        session: of this start; None: the attempts of the last session count.
     """
-    last = last_attempt(log.parent)
-    if last is None or last.job is None:
-        return None
-    fate = ask_schedulers([last.job]).get(last.job)
-    if fate is None or fate.status not in ("oom", "timeout"):
-        return None
-    return fate.status, f"its job {last.job[1]} was ended, as those before it: {fate.state}"
+
+    def __init__(self, place: Path, session: str | None) -> None:
+        found = latest_attempts(place)
+        self._place = place
+        self._attempts = found if session in (None, *(one.session for one in found)) else []
+        self._fates = ask_schedulers(one.job for one in self._attempts if one.job)
+
+    @property
+    def interrupted(self) -> int:
+        """How many were no fault of the run's, so that they use up none of its attempts."""
+        return sum(fate.status == "interrupted" for fate in self._fates.values())
+
+    def describe(self) -> str:
+        """What ended each of them, in words, the last one last."""
+        return describe_all(self._attempts, self._fates)
+
+    def verdict(self, logs_steps: bool = True) -> tuple[str, str, bool] | None:
+        """What follows from how the last one's job ended: (status, message, before_first_step).
+
+        Only what would repeat itself is a result: an attempt that ran out of memory, or of time
+        after its first step. None for other ends.
+
+        Args:
+            logs_steps: whether the trainer logs them while it trains.
+        """
+        job = self._attempts[-1].job if self._attempts else None
+        fate = self._fates.get(job) if job else None
+        if not job or fate is None or fate.status not in ("oom", "timeout"):
+            return None
+        message = f"its job {job[1]} was ended: {fate.state} ({self.describe()})"
+        logs = (path for _, path in attempts.kept_logs(self._place))
+        if fate.status == "timeout" and logs_steps and not any(map(progress.took_step, logs)):
+            return "failed", f"{message}; no step yet", True
+        return fate.status, message, False

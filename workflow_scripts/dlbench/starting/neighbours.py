@@ -31,6 +31,7 @@ FIRST_LOOK_S, LOOK_S = 0.3, 1.0  # at others, before a run starts
 MOST_NAMES = 3
 LEAST_SEEN = 0.8  # of the CPU time that the ranks say they used
 BESIDE = "NVML lists not even the run's own processes"
+UNTIMED = "its steps do not say when they were (t_s): what others used is that of the whole run"
 LXCFS = "/proc/stat is one that a container is given, without the node's CPUs"
 
 
@@ -49,6 +50,7 @@ class Reading:
     pressure_s: tuple[float | None, ...]
     disk_bytes: int | None
     clock_mhz: float | None
+    throttled: limits.Throttled | None
 
 
 class Watch:
@@ -86,6 +88,9 @@ class Watch:
             ),
         )
         self._throttled = self._ask("cpu_throttle_count", self._throttle_count)
+        self._throttle_files = self._ask(
+            "quota_throttled_s", lambda: limits.throttle_files(self._files)
+        )
         self._load = None
         self._readings = [self._read()]
 
@@ -150,14 +155,13 @@ class Watch:
                     say(f"it is quiet after {time.monotonic() - waiting_since:.0f} s")
                 return True
             over = time.monotonic() >= deadline
+            used = disturbances.share_words(use.others, use.cores)
             if not waiting_since and not over:
                 waiting_since = use.first.at_s
                 names = self._busiest(before)
                 words = f" ({', '.join(names)})" if names else ""
-                used = disturbances.share_words(use.others, use.cores)
                 say(f"waits for quiet: others use {used}{words}")
             if over:
-                used = disturbances.share_words(use.others, use.cores)
                 say(f"starts beside others, which use {used}")
                 return False
         return True
@@ -214,17 +218,19 @@ class Watch:
             "own_disk_read_bytes_per_s": use.rate(first.own_read_bytes, last.own_read_bytes),
             "own_disk_bytes_per_s": use.rate(first.own_bytes, last.own_bytes),
             "cpu_clock_mhz": _mean(
-                reading.clock_mhz
-                for reading in self._readings
-                if first.at_s <= reading.at_s <= last.at_s
+                one.clock_mhz for one in self._readings if first.at_s <= one.at_s <= last.at_s
             ),
             "cpu_throttle_count": _less(throttled, self._throttled),
+            "quota_throttled_percent": use.throttled_share and 100 * use.throttled_share,
+            "quota_throttled_s": use.throttled_s,
             "load_before_1min": self._load,
             "waited_for_quiet_s": self.waited_s,
             "share": self._share,
             "device_cores": self._device_cores or use.cores,
             "other_gpu_processes": measured_part.other_gpu_processes(parts),
         }
+        if any(part.untimed for part in parts):
+            self.unknown["measured"] = UNTIMED
         if any(part.gpus for part in parts) and summary["other_gpu_processes"] is None:
             self.unknown["other_gpu_processes"] = BESIDE
         self._leave_out_what_is_hidden(summary, parts)
@@ -308,6 +314,7 @@ class Watch:
                 "others_disk_bytes_per_s", lambda: node_use.disk_bytes(self._root)
             ),
             clock_mhz=self._ask("cpu_clock_mhz", self._clock_mhz),
+            throttled=self._ask("quota_throttled_s", self._quota_throttled),
         )
 
     def _clock_mhz(self):
@@ -319,6 +326,10 @@ class Watch:
 
     def _throttle_count(self):
         return node_use.throttle_count(self._root, self._cpus)
+
+    def _quota_throttled(self):
+        places = self._throttle_files
+        return None if places is None else limits.throttled(self._files, places)
 
     def _ask(self, name, answer):
         """As Files.ask: what cannot be read is None, with the reason."""
@@ -337,6 +348,9 @@ class _Use:
         self.others = self._others(first.ours, last.ours, own)
         self.node_others = self._others(first.node, last.node, own)
         self.cores = last.ours and last.ours.count
+        counts = [each or (None, None, None) for each in (first.throttled, last.throttled)]
+        periods, stopped, self.throttled_s = map(_less, counts[1], counts[0])
+        self.throttled_share = None if periods is None else min(1.0, stopped / max(1, periods))
         disk = self.rate(first.disk_bytes, last.disk_bytes)
         own_disk = self.rate(first.own_bytes, last.own_bytes)
         self.others_disk = None if None in (disk, own_disk) else max(0.0, disk - own_disk)

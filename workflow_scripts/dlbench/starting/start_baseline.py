@@ -33,6 +33,7 @@ def start(options: argparse.Namespace) -> int | str:
     run = Run.from_json(options.spec)
     what = f"baseline {options.output.stem}"
     os.environ.update(start_command.job_variables(run, options.module))
+    os.environ.update(start_command.address_variables(run, options.node_address))
     form = trainer_image.read_form(options.form) if options.form else None
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     how = start_command.build(by_command(run), command, form, options.device, options.bind)

@@ -7,6 +7,7 @@ this file needs the standard library and NumPy only.
 """
 
 import functools
+import json
 import os
 import re
 import shutil
@@ -17,15 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error, schedulers
-from dlbench.common import options, plugins
+from dlbench.common import networks, options, plugins
 from dlbench.images import trainer_image
 from dlbench.images.runtimes import KEPT_OUT, Container
 from dlbench.launchers import mpirun as launchers_mpirun
 from dlbench.machine import host_name
-from dlbench.starting import copies, environment_modules, start_unreachable
+from dlbench.starting import environment_modules, start_unreachable
 from dlbench.study import other_trainers, trainer_environments
 from dlbench.study.runs import Run
+from dlbench.trainer import cluster, copies
 
+START_PROCESSES = Path(__file__).parents[2] / "start_processes.py"
 # Of what is known about an image, this goes into the log of each run.
 LOGGED = ("image", "digest", "image_id", "runtime_version", "options", "libc", "mpi", "packages")
 
@@ -58,6 +61,8 @@ class Start:
 
 
 NOTHING = Start((), None, {})
+# A run has the packages of its environment, whatever modules and users set for other Pythons.
+ISOLATED = ("env", "-u", "PYTHONHOME", "-u", "PYTHONPATH", "PYTHONNOUSERSITE=1")
 
 
 def build(
@@ -89,11 +94,17 @@ def build(
 def _on_bare_metal(run, trainer, device):
     """The command that starts a run without an image."""
     if run.is_external:
-        ours = trainer_environments.trainer_python(run.environment).absolute().parents[1]
-        environment = _having(run.launcher, ours)
+        python = trainer_environments.trainer_python(run.environment)
+        environment = _having(run.launcher, python.absolute().parents[1])
+        needs_environment = any(str(python) in word for word in trainer)  # where {python} stood
     else:
-        environment = Path(trainer[0]).absolute().parents[1]
-    return _launched(run, trainer, environment, device)
+        environment, needs_environment = Path(trainer[0]).absolute().parents[1], True
+    if not needs_environment:
+        return _launched(run, trainer, environment, device)
+    isolated = [*ISOLATED, *trainer]  # also on other nodes, where a login sets variables
+    command = _launched(run, isolated, environment, device)
+    # Launchers of an environment are programs of its Python, too.
+    return command if command == isolated else [*ISOLATED, *command]
 
 
 def _in_an_image(run, trainer, form, device, binds):
@@ -140,6 +151,21 @@ def _in_an_image(run, trainer, form, device, binds):
     return Start(tuple(command), cleanup and tuple(cleanup), logged)
 
 
+def copies_command(run: Run, trainer: list[str], python: str, device: str) -> list[str]:
+    """The command line that starts the command `trainer` once for each copy of a run on a node.
+
+    Args:
+        python: runs start_processes.py.
+        device: "cpu" or "gpu", what each copy gets its own of.
+    """
+    if device == "gpu":
+        each = ["--gpus-each", str(run.devices_per_node)]
+    else:
+        each = ["--cores-each", str(copies.cores_of_one(run))]
+    count = str(run.copies_per_node)
+    return [python, os.path.relpath(START_PROCESSES), "--copies", count, *each, "--", *trainer]
+
+
 def job_variables(run: Run, module_names: list[str]) -> dict[str, str]:
     """The environment in which a run is started: with its modules, and what its job asks for.
 
@@ -153,6 +179,30 @@ def job_variables(run: Run, module_names: list[str]) -> dict[str, str]:
     if scheduler and hasattr(scheduler, "variables"):
         variables |= scheduler.variables(variables)
     return variables
+
+
+def address_variables(
+    run: Run, node_address: str | None = None, environ: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """Variables by which the processes of a run find one another's nodes, past any proxy.
+
+    A node whose name leads nowhere has the address by which its scheduler knows it.
+
+    Args:
+        node_address: how nodes are reached by their names, as in {node}-ib0; None: by the names.
+        environ: with the variables of the scheduler's job.
+    """
+    job = schedulers.job(environ)
+    scheduler = job and plugins.load("schedulers", job[0])
+    names = scheduler.hosts(environ) if scheduler else []
+    addresses = {name: (node_address or "{node}").replace("{node}", name) for name in names}
+    if run.nodes > 1 and (unknown := networks.unknown_names(addresses.values())):
+        lost = [name for name, address in addresses.items() if address in unknown]
+        known = getattr(scheduler, "addresses", None)
+        addresses |= known(lost) if known else {}
+    variables = networks.past_proxies({*addresses, *addresses.values()}, environ)
+    other = {name: address for name, address in addresses.items() if address != name}
+    return variables | ({cluster.NODE_ADDRESSES: json.dumps(other)} if other else {})
 
 
 def job_facts(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
@@ -234,7 +284,7 @@ def network(run: Run, requested: str) -> str:
     launcher = plugins.load("launchers", run.launcher)
     # What is in a container that the command line starts may know other names.
     here = not contained(run) or by_directive(run)
-    if here and getattr(launcher, "LISTENS_BY_NAME", False) and not start_unreachable.own_address():
+    if here and getattr(launcher, "LISTENS_BY_NAME", False) and not networks.own_address():
         raise Nameless(
             f"launcher {run.launcher} needs an address of this machine behind its name "
             f"{host_name.host()} (hostname), and found none: have it put into /etc/hosts, or use "
@@ -251,7 +301,7 @@ def _launched(run, program, environment, device):
     """
     command = plugins.load("launchers", run.launcher).command(run, program, environment)
     return (
-        copies.command(run, command, sys.executable, device) if run.copies_per_node > 1 else command
+        copies_command(run, command, sys.executable, device) if run.copies_per_node > 1 else command
     )
 
 

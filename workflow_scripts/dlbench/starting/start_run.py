@@ -2,23 +2,25 @@
 
 import argparse
 import dataclasses
+import functools
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
 from dlbench import Error
 from dlbench.common import own_code
 from dlbench.images import trainer_image
 from dlbench.log import attempts, event_fields, event_log
-from dlbench.machine import hardware, limits
+from dlbench.machine import hardware, limits, redaction
 from dlbench.records import enough, parse_run, run_record, sessions
 from dlbench.starting import (
     fates,
     leftovers,
     neighbours,
     power_limits,
+    recorded,
     refusals,
+    run_lines,
     start_command,
     start_unreachable,
     supervisor,
@@ -26,6 +28,7 @@ from dlbench.starting import (
 from dlbench.study import repeats
 from dlbench.study.runs import Run
 
+AGAIN = 75  # EX_TEMPFAIL, of sysexits.h
 # The run cannot be trained as things are here: it is skipped.
 UNSUITED = (trainer_image.Unusable, start_command.Nameless, start_command.Elsewhere)
 
@@ -38,12 +41,14 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
         watch: on this node, begun before anything else.
 
     Returns:
-        What sys.exit takes: 0 if there is a result, 1 or a message if another attempt is needed.
+        What sys.exit takes: 0 if there is a result, 1 or a message if another attempt is needed,
+        and AGAIN if that is to be made in this process.
 
     Raises:
         Error: what an attempt that was killed left behind cannot be ended or restored, or
             Snakemake did not enter the container.
     """
+    _restore_secrets(options)
     run = Run.from_json(options.spec)
     label = options.label or run.label()
     devices = run.devices_per_node * run.copies_per_node
@@ -52,25 +57,31 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
         options.others_share,
         devices * run.threads_per_device if options.device == "cpu" else None,
     )
-    record = options.log.with_name("run.json")
-    if options.attempt > 1 and _stands(run, record, options.made_from):
-        print(f"{label}: its record stands", file=sys.stderr)
-        return 0  # it shared a job with one that failed
+    if recorded.put_back(options.log, options.messages, functools.partial(_stands, run, options)):
+        # The job counts as failed since, or shared its nodes with one that failed.
+        print(f"{label}: an earlier job of this start recorded it", file=sys.stderr)
+        return 0
     leftovers.end()
     power_limits.restore_left()
-    refusal = _needless(options)
-    if not refusal and options.attempt > options.attempts:
+    refusal: tuple[Any, ...] | None = _needless(options)
+    attempt = 1
+    if not refusal and options.attempt > 1:
         attempts.rescue(options.log)
-        refusal = fates.verdict(options.log)
-        if not refusal:
-            return (
-                f"{label}: {options.attempts} attempts were ended from outside, without a "
-                "result; the next start of the workflow tries again"
-            )
+        earlier = fates.Earlier(options.log.parent, (options.session or {}).get("id"))
+        attempt = options.attempt - earlier.interrupted
+        if attempt > options.attempts or options.attempt > (options.tries or options.attempts):
+            refusal = earlier.verdict(logs_steps=not options.external)
+            if not refusal:
+                return (
+                    f"{label}: its attempts were ended from outside, without a result "
+                    f"({earlier.describe() or 'none left a log'}); the next start of the workflow "
+                    "tries again"
+                )
     form, how, network = None, start_command.NOTHING, None
     if not refusal:
         try:
             os.environ.update(start_command.job_variables(run, options.module))
+            os.environ.update(start_command.address_variables(run, options.node_address))
             start_command.see_node(run)
             form = trainer_image.read_form(options.form) if options.form else None
             how, network = _command(run, options, form)
@@ -80,35 +91,63 @@ def start(options: argparse.Namespace, watch: neighbours.Watch) -> int | str:
             refusal = "skipped", str(error)
         except Error as error:
             refusal = "failed", str(error)
-    watched = _watched(run, options, label, watch, form, how, network)
+    last_attempt = attempt >= options.attempts
+    watched = _watched(run, options, label, watch, form, how, network, last_attempt)
     with attempts.lock(options.log):
         try:
             if refusal:
                 supervisor.refuse(watched, *refusal)
-            elif not supervisor.supervise(watched):
-                return 1
+            elif not (outcome := supervisor.supervise(watched)):
+                repeats_here = options.repeat_here and outcome is supervisor.Outcome.REPEAT
+                return AGAIN if repeats_here else 1
         except power_limits.Refused as error:
-            supervisor.refuse(watched, "failed", str(error))
+            refusal = "failed", str(error)
+            supervisor.refuse(watched, *refusal)
         try:
+            record = options.log.with_name("run.json")
             parse_run.parse(run, options.log, record)
         except event_fields.LogError as error:
+            attempts.unlink_open_log(options.log)
             # Aside: the workflow deletes what a failed job wrote.
             return f"{error}; the log is kept as {event_log.keep_aside(options.log)}"
+        if not refusal or refusal[0] != "skipped":
+            recorded.link(options.log, options.messages)
+        attempts.unlink_open_log(options.log)
+        if not refusal:  # of which the line stands there
+            position, content = options.position, run_record.read(record)
+            run_lines.report_result(position, label, options.log, content, options.runs_after)
     return 0
 
 
-def _stands(run: Run, path: Path, made_from: dict[str, Any]) -> bool:
-    """Whether the run's record is there, and of the code, data and environment of today."""
-    try:
-        record = run_record.read(path)
-        run_record.check_files(path.parent, record)
-    except run_record.RecordError:
-        return False
-    recorded = record["made_from"]
-    return (
-        record["run_id"] == run.id
-        and record["status"] != "skipped"
-        and all(value in (None, recorded.get(name)) for name, value in made_from.items())
+def _restore_secrets(options: argparse.Namespace) -> None:
+    """Put the secrets of the config's commands back, which came by the environment."""
+    for name in ("power_meter", "power_limit_command"):
+        if text := getattr(options, name):
+            setattr(options, name, *redaction.restored([text], os.environ))
+    options.command = redaction.restored(options.command, os.environ)
+    os.environ.pop(redaction.VARIABLE, None)
+
+
+def words_of_attempt(words: list[str], attempt: int) -> list[str]:
+    """The words of a command that starts start_run.py, for another attempt.
+
+    >>> words_of_attempt(["start_run.py", "--attempt", "1", "--", "train", "--attempt", "1"], 2)
+    ['start_run.py', '--attempt', '2', '--', 'train', '--attempt', '1']
+    """
+    own, rest = words, []
+    if "--" in words:
+        own, rest = words[: words.index("--")], words[words.index("--") :]
+    if "--attempt" in own:
+        place = own.index("--attempt") + 1
+        return [*own[:place], str(attempt), *own[place + 1 :], *rest]
+    return [*own, f"--attempt={attempt}", *rest]
+
+
+def _stands(run: Run, options: argparse.Namespace, record: dict[str, Any]) -> bool:
+    """Whether a record is that of the run, and of the code, data and environment of today."""
+    made_from = record["made_from"]
+    return record["run_id"] == run.id and all(
+        value in (None, made_from.get(name)) for name, value in options.made_from.items()
     )
 
 
@@ -159,6 +198,7 @@ def _watched(
     form: dict[str, Any] | None,
     how: start_command.Start,
     network: str | None,
+    last_attempt: bool,
 ) -> supervisor.Watched:
     """What the supervisor is told of the run."""
     made_from = {**options.made_from}
@@ -196,7 +236,7 @@ def _watched(
         time_limit_s=options.time_limit_s,
         hang_limit_s=options.hang_limit_s,
         checkpoint=options.checkpoint,
-        last_attempt=options.attempt >= options.attempts,
+        last_attempt=last_attempt,
         copies=run.copies_per_node,
         watch=watch,
         wait_for_quiet_s=options.wait_for_quiet_s,
@@ -204,4 +244,5 @@ def _watched(
         power_meter=options.power_meter,
         power_limit=power_limit,
         nodes=run.nodes,
+        logs_steps=not options.external,
     )

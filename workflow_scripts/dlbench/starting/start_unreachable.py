@@ -7,7 +7,6 @@ only; needs the standard library only. See unshare(2), user_namespaces(7), uts_n
 netdevice(7).
 """
 
-import contextlib
 import ctypes
 import fcntl
 import os
@@ -17,6 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from dlbench.common import networks
 from dlbench.machine import host_name
 
 CLONE_NEWUTS, CLONE_NEWUSER, CLONE_NEWNET = 0x04000000, 0x10000000, 0x40000000  # linux/sched.h
@@ -58,27 +58,10 @@ def possible() -> bool:
     if not child:
         try:
             enter()
-            os._exit(not own_address())
+            os._exit(not networks.own_address())
         except BaseException:  # whatever it is, our caller's code must not go on in here
             os._exit(1)
     return os.waitpid(child, 0)[1] == 0
-
-
-def own_address() -> str | None:
-    """The first address behind this machine's own name that one can listen at, or None.
-
-    As Gloo looks for it (gloo/transport/tcp/device.cc, lookupAddrForHostname), which aborts if
-    there is none.
-    """
-    try:
-        addresses = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        return None
-    for family, kind, protocol, _, address in addresses:
-        with contextlib.suppress(OSError), socket.socket(family, kind, protocol) as one:
-            one.bind(address)
-            return str(address[0])
-    return None
 
 
 def command(program: Sequence[str]) -> list[str]:

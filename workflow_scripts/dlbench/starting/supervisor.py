@@ -7,19 +7,21 @@
 - A run that writes checkpoints is asked for one first. The request is a file: a signal
   would not reach ranks on other nodes or in containers.
 - A trainer that ended without a word (killed, crashed) gets its run_end here.
+- What ends before its first step has measured nothing: it failed, for a reason that may pass.
 - Sets the power limit of a run that has one, and restores it.
-- Shows one line at the start, one now and then, and one at the end.
+- Shows one line at the start, one now and then, and one at the end of an attempt without a
+  result; what a result is, its record says (run_lines.py).
 """
 
 import contextlib
 import json
 import math
-import os
+import re
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,8 @@ from dlbench.starting import (
     neighbours,
     power_limits,
     power_meter,
+    recorded,
+    run_lines,
     stopping,
     trainer_processes,
 )
@@ -41,9 +45,28 @@ from dlbench.trainer import checkpoints
 POLL_S = 0.2
 SHOW_EVERY_S = 10.0
 CHECKPOINT_GRACE_S = 60.0  # for a last checkpoint
+MPI_FAILED = (
+    "MPI could not start: the MPI of mpirun must be that of the trainer's environment or image; "
+    "the run's log has what it said"
+)
 TIME_LIMIT, HANG = "time limit", "hang"
+NOT_LAUNCHED = re.compile(r"^srun: error: task.* launch failed")
 INTERRUPTED = "interrupted"  # no status of a result
-SAMPLE, STEP, WINDOWS = (b'{"event": "%s"' % name for name in (b"sample", b"step", b"windows"))
+TRIED_AGAIN = "it is tried again"
+
+
+class Outcome(Enum):
+    """What an attempt leaves behind; true where that is a result.
+
+    REPEAT: it failed for a passing reason, or others disturbed it, and is planned to be repeated.
+    """
+
+    RESULT = "result"
+    REPEAT = "repeat"
+    NONE = "none"
+
+    def __bool__(self) -> bool:
+        return self is Outcome.RESULT
 
 
 @dataclass(frozen=True)
@@ -68,6 +91,7 @@ class Watched:
     power_meter: str | None = None
     power_limit: power_limits.Limits | None = None
     nodes: int = 1
+    logs_steps: bool = True  # while it trains; another program's are read once it has ended
 
     @property
     def logs(self) -> list[Path]:
@@ -75,12 +99,11 @@ class Watched:
         return [event_log.rank_path(self.log, copy) for copy in range(self.copies)]
 
 
-def supervise(run: Watched) -> bool:
+def supervise(run: Watched) -> Outcome:
     """Run the trainer to its end.
 
     Returns:
-        True if the log now holds the run's result, be it a failure; False if the attempt failed
-        for a passing reason and should be repeated.
+        RESULT if the log now holds the run's result, be it a failure.
 
     Raises:
         power_limits.Refused: the run is to have a power limit that cannot be set; nothing was done.
@@ -89,7 +112,7 @@ def supervise(run: Watched) -> bool:
     with stopping.from_outside() as stopping_reason, contextlib.ExitStack() as until_ended:
         if stopped_by := _wait_for_quiet(run, watch, stopping_reason):
             _say(run, f"{INTERRUPTED} (stopped by {stopped_by}); {_next_start(run)}")
-            return False
+            return Outcome.NONE
         if run.power_limit:
             until_ended.enter_context(run.power_limit)
         _clear(run.log)
@@ -99,6 +122,7 @@ def supervise(run: Watched) -> bool:
         log.write("launch", t_utc=event_log.utc_now(), command=command, **run.launch)
         attempts.link_open_log(run.log)
         started = time.monotonic()
+        printed_bytes = run.messages.stat().st_size if run.messages.exists() else 0
         killed_before = trainer_processes.killed_for_memory()
         try:
             with power_meter.reading(run.power_meter, run.log, run.nodes) as meter:
@@ -117,35 +141,40 @@ def supervise(run: Watched) -> bool:
             log.write("power_meter", **meter.fields())
         log.write("neighbours", **neighbour_use)
     end = _end_of_ranks(run.log)
-    cut_short, no_result = stopped_by or end is None, ""
+    cut_short, no_result, outcome = stopped_by or end is None, "", Outcome.RESULT
     if cut_short:
         killed = trainer_processes.killed_for_memory() > killed_before
-        status, message, may_pass = _verdict(run, trainer.returncode, stopped_by, killed)
+        how = trainer.returncode, stopped_by, killed
+        status, message, may_pass = _verdict(run, *how, printed_bytes)
         # Whoever interrupts a run wants no result of it, not even a failure.
         if status == INTERRUPTED:
-            no_result = _next_start(run)
+            no_result, outcome = _next_start(run), Outcome.NONE
         elif may_pass and not run.last_attempt:
-            no_result = "it is tried again"
+            no_result, outcome = TRIED_AGAIN, Outcome.REPEAT
         end = {"status": status, "message": message, "hung": stopped_by == HANG}
-        end |= _limit(run, status)
+        end |= _limit(run, status) | _no_step(status, not _took_step(run))
+    elif end.get("before_first_step") and not run.last_attempt:
+        no_result, outcome = TRIED_AGAIN, Outcome.REPEAT
+    shown = end
     disturbed = disturbances.disturbance(neighbour_use)
     if end["status"] == "ok" and disturbed and not run.last_attempt:
-        no_result = f"{disturbed}; it is tried again"
+        no_result, outcome = TRIED_AGAIN, Outcome.REPEAT
+        shown = {"status": "unstable", "message": disturbed}  # as it would be recorded
     if attempts.failed_on_full_disk(run.log, end):
         no_result = f"no room on the disk of {run.log.parent}: make some, then start again"
-    if cut_short and not no_result:
-        log.write("run_end", t_utc=event_log.utc_now(), **end)
-    elif not no_result and end != event_log.last_run_end(run.log):
-        log.write(
-            "run_end", t_utc=event_log.utc_now(), status=end["status"], message=end["message"]
-        )
+        outcome = Outcome.NONE
+    if not no_result and (cut_short or end != event_log.last_run_end(run.log)):
+        own = {"status": end["status"], "message": end["message"]}
+        own |= _no_step(end["status"], end.get("before_first_step"))
+        log.write("run_end", t_utc=event_log.utc_now(), **(end if cut_short else own))
     log.close()
-    attempts.unlink_open_log(run.log)
-    _say(run, _summary(run, end, time.monotonic() - started, no_result))
     if no_result:
+        seconds = time.monotonic() - started
+        _say(run, f"{run_lines.ending(run.log, shown, seconds)}; {no_result}")
         # Aside: the workflow deletes what a failed job wrote.
         event_log.keep_aside(run.log)
-    return not no_result
+        attempts.unlink_open_log(run.log)
+    return outcome
 
 
 def _wait_for_quiet(run, watch, stopping_reason):
@@ -188,12 +217,17 @@ def _when(end):
     return str(end.get("t_utc", ""))
 
 
-def refuse(run: Watched, status: str, reason: str) -> None:
-    """Write the log of a run that is not started: skipped, or failed before it began."""
+def refuse(run: Watched, status: str, reason: str, before_first_step: bool = False) -> None:
+    """Write the log of a run that is not started: skipped, or failed before it began.
+
+    Args:
+        before_first_step: its attempts measured nothing, so that the next start tries again.
+    """
     _clear(run.log)
     log = event_log.EventLog(run.log)
     log.write("launch", t_utc=event_log.utc_now(), command=[], **run.launch)
     end = {"status": status, "message": reason, **_limit(run, status)}
+    end |= _no_step(status, before_first_step)
     log.write("run_end", t_utc=event_log.utc_now(), **end)
     log.close()
     _say(run, f"{status}: {reason}")
@@ -205,9 +239,18 @@ def _limit(run, status):
     return {"time_limit_s": run.time_limit_s} if limited else {}
 
 
+def _no_step(status, before_first_step):
+    """What has measured nothing is tried again by the next start, too."""
+    return {"before_first_step": True} if status == "failed" and before_first_step else {}
+
+
+def _took_step(run):
+    return not run.logs_steps or progress.took_step(run.log)
+
+
 def _watch(trainer, run, started, stopping_reason, watch):
     """Wait for the trainer. Returns why it was stopped, "" where it ended by itself."""
-    activities = [_Activity(log, started) for log in run.logs]
+    activities = [progress.Activity(log, started) for log in run.logs]
     shown = started
     reason = ""
     try:
@@ -244,36 +287,6 @@ def _hangs(activities, now, limit_s):
     return len(quiet) == len(activities) or len(ended) < len(quiet)
 
 
-class _Activity:
-    """When a log was last written to, samples apart: a thread takes them, also in a hang."""
-
-    def __init__(self, log, started):
-        self.log, self._offset, self._last_s = log, 0, started
-        self._windows = self._step = b""  # the latest events of these kinds
-
-    def last_s(self, now):
-        with contextlib.suppress(OSError), open(self.log, "rb") as file:
-            if os.fstat(file.fileno()).st_size < self._offset:
-                self._offset = 0  # begun anew from a checkpoint
-            file.seek(self._offset)
-            lines = file.read(1 << 20)
-            self._offset += len(lines)
-            for line in lines.split(b"\n"):
-                if line and not line.startswith(SAMPLE):
-                    self._last_s = now
-                    self._windows = line if line.startswith(WINDOWS) else self._windows
-                    self._step = line if line.startswith(STEP) else self._step
-        return self._last_s
-
-    def further_steps_s(self):
-        """Seconds that the steps of a window take but for one, by the latest; 0 if unknown."""
-        if self._windows and self._step:
-            with contextlib.suppress(ValueError, KeyError, TypeError):  # half a line
-                steps = json.loads(self._windows)["steps_per_sync"]
-                return (steps - 1) * json.loads(self._step)["step_time_s"]
-        return 0.0
-
-
 def _ask_for_checkpoint(trainer, run):
     """Have the trainer write a checkpoint and end, as long as that takes no longer than it may."""
     _say(run, "is asked for a checkpoint")
@@ -306,12 +319,21 @@ def _checkpoint_to_start_from(run):
     return f"starts anew: its checkpoint {reason}"
 
 
-def _verdict(run, returncode, stopped_by, killed_by_kernel):
-    """(status, message, whether the reason may pass) of a run that did not end by itself."""
-    if stopped_by == TIME_LIMIT:
-        return "timeout", f"stopped at time_limit_s, {run.time_limit_s:g} s", False
-    if stopped_by == HANG:
-        return "failed", f"hung: no step for {run.hang_limit_s:g} s; {_progress_of_all(run)}", True
+def _verdict(run, returncode, stopped_by, killed_by_kernel, printed_bytes):
+    """(status, message, whether the reason may pass) of a run that did not end by itself.
+
+    Args:
+        printed_bytes: of the messages, those before this attempt's.
+    """
+    took_step = _took_step(run)
+    if stopped_by in (TIME_LIMIT, HANG):
+        how = f"stopped at time_limit_s, {run.time_limit_s:g} s; {_progress_of_all(run)}"
+        if stopped_by == HANG:
+            how = f"hung: no step for {run.hang_limit_s:g} s; {_progress_of_all(run)}"
+        if not took_step:
+            how += f"; last lines: {_last_words(run.messages, printed_bytes, 3)}"
+        is_result = stopped_by == TIME_LIMIT and took_step
+        return "timeout" if is_result else "failed", how, not is_result
     if stopped_by:
         return INTERRUPTED, f"stopped by {stopped_by}", True
     if returncode == checkpoints.STOPPED_EXIT_CODE:
@@ -319,39 +341,36 @@ def _verdict(run, returncode, stopped_by, killed_by_kernel):
     # As a launcher puts it where it was one of its processes.
     if returncode in (-signal.SIGKILL, 128 + signal.SIGKILL) and killed_by_kernel:
         return "oom", "killed by the kernel: the host ran out of memory", False
-    last_words = _last_words(run.messages)
+    last_words = _last_words(run.messages, printed_bytes, 1 if took_step else 3)
     how = (
         f"killed by {signal.Signals(-returncode).name}"
         if returncode < 0
         else f"exit code {returncode}"
     )
-    return "failed", f"the trainer ended without a word ({how}): {last_words}", True
+    if took_step:
+        return "failed", f"the trainer ended without a word ({how}): {last_words}", True
+    words = f"the trainer ended without a word before its first step ({how}): {last_words}"
+    return "failed", words, True
 
 
 def _clear(log):
-    """Start from an empty folder, but for the logs of earlier attempts."""
+    """Start from an empty folder, but for the logs of earlier attempts, which are put aside."""
     log.parent.mkdir(parents=True, exist_ok=True)
+    recorded.put_aside(log)
     attempts.rescue(log)
+    attempts.put_measured_aside(log)
     for path in (*event_log.rank_paths(log), *event_log.traces(log)):
         path.unlink(missing_ok=True)
 
 
 def _say(run, words):
-    line = terminal.plain(f"run {run.position}  {run.label}: {words}")
-    print(line, file=sys.stderr, flush=True)
+    run_lines.report(run.position, run.label, words)
 
 
 def _progress_of_all(run):
     if run.copies == 1:
         return progress.words(run.log)
     return "; ".join(f"copy {number}: {progress.words(log)}" for number, log in enumerate(run.logs))
-
-
-def _summary(run, end, seconds, no_result):
-    message = f" ({end['message']})" if end["message"] else ""
-    shown = f", {progress.words(run.log)}" if end["status"] == "ok" else ""
-    then = f"; {no_result}" if no_result else _left(run)
-    return f"{end['status']}{message}{shown}, {seconds:.0f} s{then}"
 
 
 def _next_start(run):
@@ -361,36 +380,15 @@ def _next_start(run):
     return "the next start trains it anew"
 
 
-def _left(run):
-    """How long the runs after this one will take, by the mean of the latest finished ones."""
-    number, _, total = run.position.partition("/")
-    if not total or number == total:
-        return ""
-    logs = sorted(run.log.parent.parent.glob(f"*/{run.log.name}"), key=_written_s)[-10:]
-    durations = [d for d in map(progress.duration_s, logs) if d is not None]
-    if not durations:
-        return ""
-    minutes = (int(total) - int(number)) * sum(durations) / len(durations) / 60
-    return f"; about {minutes:.0f} min left" if minutes >= 1 else "; less than a minute left"
-
-
-def _written_s(path):
-    """When a file was last written to; 0 where it is gone meanwhile."""
-    with contextlib.suppress(OSError):
-        return path.stat().st_mtime
-    return 0
-
-
-def _last_words(path):
-    """The last line in a file that says something, and what a known failure means."""
-    with contextlib.suppress(OSError):
-        lines = path.read_bytes().decode(errors="replace").splitlines()
-        spoken = [line.strip() for line in lines if set(line) - set("-=* ")]
+def _last_words(path, begin_bytes=0, lines=1):
+    """The last lines in a file that say something, and what a known failure means."""
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        file.seek(begin_bytes)
+        printed = file.read().decode(errors="replace").splitlines()
+        spoken = [line.strip() for line in printed if set(line) - set("-=* ")]
         if any("An error occurred in MPI_Init" in line for line in spoken[-60:]):
-            return (
-                "MPI could not start: the MPI of mpirun must be that of the trainer's environment "
-                "or image; the run's log has what it said"
-            )
+            return MPI_FAILED
+        spoken = [line for line in spoken if NOT_LAUNCHED.search(line)] or spoken
         if spoken:
-            return terminal.message(redaction.redact(spoken[-1]), 300)
+            return terminal.message(redaction.redact(" | ".join(spoken[-lines:])), 300 * lines)
     return "no message"

@@ -17,6 +17,7 @@ from dlbench.common.files import written_whole
 from dlbench.study import (
     batch_searches,
     config_schema,
+    hidden_commands,
     matrix,
     other_trainers,
     probes,
@@ -62,6 +63,7 @@ class Study:
     runs: tuple[Run, ...]
     excluded: tuple[Excluded, ...]
     site: dict
+    commands: hidden_commands.HiddenCommands
     figures: tuple[str, ...]
     data: dict
     time_limit_s: float
@@ -148,11 +150,18 @@ def study(config: dict[str, Any]) -> Study:
     must_reach, targets, where_installed, with_found_batch = {}, {}, set(), set()
     batches = batch_searches.Batches(config["images"])
     explained: dict[str, dict[str, Run]] = {}
+    planned = 0
     for index, block in enumerate(config["matrix"]):
         where = f"matrix[{index}] ({block['name']})"
         combinations, left_out = matrix.expand(block, where)
         excluded += left_out
         most, target = repeats.read_repeats(block.get("repeats", config["repeats"]))
+        planned += len(combinations) * most
+        if planned > config_schema.MOST_RUNS:
+            raise ConfigError(
+                f"{where}.repeats: {most} of {len(combinations)} combinations are, with the blocks "
+                f"before, {planned} runs; expected at most {config_schema.MOST_RUNS}"
+            )
         if target and target.fewest > most:
             raise ConfigError(f"{where}.repeats: min {target.fewest} is above max {most}")
         for where, combination in combinations:
@@ -219,6 +228,7 @@ def study(config: dict[str, Any]) -> Study:
         runs=tuple(shuffled(everything.values(), config["seed"])),
         excluded=tuple(excluded),
         site=config["site"],
+        commands=hidden_commands.hide(config),
         figures=tuple(config["figures"]),
         data=config["data"],
         must_reach=must_reach,
@@ -283,7 +293,10 @@ def _check_others(config):
     ):
         for index, entry in enumerate(config[key]):
             if not there(Path(entry["path"])):
-                raise ConfigError(f"{key}[{index}].path: there is no {what} {entry['path']}")
+                looked = own_code.where_looked(entry["path"])
+                raise ConfigError(
+                    f"{key}[{index}].path: there is no {what} {entry['path']}{looked}"
+                )
     names = [entry["name"] for entry in config["imports"]]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
@@ -326,17 +339,12 @@ def _check_compare(field, base, runs, imports, where):
             )
 
 
-def is_meant(entry: dict[str, Any], run: Run) -> bool:
-    """Whether a run matches an entry of `sentinels`, whose fields have one value or several."""
-    return all(getattr(run, key) in matrix.as_list(value) for key, value in entry.items())
-
-
 def _check_sentinels(entries, runs):
     """Check that each entry of `sentinels` means some runs."""
-    for index, entry in enumerate(entries):
-        if not any(is_meant(entry, run) for run in runs):
-            shown = "; ".join(f"{key} {value}" for key, value in entry.items())
-            raise ConfigError(f"sentinels[{index}]: no run of this study has {shown}")
+    index = matrix.unmatched(entries, runs)
+    if index is not None:
+        shown = "; ".join(f"{key} {value}" for key, value in entries[index].items())
+        raise ConfigError(f"sentinels[{index}]: no run of this study has {shown}")
 
 
 def _check_kind(field, base, where):
@@ -357,7 +365,8 @@ def _use(config):
     try:
         plugins.use_folder("models", config["model_folder"])
     except Error as error:
-        raise ConfigError(f"model_folder: {error}") from None
+        looked = own_code.where_looked(config["model_folder"])
+        raise ConfigError(f"model_folder: {error}{looked}") from None
     try:
         other_trainers.use(config["trainers"])
     except Error as error:

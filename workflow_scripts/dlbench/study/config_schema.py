@@ -5,8 +5,10 @@ name.
 """
 
 import functools
+import itertools
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,12 @@ import jsonschema
 from dlbench import Error
 from dlbench.common import phrases, plugins
 from dlbench.study import yaml_files
-from dlbench.study.runs import PLUGIN_FOLDERS
+from dlbench.study.runs import FIELDS, PLUGIN_FOLDERS
 from dlbench.trainer import engine
 
 MOST_SHOWN = 200  # characters of a value
+MOST_MISTAKES = 50  # that are said at once
+MOST_RUNS = 100_000  # of a study, and combinations of a block
 SCHEMA_FILE = Path(__file__).with_name("config.schema.json")
 
 
@@ -40,6 +44,9 @@ def check(config: dict[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigError: with every mistake, one a line.
     """
+    if isinstance(config, dict):
+        check_size(config)
+        _check_products(config)
     try:
         mistakes = list(_unusable(config, (), config)) or _breaches(config)
     except RecursionError as error:
@@ -49,11 +56,75 @@ def check(config: dict[str, Any]) -> dict[str, Any]:
     return _whole(config)
 
 
+def check_size(config: Mapping[str, Any]) -> None:
+    """Check that a config is not too large where lists and mappings in it are unfolded.
+
+    A file that dlbench has read is not (yaml_files); others Snakemake has read.
+
+    Raises:
+        ConfigError: a key unfolds to too many values.
+    """
+    sizes: dict[int, int] = {}
+
+    def size(value):
+        if not isinstance(value, dict | list):
+            return 1
+        if id(value) not in sizes:
+            sizes[id(value)] = 0  # of one that contains itself, which is found later
+            sizes[id(value)] = 1 + sum(
+                map(size, value.values() if isinstance(value, dict) else value)
+            )
+        return sizes[id(value)]
+
+    for key, value in config.items():
+        try:
+            count = size(value)
+        except RecursionError as error:
+            raise ConfigError(f"{key}: lists or mappings that are nested too deep") from error
+        if count > yaml_files.MOST_VALUES:
+            raise ConfigError(
+                f"{key}: it unfolds to {count} values; expected at most {yaml_files.MOST_VALUES}"
+            )
+
+
+def _check_products(config):
+    """Check the sizes of blocks, whatever else may be wrong with them, by the lengths of lists."""
+    blocks = config.get("matrix")
+    for index, block in enumerate(blocks if isinstance(blocks, list) else ()):
+        parts = [((), block)]
+        included = block.get("include") if isinstance(block, dict) else None
+        if isinstance(included, list):
+            parts += [(("include", place), entry) for place, entry in enumerate(included)]
+        for path, part in parts:
+            if isinstance(part, dict):
+                lengths = {
+                    key: len(value)
+                    for key, value in part.items()
+                    if isinstance(value, list) and (key in FIELDS or key == "global_batch")
+                }
+                check_product(lengths, _where(("matrix", index, *path), config))
+
+
+def check_product(lengths: Mapping[str, int], where: str) -> None:
+    """Check how many combinations there are of so many values of each field.
+
+    Raises:
+        ConfigError: more than MOST_RUNS.
+    """
+    count = math.prod(lengths.values())
+    if count > MOST_RUNS:
+        factors = [f"{length} values of {key}" for key, length in lengths.items() if length > 1]
+        raise ConfigError(
+            f"{where}: {' x '.join(factors)} are {count} combinations; expected at most {MOST_RUNS}"
+        )
+
+
 def _breaches(config):
     """A line for each breach of the schema."""
     validator = jsonschema.Draft202012Validator(schema())
     errors = sorted(
-        validator.iter_errors(config), key=lambda e: (list(map(str, e.path)), e.message)
+        itertools.islice(validator.iter_errors(config), MOST_MISTAKES),
+        key=lambda e: (list(map(str, e.path)), e.message),
     )
     return [line for error in errors for line in _described(error, config)]
 
@@ -119,8 +190,7 @@ def _described(error, config):
         return [
             f"{prefix}unknown key {key!r}{phrases.did_you_mean(key, keys)}; "
             f"there are: {', '.join(sorted(keys))}"
-            for key in value
-            if key not in keys
+            for key in itertools.islice((key for key in value if key not in keys), MOST_MISTAKES)
         ]
     if rule == "required":
         # A key that is misspelt is no second mistake.
@@ -169,6 +239,7 @@ PATTERNS = {
     "^[^/]+$": "a name that is not empty and has no /",
     "^sha256:[0-9a-f]{64}$": "sha256: and 64 hexadecimal digits",
     "^gpu(:[A-Za-z0-9_.]+)?$": "gpu, or with a type, as in gpu:a100",
+    r"^[A-Za-z0-9._-]*\{node\}[A-Za-z0-9._-]*$": "an address with {node} in it, as in {node}-ib0",
 }
 # What each rule of a JSON schema expects, in words.
 EXPECTED = {

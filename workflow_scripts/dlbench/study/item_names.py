@@ -74,18 +74,25 @@ def unit(shapes: Iterable[Shape], one_factor: bool = False) -> Unit:
     return Unit("tokens", max(length for length in lengths if length), SEQUENCE)
 
 
-def columns(shape: Shape, images_per_second: float | None) -> dict[str, str | float]:
-    """The columns `item` and `tokens_per_second` of a run, as far as they follow from others.
+def columns(
+    shape: Shape, images_per_second: float | None, devices: int | None = None
+) -> dict[str, str | float]:
+    """What an item is, and the rates in tokens and of a device, as far as they follow.
 
     >>> columns("20", 3.0), columns("32x32x1", 3.0), columns(None, 3.0)
     ({'item': 'sequence', 'tokens_per_second': 60.0}, {'item': 'image'}, {})
+    >>> columns("32x32x1", 3.0, devices=2)
+    {'item': 'image', 'images_per_second_per_device': 1.5}
     """
     known: dict[str, str | float] = {}
     if called := name(shape):
         known["item"] = called
-    count = tokens(shape)
-    if count and images_per_second:
-        known["tokens_per_second"] = count * images_per_second
+    rates = {"images_per_second": images_per_second or 0.0}
+    rates["tokens_per_second"] = (tokens(shape) or 0) * rates["images_per_second"]
+    if images_per_second and tokens(shape):
+        known["tokens_per_second"] = rates["tokens_per_second"]
+    if devices:
+        known |= {f"{rate}_per_device": value / devices for rate, value in rates.items() if value}
     return known
 
 

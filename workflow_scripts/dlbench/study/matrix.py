@@ -8,14 +8,17 @@ valid name.
 import functools
 import itertools
 import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
 from dlbench import Error, launchers
 from dlbench.common import host_lists, options, own_code, phrases, plugins
+from dlbench.common.files import canonical_json
 from dlbench.log import event_log
-from dlbench.study import other_trainers, trainer_environments
+from dlbench.study import config_schema, other_trainers, trainer_environments
 from dlbench.study.config_schema import ConfigError, check_name
 from dlbench.study.runs import DEFAULTS, FIELDS, PLUGIN_FOLDERS, Run
 from dlbench.trainer import engine
@@ -46,39 +49,87 @@ def expand(
         ConfigError: a name is unknown, or an `exclude` entry matches nothing.
     """
     axes = _axes(block, where)
-    combinations = _products(axes)
+    combinations = _products(axes, where)
     rules = block.get("exclude", [])
-    for index, rule in enumerate(rules):
-        _see_it_matches(rule, combinations, f"{where}.exclude[{index}]")
-    kept, excluded = [], []
+    matching = lookup([{k: v for k, v in rule.items() if k != "reason"} for rule in rules])
+    kept, excluded, used = [], [], 0
     for combination in combinations:
-        rule = next((rule for rule in rules if _matches(rule, combination)), None)
-        if rule is None:
+        matched = matching(functools.partial(_value, combination))
+        used |= matched
+        if not matched:
             kept.append((where, combination))
         else:
+            rule = rules[_lowest_bit(matched)]
             reason = rule.get("reason", "excluded in the config")
             excluded.append(Excluded(block["name"], combination, reason))
+    if (unused := _lowest_bit(~used)) < len(rules):
+        _raise_unmatched(rules[unused], combinations, f"{where}.exclude[{unused}]")
     single = {key: values[0] for key, values in axes.items() if len(values) == 1}
     for index, entry in enumerate(block.get("include", [])):
         place = f"{where}.include[{index}]"
         # What an entry says takes the place of what the block says, also in other words.
         said = [key for group in INSTEAD if group & entry.keys() for key in group]
         inherited = {key: value for key, value in single.items() if key not in said}
-        kept += [(place, one) for one in _products(_axes({**inherited, **entry}, place))]
+        kept += [(place, one) for one in _products(_axes({**inherited, **entry}, place), place)]
     return kept, excluded
 
 
-def _products(axes):
+def _products(axes, where):
+    config_schema.check_product({key: len(values) for key, values in axes.items()}, where)
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
 
-def _see_it_matches(rule, combinations, where):
-    """Check that an `exclude` entry leaves something out."""
+def lookup(entries: Sequence[Mapping[str, Any]]) -> Callable[[Callable[[str], Any]], int]:
+    """A function that says which of some entries match a run, without trying one by one.
+
+    Args:
+        entries: each gives fields one value or several. One without fields matches nothing.
+
+    Returns:
+        A function of one that gives the value of a field. It returns an integer whose bit n is
+        set if entry n matches.
+    """
+    everything = sum(1 << place for place, entry in enumerate(entries) if entry)
+    by_value: dict[str, dict[Any, int]] = {}
+    silent: dict[str, int] = {}  # the entries that do not name a field, by the field
+    for place, entry in enumerate(entries):
+        for key, values in entry.items():
+            silent[key] = silent.get(key, everything) & ~(1 << place)
+            places = by_value.setdefault(key, {})
+            for value in map(_hashable, as_list(values)):
+                places[value] = places.get(value, 0) | 1 << place
+
+    def matching(value_of):
+        found = everything
+        for key, places in by_value.items():
+            found &= silent[key] | places.get(_hashable(value_of(key)), 0)
+        return found
+
+    return matching
+
+
+def _hashable(value):
+    return canonical_json(value) if isinstance(value, dict | list) else value
+
+
+def _lowest_bit(number):
+    return (number & -number).bit_length() - 1
+
+
+def unmatched(entries: Sequence[Mapping[str, Any]], runs: Iterable[Run]) -> int | None:
+    """The place of the first of some entries that matches none of the runs; None if all do."""
+    matching, used = lookup(entries), 0
+    for run in runs:
+        used |= matching(functools.partial(getattr, run))
+    place = _lowest_bit(~used)
+    return place if place < len(entries) else None
+
+
+def _raise_unmatched(rule, combinations, where):
+    """Say why an `exclude` entry leaves nothing out."""
     wanted = {key: as_list(value) for key, value in rule.items() if key != "reason"}
     if not wanted:
         raise ConfigError(f"{where}: expected fields of a run beside the reason, found none")
-    if any(_matches(rule, combination) for combination in combinations):
-        return
     for key, values in wanted.items():
         there = list(dict.fromkeys(_value(one, key) for one in combinations))
         if not set(values) & set(there):
@@ -123,7 +174,7 @@ def _named_nodes(values, where):
         names = [name for value in values for name in host_lists.expand_hosts(value)]
     except Error as error:
         raise ConfigError(f"{where}: {error}") from None
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    if twice := sorted(name for name, count in Counter(names).items() if count > 1):
         raise ConfigError(f"{where}: expected each node once, found twice: {_shown(twice)}")
     return names
 
@@ -131,12 +182,6 @@ def _named_nodes(values, where):
 def as_list(value: Any) -> list[Any]:
     """The values of a key as a list, be it one value or several."""
     return value if isinstance(value, list) else [value]
-
-
-def _matches(rule, combination):
-    return all(
-        _value(combination, key) in as_list(value) for key, value in rule.items() if key != "reason"
-    )
 
 
 def _value(combination, key):

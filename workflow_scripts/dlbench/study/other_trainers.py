@@ -25,6 +25,7 @@ from typing import Any
 
 from dlbench import Error
 from dlbench.common import phrases, plugins
+from dlbench.machine import redaction
 from dlbench.study.runs import DEFAULTS, FIELDS, Run
 
 OWN = DEFAULTS["trainer"]
@@ -93,8 +94,14 @@ def needs(run: Run, place: str) -> bool:
     return any(place in _fields(word, where) for word in trainer(run)["command"])
 
 
-def command(run: Run, python: str, data: str, folder: str) -> list[str]:
-    """The command that trains a run, one process of it, as a list."""
+def command(
+    run: Run, python: str, data: str, folder: str, words: list[str] | None = None
+) -> list[str]:
+    """The command that trains a run, one process of it, as a list.
+
+    Args:
+        words: the command to be filled in; None: that of the config, as it stands there.
+    """
     values = {
         **{name: getattr(run, name) for name in FIELDS},
         "devices": run.devices,
@@ -103,14 +110,31 @@ def command(run: Run, python: str, data: str, folder: str) -> list[str]:
         "data": data,
         "folder": folder,
     }
-    return [word.format(**values) for word in trainer(run)["command"]]
+    return [word.format(**values) for word in words or trainer(run)["command"]]
+
+
+def check_secrets(run: Run) -> None:
+    """Check that the command that is to train a run has its secrets.
+
+    Raises:
+        Error: they are hidden, as in the config of an archive.
+    """
+    if any(redaction.HIDDEN in word for word in trainer(run)["command"]):
+        raise Error(
+            f"trainers.{run.trainer}.command: {redaction.HIDDEN} stands where a secret was, as in "
+            "archives: put the secret there, and start again"
+        )
 
 
 @functools.cache
 def digest(name: str) -> str:
-    """Digest of what determines a trainer's results: its command and the content of its files."""
+    """Digest of what determines a trainer's results: its command and the content of its files.
+
+    Secrets do not: an archive, in which they are hidden, has the same trainer.
+    """
     entry = _trainers[name]
-    total = hashlib.sha256(json.dumps(entry["command"]).encode())
+    words = redaction.redact_command(entry["command"])
+    total = hashlib.sha256(json.dumps(words).encode())
     for path in map(Path, entry.get("files", [])):
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             if file.is_file():

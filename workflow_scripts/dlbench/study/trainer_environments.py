@@ -42,6 +42,32 @@ def trainer_python(environment: str) -> Path:
     return folder(environment) / ".venv" / "bin" / "python"
 
 
+def is_installed(environment: str) -> bool:
+    """Whether the Python of an environment is there, for this user."""
+    try:
+        return trainer_python(environment).exists()
+    except PermissionError:
+        return False
+
+
+def out_of_reach(environment: str) -> str | None:
+    """Why this user cannot use an environment that somebody installed; None if it is no such."""
+    python = os.fspath(trainer_python(environment))
+    try:
+        os.stat(python)  # Path.exists hides the reason from Python 3.14 on
+    except PermissionError:
+        while os.path.islink(python):
+            python = os.path.join(os.path.dirname(python), os.readlink(python))
+        return (
+            f"the Python of envs/{environment} is {python}, which this user may not reach: have "
+            "its owner open the folders above it to others, or make the environment in a copy of "
+            "the workflow"
+        )
+    except OSError:
+        return None
+    return None
+
+
 def extras() -> dict[str, frozenset[str]]:
     """The extras (optional packages) of each environment, by its name."""
     return _extras(own_code.here(ENVIRONMENTS).absolute())
@@ -65,7 +91,8 @@ def _extras(folder):
 def has_package(package: str, environment: str) -> bool:
     python = trainer_python(environment)
     folders = python.parents[1].glob(f"lib/python3*/site-packages/{package}/__init__.py")
-    return python.exists() and any(folders)  # without its Python it is made anew, without extras
+    # Without its Python it is made anew, without extras.
+    return is_installed(environment) and any(folders)
 
 
 def described(project: Path) -> dict[str, Any]:
@@ -191,14 +218,16 @@ def missing_python(run: Run) -> str | None:
 
 @functools.cache  # it is asked for each run
 def lacks_python(environment: str, ours: str = platform.python_version()) -> str | None:
-    """Why an environment cannot be installed: no Python of this machine fits it; None if one does.
+    """Why an environment cannot be used: no Python of this machine fits it; None if one does.
 
     Args:
         environment: a folder of envs/. One that is installed already has its Python.
         ours: version of the Python that runs the workflow.
     """
-    if trainer_python(environment).exists():
+    if is_installed(environment):
         return None
+    if hidden := out_of_reach(environment):
+        return hidden
     project = described(folder(environment)).get("project", {})
     wanted = project.get("requires-python", "")
     if fits(ours, wanted) or _finds_python(wanted):

@@ -1,6 +1,7 @@
 """Read YAML files that a person wrote, and report mistakes in them with file and line.
 
-A key that occurs twice in one mapping is a mistake: YAML alone would silently take the last one.
+A key that occurs twice in one mapping is a mistake: YAML alone would silently take the last one. A
+document in which aliases stand for lists of aliases, and so on, is refused before it is unfolded.
 JSON, which Snakemake accepts as a config too, is read as JSON.
 """
 
@@ -8,6 +9,7 @@ import contextlib
 import datetime
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from dlbench import Error
 
 NUMBER = re.compile(r"\s*[-+]?\d+(\.\d*)?\s*")
 SAFE_DEPTH = 1000  # of nested lists and mappings, for libyaml
+MOST_VALUES = 300_000  # that a document may have, each alias counted as what it stands for
 POWER = re.compile(r"([-+]?\d+(?:\.\d*)?)[eE]([-+]?\d+)")
 
 
@@ -74,11 +77,11 @@ def _json(text, path):
     """The content of JSON, which has no lines that we could name."""
 
     def unique(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next((key for key in keys if keys.count(key) > 1), None)
-        if twice is not None:
+        content = dict(pairs)
+        if len(content) < len(pairs):
+            (twice, _), *_ = Counter(key for key, _ in pairs).most_common(1)
             raise Error(f"{path}: the key {twice!r} is twice in one mapping; remove one of the two")
-        return dict(pairs)
+        return content
 
     try:
         return json.loads(text, object_pairs_hook=unique)
@@ -87,10 +90,11 @@ def _json(text, path):
 
 
 def _yaml(text, path):
-    # libyaml's loader takes a tenth of the time, but crashes on what is nested too deep. The
-    # longest line and all brackets together are a bound of the depth. Yaml's own loader, which
-    # follows, says what is wrong.
-    deepest = max(map(len, text.splitlines()), default=0) + text.count("[") + text.count("{")
+    # libyaml's loader takes a tenth of the time, but crashes on what is nested too deep. Where the
+    # words of a line begin and all brackets together are a bound of the depth. Yaml's own loader,
+    # which follows, says what is wrong.
+    begins = (len(line) - len(line.lstrip(" \t-?:")) for line in text.splitlines())
+    deepest = max(begins, default=0) + text.count("[") + text.count("{")
     if yaml.__with_libyaml__ and deepest < SAFE_DEPTH:
         with contextlib.suppress(yaml.YAMLError, RecursionError, ValueError):
             return _content(yaml.CSafeLoader(text), path)
@@ -118,7 +122,7 @@ def _content(loader, path):
         node = loader.get_single_node()
         if node is None:
             return None
-        _see_keys_once(loader, node, path, set())
+        _see_keys_and_sizes(loader, node, path, {})
         return loader.construct_document(node)
     finally:
         loader.dispose()
@@ -131,25 +135,40 @@ def _problem(error):
     return words
 
 
-def _see_keys_once(loader, node, path, seen):
-    """Raise where a mapping below a node, merged ones (`<<`) apart, has a key twice."""
-    if id(node) in seen or isinstance(node, yaml.ScalarNode):
-        return
-    seen.add(id(node))
+def _see_keys_and_sizes(loader, node, path, sizes):
+    """How many values a node has, aliases unfolded.
+
+    Args:
+        sizes: {id of node: values} of those that were counted; none is counted twice.
+
+    Raises:
+        Error: a mapping, merged ones (`<<`) apart, has a key twice, or too many values.
+    """
+    if isinstance(node, yaml.ScalarNode):
+        return 1
+    if id(node) in sizes:
+        return sizes[id(node)]
+    sizes[id(node)] = 0  # of one that contains itself, which is found later
     if isinstance(node, yaml.SequenceNode):
-        below = node.value
+        counts = [_see_keys_and_sizes(loader, one, path, sizes) for one in node.value]
     else:
-        lines = {}
-        for key, _ in node.value:
+        counts, lines = [], {}
+        for key, below in node.value:
+            count, line = _see_keys_and_sizes(loader, below, path, sizes), key.start_mark.line + 1
+            if count > MOST_VALUES:
+                raise Error(
+                    f"{path}, line {line}: {getattr(key, 'value', 'a key')} unfolds to {count} "
+                    f"values (by & and *); expected at most {MOST_VALUES}"
+                )
+            counts += [count, _see_keys_and_sizes(loader, key, path, sizes)]
             if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
                 continue
-            value, line = loader.construct_object(key), key.start_mark.line + 1
+            value = loader.construct_object(key)
             if value in lines:
                 raise Error(
                     f"{path}, line {line}: the key {value!r} is twice in one mapping, first in "
                     f"line {lines[value]}; remove one of the two"
                 )
             lines[value] = line
-        below = [part for pair in node.value for part in pair]
-    for one in below:
-        _see_keys_once(loader, one, path, seen)
+    sizes[id(node)] = 1 + sum(counts)
+    return sizes[id(node)]

@@ -31,7 +31,9 @@ def _metrics():
     kinds = {
         (True, speed): (
             "images_per_second",
+            "images_per_second_per_device",
             "tokens_per_second",
+            "tokens_per_second_per_device",
             "first_epoch_images_per_second",
             "epochs_images_per_second",
         ),

@@ -5,11 +5,20 @@
 - Written with zstd level 3, dictionaries for text, byte streams split for
   floats, delta coding for the step column, a row group a run, several for an imported long one.
 - Read with the schema of this version; a file of a newer one is refused.
+- Each file has its digest in its metadata, which is compared whenever it is read. Parquet's own
+  checksums are of pages alone, and a changed bit in the footer can give other numbers, too. A file
+  without a digest is of an earlier version, or of another writer.
 """
 
+import contextlib
+import functools
+import hashlib
 import json
+import mmap
+import os
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,17 +26,23 @@ import pyarrow.parquet as pq
 
 from dlbench import Error
 from dlbench.common.files import written_whole
+from dlbench.tables import table_names
 from dlbench.tables.cells import Row
 
 SCHEMA_VERSION = 2
 ATTRIBUTES = "PANDAS_ATTRS"  # whose value pandas' read_parquet, as of 2.1, takes for `attrs`
+DIGEST = "file_sha256"  # of the file, with zeros in its place
+_BLANK = "0" * 64
+# A value of the metadata as Thrift's compact protocol writes it: its field, then its length.
+_PLACE = re.compile(re.escape(DIGEST.encode()) + rb"\x18\x40([0-9a-f]{64})")
+_FOOTER_END_BYTES = 8  # its length, and PAR1
 # The beginning of texts that spreadsheets run as formulas, or that have apostrophes already.
 FORMULA = r"'*[=+\-@\t\r]"
 NUMBER = r"^[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?$"
 
 
 class TableError(Error):
-    """A table that cannot be read; the message says why."""
+    """A table that cannot be read; the message says why, and what makes it again."""
 
 
 class _NoPandas:
@@ -61,19 +76,29 @@ def write(path: Path | str, rows: Iterable[Row], schema: pa.Schema, **notes: str
         parquet.write_table(content)
 
 
-def writer(path: Path | str, schema: pa.Schema) -> pq.ParquetWriter:
-    """A ParquetWriter for tables of a schema; each table that it writes becomes a row group."""
+@contextlib.contextmanager
+def writer(path: Path | str, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
+    """Yield a ParquetWriter for tables of a schema; each that it writes becomes a row group.
+
+    The file has its digest when the block ends.
+    """
     encoding = {f.name: "BYTE_STREAM_SPLIT" for f in schema if pa.types.is_floating(f.type)}
     if "step" in schema.names:
         encoding["step"] = "DELTA_BINARY_PACKED"
-    return pq.ParquetWriter(
+    with pq.ParquetWriter(
         path,
         schema,
         compression="zstd",
         compression_level=3,
         use_dictionary=[f.name for f in schema if pa.types.is_dictionary(f.type)],
         column_encoding=encoding,
-    )
+    ) as parquet:
+        yield parquet
+        parquet.add_key_value_metadata({DIGEST: _BLANK})
+    with open(path, "r+b") as file:
+        place, digest = _digest(file)
+        file.seek(place)
+        file.write(digest.encode())
 
 
 def table(rows: Iterable[Row], schema: pa.Schema, **notes: str) -> pa.Table:
@@ -107,7 +132,7 @@ def notes_of(path: Path | str) -> dict[str, str]:
     try:
         metadata = pq.read_schema(path).metadata or {}
         return {key.decode(): value.decode() for key, value in metadata.items()}
-    except (OSError, pa.ArrowInvalid, UnicodeDecodeError):
+    except (OSError, pa.ArrowException, UnicodeDecodeError):
         return {}
 
 
@@ -127,21 +152,11 @@ def read(
         earlier: allow a table of an earlier version; columns that it lacks are empty.
 
     Raises:
-        TableError: it is no Parquet file, lacks a column, or is of a newer version.
+        TableError: it is no Parquet file, is damaged, lacks a column, or is of a newer version.
     """
-    try:
-        file = pq.ParquetFile(path)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise TableError(f"{path} cannot be read as Parquet: {error}") from error
-    with file:
-        there = file.schema_arrow  # made anew each time it is asked for
-        version = int((there.metadata or {}).get(b"schema_version", b"0"))
-        if version > SCHEMA_VERSION:
-            raise TableError(
-                f"{path}: schema version {version}, made by a newer dlbench; "
-                f"this one reads up to {SCHEMA_VERSION}"
-            )
-        missing = [name for name in schema.names if name not in there.names]
+    with _opened(path, often=run_id is not None) as file:
+        there = file.schema_arrow.names  # made anew each time it is asked for
+        missing = [name for name in schema.names if name not in there]
         if missing and not earlier:
             raise TableError(f"{path}: columns missing: {', '.join(missing)}")
         columns = [name for name in schema.names if name not in missing]
@@ -150,9 +165,121 @@ def read(
         else:
             chosen = [("run_id", "=", run_id)]
             content = pq.read_table(path, columns=columns, filters=chosen, use_threads=False)
-    for name in missing:
-        content = content.append_column(name, pa.nulls(len(content), schema.field(name).type))
-    return content.select(schema.names).cast(schema)
+        for name in missing:
+            content = content.append_column(name, pa.nulls(len(content), schema.field(name).type))
+        return content.select(schema.names).cast(schema)
+
+
+def read_as_it_is(path: Path | str) -> pa.Table:
+    """A table with the columns that it has, by whomever it was written.
+
+    Raises:
+        TableError: it is no Parquet file, is damaged, or is of a newer version.
+    """
+    with _opened(path) as file:
+        return file.read(use_threads=False)
+
+
+def check(path: Path | str) -> None:
+    """Compare a table with the digest that it has, if it has one.
+
+    Raises:
+        TableError: it is no Parquet file, or is damaged.
+    """
+    with _opened(path):
+        pass
+
+
+@contextlib.contextmanager
+def _opened(path, often=False):
+    """Yield a Parquet file whose content is what was written; the one reader of all tables.
+
+    Args:
+        often: it is opened for each of its runs; its digest is compared once.
+    """
+    try:
+        if not (_was_whole(path, os.stat(path).st_mtime_ns) if often else _is_whole(path)):
+            raise TableError(
+                f"{path} is damaged: it is not what was written, by the digest in it"
+                f"{_how_mended(path)}"
+            )
+        with pq.ParquetFile(path) as file:
+            version = int((file.schema_arrow.metadata or {}).get(b"schema_version", b"0"))
+            if version > SCHEMA_VERSION:
+                raise TableError(
+                    f"{path}: schema version {version}, made by a newer dlbench; "
+                    f"this one reads up to {SCHEMA_VERSION}"
+                )
+            yield file
+    except Error:
+        raise
+    except FileNotFoundError as error:
+        makes = f"; `{command}` makes it" if (command := _command(path)) else ""
+        raise TableError(f"{path}: there is no such table{makes}") from error
+    except (OSError, pa.ArrowException, ValueError, MemoryError) as error:
+        # Of a file without a digest pyarrow says what is wrong, in many ways.
+        raise TableError(f"{path} cannot be read as Parquet: {error}{_how_mended(path)}") from error
+
+
+@functools.lru_cache(maxsize=64)
+def _was_whole(path, *_):
+    return _is_whole(path)
+
+
+def _is_whole(path):
+    with open(path, "rb") as file:
+        place, digest = _digest(file)
+        if place is None:
+            return True
+        file.seek(place)
+        return file.read(len(_BLANK)) == digest.encode()
+
+
+def _digest(file):
+    """Where the digest of an open file is, and what it should be; (None, "") if it has none.
+
+    Raises:
+        ValueError: it is no Parquet file.
+    """
+    if os.fstat(file.fileno()).st_size <= _FOOTER_END_BYTES:
+        raise ValueError("it is empty or cut short")
+    with (
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+        memoryview(mapped) as content,
+    ):
+        footer_bytes = int.from_bytes(mapped[-_FOOTER_END_BYTES:-4], "little")
+        begin = max(0, len(mapped) - footer_bytes - _FOOTER_END_BYTES)
+        found = list(_PLACE.finditer(mapped, begin))
+        if not found:
+            return None, ""
+        place, end = found[-1].span(1)
+        del found
+        digest = hashlib.sha256(content[:place])
+        digest.update(_BLANK.encode())
+        digest.update(content[end:])
+        return place, digest.hexdigest()
+
+
+def _how_mended(path):
+    """What is to be done about a damaged table, as the end of a message."""
+    command = _command(path)
+    remedy = f"remove it: `{command}` makes it again" if command else "take it anew from its origin"
+    return f"; {remedy}"
+
+
+def _command(path):
+    """The command that makes a table anew, by its place; "" where that is no place of ours."""
+    parts = Path(path).parts
+    if parts[-4:-2] == ("results", "runs"):
+        return "snakemake --forcerun collect_runs"
+    if parts[-4:-2] == ("results", "imports"):
+        return f"snakemake {'/'.join(parts[-4:])}"
+    if parts[-3:-1] == ("results", "tables"):
+        if Path(path).stem in table_names.OF_STUDY:
+            return "snakemake tables"
+        if Path(path).stem in table_names.OF_MACHINES:
+            return "snakemake baselines"
+    return ""
 
 
 def from_csv(table: pa.Table) -> pa.Table:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet as pq
 
 from dlbench import Error
 from dlbench.tables import parquet_files, table_columns
@@ -29,20 +28,11 @@ def table_rows(path: Path) -> list[Row]:
 
 
 def _parquet(path):
-    try:
-        schema = pq.read_schema(path)
-        version = (schema.metadata or {}).get(b"schema_version")
-        if version is None:
-            raise Error(f"{path}: not one of our tables: its metadata has no schema_version")
-        if int(version) > parquet_files.SCHEMA_VERSION:
-            raise Error(
-                f"{path}: schema version {int(version)}, made by a newer dlbench; "
-                f"this one reads up to {parquet_files.SCHEMA_VERSION}"
-            )
-        columns = [name for name in table_columns.RUNS.names if name in schema.names]
-        return pq.read_table(path, columns=columns).to_pylist(), columns
-    except (OSError, pa.ArrowInvalid) as error:
-        raise Error(f"{path} cannot be read as Parquet: {error}") from error
+    table = parquet_files.read_as_it_is(path)
+    if b"schema_version" not in (table.schema.metadata or {}):
+        raise Error(f"{path}: not one of our tables: its metadata has no schema_version")
+    columns = [name for name in table_columns.RUNS.names if name in table.column_names]
+    return table.select(columns).to_pylist(), columns
 
 
 def _csv(path):

@@ -13,7 +13,7 @@ from dlbench.tables.machine_columns import DRIFT, NODES
 from dlbench.tables.operation_columns import OPERATIONS, PROFILE
 from dlbench.tables.run_columns import EVALS
 from dlbench.tables.try_columns import TRIES
-from dlbench.tables.work_columns import ENERGY, MEMORY, WORK
+from dlbench.tables.work_columns import ENERGY, MEMORY, RATES, WORK
 
 _FLAGS = ("xla", "compile", "deterministic", "recompute", "augment")
 _AHEAD = ("input_workers", "prefetch")
@@ -64,7 +64,11 @@ RUNS = pa.schema(
         field("item", NAME, note="image, or sequence of tokens; none: unknown"),
         field("message", TEXT, note="why the status is not ok"),
         field("source", TEXT, note="of an imported run: its files with first and last line"),
-        field("notes", TEXT, note="of an imported run: what was converted, undone or left out"),
+        field(
+            "notes",
+            TEXT,
+            note="of an imported run: what was converted or left out; how a run's nodes differ",
+        ),
         field("learning_gate", TEXT, note="reached, or by how much missed; none: no gate"),
         *fields(pa.bool_(), *_FLAGS),
         *PROFILE,
@@ -94,18 +98,7 @@ RUNS = pa.schema(
         *WORK,
         field("steps_measured", COUNT, "steps", "after the warm-up"),
         field("burn_in_steps", COUNT, "steps", "left out of all summaries"),
-        field(
-            "images_per_second",
-            REAL,
-            "items/s",
-            "items of the measured steps over their time on the slowest rank",
-        ),
-        field(
-            "tokens_per_second",
-            REAL,
-            "tokens/s",
-            "images_per_second x tokens of a sequence; none: items are no sequences",
-        ),
+        *RATES,
         field(
             "copy_sd_images_per_second",
             REAL,
@@ -180,6 +173,10 @@ RUNS = pa.schema(
         field("others_disk_bytes_per_s", REAL, "B/s", "read and written by others, all disks"),
         field("cpu_clock_mhz", REAL, "MHz", "mean over time and cores"),
         field("cpu_throttle_count", COUNT, note="cores slowed down for heat, start to end"),
+        field(
+            "quota_throttled_percent", REAL, "%", "of its periods a quota of CPU time stopped it"
+        ),
+        field("quota_throttled_s", REAL, "s", "for so long, while measured, all CPUs added up"),
         field("load_before_1min", REAL, note="load average when the trainer was started"),
         field("waited_for_quiet_s", REAL, "s", "before the trainer was started"),
         field("other_gpu_processes", pa.int32(), note="of others, the most on a GPU of its"),

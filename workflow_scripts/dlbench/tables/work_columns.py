@@ -1,9 +1,44 @@
-"""Columns of the table of runs: what a model computes, what its device could do, memory, energy."""
+"""Columns of the table of runs: rates, what a model computes, what its device could do, memory,
+energy.
+"""
 
 import pyarrow as pa
 
 from dlbench.tables.fields import COUNT, NAME, REAL, TEXT, field
 
+RATES = (
+    field(
+        "images_per_second",
+        REAL,
+        "items/s",
+        "items of the measured steps over their time on the slowest rank",
+    ),
+    field("images_per_second_per_device", REAL, "items/s", "the same over devices"),
+    field(
+        "tokens_per_second",
+        REAL,
+        "tokens/s",
+        "images_per_second x tokens of a sequence; none: items are no sequences",
+    ),
+    field(
+        "tokens_per_second_per_device",
+        REAL,
+        "tokens/s",
+        "the same over devices; known of some logs that do not say how many devices there are",
+    ),
+    field(
+        "rate_uncertainty",
+        REAL,
+        "1",
+        "relative, of rate and step time, by the digits or short last batches of an imported log",
+    ),
+    field(
+        "contradicts",
+        TEXT,
+        note="how rate, batch and step time differ by over 2 % and rate_uncertainty: such a run "
+        "is in no mean, and compared with nothing; none: they agree",
+    ),
+)
 WORK = (
     field(
         "model_flops_per_item",

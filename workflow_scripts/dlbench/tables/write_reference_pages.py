@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from dlbench.common.files import written_whole
-from dlbench.study import config
+from dlbench.study import config, config_schema, yaml_files
 from dlbench.study.config_schema import schema
 from dlbench.study.runs import DEFAULTS
 from dlbench.tables import baseline_columns, house_map, run_columns, table_columns
@@ -36,6 +36,10 @@ CONFIG_HEAD = f"""# Config
 Files are laid over one another, mappings key by key, everything else as a whole: `config.yaml`,
 then `site.yaml` where there is one, then those given with `--configfile`. Defaults are those of
 `config.yaml`. An unknown key or an impossible value is named before anything is trained.
+
+A file has at most {yaml_files.MOST_VALUES} values, where each alias (`*`) counts as what it stands
+for, and a study at most {config_schema.MOST_RUNS} runs. More is refused, with number and key,
+before it is unfolded; of a file given with `--configfile` once Snakemake has read it.
 """
 AXES_HEAD = """## Axes
 
@@ -49,10 +53,13 @@ TABLES_HEAD = f"""# Tables
 [results.md](results.md) says how to read them; [notebooks.md](notebooks.md) opens them in pandas,
 whose `attrs["units"]` then has the units.
 
-They lie in `results/tables/` as Parquet, all but `evals` as CSV as well. Dates are UTC. What a run
-has not is absent, never a stand-in. `1` is the unit of a share or ratio. `_ci95_low` and
-`_ci95_high` are the ends of a 95 % interval and are not listed apart; columns of settings mean in
-every table what they mean in `runs`.
+They lie in `results/tables/` as Parquet, all but `evals` as CSV as well. Each Parquet file has the
+digest of itself in its metadata (`file_sha256`, with zeros in its place), which dlbench compares
+whenever it reads one: a damaged table is refused, with the command that makes it again.
+
+Dates are UTC. What a run has not is absent, never a stand-in. `1` is the unit of a share or ratio.
+`_ci95_low` and `_ci95_high` are the ends of a 95 % interval and are not listed apart; columns of
+settings mean in every table what they mean in `runs`.
 """
 
 

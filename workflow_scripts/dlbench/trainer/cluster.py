@@ -4,7 +4,9 @@
   site's own scheduler), whatever the framework.
 - Else Slurm's variables do: the first tasks on each node are its workers, the
   others what else there is. The ports follow from the job's number, so that two
-  jobs on one node do not meet.
+  jobs on one node do not meet. On one node they find one another by loopback; on
+  several by the names of the nodes, which are looked up before a framework is
+  imported: that would try for minutes.
 """
 
 import itertools
@@ -12,17 +14,27 @@ import json
 import os
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dlbench import Error
-from dlbench.common import host_lists
+from dlbench.common import host_lists, networks
 from dlbench.trainer.strategy import Spec
 
 PORTS_PER_JOB = 64
 # Below 32 768, from which Linux gives ports to connections: one of those may be taken at any time.
 # 199 is prime, so that numbers of jobs which are next to each other have other ports.
 PORTS = range(20_000, 20_000 + 199 * PORTS_PER_JOB)
+
+
+# Variable with the addresses of nodes that are not reached by their names, as JSON.
+NODE_ADDRESSES = "DLBENCH_NODE_ADDRESSES"
+
+
+class Unreachable(Error):
+    """The processes of a run do not find one another, for a reason that may pass."""
+
+    before_first_step = True  # for the end of the log
 
 
 @dataclass(frozen=True)
@@ -40,12 +52,19 @@ class Cluster:
         hosts = [address.rpartition(":")[0] for address in addresses]
         return hosts[: self.task].count(hosts[self.task])
 
+    @property
+    def hosts(self) -> list[str]:
+        """The hosts of all tasks, the first task's first."""
+        addresses = itertools.chain(*self.addresses.values())
+        return list(dict.fromkeys(address.rpartition(":")[0] for address in addresses))
+
 
 def find(
     spec: Spec,
     wanted: dict[str, int],
     environ: Mapping[str, str] = os.environ,
     launchers: str = "local or srun",
+    first_suffices: bool = False,
 ) -> Cluster:
     """The cluster of this process.
 
@@ -53,14 +72,17 @@ def find(
         spec: the run's fields as attributes.
         wanted: how many tasks of each kind of job the run needs, as in {"worker": 2}.
         launchers: those by which such a process may be started, for people.
+        first_suffices: the first process tells the others where all are.
 
     Raises:
+        Unreachable: this node does not know the name of another.
         Error: neither TF_CONFIG nor Slurm says, or what they say does not fit.
     """
     if "TF_CONFIG" in environ:
         cluster = _from_tf_config(environ["TF_CONFIG"])
     elif "SLURM_PROCID" in environ:
         cluster = from_slurm(wanted, spec.nodes, environ)
+        check_names(cluster.hosts[:1] if first_suffices else cluster.hosts)
     else:
         raise Error(
             f"strategy {spec.strategy} needs to know its other processes, but neither TF_CONFIG "
@@ -69,6 +91,7 @@ def find(
     counts = {job: len(addresses) for job, addresses in cluster.addresses.items()}
     if counts != wanted:
         raise Error(f"the run needs the processes {_words(wanted)}, found {_words(counts)}")
+    os.environ.update(networks.past_proxies(cluster.hosts))  # gRPC would ask the proxy for them
     return cluster
 
 
@@ -104,12 +127,14 @@ def from_slurm(
             environ.get("SLURM_STEP_TASKS_PER_NODE") or environ["SLURM_TASKS_PER_NODE"]
         )
         job_id, step = int(environ["SLURM_JOB_ID"]), environ.get("SLURM_STEP_ID", "0")
+        known = json.loads(environ.get(NODE_ADDRESSES, "{}"))
     except KeyError as error:
         raise Error(f"{error.args[0]} is not set: was the trainer started by srun?") from None
     except ValueError as error:
         raise Error(f"Slurm's variables are not as expected: {error}") from None
     if len(hosts) != len(counts):
         raise Error(f"Slurm's variables name {len(hosts)} nodes, and tasks for {len(counts)}")
+    hosts = [known.get(host, host) for host in hosts] if len(hosts) > 1 else [networks.LOOPBACK]
     number = job_id * 7 + (int(step) if step.isdigit() else 0)
     base = PORTS[number * PORTS_PER_JOB % len(PORTS)]
     places = [(node, task) for node, count in enumerate(counts) for task in range(count)]
@@ -132,17 +157,44 @@ def from_slurm(
     )
 
 
+def check_names(names: Iterable[str]) -> None:
+    """Check that this node knows the names by which the processes of a run find one another.
+
+    Raises:
+        Unreachable: it does not.
+    """
+    if unknown := networks.unknown_names(names):
+        listed = ", ".join(f"{name} ({why})" for name, why in unknown.items())
+        raise Unreachable(
+            f"node {socket.gethostname()} does not know {listed}: have the names of all nodes put "
+            "into DNS or /etc/hosts, or say in site.node_address how they are reached"
+        )
+
+
+def check_own_name() -> None:
+    """Check that a server can listen at the address of this node's own name, as Gloo does.
+
+    Raises:
+        Unreachable: it has none.
+    """
+    if not networks.own_address():
+        raise Unreachable(
+            f"node {socket.gethostname()} has no address behind its own name, where Gloo listens: "
+            "have the name put into DNS or /etc/hosts with an address of that node"
+        )
+
+
 def see_port_free(address: str) -> None:
     """Check that a server can listen at the port of an address (`host:port`).
 
     Raises:
-        Error: it cannot.
+        Unreachable: it cannot.
     """
     port = int(address.rpartition(":")[2])
     try:
         socket.create_server(("", port)).close()
     except OSError as error:
-        raise Error(
+        raise Unreachable(
             f"the processes of the run cannot meet at {address}: port {port} "
             f"({os.strerror(error.errno or 0)})"
         ) from error

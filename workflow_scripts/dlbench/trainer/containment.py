@@ -1,6 +1,14 @@
-"""Whether the trainer is where its run says: in the image of the run, or in none."""
+"""Whether the trainer is where its run says: in the image of the run, or in none.
 
+And there in its environment: what it imported is what the environment's lock file names.
+"""
+
+import importlib.metadata
 import json
+import re
+import sys
+import sysconfig
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +16,10 @@ from dlbench import Error
 from dlbench.common import plugins
 
 IMAGE_MARKER = Path("/etc/dlbench-image.json")  # describe_image.py writes it into our images
+LOCK = "uv.lock"
+# As uv writes it; Python 3.10 has no tomllib.
+LOCKED = re.compile(r'^\[\[package\]\]\nname = "(.+)"\nversion = "(.+)"$', re.M)
+INSTALLED = re.compile(r"(?P<name>.+?)-(?P<version>[^-]+)\.dist-info")
 
 
 def check(runtime: str, image_id: str | None) -> dict[str, Any] | None:
@@ -49,3 +61,59 @@ def check(runtime: str, image_id: str | None) -> dict[str, Any] | None:
             f"runtime {runtime} was to be in the image {image_id}, but this is the image {here}"
         )
     return marker
+
+
+def check_imported(runtime: str, packages: Iterable[str]) -> None:
+    """Check that packages were imported from this Python's environment, as its lock file has them.
+
+    Beside the folder of an environment that uv made lies its lock file; without one nothing is
+    known of what an environment should have. Packages that it does not name may be installed. An
+    image has its digest instead.
+
+    Args:
+        runtime: the run's.
+        packages: names of modules that must be the environment's own, imported or not. All others
+            that it has must be, too, where they were imported.
+
+    Raises:
+        Error: a package is another environment's, or has another version.
+    """
+    lock = Path(sys.prefix).parent / LOCK
+    if lock.is_file() and not plugins.constants("runtimes", runtime)["CONTAINED"]:
+        folders = {Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")}
+        _check_places(set(packages), folders, lock)
+        _check_versions(folders, lock)
+
+
+def _check_places(packages, folders, lock):
+    """Check that what the environment has was not imported from elsewhere."""
+    own = {path.name.partition(".")[0] for folder in folders for path in folder.iterdir()}
+    inside = [str(Path(sys.prefix)), str(Path(sys.prefix).resolve())]
+    for name in sorted((own | packages) & sys.modules.keys() - sys.stdlib_module_names):
+        file = getattr(sys.modules[name], "__file__", None)
+        if file and not any(Path(file).is_relative_to(prefix) for prefix in inside):
+            raise Error(
+                f"package {name} was imported from {Path(file).parent}, and runs of "
+                f"{lock.parent.name} have that of {lock}: is the folder named by PYTHONPATH "
+                "or by a .pth file of the environment?"
+            )
+
+
+def _check_versions(folders, lock):
+    """Check that what is imported has the version that the lock file names."""
+    locked: dict[str, set[str]] = {}
+    for name, version in LOCKED.findall(lock.read_text(encoding="utf-8")):
+        locked.setdefault(name, set()).add(version)
+    for place in sorted(path for folder in folders for path in folder.glob("*.dist-info")):
+        described = INSTALLED.fullmatch(place.name)
+        name = re.sub(r"[-_.]+", "-", described["name"]).lower() if described else ""
+        if name not in locked or described["version"] in locked[name]:
+            continue
+        files = importlib.metadata.Distribution.at(place).files or ()
+        if {file.parts[0] for file in files} & sys.modules.keys():
+            raise Error(
+                f"expected {name} {' or '.join(sorted(locked[name]))} as in {lock}, found "
+                f"{described['version']} in {place.parent}: was it installed by hand? `python "
+                f"workflow_scripts/make_environment.py envs/{lock.parent.name}` installs what "
+                "the lock file says; or lock what you want: runs are then trained again"
+            )

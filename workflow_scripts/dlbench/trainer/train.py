@@ -128,6 +128,7 @@ class _Process:
         if spec.mode == inputs.ALONE:
             self._engine = input_engine.InputEngine(self._engine)
         self._log.write("stage", name="data", t_utc=event_log.utc_now())
+        containment.check_imported(spec.runtime, engine.packages(spec.framework))
         return loop.train(
             spec,
             self._engine,
@@ -192,9 +193,12 @@ class _Process:
         if self._signals.ended_run:  # of which the framework may have made another exception
             error = _Signal()
         status, message = _outcome(error, self._spec.framework)
-        if self._log is None and not _holds_run(self._own_log()):
+        # Before they know their ranks all have one log, in which the first end is the cause.
+        follows = message == event_log.STOPPED_BY_SIGNAL and event_log.last_run_end(self._own_log())
+        if self._log is None and not follows and not _holds_run(self._own_log()):
             self._log = event_log.EventLog(self._own_log())
-        self._end_log(status=status, message=message)
+        fields = {"before_first_step": True} if getattr(error, "before_first_step", False) else {}
+        self._end_log(status=status, message=message, **fields)
         print(f"{status}: {message}", file=sys.stderr)
         return isinstance(error, (Error, KeyboardInterrupt, _Signal))
 

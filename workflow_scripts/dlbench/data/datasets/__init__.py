@@ -5,7 +5,8 @@ A dataset file defines, for people and for what is published:
     SYNTHETIC: True if nothing is stored, because the trainer makes the items.
 and, if SYNTHETIC is False:
     FILES: maps each source file to its `bytes`, `sha256`, `md5` and `urls` (mirrors in
-        order). What is not published is None; the digest of the first download is then pinned.
+        order). What is not published is None; the digest of the first download is then pinned, and
+        a file of more than 4 GiB is refused unless it has a greater `most_bytes`.
     MIRRORS (optional): beginnings of `urls`, if every file has its `sha256`.
     OTHERS (optional): MD5 of files that are mistaken for these, by name.
     TERMS: what must be accepted before use; "" if nothing must.

@@ -1,6 +1,14 @@
-"""HTTP and HTTPS. Proxies are taken from the environment (HTTPS_PROXY and so on)."""
+"""HTTP and HTTPS. Proxies are taken from the environment (HTTPS_PROXY and so on).
 
+A server may send us on to another one, but to none of this machine or of a private network: what is
+there is meant for those inside. Who wants a file from there names it.
+"""
+
+import contextlib
+import ipaddress
 import re
+import socket
+from urllib.parse import urljoin, urlsplit
 
 from dlbench.data.transports import CHUNK_BYTES, Answer, TransportError
 
@@ -19,7 +27,13 @@ def open(url: str, offset: int, validator: str | None) -> Answer:
         if validator:
             headers["If-Range"] = validator
     try:
-        response = requests.get(url, headers=headers, stream=True, timeout=TIMEOUT_S)
+        response = requests.get(
+            url,
+            headers=headers,
+            stream=True,
+            timeout=TIMEOUT_S,
+            hooks={"response": lambda answer, **_: _check_redirect(answer, url)},
+        )
     except RequestException as error:
         passing = isinstance(error, ConnectionError | Timeout) and not isinstance(error, SSLError)
         raise TransportError(f"no connection: {error}", passing) from error
@@ -49,13 +63,44 @@ def open(url: str, offset: int, validator: str | None) -> Answer:
     )
 
 
+def _check_redirect(response, asked):
+    """Refuse to be sent on to an address that is not of the internet."""
+    if not response.is_redirect:
+        return
+    target = urljoin(response.url, response.headers["Location"])
+    host, there = urlsplit(asked), urlsplit(target)
+    if (there.hostname, there.port) == (host.hostname, host.port):
+        return
+    # Where only a proxy knows the name, it is the proxy that goes there.
+    with contextlib.suppress(OSError, UnicodeError):
+        for *_, address in socket.getaddrinfo(there.hostname, None):
+            if not ipaddress.ip_address(address[0].partition("%")[0]).is_global:
+                response.close()
+                raise TransportError(
+                    f"sends us on to {there.hostname} ({address[0]}), an address of this machine "
+                    "or of a private network; if the file is there, name that URL"
+                )
+
+
 def _chunks(response):
     import urllib3
 
+    left = announced = response.raw.length_remaining  # None: no length is announced
     try:
         with response:
-            # read1 returns what has arrived, so that a broken connection loses nothing of it.
-            while chunk := response.raw.read1(CHUNK_BYTES):
+            # read1 returns what has arrived, so that a broken connection loses nothing of it. The
+            # last byte that is announced comes alone: with it, the rest is gone.
+            while chunk := response.raw.read1(_most(left)):
                 yield chunk
+                left = None if left is None else left - len(chunk)
+                if left == 1 and len(response.raw._original_response.peek()) > 1:
+                    raise TransportError(
+                        f"sends more than the {announced} bytes that it announces: the file is "
+                        "another one, or something on the way changes it"
+                    )
     except (urllib3.exceptions.HTTPError, OSError) as error:
         raise TransportError(f"the connection broke: {error}", passing=True) from error
+
+
+def _most(left):
+    return CHUNK_BYTES if left is None else max(1, min(CHUNK_BYTES, left - 1))

@@ -1,6 +1,7 @@
 """Status of all runs: a row for each condition, a column for each device count or batch size."""
 
 import json
+import textwrap
 from pathlib import Path
 
 from matplotlib.lines import Line2D
@@ -9,14 +10,15 @@ from dlbench.analysis.frames import Tables
 from dlbench.common import phrases
 from dlbench.drawing import row_charts, series, styles
 from dlbench.log import event_fields
+from dlbench.study import wording
 from dlbench.study.runs import DEFAULTS
 
 CATEGORY = "Study"
 CAPTION = """
-Every combination of the study, all repeats in one cell. The symbol and colour are those of the
-worst status among the repeats, worst first as in the legend from the right; the number beside it
-says how many of the repeats ended well (ok or unstable) where not all did. Reasons are those of
-the table coverage, the commonest ones with how many runs they concern.
+Every combination of the study, all repeats in one cell. Names have what tells rows apart. Symbol
+and colour are those of the worst status among the repeats, worst first as in the legend from the
+right; the number beside it says how many of the repeats ended well (ok or unstable) where not all
+did. Reasons are those of the table coverage, the commonest ones with how many runs they concern.
 """
 # Status: (symbol, colour, what it means), from the best to the worst.
 LOOKS = {
@@ -27,7 +29,7 @@ LOOKS = {
     "imported": ("P", styles.COLOURS[0], "imported"),
     "excluded": ("_", "#9a9a9a", "excluded"),
     "skipped": ("s", "#bdbdbd", "skipped"),
-    "timeout": ("D", styles.COLOURS[5], "over its time limit"),
+    "timeout": ("D", styles.COLOURS[5], "over the time limit"),
     "oom": ("x", styles.COLOURS[3], "out of memory"),
     "failed": ("X", "black", "failed"),
 }
@@ -37,8 +39,9 @@ KNOWN_OF_ALL = ("site", "device_kind", *series.FOUND_OUT, "timing_source")
 # Of runs that never began the length of their items is not known, but what was asked for.
 SETTINGS = tuple("sequence_length" if n == "item_shape" else n for n in series.SETTINGS)
 COLUMNS = {"devices": "devices", "batch_per_device": "batch per device"}
-MOST_ROWS, MOST_REASONS, REASON_CHARACTERS = 120, 8, 76
-CELL_INCHES, ROW_INCHES = 0.62, 0.27
+MOST_ROWS, MOST_REASONS = 120, 8
+CELL_INCHES, ROW_INCHES, LEAST_WIDTH_INCHES = 0.62, 0.27, 7.5
+REASON_CHARACTER_INCHES = 0.061
 
 
 def draw(tables: Tables, stem: Path | str) -> None:
@@ -50,13 +53,13 @@ def draw(tables: Tables, stem: Path | str) -> None:
     keys = [name for name in SETTINGS if name not in (column, "global_batch", "nodes")]
     keys = [name for name in keys if name not in (*series.FOUND_OUT, "launcher")]
     telling = series.differing_settings(cells, [k for k in keys if k not in ("model", "dataset")])
-    rows = list(_rows(cells, keys, telling))
+    rows = list(_rows(cells, keys, ["model", "dataset", *telling]))
     shown, columns = rows[:MOST_ROWS], sorted(cells[column].dropna().unique())
-    reasons = _reasons(cells)
     longest = max((len(name) for name, _ in shown))
     width = 1 + row_charts.CHARACTER_INCHES * longest + CELL_INCHES * len(columns)
-    height = 1.2 + ROW_INCHES * max(3, len(shown))
-    with styles.figure(1, width=max(width, 6.2), height=height) as (figure, axes):
+    width, height = max(width, LEAST_WIDTH_INCHES), 1.2 + ROW_INCHES * max(3, len(shown))
+    reasons = _reasons(cells, int(width / REASON_CHARACTER_INCHES))
+    with styles.figure(1, width=width, height=height) as (figure, axes):
         axis = axes[0, 0]
         _map(axis, shown, column, columns)
         words = [_counts(cells)]
@@ -99,10 +102,25 @@ def _values(combination):
 
 def _rows(cells, keys, telling):
     """(name, cells), ordered by model and dataset."""
-    for _, own in cells.groupby(keys, dropna=False, sort=True):
-        first = own.iloc[0]
-        name = series.condition_words(first, ["model", "dataset", *telling])
-        yield name or str(first["combination"]), own
+    rows = [own for _, own in cells.groupby(keys, dropna=False, sort=True)]
+    firsts = [own.iloc[0] for own in rows]
+    names = _needed(firsts, telling)
+    for first, own in zip(firsts, rows, strict=True):
+        yield series.condition_words(first, names) or str(first["combination"]), own
+
+
+def _needed(firsts, telling):
+    """The settings without which fewer rows would have names of their own."""
+    names = [name for name in telling if name in (*wording.NAMED, "site", "devices")]
+    for name in telling:
+        longer = [one for one in telling if one in (*names, name)]
+        if _count_of_names(firsts, longer) > _count_of_names(firsts, names):
+            names = longer
+    return names
+
+
+def _count_of_names(firsts, names):
+    return len({series.condition_words(first, names) for first in firsts})
 
 
 def _map(axis, rows, column, columns):
@@ -147,11 +165,11 @@ def _badness(status):
 def _counts(cells):
     counts = cells["status"].value_counts()
     ordered = sorted(counts.index, key=_badness)
-    return " \u00b7 ".join(f"{counts[status]} {status}" for status in ordered)
+    return " \u00b7 ".join(f"{counts[status]} {_looks(status)[2]}" for status in ordered)
 
 
-def _reasons(cells):
-    """[words, ...]: the commonest reasons, with their status and how many runs they concern.
+def _reasons(cells, characters):
+    """The commonest reasons, with their status and how many runs they concern: lines.
 
     Reasons that differ in numbers only are one.
     """
@@ -162,16 +180,12 @@ def _reasons(cells):
     counts = (
         explained.groupby(["status", "reason"]).size().sort_values(ascending=False, kind="stable")
     )
-    words = []
+    lines = []
     for (status, reason), count in counts[:MOST_REASONS].items():
-        short = (
-            f"{reason[: REASON_CHARACTERS - 1]}\u2026"
-            if len(reason) > REASON_CHARACTERS
-            else reason
-        )
-        words.append(f"{count} {status}: {short}")
-    more = len(counts) - len(words)
-    return [*words, f"and {more} more reasons"] if more > 0 else words
+        words = f"{count} {_looks(status)[2]}: {reason}"
+        lines += textwrap.wrap(words, characters, subsequent_indent="      ")
+    more = len(counts) - MOST_REASONS
+    return [*lines, f"and {more} more reasons"] if more > 0 else lines
 
 
 def _legend(figure, cells, reasons):

@@ -18,9 +18,13 @@ from dlbench.study.runs import READING
 CATEGORY = "Comparisons"
 CAPTION = """
 Each row compares the runs of one condition with those of the base that are equal in all else.
-Markers are ratios of geometric mean throughputs, each run one value, less 1; lines are 90 %
-intervals (Welch's t on the logarithm of the throughput), each of its row alone. The green zone
-is the margin of equivalence, symmetric on the logarithm: from 1 / (1 + margin) to 1 + margin.
+Markers are ratios of geometric mean throughputs, each run one value, less 1; thin lines are their
+95 % intervals, which tables and the report have, the thick parts in them 90 % intervals (Welch's t
+on the logarithm of the throughput), each of its row alone. Before any correction a row is
+equivalent where the thick line is within the zone, and different where the thin one leaves out 0.
+The green zone is the margin of equivalence, symmetric on the logarithm: from 1 / (1 + margin) to
+1 + margin.
+A line that leaves the panel goes on.
 *Equivalent*: two one-sided tests (TOST) show that the difference is within the margin; else
 *slower* or *faster*: a two-sided test shows that there is one; else *undecided*. Both tests are
 on the 5 % level, corrected by Holm's method for all comparisons of the study. Repeats needed:
@@ -79,10 +83,11 @@ IN_HEADING = (
 # Points right of the axes where the difference ends, and the base and the verdict begin.
 DIFFERENCE_COLUMN, BASE_COLUMN, VERDICT_COLUMN = 50, 56, 128
 SPREAD_POINTS = 28  # by how much a spread is wider than the base above it
-ROW_INCHES, FRAME_INCHES = 0.44, 1.5
+ROW_INCHES, FRAME_INCHES, CHARACTER_INCHES = 0.44, 1.5, 0.085
 TOKENS = "tokens_per_second_b"
 HEADING_CHARACTERS = 80  # of a line: beside it are the words of start-up
 LONGEST_PART = 12  # characters by which a line may be longer than half of a name
+MOST_INTERVAL = 1.0  # of what must be seen, to either side
 LARGE = 100  # per cent, from which a difference is told without digits behind the point
 
 
@@ -97,10 +102,12 @@ def draw(tables: Tables, stem: Path | str) -> None:
         )
     ]
     heights = [FRAME_INCHES + ROW_INCHES * len(rows) for _, rows in panels] or [1]
+    names = [_name(row, rows) for _, rows in panels for _, row in rows.iterrows()]
+    longest = max((len(line) for name in names for line in name.split("\n")), default=0)
     with styles.figure(
         2,
         len(heights),
-        width=5.6,
+        width=5.2 + CHARACTER_INCHES * longest / 2,
         height=sum(heights) / len(heights),
         gridspec_kw={"width_ratios": [3, 2], "height_ratios": heights},
     ) as (figure, axes):
@@ -120,9 +127,11 @@ def _differences(axes, key, rows):
     axes.axvline(0, color=styles.GREY, linewidth=1.4, zorder=1)
     for y, row in rows.iterrows():
         colour, marker = LOOKS.get(row["verdict"], OPEN)
-        if not np.isnan(row["ci90_low"]):
-            interval = _percent(row[["ci90_low", "ci90_high"]].astype(float))
-            axes.plot(interval, [y, y], color=colour, lw=3, solid_capstyle="round", gid="interval")
+        for level, width in (("ci95", 1.3), ("ci90", 3.2)):
+            interval = _percent(row[[f"{level}_low", f"{level}_high"]].astype(float))
+            if interval.notna().all():
+                looks = {"color": colour, "lw": width, "solid_capstyle": "round"}
+                axes.plot(interval, [y, y], gid=level, **looks)
         if not np.isnan(row["ratio"]):
             apart = base_flags.APART in (row["base_flags"] or "")
             looks = {"color": colour, "marker": marker}
@@ -156,7 +165,7 @@ def _whole(axes, x, y, looks, **more):
 
 def _legend(rows):
     words = (
-        "difference in throughput, % \u00b7 line: 90 % CI"
+        "difference in throughput, % \u00b7 thin: 95 % CI, thick: 90 % CI"
         f"\ngreen zone: \u00b1{100 * rows['margin'].iloc[0]:g} % equivalence margin"
     )
     family = rows["family"].max()
@@ -319,10 +328,17 @@ def _setting(row, name):
 
 
 def _limits(rows):
-    """Of the axis of differences: all that is drawn, and more than the zone."""
+    """Of the axis of differences: all ratios, more than the zone, and intervals if not too wide.
+
+    Those of two runs may reach beyond any scale; of them as much is seen as of all else.
+    """
     margin = rows["margin"].iloc[0]
-    values = rows[["ratio", "ci90_low", "ci90_high"]].to_numpy(dtype=float)
-    drawn = [*_percent(values[np.isfinite(values)]), -150 * margin, 150 * margin]
+    ratios = _percent(rows["ratio"].to_numpy(dtype=float))
+    needed = [*ratios[np.isfinite(ratios)], -150 * margin, 150 * margin]
+    low, high = min(needed), max(needed)
+    room = MOST_INTERVAL * (high - low)
+    ends = _percent(rows[["ci95_low", "ci95_high"]].to_numpy(dtype=float))
+    drawn = [low, high, *np.clip(ends[np.isfinite(ends)], max(-100, low - room), high + room)]
     low, high = min(drawn), max(drawn)
     return low - 0.06 * (high - low), high + 0.06 * (high - low)
 

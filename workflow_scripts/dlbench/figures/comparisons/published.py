@@ -238,11 +238,14 @@ def _panel(axes, panel, line):
     _scale(axes, panel.metric, numbers)
     over = f" over {panel.base}" if panel.base else ""
     differs = _listed(numbers["base_mismatch"])
+    orange = [f"the base differs in {_spaced(differs)}"] if differs else []
+    if any(_is_wrong(row) for _, row in numbers.iterrows()):
+        orange.append("in brackets what follows from the source's other numbers")
     words = WORDS.get(panel.metric, panel.metric.replace("_", " "))
     words = words.replace("images", _counted(numbers)) + over
-    axes.set_xlabel(words + "\n" * bool(differs))
-    if differs:
-        _below(axes, f"orange: the base differs in {_spaced(differs)}")
+    axes.set_xlabel(words + "\n" * bool(orange))
+    if orange:
+        _below(axes, f"orange: {'; '.join(orange)}")
     for words, x_points in (("published", PRINTED), ("own", MEASURED), ("ratio", RATIO)):
         if own or words == "published":
             y = len(line.labels) - 0.35

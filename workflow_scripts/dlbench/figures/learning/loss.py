@@ -160,6 +160,7 @@ def _held_out(axes, one, evals, tables, seconds):
     for run_id in one.finished["run_id"]:
         own = evals[(evals["run_id"] == run_id) & (evals["loss"] > 0)]
         if len(own):
+            own = own[own["split"].isna() | (own["split"] == own["split"].iloc[0])]  # of one set
             time = (own["t_s"] - _started_s(tables.steps(run_id))) / seconds
             for axis, x in zip(axes, (own["step"], own["epoch"], time), strict=True):
                 axis.plot(x, own["loss"], **looks)

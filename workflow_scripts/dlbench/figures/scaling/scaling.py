@@ -1,5 +1,6 @@
 """Throughput and parallel efficiency against the number of devices."""
 
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,18 +18,21 @@ from dlbench.tables.timing_sources import MEASURED
 CATEGORY = "Scaling"
 BASELINES = "beside"
 NONE_WELL = "no run ended well"
+NOTE_LINE = 62  # characters
+MOST_INTERVAL = 2.0  # by what factor the axis goes beyond points and lines for intervals
 EXPECTED = "dotted: expected of its computation and the measured all-reduce"
 CAPTION = """
 Weak scaling: the batch per device is fixed, so the global batch grows with the devices. Strong
 scaling: the global batch is fixed, so each device has the less of it the more there are.
 Points are geometric means over repeats, each run one value; bars and bands are 95 % intervals
-(Student's t, and Welch's t for ratios, on the logarithm of the throughput). The dashed line is
-the base times the number of devices. The base of a series is its own run on the fewest devices;
-a series without one borrows that of another strategy, which is marked with a ring and named.
-A cross stands for runs that failed, with how many and why. Hollow points are published numbers;
-half-filled ones were measured apart: in no session (start of the workflow) with their base, and the
-drift between their sessions is not shown to be none. Where it is, or is known, speedups are
-corrected for it and have its uncertainty.
+(Student's t, and Welch's t for ratios, on the logarithm of the throughput); one that leaves the
+panel goes on. The dashed line is the base times the number of devices. The base of a series is
+its own run on the fewest devices; a series without one borrows that of another strategy, which is
+marked with a ring and named. A cross stands for runs that failed, with how many and why. Hollow
+points are published numbers. A star marks points of unstable runs, whose steps stalled or which
+others disturbed. Half-filled points were measured apart: in no session (start of the workflow) with
+their base, and the drift between their sessions is not shown to be none. Where it is, or is known,
+speedups are corrected for it and have its uncertainty.
 Dotted, where the baselines of the machine were measured (`snakemake baselines`): what is to be
 expected of the base if a step is its computation and an all-reduce of the gradients, at the
 time measured for so many bytes, and nothing overlaps (expected_scaling.py).
@@ -50,6 +54,8 @@ def draw(tables: Tables, stem: Path | str) -> None:
     with styles.figure(2, len(panels), width=5.2) as (figure, axes):
         for row, panel in zip(axes, panels, strict=True):
             _panel(row, panel, baselines)
+        if words := styles.stars_in_words(figure):
+            styles.note_below(figure, words)
         styles.save(figure, stem)
 
 
@@ -82,6 +88,15 @@ class _Drawn:
     def points(self):
         return self.series.points if self.series else []
 
+    @property
+    def linear(self):
+        """Throughputs of the base and, in proportion to devices, of the last point; or None."""
+        base = self.series and self.series.base
+        if not base:
+            return None
+        rate = base.throughput.value
+        return [rate, rate * self.points[-1].devices / base.devices]
+
     def draw_expected(self, axes, value):
         """Draw a number of what is expected, if anything is, as a dotted line."""
         if not self.expected:
@@ -105,7 +120,13 @@ class _Drawn:
                 )
             if base_flags.APART in point.mismatch:
                 styles.half(axes, at, estimate.value, styles.looks(self.own.index), zorder=3.5)
+            if _is_unstable(point):
+                styles.star(axes, at, estimate.value, self.color)
         return (x[-1], values[-1]) if points else None
+
+
+def _is_unstable(point):
+    return any(run["status"] == "unstable" for run in point.runs)
 
 
 def _drawn(panel, baselines):
@@ -156,11 +177,16 @@ def _line_words(series):
 def _notes(series):
     """Words on the efficiencies: whose base differs, and how many series have none."""
     mismatches = [(one.own.name, one.series.mismatch) for one in series if one.series]
-    notes = []
+    named = {}
     for name, keys in mismatches:
         differs = [key for key in keys if key != base_flags.APART]
         if differs:
-            notes.append(f"{name}: {base_flags.words(', '.join(differs), 'point and base')}")
+            words = base_flags.words(", ".join(differs), "point and base")
+            named.setdefault(words, []).append(name)
+    notes = [
+        textwrap.fill(f"{', '.join(filter(None, names))}: {words}".removeprefix(": "), NOTE_LINE)
+        for words, names in named.items()
+    ]
     notes = notes or ["speedup / devices \u00b7 bars: 95 % CI"]
     if any(base_flags.APART in keys for _, keys in mismatches):
         notes.append("half-filled: measured apart from the base")
@@ -176,6 +202,7 @@ def _throughputs(axes, series, unit):
     styles.logarithmic(axes.yaxis)
     styles.told_in(axes.yaxis, unit.per_item)
     axes.set_ylabel(f"{unit.plural} / s")
+    _leave_out_far_ends(axes, series)
     if not any(ends):
         axes.set_yticks([])
     # What has crosses only is named beside them.
@@ -186,14 +213,22 @@ def _throughputs(axes, series, unit):
     styles.name_series(axes, names)
 
 
+def _leave_out_far_ends(axes, series):
+    """Let intervals that reach far beyond points and dashed lines go on outside."""
+    rates = [point.throughput.value for one in series for point in one.points]
+    rates += [one.linear[1] for one in series if one.linear]
+    if rates:
+        low, high = axes.get_ylim()
+        axes.set_ylim(max(low, min(rates) / MOST_INTERVAL), min(high, MOST_INTERVAL * max(rates)))
+
+
 def _throughput(axes, drawn):
     base = drawn.series and drawn.series.base
     if base:
         rate = base.throughput.value
-        most = drawn.points[-1].devices
         axes.plot(
-            drawn.x([base.devices, most]),
-            [rate, rate * most / base.devices],
+            drawn.x([base.devices, drawn.points[-1].devices]),
+            drawn.linear,
             color=drawn.color,
             linestyle="--",
             linewidth=1.2,
@@ -213,8 +248,10 @@ def _efficiencies(axes, series):
     axes.axhline(1, color=styles.GREY, linestyle="--", linewidth=1.2, zorder=1)
     _devices(axes, series)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    values = [point.efficiency.value for one in series for point in one.points if point.efficiency]
     low, high = axes.get_ylim()
-    axes.set_ylim(min(0.5, low), max(1.05, high))
+    most = MOST_INTERVAL * max(values, default=1.0)
+    axes.set_ylim(min(0.5, max(0.0, low)), max(1.05, min(high, most)))
 
 
 def _devices(axes, series):

@@ -10,7 +10,8 @@ CAPTION = """
 Throughput of one device against its batch size, data loading included: of training steps, of the
 forward pass alone, and of forward and backward pass without the update of the weights. Points
 are geometric means over repeats, each run one value; bars are 95 % intervals (Student's t on the
-logarithm of the throughput); one that leaves the panel goes on. A cross stands for runs that
+logarithm of the throughput); one that leaves the panel goes on. A star marks points of
+unstable runs, whose steps stalled or which others disturbed. A cross stands for runs that
 failed, with how many and why. Hollow points are published numbers.
 """
 PANEL = ("mode", "model", "dataset")

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from dlbench.analysis.frames import Tables
+from dlbench.common import phrases
 from dlbench.drawing import row_charts, series, styles
 from dlbench.log import event_fields
 
@@ -15,7 +16,7 @@ Times of the measured steps, one line a run, repeats above one another: from the
 percentile (line), the median (dot) and stalled steps, which took more than twice the median of
 their run (orange points). Of several processes the one that took longest over all of them. At the
 right the median of the runs' medians, how many steps of all runs stalled, and the share of the
-measured time that they took beyond the median.
+measured time that was lost to stalls: what those steps took beyond the median.
 """
 STALLED = 2.0  # times the median
 COLOUR, STALL_COLOUR = styles.COLOURS[0], styles.COLOURS[3]
@@ -31,7 +32,7 @@ def draw(tables: Tables, stem: Path | str) -> None:
         styles.draw_words(stem, "no run of this study measured a step")
         return
     words = "line: 5th to 95th percentile of a run \u00b7 dot: median \u00b7 orange: stalled steps"
-    with row_charts.figure(stem, groups, "Step times", words, 2.4) as (rows, axes):
+    with row_charts.figure(stem, groups, "Step times", words, 4.0) as (rows, axes):
         values = [value for row in rows for value in _row(axes, row, tables)]
         row_charts.value_axis(axes, values, "ms / step", styles.milliseconds, True, 1e-3)
 
@@ -50,10 +51,18 @@ def _row(axes, row, tables):
     count, seconds = (sum(map(what, all_s)) for what in (len, np.sum))
     if count:
         lost = sum(np.sum(own - median) for own, median in zip(stalls, medians, strict=True))
-        words += f" \u00b7 {sum(map(len, stalls))} of {styles.thousands(count)} stalled"
-        words += f", {100 * lost / seconds:.1f} %"
+        words += f" \u00b7 {_stalled(sum(map(len, stalls)), count, lost / seconds)}"
     row_charts.say(axes, row, words)
     return medians
+
+
+def _stalled(stalls, count, share):
+    """How many steps stalled, and what share of the time that took."""
+    steps = phrases.plural("step", int(count))
+    if not stalls:
+        return f"none of {styles.thousands(count)} {steps} stalled"
+    of = styles.thousands(count)
+    return f"{stalls} of {of} {steps} stalled: {100 * share:.1f} % of the time lost"
 
 
 def _run(axes, y, run, times, width):

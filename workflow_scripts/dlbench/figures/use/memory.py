@@ -87,7 +87,7 @@ def _paint(axes, key, all_series):
     finished = pd.concat([one.finished for one in all_series])
     order = ON_GPUS if kind == "gpu" else ELSEWHERE
     column, words = next((c for c in order if finished[c[0]].notna().any()), order[0])
-    ends = line_charts.lines(axis, all_series, lambda one: one.means(column))
+    ends = line_charts.lines(axis, all_series, lambda one: one.means(column), stars=False)
     limit = runs[LIMIT].dropna().unique()
     most = finished[column].max()
     drawn = len(limit) == 1 and column != USED[0] and most < limit[0] < NEAR * most

@@ -3,8 +3,10 @@
 A file's docstring says what the program's numbers mean. It defines:
     recognise(log): whether a LogFile (dlbench/imports/log_file.py) is of this kind, from
         `log.head_text` alone.
-    read(log): yields a Measurement for each table in the log.
+    read(log, fields): yields a Measurement for each table in the log. `fields` are the user's
+        columns, for what does not follow from the log.
         Raises LogError, with the line, if the log is of this kind but cannot be understood.
+and may define LINE_MARKS, as other importers do.
 """
 
 from dataclasses import dataclass, field

@@ -6,99 +6,194 @@
   else one, whose median, least and most are the same number.
 - `busbw` is bytes / time x 2 (n - 1) / n in an all-reduce of n ranks, as here; of the other
   collectives the printed one is taken, whose factor differs.
-- Ranks and nodes follow from the lines `Rank 0 ... on HOST device ...`, else from --fields.
-- Today's version names its collective. Older logs do not: an all-reduce is known by its factor,
-  any other is refused.
-- Sizes with wrong values are left out of the table, and refused if there is no other.
+- Ranks and nodes follow from the lines `Rank 0 ... on HOST device ...` if all are there, else from
+  --fields (nodes, devices_per_node).
+- Today's version names its collective. Older logs do not: --fields may name it (measure), and an
+  all-reduce is known by its factor. Where the factor of an all-reduce is not that of its ranks,
+  the log is refused: lines of ranks are missing, or the fields are wrong.
+- Sizes with wrong values are left out of the table, and refused if there is no other. Versions
+  until 2022 print the largest relative error instead of their number; they count an error above
+  1e-2 (half), 1e-5 (float), 1e-12 (double) or 0 as wrong, and so do we.
+- What launchers put before lines (`[1,0]<stdout>:`, `0: `) tells processes apart; the same table of
+  several counts once. If two programs print without it, the log is refused.
 
-Source: NVIDIA/nccl-tests, src/common.cu, July 2026; tables of public pages (dstack's on 2 ranks).
+Source: NVIDIA/nccl-tests, src/common.cu, of 2018 to July 2026; tables of public pages (dstack's on
+2 ranks).
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from dlbench.imports.baseline_importers import Measurement
 from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import MOST_TIME_S, count, real
 
-NAMED = re.compile(r"# Collective test starting: (?:\S*/)?(\w+?)(?:_perf)?\s*$")
+LINE_MARKS = (b" busbw",)
+NAMED = re.compile(r"# Collective test (?:starting|concluded): (?:\S*/)?(\w+?)(?:_perf\w*)?\s*$")
+STARTING = re.compile(r"# Collective test starting: ")
 BEGIN = re.compile(r"# nThread \d+ nGpus \d+ ")
-RANK = re.compile(r"#\s+Rank\s+\d+\s.*\bon\s+(\S+) device\s+\d+ \[[\w:]+\] (.+?)\s*$")
-ROW = re.compile(
-    r"(?:^|>:|: )\s*(\d+)\s+\d+\s+(\w+)\s+(\w+)\s+(-?\d+)\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)"
-)
-HEADER = re.compile(r"#\s+size\s+count\s+type\s+redop\s+root\s+time\s+algbw\s+busbw")
-MOST_DOUBT = 0.02  # of the factor by which an all-reduce is known
+RANK = re.compile(r"#\s+Rank\s+(\d+)\s(.*\bon\s+(\S+) device\s+\d+ \[[\w:.]+\] (.+?))\s*$")
+HEADER = re.compile(r"#\s+(size\s+count\s+type\s.*?\btime\s+algbw\s+busbw\s+(?:#wrong|error)\b)")
+LABEL = re.compile(r"^(?:\[\d+,(\d+)\]<std(?:out|err)>:|\[?(\d{1,6})\]?:)")
+CONTENT = re.compile(r"^(?:.*?(?:>:|: ))??\s*(#.*|\d+\s+\d+\s.*)$")
+ALL_REDUCE = "all_reduce"
+MOST_DOUBT = 0.002  # of the factor by which an all-reduce is known, beyond printed digits
+LEAST_EXACT = 0.01  # digits that leave more open prove nothing
+HALF_DIGIT = 0.005  # of bandwidths, GB/s
+MOST_ERROR = {"half": 1e-2, "float16": 1e-2, "bfloat16": 1e-2, "float": 1e-5, "double": 1e-12}
 
 
 def recognise(log: LogFile) -> bool:
     return bool(HEADER.search(log.head_text))
 
 
-def read(log: LogFile) -> Iterator[Measurement]:
-    table, number = _Table(), 0
+def read(log: LogFile, fields: Mapping[str, Any]) -> Iterator[Measurement]:
+    tables: dict[str, _Table] = {}  # the test that each process prints, by its label
+    columns: list[str] = []
+    number = 0
+    found: list[list[Any]] = []  # rows of the tables so far, of this test
     for number, line in log.lines():
         if number == log.unfinished:
             break
-        if (named := NAMED.search(line)) or BEGIN.search(line):
-            if table.rows:
-                yield table.measurement(log, number - 1)
-                table = _Table()
-            table.name = named[1] if named else table.name
-        elif match := RANK.search(line):
-            table.hosts.append(match[1])
-            table.models.add(match[2])
-        elif match := ROW.search(line):
-            table.add(match)
-    yield table.measurement(log, number)
+        content = CONTENT.match(line)
+        if not content:
+            continue
+        if header := HEADER.match(content[1]):
+            columns = header[1].split()
+            continue
+        table = tables.setdefault(_label(line), _Table())
+        if table.rows and (STARTING.match(content[1]) or BEGIN.match(content[1])):
+            if table.rows not in found:
+                yield table.measurement(log, number - 1, fields, tables.values())
+                found.append(table.rows)
+            table = tables[_label(line)] = _Table()
+        table.add(log, number, content[1], columns)
+    for table in tables.values():
+        if (table.rows or table.wrong) and table.rows not in found:
+            yield table.measurement(log, number, fields, tables.values())
+            found.append(table.rows)
+    if not found:
+        raise log.error(number or 1, "no size with a time in the table")
+
+
+def _label(line):
+    """What tells the process that printed a line from others; "" if nothing does."""
+    match = LABEL.match(line)
+    return (match[1] or match[2]) if match else ""
 
 
 class _Table:
-    """The lines of one test."""
+    """The lines of one test of one process."""
 
     def __init__(self):
-        self.name, self.hosts, self.models = None, [], set()
+        self.name = None
+        self.hosts, self.models, self.told = {}, set(), {}  # by rank
         self.rows, self.types, self.wrong = [], set(), 0
+        self.rooted = False
 
-    def add(self, match):
-        size, seconds = count(match[1], high=2**62), real(match[5], 1e-6, MOST_TIME_S)
-        rates = [real(match[place], 0) for place in (6, 7)]
-        if size is None or seconds is None or None in rates:
+    def add(self, log, line, text, columns):
+        if match := NAMED.match(text):
+            self.name = self.name or match[1]
+        elif match := RANK.match(text):
+            rank = int(match[1])
+            if self.told.setdefault(rank, match[2]) != match[2]:
+                raise log.error(
+                    line,
+                    f"rank {rank} is told twice, each time of another process or device: two "
+                    "programs print into this log, and whose lines are whose is unknown",
+                )
+            self.hosts[rank] = match[3]
+            self.models.add(match[4])
+        elif columns and text[0] != "#":
+            self._add_row(dict(zip(columns, text.split(), strict=False)), columns[-1])
+
+    def _add_row(self, row, last):
+        size, seconds = count(row["size"], high=2**62), real(row.get("time"), 1e-6, MOST_TIME_S)
+        rates = [real(row.get(name), 0) for name in ("algbw", "busbw")]
+        if None in (size, seconds, *rates, row.get(last)):
             return
-        if match[8] not in ("0", "N/A"):
+        allowed = MOST_ERROR.get(row["type"], 0.0) if last == "error" else 0.0
+        if row[last] != "N/A" and real(row[last], 0, allowed) is None:
             self.wrong += 1
             return
-        self.types.add((match[2], match[3]))
+        self.rooted = self.rooted or row.get("root", "-1") != "-1"
+        self.types.add((row["type"], row.get("redop", "none")))
         self.rows.append((size, seconds / 1e6, *rates))
 
-    def measurement(self, log, last_line):
+    def measurement(self, log, last_line, fields, tables):
+        """The Measurement of the test.
+
+        Args:
+            fields: the user's.
+            tables: of all processes, one of which may print what this one does not.
+        """
         if not self.rows:
             wrong = f": {self.wrong} have wrong values" if self.wrong else ""
             raise log.error(last_line or 1, f"no size with a time in the table{wrong}")
-        name = self.name or self._known_by_its_factor(log, last_line)
+        told = self if self.hosts else next((other for other in tables if other.hosts), self)
+        hosts, given = told.hosts, _devices(fields)
+        ranks = len(hosts) if sorted(hosts) == list(range(len(hosts))) else None
+        name = self.name or next((other.name for other in tables if other.name), None)
+        devices = given or ranks
+        name = name or fields.get("measure") or self._known_by_its_factor(log, last_line, devices)
+        if name == ALL_REDUCE and self._disagrees(devices):
+            raise log.error(last_line, self._why_it_disagrees(devices))
         kinds = ", ".join(sorted({f"{type_} {redop}" for type_, redop in self.types}))
         found = Measurement(name, f"nccl-tests, out-of-place, {kinds}: means over iterations")
         if self.wrong:
             found.meaning += f"; {self.wrong} sizes with wrong values left out"
         for size, seconds, _, bus in self.rows:
             found.seconds.setdefault(size, []).append(seconds)
-            if name != "all_reduce":
+            if name != ALL_REDUCE:
                 found.gb_per_s.setdefault(size, []).append(bus)
-        nodes = len(set(self.hosts))
-        if nodes and len(self.hosts) % nodes == 0:
-            found.conditions = {"nodes": nodes, "devices_per_node": len(self.hosts) // nodes}
-            found.conditions["device_model"] = " + ".join(sorted(self.models))
+        if told.models:
+            found.conditions["device_model"] = " + ".join(sorted(told.models))
+        nodes = len(set(hosts.values()))
+        cut = name == ALL_REDUCE and given and given != ranks and self._is_all_reduce_of(given)
+        if ranks and ranks % nodes == 0 and not cut:
+            found.conditions |= {"nodes": nodes, "devices_per_node": ranks // nodes}
         return found
 
-    def _known_by_its_factor(self, log, last_line):
-        _, _, algorithm, bus = max(self.rows)
-        ranks = len(self.hosts)
-        expected = 2 * (ranks - 1) / ranks if ranks else 0
-        sums = {redop for _, redop in self.types} == {"sum"}
-        if sums and expected and abs(bus / (algorithm or 1) - expected) <= MOST_DOUBT * expected:
-            return "all_reduce"
+    def _known_by_its_factor(self, log, last_line, devices):
+        sums = {redop for _, redop in self.types} == {"sum"} and not self.rooted
+        if sums and devices and self._is_all_reduce_of(devices):
+            return ALL_REDUCE
         raise log.error(
             last_line,
             "the log does not name its collective ('# Collective test starting: ...', which newer "
-            "nccl-tests print), and its ranks and bandwidths are not those of an all-reduce",
+            f"nccl-tests print), and {devices or 'its'} ranks and bandwidths are not those of an "
+            "all-reduce: give nodes and devices_per_node, if it lacks lines of ranks, or the "
+            'collective, as --fields \'{"measure": "all_gather"}\'',
         )
+
+    def _factor(self):
+        """(bus bandwidth over that of the algorithm, its relative error by printed digits)."""
+        _, _, algorithm, bus = max(self.rows, key=lambda row: row[2])
+        if not algorithm or not bus:
+            return 0.0, 1.0
+        return bus / algorithm, HALF_DIGIT / algorithm + HALF_DIGIT / bus
+
+    def _is_all_reduce_of(self, devices):
+        factor, doubt = self._factor()
+        expected = 2 * (devices - 1) / devices
+        return abs(factor - expected) <= (MOST_DOUBT + doubt) * expected
+
+    def _disagrees(self, devices):
+        if not devices or devices < 2 or self._factor()[1] > LEAST_EXACT:
+            return False
+        return not self._is_all_reduce_of(devices)
+
+    def _why_it_disagrees(self, devices):
+        factor, _ = self._factor()
+        near = f", which is that of {round(2 / (2 - factor))}" if 1 <= factor < 1.9999 else ""
+        return (
+            f"busbw / algbw is {factor:.4g}{near}; an all-reduce of {devices} ranks has "
+            f"{2 * (devices - 1) / devices:.4g}: lines of ranks are missing, or --fields has other "
+            "nodes or devices_per_node"
+        )
+
+
+def _devices(fields):
+    known = [fields.get(name) for name in ("nodes", "devices_per_node")]
+    return known[0] * known[1] if all(known) else None

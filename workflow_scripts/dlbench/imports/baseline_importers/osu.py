@@ -14,12 +14,14 @@ Source: OSU Micro-Benchmarks 5.6 to 7.5, as public pages show their output.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from dlbench.imports.baseline_importers import Measurement
 from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import MOST_TIME_S, count, real
 
+LINE_MARKS = (b"OSU MPI",)
 TITLE = re.compile(r"#\s*OSU MPI(?:-\w+)? (.+?)(?: Test)? v(\d[\w.]*)\s*$")
 ROW = re.compile(r"^(?:\[\d+,\d+\]<stdout>:)?\s*(\d+)\s+(\d[\d.]*)(?:\s|$)")
 BANDWIDTHS = {
@@ -33,7 +35,7 @@ def recognise(log: LogFile) -> bool:
     return bool(re.search(TITLE.pattern, log.head_text, re.MULTILINE))
 
 
-def read(log: LogFile) -> Iterator[Measurement]:
+def read(log: LogFile, fields: Mapping[str, Any]) -> Iterator[Measurement]:
     found, number = None, 0
     for number, line in log.lines():
         if number == log.unfinished:

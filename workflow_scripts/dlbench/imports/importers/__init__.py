@@ -13,7 +13,11 @@ dlbench/tables/table_columns.py. It defines:
         Raises LogError, with the line, if the log is of this kind but cannot be understood.
 and may define:
     ATTACHES = True: the log is about a run of the same folder and has no run of its own.
+    LINE_MARKS: bytes of which each line that shows the kind has one. Where other output comes
+        first, `recognise` is asked again with the lines from the first of them on as `log.head`.
 
+What a program prints on a console is read by dlbench/imports/console.py, which takes off what
+launchers write before lines and reads the lines of each rank apart.
 An importer notes everything that it leaves out of a log, with line and reason.
 """
 
@@ -68,7 +72,8 @@ class Imported:
     Attributes:
         columns: of the runs table that the log states: settings (model, global_batch, devices,
             ...) and results. Results that follow from `steps` are absent, unless the log has them
-            more exactly.
+            more exactly. `rate_uncertainty` is what printed digits leave open of them, and
+            `contradicts` says in words which of the log's own numbers do not agree.
         steps: empty if the log has none.
         evals, samples: rows of those tables without their run_id.
         notes: what was converted, undone, unknown or left out, with its line.

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dlbench import Error
-from dlbench.common import terminal
+from dlbench.common import networks, terminal
 from dlbench.trainer import cluster
 from dlbench.trainer.pytorch.strategies import Base
 from dlbench.trainer.strategy import Spec
@@ -55,6 +55,8 @@ class Joined(Base):
         place = find(spec, self.jobs(spec))
         self.size = spec.nodes * spec.devices_per_node
         self.rank, self.local_rank, self._address = place
+        if spec.launcher == "mpirun" and spec.nodes > 1:  # at what MASTER_ADDR says
+            cluster.check_names([self._address.rpartition(":")[0]])
         if spec.nodes == 1:  # also where the machine's own name has no address
             for library in ("GLOO", "NCCL"):
                 os.environ.setdefault(f"{library}_SOCKET_IFNAME", "lo")
@@ -96,7 +98,7 @@ class Joined(Base):
                 world_size=self.size,
             )
         except RuntimeError as error:
-            raise Error(
+            raise cluster.Unreachable(
                 f"rank {self.rank} of {self.size} did not meet the others at {self._address}: "
                 f"{terminal.message(str(error), 300)}"
             ) from error
@@ -130,8 +132,21 @@ def find(spec: Spec, jobs: dict[str, int], environ: Mapping[str, str] = os.envir
         job = zlib.crc32(environ.get("PMIX_NAMESPACE", "").encode())
         port = environ.get("MASTER_PORT", cluster.PORTS[job % len(cluster.PORTS)])
         return Place(rank, local_rank, f"{host}:{port}")
-    known = cluster.find(spec, jobs, environ, launchers="torchrun, local or srun")
+    names = "torchrun, local or srun"
+    known = cluster.find(spec, jobs, environ, launchers=names, first_suffices=True)
+    if spec.launcher == "srun":
+        _choose_interface(known)
     return Place(known.task, known.local_rank, known.addresses["worker"][0])
+
+
+def _choose_interface(known):
+    """Have Gloo listen where other nodes reach it, if that is not where this one's name leads."""
+    own, _, _ = known.addresses["worker"][known.task].rpartition(":")
+    others = [host for host in known.hosts if host != own]
+    if others and (networks.own_address() or networks.LOOPBACK).startswith("127."):
+        interface = networks.interface_towards(others[0])
+        if interface and "GLOO_SOCKET_IFNAME" not in os.environ:
+            os.environ["GLOO_SOCKET_IFNAME"] = interface
 
 
 def _numbers(names, spec, size, environ):

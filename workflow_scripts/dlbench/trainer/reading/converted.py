@@ -15,6 +15,7 @@ import numpy as np
 
 from dlbench import Error
 from dlbench.common import plugins
+from dlbench.trainer.reading import manifest
 from dlbench.trainer.strategy import Spec
 
 CACHED_BYTES = 1 << 30
@@ -23,11 +24,6 @@ SHARDS_AT_ONCE = 8
 # Of the cipher that shuffles; with 4, as in TensorFlow, neighbours are correlated (0.3 to 0.6).
 SHUFFLE_ROUNDS = 12
 POSITIONS = 1 << 40  # more than any run reads
-ENCODINGS = ("jpeg", "raw", "stream")  # the last: one row of tokens
-KEYS = {
-    "tensorflow/models": ("image/encoded", "image/class/label"),
-    "tfds": ("image", "label"),
-}
 # Szegedy et al. (2015), as tensorflow/models and tf_cnn_benchmarks crop photographs.
 CROP_AREA, CROP_RATIO, CENTRAL_SHARE = (0.08, 1.0), (3 / 4, 4 / 3), 0.875
 CROP_ATTEMPTS = 10
@@ -75,24 +71,11 @@ class Converted:
         workers: int | None = None,
         prefetch: int | None = None,
     ):
-        path = Path(folder) / "manifest.json"
-        try:
-            self.manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise Error(
-                f"{path} cannot be read ({error.strerror}): --data must name the folder of a "
-                "converted dataset; convert_dataset.py makes one"
-            ) from error
+        self.manifest: dict[str, Any] = manifest.read(folder)
         self.name = self.manifest["dataset"]
-        self._path = path
+        self._path = Path(folder) / manifest.NAME
         self._place = Path(self.manifest.get("folder", folder))
         self.reader: dict[str, Any] = self.manifest["reader"]
-        if self.reader["encoding"] not in ENCODINGS:
-            raise Error(
-                f"{path}: expected records that are {', '.join(ENCODINGS)}, found "
-                f"{self.reader['encoding']!r}: another version of dlbench converted them, or "
-                "READER in the dataset's file is wrong; then convert the dataset again"
-            )
         self.encoded = self.reader["encoding"] == "jpeg"
         self.variation: str | None = self.reader.get("augmentation") if augment else None
         self.streamed = self.reader["encoding"] == "stream"
@@ -153,7 +136,7 @@ class Converted:
 
     def keys(self) -> tuple[str, str]:
         """Names of the features of an encoded image and of its label."""
-        return KEYS[self.reader.get("layout", "tensorflow/models")]
+        return manifest.KEYS[self.reader.get("layout", "tensorflow/models")]
 
     def _bytes(self, split):
         return sum(shard["bytes"] for shard in self.manifest["splits"][split]["shards"])

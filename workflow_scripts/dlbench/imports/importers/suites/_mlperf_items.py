@@ -1,20 +1,25 @@
 """Count the items in MLPerf's logs and the time of their training, and refuse what is doubtful.
 
 One key has several meanings in the logs of submissions. The items are, in this order,
-- the growth of `samples_count`, if the events of intervals have it;
+- the growth of `samples_count`, if the events of intervals have it. Where the stop of a block
+  repeats the count of its start (NVIDIA's NeMo), the growth is to the start of the next block;
 - steps times batch: if train_samples is the schedule of the learning rate times the batch, then
   `epoch_count` counts steps (Google's BERT), at most as many as the schedule has;
 - `train_samples`, if it is printed after the training (NVIDIA's BERT prints what it trained);
 - epochs times `train_samples`, if that is the training set that the benchmark's rules name, and no
-  evaluation says that an epoch was left before its end (as DLRM's are). NVIDIA's Mask R-CNN prints
-  the length of its loader, Google's Transformer the number of packed sequences: such epochs are not
-  counted. Nor are those of benchmarks without epochs of items (Minigo).
+  evaluation says that an epoch was left before its end (as DLRM's are). Where train_samples is the
+  batches of that set, as NVIDIA's RetinaNet prints the length of its loader, these are counted.
+  Google's Transformer prints the number of packed sequences: such epochs are not counted. Nor are
+  those of benchmarks without epochs of items (Minigo).
+- An interval that ends with the run, or after it, may have been left before its end: it counts only
+  by `samples_count`.
 Steps that the log counts in another way (`current_iter_num`, the schedule) must agree.
 
 Source: the logs of mlcommons/training_results_v0.7 and the programs that wrote them; MLPerf's
 training rules for the training sets.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +31,7 @@ from dlbench.imports.log_values import count, real
 # Fewest and most items of an epoch. GNMT's leave out pairs that are too long.
 EPOCH_ITEMS = {
     "resnet": (1_281_167, 1_281_167),
+    "retinanet": (1_170_301, 1_170_301),
     "ssd": (117_266, 118_287),
     "maskrcnn": (117_266, 118_287),
     "transformer": (4_590_101, 4_590_101),
@@ -45,19 +51,61 @@ class Interval:
     """The time from one event to another, in ms since 1970.
 
     Attributes:
-        items: by the events' samples_count.
+        first_count, last_count: samples_count at its start and at its end.
         epochs: epoch_count, whatever it counts.
         first_step: current_iter_num at the start.
     """
 
     start_ms: float
     stop_ms: float
-    items: int | None = None
+    first_count: int | None = None
+    last_count: int | None = None
     epochs: float = 1
     first_step: int | None = None
 
+    @property
+    def items(self) -> int | None:
+        """The growth of samples_count in it; None if the log does not say it."""
+        if self.first_count is None or self.last_count is None:
+            return None
+        return self.last_count - self.first_count
+
     def has(self, time_ms: float) -> bool:
         return self.start_ms < time_ms < self.stop_ms
+
+
+def counted_intervals(
+    intervals: Sequence[Interval], evaluations: Sequence[tuple[float, float]] = ()
+) -> list[Interval]:
+    """The intervals whose growth of samples_count is known, with that growth; [] if none is.
+
+    A block that has an evaluation, and counts no samples, is of the evaluation.
+
+    >>> blocks = [Interval(0, 9, 0, 0), Interval(9, 18, 64, 64)]
+    >>> [block.items for block in counted_intervals(blocks)]
+    [64]
+    """
+    counted = []
+    for one, after in itertools.zip_longest(intervals, intervals[1:]):
+        if one.items == 0 and after and after.first_count is not None:
+            if any(_contains(one, evaluation) for evaluation in evaluations):
+                continue
+            one = dataclasses.replace(one, last_count=after.first_count)
+        if one.items and one.items > 0:
+            counted.append(one)
+    return counted
+
+
+def whole_intervals(intervals: Sequence[Interval], stop_ms: float) -> list[Interval]:
+    """The intervals that end before the run does.
+
+    Raises:
+        Doubt: there is none.
+    """
+    whole = [interval for interval in intervals if interval.stop_ms < stop_ms]
+    if not whole:
+        raise Doubt("no interval ends before the run: was it left before its end?")
+    return whole
 
 
 def count_items(
@@ -76,29 +124,37 @@ def count_items(
     Raises:
         Doubt: they cannot be counted for sure.
     """
-    known = [interval.items for interval in intervals if interval.items is not None]
-    total = sum(known)
-    if len(known) == len(intervals) and total:
-        return total, "samples_count"
     samples = count(settings.get("train_samples"), 1, MOST)
     batch = count(settings.get("global_batch_size"))
     if not samples:
-        raise Doubt("no train_samples and no samples_count")
+        raise Doubt("no train_samples, and no samples_count that grows")
     epochs = sum(interval.epochs for interval in intervals)
     schedule = count(settings.get("opt_learning_rate_training_steps"), 1, MOST)
     if batch and schedule and samples == batch * schedule and 1 < epochs <= schedule:
         return epochs * batch, "epoch_count, which is of steps here, x global_batch_size"
     benchmark = settings.get("submission_benchmark")
-    _check_benchmark(benchmark, samples, batch, intervals, train_samples_ms)
+    of_batches = _is_of_batches(benchmark, samples, batch)
+    if not of_batches:
+        _check_benchmark(benchmark, samples, batch, intervals, train_samples_ms)
     if any((number := real(epoch)) and not number.is_integer() for epoch in epochs_scored):
         raise Doubt("an epoch was evaluated and perhaps left before its end")
-    _check_steps(intervals, samples, batch)
-    if batch and schedule and samples * epochs > batch * schedule * (1 + MOST_DIFFERENCE):
+    each = samples * batch if batch and of_batches else samples
+    _check_steps(intervals, each, batch)
+    if batch and schedule and each * epochs > batch * schedule * (1 + MOST_DIFFERENCE):
         raise Doubt(
             f"{epochs:g} x {samples} train_samples are more than the schedule's {schedule} steps "
             f"of {batch}"
         )
-    return epochs * samples, f"epochs x train_samples {samples}"
+    batches = f" batches of {batch}" if of_batches else ""
+    return epochs * each, f"epochs x train_samples {samples}{batches}"
+
+
+def _is_of_batches(benchmark, samples, batch):
+    """Whether train_samples is the batches of an epoch, the last one left out or filled up."""
+    if not batch or batch == 1 or benchmark not in EPOCH_ITEMS:
+        return False
+    fewest, most = EPOCH_ITEMS[benchmark]
+    return fewest // batch <= samples <= -(-most // batch)
 
 
 def _check_benchmark(benchmark, samples, batch, intervals, train_samples_ms):
@@ -152,7 +208,7 @@ def training_ms(
     if training <= 0:
         raise Doubt("all of the time of the intervals is that of evaluations")
     rest_ms = run_ms - inside_ms - beside
-    if rest_ms > training:
+    if run_ms and rest_ms > training:
         raise Doubt(
             f"the intervals have {training / 1000:g} s without evaluations, and {rest_ms / 1000:g} "
             "s of the run lie in none of them: was it trained then?"

@@ -26,10 +26,12 @@ import math
 import re
 from collections.abc import Iterator
 
+from dlbench.imports import console
 from dlbench.imports.importers import Imported, Steps
 from dlbench.imports.log_file import LogFile
 
 FAMILY = "convnet_benchmarks"
+LINE_MARKS = (b" sec / batch", b", duration = ")
 BURN_IN_STEPS = 10
 MOST_DOUBT = 0.05  # relative error of a mean by its last printed digit
 _date = r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?): "
@@ -49,30 +51,45 @@ def recognise(log: LogFile) -> bool:
 
 
 def read(log: LogFile) -> Iterator[Imported]:
-    steps, fixed, gpu, first_line, number = Steps(), None, None, 1, 0
-    for number, line in log.lines():
+    yield from console.read(log, _Reader, dates=True)
+
+
+class _Reader:
+    """The runs in the lines of one process."""
+
+    def __init__(self, log):
+        self.log, self.done = log, []
+        self.steps, self.fixed, self.gpu = Steps(), None, None
+        self.first_line, self.last_line = 1, 0
+
+    def add(self, number, line, is_cut):
+        self.last_line = number
         if match := STEP.search(line):
-            fixed = fixed or int(match[2]) == 0
-            steps.add(int(match[2]) + BURN_IN_STEPS + 1, float(match[3]))
+            self.fixed = self.fixed or int(match[2]) == 0
+            self.steps.add(int(match[2]) + BURN_IN_STEPS + 1, float(match[3]))
         elif match := RESULT.search(line):
-            run = _imported(log, number, match, steps, fixed)
-            run.columns |= {"device_model": gpu, "device_kind": "gpu"} if gpu else {}
-            run.lines = (first_line, number)
-            yield run
-            steps, fixed, first_line = Steps(), None, number + 1
-        elif match := GPU.match(line):
-            gpu = match[1].strip() or gpu
-    if steps.step:
-        yield Imported(
-            {"framework": "tensorflow", "dataset": "synthetic", "devices": 1},
-            steps=steps,
-            notes=["the log ends before the result: forward or forward-backward is not said"],
-            lines=(first_line, number),
-            status="failed",
-            message="the log ends before the result",
-        )
-    elif first_line == 1:
-        raise log.error(number, "no result and no step could be read")
+            run = _imported(self.log, number, match, self.steps, self.fixed)
+            run.columns |= {"device_model": self.gpu, "device_kind": "gpu"} if self.gpu else {}
+            run.lines = (self.first_line, number)
+            self.done.append(run)
+            self.steps, self.fixed, self.first_line = Steps(), None, number + 1
+        elif match := GPU.match(console.split(line)[1]):
+            self.gpu = match[1].strip() or self.gpu
+
+    def runs(self):
+        if self.steps.step:
+            unended = Imported(
+                {"framework": "tensorflow", "dataset": "synthetic", "devices": 1},
+                steps=self.steps,
+                notes=["the log ends before the result: forward or forward-backward is not said"],
+                lines=(self.first_line, self.last_line),
+                status="failed",
+                message="the log ends before the result",
+            )
+            return [*self.done, unended]
+        if not self.done:
+            raise self.log.error(self.last_line, "no result and no step could be read")
+        return self.done
 
 
 def _imported(log, number, match, steps, fixed):

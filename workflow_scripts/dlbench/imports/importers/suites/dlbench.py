@@ -68,14 +68,14 @@ def _ranks(path):
 
 def _unpack(path, output):
     with open(output, "wb") as file:
-        for chunk in LogFile(path).chunks():
+        for chunk in LogFile(path).text():
             file.write(chunk)
 
 
 def _imported(path):
     # These import SciPy, which is slow.
+    from dlbench.analysis import run_tables
     from dlbench.imports import own_results
-    from dlbench.results import run_tables
 
     logs = [parse_run.RankLog(rank) for rank in event_log.rank_paths(path)]
     if "spec" not in logs[0].start:
@@ -113,7 +113,7 @@ def _imported(path):
 
 
 def _steps(logs):
-    from dlbench.results import run_tables
+    from dlbench.analysis import run_tables
 
     rows = [
         (rank, row)

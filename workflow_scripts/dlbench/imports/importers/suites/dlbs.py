@@ -4,7 +4,8 @@
   results.time_data are the times of single batches, after the warm-up, at rank 0. They become
   steps.
 - results.throughput is items per second of all devices: effective_batch over results.time. Several
-  backends cut it to a whole number, so it is used only if the batch is unknown.
+  backends cut it to a whole number, so it is used only if the batch is unknown. A run for which
+  batch, throughput, results.time and results.time_data do not agree contradicts itself.
 - replica_batch (formerly device_batch) is the batch of a device, effective_batch that of all;
   devices follow from both. In frameworks whose replicas do not wait for one another, results.time
   is already the time of all over the steps of all.
@@ -19,13 +20,15 @@ import math
 import re
 from collections.abc import Iterator
 
-from dlbench.imports import log_values
+from dlbench.imports import console, log_values
 from dlbench.imports.importers import Imported
 from dlbench.imports.importers.tf_cnn import tf_cnn_benchmarks
 from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import MOST_TIME_S, LeftOut, count, real
+from dlbench.study import contradictions
 
 FAMILY = "dlbs"
+LINE_MARKS = (b"__exp.", b"__results.")
 PAIR = re.compile(r"^[ \t]*__([A-Za-z][\w.]{0,200}?)__[ \t]*=(.*)$")
 PRECISIONS = {"float": "float32", "float32": "float32", "float16": "float16", "int8": "int8"}
 MODES = {"training": "train", "inference": "forward"}
@@ -38,43 +41,57 @@ USED = {
 
 def recognise(log: LogFile) -> bool:
     """A log that contains one of tf_cnn_benchmarks is left to that importer, which reads more."""
-    pair = re.search(r"^[ \t]*__(?:exp|results)\.[\w.]+?__[ \t]*=", log.head_text, re.M)
+    if not any(mark in log.head for mark in LINE_MARKS):
+        return False
+    pair = re.search(r"^[ \t]*__(?:exp|results)\.[\w.]+?__[ \t]*=", console.head(log), re.M)
     return bool(pair) and not tf_cnn_benchmarks.recognise(log)
 
 
 def read(log: LogFile) -> Iterator[Imported]:
-    run, last = _Run(1), 0
-    for last, line in log.lines():
+    yield from console.read(log, _Reader)
+
+
+class _Reader:
+    """The runs in the lines of one process."""
+
+    def __init__(self, log):
+        self.log, self.done, self.run = log, [], _Run(1)
+
+    def add(self, number, line, is_cut):
+        run = self.run
+        before, run.last_line = run.last_line, number
         match = PAIR.match(line)
         if not match:
-            continue
+            return
         key, text = match[1], match[2].strip()
-        if last == log.unfinished:
-            run.left_out.add(last, "no newline at its end, so it may be cut short")
-            continue
         value = log_values.from_json(text)
-        if value is None and text != "null":
-            run.left_out.add(last, "a value that is no JSON")
-            continue
-        if key == "exp.id" and run.values.get(key, value) != value:
-            yield run.imported(log, last - 1)
-            run = _Run(last)
-        run.values[key] = value
-    yield run.imported(log, last)
+        if is_cut:
+            run.left_out.add(number, "no newline at its end, so it may be cut short")
+        elif value is None and text != "null":
+            run.left_out.add(number, "a value that is no JSON")
+        else:
+            if key == "exp.id" and run.values.get(key, value) != value:
+                run.last_line = before
+                self.done.append(run)
+                self.run = run = _Run(number)
+            run.values[key] = value
+
+    def runs(self):
+        return [run.imported(self.log) for run in (*self.done, self.run)]
 
 
 class _Run:
     """The pairs of one run."""
 
     def __init__(self, first_line):
-        self.first_line = first_line
+        self.first_line = self.last_line = first_line
         self.values = {}
         self.left_out = LeftOut()
 
-    def imported(self, log, last_line):
+    def imported(self, log):
         if not any(key.startswith(("exp.", "results.")) for key in self.values):
-            raise log.error(last_line, "no value of exp.* or results.* could be read")
-        run = Imported(self._settings(), lines=(self.first_line, last_line))
+            raise log.error(self.last_line, "no value of exp.* or results.* could be read")
+        run = Imported(self._settings(), lines=(self.first_line, self.last_line))
         time_ms = real(self.values.get("results.time"), 0, MOST_TIME_S * 1000)
         times_ms = self._times_ms()
         if times_ms:
@@ -86,6 +103,7 @@ class _Run:
         throughput = real(self.values.get("results.throughput"), 0)
 
         def complete(columns):
+            self._check_throughput(columns, throughput, time_ms)
             if columns.get("global_batch") and time_ms and not times_ms:
                 columns["images_per_second"] = columns["global_batch"] / (time_ms / 1000)
             elif throughput and not (columns.get("global_batch") and times_ms):
@@ -154,6 +172,24 @@ class _Run:
             run.notes.append(
                 f"results.time is {time_ms:g} ms, the mean of results.time_data {mean_ms:g} ms, "
                 "which is used"
+            )
+            if not math.isclose(time_ms, mean_ms, rel_tol=contradictions.MOST_DIFFERENCE):
+                run.columns["contradicts"] = (
+                    f"results.time is {time_ms:g} ms, and the mean of results.time_data "
+                    f"{mean_ms:g} ms"
+                )
+
+    def _check_throughput(self, columns, throughput, time_ms):
+        """Say if the printed throughput is not the batch over the time, perhaps cut to a whole."""
+        batch = columns.get("global_batch")
+        if not (batch and throughput and time_ms):
+            return
+        expected = batch / (time_ms / 1000)
+        if abs(throughput - expected) > 1 + contradictions.MOST_DIFFERENCE * expected:
+            columns.setdefault(
+                "contradicts",
+                f"results.throughput is {throughput:g}, {batch} items over results.time of "
+                f"{time_ms:g} ms are {expected:.4g} items/s",
             )
 
     def _note_unused(self, run):

@@ -7,8 +7,8 @@
   the whole machine, as items and batch are global. _mlperf_items.py counts the items; if it has
   doubts, there is no rate and the notes say why.
 - `throughput`, a key of its own or one of `tracked_stats`, was measured by the submitter with a
-  clock and over a window of his own. The notes quote it; it is used if no interval can be
-  counted.
+  clock, over a window and in a unit of his own: of one device or of all, of items or of tokens.
+  The notes quote it; it is no throughput of ours.
 - eval_accuracy is a row of evals: its score, and as score_name what it is in that benchmark by
   MLPerf's rules (mAP, AUC, ...). It is top-1, too, if submission_benchmark is resnet or absent,
   and the loss, too, in benchmarks whose target is a loss or the logarithm of a perplexity: these
@@ -37,6 +37,7 @@ from dlbench.imports.log_values import LeftOut, count, real
 
 FAMILY = "mlperf"
 MARK = ":::MLLOG "
+LINE_MARKS = (MARK.encode(),)
 INTERVALS = ("epoch", "block")
 TOP1_BENCHMARKS = (None, "resnet")
 # What eval_accuracy is, where it is not top-1.
@@ -166,8 +167,7 @@ class _Run:
             self.left_out.add(line, f"the end of an {name} that did not begin before it")
             return
         counts = [count(e["metadata"].get("samples_count"), 0, 2**53) for e in (begun, event)]
-        items = counts[1] - counts[0] if None not in counts else None
-        if items is not None and items < 0:
+        if None not in counts and counts[1] < counts[0]:
             self.left_out.add(line, f"an {name} with a negative number of samples")
             return
         metadata = begun["metadata"]
@@ -175,7 +175,7 @@ class _Run:
             Interval(
                 begun["time_ms"],
                 event["time_ms"],
-                items=items,
+                *counts,
                 epochs=real(metadata.get("epoch_count", 1), 0) or 1,
                 first_step=count(metadata.get("current_iter_num"), 0, 2**53),
             )
@@ -247,39 +247,56 @@ class _Run:
         if self.rates:
             mean = sum(self.rates) / len(self.rates)
             run.notes.append(
-                f"throughput as submitted: {mean:g} items/s, mean of {len(self.rates)}"
+                f"throughput as submitted: {mean:g}, mean of {len(self.rates)}: of a device or of "
+                "all, items or tokens, the log does not say; it is not used"
             )
-            run.columns.setdefault("images_per_second", mean)
 
     def _rate_of_intervals(self, run, name):
         intervals = self.intervals[name]
         scored = [event for _, event in self.evals]
         try:
-            items, counted_by = _mlperf_items.count_items(
-                intervals,
-                self.settings,
-                epochs_scored=[event["metadata"].get("epoch_num") for event in scored],
-                train_samples_ms=self.printed_ms.get("train_samples"),
-            )
-            time_ms = _mlperf_items.training_ms(
-                intervals, self.evaluations, 1000 * run.columns.get("duration_s", 0)
-            )
+            counted = _mlperf_items.counted_intervals(intervals, self.evaluations)
+            if counted:
+                # What was trained outside of them changes nothing.
+                items, counted_by, run_ms = sum(i.items for i in counted), "samples_count", 0
+            else:
+                counted = self._whole(intervals)
+                items, counted_by = _mlperf_items.count_items(
+                    counted,
+                    self.settings,
+                    epochs_scored=[event["metadata"].get("epoch_num") for event in scored],
+                    train_samples_ms=self.printed_ms.get("train_samples"),
+                )
+                left_ms = sum(i.stop_ms - i.start_ms for i in intervals if i not in counted)
+                run_ms = 1000 * run.columns.get("duration_s", 0) - left_ms
+            time_ms = _mlperf_items.training_ms(counted, self.evaluations, run_ms)
         except _mlperf_items.Doubt as doubt:
             run.notes.append(f"no items per second: {doubt}")
             return
         run.columns["images_per_second"] = items / (time_ms / 1000)
         run.notes.append(
-            f"{items:.0f} items ({counted_by}) in {len(intervals)} intervals ({name}), "
+            f"{items:.0f} items ({counted_by}) in {len(counted)} intervals ({name}), "
             f"{time_ms / 1000:g} s"
         )
+        if len(counted) < len(intervals):
+            run.notes.append(
+                f"{len(intervals) - len(counted)} intervals are left out: they end with the run, "
+                "or their items are not counted"
+            )
         mixed = _mlperf_items.count_mixed(
-            intervals, self.evaluations, [event["time_ms"] for event in scored]
+            counted, self.evaluations, [event["time_ms"] for event in scored]
         )
         if mixed:
             run.notes.append(
                 f"in {mixed} of the intervals evaluations run, begin or end: the log does not say "
                 "what they take of its time, which is counted"
             )
+
+    def _whole(self, intervals):
+        if not self.stops:
+            return intervals
+        stop_ms = max(event["time_ms"] for event in self.stops.values())
+        return _mlperf_items.whole_intervals(intervals, stop_ms)
 
     def _evaluations(self, run, start_ms):
         benchmark = self.settings.get("submission_benchmark")

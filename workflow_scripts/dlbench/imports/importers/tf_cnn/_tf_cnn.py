@@ -5,6 +5,9 @@
   of two T.
 - The batch is that of the process that prints: of all its GPUs, under Horovod of one. Only
   distributed_all_reduce (SingleSess) prints rates of all workers.
+- A worker of a distributed training (`/job:worker`) prints its own devices, its own batch (today's
+  version that of all workers) and its own rates; its total alone is of all workers. Total over rate
+  is their number, where it is a whole one and they wait for one another.
 - Steps are counted from 1 after the warm-up, which is not printed.
 
 Source: tensorflow/benchmarks, scripts/tf_cnn_benchmarks/benchmark_cnn.py.
@@ -21,6 +24,7 @@ from dlbench.imports import log_values
 from dlbench.imports.importers import Steps
 
 FAMILY = "tf_cnn_benchmarks"
+WORKERS_DOUBT = 0.02  # relative: the total is by the clock, with what is between steps
 MOST_DOUBT = 0.01  # relative error of a window's time by the last printed digit
 SYNTHETIC = " (synthetic)"
 MODES = {
@@ -112,7 +116,9 @@ def _devices(settings, per_device, notes):
     if not devices:
         return {"global_batch": batch} if batch else {}
     known = {"device_kind": "gpu" if "gpu" in devices[0].lower() else "cpu"}
-    of_all_workers = devices[0].startswith(("horovod/", "/job:"))
+    if is_worker(settings):
+        return known
+    of_all_workers = devices[0].startswith(("horovod/", "/job:", "job:"))
     if of_all_workers and per_device:  # the batch may be of one worker
         batch = per_device * len(devices)
     if not batch or not per_device:
@@ -124,6 +130,51 @@ def _devices(settings, per_device, notes):
     if count == len(devices) and not of_all_workers:
         known |= {"nodes": 1, "devices_per_node": count}
     return known | {"devices": count, "global_batch": batch}
+
+
+def is_worker(settings: Mapping[str, str]) -> bool:
+    """Whether settings are of one worker of several, which lists its own devices alone."""
+    devices = device_list(settings.get("devices", ""))
+    single_session = settings.get("single_sess") == "True"
+    return bool(devices) and devices[0].startswith("/job:worker") and not single_session
+
+
+def worker_columns(
+    settings: Mapping[str, str], total: float | None, rate: float | None, half_digit: float
+) -> tuple[dict[str, int], str]:
+    """(devices and global_batch of all workers, how they follow, or why they do not).
+
+    Args:
+        total: items/s of all workers, as one of them printed it.
+        rate: the last rate of that worker, items/s.
+        half_digit: half of the rate's last printed digit, items/s.
+    """
+    devices = len(device_list(settings.get("devices", "")))
+    per_device = positive(settings.get("batch_size_per_device"))
+    if settings.get("sync") == "False":
+        return {}, "workers that do not wait for one another (Sync: False) have no common step"
+    if not total or not rate or not half_digit < rate < math.inf:
+        return {}, "without a total of all workers their number is unknown"
+    ratio = total / rate
+    fewest = math.ceil(total / (rate + half_digit) * (1 - WORKERS_DOUBT))
+    most = math.floor(total / (rate - half_digit) * (1 + WORKERS_DOUBT))
+    if fewest > most or most < 1:
+        return {}, f"the total is {ratio:.3g} times the worker's rate, no whole number of workers"
+    stated = (positive(settings.get("batch_size")) or 0) / (devices * (per_device or math.inf))
+    if stated > 1:
+        if not (stated.is_integer() and fewest <= stated <= most):
+            why = (
+                f"{stated:g} workers by the batch, {ratio:.3g} by the total over the worker's rate"
+            )
+            return {}, why
+        fewest = most = int(stated)
+    if fewest < most:
+        return {}, f"{fewest} to {most} workers by the total over the worker's rounded rate"
+    known = {"devices": fewest * devices}
+    if per_device:
+        known["global_batch"] = known["devices"] * per_device
+    why = f"the total is {ratio:.4g} times the rate of this worker: {fewest} workers"
+    return known, why
 
 
 def device_list(text: str) -> list[str]:
@@ -226,8 +277,8 @@ def _close(numbers, rates, batch, doubt, ends, times, windows):
             return
 
 
-def merge_ranks(steps: Steps, rates: array) -> int:
-    """Merge the rows that several processes printed into one log without saying which is whose.
+def merge_ranks(steps: Steps, rates: array, in_order: bool = True) -> int:
+    """Merge the rows that several processes printed into one log.
 
     The steps of a synchronous training end together: their rates differ little, and the slowest
     counts; each rank has a loss of its own, and their mean counts. The last step is left out
@@ -235,6 +286,7 @@ def merge_ranks(steps: Steps, rates: array) -> int:
 
     Args:
         steps, rates: in the order of the log; changed in place.
+        in_order: whether which row is whose is unknown, but for the order of the rows.
 
     Returns:
         How many processes printed; 0 if they left steps out or cannot be told apart.
@@ -247,7 +299,9 @@ def merge_ranks(steps: Steps, rates: array) -> int:
     # No process is two prints ahead of another.
     positions = {step: position for position, step in enumerate(ordered)}
     printed = [positions[step] for step in steps.step]
-    if any(now < most - 1 for now, most in zip(printed, accumulate(printed, max), strict=True)):
+    if in_order and any(
+        now < most - 1 for now, most in zip(printed, accumulate(printed, max), strict=True)
+    ):
         return 0
     if len(prints[ordered[-1]]) < ranks:
         del prints[ordered.pop()]

@@ -18,7 +18,7 @@ from typing import Any
 
 from dlbench.imports.importers import Imported
 from dlbench.imports.importers.tf_cnn import _tf_cnn
-from dlbench.imports.log_file import BOM, LogFile
+from dlbench.imports.log_file import LogFile
 
 FAMILY = _tf_cnn.FAMILY
 
@@ -29,7 +29,7 @@ def recognise(log: LogFile) -> bool:
 
 def is_run_info(log: LogFile) -> bool:
     """Whether this is a benchmark.log, of a training or an evaluation."""
-    head = log.head.removeprefix(BOM)
+    head = log.head
     return head[:1] == b"{" and b'"run_parameters"' in head and b'"run_date"' in head
 
 
@@ -75,6 +75,8 @@ def lines(log: LogFile) -> Iterator[tuple[int, dict[str, Any]]]:
 def run_columns(info: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     """Columns of the runs table; notes on what is unknown are appended to `notes`."""
     columns = _tf_cnn.columns(info["settings"], notes)
+    if _tf_cnn.is_worker(info["settings"]):
+        notes.append("settings of one worker: the devices and the batch of all are not in it")
     text = _within(info, "tensorflow_version", "version")
     if text and (version := _tf_cnn.version(text)):
         columns["framework_version"] = version

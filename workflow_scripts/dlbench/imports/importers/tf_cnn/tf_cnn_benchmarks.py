@@ -8,10 +8,12 @@
   alone. With --display_perf_ewma the rate is a moving mean, which the log does not say: then its
   times mean nothing.
 - `total images/sec: 2047.95`: items of all workers over the time by the clock, which includes
-  saving. It is the throughput. An evaluation prints the same words; the banner's `Mode:` tells
-  them apart. Training with evaluations in between prints `Done with training` instead.
+  saving but no warm-up. It is the throughput. An evaluation prints the same words; the banner's
+  `Mode:` tells them apart. Training with evaluations in between prints `Done with training`
+  instead.
 - Step lines are of one process, under Horovod of one device. If all print into one log, the
-  slowest counts. Prefixes such as `[1,0]<stdout>:` (mpirun) and `0: ` (srun) are removed.
+  slowest counts. Processes that know nothing of one another (two banners, but no devices of
+  several) are runs of their own; without the launcher's prefixes such a log is refused.
 - `Accuracy @ 1 = 0.5300 Accuracy @ 5 = 0.7800 [50000 examples]`: of held-out items. Accuracies
   of training steps (--print_training_accuracy) are not imported.
 - The log has no dates. If another run was appended to it, it has two runs.
@@ -26,69 +28,98 @@ import re
 from array import array
 from collections.abc import Iterator
 
-from dlbench.imports import log_values
+from dlbench.imports import console, log_values
 from dlbench.imports.importers import Imported, Steps
 from dlbench.imports.importers.tf_cnn import _tf_cnn
 from dlbench.imports.log_file import LogFile
 
 FAMILY = _tf_cnn.FAMILY
+LINE_MARKS = (b"images/sec: ", b"Img/sec", b"Batch size:  ")
 HALF_DIGIT = 0.05  # of the printed rates, items/s
-_gap = rb"[\t ]+"  # a tab; spaces if the log was copied from a terminal
-_number = rb"(-?(?:\d{1,99}\.\d{1,99}|nan|inf))"
-_step = rb"(\d{1,18})" + _gap + rb"images/sec: " + _number + rb"%s" + _gap + _number + rb"[^\n]*\n"
-PLAIN_STEPS = re.compile(rb"(?m:^)" + _step % rb" \+/- [^\t\n ]+ \(jitter = [^)\n]+\)")
-STEP = re.compile(_step % rb"(?: \+/- (\d+\.\d+|nan|inf) \(jitter = (\d+\.\d+|nan|inf)\))?")
-HEADER = re.compile(rb"Step[\t ]+Img/sec")
-PREFIX = re.compile(rb"\[\d+,\d+\]<std(?:out|err)>: ?| {0,8}\d{1,6}: ")
-BANNER = re.compile(rb"([A-Z][\w ]{3,11}): +([^\n]*)")
-PER_DEVICE = re.compile(rb" +(\d+) per device\s*$")
-TOTAL = re.compile(rb"total images/sec: (\d+\.\d\d)\s*$")
-ACCURACY = re.compile(rb"Accuracy @ 1 = (\S+) Accuracy @ 5 = (\S+) \[(\d+) examples\]\s*$")
-AT_STEP = re.compile(rb"Running (?:final )?evaluation at global_step (\d{1,18})\s*$")
+_gap = r"[\t ]+"  # a tab; spaces if the log was copied from a terminal
+_number = r"(-?(?:\d{1,99}\.\d{1,99}|nan|inf))"
+_step = r"(\d{1,18})" + _gap + r"images/sec: " + _number + r"%s" + _gap + _number + r"[^\n]*"
+PLAIN_STEPS = re.compile(
+    (r"(?m:^)" + _step % r" \+/- [^\t\n ]+ \(jitter = [^)\n]+\)" + r"\n").encode()
+)
+STEP = re.compile(_step % r"(?: \+/- (\d+\.\d+|nan|inf) \(jitter = (\d+\.\d+|nan|inf)\))?")
+HEADER = re.compile(r"Step[\t ]+Img/sec")
+BANNER = re.compile(r"([A-Z][\w ]{3,11}): +(.*)")
+PER_DEVICE = re.compile(r" +(\d+)(?:\.0)? per device\s*$")
+TOTAL = re.compile(r"total images/sec: (\d+\.\d\d)\s*$")
+ACCURACY = re.compile(r"Accuracy @ 1 = (\S+) Accuracy @ 5 = (\S+) \[(\d+) examples\]\s*$")
+AT_STEP = re.compile(r"Running (?:final )?evaluation at global_step (\d{1,18})\s*$")
 RECOGNISED = re.compile(
-    rb"^(?:%s)?(?:Batch size:  \d+ global|Step[\t ]+Img/sec[\t ]+|\d+[\t ]+images/sec: )"
-    % PREFIX.pattern,
+    rf"^(?:{console.PREFIX.pattern})(?:Batch size:  \d+ global|Step[\t ]+Img/sec[\t ]+"
+    r"|\d+[\t ]+images/sec: )",
     re.M,
 )
 # Settings in the banner, and their names in benchmark.log.
 BANNER_NAMES = {
-    b"TensorFlow": "version",
-    b"Model": "model",
-    b"Dataset": "dataset",
-    b"Mode": "mode",
-    b"SingleSess": "single_sess",
-    b"Batch size": "batch_size",
-    b"Num batches": "num_batches",
-    b"Devices": "devices",
-    b"Optimizer": "optimizer",
-    b"Variables": "variables",
-    b"Sync": "sync",
+    "TensorFlow": "version",
+    "Model": "model",
+    "Dataset": "dataset",
+    "Mode": "mode",
+    "SingleSess": "single_sess",
+    "Batch size": "batch_size",
+    "Num batches": "num_batches",
+    "Devices": "devices",
+    "Optimizer": "optimizer",
+    "Variables": "variables",
+    "Sync": "sync",
 }
-OUT_OF_MEMORY = (b"OOM when allocating", b"RESOURCE_EXHAUSTED")
+OUT_OF_MEMORY = ("OOM when allocating", "RESOURCE_EXHAUSTED")
 
 
 def recognise(log: LogFile) -> bool:
-    return bool(RECOGNISED.search(log.head))
+    return bool(RECOGNISED.search(log.head_text))
 
 
 def read(log: LogFile) -> Iterator[Imported]:
-    section, runs = _Section(1), []
+    ranks: dict[str | None, list[_Section]] = {None: [_Section(1)]}
     for first, block in log.blocks():
         rows = PLAIN_STEPS.findall(block)
         if len(rows) == block.count(b"\n"):  # the block has steps and nothing else
-            section.add_steps(rows)
-            section.last_step_line = block[block.rfind(b"\n", 0, -1) + 1 :]
-            section.last = first + len(rows) - 1
+            last_line = block[block.rfind(b"\n", 0, -1) + 1 : -1].decode("utf-8", "replace")
+            ranks[None][-1].add_steps(rows, last_line, first + len(rows) - 1)
             continue
-        for number, line in enumerate(block.split(b"\n")[:-1], start=first):
-            if section.ends_before(line):
-                runs += section.runs(log)
-                section = _Section(number)
-            section.add(number, line + b"\n")
+        lines = block.decode("utf-8", "replace").split("\n")[:-1]
+        for number, whole in enumerate(lines, start=first):
+            rank, line = console.split(whole)
+            sections = ranks.setdefault(rank, [_Section(number)])
+            if sections[-1].ends_before(line):
+                sections.append(_Section(number))
+            sections[-1].add(number, line)
     if log.unfinished:
-        section.notes.append(f"line {log.unfinished} was cut short and is left out")
-    runs += section.runs(log)
-    yield from _with_evaluations(log, runs)
+        ranks[None][-1].notes.append(f"line {log.unfinished} was cut short and is left out")
+    ranks = {
+        rank: sections for rank, sections in ranks.items() if any(s.has_content for s in sections)
+    }
+    for sections in _of_runs(log, ranks):
+        runs = [run for section in sections for run in section.runs(log)]
+        yield from _with_evaluations(runs)
+    if not ranks:
+        raise log.error(1, "neither a banner nor a step could be read")
+
+
+def _of_runs(log, ranks):
+    """Lists of sections: one if the ranks trained together, else one of each rank."""
+    longest, *others = sorted(ranks.values(), key=len, reverse=True) or [[]]
+    if others and all(sections[0].is_of_several for sections in ranks.values()):
+        for alike in others:
+            for section, other in zip(longest, alike, strict=False):
+                section.merge(other)
+        return [longest]
+    for rank, sections in ranks.items():
+        if others and not any(section.banners for section in sections):
+            raise log.error(
+                sections[0].first,
+                f"{len(ranks)} ranks printed into this log, rank {rank} without a banner: whether "
+                "they trained together is unknown",
+            )
+        if others:
+            sections[0].notes.append(f"of rank {rank}, whose banner lists devices of its own alone")
+    return list(ranks.values())
 
 
 class _Section:
@@ -96,48 +127,76 @@ class _Section:
 
     def __init__(self, first):
         self.first, self.last = first, first
-        self.settings, self.notes, self.totals, self.evals = {}, [], [], []
+        self.settings, self.notes, self.evals = {}, [], []
+        self.totals = []  # (how many steps precede it, items/s)
+        self.banners, self.ranks = 0, 1  # how many of them
         self.steps, self.rates = Steps(), array("d")
         self.headers = []  # how many steps precede each header
         self.damaged = []  # numbers of damaged lines
         self.done = self.out_of_memory = False
         self.at_step = None
-        self.last_step_line = b""
+        self.last_step_line = ""
+
+    @property
+    def has_content(self):
+        return bool(self.steps.step or self.totals or self.evals or self.settings or self.done)
+
+    @property
+    def is_of_several(self):
+        """Whether the banner says that several processes trained together."""
+        devices = _tf_cnn.device_list(self.settings.get("devices", ""))
+        horovod = self.settings.get("variables") == "horovod" and len(devices) > 1
+        return horovod or (bool(devices) and "job:" in devices[0])
 
     def ends_before(self, line):
         begun = self.steps.step or self.totals or self.evals or self.done
-        return begun and _key(_plain(line)) in ("version", "model", "mode")
+        return begun and _key(line) in ("version", "model", "mode")
 
-    def add_steps(self, rows):
+    def add_steps(self, rows, last_line, number):
         log_values.append_rows(rows, (self.steps.step, self.rates, self.steps.loss))
+        self.last_step_line, self.last = last_line, number
+
+    def merge(self, other):
+        """Take the lines of another rank of the same run."""
+        self.steps.step += other.steps.step
+        self.rates += other.rates
+        self.steps.loss += other.steps.loss
+        self.totals += other.totals
+        self.evals = self.evals or other.evals
+        self.notes = list(dict.fromkeys(self.notes + other.notes))
+        self.damaged += other.damaged
+        self.done = self.done or other.done
+        self.out_of_memory = self.out_of_memory or other.out_of_memory
+        self.first, self.last = min(self.first, other.first), max(self.last, other.last)
+        self.ranks += 1
 
     def add(self, number, line):
         self.last = number
-        line = _plain(line)
-        if b"images/sec: " in line:
+        if "images/sec: " in line:
             if match := STEP.match(line):
                 self.steps.step.append(int(match[1]))
                 self.rates.append(float(match[2]))
                 self.steps.loss.append(float(match[5]))
                 self.last_step_line = line
             elif match := TOTAL.match(line):
-                self.totals.append(float(match[1]))
+                self.totals.append((len(self.steps), float(match[1])))
             else:
                 self.damaged.append(number)
         elif HEADER.match(line):
             self.headers.append(len(self.steps))
-        elif line.startswith(b"Done with training"):
+        elif line.startswith("Done with training"):
             self.done = True
         elif match := ACCURACY.match(line):
             self._add_accuracy(number, match)
         elif match := AT_STEP.match(line):
             self.at_step = int(match[1])
         elif match := PER_DEVICE.match(line):
-            self.settings.setdefault("batch_size_per_device", match[1].decode())
+            self.settings.setdefault("batch_size_per_device", match[1])
         elif key := _key(line):
-            text = BANNER.match(line)[2].decode("utf-8", "replace").strip()
+            self.banners += key == "model"
+            text = BANNER.match(line)[2].strip()
             text = text.partition(" ")[0] if key == "batch_size" else text
-            if self.settings.setdefault(key, text) != text:
+            if self.settings.setdefault(key, text) != text and key != "devices":
                 self.notes.append(f"line {number}: another {key}, {text}: of another process?")
         elif any(words in line for words in OUT_OF_MEMORY):
             self.out_of_memory = True
@@ -156,7 +215,7 @@ class _Section:
 
     def runs(self, log):
         """The runs of this section; the section's last lines are of the last one."""
-        if not (self.steps.step or self.totals or self.evals or self.settings or self.done):
+        if not self.has_content:
             return []
         self._note_damage()
         columns = _tf_cnn.columns(self.settings, self.notes)
@@ -164,12 +223,10 @@ class _Section:
             columns["framework_version"] = version
         if self.settings.get("mode") == _tf_cnn.EVALUATION:
             return [self._evaluation(columns)]
-        parts = self._parts(log, columns)
+        *earlier, last = self._parts(log)
         return [
-            self._run(dict(columns), steps, rates, is_last)
-            for steps, rates, is_last in zip(
-                *parts, [False] * (len(parts[0]) - 1) + [True], strict=True
-            )
+            *(self._run(dict(columns), *part, False) for part in earlier),
+            self._run(dict(columns), *last, True),
         ]
 
     def _note_damage(self):
@@ -182,31 +239,34 @@ class _Section:
             first_nan = self.steps.step[list(map(math.isnan, self.steps.loss)).index(True)]
             self.notes.append(f"the loss is nan at step {first_nan}")
 
-    def _parts(self, log, columns):
-        """(steps of each run, rates of each run), cut at the headers where steps begin anew."""
+    def _parts(self, log):
+        """(steps, rates, totals) of each run, cut at the headers where steps begin anew."""
         steps, rates = self.steps, self.rates
-        if not self._several(columns) and _ascend(steps.step):
-            return [steps], [rates]
-        cuts = [0, *(at for at in self.headers if 0 < at < len(steps)), len(steps)]
-        parts = [slice(*pair) for pair in itertools.pairwise(cuts)] or [slice(0, 0)]
-        if all(_ascend(steps.step[part]) for part in parts) and not self._several(columns):
-            return [_cut(steps, part) for part in parts], [rates[part] for part in parts]
-        if _ascend(steps.step):
-            return [steps], [rates]
-        ranks = _tf_cnn.merge_ranks(steps, rates)
-        if not ranks:
-            raise log.error(
-                self.first,
-                "steps go back from here on: which process printed which of them is unknown",
-            )
+        totals = [total for _, total in self.totals]
+        programs = 1 if self.is_of_several else min(self.banners, max(1, len(totals)))
+        if _ascend(steps.step) and programs < 2:
+            return [(steps, rates, totals)]
+        if not self.is_of_several:
+            cuts = [0, *(at for at in self.headers if 0 < at < len(steps)), len(steps)]
+            parts = [slice(*pair) for pair in itertools.pairwise(cuts)]
+            if len(parts) < 2 or not all(_ascend(steps.step[part]) for part in parts):
+                raise self._whose_is_unknown(log)
+            return [(_cut(steps, part), rates[part], self._totals_between(part)) for part in parts]
+        ranks = _tf_cnn.merge_ranks(steps, rates, in_order=self.ranks == 1)
+        devices = _tf_cnn.device_list(self.settings.get("devices", ""))
+        if not ranks or (self.settings.get("variables") == "horovod" and ranks > len(devices)):
+            raise self._whose_is_unknown(log)
         self.notes.append(f"{ranks} processes printed into this log: the slowest counts")
-        return [steps], [rates]
+        return [(steps, rates, totals)]
 
-    def _several(self, columns):
-        """Whether several processes are known to have trained together."""
-        devices = columns.get("devices", 1)
-        several_nodes = devices > columns.get("devices_per_node", devices)
-        return several_nodes or (columns.get("strategy") == "horovod" and devices > 1)
+    def _totals_between(self, part):
+        return [total for at, total in self.totals if part.start < at <= part.stop]
+
+    def _whose_is_unknown(self, log):
+        what = "steps go back from here on"
+        if self.banners > 1:
+            what = f"{self.banners} programs printed into this log"
+        return log.error(self.first, f"{what}, and {console.WHOSE_IS_UNKNOWN}")
 
     def _evaluation(self, columns):
         notes = [*self.notes, "an evaluation: its total images/sec is no throughput of training"]
@@ -214,7 +274,7 @@ class _Section:
             columns.pop(name, None)
         return Imported(columns, evals=self.evals, notes=notes, lines=(self.first, self.last))
 
-    def _run(self, columns, steps, rates, is_last):
+    def _run(self, columns, steps, rates, totals, is_last):
         run = Imported(
             columns,
             steps,
@@ -222,12 +282,18 @@ class _Section:
             notes=list(self.notes),
             lines=(self.first, self.last),
         )
-        ended = is_last and (self.totals or self.done)
-        if is_last and self.totals:
-            columns["images_per_second"] = min(self.totals)
-            if len(set(self.totals)) > 1:
-                run.notes.append(f"{len(self.totals)} totals were printed: the least counts")
-        if not ended:
+        if totals:
+            columns["images_per_second"] = min(totals)
+            if len(set(totals)) > 1:
+                run.notes.append(f"{len(totals)} totals were printed: the least counts")
+        if _tf_cnn.is_worker(self.settings):
+            rate = rates[-1] if rates else None
+            of_all, why = _tf_cnn.worker_columns(
+                self.settings, min(totals, default=None), rate, HALF_DIGIT
+            )
+            columns |= of_all
+            run.notes.append(why if of_all else f"devices and global_batch are unknown: {why}")
+        if not totals and not (is_last and self.done):
             run.status, run.message = self._why_not_ended(steps, is_last)
         run.notes += _scatter(self.last_step_line) if is_last else []
         _tf_cnn.without_times(steps)
@@ -257,7 +323,7 @@ class _Section:
         return "failed", f"its log ends {where}{f' of {steps_asked}' if steps_asked else ''}"
 
 
-def _with_evaluations(log, runs):
+def _with_evaluations(runs):
     """The runs, each with the evaluations that follow it in the log."""
     joined = []
     for run in runs:
@@ -268,8 +334,6 @@ def _with_evaluations(log, runs):
             joined[-1].lines = (joined[-1].lines[0], run.lines[1])
         else:
             joined.append(run)
-    if not joined:
-        raise log.error(1, "neither a banner nor a step could be read")
     return joined
 
 
@@ -286,11 +350,6 @@ def _scatter(line):
         f"rates of {step} steps: standard deviation {scatter} items/s "
         f"(+/- {error:g} is a standard error), 1.4826 x median absolute deviation {jitter:g}"
     ]
-
-
-def _plain(line):
-    match = PREFIX.match(line)
-    return line[match.end() :] if match else line
 
 
 def _key(line):

@@ -21,7 +21,7 @@ from datetime import datetime, timezone
 
 from dlbench.imports.importers import Imported, Steps
 from dlbench.imports.importers.tf_cnn import _tf_cnn
-from dlbench.imports.log_file import BOM, LogFile
+from dlbench.imports.log_file import LogFile
 
 FAMILY = _tf_cnn.FAMILY
 RATE, TOTAL = "current_examples_per_sec", "average_examples_per_sec"
@@ -30,7 +30,7 @@ NAMES = re.compile(rb'"name": ?"(?:current_|average_|eval_average_)examples_per_
 
 
 def recognise(log: LogFile) -> bool:
-    first = log.head.removeprefix(BOM).partition(b"\n")[0]
+    first = log.head.partition(b"\n")[0]
     return first[:1] == b"{" and b'"global_step"' in first and bool(NAMES.search(first))
 
 

@@ -26,12 +26,13 @@ import math
 import re
 from collections.abc import Iterator
 
-from dlbench.imports import log_values
+from dlbench.imports import console, log_values
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import LeftOut, count, real
 
 FAMILY = "composer"
+LINE_MARKS = (b"[metric][batch=", b" Train time/batch", b" Train loss/", b" Train throughput/")
 METRIC = re.compile(r"^\[metric\]\[batch=(\d+)\]: (\S+): (\S+)\s*$")
 PROGRESS = re.compile(
     r"^(?:\[epoch=\d+\])?\[(?:batch|epoch|sample|token|iteration)=(\d+)(?:/\d+)?\]"
@@ -53,37 +54,41 @@ EVAL = "metrics/eval/"
 
 
 def recognise(log: LogFile) -> bool:
-    text = log.head_text
+    if not any(mark in log.head for mark in LINE_MARKS):
+        return False
+    text = console.head(log)
     metrics = re.search(r"^\[metric\]\[batch=\d+\]: \S+: ", text, re.M)
-    console = re.search(r"^\s+Train (?:time/batch|loss/train/|throughput/)\S*: ", text, re.M)
-    return bool(metrics or console)
+    printed = re.search(r"^\s+Train (?:time/batch|loss/train/|throughput/)\S*: ", text, re.M)
+    return bool(metrics or printed)
 
 
 def read(log: LogFile) -> Iterator[Imported]:
-    run, number = _Run(), 0
-    for number, line in log.lines():
-        if number == log.unfinished:
-            run.left_out.add(number, "no newline at its end, so it may be cut short")
-        elif match := METRIC.match(line):
-            run.metric(number, count(match[1], 0), match[2], match[3])
-        elif match := CONSOLE.match(line):
-            run.printed(number, match[1] == "Eval", match[2], match[3])
-        elif PROGRESS.match(line):
-            run.console_batch = None
-        elif EVALUATION.match(line):
-            run.console_eval += 1
-    yield run.imported(log, number)
+    yield from console.read(log, _Run)
 
 
 class _Run:
     """The metrics of one log: of each batch, counted from 1, by their names."""
 
-    def __init__(self):
+    def __init__(self, log):
+        self.log, self.last_line = log, 0
         self.file, self.console = {}, {}
         self.file_evals, self.console_evals = {}, {}
         self.console_batch, self.console_eval = None, 0
-        self.unknown = set()
+        self.unknown, self.losses = set(), set()
         self.left_out = LeftOut()
+
+    def add(self, number, line, is_cut):
+        self.last_line = number
+        if is_cut:
+            self.left_out.add(number, "no newline at its end, so it may be cut short")
+        elif match := METRIC.match(line):
+            self.metric(number, count(match[1], 0), match[2], match[3])
+        elif match := CONSOLE.match(line):
+            self.printed(number, match[1] == "Eval", match[2], match[3])
+        elif PROGRESS.match(line):
+            self.console_batch = None
+        elif EVALUATION.match(line):
+            self.console_eval += 1
 
     def metric(self, line, batch, name, text):
         if batch is None:
@@ -93,6 +98,8 @@ class _Run:
         elif name in USED:
             batch += not name.startswith(AFTER)
             self._keep(line, self.file, batch, name, text)
+        elif "loss" in name.lower():
+            self.losses.add(name)
 
     def printed(self, line, is_eval, name, text):
         """A line of the console, below that of its batch; time/batch says which batch it is."""
@@ -109,11 +116,15 @@ class _Run:
                 self.left_out.add(line, "a metric with no time/batch above it")
             else:
                 self._keep(line, self.console, self.console_batch, name, text)
+        elif "loss" in name.lower():
+            self.losses.add(name)
 
     def _keep(self, line, metrics, batch, name, text):
         value = log_values.loss(text) if name == LOSS else real(text, 0)
         if value is None:
             self.left_out.add(line, f"{name} is not a number")
+        elif (known := metrics.get(batch, {}).get(name, value)) != value:
+            self.left_out.add(line, f"another {name} of batch {batch}, {text}, not {known}")
         else:
             metrics.setdefault(batch, {})[name] = value
 
@@ -125,16 +136,16 @@ class _Run:
         else:
             row[score] = value
 
-    def imported(self, log, last_line):
+    def runs(self):
         metrics = self.file or self.console
         rows = dict(sorted(metrics.items()))
         if not any(LOSS in row or RATE in row for row in rows.values()):
-            raise log.error(last_line, "no loss and no throughput of a batch in it")
+            raise self.log.error(self.last_line, "no loss and no throughput of a batch in it")
         evals = self.file_evals or self.console_evals
         run = Imported(
             {"framework": "pytorch", "mode": "train", **_settings(rows)},
             evals=[{"split": "validation", **row} for row in evals.values() if set(row) - {"step"}],
-            lines=(1, last_line),
+            lines=(1, self.last_line),
         )
         window = _window(rows)
         rows = {batch: row for batch, row in rows.items() if LOSS in row or RATE in row}
@@ -155,8 +166,10 @@ class _Run:
             )
         if self.unknown:
             run.notes.append(f"left out: {log_values.list_names(self.unknown)}")
+        if self.losses:
+            run.notes.append(f"losses left out: {log_values.list_names(self.losses)}")
         run.notes += self.left_out.notes()
-        return run
+        return [run]
 
 
 def _settings(rows):

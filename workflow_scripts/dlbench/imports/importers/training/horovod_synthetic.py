@@ -11,7 +11,12 @@
   total alone, that is taken and the notes say so.
 - Bagua's `Iter #0: 1024.8 img/sec GPU`, without `per`, is the rate of rank 0 times the number of
   devices; its other lines have the same meaning as Horovod's.
-- The batch size in the header is that of a device. Warm-up steps are not printed.
+- The examples for Keras print their warm-up as `Iter #0` and leave it out of the mean; the others
+  do not print theirs. The printed mean shows which it is. Without one, the first iteration counts
+  as warm-up.
+- The batch size in the header is that of a device.
+- Ranks that print alike are one run; two headers of one device each are two programs, whose lines
+  cannot be told apart without the launcher's prefixes.
 
 Source: horovod/horovod, examples/*/*_synthetic_benchmark.py; BaguaSys/bagua,
 examples/benchmark/synthetic_benchmark.py.
@@ -20,11 +25,14 @@ examples/benchmark/synthetic_benchmark.py.
 import re
 from collections.abc import Iterator
 
+from dlbench.imports import console
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import LeftOut
 
 FAMILY = "horovod_synthetic"
+LINE_MARKS = (b" img/sec ", b"Number of GPUs: ", b"Number of CPUs: ", b"Total img/sec on ")
+ROUNDING = 0.11  # of a mean of rates, both rounded to a tenth
 WINDOW_STEPS = 10  # the default of num_batches_per_iter
 # The one decimal must be there: a rate that was cut short would be another one.
 _rate = r"(\d{1,15}\.\d|nan|inf)"
@@ -44,12 +52,20 @@ def recognise(log: LogFile) -> bool:
 
 
 def read(log: LogFile) -> Iterator[Imported]:
-    run, number = _Run(1), 0
-    for number, line in log.lines():
+    yield from console.read(log, _Reader)
+
+
+class _Reader:
+    """The runs in the lines of one process."""
+
+    def __init__(self, log):
+        self.log, self.done, self.run = log, [], _Run(1)
+
+    def add(self, number, line, is_cut):
+        run = self.run
         if match := ITERATION.search(line):
-            if int(match[1]) == 0 and run.rates:
-                yield run.imported(log, number - 1)
-                run = _Run(number)
+            if int(match[1]) == 0 and run.has_ended:
+                run = self._next(number)
             run.iteration(number, match)
         elif match := TOTAL.search(line):
             run.total, run.devices = float(match[3]), int(match[1])
@@ -58,50 +74,75 @@ def read(log: LogFile) -> Iterator[Imported]:
             run.mean, run.spread = float(match[1]), float(match[2])
         elif match := MODEL.search(line):
             if run.rates or run.total is not None:
-                yield run.imported(log, number - 1)
-                run = _Run(number)
+                run = self._next(number)
+            run.headers += 1
             run.model = match[1]
         elif match := BATCH.search(line):
             run.batch = int(match[1])
         elif match := DEVICES.search(line):
             run.device_kind, run.devices = match[1], int(match[2])
-    yield run.imported(log, number)
+        run.last_line = number
+
+    def _next(self, number):
+        self.done.append(self.run)
+        self.run = _Run(number)
+        return self.run
+
+    def runs(self):
+        return [run.imported(self.log) for run in (*self.done, self.run)]
 
 
 class _Run:
     """The lines of one run."""
 
     def __init__(self, first_line):
-        self.first_line = first_line
+        self.first_line = self.last_line = first_line
         self.model = self.batch = self.devices = self.device_kind = None
         self.total = self.mean = self.spread = None
-        self.rates, self.iterations = [], []
+        self.headers = 0
+        self.rates, self.apart = {}, []  # by iteration; how far rates of other ranks are from them
         self.of_all_devices = False  # the rates, as Bagua prints them
         self.left_out = LeftOut()
 
+    @property
+    def has_ended(self):
+        """Whether an iteration 0 is of the next run, and not of another rank of this one."""
+        return bool(self.rates) and (self.total is not None or max(self.rates) > 1)
+
     def iteration(self, line, match):
         iteration, rate = int(match[1]), float(match[2])
-        if self.iterations and iteration <= self.iterations[-1]:
-            self.left_out.add(line, "an iteration that was there before: the logs of two ranks?")
-        elif not 0 < rate < float("inf"):
+        if not 0 < rate < float("inf"):
             self.left_out.add(line, f"a rate of {match[2]} img/sec has no time")
-        else:
-            self.iterations.append(iteration)
-            self.rates.append(rate)
-            self.of_all_devices = not match[3]
-            self.device_kind = match[4]
+            return
+        if (known := self.rates.get(iteration)) is not None:
+            self.apart.append(abs(rate / known - 1))
+            self.left_out.add(line, "an iteration that was there before: of another rank")
+            rate = min(rate, known)
+        self.rates[iteration] = rate
+        self.of_all_devices = not match[3]
+        self.device_kind = match[4]
 
-    def imported(self, log, last_line):
+    def imported(self, log):
         if not self.rates and not self.total:
-            raise log.error(last_line, "no iteration was printed: did it end during the warm-up?")
+            raise log.error(
+                self.last_line, "no iteration was printed: did it end during the warm-up?"
+            )
         if not self.devices:
             raise log.error(
                 self.first_line,
                 "the log has neither 'Number of GPUs' nor a total: rates are per device, and the "
                 "number of devices is unknown",
             )
+        if self.devices == 1 and (self.headers > 1 or self.apart):
+            raise log.error(
+                self.first_line,
+                "programs of one device each printed into this log, and "
+                + console.WHOSE_IS_UNKNOWN,
+            )
         if self.of_all_devices:
-            self.rates = [rate / self.devices for rate in self.rates]
+            self.rates = {number: rate / self.devices for number, rate in self.rates.items()}
+        self.numbers = sorted(self.rates)
+        warm_up = self._warm_up()
         columns = {
             "model": self.model,
             "dataset": "synthetic",
@@ -115,40 +156,62 @@ class _Run:
         }
         run = Imported(
             {name: value for name, value in columns.items() if value is not None},
-            lines=(self.first_line, last_line),
+            lines=(self.first_line, self.last_line),
         )
+        measured = [self.rates[number] for number in self.numbers if number != warm_up]
         if not self.rates:
             run.columns["images_per_second"] = self.total
             run.notes.append("the arithmetic mean of rates: no less than items over time")
         elif self.batch:
-            for iteration, rate in zip(self.iterations, self.rates, strict=True):
+            for iteration in self.numbers:
                 step = (iteration + 1) * WINDOW_STEPS
-                run.steps.add(step, self.batch / rate, window_steps=WINDOW_STEPS)
+                time_s = self.batch / self.rates[iteration]
+                run.steps.add(step, time_s, None, WINDOW_STEPS, iteration == warm_up)
             run.notes.append(
                 f"an iteration is taken as {WINDOW_STEPS} steps: the program's default, the log "
-                "does not say; the warm-up is not in the log"
+                "does not say"
             )
         else:
-            harmonic = len(self.rates) / sum(1 / rate for rate in self.rates)
+            harmonic = len(measured) / sum(1 / rate for rate in measured)
             run.columns["images_per_second"] = harmonic * self.devices
             run.notes.append("no batch size in the log: no times of steps")
-        self._compare(run)
+        self._compare(run, measured, warm_up)
+        if self.apart:
+            run.notes.append(
+                "lines of several ranks: the slower of each iteration counts; rates differ by up "
+                f"to {max(self.apart):.1%}"
+            )
         run.notes += self.left_out.notes()
         return run
 
-    def _compare(self, run):
+    def _warm_up(self):
+        """The iteration that is the program's warm-up; None if each of them is measured."""
+        if len(self.rates) < 2 or self.numbers[0] != 0:
+            return None
+        if self.mean is None:
+            return 0
+        every = sum(self.rates.values()) / len(self.rates)
+        later = (sum(self.rates.values()) - self.rates[0]) / (len(self.rates) - 1)
+        return 0 if abs(every - self.mean) > ROUNDING >= abs(later - self.mean) else None
+
+    def _compare(self, run, measured, warm_up):
         """Compare the printed mean with that of the iterations; they differ if some are missing."""
         if self.total is None:
-            run.notes.append("no total: the log ends before its end")
-        if self.mean is None or not self.rates:
+            run.status, run.message = "failed", f"its log ends after iteration {self.numbers[-1]}"
+        if warm_up is not None:
+            why = "the printed mean leaves it out" if self.mean else "no mean shows what it is"
+            run.notes.append(f"iteration 0 is taken as warm-up: {why}")
+        elif self.rates:
+            run.notes.append("the warm-up is not in the log")
+        if self.mean is None or not measured:
             return
-        mean = sum(self.rates) / len(self.rates)
+        mean = sum(measured) / len(measured)
         run.notes.append(
             f"the log prints {self.mean} +-{self.spread} img/sec per device: the arithmetic mean "
-            f"of {len(self.rates)} iterations and 1.96 of their standard deviations; "
+            f"of {len(measured)} iterations and 1.96 of their standard deviations; "
             "images_per_second is items over time"
         )
-        if abs(mean - self.mean) > 0.11:  # both rounded to a tenth
+        if abs(mean - self.mean) > ROUNDING:
             run.notes.append(
                 f"the mean of the iterations is {mean:.1f}, printed {self.mean}: are some missing?"
             )

@@ -10,11 +10,13 @@
 - `consumed samples` and `global batch size` are of all devices; a sample is a sequence of
   seq_length tokens. Where the batch grows, images_per_second is the samples of all windows over
   their time.
-- `lm loss` is the mean over the iterations of the line that were not skipped. Skipped iterations
-  (overflow of a gradient) take time and count as iterations.
+- The growth of `consumed samples` must be the batches of the lines, or the run contradicts itself.
+- `lm loss` (`lm-loss` in forks) is the mean over the iterations of the line that were not skipped.
+  Skipped iterations (overflow of a gradient) take time and count as iterations.
 - `throughput per GPU` is counted by Megatron's own formula of FLOPs: in the notes alone.
-- Only the last rank prints these lines. Arguments are printed once, before them. An iteration no
-  later than the one before, or arguments again, begins the next run.
+- Only the last rank prints these lines, in some forks each rank: then they count once. Arguments
+  are printed before them. An iteration no later than the one before, or arguments again, begins
+  the next run.
 - `validation loss at iteration ...` is a row of evals, with its perplexity.
 
 Source: NVIDIA/Megatron-LM, megatron/training/training.py and arguments.py, of 2023 to August
@@ -27,17 +29,19 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dlbench.imports import log_values
+from dlbench.imports import console, log_values
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import MOST_TIME_S, LeftOut, count, real
+from dlbench.study import contradictions
 
 FAMILY = "megatron"
+LINE_MARKS = (b"elapsed time per iteration (", b"tensor_model_parallel_size ..")
 LINE = re.compile(r"\biteration\s+(\d+)/\s*(\d+) \|(.*\belapsed time per iteration \((m?s)\):.*)")
-ARGUMENT = re.compile(r"^(?:\[[^\]]*\]:?)?  (\w+) \.{2,} (.*)$")
+ARGUMENT = re.compile(r"^ {1,2}(\w+) \.{2,} (.*)$")
 ARGUMENTS = re.compile(r"-{8,} arguments -{8,}")
 EVALUATION = re.compile(
-    r"(?:validation|test) loss at .*?\| lm loss value: (\S+) \|(?: lm loss PPL: (\S+) \|)?"
+    r"(?:validation|test) loss at .*?\| lm[ _-]loss value: (\S+) \|(?: lm[ _-]loss PPL: (\S+) \|)?"
 )
 LOSSES = ("lm loss", "loss")
 SETTINGS = {
@@ -56,6 +60,10 @@ class _Row(NamedTuple):
     elapsed_s: float
     loss: float | None
     batch: int | None
+    total: int | None
+    skipped: int
+    flops: float | None
+    consumed: int | None
 
 
 def recognise(log: LogFile) -> bool:
@@ -65,24 +73,61 @@ def recognise(log: LogFile) -> bool:
 
 
 def read(log: LogFile) -> Iterator[Imported]:
-    run, number = _Run(1, {}), 0
-    for number, line in log.lines():
-        if number == log.unfinished:
+    arguments = _Arguments()
+    yield from console.read(log, lambda log: _Reader(log, arguments))
+
+
+class _Arguments:
+    """The arguments that were printed last, by one rank for all."""
+
+    def __init__(self):
+        self.settings, self.used = {}, False
+
+    def begin(self):
+        if self.used:
+            self.settings, self.used = {}, False
+
+
+class _Reader:
+    """The runs in the lines of one process, or of several that are not told apart."""
+
+    def __init__(self, log, arguments):
+        self.log, self.arguments = log, arguments
+        self.done, self.run = [], _Run(1)
+
+    def add(self, number, line, is_cut):
+        run = self.run
+        if is_cut:
             run.left_out.add(number, "no newline at its end, so it may be cut short")
         elif match := LINE.search(line):
-            iteration, total = count(match[1]), count(match[2])
-            if run.rows and iteration is not None and iteration <= run.rows[-1].iteration:
-                yield run.imported(log, number - 1)
-                run = _Run(number, run.settings)
-            run.add(number, iteration, total, _fields(match[3]), match[4])
-        elif ARGUMENTS.search(line) and run.rows:
-            yield run.imported(log, number - 1)
-            run = _Run(number, {})
+            row = run.row(number, match)
+            if row and not run.is_of_another_rank(row):
+                if run.rows and (
+                    row.iteration <= run.rows[-1].iteration or self._arguments_are_new()
+                ):
+                    run = self._next(number)
+                run.settings, self.arguments.used = self.arguments.settings, True
+                run.add(row)
+        elif ARGUMENTS.search(line):
+            self.arguments.begin()
+            if run.rows and self._arguments_are_new():
+                run = self._next(number)
         elif match := ARGUMENT.match(line):
-            run.settings[match[1]] = match[2].strip()
+            self.arguments.settings[match[1]] = match[2].strip()
         elif match := EVALUATION.search(line):
             run.evaluated(line, match)
-    yield run.imported(log, number)
+        run.last_line = number
+
+    def _arguments_are_new(self):
+        return self.run.settings is not self.arguments.settings
+
+    def _next(self, number):
+        self.done.append(self.run)
+        self.run = _Run(number)
+        return self.run
+
+    def runs(self):
+        return [run.imported(self.log) for run in (*self.done, self.run)]
 
 
 def _fields(text):
@@ -91,37 +136,75 @@ def _fields(text):
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
+def _is_loss(name):
+    return "loss" in name.lower() and "scale" not in name.lower()
+
+
 class _Run:
     """The lines of one run."""
 
-    def __init__(self, first_line, settings):
-        self.first_line, self.settings = first_line, settings
-        self.rows, self.evals = [], []
+    def __init__(self, first_line):
+        self.first_line = self.last_line = first_line
+        self.settings = {}
+        self.rows, self.by_iteration, self.evals = [], {}, []
         self.total = None
         self.skipped, self.flops = 0, []
+        self.others, self.time_apart, self.loss_apart = 0, 0.0, 0.0  # of lines of other ranks
+        self.losses = set()  # names of those that are left out
         self.left_out = LeftOut()
 
-    def add(self, line, iteration, total, fields, unit):
+    def row(self, line, match):
+        """What a line says; None if it has no number or no time."""
+        iteration, total, fields, unit = count(match[1]), count(match[2]), match[3], match[4]
+        fields = _fields(fields)
         text = fields.get(f"elapsed time per iteration ({unit})", "")
         # Some forks print a mean after a slash.
         elapsed = real(text.partition("/")[0], 0, MOST_TIME_S)
         if iteration is None or not elapsed:
             self.left_out.add(line, "an iteration without a number or a time")
-            return
-        self.total = total or self.total
-        name = next((name for name in LOSSES if name in fields), None)
-        self.rows.append(
-            _Row(
-                iteration,
-                elapsed / 1000 if unit == "ms" else elapsed,
-                log_values.loss(fields[name]) if name else None,
-                count(fields.get("global batch size")),
-            )
+            return None
+        losses = {re.sub("[-_]", " ", name.lower()): name for name in fields if _is_loss(name)}
+        name = next((losses[known] for known in LOSSES if known in losses), None)
+        self.losses |= set(losses.values()) - {name}
+        return _Row(
+            iteration,
+            elapsed / 1000 if unit == "ms" else elapsed,
+            log_values.loss(fields[name]) if name else None,
+            count(fields.get("global batch size")),
+            total,
+            count(fields.get("number of skipped iterations"), 0) or 0,
+            real(fields.get("throughput per GPU (TFLOP/s/GPU)"), 0),
+            count(fields.get("consumed samples"), 0, 2**62),
         )
-        self.skipped += count(fields.get("number of skipped iterations"), 0) or 0
-        flops = real(fields.get("throughput per GPU (TFLOP/s/GPU)"), 0)
-        if flops is not None:
-            self.flops.append(flops)
+
+    def is_of_another_rank(self, row):
+        """Whether a line repeats one of this run; notes how far their values are apart.
+
+        No rank is two lines ahead of another, unless a launcher printed their lines in pieces;
+        such lines are equal in all they say.
+        """
+        known = self.by_iteration.get(row.iteration)
+        if known is None:
+            return False
+        time_apart = abs(row.elapsed_s / known.elapsed_s - 1)
+        loss_apart = 0.0
+        if None not in (row.loss, known.loss) and math.isfinite(row.loss - known.loss):
+            loss_apart = abs(row.loss - known.loss)
+        one_behind = known in self.rows[-2:] and time_apart <= console.AGREE and not loss_apart
+        if known is not self.rows[-1] and known != row and not one_behind:
+            return False
+        self.others += 1
+        self.time_apart = max(self.time_apart, time_apart)
+        self.loss_apart = max(self.loss_apart, loss_apart)
+        return True
+
+    def add(self, row):
+        self.rows.append(row)
+        self.by_iteration[row.iteration] = row
+        self.total = row.total or self.total
+        self.skipped += row.skipped
+        if row.flops is not None:
+            self.flops.append(row.flops)
 
     def evaluated(self, line, match):
         loss, perplexity = log_values.loss(match[1]), real(match[2], 0)
@@ -134,10 +217,10 @@ class _Run:
         }
         self.evals.append({name: value for name, value in row.items() if value is not None})
 
-    def imported(self, log, last_line):
+    def imported(self, log):
         if not self.rows:
-            raise log.error(last_line, "no iteration with a time could be read")
-        run = Imported(self._columns(), evals=self.evals, lines=(self.first_line, last_line))
+            raise log.error(self.last_line, "no iteration with a time could be read")
+        run = Imported(self._columns(), evals=self.evals, lines=(self.first_line, self.last_line))
         windows = self._add_steps(run)
         self._batch(run, windows)
         if self.total and self.rows[-1].iteration < self.total:
@@ -151,6 +234,13 @@ class _Run:
                 f"{mean:.1f} TFLOP/s per device by Megatron's own count, mean of {len(self.flops)} "
                 "lines"
             )
+        if self.others:
+            run.notes.append(
+                f"{self.others} lines of other ranks: the first of each iteration counts; times "
+                f"differ by up to {self.time_apart:.1%}, losses by up to {self.loss_apart:.4g}"
+            )
+        if self.losses:
+            run.notes.append(f"losses left out: {log_values.list_names(self.losses)}")
         run.notes += self.left_out.notes()
         return run
 
@@ -210,7 +300,21 @@ class _Run:
         regular = math.gcd(*(b - a for a, b in itertools.pairwise(numbers[1:])))
         return gap if regular % gap == 0 else regular
 
+    def _check_samples(self, run):
+        """Say if the samples that lines count are not those of their batches."""
+        lines = [row for row in self.rows if row.batch and row.consumed is not None]
+        if len(lines) < 2 or len(lines) < len(self.rows):
+            return
+        counted = lines[-1].consumed - lines[0].consumed
+        expected = sum((b.iteration - a.iteration) * b.batch for a, b in itertools.pairwise(lines))
+        if abs(counted - expected) > contradictions.MOST_DIFFERENCE * expected:
+            run.columns["contradicts"] = (
+                f"iterations {lines[0].iteration} to {lines[-1].iteration} consumed {counted} "
+                f"samples, and their global batches are {expected} samples"
+            )
+
     def _batch(self, run, windows):
+        self._check_samples(run)
         batches = {row.batch for row in self.rows if row.batch}
         if len(batches) == 1:
             (run.columns["global_batch"],) = batches

@@ -5,12 +5,18 @@
   since the epoch began; differences between two lines become windows, joined until the last digit
   leaves at most 1 % in doubt. Reading the loss waits for the device, so these are times of the
   computation.
-- Each process of several prints its lines, unlabelled. All wait for one another in a step: of
-  equal lines the slower counts. `Time` is of one process; the batch is not in the log (--fields).
+- Each process of several prints its lines. All wait for one another in a step: of lines of one
+  batch the slower counts. Where their means differ by over 10 %, the processes did not wait: two
+  programs, whose lines cannot be told apart without the launcher's prefixes. `Time` is of one
+  process; the batch is not in the log (--fields).
 - The first batch of the log is the warm-up. The first batches of later epochs, for which the
-  reader starts anew, count.
+  reader starts anew, count. In a log that was cut at its beginning the first window has the
+  warm-up in it.
 - Versions until 2022 print the number of batches before the one that is printed (from 0), later
-  ones the number with it (from 1).
+  ones the number with it (from 1). A line of batch 0 tells them apart, or the last of an epoch.
+  Where both are cut off, the means do: from one line to the next, batches times mean grow by the
+  time of the batches between them. If that fits both, numbers are taken as from 1, and the notes
+  say so.
 - `Loss`: of that batch of that process. ` * Acc@1 71.2 Acc@5 90.1` (formerly Prec@) is the
   evaluation after the epoch, in per cent; it becomes a row of evals.
 - The epochs that were asked for are not printed: a log that ends within an epoch is failed, one
@@ -21,17 +27,19 @@ NVIDIA/apex and NNCF's tutorials, which print them. No whole public log was at h
 of the tests follow the program.
 """
 
+import itertools
 import math
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dlbench.imports import log_values
+from dlbench.imports import console, log_values
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import MOST_TIME_S, LeftOut, count, real
 
 FAMILY = "pytorch_imagenet"
+LINE_MARKS = (b"Epoch: [",)
 LINE = re.compile(r"Epoch: \[(\d+)\]\[\s*(\d+)/\s*(\d+)\]\s+Time\s+([\d.]+)\s+\(\s*([\d.]+)\)(.*)")
 LOSS = re.compile(r"Loss\s+(\S+) \(")
 SCORE = re.compile(r"^\s?\* (?:Acc|Prec)@1 ([\d.]+) (?:Acc|Prec)@5 ([\d.]+)")
@@ -54,30 +62,43 @@ def recognise(log: LogFile) -> bool:
 
 
 def read(log: LogFile) -> Iterator[Imported]:
-    run, number = _Run(1), 0
-    for number, line in log.lines():
-        if number == log.unfinished:
-            run.left_out.add(number, "no newline at its end, so it may be cut short")
+    yield from console.read(log, _Reader)
+
+
+class _Reader:
+    """The runs in the lines of one process, or of several that are not told apart."""
+
+    def __init__(self, log):
+        self.log, self.done, self.run = log, [], _Run(1)
+
+    def add(self, number, line, is_cut):
+        if is_cut:
+            self.run.left_out.add(number, "no newline at its end, so it may be cut short")
         elif match := LINE.search(line):
             epoch = count(match[1], 0)
-            if run.epochs and epoch is not None and epoch < max(run.epochs):
-                yield run.imported(log, number - 1)
-                run = _Run(number)
-            run.add(number, epoch, match)
+            if self.run.epochs and epoch is not None and epoch < max(self.run.epochs):
+                self.done.append(self.run)
+                self.run = _Run(number)
+            self.run.add(number, epoch, match)
         elif match := SCORE.match(line):
-            run.scored(number, match)
-    yield run.imported(log, number)
+            self.run.scored(number, match)
+        self.run.last_line = number
+
+    def runs(self):
+        return [run.imported(self.log) for run in (*self.done, self.run)]
 
 
 class _Run:
     """The epochs of one run."""
 
     def __init__(self, first_line):
-        self.first_line = first_line
+        self.first_line = self.last_line = first_line
         self.epochs = {}  # lines by number, by epoch from 0
         self.batches = None  # of an epoch
-        self.from_zero = False
         self.evals, self.data = {}, []
+        self.means = {}  # least and largest of the lines of one batch, by epoch and batch
+        self.loss_apart = 0.0  # most that the losses of one batch differ by
+        self.without_loss = 0
         self.left_out = LeftOut()
 
     def add(self, line, epoch, match):
@@ -87,14 +108,23 @@ class _Run:
             self.left_out.add(line, "a batch without a number or a time")
             return
         self.batches = self.batches or batches
-        self.from_zero = self.from_zero or batch == 0
         loss = LOSS.search(match[6])
+        self.without_loss += not loss and "loss" in match[6].lower()
         found = _Line(batch, time_s, mean_s, log_values.loss(loss[1]) if loss else None)
         lines = self.epochs.setdefault(epoch, {})
+        if batch in lines:
+            self._compare(epoch, found, lines[batch])
         if batch not in lines or mean_s > lines[batch].mean_s:
             lines[batch] = found
         if data := DATA.search(match[6]):
             self.data.append(real(data[1], 0) or 0)
+
+    def _compare(self, epoch, line, other):
+        """Note how far two lines of one batch are apart."""
+        means = (line.mean_s, other.mean_s, *self.means.get((epoch, line.number), ()))
+        self.means[epoch, line.number] = (min(means), max(means))
+        if None not in (line.loss, other.loss) and math.isfinite(line.loss - other.loss):
+            self.loss_apart = max(self.loss_apart, abs(line.loss - other.loss))
 
     def scored(self, line, match):
         scores = [real(match[n], 0, 100) for n in (1, 2)]
@@ -109,25 +139,84 @@ class _Run:
             "top5": scores[1] / 100,
         }
 
-    def imported(self, log, last_line):
+    def imported(self, log):
         if not self.epochs:
-            raise log.error(last_line, "no batch of an epoch could be read")
+            raise log.error(self.last_line, "no batch of an epoch could be read")
+        apart = self._drift()
+        if apart > console.AGREE:
+            raise log.error(
+                self.first_line,
+                f"processes whose times differ by {apart:.0%} printed into this log: they did not "
+                f"wait for one another, and {console.WHOSE_IS_UNKNOWN}",
+            )
         columns = {"framework": "pytorch", "mode": "train"}
-        run = Imported(columns, evals=list(self.evals.values()), lines=(self.first_line, last_line))
-        first = min(self.epochs)
+        run = Imported(
+            columns, evals=list(self.evals.values()), lines=(self.first_line, self.last_line)
+        )
+        first, from_zero = min(self.epochs), self._counts_from_zero()
         for epoch in sorted(self.epochs):
             lines = sorted(self.epochs[epoch].values())
-            if self.from_zero:
+            if from_zero:
                 lines = [line._replace(number=line.number + 1) for line in lines]
             self._add_epoch(run, epoch, lines, epoch == first)
         self._end(run, lines)
-        run.notes.append("the first batch is the warm-up; first batches of later epochs count")
+        if run.steps.warm_up[0]:
+            run.notes.append("the first batch is the warm-up; first batches of later epochs count")
+        else:
+            run.notes.append(
+                f"the log begins at batch {run.steps.step[0] - first * self.batches} of its epoch: "
+                "the warm-up is in the first window"
+            )
+        if from_zero is None:
+            run.notes.append(
+                "whether batches are counted from 0 or from 1 is unknown, the printed means fit "
+                "both: taken as from 1"
+            )
+        if self.means:
+            run.notes.append(
+                "lines of several processes: the slower of each batch counts; their times differ "
+                f"by {apart:.1%}, losses by up to {self.loss_apart:.4g}"
+            )
+        if self.without_loss:
+            run.notes.append(f"no loss could be read in {self.without_loss} lines")
         if self.data:
             run.notes.append(
                 f"waiting for data took {self.data[-1]:g} s of a batch (the last mean printed)"
             )
         run.notes += self.left_out.notes()
         return run
+
+    def _drift(self):
+        """How much more time some of the processes took for the same batches, relatively.
+
+        Each has its own beginning: what two lines of one batch differ by does not grow while the
+        processes wait for one another.
+        """
+        drift = 0.0
+        for epoch in {epoch for epoch, _ in self.means}:
+            (first, *_, last) = 2 * sorted(batch for of, batch in self.means if of == epoch)
+            gaps, took = [], []
+            for batch in (first, last):
+                low, high = self.means[epoch, batch]
+                gaps.append(batch * (high - low))
+                took.append(batch * low)
+            doubt_s = 2 * (first + last) * HALF_DIGIT_S
+            grown_s = abs(gaps[1] - gaps[0]) - doubt_s
+            if grown_s > 0 and took[1] > took[0]:
+                drift = max(drift, grown_s / (took[1] - took[0]))
+        return drift
+
+    def _counts_from_zero(self):
+        """Whether batches are numbered from 0; None if the log does not show it."""
+        epochs = [sorted(lines.values()) for lines in self.epochs.values()]
+        if any(lines[0].number == 0 for lines in epochs):
+            return True
+        if any(lines[-1].number == self.batches for lines in epochs):
+            return False
+        fits = [all(_fits(lines, first) for lines in epochs) for first in (0, 1)]
+        if fits[0] == fits[1]:
+            return False if any(lines[0].number == 1 for lines in epochs) else None
+        return fits[0]
 
     def _add_epoch(self, run, epoch, lines, is_first):
         """Add a row for each line, with a time where a window ends."""
@@ -177,3 +266,16 @@ def _window_ends(lines, warm_up):
     if last is not None and last not in ends:  # joined with the window before it
         ends = [*ends[:-1], last]
     return set(ends)
+
+
+def _fits(lines, first):
+    """Whether the printed means can be of batches that are numbered from `first`."""
+    for before, line in itertools.pairwise(lines):
+        done, now = before.number + 1 - first, line.number + 1 - first
+        between_s = now * line.mean_s - done * before.mean_s - line.time_s
+        doubt_s = (now + done + 1) * HALF_DIGIT_S
+        if between_s < -doubt_s or (now - done == 1 and between_s > doubt_s):
+            return False
+    if lines[0].number == first:  # the mean of one batch is its time
+        return abs(lines[0].mean_s - lines[0].time_s) <= 2 * HALF_DIGIT_S
+    return True

@@ -6,10 +6,10 @@
   usage/* samples; summary/images_per_second is the record's throughput, the text `run` the
   settings.
 - Keras: batch_loss is the mean since the epoch began, batch_steps_per_second one over the time of
-  that step alone. epoch_* of held-out items become evals, with epochs from 1. A file is of held-out
-  items if it has evaluation_* or lies in a folder `validation`, as Keras names it; a file in
-  `train` beside it is of the same run. The last epoch_loss of other files becomes final_loss: the
-  mean over an epoch.
+  that step alone. The first batch, in which the model is compiled, is the warm-up. epoch_* of
+  held-out items become evals, with epochs from 1. A file is of held-out items if it has
+  evaluation_* or lies in a folder `validation`, as Keras names it; a file in `train` beside it is
+  of the same run. The last epoch_loss of other files becomes final_loss: the mean over an epoch.
 - tf_cnn_benchmarks: total_loss (or the loss it reports) of a step, eval/Accuracy@1 and @5. Its
   events have no times of steps.
 - The notes name other tags. A file with no other tags is refused.
@@ -31,6 +31,7 @@ from dlbench.imports.importers.training._event_files import EventFile, is_event_
 from dlbench.imports.importers.training.keras_csvlogger import ACCURACIES, TOP5
 from dlbench.imports.log_file import LogError, LogFile
 from dlbench.imports.log_values import MOST_TIME_S, count, real
+from dlbench.study import contradictions
 from dlbench.tables import run_columns, table_columns
 
 FAMILY = "tensorboard"
@@ -155,7 +156,7 @@ class _Run:
         warmup_steps = 0 if epochs else self.description.get("warmup_steps", 0)
         run = Imported(
             self.description | self.columns,
-            steps=self.steps.taken(warmup_steps),
+            steps=self.steps.taken(warmup_steps, not self.description),
             evals=self.evals,
             samples=self.samples,
         )
@@ -163,6 +164,7 @@ class _Run:
             run.columns["started_at"] = began
         if "global_batch" not in run.columns and self.steps.batch:
             run.columns["global_batch"] = self.steps.batch
+        self._check_batch(run)
         if epochs:
             run.notes.append("which steps are warm-up is not in the file: none is marked")
         self._add_epochs(run, in_validation or self.held_out)
@@ -170,6 +172,13 @@ class _Run:
         if self.unused:
             run.notes.append(f"tags left out: {log_values.list_names(map(_tag, self.unused))}")
         return run
+
+    def _check_batch(self, run):
+        batch, by_rate = run.columns.get("global_batch"), self.steps.batch
+        if by_rate and abs(by_rate - batch) > contradictions.MOST_DIFFERENCE * batch:
+            run.columns["contradicts"] = (
+                f"global_batch is {batch}, a step time x items per second is {by_rate}"
+            )
 
     def _add_epochs(self, run, held_out):
         if not self.epochs:
@@ -224,11 +233,14 @@ class _Steps:
         if len(self.notes) < log_values.MOST_NAMES:
             self.notes.append(f"resumed at step {step}: {before - len(rows)} steps do not count")
 
-    def taken(self, warmup_steps):
+    def taken(self, warmup_steps, is_by_keras):
         """All steps; the first ones are marked as warm-up."""
         self._put()
         for at, step in enumerate(self.rows.step):
             self.rows.warm_up[at] = step <= warmup_steps
+        if is_by_keras and self.rows.step and self.rows.step[0] <= 1 and self.rows.window_steps[0]:
+            self.rows.warm_up[0] = True
+            self.notes.append("the first batch, in which Keras compiles, is the warm-up")
         if not all(map(math.isnan, self.rates)):
             self.rows.more["learning_rate"] = self.rates
         return self.rows

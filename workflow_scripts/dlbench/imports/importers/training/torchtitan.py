@@ -2,15 +2,21 @@
 
 - `tps` (formerly `wps`) is tokens per second and device since the line before: the tokens of the
   rank that prints over its time and the ranks that share them (tensor, pipeline and context
-  parallel). Loading data and writing checkpoints are in that time. Times tokens of a step over
-  tps and devices give the time of a step; a line becomes a window of steps.
+  parallel). Loading data and writing checkpoints are in that time. Tokens of a step over tps and
+  devices give the time of a step; a line becomes a window of steps.
+- tps has no decimals. Where that leaves over 1 % of a rate in doubt, times are those between the
+  dates of two lines; without dates there is a mean with its uncertainty, and no time of a window.
+  Where dates and tps differ by more than that and 2 %, the run contradicts itself: devices, batch
+  or sequence are others than was said.
 - Tokens of a step follow from the line `Trainer is initialized with ...`, devices from that of
   the device mesh, or both from --fields (devices, global_batch, item_shape). With devices and
-  item_shape alone there is a throughput and no times; without them tps is in the notes.
+  item_shape alone there is a throughput and no times; without them there is
+  tokens_per_second_per_device.
 - A line `validate step:` starts the clock anew: the next line is of the steps after it. Where a
   validation follows steps that no line has, its own tps mixes both; it is not imported.
 - The first line has the start of all ranks and compiling in it: warm-up.
-- `loss` is the mean over all ranks at that step alone, not over the window.
+- `loss` is the mean over all ranks at that step alone, not over the window. -1 is printed by
+  ranks of a pipeline that have none; another rank's line may have it.
 - `memory` is what the allocator of the rank had reserved at most since the line before.
   peak_reserved_bytes_per_device is the largest of the log.
 - `tflops` and `mfu` use torchtitan's own count of FLOPs: in the notes alone.
@@ -24,15 +30,20 @@ pytorch/torchtitan#2389, #3393, #1349.
 import math
 import re
 from collections.abc import Iterator
+from datetime import datetime
 
 from dlbench.imports import log_values
 from dlbench.imports.importers import Imported
 from dlbench.imports.log_file import LogFile
 from dlbench.imports.log_values import LeftOut, count, real
-from dlbench.study import item_names
+from dlbench.study import contradictions, item_names
 
 FAMILY = "torchtitan"
+LINE_MARKS = (b"tps: ", b"wps: ", b"Trainer is initialized with ")
 GIB = 2**30
+MOST_DOUBT = 0.01  # relative error of a rate by its last printed digit
+NO_LOSS = -1.0
+DATE = re.compile(r"\b(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:[,.](\d{1,6}))?")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 STEP = re.compile(
     r"(?<!validate )\bstep:\s+(\d+)\s+loss:\s+(\S+)\s(.*?)\b[tw]ps: ([\d,]+)(?=\s|$)(.*)"
@@ -74,10 +85,11 @@ def read(log: LogFile) -> Iterator[Imported]:
             continue
         rank = (RANK.match(line) or [None, None])[1]
         first_rank = first_rank or rank
+        step = count(match[1])
         if rank != first_rank:
             run.left_out.add(number, "of another rank")
+            run.losses_of_others.setdefault(step, _loss(match[2]))
             continue
-        step = count(match[1])
         if run.rates and step is not None and step < run.steps[-1]:
             yield run.imported(log, number - 1)
             run = _Run(number, run.columns)
@@ -92,8 +104,10 @@ class _Run:
         self.first_line = first_line
         self.columns = dict(columns or {"framework": "pytorch", "mode": "train"})
         self.steps, self.losses, self.rates, self.windows = [], [], [], []
+        self.windows_s = []  # time of each by the dates of lines, or None
+        self.losses_of_others = {}  # by step, of ranks whose lines do not count
         self.evals = []
-        self.reset = None  # the step at which the clock of the next line began
+        self.reset = self.reset_at = None  # step and date at which the clock of the next line began
         self.memory_gib, self.share, self.ended = 0.0, None, False
         self.left_out = LeftOut()
 
@@ -113,12 +127,12 @@ class _Run:
         elif match := DEVICE.search(line):
             self.columns["device_model"] = match[1]
         elif match := STARTS.search(line):
-            self.reset = (count(match[1]) or 1) - 1
+            self.reset, self.reset_at = (count(match[1]) or 1) - 1, _date(line)
         elif match := VALIDATION.search(line):
             step, loss = count(match[1]), log_values.loss(match[2])
             if step is not None and loss is not None:
                 self.evals.append({"split": "validation", "step": step, "loss": loss})
-                self.reset = step
+                self.reset, self.reset_at = step, _date(line)
         elif "Training completed" in line:
             self.ended = True
 
@@ -141,19 +155,23 @@ class _Run:
 
     def add(self, line, step, match):
         rate = real(match[4].replace(",", ""), 1e-6)
-        loss = log_values.loss(match[2])
+        loss = _loss(match[2])
         if step is None or rate is None:
             self.left_out.add(line, "a step without a number or a rate")
             return
         if self.steps and step == self.steps[-1]:
             self.left_out.add(line, "the same step again: of another rank")
+            self.losses_of_others.setdefault(step, loss)
             return
         before = self.reset if self.reset is not None and self.reset < step else None
         self.windows.append(step - before if before is not None else 1)
         self.steps.append(step)
         self.losses.append(loss)
         self.rates.append(rate)
-        self.reset = step
+        date = _date(match.string)
+        known = before is not None and date and self.reset_at and date > self.reset_at
+        self.windows_s.append((date - self.reset_at).total_seconds() if known else None)
+        self.reset, self.reset_at = step, date
         if memory := MEMORY.search(match[3]):
             self.memory_gib = max(self.memory_gib, real(memory[1], 0, 1e6) or 0)
         if share := SHARE.search(match[5]):
@@ -164,7 +182,10 @@ class _Run:
             raise log.error(last_line, "no step with tokens per second could be read")
         run = Imported(dict(self.columns), evals=self.evals, lines=(self.first_line, last_line))
         for row, (step, loss) in enumerate(zip(self.steps, self.losses, strict=True)):
+            loss = self.losses_of_others.get(step) if loss is None else loss
             run.steps.add(step, math.nan, loss, 0, warm_up=row == 0)
+        if None in self.losses:
+            run.notes.append(f"loss {NO_LOSS:g} is no loss: what a rank prints that has none")
         if self.memory_gib:
             run.columns["peak_reserved_bytes_per_device"] = round(self.memory_gib * GIB)
         total = self.columns.get("steps")
@@ -180,22 +201,73 @@ class _Run:
 
     def _complete(self, columns, run):
         """Times of steps, or the throughput alone, as batch, tokens and devices are known."""
-        measured = list(zip(self.windows, self.rates, strict=True))[1:]
+        rates = self.rates[1:]
+        if not rates:
+            return
         tokens, devices = item_names.tokens(columns.get("item_shape")), columns.get("devices")
-        batch = columns.get("global_batch")
-        if batch and tokens and devices:
-            each = batch * tokens / devices
-            for row, rate in enumerate(self.rates):
-                run.steps.step_time_s[row] = each / rate
-                run.steps.window_steps[row] = self.windows[row]
-        elif measured:
-            steps = sum(n for n, _ in measured)
-            rate = steps / sum(n / rate for n, rate in measured)
-            if tokens and devices:
-                columns["images_per_second"] = rate * devices / tokens
-                columns["steps_measured"] = steps
-            else:
-                run.notes.append(
-                    f"{rate:.0f} tokens/s per device; for a throughput give devices and item_shape "
-                    "(tokens of a sequence), for times of steps global_batch, too"
-                )
+        batch, steps = columns.get("global_batch"), sum(self.windows[1:])
+        rate = steps / sum(n / r for n, r in zip(self.windows[1:], rates, strict=True))
+        doubt = 0.5 / min(rates)
+        is_rounded = doubt > MOST_DOUBT
+        each = batch * tokens / devices if batch and tokens and devices else None
+        if each and self._add_times(run, each, is_rounded):
+            if words := self._contradiction(each / rate, doubt, batch, devices):
+                columns["contradicts"] = words
+            return
+        if is_rounded:
+            columns["rate_uncertainty"] = doubt
+            run.notes.append(f"tps is rounded to whole numbers, which leaves {doubt:.1%} in doubt")
+        if tokens and devices:
+            columns["images_per_second"] = rate * devices / tokens
+            columns["steps_measured"] = steps
+            if each:
+                columns["step_time_mean_s"] = each / rate
+            return
+        columns["tokens_per_second_per_device"] = rate
+        run.notes.append(
+            f"{rate:.0f} tokens/s per device; for a throughput give devices and item_shape "
+            "(tokens of a sequence), for times of steps global_batch, too"
+        )
+
+    def _add_times(self, run, each, is_rounded):
+        """Add the times of windows; False if neither rates nor dates have them."""
+        if is_rounded and None in self.windows_s[1:]:
+            return False
+        if is_rounded:
+            run.notes.append("times by the dates of lines: tps is rounded to whole numbers")
+        for row, (steps, rate, by_dates_s) in enumerate(
+            zip(self.windows, self.rates, self.windows_s, strict=True)
+        ):
+            by_dates = is_rounded and by_dates_s
+            run.steps.step_time_s[row] = by_dates_s / steps if by_dates else each / rate
+            run.steps.window_steps[row] = steps
+        return True
+
+    def _contradiction(self, step_s, doubt, batch, devices):
+        """How times by tps differ from those by dates, in words; "" where they agree."""
+        if None in self.windows_s[1:]:
+            return ""
+        steps, by_dates_s = sum(self.windows[1:]), sum(self.windows_s[1:])
+        allowed = contradictions.MOST_DIFFERENCE + doubt + 1 / by_dates_s  # dates may be of seconds
+        ratio = step_s * steps / by_dates_s
+        if 1 / (1 + allowed) <= ratio <= 1 + allowed:
+            return ""
+        return (
+            f"a step takes {step_s:.4g} s by tps, a global batch of {batch} and {devices} devices, "
+            f"and {by_dates_s / steps:.4g} s by the dates of lines"
+        )
+
+
+def _loss(text):
+    """A printed loss; None if it is none, or that of a rank without one."""
+    loss = log_values.loss(text)
+    return None if loss == NO_LOSS else loss
+
+
+def _date(line):
+    """The date of a line, without a zone; None if it has none."""
+    match = DATE.search(line)
+    try:
+        return match and datetime.fromisoformat(f"{match[1]}T{match[2]}.{match[3] or 0:0<6}")
+    except ValueError:
+        return None

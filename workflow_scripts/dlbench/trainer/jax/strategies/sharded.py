@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from dlbench import Error
 from dlbench.common import terminal
 from dlbench.trainer import cluster
 from dlbench.trainer.jax.strategies import Array, Base, Function
@@ -56,7 +55,9 @@ class Strategy(Base):
         self.devices_per_process = spec.devices_per_node // self.processes_per_node(spec)
         jobs = self.jobs(spec)
         if sum(jobs.values()) > 1:
-            this = cluster.find(spec, jobs)
+            this = cluster.find(spec, jobs, first_suffices=True)
+            if not self.on_gpus:
+                cluster.check_own_name()  # where JAX has Gloo listen
             self.rank, self.local_rank = this.task, this.local_rank
             self.size = len(this.addresses["worker"])
             self._coordinator = this.addresses["worker"][0]
@@ -157,7 +158,7 @@ class Strategy(Base):
                 shutdown_timeout_seconds=PATIENCE_S,
             )
         except RuntimeError as error:  # among them XLA's own
-            raise Error(
+            raise cluster.Unreachable(
                 f"rank {self.rank} of {self.size} did not meet the others at {self._coordinator}: "
                 f"{terminal.message(str(error), 300)}"
             ) from error

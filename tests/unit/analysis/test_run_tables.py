@@ -4,9 +4,9 @@ import shutil
 
 import pytest
 
-from dlbench.common.files import sha256
+from dlbench.analysis import run_tables
+from dlbench.common.files import read_json, sha256, write_json
 from dlbench.records import run_record
-from dlbench.results import run_tables
 from dlbench.tables import parquet_files, table_names
 from support.runs.made_runs import finish
 
@@ -83,3 +83,31 @@ def test_tables_that_are_copied_with_their_stamp_are_believed(tables, tmp_path):
     for name in run_tables.FILES:
         shutil.copy(copies / name, tables.place)
     assert not tables.are_made_again()
+
+
+@pytest.mark.parametrize("name", table_names.OF_RUN)
+def test_a_table_with_a_flipped_bit_is_made_again_from_the_log_when_it_is_read(tables, name):
+    path = tables.place / f"{name}.parquet"
+    content = path.read_bytes()
+    path.write_bytes(content[:300] + bytes([content[300] ^ 4]) + content[301:])
+    assert not tables.are_made_again()  # its size is right
+    whole = run_tables.run_table(tables.place, name)
+    assert path.read_bytes() == content
+    assert whole.equals(parquet_files.read(path, run_tables.RUN_TABLES[name]))
+
+
+@pytest.mark.parametrize("damaged", ["train.jsonl", "run.json"])
+def test_a_damaged_table_is_not_made_from_a_damaged_log_or_record(tables, damaged):
+    path = tables.place / "steps.parquet"
+    path.write_bytes(path.read_bytes()[:-1])
+    log = tables.place / damaged
+    log.write_text(log.read_text().replace("0.5", "0.4"))
+    with pytest.raises(parquet_files.TableError, match=f"steps.parquet .*{damaged}: "):
+        run_tables.run_table(tables.place, "steps")
+
+
+def test_tables_of_versions_without_digests_are_made_again(tables):
+    stamp = read_json(tables.place / run_tables.STAMP)
+    del stamp["digest"]
+    write_json(tables.place / run_tables.STAMP, stamp)
+    assert tables.are_made_again()

@@ -1,7 +1,8 @@
 """The tables of a single run: its steps, samples and evaluations.
 
 A stamp beside them says of which log they are and how many bytes each has. It is read for every
-run whenever results are collected, which takes a tenth of the time of opening the tables.
+run whenever results are collected, which takes a tenth of the time of opening the tables. What else
+is wrong with a table shows when it is read; then all are made again.
 """
 
 import contextlib
@@ -13,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dlbench import Error
 from dlbench.common.files import read_json, write_json, written_whole
 from dlbench.log import event_fields
 from dlbench.records import parse_run, run_record
@@ -40,13 +42,47 @@ def ensure_run_tables(run_id: str, log_sha256: str, results: Path = run_record.R
 def _stamp(place, log_sha256):
     sizes = {name: os.stat(f"{place}/{name}.parquet").st_size for name in RUN_TABLES}
     version = parquet_files.SCHEMA_VERSION
-    return {"log_sha256": log_sha256, "schema_version": version, "bytes": sizes}
+    # Those of earlier versions have no digests of themselves.
+    made = {"log_sha256": log_sha256, "schema_version": version, "digest": parquet_files.DIGEST}
+    return made | {"bytes": sizes}
 
 
-def run_table(run_id: str, name: str, results: Path = run_record.RESULTS) -> pa.Table:
-    """One of a run's tables, which `ensure_run_tables` has made."""
-    path = run_record.folder(run_id, results) / f"{name}.parquet"
-    return parquet_files.read(path, RUN_TABLES[name])
+def run_table(place: Path, name: str) -> pa.Table:
+    """One of the tables of a run, which are made again from its whole logs if it is damaged.
+
+    Args:
+        place: the folder of the run, where `ensure_run_tables` has made it.
+
+    Raises:
+        TableError: it is damaged, and so are the run's record or logs, or the folder cannot be
+            written.
+    """
+    path = place / f"{name}.parquet"
+    try:
+        return parquet_files.read(path, RUN_TABLES[name])
+    except parquet_files.TableError as damage:
+        try:
+            record = _record_of_whole_logs(place)
+            _make_run_tables(record["run_id"], place, record["log_sha256"])
+        except (Error, OSError) as error:
+            raise parquet_files.TableError(f"{damage}; from its log: {error}") from error
+        return parquet_files.read(path, RUN_TABLES[name])
+
+
+def table_of_logs(place: Path, name: str) -> pa.Table:
+    """One of the tables of a run, from its whole logs; nothing is written.
+
+    Raises:
+        RecordError: the run's record or logs are damaged.
+    """
+    record = _record_of_whole_logs(place)
+    return parquet_files.table(_rows(record["run_id"], place)[name], RUN_TABLES[name])
+
+
+def _record_of_whole_logs(place):
+    record = run_record.read(place / "run.json")
+    run_record.check_files(place, record, content=True)
+    return record
 
 
 def evals_of(run_id: str, log: Path) -> Iterator[Row]:
@@ -72,8 +108,16 @@ def _lines(content, beginning):
 
 
 def _make_run_tables(run_id, place, log_sha256):
+    rows = _rows(run_id, place)
+    for name, schema in RUN_TABLES.items():
+        path = place / f"{name}.parquet"
+        parquet_files.write(path, rows[name], schema, run_id=run_id, log_sha256=log_sha256)
+
+
+def _rows(run_id, place):
+    """{name: rows} of a run's tables, from its logs."""
     logs = parse_run.rank_logs(place / "train.jsonl")
-    rows = {
+    return {
         "steps": [
             {"run_id": run_id, "rank": rank, **step}
             for rank, log in enumerate(logs)
@@ -88,9 +132,6 @@ def _make_run_tables(run_id, place, log_sha256):
             for row in sample_rows(sample)
         ],
     }
-    for name, schema in RUN_TABLES.items():
-        path = place / f"{name}.parquet"
-        parquet_files.write(path, rows[name], schema, run_id=run_id, log_sha256=log_sha256)
 
 
 def step_rows(event: dict[str, Any]) -> Iterator[Row]:

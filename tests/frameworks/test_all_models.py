@@ -1,0 +1,59 @@
+"""Every model is trained a step under strategies, the fully sharded one with small units."""
+
+import math
+import os
+import subprocess
+
+import pytest
+
+from dlbench.common import plugins
+from dlbench.study.runs import Run
+from dlbench.trainer import engine
+from support.machines.paths import REPOSITORY
+from support.trainers.framework_runs import command_of
+
+PROGRAM = REPOSITORY / "tests/support/trainers/model_steps.py"
+SEVERAL = {"launcher": "local", "devices_per_node": 2}
+HOW = {
+    ("tensorflow", "single"): {},
+    ("tensorflow", "mirrored"): {"devices_per_node": 2},
+    ("tensorflow", "horovod"): {"launcher": "horovodrun", "devices_per_node": 2},
+    ("tensorflow", "multiworker"): SEVERAL,
+    ("tensorflow", "parameter_server"): SEVERAL,
+    ("jax", "sharded"): {"devices_per_node": 2},
+    ("pytorch", "single"): {},
+    ("pytorch", "ddp"): SEVERAL,
+    ("pytorch", "fsdp"): {**SEVERAL, "strategy_options": "unit_parameters=1000"},
+}
+# They take minutes of compiling each, and share their code with those above.
+SLOW = {("tensorflow", "multiworker"), ("tensorflow", "parameter_server"), ("jax", "sharded")}
+
+
+@pytest.mark.parametrize("framework", ["tensorflow", "pytorch", "jax"])
+def test_every_strategy_is_tried(framework):
+    """But for JAX's `single`, which is its `sharded` with a mesh of one device."""
+    tried = {strategy for name, strategy in HOW if name == framework}
+    others = {"single"} if framework == "jax" else set()
+    assert tried | others == set(plugins.names(f"{framework}/strategies"))
+
+
+@pytest.mark.parametrize(("framework", "strategy"), HOW)
+def test_every_model_is_trained_a_step(framework, strategy, python, tmp_path):
+    if (framework, strategy) in SLOW and os.environ.get("DLBENCH_TEST_MODELS") != "all":
+        pytest.skip("takes minutes: DLBENCH_TEST_MODELS=all asks for it")
+    how = {"framework": framework, "strategy": strategy, **HOW[framework, strategy]}
+    run = Run(model="lenet5", dataset="synthetic", batch_per_device=2, steps=1, **how)
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in how.items()]
+    command = command_of(run, [python(framework), PROGRAM, tmp_path, *flags], python(framework))
+    finished = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    lines = [line.rpartition("]<stdout>:")[2].split() for line in finished.stdout.splitlines()]
+    losses = {}
+    for name, loss in (line for line in lines if len(line) == 2):
+        losses.setdefault(name, []).append(float(loss))
+    processes = max(1, engine.strategy_of(run).processes_per_node(run))
+    if strategy == "parameter_server":
+        processes = 1  # the others serve the one that trains
+    for name in plugins.names(engine.kind(framework, "models")):
+        assert len(losses[name]) == processes, name
+        assert all(map(math.isfinite, losses[name])), name

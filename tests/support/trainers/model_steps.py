@@ -1,0 +1,76 @@
+"""Train each model one step under one strategy: python model_steps.py FOLDER FLAGS...
+
+FLAGS are those of the trainer, but for the model: the processes of one run train one model after
+the other, and print `MODEL LOSS` of each. Models have few and small items, classes and blocks, but
+layers of all their kinds. FOLDER is for files of the strategy.
+"""
+
+import functools
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[3] / "workflow_scripts"))
+
+from dlbench.common import plugins
+from dlbench.trainer import engine, flags
+from support.trainers.published_models import SMALL_ITEMS
+
+ITEMS = SMALL_ITEMS | {"gpt2_small": (5,), "vit_b16": (32, 48, 3)}
+CLASSES = 7
+BLOCKS = 2  # of a kind, where a network has many
+PLAIN = "--dataset synthetic --optimizer sgd --batch-per-device 2 --steps 1 --log none"
+
+
+def main(folder, *words):
+    first = parsed("lenet5", words)
+    strategy, done = engine.strategy_of(first)(first, "cpu", folder), Path(folder, "done")
+    if strategy.serve(done.exists):
+        return
+    for model in plugins.names(engine.kind(first.framework, "models")):
+        # In one piece, where another process writes, too.
+        sys.stdout.write(f"{model} {trained(parsed(model, words), strategy)}\n")
+        sys.stdout.flush()
+    done.touch()
+    strategy.leave()
+
+
+def parsed(model, words):
+    return flags.parse(None, [*PLAIN.split(), *words, "--model", model])[0]
+
+
+def trained(spec, strategy):
+    """The loss of the first step."""
+    if "keras" in sys.modules:
+        sys.modules["keras"].utils.clear_session()
+    make_small(plugins.load(engine.kind(spec.framework, "models"), spec.model), spec.model)
+    made = plugins.load(spec.framework, "engine").Engine(spec, strategy, None)
+    made.build()
+    made.begin(0)
+    made.trace()
+    return made.step(1, 1)
+
+
+def make_small(native, model):
+    """Have a model's file build a network of few items, classes and blocks."""
+    native.INPUT_SHAPE = ITEMS[model]
+    native.CLASSES = min(CLASSES, native.CLASSES)
+    if hasattr(native, "SIZE"):
+        native.SIZE = native.SIZE._replace(depth=BLOCKS)
+    for name in ("resnet_cifar", "resnet_imagenet"):
+        if network := getattr(getattr(native, name, None), "network", None):
+            fewer = functools.partial(of_fewer_blocks, network)
+            setattr(native, name, SimpleNamespace(network=fewer))
+
+
+def of_fewer_blocks(network, *arguments):
+    """A network whose first number, or numbers, are blocks; all that follow the first are alike."""
+    place = next(n for n, value in enumerate(arguments) if isinstance(value, int | tuple))
+    blocks, others = arguments[place], arguments[place + 1 :]
+    few = (BLOCKS,) * len(blocks) if isinstance(blocks, tuple) else BLOCKS
+    return network(*arguments[:place], few, *others)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,46 @@
+"""networks: names that lead nowhere, interfaces, and hosts that are reached without a proxy."""
+
+import socket
+import time
+
+import pytest
+
+from dlbench.common import networks
+
+
+def test_names_that_lead_nowhere_are_told_with_the_reason():
+    found = networks.unknown_names(["localhost", "127.0.0.1", "no-such-node.invalid", "a" * 300])
+    assert sorted(found) == ["a" * 300, "no-such-node.invalid"]
+    assert all(found.values())
+
+
+def test_a_resolver_that_does_not_answer_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(60))
+    begin = time.monotonic()
+    assert networks.unknown_names(["a", "b"], 0.2) == dict.fromkeys("ab", "no answer within 0.2 s")
+    assert time.monotonic() - begin < 5
+
+
+def test_the_interface_towards_this_machine_is_loopback():
+    assert networks.interface_towards("127.0.0.1") == "lo"
+    assert networks.interface_towards("no-such-node.invalid") is None
+
+
+PROXY = {"HTTPS_PROXY": "http://proxy:8080"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "names", "text"),
+    [
+        ({"no_proxy": "ours"}, [], None),
+        (PROXY, ["no_proxy", "NO_PROXY"], "localhost,127.0.0.1,::1,n1"),
+        (PROXY | {"NO_PROXY": "n1,x"}, ["no_proxy", "NO_PROXY"], "n1,x,localhost,127.0.0.1,::1"),
+        (
+            {"grpc_proxy": "x", "no_grpc_proxy": "y"},
+            ["no_proxy", "NO_PROXY", "no_grpc_proxy"],
+            "y,localhost,127.0.0.1,::1,n1",
+        ),
+    ],
+)
+def test_hosts_are_added_to_those_that_need_no_proxy(environ, names, text):
+    assert networks.past_proxies(["n1"], environ) == dict.fromkeys(names, text)

@@ -1,0 +1,29 @@
+"""The figure step_times: what it says of stalled steps."""
+
+import re
+
+from dlbench.figures.steps import step_times
+from support.results import drawn_figures, made_tables
+
+
+def said(tmp_path, monkeypatch, **changes):
+    figures = drawn_figures.kept(monkeypatch)
+    rows = [row | changes for row in made_tables.study(repeats=2, strategy="single")]
+    step_times.draw(made_tables.write(tmp_path, rows), tmp_path / "step_times")
+    return drawn_figures.words(figures[0].axes[0])
+
+
+def test_the_share_that_stalled_steps_took_is_said_to_be_one_of_the_time(tmp_path, monkeypatch):
+    (words,) = [w for w in said(tmp_path, monkeypatch) if "stalled" in w and "line:" not in w]
+    assert re.search(r"\d+ of \d+ steps stalled: [\d.]+ % of the time lost$", words)
+
+
+def test_where_no_step_stalled_no_share_is_told():
+    assert step_times._stalled(0, 1281, 0.0) == "none of 1\u2009281 steps stalled"
+    assert step_times._stalled(10, 1281, 0.0104) == (
+        "10 of 1\u2009281 steps stalled: 1.0 % of the time lost"
+    )
+
+
+def test_a_row_says_how_many_of_its_runs_are_unstable(tmp_path, monkeypatch):
+    assert "2 of 2 unstable" in said(tmp_path, monkeypatch, status="unstable")

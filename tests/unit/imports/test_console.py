@@ -1,0 +1,143 @@
+"""What launchers write before lines is no part of them; what several ranks print counts once."""
+
+import pytest
+
+from dlbench.imports import console
+from dlbench.imports.log_file import LogError
+from support.logs import rewritten_logs
+from support.logs.log_samples import KINDS, horovod_synthetic, tf_cnn_benchmarks
+from support.logs.reading_logs import described, read
+from support.logs.rewritten_logs import DATES, RANKS, after, lines_of_progress_bars, of_ranks
+from support.logs.trainer_samples import imagenet_line, megatron, pytorch_imagenet
+
+PRINTED = (  # kinds that are printed, and not written to a file of their own
+    *("composer", "convnet_benchmarks", "dlbs", "horovod_synthetic", "megatron", "mlperf"),
+    *("mxnet", "pytorch_imagenet", "tf_cnn_benchmarks", "torchtitan"),
+)
+
+
+@pytest.fixture
+def log(tmp_path):
+    return tmp_path / "log"
+
+
+def notes(run):
+    return "\n".join(run.notes)
+
+
+@pytest.mark.parametrize("prefix", DATES + RANKS)
+@pytest.mark.parametrize("kind", PRINTED)
+def test_a_log_reads_alike_with_what_launchers_and_loggers_write_before_lines(log, kind, prefix):
+    content = KINDS[kind](0.125, 12).encode()
+    assert described(kind, log, after(prefix)(content)) == described(kind, log, content)
+
+
+@pytest.mark.parametrize("kind", PRINTED)
+def test_a_log_reads_alike_with_all_of_it_at_once(log, kind):
+    content = KINDS[kind](0.125, 12).encode()
+    changed = after(b"[1,0]<stdout>:")(content)
+    for change in ("colours", "progress_bars", "carriage_returns", "utf_16"):
+        changed = getattr(rewritten_logs, change)(changed)
+    assert described(kind, log, changed) == described(kind, log, content)
+
+
+@pytest.mark.parametrize("kind", PRINTED)
+def test_lines_of_progress_bars_in_between_change_no_number(log, kind):
+    content = KINDS[kind](0.125, 12).encode()
+    (plain,) = described(kind, log, content)
+    (changed,) = described(kind, log, lines_of_progress_bars(content))
+    for name in ("columns", "steps", "evals", "status"):
+        assert changed[name] == plain[name]
+
+
+@pytest.mark.parametrize("kind", ["convnet_benchmarks", "dlbs", "horovod_synthetic", "megatron"])
+def test_ranks_of_one_device_each_are_runs_of_their_own(log, kind):
+    contents = [KINDS[kind](time_s, 20).encode() for time_s in (0.125, 0.5)]
+    runs = read(kind, log, of_ranks(*contents))
+    assert [run.columns["devices"] for run in runs] == [1, 1]
+    times = [list(alone.steps.step_time_s) for c in contents for alone in read(kind, log, c)]
+    assert [list(run.steps.step_time_s) for run in runs] == times
+    assert "of rank 1, one of 2 that printed runs of one device each" in notes(runs[1])
+
+
+@pytest.mark.parametrize("prefixes", [(b"0: ", b"1: "), (b"[1,0]<stdout>:", b"[1,1]<stdout>:")])
+def test_ranks_that_print_a_run_of_several_devices_are_that_run_once(log, prefixes):
+    content = megatron(0.5, 20).replace(" 1\n", " 2\n").encode()
+    assert b"world_size ...................................... 2" in content
+    (run,) = read("megatron", log, of_ranks(content, content, prefixes=prefixes))
+    (alone,) = read("megatron", log, content)
+    assert (run.columns, run.steps, run.evals) == (alone.columns, alone.steps, alone.evals)
+    assert "2 ranks printed this run" in notes(run)
+    assert "their times differ by 0.0%, losses by up to 0" in notes(run)
+
+
+def test_of_ranks_that_differ_the_slower_one_counts_and_the_difference_is_noted(log):
+    content = megatron(0.5, 20).replace(" 1\n", " 2\n")
+    slower = content.replace("500.0000", "510.0000").replace("lm loss: 7.99", "lm loss: 7.89")
+    (run,) = read("megatron", log, of_ranks(content.encode(), slower.encode()))
+    assert set(run.steps.step_time_s) == {0.51}
+    assert "rank 1, the slowest, is taken; their times differ by 2.0%, losses by up to 0.1" in (
+        notes(run)
+    )
+
+
+def test_arguments_that_one_rank_prints_are_those_of_the_rank_that_prints_iterations(log):
+    lines = megatron(0.5, 20).splitlines(keepends=True)
+    (run,) = read(
+        "megatron",
+        log,
+        "".join(f"{7 if 'elapsed' in line else 0}: {line}" for line in lines),
+    )
+    assert (run.columns["devices"], run.columns["item_shape"]) == (1, "128")
+
+
+def test_lines_that_equal_ranks_print_without_a_prefix_count_once(log):
+    content = megatron(0.5, 20).encode()
+    twice = b"".join(line + line for line in content.splitlines(keepends=True))
+    (run,) = read("megatron", log, twice)
+    (alone,) = read("megatron", log, content)
+    assert run.steps == alone.steps
+    assert "20 lines of other ranks: the first of each iteration counts" in notes(run)
+    assert "times differ by up to 0.0%, losses by up to 0" in notes(run)
+
+
+def test_processes_that_do_not_wait_for_one_another_are_refused_unless_ranks_are_named(log):
+    fast, slow = (pytorch_imagenet(time_s, 30).encode() for time_s in (0.125, 0.5))
+    with pytest.raises(LogError, match=r"times differ by .*mpirun --tag-output, srun --label"):
+        read("pytorch_imagenet", log, of_ranks(fast, slow, prefixes=(b"", b"")))
+    runs = read("pytorch_imagenet", log, of_ranks(fast, slow))
+    assert [console.mean_time_s(run) for run in runs] == [0.125, 0.5]
+    assert "whose times do not agree" in notes(runs[0])
+
+
+def test_processes_that_begin_at_different_times_but_wait_for_one_another_are_one_run(log):
+    def lines(first_s):
+        return "".join(
+            imagenet_line(0, n, 50, first_s if n == 1 else 0.5, (first_s + 0.5 * (n - 1)) / n)
+            + "\n"
+            for n in range(1, 51)
+        ).encode()
+
+    (run,) = read("pytorch_imagenet", log, of_ranks(lines(5), lines(9), prefixes=(b"", b"")))
+    assert "lines of several processes: the slower of each batch counts" in notes(run)
+    (run,) = read("pytorch_imagenet", log, of_ranks(lines(5), lines(9)))
+    assert "2 ranks printed this run" in notes(run)
+
+
+def test_two_programs_in_one_log_are_two_runs_or_refused(log):
+    one, other = (tf_cnn_benchmarks(time_s, 20).encode() for time_s in (0.125, 0.5))
+    with pytest.raises(LogError, match=r"2 programs printed into this log.*--tag-output"):
+        read("tf_cnn_benchmarks", log, of_ranks(one, other, prefixes=(b"", b"")))
+    runs = read("tf_cnn_benchmarks", log, of_ranks(one, other))
+    assert [run.columns["images_per_second"] for run in runs] == [512, 128]
+    assert [run.columns["devices"] for run in runs] == [1, 1]
+    assert list(runs[1].steps.loss) == list(runs[0].steps.loss)
+    one, other = (horovod_synthetic(time_s, 30).encode() for time_s in (0.125, 0.5))
+    with pytest.raises(LogError, match=r"programs of one device each.*--tag-output"):
+        read("horovod_synthetic", log, of_ranks(one, other, prefixes=(b"", b"")))
+
+
+def test_ranks_of_which_each_prints_a_speed_of_its_own_are_refused(log):
+    content = KINDS["mxnet"](0.125, 20).encode()
+    with pytest.raises(LogError, match="lines of ranks 0, 1: each prints the speed of its own"):
+        read("mxnet", log, of_ranks(content, content))

@@ -1,0 +1,86 @@
+"""A loss that a log has and its importer does not read is a note of its run."""
+
+import pytest
+
+from dlbench.imports import import_logs
+from support.logs.log_samples import horovod_synthetic, mxnet
+from support.logs.trainer_samples import composer, megatron_line, pytorch_imagenet
+
+
+def one(path, content):
+    path.write_text(content)
+    (row,) = import_logs.import_paths([path]).rows
+    return row
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "step 10 my_loss: 2.5",
+        "Loss = 2.5",
+        "{'loss': 2.5}",
+        'epoch 1, "train_loss", "value": 2.5',
+        "loss 2.5",
+    ],
+)
+def test_a_loss_that_the_user_prints_is_a_note(tmp_path, line):
+    content = horovod_synthetic(0.125, 20)
+    assert "loss" not in one(tmp_path / "log", content)["notes"]
+    row = one(tmp_path / "log", content.replace("Iter #1", f"{line}\nIter #1"))
+    assert "a loss that is not read: line 7, " in row["notes"]
+    assert line[:8].strip("{'") in row["notes"]
+
+
+@pytest.mark.parametrize("line", ["loss scale: 2.0", "total_loss", "lossless 2.5", "loss: nan"])
+def test_what_is_no_loss_is_none(tmp_path, line):
+    content = horovod_synthetic(0.125, 20).replace("Iter #1", f"{line}\nIter #1")
+    assert "not read" not in one(tmp_path / "log", content)["notes"]
+
+
+def test_a_loss_is_noted_of_the_run_in_whose_lines_it_stands(tmp_path):
+    content = horovod_synthetic(0.125, 20) + horovod_synthetic(0.5, 20).replace(
+        "Iter #0", "loss: 2.5\nIter #0"
+    )
+    (tmp_path / "log").write_text(content)
+    first, second = import_logs.import_paths([tmp_path / "log"]).rows
+    assert "not read" not in first["notes"]
+    assert "not read" in second["notes"]
+
+
+def test_losses_of_megatrons_forks_are_read_and_others_noted(tmp_path):
+    lines = megatron_line(10, 20, 500) + megatron_line(20, 20, 500)
+    row = one(tmp_path / "log", lines.replace("lm loss:", "lm-loss:"))
+    assert row["final_loss"] == 7.98
+    assert "not read" not in row["notes"]
+    more = lines.replace(
+        "| loss scale", "| mtp_1 loss: 9.0E+00 | load_balancing_loss: 1.0 | loss scale"
+    )
+    row = one(tmp_path / "log", more)
+    assert row["final_loss"] == 7.98
+    assert "losses left out: load_balancing_loss, mtp_1 loss" in row["notes"]
+    row = one(tmp_path / "log", lines.replace("lm loss:", "sequence loss:"))
+    assert "final_loss" not in row
+    assert "losses left out: sequence loss" in row["notes"]
+
+
+def test_losses_beside_the_one_that_mxnet_prints_are_noted(tmp_path):
+    content = mxnet(0.125, 20).replace("accuracy=", "cross-entropy=2.500\tcenter-loss=")
+    row = one(tmp_path / "log", content)
+    assert row["final_loss"] == 2.5
+    assert "losses left out: center-loss" in row["notes"]
+
+
+def test_a_loss_of_the_imagenet_example_in_other_words_is_noted(tmp_path):
+    content = pytorch_imagenet(0.125, 20).replace("Loss ", "Loss: ")
+    row = one(tmp_path / "log", content)
+    assert "final_loss" not in row
+    assert "no loss could be read in 20 lines" in row["notes"]
+
+
+def test_losses_beside_the_one_that_composer_trains_with_are_noted(tmp_path):
+    content = composer(0.125, 20).replace(
+        "\t Train loss/", "\t Train loss/train/aux: 1.0000\n\t Train loss/"
+    )
+    row = one(tmp_path / "log", content)
+    assert row["final_loss"] == 7.98
+    assert "losses left out: loss/train/aux" in row["notes"]

@@ -1,0 +1,108 @@
+"""waiting_jobs: what runs wait for in the queue, on the terminal and in status."""
+
+from pathlib import Path
+
+import pytest
+
+from dlbench.campaign import status
+from dlbench.cluster import cluster_job
+from dlbench.plan import waiting_jobs
+from dlbench.schedulers import Waiting, lsf, pbs, sge, slurm
+
+LIMIT = "QOSMaxWallDurationPerJobLimit"
+HELD = "launch failed requeued held"
+QSTAT = """<job_info><queue_info/><job_info>
+<job_list><JB_job_number>5</JB_job_number><state>qw</state></job_list>
+<job_list><JB_job_number>6</JB_job_number><state>Eqw</state></job_list>
+<job_list><JB_job_number>9</JB_job_number><state>qw</state></job_list>
+</job_info></job_info>"""
+QSTAT_J = """#!/bin/sh
+case "$*" in
+    *-xml*) cat <<'END'
+{listed}
+END
+    ;;
+    *6*) echo 'error reason    1:          can not find an unused add_grp_id' ;;
+    *) echo 'scheduling info:            (Collecting of scheduler job information is turned off)' ;;
+esac
+"""
+
+
+def queue(program, *jobs):
+    """A Slurm with these jobs, (id, run, reason), of the workflow in this folder."""
+    for name in slurm.PROGRAMS:
+        program(name)
+    lines = [
+        f"{job_id}|{Path.cwd()}|{reason}|rule_train_wildcards_{run}" for job_id, run, reason in jobs
+    ]
+    others = [f"8|/elsewhere|{LIMIT}|rule_train_wildcards_x", f"9|{Path.cwd()}|{LIMIT}|mine"]
+    program("squeue", "\n".join([*lines, *others]))
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_reason_that_does_not_pass_by_itself_is_told_once(here, program):
+    queue(program, ("5", "a", LIMIT), ("6", "b", LIMIT), ("7", "c", "Priority"))
+    told = set()
+    (line,) = waiting_jobs.new_reasons("slurm", here, told)
+    assert line == (
+        f"Slurm does not start job 5 of a and 1 other job: {LIMIT}; "
+        "status.py shows what each run waits for"
+    )
+    queue(program, ("5", "a", LIMIT), ("7", "c", HELD))
+    (line,) = waiting_jobs.new_reasons("slurm", here, told)
+    assert line.startswith(f"Slurm does not start job 7 of c: {HELD}; ")
+    assert waiting_jobs.new_reasons("slurm", here, told) == []
+
+
+def test_where_slurm_does_not_answer_nothing_is_told(here, program):
+    program("squeue", script="#!/bin/sh\nexit 1\n")
+    assert waiting_jobs.new_reasons("slurm", here, set()) == []
+
+
+def test_status_says_what_a_pending_run_waits_for(study, program):
+    first, second, *_ = study.runs
+    queue(program, ("5", first.id, LIMIT), ("6", second.id, "Priority"))
+    reasons = {r["message"]: r["state"] for r in status.report(study)["reasons"]}
+    assert reasons == {
+        f"Slurm has not started job 5: {LIMIT}": "pending",
+        "Slurm has not started job 6: Priority": "pending",
+    }
+
+
+def watched(**runs):
+    cluster_job.MEMORY.mkdir(parents=True)
+    for job_id, run in runs.items():
+        (cluster_job.MEMORY / job_id.removeprefix("job")).write_text(run)
+    (cluster_job.MEMORY / "5.end").write_text("")
+
+
+def test_pbs_says_why_in_a_comment(here, program):
+    watched(job5="a", job6="", job7="c")
+    program("qstat", "\n".join([
+        "Job Id: 5", "    job_state = Q",
+        "    comment = Can Never Run: Insufficient amount of queue resource: ncpus",
+        "Job Id: 6", "    job_state = H", "Job Id: 7", "    job_state = R",
+    ]))  # fmt: skip
+    reason = "Can Never Run: Insufficient amount of queue resource: ncpus"
+    assert pbs.waiting(here) == {"5": Waiting("a", reason), "6": Waiting("", "state H")}
+    assert not reason.startswith(pbs.TURN)
+
+
+def test_grid_engine_says_why_of_jobs_in_an_error_state(here, program):
+    watched(job5="a", job6="b")
+    program("qstat", script=QSTAT_J.format(listed=QSTAT))
+    assert sge.waiting(here) == {
+        "5": Waiting("a", "state qw"),
+        "6": Waiting("b", "can not find an unused add_grp_id"),
+    }
+
+
+def test_lsf_says_why_of_its_pending_jobs(here, program):
+    name = "Snakemake_rule_train:run_id=a-b4___(1234)"
+    program("bjobs", f"5|{here}|{name}|User has reached the pending job limit;\n6|/x|{name}|x")
+    assert lsf.waiting(here) == {"5": Waiting("a-b4", "User has reached the pending job limit;")}

@@ -1,0 +1,63 @@
+"""Whether rate, batch and step time of a run agree."""
+
+import pytest
+
+from dlbench.study import contradictions
+
+ROW = {"images_per_second": 64.0, "global_batch": 32, "step_time_mean_s": 0.5}
+
+
+@pytest.mark.parametrize("factor", [0.981, 1.0, 1.019])
+def test_numbers_within_two_per_cent_agree(factor):
+    row = ROW | {"images_per_second": 64.0 * factor}
+    assert contradictions.marked(row) == row
+
+
+@pytest.mark.parametrize("name", ROW)
+@pytest.mark.parametrize("factor", [1 / 2048, 0.125, 0.979, 1.021, 3, 768])
+def test_any_of_the_three_that_is_off_contradicts_the_others(name, factor):
+    row = ROW | {name: ROW[name] * factor}
+    assert contradictions.marked(row)["contradicts"]
+
+
+@pytest.mark.parametrize("name", ROW)
+@pytest.mark.parametrize("value", [None, 0, float("nan")])
+def test_what_is_not_known_contradicts_nothing(name, value):
+    assert contradictions.describe_contradiction(ROW | {name: value}) == ""
+
+
+def test_what_printed_digits_leave_open_is_allowed_beside_the_two_per_cent():
+    row = ROW | {"images_per_second": 64.0 * 1.06}
+    assert contradictions.describe_contradiction(row)
+    assert contradictions.describe_contradiction(row | {"rate_uncertainty": 0.05}) == ""
+
+
+def test_the_mean_rate_of_unlike_copies_is_not_the_rate_of_their_mean_time():
+    # Copies that take 1 and 2 s: 32 and 16 items/s, a mean of 24; 32 items over 1.5 s are 21.3.
+    row = {"images_per_second": 24.0, "global_batch": 32, "step_time_mean_s": 1.5}
+    assert contradictions.describe_contradiction(row)
+    assert contradictions.describe_contradiction(row | {"copy_sd_images_per_second": 11.3}) == ""
+
+
+def test_the_words_have_all_numbers_and_what_a_whole_ratio_may_mean():
+    row = {"images_per_second": 48.05, "global_batch": 32, "step_time_mean_s": 5.333}
+    words = contradictions.describe_contradiction(row)
+    assert words.startswith("images_per_second is 48.05, global_batch / step_time_mean_s is 32 / ")
+    assert "8.01 times as much, as if one were of a single device or process and the other" in words
+    assert "5 % apart" in contradictions.describe_contradiction(ROW | {"global_batch": 33.6})
+
+
+def test_a_row_that_contradicts_itself_has_its_numbers_but_not_for_means_and_comparisons():
+    row = contradictions.marked(ROW | {"global_batch": 256, "final_loss": 7.0, "mfu": 0.4})
+    assert row["images_per_second"] == 64
+    withheld = contradictions.withheld(row)
+    assert [withheld[name] for name in ("images_per_second", "step_time_mean_s", "mfu")] == [
+        None
+    ] * 3
+    assert (withheld["final_loss"], withheld["global_batch"]) == (7.0, 256)
+    assert contradictions.withheld(ROW) == ROW
+
+
+def test_what_an_importer_has_found_is_kept():
+    row = ROW | {"contradicts": "two totals"}
+    assert contradictions.marked(row) == row

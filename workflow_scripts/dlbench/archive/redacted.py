@@ -1,0 +1,117 @@
+"""What goes into an archive without the secrets in it: configs, and texts that programs printed.
+
+- Hidden is what dlbench/machine/redaction.py knows, and each secret that it finds in the config
+  wherever a text has it again. Nobody can know that this is all.
+- Logs, records, tables and code are as they are, since digests name their content: what is found in
+  them is reported.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from dlbench.machine import redaction
+
+# Nothing is made from these, and no digest names them.
+TEXTS = re.compile(r"as_given/.+|results/(?:runs|batches)/.+/output/.+|results/.+\.log")
+# Of others, whose programs may have a key in them.
+CODE = ("trainers/", "own/", "references/")
+LEAST_LETTERS = 6  # of a secret that is looked for as it is: a shorter one is in many words
+BLOCK_BYTES = 1 << 20
+
+
+def secrets_of(*settings: Any) -> list[str]:
+    """The secrets that are found in settings, and those that a start hands on, longest first."""
+    found = set(json.loads(os.environ.get(redaction.VARIABLE, "[]")))
+
+    def hide(secret):
+        found.add(secret)
+        return redaction.HIDDEN
+
+    for content in settings:
+        redaction.redact_settings(content, hide)
+    names = {secret.strip("\"'") for secret in found} - {redaction.HIDDEN}
+    return sorted((n for n in names if len(n) >= LEAST_LETTERS), key=lambda n: (-len(n), n))
+
+
+def redact_files(
+    files: Mapping[str, Path | bytes], secrets: Iterable[str], folder: Path
+) -> tuple[dict[str, Path | bytes], dict[str, int], list[str]]:
+    """Hide the secrets in the texts among the files of an archive.
+
+    Args:
+        files: {name in the archive: path or content}.
+        secrets: known ones, as of `secrets_of`.
+        folder: where redacted copies lie until the archive is written.
+
+    Returns:
+        The files; {name: number of secrets hidden in it}; the names of those that have a secret and
+        stay as they are.
+    """
+    known = [secret.encode() for secret in secrets]
+    chosen, left = dict(files), []
+    counts: dict[str, int] = {}
+    for name, source in files.items():
+        if TEXTS.fullmatch(name):
+            copy = folder / str(len(counts))
+            if count := _redacted_copy(source, known, copy):
+                chosen[name], counts[name] = copy, count
+        elif _has_secret(name, source, known):
+            left.append(name)
+    return chosen, counts, left
+
+
+def _redacted_copy(source, known, copy):
+    """Write a text without its secrets. Returns how many were hidden; 0: there is no copy."""
+    total = 0
+    with open(copy, "wb") as file:
+        for block in _lines(source):
+            if b"\0" in block:
+                total = 0  # no text
+                break
+            text, count = _redacted(block, known)
+            total += count
+            file.write(text)
+    if not total:
+        copy.unlink()
+    return total
+
+
+def _redacted(block, known):
+    """(bytes without secrets, how many were hidden)."""
+    count = 0
+    hidden = redaction.HIDDEN.encode()
+    for secret in known:
+        count += block.count(secret)
+        block = block.replace(secret, hidden)
+
+    def hide(secret):
+        nonlocal count
+        count += secret.strip("\"'") != redaction.HIDDEN
+        return redaction.HIDDEN
+
+    text = redaction.redact(block.decode("utf-8", "surrogateescape"), hide)
+    return text.encode("utf-8", "surrogateescape"), count
+
+
+def _has_secret(name, source, known):
+    if not known and not name.startswith(CODE):
+        return False
+    return any(
+        any(secret in block for secret in known)
+        or (name.startswith(CODE) and redaction.has_key(block.decode("utf-8", "replace")))
+        for block in _lines(source)
+    )
+
+
+def _lines(source):
+    """The content in blocks of whole lines; a line longer than a block is one."""
+    if isinstance(source, bytes):
+        yield from source.splitlines(keepends=True)
+        return
+    with open(source, "rb") as file:
+        while block := file.read(BLOCK_BYTES):
+            yield block + file.readline(BLOCK_BYTES)

@@ -1,0 +1,49 @@
+"""Tables of the study, of machines and of imports that are not what was written."""
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+from dlbench.campaign.doctor_problem import Problem, put_aside
+from dlbench.records import run_record
+from dlbench.tables import parquet_files, table_names
+
+
+def problems(content: bool = False) -> Iterator[Problem]:
+    """Yield a Problem for each damaged table; those of imports, which may be long, with content."""
+    for path in sorted((run_record.RESULTS / "tables").glob("*.parquet")):
+        if what := damage(path):
+            ours = path.stem in (*table_names.OF_STUDY, *table_names.OF_MACHINES)
+            yield _problem(path, what, (path,) if ours else ())
+    imports = (run_record.RESULTS / "imports").glob("*/*.parquet") if content else ()
+    for path in sorted(imports):
+        if what := damage(path):
+            # The table of runs is the one that the workflow sees to be missing.
+            yield _problem(path, what, {path, path.with_name("runs.parquet")})
+
+
+def damage(path: Path) -> str:
+    """What is wrong with a table, by the digest that it has; "" if nothing is known to be."""
+    try:
+        parquet_files.check(path)
+    except parquet_files.TableError as error:
+        words = str(error).partition(";")[0]  # what is to be done about it follows
+        return words.removeprefix(f"{path} is damaged: ").removeprefix(f"{path} ")
+    return ""
+
+
+def _problem(path, what, aside):
+    repair = "the next start makes it again once --repair has moved it aside"
+    return Problem(
+        "table",
+        str(path),
+        what,
+        "figures and report are not made from it",
+        repair if aside else "take it anew from where it was made",
+        functools.partial(_all_aside, aside) if aside else None,
+    )
+
+
+def _all_aside(paths):
+    for path in paths:
+        put_aside(path)

@@ -1,0 +1,166 @@
+"""What launchers and loggers write before the lines of processes, and which lines are whose.
+
+- Launchers name the rank: `[1,0]<stdout>:` (mpirun), `0: ` (srun -l), `[rank0]:` (torchrun), `[0] `
+  (mpiexec -l). Dates and levels stand before it or after it.
+- The lines of each rank are read apart. Where several ranks have a run, they trained it together,
+  or each of them trained its own: with one device each, or at speeds that do not agree.
+- Ranks that train together wait for one another. The lines of the slower one are taken, and the
+  notes have by how much the values of the others differ.
+"""
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import numpy as np
+
+from dlbench.imports.importers import Imported
+from dlbench.imports.log_file import LogError, LogFile
+
+_rank = (
+    r"\[+(?:[^\[\]\s,]{1,80},)?(\d{1,7})\](?:\[[^\[\]\s]{1,80}\])?<std(?:out|err|diag)>: ?"
+    r"|\[(?:rank|default)(\d{1,7})\]:|\[(\d{1,7})\] | {0,8}(\d{1,7}): "
+)
+_time = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
+_day = r"(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} {1,2}\d{1,2}"
+_date = (
+    rf"(?:\d{{4}}[-/]\d\d[-/]\d\d[T ]{_time}(?: ?Z|[+-]\d\d:?\d\d)?"
+    rf"|{_day} {_time}(?: \d{{4}})?|{_time})"
+)
+_dated = (
+    rf"(?:\[{_date}\]|{_date}(?: [\w.-]{{1,64}} [\w./-]{{1,64}}\[\d+\]:)?)(?:: | - | \| | |(?=\[))"
+)
+_level = (
+    r"(?:[\w.]{1,64} - )?(?:DEBUG|INFO|WARNING|ERROR)(?: - | \| |:[\w.-]{1,64}:|: | )"
+    rf"|[IWEF]\d{{4}} {_time} +\d+ [\w./<>-]{{1,80}}:\d+\] "
+)
+PREFIX = re.compile(rf"(?:{_rank}|{_dated}|{_level}){{0,6}}")
+WHOSE_IS_UNKNOWN = (
+    "which line is whose is unknown: import a log of each, or have the launcher name the rank of "
+    "each line (mpirun --tag-output, srun --label)"
+)
+AGREE = 0.1  # relative difference of the times of ranks that wait for one another
+
+
+class Reader(Protocol):
+    """What an importer makes of the lines of one process."""
+
+    def add(self, number: int, line: str, is_cut: bool) -> None:
+        """Take a line without its prefix; `is_cut`: it has no newline at its end."""
+
+    def runs(self) -> list[Imported]:
+        """The runs of all lines.
+
+        Raises:
+            LogError: there are none, or they cannot be understood.
+        """
+
+
+def split(line: str) -> tuple[str | None, str]:
+    """(the rank that printed a line or None, the line without what is written before it).
+
+    >>> split("[1,3]<stdout>:Model: vgg16"), split("2: 2024-05-02 10:00:05,123 INFO:root:Iter #0")
+    (('3', 'Model: vgg16'), ('2', 'Iter #0'))
+    >>> split("Nov 26 12:37:00 Model: vgg16"), split("10 images/sec: 47.3")
+    ((None, 'Model: vgg16'), (None, '10 images/sec: 47.3'))
+    """
+    match = PREFIX.match(line)
+    if not match or not match.end():
+        return None, line
+    return next((rank for rank in match.groups() if rank), None), line[match.end() :]
+
+
+def head(log: LogFile) -> str:
+    """The head of a log without what is written before its lines."""
+    return "\n".join(split(line)[1] for line in log.head_text.split("\n"))
+
+
+def read(
+    log: LogFile,
+    reader: Callable[[LogFile], Reader],
+    dates: bool = False,
+    refuse_several: str = "",
+) -> Iterator[Imported]:
+    """The runs of a log that one process or several printed.
+
+    Args:
+        reader: makes a reader of the lines of one process.
+        dates: whether the reader needs the dates before its lines: it has them whole.
+        refuse_several: why a log in which several ranks have runs cannot be understood.
+
+    Raises:
+        LogError: that of the reader with most lines, if no reader has a run.
+    """
+    readers: dict[str | None, Reader] = {}
+    lines: dict[str | None, int] = {}
+    for number, line in log.lines():
+        rank, text = split(line)
+        if rank not in readers:
+            readers[rank], lines[rank] = reader(log), 0
+        lines[rank] += 1
+        readers[rank].add(number, line if dates else text, number == log.unfinished)
+    runs, errors = {}, {}
+    for rank, of_rank in (readers or {None: reader(log)}).items():
+        try:
+            runs[rank] = of_rank.runs()
+        except LogError as error:
+            errors[rank] = error
+    if errors and not any(runs.values()):
+        raise errors[max(errors, key=lambda rank: lines.get(rank, 0))]
+    if refuse_several and len(runs) > 1:
+        several = ", ".join(str(rank) for rank in runs)
+        raise log.error(1, f"lines of ranks {several}: {refuse_several}; import a log of each")
+    for alike in itertools.zip_longest(*runs.values()):
+        yield from joined([(rank, run) for rank, run in zip(runs, alike, strict=True) if run])
+
+
+def joined(ranks: list[tuple[str | None, Imported]]) -> list[Imported]:
+    """The runs that several ranks have printed: one if they trained together, else one of each."""
+    if len(ranks) == 1:
+        return [ranks[0][1]]
+    times = [mean_time_s(run) for _, run in ranks]
+    known = [time for time in times if time]
+    agree = not known or max(known) <= (1 + AGREE) * min(known)
+    devices = {run.columns.get("devices") for _, run in ranks}
+    if devices == {1} or (devices == {None} and not agree):
+        why = "of one device each" if devices == {1} else "whose times do not agree"
+        for rank, run in ranks:
+            run.notes.append(f"of rank {rank}, one of {len(ranks)} that printed runs {why}")
+        return [run for _, run in ranks]
+    rank, run = max(zip(times, ranks, strict=True), key=lambda pair: pair[0] or 0)[1]
+    others = [other for _, other in ranks if other is not run]
+    run.notes.append(
+        f"{len(ranks)} ranks printed this run: rank {rank}, the slowest, is taken; "
+        f"{differences(run, others, known)}"
+    )
+    for other in others:
+        run.columns = other.columns | run.columns
+        run.evals = run.evals or other.evals
+        run.lines = (min(run.lines[0], other.lines[0]), max(run.lines[1], other.lines[1]))
+    return [run]
+
+
+def mean_time_s(run: Imported) -> float | None:
+    """The mean time of the measured steps, or what is proportional to it; None if unknown."""
+    times, windows = np.asarray(run.steps.step_time_s), np.asarray(run.steps.window_steps)
+    measured = np.isfinite(times) & (windows > 0) & (np.asarray(run.steps.warm_up) == 0)
+    if measured.any():
+        return float((times * windows)[measured].sum() / windows[measured].sum())
+    rate = run.columns.get("images_per_second")
+    return run.columns.get("step_time_mean_s") or (1 / rate if rate else None)
+
+
+def differences(run: Imported, others: list[Imported], times: list[float]) -> str:
+    """By how much the values that ranks printed of one run differ."""
+    spread = max(times) / min(times) - 1 if times else 0
+    losses = dict(zip(run.steps.step, run.steps.loss, strict=True))
+    apart = [
+        abs(loss - losses[step])
+        for other in others
+        for step, loss in zip(other.steps.step, other.steps.loss, strict=True)
+        if step in losses and math.isfinite(loss - losses[step])
+    ]
+    of_loss = f"losses by up to {max(apart):.4g}" if apart else "none has a loss"
+    return f"their times differ by {spread:.1%}, {of_loss}"

@@ -1,0 +1,47 @@
+"""Losses that a log has and its importer does not read: a note of the run shows the first of them.
+
+Importers read the losses that their programs print; users and forks print others.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+
+from dlbench.imports import log_values
+from dlbench.imports.importers import Imported
+from dlbench.imports.log_file import LogFile
+
+LOSS = re.compile(
+    rb"loss\b[\"']?(?:, ?[\"']value[\"'])?[ \t]?[:=(]?[ \t]{0,4}-?\d{1,12}\.\d", re.IGNORECASE
+)
+WRITTEN = (b"loss", b"Loss", b"LOSS")
+SHOWN = 120  # bytes of a line
+
+
+def note_unread(log: LogFile, runs: Sequence[Imported]) -> None:
+    """Add a note to each run that has no loss, if one stands in its lines."""
+    without = [run for run in runs if not _has_loss(run)]
+    for first, block in log.blocks() if without else ():
+        if not any(word in block for word in WRITTEN):
+            continue
+        for match in LOSS.finditer(block):
+            number = first + block.count(b"\n", 0, match.start())
+            for run in without:
+                if run.lines[0] <= number <= run.lines[1]:
+                    run.notes.append(f"a loss that is not read: line {number}, {_line(match)}")
+            without = [run for run in without if not run.lines[0] <= number <= run.lines[1]]
+            if not without:
+                return
+
+
+def _has_loss(run):
+    read = run.columns.get("final_loss") is not None or any(map(math.isfinite, run.steps.loss))
+    return read or any("loss" in note for note in run.notes)
+
+
+def _line(match):
+    """The line that a loss stands in, or as much as is before and after it."""
+    block, start = match.string, match.start()
+    begin = max(block.rfind(b"\n", 0, start) + 1, start - SHOWN // 2)
+    text = block[begin : begin + SHOWN].partition(b"\n")[0]
+    return log_values.printable(text.decode("utf-8", "replace").strip(), SHOWN)

@@ -1,0 +1,34 @@
+"""Whether tables and figures of another study are about to be replaced.
+
+A folder of results has the runs of all studies, but the tables and figures of one: the last.
+"""
+
+import contextlib
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+from dlbench.common import own_code
+
+RUNS = Path("results/tables/runs.csv")
+MEASURED = "measured"  # rows of imports have the names of these
+
+
+def lines(study: str) -> Iterator[str]:
+    """A line that says so; none where there are no tables, or those of this study."""
+    former = _study_of_tables()
+    if former not in (None, study):
+        program = own_code.here("workflow_scripts/partial_results.py")
+        yield (
+            f"tables and figures in results/ are those of the study {former}; those of {study} "
+            f"take their place. {program} --output FOLDER puts a study's elsewhere"
+        )
+
+
+def _study_of_tables():
+    unreadable = contextlib.suppress(OSError, csv.Error, UnicodeDecodeError)
+    with unreadable, open(RUNS, encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            if row.get("timing_source") == MEASURED and row.get("study"):
+                return row["study"]
+    return None

@@ -1,0 +1,73 @@
+"""Jobs that schedulers have not started, and why, in their own words.
+
+A job that asks for more than a limit of the site's, or is held, waits for ever, and Snakemake with
+it. status.py shows what each run waits for; a start of the workflow prints what does not pass by
+itself, once for each reason.
+"""
+
+import contextlib
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from dlbench import schedulers
+from dlbench.common import phrases, plugins, tools
+from dlbench.schedulers import Waiting
+
+EVERY_S = 60.0
+
+
+def of_runs(folder: Path) -> dict[str, str]:
+    """{run id: what its job waits for, in words}, by all schedulers of this machine."""
+    words = {}
+    for name in plugins.names("schedulers"):
+        module = plugins.load("schedulers", name)
+        if tools.missing([(program,) for program in module.PROGRAMS]):
+            continue
+        for job_id, job in module.waiting(folder).items():
+            if job.run_id:
+                name_shown = schedulers.display_name(name)
+                words[job.run_id] = f"{name_shown} has not started job {job_id}: {job.reason}"
+    return words
+
+
+def report(scheduler: str, folder: Path, every_s: float = EVERY_S) -> None:
+    """Begin to print, for as long as this process lives, why jobs do not start.
+
+    Args:
+        scheduler: name of a file in schedulers/.
+        folder: of the workflow, from which they are submitted.
+    """
+
+    def look():
+        told: set[str] = set()
+        while True:
+            with contextlib.suppress(Exception):  # it must not end a campaign
+                for line in new_reasons(scheduler, folder, told):
+                    print(line, file=sys.stderr, flush=True)
+            pause.wait(every_s)
+
+    pause = threading.Event()
+    threading.Thread(target=look, name="waiting jobs", daemon=True).start()
+
+
+def new_reasons(scheduler: str, folder: Path, told: set[str]) -> list[str]:
+    """Lines on the reasons that do not pass by themselves and were not told yet; now they were."""
+    module = plugins.load("schedulers", scheduler)
+    jobs_by_reason: dict[str, dict[str, Waiting]] = {}
+    for job_id, job in module.waiting(folder).items():
+        if not job.reason.startswith(module.TURN) and job.reason not in told:
+            jobs_by_reason.setdefault(job.reason, {})[job_id] = job
+    told.update(jobs_by_reason)
+    name = schedulers.display_name(scheduler)
+    return [_line(name, reason, jobs) for reason, jobs in jobs_by_reason.items()]
+
+
+def _line(name: str, reason: str, jobs: Mapping[str, Waiting]) -> str:
+    job_id, job = next(iter(jobs.items()))
+    which = f"job {job_id}{f' of {job.run_id}' if job.run_id else ''}"
+    others = f" and {phrases.counted(len(jobs) - 1, 'other job')}" if len(jobs) > 1 else ""
+    return (
+        f"{name} does not start {which}{others}: {reason}; status.py shows what each run waits for"
+    )

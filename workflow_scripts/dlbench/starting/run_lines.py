@@ -1,0 +1,71 @@
+"""Lines on the terminal about a run: that it starts, how far it is, and how it ended.
+
+How a run ended is what its record says, so that no line calls a run ok that is recorded as
+unstable.
+"""
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from dlbench.common import terminal
+from dlbench.log.event_fields import ENDED_WELL
+from dlbench.records import progress
+
+LATEST = 10  # finished runs whose mean time is that of those to come
+
+
+def report(position: str, label: str, words: str) -> None:
+    """Print a line about a run on stderr.
+
+    Args:
+        position: as in 3/36, or in words, as in `try 2`.
+    """
+    which = f"run {position}" if position[:1].isdigit() or not position else position
+    print(terminal.plain(f"{which}  {label}: {words}"), file=sys.stderr, flush=True)
+
+
+def ending(
+    log: Path, end: dict[str, Any], seconds: float | None, items_per_second: float | None = None
+) -> str:
+    """How a run or an attempt ended, in words.
+
+    Args:
+        end: its status and message.
+        items_per_second: of the whole run, for one that ended well; None: its latest steps'.
+    """
+    message = f" ({end['message']})" if end["message"] else ""
+    going = f", {progress.words(log, items_per_second)}" if end["status"] in ENDED_WELL else ""
+    took = f", {seconds:.0f} s" if seconds is not None else ""
+    return f"{end['status']}{message}{going}{took}"
+
+
+def report_result(position: str, label: str, log: Path, record: dict[str, Any], after: int) -> None:
+    """Print how a run ended, by its record, and how long those after it will take.
+
+    Args:
+        after: how many runs come after it.
+    """
+    rate = record["summary"].get("images_per_second")
+    words = ending(log, record, progress.duration_s(log), rate)
+    report(position, label, f"{words}{_left(log, after)}")
+
+
+def _left(log, after):
+    """How long the runs after this one will take, by the mean of the latest finished ones."""
+    if not after:
+        return ""
+    logs = sorted(log.parent.parent.glob(f"*/{log.name}"), key=_written_s)[-LATEST:]
+    durations = [d for d in map(progress.duration_s, logs) if d is not None]
+    if not durations:
+        return ""
+    minutes = after * sum(durations) / len(durations) / 60
+    return f"; about {minutes:.0f} min left" if minutes >= 1 else "; less than a minute left"
+
+
+def _written_s(path):
+    """When a file was last written to; 0 where it is gone meanwhile."""
+    with contextlib.suppress(OSError):
+        return path.stat().st_mtime
+    return 0

@@ -1,0 +1,80 @@
+"""Whether the numbers of a run agree: its rate, and its batch over the time of a step.
+
+One of the three is not what it is taken for where they do not: a rate of all devices beside the
+steps of one, tokens for sequences, a batch of one process. Nobody can say which, so the row says
+it in its column `contradicts`, and is in no mean, speedup, comparison, law or finding.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+MOST_DIFFERENCE = 0.02  # relative, beyond what `rate_uncertainty` allows
+MOST_DEVICES = 2**20  # by which a ratio may be explained
+REASON = "contradicts"
+COMPARED = ("images_per_second", "step_time_mean_s", "global_batch")
+WITHHELD = {
+    *("images_per_second", "images_per_second_per_device", "copy_sd_images_per_second"),
+    *("tokens_per_second", "tokens_per_second_per_device", "synthetic_ratio", "synthetic_runs"),
+    *("first_epoch_images_per_second", "epochs_images_per_second", "epochs_check"),
+    *("step_time_mean_s", "step_time_sd_s", "step_time_median_s", "step_time_p95_s"),
+    *("step_time_mad_s", "achieved_tflops_per_device", "mfu", "mfu_of_attainable"),
+    *("hfu", "hfu_of_attainable", "energy_per_image_j", "host_energy_per_image_j"),
+    "node_energy_per_image_j",
+}
+
+
+def marked(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of the runs table with `contradicts`, if its numbers contradict one another.
+
+    >>> row = {"images_per_second": 48.0, "global_batch": 32, "step_time_mean_s": 5.0}
+    >>> marked(row).keys() - row.keys()
+    {'contradicts'}
+    """
+    reason = row.get(REASON) or describe_contradiction(row)
+    return {**row, REASON: reason} if reason else dict(row)
+
+
+def withheld(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row that `marked` made, for means and comparisons: of contradictory numbers it has none.
+
+    >>> row = marked({"images_per_second": 48.0, "global_batch": 32, "step_time_mean_s": 5.0})
+    >>> withheld(row)["images_per_second"], withheld(row)["global_batch"]
+    (None, 32)
+    """
+    return {**row, **(dict.fromkeys(row.keys() & WITHHELD) if row.get(REASON) else {})}
+
+
+def describe_contradiction(row: Mapping[str, Any]) -> str:
+    """How rate, batch and step time of a row of the runs table differ; "" where they agree.
+
+    They agree if one of them is unknown. Copies that are trained at once have the mean of their
+    rates, which exceeds the rate of their mean time by the square of their scatter, about.
+
+    >>> describe_contradiction(
+    ...     {"images_per_second": 48.05, "global_batch": 32, "step_time_mean_s": 5.33}
+    ... )
+    'images_per_second is 48.05, global_batch / step_time_mean_s is 32 / 5.33 s = 6.004: 8 times \
+as much, as if one were of a single device or process and the other of 8'
+    """
+    rate, time_s, batch = (_positive(row, name) for name in COMPARED)
+    if not (rate and time_s and batch):
+        return ""
+    ratio = rate * time_s / batch
+    scatter = (_positive(row, "copy_sd_images_per_second") or 0.0) / rate
+    allowed = MOST_DIFFERENCE + (_positive(row, "rate_uncertainty") or 0.0) + 2 * scatter**2
+    if 1 / (1 + allowed) <= ratio <= 1 + allowed:
+        return ""
+    larger = max(ratio, 1 / ratio)
+    words = f"{larger:.3g} times as much" if larger >= 2 else f"{100 * (larger - 1):.3g} % apart"
+    whole = round(larger) if larger < MOST_DEVICES else 0
+    if whole >= 2 and abs(larger / whole - 1) <= MOST_DIFFERENCE:
+        words += f", as if one were of a single device or process and the other of {whole}"
+    return (
+        f"images_per_second is {rate:.4g}, global_batch / step_time_mean_s is {batch:g} / "
+        f"{time_s:.4g} s = {batch / time_s:.4g}: {words}"
+    )
+
+
+def _positive(row, name):
+    value = row.get(name)
+    return value if isinstance(value, int | float) and value > 0 else None
