@@ -21,7 +21,9 @@ rule write_archive:
         rules.collect_runs.output,
         rules.figures.input,
         rules.build_report.output,
-        imports=expand("results/imports/{name}/runs.parquet", name=imported.names(STUDY)),
+        imports=expand(
+            "results/imports/{name}/runs.parquet", name=imported.names(STUDY)
+        ),
         # All of the workflow is in it.
         code=lambda w: [str(own_code.here(name)) for name in workflow_files()],
     output:

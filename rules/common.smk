@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from dlbench import Error
-from dlbench.cluster import submitting
+from dlbench.cluster import cluster_job, submitting
 from dlbench.plan import imported, plan, planning, replaced_tables
 from dlbench.starting import recorded
 from dlbench.study import trainer_environments
@@ -52,6 +52,9 @@ except KeyboardInterrupt:
     sys.exit("interrupted: nothing was started")
 STUDY = PLAN.study
 JOBS = submitting.Submitting(PLAN)
+# The scheduler of this start, if one submits its jobs; what profiles start of ours, they find here.
+SCHEDULER = submitting.scheduler(STARTED.executor, STARTED.submit_command)
+os.environ.update(DLBENCH_HOME=str(own_code.HOME))
 # For the container directive, whose arguments are the same for all rules.
 os.environ.update(PLAN.directive_environment)
 if not (STARTED.submits and STARTED.is_main):

@@ -37,40 +37,19 @@ def report_plan():
 
 
 @once
-def meet_cluster():
+def check_cluster():
     """Before the first job is submitted, check that the scheduler would accept all."""
-    if workflow.local_exec or not STARTED.is_main:
+    if not STARTED.is_main or STARTED.executor is None:
         return
-    scheduler = submitting.scheduler(
-        workflow.executor_plugin.name, workflow.executor_settings
-    )
-    submitting.mend(
-        scheduler,
-        sys.modules[workflow.executor_plugin.executor.__module__],
-        workflow.remote_execution_settings.seconds_between_status_checks,
-        workflow.executor_settings,
-    )
     try:
-        cancelled = JOBS.check_cluster(
-            scheduler,
-            lambda rule, name: our_rule(rule).resources.get(name).raw,
-        )
+        JOBS.check_cluster(SCHEDULER, profile_value)
     except Error as error:
         sys.exit(f"Nothing was submitted:\n{error}")
-    if cancelled:
-        # What they left is not what the plan was made from.
-        print(
-            f"cancelled jobs that an earlier start left behind: {', '.join(cancelled)}; "
-            "starting anew",
-            file=sys.stderr,
-            flush=True,
-        )
-        os.execv(sys.executable, [sys.executable, "-m", "snakemake", *sys.argv[1:]])
 
 
-def our_rule(name):
-    """A rule of these files, whatever a workflow around us calls it."""
-    return workflow.get_rule(getattr(rules, name).rule.name)
+def profile_value(rule, resource):
+    """The value that the profile gives a resource of a rule of ours."""
+    return STARTED.resource(getattr(rules, rule), resource)
 
 
 def session_files(wildcards):
@@ -81,7 +60,7 @@ def session_files(wildcards):
 def session_done(wildcards):
     """What says that all runs of the last session have their records."""
     report_plan()
-    meet_cluster()
+    check_cluster()
     return PLAN.session_files.done
 
 
@@ -100,7 +79,7 @@ def list_of_remade(wildcards):
 def search_inputs(wildcards):
     """What the search for a largest batch needs; nothing where it is skipped."""
     report_plan()
-    meet_cluster()
+    check_cluster()
     search, why_not = PLAN.searches[wildcards.search]
     return [] if why_not else plan.needs(search.run)
 
@@ -126,7 +105,7 @@ def training_inputs(wildcards):
     Of one that is done: what it waited for when it was trained, however new that is now.
     """
     report_plan()
-    meet_cluster()
+    check_cluster()
     if wildcards.run_id in PLAN.pending:
         return PLAN.training_inputs(wildcards.run_id)
     return list(map(ancient, PLAN.inputs_of_trained(wildcards.run_id)))
@@ -155,7 +134,7 @@ def plan_found_batches():
     JOBS.forget()
     os.environ.update(PLAN.directive_environment)
     report_plan()
-    meet_cluster()
+    check_cluster()
 
 
 def environments_and_images(wildcards):
@@ -190,7 +169,7 @@ def prepare_image_arguments(image, form):
 
 def measured_baselines(wildcards):
     """The baselines of the study on this machine."""
-    meet_cluster()
+    check_cluster()
     return baselines.files(PLAN, STARTED.submits)
 
 
@@ -218,7 +197,20 @@ def figure_tables(wildcards):
 
 def bundle(wildcards):
     """The job that a run shares with others like it."""
-    name = JOBS.bundle(wildcards.run_id)
-    # Of all bundles, as many runs as the profile says under group-components: bundle.
-    workflow.parent_groupids[name] = "bundle"
-    return name
+    return JOBS.bundle(wildcards.run_id)
+
+
+def records_of_bundle(wildcards):
+    """The records of the runs that share a job."""
+    return [
+        f"results/runs/{run_id}/run.json" for run_id in JOBS.bundled(wildcards.bundle)
+    ]
+
+
+def ends_of_bundles(wildcards):
+    """What joins the runs of each bundle into one job; none where nothing is submitted."""
+    if not (STARTED.is_main and STARTED.submits and PLAN.session):
+        return []
+    return expand(
+        rules.end_bundle.output, session=PLAN.session["id"], bundle=JOBS.bundles
+    )

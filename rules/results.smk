@@ -43,7 +43,9 @@ rule collect_runs:
     """Collect all records, each checked to the last byte."""
     input:
         records=rules.list_records.output,
-        imports=expand("results/imports/{name}/runs.parquet", name=imported.names(STUDY)),
+        imports=expand(
+            "results/imports/{name}/runs.parquet", name=imported.names(STUDY)
+        ),
         batches=[str(search.output) for search in STUDY.searches.values()],
         references=[entry["path"] for entry in STUDY.references],
         code=lambda w: PLAN.code("collect_runs.py"),

@@ -1,7 +1,7 @@
 """The session of a start that has something to do: each start that trains is one.
 
 Makes results/sessions/{session}.json, for which its runs wait; {session}.done once all of them have
-their records; and {session}.remade.json, which lists what stands from before and is made again.
+their records, and {session}.{bundle}.done for those that shared a job of a scheduler; and {session}.remade.json, which lists what stands from before and is made again.
 A session is new at each start, so that Snakemake makes again what has its files as inputs.
 """
 
@@ -9,7 +9,7 @@ import json
 
 
 rule start_session:
-    """Start it; logs of damaged runs are put aside before their runs are trained again."""
+    """Start it: cancel jobs of an earlier start, and put logs aside that would be replaced."""
     output:
         "results/sessions/{session}.json",
     log:
@@ -22,11 +22,12 @@ rule start_session:
         "../envs/workflow.yaml"
     params:
         session=json.dumps(PLAN.session),
+        scheduler=f"--scheduler {SCHEDULER}" if SCHEDULER else "",
         sentinels=lambda w: json.dumps([run.values() for run in PLAN.sentinels.runs]),
         config=lambda w: PLAN.config_file(keep=not STARTED.is_dry_run),
     shell:
         program("start_session.py") + " {params.session:q}"
-        " --sentinels {params.sentinels:q} --config-json {params.config:q}"
+        " --sentinels {params.sentinels:q} --config-json {params.config:q} {params.scheduler}"
         " 2>&1 | tee {log:q} >&2"
 
 
@@ -35,11 +36,27 @@ rule end_session:
     input:
         session_files,
         run_records,
+        ends_of_bundles,
     output:
         touch("results/sessions/{session}.done"),
     wildcard_constraints:
         session=PLAN.session_files.unfinished_pattern,
     localrule: True
+
+
+rule end_bundle:
+    """Join the runs that share a job: Snakemake makes one job of what is connected in a group."""
+    input:
+        records_of_bundle,
+    output:
+        temp(touch("results/sessions/{session}.{bundle}.done")),
+    wildcard_constraints:
+        bundle="bundle[0-9]+",
+    group:
+        lambda w: w.bundle
+    resources:
+        runtime=1,
+        mem_mb=100,
 
 
 rule list_remade:

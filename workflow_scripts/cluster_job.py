@@ -1,8 +1,8 @@
-"""Submit and watch jobs of Grid Engine or PBS: Snakemake's plugin cluster-generic calls this.
+"""Submit and watch jobs of a scheduler: Snakemake's executor cluster-generic calls this.
 
 `submit` prints the job's id, or why it was refused; `status` how it stands (running, success or
-failed); and neither prints anything else there. `sidecar` lives as long as Snakemake and cancels
-the jobs that Snakemake forgets. Jobs are described in dlbench/cluster/cluster_job.py.
+failed); and neither prints anything else there. Jobs are described in
+dlbench/cluster/cluster_job.py.
 """
 
 import argparse
@@ -17,15 +17,11 @@ from dlbench.common.command_line import run_program
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("do", choices=["submit", "status", "sidecar"])
+    parser.add_argument("do", choices=["submit", "status"])
     parser.add_argument("scheduler", choices=plugins.names("schedulers"))
-    parser.add_argument("what", nargs="?", help="submit: the job script; status: the job's id")
+    parser.add_argument("what", help="submit: the job script; status: the job's id")
     args = parser.parse_args()
-    if args.do == "sidecar":
-        cluster_job.accompany(args.scheduler)
-    elif not args.what:
-        parser.error(f"{args.do}: expected a {'job script' if args.do == 'submit' else 'job id'}")
-    elif args.do == "submit":
+    if args.do == "submit":
         _submit(args.scheduler, Path(args.what))
     else:
         print(_status(args.scheduler, args.what))

@@ -1,12 +1,14 @@
 """Start the session of a campaign: each start that trains is one.
 
-Writes the session's file, for which all its runs wait; before that, logs of damaged runs are put
-aside, and the choice of environments and the digests of the executed code are kept.
+Writes the session's file, for which all its runs wait. Before that, jobs that an earlier start
+left in a scheduler's queue are cancelled, for they would write the same files; logs that would be
+replaced are put aside; and the choice of environments and digests of the executed code are kept.
 """
 
 import argparse
 import json
 
+from dlbench.cluster import cluster_job
 from dlbench.common.command_line import run_program
 from dlbench.plan import planning, sentinels
 from dlbench.study import config
@@ -19,7 +21,10 @@ def main():
     parser.add_argument(
         "--sentinels", type=json.loads, default=[], help="values of the runs it repeats, as JSON"
     )
+    parser.add_argument("--scheduler", help="the one that gets the jobs, if any")
     args = parser.parse_args()
+    if args.scheduler and (cancelled := cluster_job.cancel_left(args.scheduler)):
+        print(f"cancelled jobs that an earlier start left behind: {', '.join(cancelled)}")
     chosen = sentinels.of_values(args.sentinels)
     plan = planning.make_plan(config.merged(args.config_json), lambda *_: chosen)
     plan.start_session(args.session)

@@ -366,7 +366,7 @@ def test_our_profiles_end_with_the_installation_where_their_plugin_is_missing(
     profile = profiles.read(str(REPOSITORY / "profiles" / name))
     asked = []
     monkeypatch.setattr(profiles.importlib.util, "find_spec", asked.append)
-    scheduler = submitting.scheduler(profile.executor, profile)
+    scheduler = submitting.scheduler(profile.executor, profile.submit_cmd)
     with pytest.raises(SystemExit) as ended:
         yte.process_yaml(profile.file.read_text(), require_use_yte=True)
     command = profiles.installation(profile.executor, scheduler)

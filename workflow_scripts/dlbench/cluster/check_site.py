@@ -55,7 +55,7 @@ def remarks(
     yield _profile(profile)
     yield _plugin(profile)
     yield from _site_file(study.site, profile.executor)
-    scheduler = submitting.scheduler(profile.executor, profile)
+    scheduler = submitting.scheduler(profile.executor, profile.submit_cmd)
     if scheduler is None:
         yield _without_scheduler(profile.executor)
         return
@@ -84,7 +84,7 @@ def _plugin(profile):
     executor = profile.executor
     if profiles.installed(executor):
         return ok(f"Snakemake has the executor {executor}")
-    scheduler = submitting.scheduler(executor, profile)
+    scheduler = submitting.scheduler(executor, profile.submit_cmd)
     return fix(
         f"{profiles.PLUGIN}{executor} is not installed for {sys.executable}; install it with: "
         f"{profiles.installation(executor, scheduler)}"
@@ -125,11 +125,6 @@ def _scheduler(name, profile, study):
     yield ok(f"{name} answers, and has {', '.join(sorted(queues))}")
     yield from queue_check.remarks(module, queues, profile, study)
     yield from _account(module, profile)
-    unwatched = hasattr(module, "unwatched") and module.unwatched(profile.content)
-    if unwatched:
-        yield fix(f"Snakemake would not see jobs end: {unwatched}")
-    elif hasattr(module, "forgets") and (forgets := module.forgets(profile.content)):
-        yield note(forgets)
 
 
 def _account(module, profile):

@@ -1,14 +1,15 @@
-"""Submit and watch jobs of the schedulers for which Snakemake has no plugin of their own.
+"""Submit and watch the jobs of a scheduler, for Snakemake's executor cluster-generic.
 
-Snakemake's plugin cluster-generic 1.0.9 starts a program to submit a job, and one for each job
-whenever it needs the states of jobs.
-- A job writes its exit code to a file (profiles/sge/jobscript.sh). Reading it needs neither the
-  scheduler nor its accounting, which lags some seconds.
+The executor (1.0.9) starts a program to submit a job, and one for each job whenever it needs the
+states of jobs.
+- A job writes its exit code to a file (jobscript.sh of a profile). Reading it needs neither the
+  scheduler, which may have forgotten the job, nor its accounting, which lags some seconds.
 - Without that file the scheduler is asked, for all jobs at once; its answer is kept for seconds.
 - If it does not answer, jobs count as running. A job that it does not know although it answers is
   lost after LOST_S.
-- While the plugin asks for states, it cancels no jobs; nor does it know the jobs of a Snakemake
-  that was killed. So its sidecar cancels jobs that are left, at its start and at its end.
+- While the executor asks for states, it cancels no jobs; nor does it know the jobs of a Snakemake
+  that was killed. So jobs that are left are cancelled where a start ends in failure, and before
+  the next one trains anything.
 
 .snakemake/cluster_jobs has: ID for a job that is watched, with the id of its run, ID.end with its
 exit code, ID.lost with the time since when the scheduler does not know it, and the last answer of
@@ -19,8 +20,8 @@ import contextlib
 import json
 import math
 import os
+import re
 import shlex
-import signal
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -28,21 +29,43 @@ from pathlib import Path
 from dlbench import Error
 from dlbench.common import plugins
 from dlbench.schedulers import WATCHED, Fate, JobRequest, ask, watched_runs
+from dlbench.starting import refusals
 
 MEMORY = WATCHED
 LOGS = Path("results/logs/cluster")
 LOST_S = 60.0
 GOOD_FOR_S = 5.0
+CANCEL_PATIENCE_S = 180.0  # supervisors may write a last checkpoint
+# What is of the job in which Snakemake itself runs, if any, and would be taken for options.
+OF_OUR_JOB = re.compile(r"SLURM_(?!CONF$|MPI_TYPE$|CLUSTERS$)|PBS_(?!DEFAULT$)")
+RUNS = re.compile(r"\brun_id=([a-z0-9_.-]+)")  # in the command of a job
 
 
 def submit(scheduler: str, script: str | Path) -> str:
-    """Submit a job script of Snakemake. Returns the id of the job."""
+    """Submit a job script of Snakemake. Returns the id of the job.
+
+    Raises:
+        Error: the scheduler refuses it. The message is kept in the folders of its runs, too.
+    """
     for folder in (MEMORY, LOGS):
         folder.mkdir(parents=True, exist_ok=True)
-    command = plugins.load("schedulers", scheduler).submission(read_request(script), LOGS)
-    job_id = ask([*command, str(script)]).strip().splitlines()[-1].strip()
+    module = plugins.load("schedulers", scheduler)
+    request = read_request(script)
+    for name in filter(OF_OUR_JOB.match, list(os.environ)):
+        del os.environ[name]
+    try:
+        answer = ask([*module.submission(request, LOGS), str(script)]).strip()
+        job_id = module.job_id(answer) if hasattr(module, "job_id") else answer.split()[-1]
+    except Error as error:
+        refusals.keep(_run_ids(script), scheduler, str(error))
+        raise
     (MEMORY / job_id).write_text(_properties(script).get("wildcards", {}).get("run_id", ""))
     return job_id
+
+
+def _run_ids(script):
+    """The runs that a job script trains: one, or those that share the job."""
+    return sorted(set(RUNS.findall(Path(script).read_text(encoding="utf-8"))))
 
 
 def status(scheduler: str, job_id: str) -> str:
@@ -60,20 +83,37 @@ def status(scheduler: str, job_id: str) -> str:
     return state
 
 
-def accompany(scheduler: str) -> None:
-    """Cancel the jobs of an earlier start, wait for the end of this one, cancel what it left.
+def cancel_left(scheduler: str, patience_s: float = CANCEL_PATIENCE_S) -> list[str]:
+    """Cancel the jobs that are watched and have not ended, and wait for their end.
 
-    If Snakemake is killed, its jobs run on until the next start.
+    Args:
+        patience_s: the longest wait.
+
+    Returns:
+        The ids of the jobs.
+
+    Raises:
+        Error: they do not end.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Snakemake gets Ctrl-C too, and ends us
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    parent = os.getppid()
-    _cancel_watched(scheduler)
-    print(scheduler, flush=True)  # the plugin waits for a line
-    while not signal.sigtimedwait({signal.SIGTERM}, 2.0):
-        if os.getppid() != parent:
-            return
-    _cancel_watched(scheduler)
+    left = [job_id for job_id in watched() if _exit_code(job_id) is None]
+    if left:
+        _cancel(scheduler, left)
+    deadline = time.monotonic() + patience_s
+    while running := _running(scheduler, left):
+        if time.monotonic() > deadline:
+            raise Error(
+                f"jobs of an earlier start were cancelled and do not end: {', '.join(running)}"
+            )
+        time.sleep(1)
+    for job_id in watched():
+        _forget(job_id)
+    return left
+
+
+def _running(scheduler, job_ids):
+    open_ids = [job_id for job_id in job_ids if _exit_code(job_id) is None]
+    fates = plugins.load("schedulers", scheduler).fates(open_ids)
+    return sorted(job_id for job_id, fate in fates.items() if fate.status == "running")
 
 
 def watched() -> list[str]:
@@ -89,19 +129,20 @@ def read_request(script: str | Path) -> JobRequest:
     """
     properties = _properties(script)
     resources = properties["resources"]
+    nodes = resources.get("nodes", 1)
+    tasks_per_node = -(-resources.get("tasks", nodes) // nodes)
+    cores = tasks_per_node * resources.get("cpus_per_task", 1)
     try:
-        nodes = resources["nodes"]
-        tasks_per_node = -(-resources["tasks"] // nodes)
         return JobRequest(
-            name="smk." + properties.get("rule", "group"),
+            name=_name(properties),
             nodes=nodes,
             tasks_per_node=tasks_per_node,
-            cores_per_node=max(properties["threads"], tasks_per_node * resources["cpus_per_task"]),
+            cores_per_node=max(properties["threads"], cores),
             memory_mb=resources["mem_mb"],
             minutes=math.ceil(resources["runtime"]),
-            gpus_per_node=resources["gpus_per_node"],
-            gpu_request=resources["gpu_request"],
-            exclusive=bool(resources["exclusive"]),
+            gpus_per_node=resources.get("gpus_per_node", 0),
+            gpu_request=resources.get("gpu_request", "gpu"),
+            exclusive=bool(resources.get("exclusive")),
             extra=tuple(shlex.split(resources.get("extra") or "")),
             resources=resources,
         )
@@ -110,6 +151,12 @@ def read_request(script: str | Path) -> JobRequest:
             f"{script}: no resource {error} in the job; is its line in the profile's "
             "default-resources missing?"
         ) from None
+
+
+def _name(properties):
+    """The name of a job: its run, its rule, or how many jobs of Snakemake share it."""
+    run_id = properties.get("wildcards", {}).get("run_id")
+    return "dlbench." + (run_id or properties.get("rule") or properties.get("groupid", "group"))
 
 
 def _properties(script):
@@ -162,14 +209,6 @@ def _exit_code(job_id):
         return int((MEMORY / f"{job_id}.end").read_text())
     except (OSError, ValueError):
         return None
-
-
-def _cancel_watched(scheduler):
-    left = [job_id for job_id in watched() if _exit_code(job_id) is None]
-    if left:
-        _cancel(scheduler, left)
-    for job_id in watched():
-        _forget(job_id)
 
 
 def _cancel(scheduler, job_ids):

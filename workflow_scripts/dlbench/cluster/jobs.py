@@ -91,9 +91,9 @@ def job_of_conversion(profile_value: Callable[[str, str], Any]) -> Job:
     return Job(1, 1, 1, memory_mb, 0, time_min, False, "", "")
 
 
-def resources(job: Job, scheduler: str | None = None) -> dict[str, Any]:
-    """A job as resources of Snakemake: those of all schedulers, and those of this one."""
-    shared = {
+def resources(job: Job) -> dict[str, Any]:
+    """A job as resources of Snakemake, which cluster_job.py reads."""
+    return {
         "nodes": job.nodes,
         "tasks": job.tasks,
         "cpus_per_task": job.cores_per_task,
@@ -105,7 +105,6 @@ def resources(job: Job, scheduler: str | None = None) -> dict[str, Any]:
         "extra": job.extra,
         "node": job.node,
     }
-    return shared | (plugins.load("schedulers", scheduler).resources(job) if scheduler else {})
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import itertools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -14,33 +13,18 @@ from dlbench.common import plugins
 from dlbench.plan import waiting_jobs
 from dlbench.plan.plan import Plan
 from dlbench.records import costs, run_record
-from dlbench.starting import refusals
 from dlbench.study.runs import Run
 
 
-def scheduler(executor: str, settings: Any) -> str | None:
-    """The name of the file in schedulers/ for one of Snakemake's executors, or None.
+def scheduler(executor: str | None, submit_command: str | None) -> str | None:
+    """The name of the file in schedulers/ of the scheduler that gets jobs, or None.
 
     Args:
-        settings: of the executor; the submit command of cluster-generic has the name.
+        executor: of Snakemake; None where jobs run on this machine.
+        submit_command: of the executor cluster-generic, which has the name.
     """
-    words = [executor, *re.findall(r"\w+", getattr(settings, "submit_cmd", None) or "")]
+    words = re.findall(r"\w+", submit_command or "") if executor == "cluster-generic" else []
     return next((word for word in words if word in plugins.names("schedulers")), None)
-
-
-def mend(name: str | None, plugin: Any, every_s: float, settings: Any) -> None:
-    """Mend an executor plugin of Snakemake, once it is loaded.
-
-    Args:
-        name: of a file in schedulers/; None if there is none for this executor.
-        plugin: its module.
-        every_s: the longest time between two looks at the queue.
-        settings: of the executor.
-    """
-    refusals.report(plugin.Executor, name)
-    change = getattr(plugins.load("schedulers", name), "mend", None) if name else None
-    if change:
-        change(plugin, every_s, settings)
 
 
 class Submitting:
@@ -50,8 +34,6 @@ class Submitting:
         self._plan = plan
         self._on_cluster = False
         self._queue: schedulers.Queue | None = None  # None if its offer is not known
-        # In a job, where Snakemake is started again, the scheduler of that job.
-        self._scheduler: str | None = (schedulers.job() or (None,))[0]
 
     @property
     def resources(self) -> dict[str, Callable[..., Any]]:
@@ -77,9 +59,7 @@ class Submitting:
 
     def _resources(self, job_of):
         def resource(name):
-            return lambda wildcards, attempt: jobs.resources(
-                job_of(wildcards, attempt), self._scheduler
-            ).get(name)
+            return lambda wildcards, attempt: jobs.resources(job_of(wildcards, attempt))[name]
 
         return {name: resource(name) for name in self._names}
 
@@ -98,36 +78,31 @@ class Submitting:
         """The name of the bundle of runs that share a job with this one, or None."""
         return self._bundles.get(run_id, (None, None))[0]
 
-    def check_cluster(
-        self, name: str | None, profile_value: Callable[[str, str], Any]
-    ) -> list[str]:
-        """Check that a scheduler would accept all jobs that are to be submitted.
+    def bundled(self, name: str) -> list[str]:
+        """The ids of the runs of a bundle."""
+        return [run_id for run_id, (one, _) in self._bundles.items() if one == name]
 
-        Jobs that a killed Snakemake left in the queue would write the same files; they are
-        cancelled first.
+    @property
+    def bundles(self) -> list[str]:
+        """The names of all bundles."""
+        return list(dict.fromkeys(name for name, _ in self._bundles.values()))
+
+    def check_cluster(self, name: str | None, profile_value: Callable[[str, str], Any]) -> None:
+        """Check that a scheduler would accept all jobs that are to be submitted.
 
         Args:
             name: of a file in schedulers/; None if Snakemake submits to something else.
             profile_value: (rule, resource) -> the value in the profile, or None.
 
-        Returns:
-            The ids of the cancelled jobs. If there are any, nothing was checked: the plan was
-            made before they ended, so that the workflow is to be started anew.
-
         Raises:
             Error: a job would be refused, or the scheduler does not answer.
         """
         plan = self._plan
-        self._on_cluster, self._scheduler = True, name
+        self._on_cluster = True
         self._refuse_auto()
         if not name:
-            return []
+            return
         module = plugins.load("schedulers", name)
-        # If another workflow is at work here, Snakemake itself will refuse to start.
-        if hasattr(module, "clear") and not any(Path(".snakemake/locks").glob("*")):
-            cancelled = sorted(module.clear(Path.cwd()))
-            if cancelled:
-                return cancelled
         queues, unfit = module.queues(), getattr(module, "unfit", None)
         # With all of the time; the memory of later attempts is limited to that of a node.
         labels = plan.labels
@@ -143,7 +118,6 @@ class Submitting:
             jobs.check(conversion, queues, profile_value("convert_dataset", module.QUEUE))
         self._queue = queue
         waiting_jobs.report(name, Path.cwd())
-        return []
 
     def _refuse_auto(self):
         keys = ["device", "cores_per_node"]
@@ -180,9 +154,7 @@ class Submitting:
 
     @functools.cached_property
     def _names(self):
-        job = self._request(self._plan.with_tries[0], 2, None, None)
-        of_each = (jobs.resources(job, name) for name in (None, *plugins.names("schedulers")))
-        return list(dict.fromkeys(itertools.chain(*of_each)))
+        return list(jobs.resources(self._request(self._plan.with_tries[0], 2, None, None)))
 
     @functools.cached_property
     def _estimates(self):

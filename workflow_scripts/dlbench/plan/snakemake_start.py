@@ -39,6 +39,21 @@ READ = {
         "local",
         "--summary shows the runs that are to be done only",
     ),
+    "local_exec": Attribute(
+        "before jobs are submitted the scheduler is asked whether it would accept all",
+        True,
+        "the scheduler is not asked before jobs are submitted",
+    ),
+    "executor_plugin.name": Attribute(
+        "which scheduler is asked, and whose leftover jobs are cancelled",
+        "local",
+        "jobs that a killed Snakemake left in a queue are not cancelled",
+    ),
+    "executor_settings.submit_cmd": Attribute(
+        "which scheduler the executor cluster-generic submits to",
+        None,
+        "jobs that a killed Snakemake left in a queue are not cancelled",
+    ),
     "touch": Attribute("--touch is for all runs", False, "--touch leaves finished runs out"),
     "dag_settings.forceall": Attribute(
         "--forceall trains finished runs again", False, "--forceall leaves finished runs out"
@@ -114,6 +129,28 @@ class SnakemakeStart:
     def submits(self) -> bool:
         """Whether runs are jobs of a scheduler, or this process is such a job."""
         return not self.is_main or self._read("resource_settings.nodes") is not None
+
+    @functools.cached_property
+    def executor(self) -> str | None:
+        """The executor that submits jobs; None where jobs run on this machine."""
+        return None if self._read("local_exec") else self._read("executor_plugin.name")
+
+    @functools.cached_property
+    def submit_command(self) -> str:
+        """The submit command of the executor cluster-generic; "" of others."""
+        is_generic = self.executor == "cluster-generic"
+        return (self._read("executor_settings.submit_cmd") or "") if is_generic else ""
+
+    @staticmethod
+    def resource(rule: Any, name: str) -> Any:
+        """The value of a resource that a profile gives a rule, or None.
+
+        Args:
+            rule: as `rules.train`. Its resources are no documented part of it; without them the
+                queue of a profile is not known, and that of the scheduler's default is checked.
+        """
+        resources = getattr(getattr(rule, "rule", None), "resources", {})
+        return getattr(resources.get(name), "raw", None)
 
     @functools.cached_property
     def asks_for_all(self) -> bool:

@@ -1,6 +1,6 @@
 """Schedulers of clusters, one file each: their queues and jobs, and how a job is submitted.
 
-Snakemake's executor plugins submit and watch most jobs; these files add what the plugins lack. They
+cluster_job.py submits and watches jobs by them, for Snakemake's executor cluster-generic. They
 import common and the standard library only. Other rooms import this file, and load a scheduler by
 its name. A scheduler's file defines:
     JOB_ID: the environment variable with the id of the job inside a job.
@@ -11,23 +11,18 @@ its name. A scheduler's file defines:
     queues(): {name: Queue} of those that users may submit to. Raises Error if the scheduler does
         not answer.
     fates(job_ids): {job id: Fate} of the jobs that it knows; {} if it does not answer.
-    resources(job): resources for Snakemake's executor plugin beyond those that all schedulers
-        share, from a Job, as {name: value or None}.
+    submission(request, logs): the command that submits a JobRequest, without the script.
     wait_command(request, script, folder): the command that submits a script with a JobRequest and
         waits for its end. The job writes its output to `folder`; the first number that the command
         prints is the id of the job.
     hosts(environ): names of the job's nodes, from its variables; [] if unknown.
 and, if the scheduler has such a thing:
     REMOTE_SHELL: the command that starts another on a node of the job, as rsh and ssh do.
-    submission(request, logs): the command that submits a JobRequest, without the script, for
-        cluster_job.py.
+    job_id(answer): the id of a job in what the submit command prints; the default is its last line.
     on_each_node(request): the words before a command that make it run on each node of such a job.
     accounts(): names of the accounts that this user may use.
-    unwatched(profile): why Snakemake would not notice that jobs end, or None.
-    forgets(profile): what comes of it if it forgets jobs before Snakemake asks again, or None.
     unfit(jobs): (reason, job) of each Job that cannot be requested from it.
 and may define:
-    clear(folder): cancels the jobs that a killed Snakemake left behind; returns their ids.
     queued(job_id): (submission, start) of a running job, each seconds since 1970, or None where the
         scheduler does not say. Raises Error if it does not answer, ValueError if it says something
         else.
@@ -37,8 +32,6 @@ and may define:
     limits(account, qos, queue): the Limits that its accounting sets for jobs. Raises Error if it
         does not answer.
     addresses(names): {name: address} by which the scheduler itself reaches nodes.
-    variables(environ): variables of the job that the executor plugin has removed from `environ`.
-    mend(plugin, every_s, settings): mends Snakemake's executor plugin.
 """
 
 import contextlib
@@ -307,13 +300,3 @@ def watched_runs(folder: Path) -> dict[str, str]:
         with contextlib.suppress(OSError):  # it has ended meanwhile
             runs[path.name] = path.read_text().strip()
     return runs
-
-
-def ask_often(executor: Any, every_s: float) -> None:
-    """Have an executor class of Snakemake ask for the states of its jobs at least so often."""
-    theirs = executor.next_seconds_between_status_checks
-
-    def shortened(self):
-        return min(theirs.fget(self), every_s)
-
-    executor.next_seconds_between_status_checks = property(shortened, theirs.fset)

@@ -2,14 +2,11 @@
 
 import contextlib
 import re
-import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
 
 from dlbench import Error
-from dlbench.schedulers import Fate, Job, JobRequest, Queue, Waiting, ask
-from dlbench.schedulers._lsf_plugin import mend as mend
+from dlbench.schedulers import Fate, JobRequest, Queue, Waiting, ask, watched_runs
 
 JOB_ID = "LSB_JOBID"
 PROGRAMS = ("bsub", "bjobs", "bkill", "bhist", "badmin", "lsclusters")
@@ -22,10 +19,7 @@ ENDS = {
     "TERM_RUNLIMIT": "timeout", "TERM_DEADLINE": "timeout", "TERM_MEMLIMIT": "oom",
     **dict.fromkeys(("TERM_PREEMPT", "TERM_OWNER", "TERM_ADMIN"), "interrupted"),
 }  # fmt: skip
-PENDING = "jobid sub_cwd name pend_reason delimiter='|'"
-RUN = re.compile(
-    r"^Snakemake_rule_train:run_id=([^,]+?)___"
-)  # names of snakemake-executor-plugin-lsf
+PENDING = "jobid pend_reason delimiter='|'"
 TURN = ("Job slot limit reached", "Not enough job slot", "New job is waiting for scheduling")
 FIELDS = "jobid stat exit_code exit_reason delimiter='|'"
 
@@ -62,65 +56,56 @@ def fates(job_ids: Collection[str]) -> dict[str, Fate]:
 
 def waiting(folder: Path) -> dict[str, Waiting]:
     """The jobs of the workflow in a folder that have not started, and why, by id."""
+    runs = watched_runs(folder)
     try:
         lines = ask(["bjobs", "-p", "-noheader", "-o", PENDING]).splitlines()
     except Error:
         return {}
-    jobs = (line.split("|", 3) for line in lines if line.count("|") >= 3)
-    return {
-        job_id: Waiting(run[1] if (run := RUN.search(name)) else "", reason.strip())
-        for job_id, place, name, reason in jobs
-        if place == str(folder) and name.startswith("Snakemake_")
-    }
+    jobs = (line.split("|", 1) for line in lines if "|" in line)
+    return {job_id: Waiting(runs[job_id], why.strip()) for job_id, why in jobs if job_id in runs}
 
 
-def resources(job: Job) -> dict[str, Any]:
-    """Resources for snakemake-executor-plugin-lsf 0.3.3; {} without LSF.
-
-    Its `cpus_per_task` are the slots of the whole job, and its `mem_mb` is shared by these slots;
-    in other plugins these names mean something else.
-    """
-    if not shutil.which("bsub"):
-        return {}
-    slots_per_node = job.cores_per_task * job.tasks_per_node
-    extra = [job.extra] if job.extra else []
-    extra += ["-x"] if job.exclusive else []
-    extra += [f"-m {job.node}"] if job.node else []
-    if job.gpus_per_node:
-        kind = job.gpu_request.partition(":")[2]
+def submission(request: JobRequest, logs: str | Path) -> list[str]:
+    """The command that submits a job, without its script, which must be there when it starts."""
+    slots = request.cores_per_node
+    command = ["bsub", "-J", request.name, "-o", f"{logs}/%J.log", "-W", str(request.minutes)]
+    command += ["-rn"]  # not queued again: another job follows it
+    for option, resource in (("-q", "lsf_queue"), ("-P", "lsf_project")):
+        command += [option, request.resources[resource]] if request.resources.get(resource) else []
+    command += ["-n", str(slots * request.nodes), "-R", f"span[ptile={slots}]"]
+    command += ["-R", f"rusage[mem={_memory(request)}]"] if request.memory_mb else []
+    if request.gpus_per_node:
+        kind = request.gpu_request.partition(":")[2]
+        model = f":gmodel={kind}" if kind else ""
         # The number is that of each host.
-        extra.append(f"-gpu num={job.gpus_per_node}/host" + (f":gmodel={kind}" if kind else ""))
-    return {
-        "cpus_per_task": slots_per_node * job.nodes,
-        "mem_mb_per_cpu": max(1, job.memory_mb // slots_per_node),
-        # Without it the plugin requests one host.
-        "mpi": "mpirun" if job.nodes > 1 else None,
-        "ptile": slots_per_node,
-        "lsf_extra": " ".join(extra) or None,
-    }
+        command += ["-gpu", f"num={request.gpus_per_node}/host{model}"]
+    command += ["-x"] if request.exclusive else []
+    command += ["-m", request.resources["node"]] if request.resources.get("node") else []
+    return [*command, *request.extra, "sh"]
+
+
+def _memory(request):
+    """MiB that a slot reserves, or a job where its site counts memory by job."""
+    by_job = request.resources.get("lsf_memory") == "job"
+    return request.memory_mb if by_job else max(1, request.memory_mb // request.cores_per_node)
+
+
+def job_id(answer: str) -> str:
+    """The id of a job in what `submission` prints.
+
+    >>> job_id("Job <123> is submitted to default queue <normal>.")
+    '123'
+    """
+    match = re.search(r"Job <(\d+)>", answer)
+    if not match:
+        raise Error(f"bsub names no job: {answer.strip() or 'it printed nothing'}")
+    return match[1]
 
 
 def wait_command(request: JobRequest, script: str | Path, folder: str | Path) -> list[str]:
     """The command that submits a script and waits for its end."""
-    slots = request.cores_per_node
-    command = [
-        "bsub",
-        "-K",
-        "-J",
-        request.name,
-        "-o",
-        f"{folder}/job.out",
-        "-W",
-        str(request.minutes),
-    ]
-    for option, resource in (("-q", "lsf_queue"), ("-P", "lsf_project")):
-        command += [option, request.resources[resource]] if request.resources.get(resource) else []
-    command += ["-n", str(slots * request.nodes), "-R", f"span[ptile={slots}]"]
-    if request.gpus_per_node:
-        kind = request.gpu_request.partition(":")[2]
-        model = f":gmodel={kind}" if kind else ""
-        command += ["-gpu", f"num={request.gpus_per_node}/host{model}"]
-    return [*command, *request.extra, "sh", str(script)]
+    program, *options = submission(request, folder)
+    return [program, "-K", "-o", f"{folder}/job.out", *options, str(script)]
 
 
 def hosts(environ: Mapping[str, str]) -> list[str]:

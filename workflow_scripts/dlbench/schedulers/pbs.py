@@ -7,12 +7,10 @@ invalid if the environment of a job has quotes.
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
 
 from dlbench import Error
 from dlbench.schedulers import (
     Fate,
-    Job,
     JobRequest,
     Nodes,
     Queue,
@@ -87,11 +85,6 @@ def queued(job_id: str) -> tuple[float, float] | None:
         return None
     submitted, started = (local_seconds(fields[n], "%a %b %d %H:%M:%S %Y") for n in QUEUED)
     return submitted, started
-
-
-def resources(job: Job) -> dict[str, Any]:
-    """{}: `submission` needs no resources beyond those that all schedulers share."""
-    return {}
 
 
 def hosts(environ: Mapping[str, str]) -> list[str]:

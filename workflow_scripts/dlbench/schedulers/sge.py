@@ -5,7 +5,6 @@ import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 from dlbench import Error
@@ -107,11 +106,6 @@ def queued(job_id: str) -> tuple[float, float] | None:
     submitted, started = map(float, dates)
     scale = 1e3 if submitted > MOST_SECONDS else 1.0  # Univa counts milliseconds
     return submitted / scale, started / scale
-
-
-def resources(job: Job) -> dict[str, Any]:
-    """{}: `submission` needs no resources beyond those that all schedulers share."""
-    return {}
 
 
 def hosts(environ: Mapping[str, str]) -> list[str]:

@@ -1,19 +1,15 @@
 """Slurm."""
 
 import getpass
-import os
 import re
-import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from dlbench import Error
 from dlbench.common import host_lists
 from dlbench.schedulers import (
     Fate,
-    Job,
     JobRequest,
     Limits,
     Nodes,
@@ -22,24 +18,22 @@ from dlbench.schedulers import (
     ask,
     group_alike,
     local_seconds,
+    watched_runs,
 )
-from dlbench.schedulers._slurm_plugin import mend as mend
 
 JOB_ID = "SLURM_JOB_ID"
 PROGRAMS = ("sbatch", "squeue", "scancel", "sinfo")
 QUEUE = "slurm_partition"
 CANCEL = "scancel"
 OPEN_MPI = "slurm"
-# Options of sbatch, by the resources of the executor plugin.
+# Options of sbatch, by the names that resources have in profiles.
 OPTIONS = {
     "slurm_partition": "partition", "slurm_account": "account", "constraint": "constraint",
-    "qos": "qos", "reservation": "reservation", "clusters": "clusters",
+    "qos": "qos", "reservation": "reservation",
 }  # fmt: skip
 
 # A BeginTime is what Slurm gives a job that it has queued again.
 TURN = ("None", "Priority", "Resources", "BeginTime", "Cleaning", "Prolog")
-LOOKS_EVERY_S = 10.0  # Snakemake's own default
-CANCEL_PATIENCE_S = 180.0  # supervisors may write a last checkpoint
 
 ALIVE = (
     "PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "REQUEUED", "RESIZING",
@@ -47,7 +41,6 @@ ALIVE = (
 )  # fmt: skip
 # Beginnings of the states of nodes that start no jobs.
 UNUSABLE = ("down", "drain", "drng", "fail", "maint", "inval", "unknown", "future")
-TRAINING = "rule_train_wildcards_"  # begins the comment of a run's job
 ENDS = {
     "COMPLETED": "ok", "TIMEOUT": "timeout", "DEADLINE": "timeout", "OUT_OF_MEMORY": "oom",
     **dict.fromkeys(("PREEMPTED", "CANCELLED", "NODE_FAIL", "BOOT_FAIL"), "interrupted"),
@@ -83,15 +76,17 @@ def fates(job_ids: Collection[str]) -> dict[str, Fate]:
     """The fates of the jobs that the scheduler knows, by id."""
     if not job_ids:
         return {}
-    listed = ",".join(sorted(job_ids))
-    fates = {}
-    # squeue forgets jobs after a while, and not every site has sacct; of both squeue is newer.
+    fates: dict[str, Fate] = {}
+    # squeue forgets jobs after a while, and not every site has sacct.
     for command in (
-        ["sacct", "-X", "--noheader", "--parsable2", "--format=JobID,State", "--jobs", listed],
-        ["squeue", "--noheader", "--states=all", "--format=%i|%T", "--jobs", listed],
+        ["squeue", "--noheader", "--states=all", "--format=%i|%T", "--jobs"],
+        ["sacct", "-X", "--noheader", "--parsable2", "--format=JobID,State", "--jobs"],
     ):
+        unknown = sorted(set(job_ids) - fates.keys())
+        if not unknown:
+            break
         try:
-            lines = ask(command).splitlines()
+            lines = ask([*command, ",".join(unknown)]).splitlines()
         except Error:
             continue
         for line in lines:
@@ -112,14 +107,13 @@ def queued(job_id: str) -> tuple[float, float] | None:
 
 def waiting(folder: Path) -> dict[str, Waiting]:
     """The jobs of the workflow in a folder that have not started, and why, by id."""
+    runs = watched_runs(folder)
+    command = ["squeue", "--me", "--noheader", "--states=PENDING", "--format=%i|%r"]
     try:
-        listed = _of_workflow(folder, ["--states=PENDING"])
+        jobs = [line.split("|", 1) for line in ask(command).splitlines() if "|" in line]
     except Error:
         return {}
-    return {
-        job_id: Waiting(comment.removeprefix(TRAINING) if TRAINING in comment else "", reason)
-        for job_id, reason, comment in listed
-    }
+    return {job_id: Waiting(runs[job_id], reason) for job_id, reason in jobs if job_id in runs}
 
 
 def limits(account: str | None, qos: str | None, queue: str | None) -> list[Limits]:
@@ -174,81 +168,34 @@ def _limits(source, wall, tres):
     )
 
 
-def clear(folder: Path) -> set[str]:
-    """Cancel the jobs that a killed Snakemake left in the queue, and wait for their end.
-
-    Args:
-        folder: of the workflow, from which they were submitted.
-
-    Returns:
-        The ids of the jobs.
-
-    Raises:
-        Error: Slurm does not answer, or the jobs do not end.
-    """
-    deadline = time.monotonic() + CANCEL_PATIENCE_S
-    cancelled: set[str] = set()
-    while left := _left(folder):
-        if not left <= cancelled:
-            ask(["scancel", *sorted(left)])
-            cancelled |= left
-        if time.monotonic() > deadline:
-            raise Error(
-                f"jobs of an earlier start were cancelled and do not end: {', '.join(sorted(left))}"
-            )
-        time.sleep(1)
-    return cancelled
-
-
-def _left(folder):
-    return {job_id for job_id, _, _ in _of_workflow(folder)}
-
-
-def _of_workflow(folder, states=()):
-    """(id, reason, comment) of the jobs in the queue that were submitted from a folder."""
-    command = ["squeue", "--me", "--noheader", *states, "--format=%i|%Z|%r|%k"]
-    jobs = (line.split("|", 3) for line in ask(command).splitlines() if line.count("|") >= 3)
-    # The comments are those of snakemake-executor-plugin-slurm.
-    return [
-        (job_id, reason, comment)
-        for job_id, place, reason, comment in jobs
-        if place == str(folder) and comment.startswith(("rule_", "group_"))
+def submission(request: JobRequest, logs: str | Path) -> list[str]:
+    """The command that submits a job, without its script."""
+    command = ["sbatch", "--parsable", f"--job-name={request.name}", f"--output={logs}/%j.log"]
+    # A job that is preempted ends, and another one follows it; site.job.extra may ask otherwise.
+    command += ["--no-requeue", f"--time={request.minutes}", f"--nodes={request.nodes}"]
+    command += [f"--ntasks-per-node={request.tasks_per_node}"]
+    command += [f"--cpus-per-task={request.cores_per_node // request.tasks_per_node}"]
+    command += [f"--mem={request.memory_mb}"] if request.memory_mb else []
+    command += ["--exclusive"] if request.exclusive else []
+    if request.gpus_per_node:
+        kind = request.gpu_request.partition(":")[2]
+        command.append(f"--gpus-per-node={kind + ':' if kind else ''}{request.gpus_per_node}")
+    if node := request.resources.get("node"):
+        command.append(f"--nodelist={node}")
+    command += [
+        f"--{OPTIONS[name]}={value}" for name, value in request.resources.items() if name in OPTIONS
     ]
+    return [*command, *request.extra]
 
 
-def resources(job: Job) -> dict[str, Any]:
-    """Resources for snakemake-executor-plugin-slurm 2.8.0.
-
-    - `mpi` keeps it from starting Snakemake itself by srun, as one task that holds all cores.
-    - GPUs are requested by node; its own resources request a total, and tasks by GPU.
-    """
-    extra = [job.extra] if job.extra else []
-    extra += ["--exclusive"] if job.exclusive else []
-    extra += [f"--nodelist={job.node}"] if job.node else []
-    extra += [f"--ntasks-per-node={job.tasks_per_node}"] if job.nodes > 1 else []
-    if job.gpus_per_node:
-        extra.append(
-            f"--gpus-per-node={job.gpu_request.removeprefix('gpu:')}:{job.gpus_per_node}"
-            if ":" in job.gpu_request
-            else f"--gpus-per-node={job.gpus_per_node}"
-        )
-    return {"slurm_extra": " ".join(extra) or None, "mpi": "srun" if job.tasks > 1 else None}
+def job_id(answer: str) -> str:
+    """The id of a job in what `submission` prints: ID, or ID;CLUSTER after a site's greeting."""
+    return answer.split()[-1].partition(";")[0]
 
 
 def wait_command(request: JobRequest, script: str | Path, folder: str | Path) -> list[str]:
     """The command that submits a script and waits for its end."""
-    command = ["sbatch", "--parsable", "--wait", f"--job-name={request.name}"]
-    command += [f"--output={folder}/job.out", f"--time={request.minutes}"]
-    command += [f"--nodes={request.nodes}", f"--ntasks-per-node={request.tasks_per_node}"]
-    command += [f"--cpus-per-task={request.cores_per_node // request.tasks_per_node}"]
-    command += [f"--mem={request.memory_mb}"] if request.memory_mb else []
-    if request.gpus_per_node:
-        kind = request.gpu_request.partition(":")[2]
-        command.append(f"--gpus-per-node={kind + ':' if kind else ''}{request.gpus_per_node}")
-    command += [
-        f"--{OPTIONS[name]}={value}" for name, value in request.resources.items() if name in OPTIONS
-    ]
-    return [*command, *request.extra, str(script)]
+    return [*submission(request, folder), "--wait", f"--output={folder}/job.out", str(script)]
 
 
 def on_each_node(request: JobRequest) -> list[str]:
@@ -273,68 +220,6 @@ def accounts() -> list[str]:
     show = ["show", "associations", f"user={getpass.getuser()}", "format=Account"]
     lines = ask(["sacctmgr", "--noheader", "--parsable2", *show]).splitlines()
     return sorted({line.strip() for line in lines if line.strip()})
-
-
-def unwatched(profile: Mapping[str, Any]) -> str | None:
-    """Why Snakemake would not notice that jobs end, and the remedy; None if it would.
-
-    Its plugin asks sacct if there is such a program, even if Slurm keeps no accounts, and then
-    waits for ever.
-
-    Args:
-        profile: the content of a profile's file.
-    """
-    if profile.get("slurm-status-command", "sacct") != "sacct":
-        return None
-    try:
-        ask(["sacct", "-X", "--noheader", "--format=JobID"])
-    except Error as error:
-        return f"{error}: write `slurm-status-command: squeue` into the profile"
-    return None
-
-
-def forgets(profile: Mapping[str, Any]) -> str | None:
-    """What comes of it if Slurm forgets jobs before Snakemake asks for them again; None if not.
-
-    Args:
-        profile: the content of a profile's file.
-    """
-    every_s = float(profile.get("seconds-between-status-checks", LOOKS_EVERY_S))
-    try:
-        ask(["sacct", "-X", "--noheader", "--format=JobID"])
-        return None  # accounts remember them
-    except Error:
-        pass
-    try:
-        match = re.search(r"^MinJobAge\s*=\s*(\d+)", ask(["scontrol", "show", "config"]), re.M)
-    except Error:
-        return None
-    if not match or int(match[1]) >= 3 * every_s:
-        return None
-    return (
-        f"Slurm keeps no accounts and forgets jobs {match[1]} s after their end (MinJobAge), and "
-        f"Snakemake looks every {every_s:g} s: it would take some that ended well for failed and "
-        "start them again, which finds their results; ask for MinJobAge=300, Slurm's default"
-    )
-
-
-def variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Variables of the job that snakemake-executor-plugin-slurm-jobstep 0.6.1 removes.
-
-    mpirun needs SLURM_NODELIST and SLURM_TASKS_PER_NODE, srun may need SLURM_CONF. They are read
-    from the shell that Slurm started, an ancestor of this process.
-    """
-    job_id, pid = environ[JOB_ID], os.getppid()
-    while pid > 1:
-        try:
-            words = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
-            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        except (OSError, ValueError):
-            break
-        of_slurm = dict(word.split("=", 1) for word in words if word.startswith("SLURM_"))
-        if of_slurm.get(JOB_ID) == job_id and "SLURM_JOB_NODELIST" in of_slurm:
-            return {name: value for name, value in of_slurm.items() if name not in environ}
-    return {}
 
 
 def hosts(environ: Mapping[str, str]) -> list[str]:

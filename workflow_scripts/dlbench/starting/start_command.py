@@ -167,17 +167,13 @@ def copies_command(run: Run, trainer: list[str], python: str, device: str) -> li
 
 
 def job_variables(run: Run, module_names: list[str]) -> dict[str, str]:
-    """The environment in which a run is started: with its modules, and what its job asks for.
+    """The environment in which a run is started: with its modules.
 
     Raises:
         Error: a module cannot be loaded.
     """
     # In an image there are no modules.
     variables = environment_modules.load([] if by_directive(run) else module_names)
-    job = schedulers.job(variables)
-    scheduler = job and plugins.load("schedulers", job[0])
-    if scheduler and hasattr(scheduler, "variables"):
-        variables |= scheduler.variables(variables)
     return variables
 
 

@@ -1,0 +1,5 @@
+#!/bin/sh
+# properties = {properties}
+# How the job ended, for workflow_scripts/cluster_job.py; nothing is written where it is killed.
+trap 'echo $? >.snakemake/cluster_jobs/$LSB_JOBID.end' EXIT
+{exec_job}
