@@ -7,7 +7,7 @@ import pytest
 import yaml
 import yte
 
-from dlbench.cluster import check_site, node_check, profiles, submitting
+from dlbench.cluster import check_site, node_check, profiles
 from dlbench.cluster.remarks import Remark
 from dlbench.common import tools
 from support.machines.paths import REPOSITORY
@@ -19,7 +19,8 @@ TWO_NODES = BLOCK | {"nodes": 2, "strategy": "multiworker", "launcher": "srun"}
 FACTS = {"name": "here", "device": "cpu", "cores_per_node": 1, "devices_per_node": 1,
          "memory_mb_per_node": 8000, "interconnect": "none", "storage": "a disk"}  # fmt: skip
 PROFILE = {
-    "executor": "slurm",
+    "executor": "cluster-generic",
+    "cluster-generic-submit-cmd": "run slurm",
     "default-resources": ["slurm_partition=cpu", "slurm_account=mine", "mem_mb=600"],
     "latency-wait": 60,
 }
@@ -84,7 +85,7 @@ def test_a_site_that_is_in_order_has_nothing_to_fix(place, capsys):
     printed = capsys.readouterr().out
     assert "fix" not in printed.replace("nothing to fix", "")
     for said in (
-        "executor slurm",
+        "executor cluster-generic",
         "slurm answers, and has cpu, gpu",
         "ok    queue cpu has 3 nodes of 8 cores, 8000 MiB, 0 GPUs; 60 min at most",
         "2 runs to train, of at most 16 min",
@@ -144,17 +145,15 @@ def test_resources_of_a_profile_are_read_in_all_their_forms(place):
 
 
 @pytest.mark.parametrize(
-    "executor, command, submit, installs",
+    "executor, command, installs",
     [
-        ("slurm", None, "slurm", "sync --extra slurm"),
-        ("cluster-generic", "run pbs", "pbs", "sync --extra pbs"),
-        ("lsf", None, "lsf", "sync --extra lsf"),
-        ("kubernetes", None, None, "sync --extra kubernetes"),
-        ("htcondor", None, None, "pip install snakemake-executor-plugin-htcondor"),
+        ("cluster-generic", "run pbs", "sync"),
+        ("kubernetes", None, "sync --extra kubernetes"),
+        ("htcondor", None, "pip install snakemake-executor-plugin-htcondor"),
     ],
 )
 def test_a_plugin_that_is_missing_is_named_with_its_installation(
-    executor, command, submit, installs, place, monkeypatch
+    executor, command, installs, place, monkeypatch
 ):
     monkeypatch.setattr(profiles.importlib.util, "find_spec", lambda name: None)
     profile(executor=executor, **({"cluster-generic-submit-cmd": command} if command else {}))
@@ -274,15 +273,6 @@ def test_an_account_of_somebody_else_is_noted(place, program):
     assert any("accounts not looked at: sacctmgr failed" in text for text in texts("note"))
 
 
-def test_a_slurm_without_accounting_needs_another_status_command(place, program):
-    program("sacct", script="#!/bin/sh\necho Slurm accounting storage is disabled >&2\nexit 1\n")
-    found = only_fix(with_job=True)
-    assert "Snakemake would not see jobs end: sacct failed (exit code 1): Slurm account" in found
-    assert found.endswith("write `slurm-status-command: squeue` into the profile")
-    profile(**{"slurm-status-command": "squeue"})
-    assert texts("fix") == []
-
-
 def test_a_job_that_the_scheduler_refuses_is_quoted(place, program):
     program("sbatch", script="#!/bin/sh\necho 'sbatch: error: Invalid account' >&2\nexit 1\n")
     assert "was refused: sbatch: error: Invalid account" in only_fix(with_job=True)
@@ -353,23 +343,21 @@ def test_a_remark_of_several_lines_stays_aligned():
     assert str(Remark("fix", "one\ntwo")) == "fix   one\n      two"
 
 
-@pytest.mark.parametrize("name", ["slurm", "sge", "pbs", "lsf", "kubernetes"])
 @pytest.mark.parametrize("on_the_path", [True, False])
-def test_our_profiles_end_with_the_installation_where_their_plugin_is_missing(
-    name, on_the_path, place, program, monkeypatch
+def test_a_profile_ends_with_the_installation_where_its_plugin_is_missing(
+    on_the_path, place, program, monkeypatch
 ):
     program("uv")
     (place / "elsewhere").mkdir()
     monkeypatch.chdir(place / "elsewhere")
     monkeypatch.setenv("PATH", str(place if on_the_path else place / "elsewhere"))
     monkeypatch.setenv("UV", str(place / "uv"))
-    profile = profiles.read(str(REPOSITORY / "profiles" / name))
+    profile = profiles.read(str(REPOSITORY / "profiles/kubernetes"))
     asked = []
     monkeypatch.setattr(profiles.importlib.util, "find_spec", asked.append)
-    scheduler = submitting.scheduler(profile.executor, profile.submit_cmd)
     with pytest.raises(SystemExit) as ended:
         yte.process_yaml(profile.file.read_text(), require_use_yte=True)
-    command = profiles.installation(profile.executor, scheduler)
+    command = profiles.installation(profile.executor)
     assert command.startswith("uv sync" if on_the_path else f"{place}/uv sync")
     package = f"{profiles.PLUGIN}{profile.executor}"
     assert str(ended.value) == f"{package} is missing: {command}"

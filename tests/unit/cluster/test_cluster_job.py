@@ -1,8 +1,6 @@
 """Jobs that are submitted and watched for cluster-generic, against a scheduler of a few lines."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -13,6 +11,8 @@ import pytest
 from dlbench import Error
 from dlbench.cluster import cluster_job
 from dlbench.common import plugins
+from dlbench.records import run_record
+from dlbench.starting import refusals
 from support.machines.paths import REPOSITORY
 
 RESOURCES = {
@@ -54,7 +54,7 @@ def test_what_a_job_asks_for_is_read_from_its_script(folder):
     script = job_script(folder, {"rule": "train", "threads": 1, "resources": RESOURCES})
     found = cluster_job.read_request(script)
     assert (found.name, found.nodes, found.tasks_per_node, found.cores_per_node) == (
-        "smk.train",
+        "dlbench.train",
         2,
         2,
         6,
@@ -62,13 +62,13 @@ def test_what_a_job_asks_for_is_read_from_its_script(folder):
     assert found.exclusive and found.extra == ("-m", "fast nodes")
     group = job_script(folder, {"groupid": "b", "threads": 8, "resources": RESOURCES})
     request = cluster_job.read_request(group)
-    assert (request.name, request.cores_per_node) == ("smk.group", 8)
+    assert (request.name, request.cores_per_node) == ("dlbench.b", 8)
 
 
 def test_a_script_that_lacks_something_is_refused_with_what_is_missing(folder):
-    resources = {k: v for k, v in RESOURCES.items() if k != "tasks"}
+    resources = {k: v for k, v in RESOURCES.items() if k != "mem_mb"}
     script = job_script(folder, {"rule": "train", "threads": 1, "resources": resources})
-    with pytest.raises(Error, match=r"no resource 'tasks' in the job.*default-resources"):
+    with pytest.raises(Error, match=r"no resource 'mem_mb' in the job.*default-resources"):
         cluster_job.read_request(script)
     script.write_text("#!/bin/sh\n")
     with pytest.raises(Error, match="expected a line '# properties = '"):
@@ -161,49 +161,67 @@ def test_the_status_program_imports_nothing_slow(folder):
     assert not {"numpy", "pandas", "yaml", "snakemake", "dlbench.study.config"} & set(loaded)
 
 
-def test_the_sidecar_cancels_jobs_of_an_earlier_start_and_those_that_are_left(folder):
-    (cluster_job.MEMORY / "5").touch()
+def test_a_job_asks_for_little_where_its_rule_says_nothing(folder):
+    resources = {"mem_mb": 500, "runtime": 0.5}
+    found = cluster_job.read_request(
+        job_script(folder, {"rule": "theirs", "threads": 3, "resources": resources})
+    )
+    assert (found.nodes, found.tasks_per_node, found.cores_per_node) == (1, 1, 3)
+    assert (found.minutes, found.gpus_per_node, found.exclusive) == (1, 0, False)
+
+
+def test_the_job_of_a_run_bears_its_name_and_what_is_of_the_job_around_is_no_option(
+    folder, program, monkeypatch
+):
+    program("sbatch", script='#!/bin/sh\necho "$*" >asked\nenv >variables\necho "7;here"\n')
+    monkeypatch.setenv("SLURM_JOB_ID", "3")
+    monkeypatch.setenv("SLURM_MEM_PER_CPU", "1")
+    monkeypatch.setenv("SLURM_CONF", "/etc/slurm.conf")
+    wildcards = {"run_id": "lenet5-b4"}
+    properties = {"rule": "train", "wildcards": wildcards, "threads": 1, "resources": RESOURCES}
+    assert cluster_job.submit("slurm", job_script(folder, properties)) == "7"
+    assert "--job-name=lenet5-b4 " in Path("asked").read_text()
+    variables = Path("variables").read_text()
+    assert "SLURM_CONF=" in variables and "SLURM_MEM" not in variables
+    assert "SLURM_JOB_ID" not in variables
+
+
+def test_a_refusal_is_kept_for_all_runs_that_share_the_job(folder, program, capsys):
+    program("sbatch", script="#!/bin/sh\necho Invalid qos >&2\nexit 1\n")
+    script = job_script(folder, {"type": "group", "threads": 1, "resources": RESOURCES})
+    with open(script, "a", encoding="utf-8") as file:
+        file.write("python -m snakemake 'train:run_id=a-1' 'train:run_id=b-2'\n")
+    with pytest.raises(Error, match="Invalid qos"):
+        cluster_job.submit("slurm", script)
+    assert capsys.readouterr().err.count("Slurm refused its job: sbatch failed") == 2
+    assert all(refusals.describe(run_record.folder(run)) for run in ("a-1", "b-2"))
+
+
+def test_jobs_that_are_left_are_cancelled_and_those_that_have_ended_are_not(folder):
+    for job_id in ("4", "5"):
+        (cluster_job.MEMORY / job_id).touch()
     ended("4", 0)
-    sidecar = start("sidecar", "sge", stdout=subprocess.PIPE)
-    assert sidecar.stdout.readline() == "sge\n"
+    assert cluster_job.cancel_left("sge") == ["5"]
     assert Path("deleted").read_text() == "5\n" and cluster_job.watched() == []
+    assert cluster_job.cancel_left("sge") == []
+
+
+def test_a_cancelled_job_that_does_not_end_is_named(folder, program):
     (cluster_job.MEMORY / "7").touch()
-    sidecar.send_signal(signal.SIGINT)
-    time.sleep(0.2)
-    assert sidecar.poll() is None
-    sidecar.terminate()
-    assert sidecar.wait(10) == 0
-    assert Path("deleted").read_text() == "5\n7\n"
+    program("qstat", ALIVE)
+    with pytest.raises(Error, match="were cancelled and do not end: 7"):
+        cluster_job.cancel_left("sge", patience_s=0)
 
 
-def test_the_sidecar_of_a_killed_snakemake_ends_and_leaves_the_jobs(folder):
-    script = (
-        "import subprocess, sys\n"
-        f"p = subprocess.Popen({command('sidecar', 'sge')!r}, stdout=subprocess.PIPE)\n"
-        "p.stdout.readline(); print(p.pid)\n"
-        "open('.snakemake/cluster_jobs/7', 'w')\n"
-    )
-    finished = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    end = time.monotonic() + 10
-    while Path(f"/proc/{int(finished.stdout)}").exists() and time.monotonic() < end:
-        time.sleep(0.1)
-    assert not Path(f"/proc/{int(finished.stdout)}").exists()
-    assert cluster_job.watched() == ["7"] and not Path("deleted").exists()
-
-
-@pytest.mark.parametrize("name", ["sge", "pbs"])
+@pytest.mark.parametrize("name", plugins.names("schedulers"))
 def test_the_profiles_name_programs_that_are_there(name):
     text = (REPOSITORY / f"profiles/{name}/config.yaml").read_text()
-    assert f"cluster_job.py submit {name}\n" in text and f"cluster_job.py status {name}\n" in text
-    assert os.access(REPOSITORY / f"profiles/{name}/sidecar.sh", os.X_OK)
-    assert f"cluster-generic-sidecar-cmd: profiles/{name}/sidecar.sh" in text
-    variable = plugins.load("schedulers", name).JOB_ID
-    assert (
-        f"cluster_jobs/${variable}.end"
-        in (REPOSITORY / f"profiles/{name}/jobscript.sh").read_text()
-    )
+    program = f'"$DLBENCH_HOME/workflow_scripts/cluster_job.py" {{}} {name}\n'
+    assert program.format("submit") in text and program.format("status") in text
+    module = plugins.load("schedulers", name)
+    assert f"cluster-generic-cancel-cmd: {module.CANCEL}\n" in text
+    script = (REPOSITORY / f"profiles/{name}/jobscript.sh").read_text()
+    assert f"cluster_jobs/${module.JOB_ID}.end" in script
 
 
 def command(*arguments):

@@ -67,22 +67,18 @@ def study(block):
 
 
 def profile(*settings, **changed):
-    content = {"executor": "slurm", "default-resources": [*SETTINGS, *settings], "latency-wait": 60}
+    content = {
+        "executor": "cluster-generic",
+        "cluster-generic-submit-cmd": "run slurm",
+        "default-resources": [*SETTINGS, *settings],
+        "latency-wait": 60,
+    }
     write("home/snakemake/slurm/config.yaml", content | changed)
 
 
 def texts(mark, with_job=False):
     found = check_site.remarks("slurm", [], with_job, 20)
     return [remark.text for remark in found if remark.mark == mark]
-
-
-@pytest.mark.parametrize(("min_job_age_s", "forgets"), [(2, True), (300, False)])
-def test_a_slurm_that_forgets_jobs_at_once_is_noted(place, program, min_job_age_s, forgets):
-    program("sacct", script="#!/bin/sh\necho Slurm accounting storage is disabled >&2\nexit 1\n")
-    program("scontrol", f"MinJobAge               = {min_job_age_s} sec")
-    profile(**{"slurm-status-command": "squeue"})
-    said = "Slurm keeps no accounts and forgets jobs 2 s after their end (MinJobAge), and Snakemake"
-    assert any(text.startswith(said) for text in texts("note")) == forgets
 
 
 def test_limits_of_qos_and_associations_are_looked_at(place, program, monkeypatch):

@@ -125,7 +125,7 @@ def test_on_a_cluster_its_job_is_that_of_such_a_run_with_all_of_the_time(plan_of
     jobs.check_cluster("slurm", lambda rule, name: None)
     (one,) = exchanges(plan)
     asked = {name: of(None, 1) for name, of in jobs.resources_like(lambda _: one.run).items()}
-    assert (asked["nodes"], asked["runtime"], asked["slurm_extra"]) == (1, 1 + 5, "--exclusive")
+    assert (asked["nodes"], asked["runtime"], asked["exclusive"]) == (1, 1 + 5, 1)
     assert asked["cpus_per_task"] == 2
 
 

@@ -81,33 +81,12 @@ def test_the_jobs_of_a_plan_ask_the_scheduler_for_what_its_runs_need(plan, progr
         name: resource(_Wildcards(cluster.to_train[0].id), 1)
         for name, resource in jobs.resources.items()
     }
-    assert asked["runtime"] == 1 + 5 and asked["slurm_extra"] == "--exclusive"
-    assert asked["mpi"] is None and asked["nodes"] == 1 and asked["mem_mb"] == 5000
+    assert asked["runtime"] == 1 + 5 and asked["exclusive"] == 1
+    assert asked["nodes"] == 1 and asked["mem_mb"] == 5000
     again = jobs.resources["mem_mb"](_Wildcards(cluster.to_train[0].id), 2)
     assert again == 8000  # of the node, less than twice as much for the device
     with pytest.raises(Error, match="the scheduler has no partition"):
         jobs.check_cluster("slurm", lambda rule, name: "gpu" if name == "slurm_partition" else None)
-
-
-def test_what_a_killed_workflow_left_in_the_queue_is_cancelled_unless_one_is_at_work(
-    plan, program, tmp_path
-):
-    program("sinfo", "cpu*|up|1:00:00|3|8|8000|(null)|idle")
-    left = tmp_path / "left"
-    of_ours = f"7|{tmp_path}|Priority|rule_train_wildcards_x"
-    left.write_text(f"{of_ours}\n8|/elsewhere|None|rule_x\n9|{tmp_path}|None|\n")
-    program("squeue", script=f"#!/bin/sh\ncat {left}\n")
-    script = f'#!/bin/sh\necho "$@" >> {tmp_path}/cancelled; sed -i /^7/d {left}\n'
-    program("scancel", script=script)
-    jobs = submitting.Submitting(planning.make_plan(STUDY | {"site": SITE | {"cores_per_node": 8}}))
-    locks = tmp_path / ".snakemake/locks"
-    locks.mkdir(parents=True)
-    (locks / "0.output.lock").touch()
-    assert jobs.check_cluster("slurm", lambda rule, name: None) == []
-    assert not (tmp_path / "cancelled").exists()
-    (locks / "0.output.lock").unlink()
-    assert jobs.check_cluster("slurm", lambda rule, name: None) == ["7"]
-    assert (tmp_path / "cancelled").read_text() == "7\n"
 
 
 class _Wildcards:

@@ -1,7 +1,5 @@
 """waiting_jobs: what runs wait for in the queue, on the terminal and in status."""
 
-from pathlib import Path
-
 import pytest
 
 from dlbench.campaign import status
@@ -32,11 +30,11 @@ def queue(program, *jobs):
     """A Slurm with these jobs, (id, run, reason), of the workflow in this folder."""
     for name in slurm.PROGRAMS:
         program(name)
-    lines = [
-        f"{job_id}|{Path.cwd()}|{reason}|rule_train_wildcards_{run}" for job_id, run, reason in jobs
-    ]
-    others = [f"8|/elsewhere|{LIMIT}|rule_train_wildcards_x", f"9|{Path.cwd()}|{LIMIT}|mine"]
-    program("squeue", "\n".join([*lines, *others]))
+    cluster_job.MEMORY.mkdir(parents=True, exist_ok=True)
+    for job_id, run, _ in jobs:
+        (cluster_job.MEMORY / job_id).write_text(run)
+    lines = [f"{job_id}|{reason}" for job_id, _, reason in jobs]
+    program("squeue", "\n".join([*lines, f"8|{LIMIT}"]))  # one of somebody else's
 
 
 @pytest.fixture
@@ -103,6 +101,6 @@ def test_grid_engine_says_why_of_jobs_in_an_error_state(here, program):
 
 
 def test_lsf_says_why_of_its_pending_jobs(here, program):
-    name = "Snakemake_rule_train:run_id=a-b4___(1234)"
-    program("bjobs", f"5|{here}|{name}|User has reached the pending job limit;\n6|/x|{name}|x")
+    watched(job5="a-b4")
+    program("bjobs", "5|User has reached the pending job limit;\n6|x")
     assert lsf.waiting(here) == {"5": Waiting("a-b4", "User has reached the pending job limit;")}

@@ -1,8 +1,10 @@
-"""What LSF says, after the texts in its manuals, and what its plugin is told."""
+"""What LSF says, after the texts in its manuals, and what it is asked for."""
+
+import dataclasses
 
 import pytest
 
-from dlbench.cluster import jobs
+from dlbench import Error, schedulers
 from dlbench.schedulers import Fate, lsf
 
 QUEUES = """
@@ -37,16 +39,18 @@ Thu Mar 13 20:18:32: Exited by signal 2. The CPU time used is 0.1 seconds;
 Thu Mar 13 20:18:32: Completed <exit>; TERM_RUN
                      LIMIT: job killed after reaching LSF run time limit;
 """
-JOB = jobs.Job(
+REQUEST = schedulers.JobRequest(
+    name="run",
     nodes=2,
-    tasks=8,
-    cores_per_task=4,
+    tasks_per_node=4,
+    cores_per_node=16,
     memory_mb=64000,
+    minutes=90,
     gpus_per_node=4,
-    time_min=90,
-    exclusive=True,
     gpu_request="gpu:NVIDIAA100",
-    extra="-U reserved",
+    exclusive=True,
+    extra=("-U", "reserved"),
+    resources={"lsf_queue": "gpu", "node": "n3"},
 )
 
 
@@ -96,20 +100,20 @@ def test_nothing_is_known_of_jobs_where_lsf_does_not_answer(program):
     assert lsf.fates({"7"}) == {}
 
 
-def test_the_plugin_is_told_of_slots_by_node_and_in_all(program):
-    program("bsub")
-    assert lsf.resources(JOB) == {
-        "cpus_per_task": 32,
-        "mem_mb_per_cpu": 4000,
-        "mpi": "mpirun",
-        "ptile": 16,
-        "lsf_extra": "-U reserved -x -gpu num=4/host:gmodel=NVIDIAA100",
-    }
+def test_a_job_asks_for_slots_by_node_and_for_memory_by_slot():
+    command = lsf.submission(REQUEST, "logs")
+    assert command[-3:] == ["-U", "reserved", "sh"]
+    asked = " ".join(command)
+    assert "-n 32 -R span[ptile=16] -R rusage[mem=4000] -gpu num=4/host:gmodel=NVIDIAA100" in asked
+    assert "-q gpu " in asked and " -x -m n3 " in asked and " -W 90 " in asked
+    by_job = dataclasses.replace(REQUEST, resources={"lsf_memory": "job"})
+    assert "rusage[mem=64000]" in lsf.submission(by_job, "logs")
 
 
-def test_nothing_is_said_to_other_plugins_where_there_is_no_lsf(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert lsf.resources(JOB) == {}
+def test_an_answer_without_a_job_is_named():
+    assert lsf.job_id("Job <7> is submitted to queue <gpu>.\n") == "7"
+    with pytest.raises(Error, match="bsub names no job: Over quota"):
+        lsf.job_id("Over quota\n")
 
 
 @pytest.mark.parametrize(

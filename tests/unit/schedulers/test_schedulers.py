@@ -1,7 +1,5 @@
 """What schedulers say, read from what their programs print."""
 
-import inspect
-
 import pytest
 
 from dlbench import Error, schedulers
@@ -65,7 +63,9 @@ def test_a_scheduler_that_does_not_answer_is_named_with_what_it_says(program, mo
 def test_every_scheduler_defines_what_is_asked_of_it(name):
     module = plugins.load("schedulers", name)
     assert isinstance(module.JOB_ID, str) and isinstance(module.QUEUE, str)
-    assert all(callable(getattr(module, asked)) for asked in ("queues", "fates", "hosts"))
+    assert all(
+        callable(getattr(module, asked)) for asked in ("queues", "fates", "hosts", "submission")
+    )
     assert module.fates(set()) == {} and module.hosts({}) == []
 
 
@@ -74,7 +74,37 @@ def test_the_job_around_this_process_is_known_by_its_variable():
     assert schedulers.job({}) is None
 
 
-@pytest.mark.parametrize("name", ["slurm", "lsf"])
-def test_a_scheduler_whose_plugin_lacks_something_says_how_to_change_it(name):
-    signature = inspect.signature(plugins.load("schedulers", name).mend)
-    assert list(signature.parameters) == ["plugin", "every_s", "settings"]
+def test_slurm_is_asked_for_gpus_by_node_and_for_the_node_of_a_run():
+    request = schedulers.JobRequest(
+        name="run",
+        nodes=2,
+        tasks_per_node=4,
+        cores_per_node=8,
+        memory_mb=4000,
+        minutes=10,
+        gpus_per_node=4,
+        gpu_request="gpu:a100",
+        exclusive=True,
+        extra=("--hint=nomt",),
+        resources={"slurm_partition": "gpu", "node": "n3", "mem_mb": 4000},
+    )
+    command = slurm.submission(request, "logs")
+    assert command[:4] == ["sbatch", "--parsable", "--job-name=run", "--output=logs/%j.log"]
+    wanted = {
+        "--time=10", "--nodes=2", "--ntasks-per-node=4", "--cpus-per-task=2", "--mem=4000",
+        "--exclusive", "--gpus-per-node=a100:4", "--nodelist=n3", "--partition=gpu", "--hint=nomt",
+    }  # fmt: skip
+    assert wanted <= set(command)
+
+
+def test_slurm_gives_the_id_of_a_job_after_any_greeting_and_before_its_cluster():
+    assert slurm.job_id("welcome to our site\n17;here\n") == "17"
+
+
+def test_accounting_is_asked_for_jobs_only_that_the_queue_has_forgotten(program):
+    program("squeue", "7|RUNNING")
+    program("sacct", script='#!/bin/sh\necho "$*" >asked\necho "8|CANCELLED by 0"\n')
+    assert {job: fate.status for job, fate in slurm.fates({"7", "8"}).items()} == {
+        "7": "running",
+        "8": "interrupted",
+    }

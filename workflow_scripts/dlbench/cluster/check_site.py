@@ -84,10 +84,9 @@ def _plugin(profile):
     executor = profile.executor
     if profiles.installed(executor):
         return ok(f"Snakemake has the executor {executor}")
-    scheduler = submitting.scheduler(executor, profile.submit_cmd)
     return fix(
         f"{profiles.PLUGIN}{executor} is not installed for {sys.executable}; install it with: "
-        f"{profiles.installation(executor, scheduler)}"
+        f"{profiles.installation(executor)}"
     )
 
 
@@ -95,8 +94,8 @@ def _without_scheduler(executor):
     if executor == "local":
         return note("runs are trained on this machine; there is no scheduler to look at")
     return note(
-        f"what is behind the executor {executor} is not looked at: no file in "
-        "workflow_scripts/dlbench/schedulers is named by it"
+        f"the executor {executor} is not one of dlbench's profiles: what it submits to is not "
+        "looked at, and whether runs get the GPUs and nodes that they ask for is up to it"
     )
 
 

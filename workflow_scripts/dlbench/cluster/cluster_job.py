@@ -156,7 +156,8 @@ def read_request(script: str | Path) -> JobRequest:
 def _name(properties):
     """The name of a job: its run, its rule, or how many jobs of Snakemake share it."""
     run_id = properties.get("wildcards", {}).get("run_id")
-    return "dlbench." + (run_id or properties.get("rule") or properties.get("groupid", "group"))
+    rule = properties.get("rule") or properties.get("groupid", "group")
+    return run_id or f"dlbench.{rule}"
 
 
 def _properties(script):

@@ -84,22 +84,14 @@ def installed(executor: str) -> bool:
     return executor in ("local", "dryrun", "touch") or importlib.util.find_spec(module) is not None
 
 
-def installation(executor: str, scheduler: str | None) -> str:
-    """The command that installs an executor's plugin, with the version of our extras if it has one.
-
-    Args:
-        scheduler: name of the extra to take if several have the plugin.
-    """
-    extras = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
-    having = [
-        extra
-        for extra, pins in extras.items()
-        if any(re.split(r"[=<>~! ]", pin)[0] == PLUGIN + executor for pin in pins)
-    ]
-    if not having:
-        return tools.uv_command(f"pip install {PLUGIN}{executor}")
-    extra = scheduler if scheduler in having else having[0]
-    return tools.uv_command(f"sync --extra {extra}")
+def installation(executor: str) -> str:
+    """The command that installs an executor's plugin, with the version of ours if we have one."""
+    project = tomllib.loads(PYPROJECT.read_text())["project"]
+    needed = {"": project["dependencies"], **project["optional-dependencies"]}
+    for extra, pins in needed.items():
+        if any(re.split(r"[=<>~! ]", pin)[0] == PLUGIN + executor for pin in pins):
+            return tools.uv_command(f"sync --extra {extra}" if extra else "sync")
+    return tools.uv_command(f"pip install {PLUGIN}{executor}")
 
 
 def _folders(name):

@@ -92,7 +92,7 @@ def fates(job_ids: Collection[str]) -> dict[str, Fate]:
         for line in lines:
             job_id, _, state = line.partition("|")
             if job_id in job_ids and state:
-                fates[job_id] = _fate(state)
+                fates.setdefault(job_id, _fate(state))
     return fates
 
 
@@ -170,7 +170,11 @@ def _limits(source, wall, tres):
 
 def submission(request: JobRequest, logs: str | Path) -> list[str]:
     """The command that submits a job, without its script."""
-    command = ["sbatch", "--parsable", f"--job-name={request.name}", f"--output={logs}/%j.log"]
+    return _sbatch(request, f"{logs}/%j.log")
+
+
+def _sbatch(request, output):
+    command = ["sbatch", "--parsable", f"--job-name={request.name}", f"--output={output}"]
     # A job that is preempted ends, and another one follows it; site.job.extra may ask otherwise.
     command += ["--no-requeue", f"--time={request.minutes}", f"--nodes={request.nodes}"]
     command += [f"--ntasks-per-node={request.tasks_per_node}"]
@@ -195,7 +199,7 @@ def job_id(answer: str) -> str:
 
 def wait_command(request: JobRequest, script: str | Path, folder: str | Path) -> list[str]:
     """The command that submits a script and waits for its end."""
-    return [*submission(request, folder), "--wait", f"--output={folder}/job.out", str(script)]
+    return [*_sbatch(request, f"{folder}/job.out"), "--wait", str(script)]
 
 
 def on_each_node(request: JobRequest) -> list[str]:
