@@ -21,19 +21,20 @@ def escaped(text):
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def program(name, python="python"):
+def program(name, python="python", start=None):
     """The beginning of a shell command that starts a program of ours."""
-    return f"{START}{python} {PROGRAMS}/{name}"
+    return f"{start or START}{python} {PROGRAMS}/{name}"
 
 
-# Our shell commands begin with this: `python` in them is the one that runs Snakemake. No
-# shell.prefix, which is of all rules; Snakemake's own is said again, for where there is another:
-# without it the exit code of what is piped to tee would be lost. Snakemake formats it.
-START = (
-    "set -euo pipefail; export PATH="
-    + escaped(shlex.quote(str(Path(sys.executable).parent)))
-    + ":$PATH; "
+# Our shell commands begin with this: `python` in them is the one that runs Snakemake, or that of
+# the rule's conda environment where Snakemake activates it. No shell.prefix, which is of all rules;
+# Snakemake's own is said again, for where there is another: without it the exit code of what is
+# piped to tee would be lost. Snakemake formats it.
+STRICT = "set -euo pipefail; "
+OUR_PYTHON = (
+    f"export PATH={escaped(shlex.quote(str(Path(sys.executable).parent)))}:$PATH; "
 )
+START = STRICT if STARTED.uses_conda else STRICT + OUR_PYTHON
 PROGRAMS = escaped(shlex.quote(str(own_code.here("workflow_scripts"))))
 
 # A start chooses what it repeats of finished runs; its jobs must know the same runs.
@@ -52,9 +53,9 @@ except KeyboardInterrupt:
     sys.exit("interrupted: nothing was started")
 STUDY = PLAN.study
 JOBS = submitting.Submitting(PLAN)
-# The scheduler of this start, if one submits its jobs; what profiles start of ours, they find here.
+# The scheduler that gets jobs, if any; and where our profiles find the program that submits them.
 SCHEDULER = submitting.scheduler(STARTED.executor, STARTED.submit_command)
-os.environ.update(DLBENCH_HOME=str(own_code.HOME))
+os.environ.update(DLBENCH_HOME=str(own_code.HOME), DLBENCH_PYTHON=sys.executable)
 # For the container directive, whose arguments are the same for all rules.
 os.environ.update(PLAN.directive_environment)
 if not (STARTED.submits and STARTED.is_main):

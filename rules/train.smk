@@ -75,7 +75,7 @@ rule train:
     params:
         start_run_arguments,
     shell:
-        program("start_run.py", "exec python")
+        program("start_run.py", "exec python", STRICT + OUR_PYTHON)
         + " --log {output.log:q} --messages {log:q}"
         # On a cluster an attempt is a job, with the time of one; here it needs no new one.
         + ("" if STARTED.submits else " --repeat-here")

@@ -54,6 +54,11 @@ READ = {
         None,
         "jobs that a killed Snakemake left in a queue are not cancelled",
     ),
+    "deployment_settings.deployment_method": Attribute(
+        "with --sdm conda programs are started by the Python of envs/workflow.yaml",
+        (),
+        "with --sdm conda programs are started by the Python that runs Snakemake",
+    ),
     "touch": Attribute("--touch is for all runs", False, "--touch leaves finished runs out"),
     "dag_settings.forceall": Attribute(
         "--forceall trains finished runs again", False, "--forceall leaves finished runs out"
@@ -140,6 +145,12 @@ class SnakemakeStart:
         """The submit command of the executor cluster-generic; "" of others."""
         is_generic = self.executor == "cluster-generic"
         return (self._read("executor_settings.submit_cmd") or "") if is_generic else ""
+
+    @functools.cached_property
+    def uses_conda(self) -> bool:
+        """Whether Snakemake activates the conda environments that rules name."""
+        methods = self._read("deployment_settings.deployment_method") or ()
+        return "conda" in {str(method) for method in methods}
 
     @staticmethod
     def resource(rule: Any, name: str) -> Any:
