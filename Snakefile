@@ -48,8 +48,8 @@ onsuccess:
 onerror:
     if STARTED.is_main:
         recorded.settle()
-        if SCHEDULER:
-            cluster_job.cancel_left(SCHEDULER, patience_s=0)
+        if scheduler():
+            cluster_job.cancel_left(scheduler(), patience_s=0)
         status = own_code.here("workflow_scripts/status.py")
         print(plan.WHAT_STAYS.format(status=status), file=sys.stderr)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dlbench import Error
 from dlbench.cluster import cluster_job, submitting
-from dlbench.plan import imported, plan, planning, replaced_tables
+from dlbench.plan import imported, plan, planning, records_list, replaced_tables
 from dlbench.starting import recorded
 from dlbench.study import trainer_environments
 
@@ -44,17 +44,14 @@ try:
 except Error as error:
     sys.exit(str(error))
 try:
-    PLAN = planning.plan_of_start(
-        config, STARTED.is_main, STARTED.forces_all, STARTED.forced
-    )
+    PLAN = planning.plan_of_start(config, STARTED.is_main)
 except Error as error:
     sys.exit(f"The config cannot be used:\n{error}")
 except KeyboardInterrupt:
     sys.exit("interrupted: nothing was started")
 STUDY = PLAN.study
 JOBS = submitting.Submitting(PLAN)
-# The scheduler that gets jobs, if any; and where our profiles find the program that submits them.
-SCHEDULER = submitting.scheduler(STARTED.executor, STARTED.submit_command)
+# Where our profiles find the program that submits jobs.
 os.environ.update(DLBENCH_HOME=str(own_code.HOME), DLBENCH_PYTHON=sys.executable)
 # For the container directive, whose arguments are the same for all rules.
 os.environ.update(PLAN.directive_environment)
@@ -64,7 +61,9 @@ if not (STARTED.submits and STARTED.is_main):
     os.environ.update(STUDY.commands.variables)
 # Above that of every run: what runs need is made before the first of them is timed.
 PREPARATION = 10**9
-if not STARTED.limits_bench:
+# Also in a job that runs share.
+IS_SHARED = STUDY.site["job"]["bundle_min"] > 0
+if (STARTED.is_main or IS_SHARED) and not STARTED.limits_bench:
     sys.exit(
         "dlbench: nothing keeps runs from being timed beside one another: start Snakemake with "
         "--resources bench=1, or with --workflow-profile profiles/default, which says so"

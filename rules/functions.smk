@@ -3,6 +3,7 @@
 Needs common.smk: the plan.
 """
 
+import functools
 import json
 import os
 import shlex
@@ -26,14 +27,31 @@ def once(function):
     return act
 
 
+@functools.cache
+def scheduler():
+    """The scheduler that gets the jobs of this start, if any."""
+    return submitting.scheduler(STARTED.executor, STARTED.submit_command)
+
+
 @once
 def report_plan():
-    """Print what is to be done, and why."""
+    """Print what is to be done, and why; as the first of the functions of rules that is called."""
+    train_forced_runs()
     if STARTED.is_main:
         lines = [*PLAN.why, *replaced_tables.lines(STUDY.name)]
         print(*lines, sep="\n", file=sys.stderr)
     if STARTED.is_dry_run and not PLAN.searches:
         print(JOBS.cost, file=sys.stderr)
+
+
+def train_forced_runs():
+    """Have runs trained again that the command line names, or that it has with all else."""
+    is_all = STARTED.forces_all or rules.train.rule.name in STARTED.forced
+    PLAN.train_again(
+        run_id
+        for run_id in (PLAN.runs if is_all or STARTED.forced else ())
+        if is_all or STARTED.forced & {*PLAN.files(run_id)}
+    )
 
 
 @once
@@ -42,7 +60,7 @@ def check_cluster():
     if not STARTED.is_main or STARTED.executor is None:
         return
     try:
-        JOBS.check_cluster(SCHEDULER, profile_value)
+        JOBS.check_cluster(scheduler(), profile_value)
     except Error as error:
         sys.exit(f"Nothing was submitted:\n{error}")
 
@@ -54,7 +72,8 @@ def profile_value(rule, resource):
 
 def session_files(wildcards):
     """The file of the session that starts, for which its runs wait; none where nothing is to do."""
-    return PLAN.session_files.file if PLAN.starts_session else []
+    report_plan()
+    return PLAN.session_files.file if PLAN.session_files.starts else []
 
 
 def session_done(wildcards):
@@ -66,13 +85,17 @@ def session_done(wildcards):
 
 def remade(template):
     """An input function: the list of what is made again that has a file, or none."""
-    return lambda wildcards: PLAN.session_files.remade_lists(
-        template.format(**wildcards)
-    )
+
+    def lists(wildcards):
+        report_plan()
+        return PLAN.session_files.remade_lists(template.format(**wildcards))
+
+    return lists
 
 
 def list_of_remade(wildcards):
     """The list of what is made again in this start, where there is something."""
+    report_plan()
     return PLAN.session_files.remade_list
 
 

@@ -26,7 +26,7 @@ rule list_records:
     input:
         session_done,
     output:
-        plan.RECORDS,
+        records_list.PATH,
     log:
         "results/logs/list_records.log",
     localrule: True

@@ -7,6 +7,14 @@ A session is new at each start, so that Snakemake makes again what has its files
 
 import json
 
+from dlbench.common import name_patterns
+from dlbench.plan.session_files import unfinished_session
+
+# Patterns of the ids of sessions that may start, and that may end.
+NEW = [PLAN.new_session["id"]] if PLAN.new_session else []
+STARTING = name_patterns.any_of(NEW)
+UNFINISHED = name_patterns.any_of([*NEW, *unfinished_session()])
+
 
 rule start_session:
     """Start it: cancel jobs of an earlier start, and put logs aside that would be replaced."""
@@ -15,14 +23,14 @@ rule start_session:
     log:
         "results/logs/start_session/{session}.log",
     wildcard_constraints:
-        session=PLAN.session_files.starting_pattern,
+        session=STARTING,
     priority: PREPARATION + 1
     localrule: True
     conda:
         "../envs/workflow.yaml"
     params:
-        session=json.dumps(PLAN.session),
-        scheduler=f"--scheduler {SCHEDULER}" if SCHEDULER else "",
+        session=json.dumps(PLAN.new_session),
+        scheduler=lambda w: f"--scheduler {scheduler()}" if scheduler() else "",
         sentinels=lambda w: json.dumps([run.values() for run in PLAN.sentinels.runs]),
         config=lambda w: PLAN.config_file(keep=not STARTED.is_dry_run),
     shell:
@@ -40,7 +48,7 @@ rule end_session:
     output:
         touch("results/sessions/{session}.done"),
     wildcard_constraints:
-        session=PLAN.session_files.unfinished_pattern,
+        session=UNFINISHED,
     localrule: True
 
 
@@ -66,7 +74,7 @@ rule list_remade:
     log:
         "results/logs/list_remade/{session}.log",
     wildcard_constraints:
-        session=PLAN.session_files.starting_pattern,
+        session=STARTING,
     priority: PREPARATION + 1
     localrule: True
     conda:

@@ -15,7 +15,7 @@ rule runs:
     """Every run's record."""
     input:
         session_done,
-        plan.RECORDS,
+        records_list.PATH,
 
 
 rule batches:

@@ -1,7 +1,6 @@
 """planning: what is to be done, in which order and by which commands."""
 
 import dataclasses
-import os
 import re
 import shlex
 import shutil
@@ -16,7 +15,6 @@ from dlbench.common import own_code
 from dlbench.log import event_log
 from dlbench.machine import redaction
 from dlbench.plan import planning, run_command
-from dlbench.plan.plan import RECORDS
 from dlbench.records import parse_run, run_record, staleness
 from dlbench.records.judgement import State
 from dlbench.study import config, trainer_environments
@@ -146,20 +144,6 @@ def test_no_secret_of_a_command_is_in_what_rules_keep(plan):
     assert "pl4nted" not in Path(metered.config_file()).read_text()
     other = planning.make_plan(STUDY | {"site": site | {"power_meter": "ipmitool -P other sdr"}})
     assert other.config_file() == metered.config_file()
-
-
-def test_later_rules_look_at_records_that_are_to_be_made_or_were_made_since_they_were_listed(plan):
-    done = plan.study.runs[0]
-    finish(done, staleness.made_from(done))
-    record = run_record.folder(done.id) / "run.json"
-    parse_run.parse(done, record.with_name("train.jsonl"), record)
-    assert planning.make_plan(STUDY).unlisted == list(plan.runs)  # there is no list
-    Path(RECORDS).touch()
-    os.utime(record, (1, 1))
-    assert set(planning.make_plan(STUDY).unlisted) == plan.runs.keys() - {done.id}
-    os.utime(record)
-    os.utime(RECORDS, (1, 1))
-    assert planning.make_plan(STUDY).unlisted == list(plan.runs)
 
 
 def test_runs_are_counted_in_the_order_in_which_they_are_done(plan):

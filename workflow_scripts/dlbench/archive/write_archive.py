@@ -32,7 +32,7 @@ from dlbench.data import stores
 from dlbench.drawing.formats import FORMATS
 from dlbench.images import trainer_image
 from dlbench.machine import redaction
-from dlbench.plan import plan, sentinels, site_devices
+from dlbench.plan import sentinels, site_devices
 from dlbench.records import run_record, staleness
 from dlbench.results.collect_runs import IMPORTS
 from dlbench.study import config, trainer_environments, yaml_files
@@ -44,7 +44,7 @@ ABOUT = "archive.json"
 MAKERS = ("python", "numpy", "pandas", "pyarrow", "matplotlib", "scipy", "pillow")
 CHECKPOINT = "checkpoint"
 ORDER = (
-    *("results/runs/", "results/batches/", plan.RECORDS, "results/imports/"),
+    *("results/runs/", "results/batches/", records_list.PATH, "results/imports/"),
     *("results/tables/", "results/figures/", "results/rep"),
 )
 MOST_NAMED = 10  # files with secrets
@@ -109,7 +109,7 @@ def write(settings: dict[str, Any], output: str | Path, with_images: bool = Fals
         logs[run.id] = record["files"]
     files: dict[str, Path | bytes] = {name: own_code.here(name) for name in workflow_files()}
     files |= _results(study, trained) | _environments(study)
-    files[plan.RECORDS] = _listed_records(trained)
+    files[records_list.PATH] = _listed_records(trained)
     settings, taken = portable(settings, study)
     if with_images:
         settings, images_here = _with_images(settings, study)

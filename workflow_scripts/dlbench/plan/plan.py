@@ -5,7 +5,6 @@ The rules take inputs, flags and priorities from a Plan; nothing in here knows S
 
 import functools
 import json
-import os
 import shlex
 import sys
 from collections import Counter
@@ -20,7 +19,7 @@ from dlbench.data import stores
 from dlbench.images import trainer_image
 from dlbench.log import attempts, event_log
 from dlbench.plan import sentinels
-from dlbench.plan.session_files import SessionFiles
+from dlbench.plan.session_files import SessionFiles, unfinished_session
 from dlbench.records import enough, run_record, sessions, staleness
 from dlbench.records.judgement import State
 from dlbench.starting import recorded, start_command
@@ -39,7 +38,6 @@ WHAT_STAYS = (
     "{status}, with the same --configfile, says how each run stands."
 )
 MOST_REASONS = 8  # on the screen
-RECORDS = "results/records.sha256"  # the list of all records
 
 
 @dataclass(frozen=True)
@@ -49,9 +47,8 @@ class Plan:
     `runs` are those of the study and the session's sentinels. `pending` maps the ids of runs to be
     done to (State, why); `adopted` maps the datasets that others converted to their Store;
     `searches` maps the ids of searches for largest batches to be done to (Search, why not, or "");
-    `remade` are files that exist and must be made again before its runs; `session` is that which
-    its runs belong to, and `starts_session` whether it is one of this start; `reported` are names
-    of what was printed of it.
+    `remade` are files that exist and must be made again before its runs; `new_session` is that of
+    this start, should it have something to do; `reported` are names of what was printed of it.
     """
 
     study: config.Study
@@ -64,8 +61,7 @@ class Plan:
     adopted: dict[str, stores.Store]
     sentinels: sentinels.Chosen
     searches: dict[str, tuple[batch_searches.Search, str]]
-    session: dict[str, str] | None = None
-    starts_session: bool = False
+    new_session: dict[str, str] | None = None
     attempts: int = ATTEMPTS
     tries: int = 2 * ATTEMPTS  # with those that are preempted, cancelled, or lose their node
     reported: set[str] = field(default_factory=set, compare=False)
@@ -123,14 +119,25 @@ class Plan:
 
     @functools.cached_property
     def session_files(self) -> SessionFiles:
-        return SessionFiles(self.session, self.starts_session, self.remade)
+        starts = self.new_session is not None and self.has_work
+        session = self.new_session if starts else sessions.current()
+        return SessionFiles(session, starts, self.remade)
+
+    @property
+    def session(self) -> dict[str, str] | None:
+        """The session that its runs belong to; None before the first."""
+        return self.session_files.session
 
     @property
     def has_work(self) -> bool:
         """Whether something is to be done before the tables of the study are as its records are."""
-        current = sessions.current()
-        unfinished = current and not sessions.done_file(current["id"]).exists()
-        return bool(self.pending or self.remade or self.searches or unfinished or self.unlisted)
+        return bool(
+            self.pending
+            or self.remade
+            or self.searches
+            or unfinished_session()
+            or records_list.unlisted(self.runs)
+        )
 
     def keep_code(self) -> None:
         """Keep lists of the files that are executed, so that those that change can be named."""
@@ -173,20 +180,6 @@ class Plan:
     def files(self, run_id: str) -> list[str]:
         """The log and the record of a run, which the rule makes."""
         return [str(run_record.folder(run_id) / name) for name in ("train.jsonl", "run.json")]
-
-    @functools.cached_property
-    def unlisted(self) -> list[str]:
-        """The ids of the runs whose records are to be made, or are newer than the list of all."""
-        try:
-            listed_ns = os.stat(RECORDS).st_mtime_ns
-        except OSError:
-            return list(self.runs)
-        return [
-            run_id
-            for run_id in self.runs
-            if run_id in self.pending
-            or os.stat(f"results/runs/{run_id}/run.json").st_mtime_ns >= listed_ns
-        ]
 
     def training_inputs(self, run_id: str) -> list[str]:
         """What a run that is to be done waits for: its session, and what it needs to be trained.

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -70,31 +70,19 @@ def check_folders(writes: bool) -> None:
             )
 
 
-def plan_of_start(
-    settings: dict[str, Any],
-    is_start: bool,
-    forces_all: bool = False,
-    forced: Set[str] = frozenset(),
-) -> plan.Plan:
+def plan_of_start(settings: dict[str, Any], is_start: bool) -> plan.Plan:
     """The Plan of a start of Snakemake or of one of its jobs, made once in a process.
 
     Args:
         is_start: this process is what a user started, and not one of its jobs.
-        forces_all: it does everything again.
-        forced: the rules and files that it makes again.
     """
     config_schema.check_size(settings)  # before it is unfolded here
     key = repr(settings)
     if key not in _of_this_start:
         choose = sentinels.choose if is_start else sentinels.chosen_of_session
         made = make_plan(settings, choose)
-        if forces_all or any(name.rpartition("_")[2] == "train" for name in forced):
-            made.train_again(made.runs)
-        elif forced:
-            made.train_again(one for one in made.runs if forced & {*made.files(one)})
-        if is_start and made.has_work:
-            made = dataclasses.replace(made, session=sessions.new(), starts_session=True)
-        _of_this_start[key] = made
+        session = sessions.new() if is_start else None
+        _of_this_start[key] = dataclasses.replace(made, new_session=session)
     return _of_this_start[key]
 
 
@@ -104,11 +92,8 @@ def plan_found_batches(settings: dict[str, Any], before: plan.Plan) -> None:
     Args:
         before: the Plan of a start, which has the searches.
     """
-    after = dataclasses.replace(
-        make_plan(settings, sentinels.choose),
-        session=before.session,
-        starts_session=before.starts_session,
-    )
+    after = make_plan(settings, sentinels.choose)
+    after = dataclasses.replace(after, new_session=before.new_session)
     # In place: whoever reads the Snakefile has this one.
     vars(before).clear()
     vars(before).update(vars(after))
@@ -186,7 +171,6 @@ def make_plan(
         adopted=adopted,
         sentinels=repeated,
         searches=searches,
-        session=sessions.current(),
     )
 
 

@@ -7,10 +7,15 @@ else is there and is made again.
 
 import functools
 from dataclasses import dataclass
-from pathlib import Path
 
-from dlbench.common import name_patterns
 from dlbench.records import sessions
+
+
+def unfinished_session() -> list[str]:
+    """The id of the last session, if not all of its runs have their records."""
+    session = sessions.current()
+    is_open = session and not sessions.done_file(session["id"]).exists()
+    return [session["id"]] if session and is_open else []
 
 
 @dataclass(frozen=True)
@@ -43,17 +48,6 @@ class SessionFiles:
         return (
             [str(sessions.remade_file(self.session["id"]))] if self.remade and self.session else []
         )
-
-    @property
-    def starting_pattern(self) -> str:
-        """A pattern that matches the session's id where it is of this start."""
-        return name_patterns.any_of([self.session["id"]] if self.session and self.starts else [])
-
-    @property
-    def unfinished_pattern(self) -> str:
-        """A pattern that matches the session's id as long as its runs are not done."""
-        is_open = self.session and not Path(*self.done).exists()
-        return name_patterns.any_of([self.session["id"]] if self.session and is_open else [])
 
     def remade_lists(self, path: str) -> list[str]:
         """The list of files that were, or are now, made again which has a path; or none.

@@ -29,7 +29,7 @@ READ = {
         "DEFAULT",
         "jobs of a scheduler plan sentinels of their own, and fail: use --executor local",
     ),
-    "dryrun": Attribute(
+    "output_settings.dryrun": Attribute(
         "a dry run writes nothing, and prints what training will cost",
         False,
         "a dry run does not print what training will cost, and keeps a copy of the config",
@@ -105,6 +105,9 @@ READ = {
 class SnakemakeStart:
     """A start of Snakemake, as its `workflow` tells.
 
+    What it forces, its executor and scheduler are known once it has read the rules: to functions of
+    rules, and not to their files.
+
     Args:
         workflow: of the Snakefile.
     """
@@ -119,7 +122,7 @@ class SnakemakeStart:
 
     @functools.cached_property
     def is_dry_run(self) -> bool:
-        return bool(self._read("dryrun"))
+        return bool(self._read("output_settings.dryrun"))
 
     @functools.cached_property
     def is_module(self) -> bool:
