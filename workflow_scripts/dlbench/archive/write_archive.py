@@ -32,7 +32,7 @@ from dlbench.data import stores
 from dlbench.drawing.formats import FORMATS
 from dlbench.images import trainer_image
 from dlbench.machine import redaction
-from dlbench.plan import sentinels, site_devices
+from dlbench.plan import records_list, sentinels, site_devices
 from dlbench.records import run_record, staleness
 from dlbench.results.collect_runs import IMPORTS
 from dlbench.study import config, trainer_environments, yaml_files

@@ -18,7 +18,7 @@ from dlbench.common import name_patterns, own_code, phrases, plugins
 from dlbench.data import stores
 from dlbench.images import trainer_image
 from dlbench.log import attempts, event_log
-from dlbench.plan import sentinels
+from dlbench.plan import records_list, sentinels
 from dlbench.plan.session_files import SessionFiles, unfinished_session
 from dlbench.records import enough, run_record, sessions, staleness
 from dlbench.records.judgement import State
