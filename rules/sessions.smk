@@ -43,6 +43,7 @@ rule end_session:
     """Wait for the records of all its runs."""
     input:
         session_files,
+        list_of_remade,
         run_records,
         ends_of_bundles,
     output:
