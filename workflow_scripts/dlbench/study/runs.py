@@ -31,6 +31,7 @@ CONDITION = tuple(name for name, field in DECLARED.items() if field.of_condition
 # Fields in which a run and the one on synthetic items agree. They may differ in how long they are,
 # how real items are read, and what changes numbers but not the work of a step.
 SAME_SPEED = tuple(name for name, field in DECLARED.items() if field.changes_speed)
+FLAGS = "{flags}"  # in a command: the flags of the run that it trains
 _REALS = tuple(name for name, field in FIELDS.items() if field.type is float)
 
 
@@ -138,6 +139,15 @@ class Run(RunFields):
                 (f"--{name.replace('_', '-')}", str(value)) for name, value in self.values().items()
             )
         )
+
+    def command(self, words: Iterable[str]) -> list[str]:
+        """A command in which the flags of this run stand where it says FLAGS.
+
+        Those of other programs stay as they are.
+        """
+        if self.is_external:
+            return list(words)
+        return [part for word in words for part in (self.flags() if word == FLAGS else [word])]
 
     def label(self, also: Iterable[str] = ()) -> str:
         """One line for people, as in `lenet5 digits batch 64, mirrored on 2 devices, repeat 1`.
