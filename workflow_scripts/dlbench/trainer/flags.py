@@ -85,7 +85,8 @@ def _flag(name):
         most = LARGEST[int] if declared.most is None else declared.most
         return {**how, "type": flag_types.whole(declared.least, most), "metavar": "N"}
     if kind is float:
-        return {**how, "type": flag_types.real(declared.least, declared.above), "metavar": "X"}
+        bounds = declared.least, declared.above, declared.most
+        return {**how, "type": flag_types.real(*bounds), "metavar": "X"}
     return {**how, "metavar": "A=1,B=x" if declared.is_mapping else "NAME"}
 
 
