@@ -102,7 +102,10 @@ def main():
         "--external", metavar="KIND", help="another program trains, whose log is of this kind"
     )
     parser.add_argument(
-        "command", nargs=argparse.REMAINDER, help="after --: trains, as one process on bare metal"
+        "command",
+        nargs=argparse.REMAINDER,
+        help="after --: trains, as one process on bare metal; in it {flags} stands for train.py's "
+        "flags of the run",
     )
     options, environment = parser.parse_args(), {**os.environ}
     code = start_run.start(options, WATCH)

@@ -1,7 +1,10 @@
-"""The files of docs/adding.md, written where the page says."""
+"""The files and changes of docs/adding.md, made where the page says."""
 
 import io
+import json
 import re
+import subprocess
+import sys
 import tarfile
 
 import numpy as np
@@ -11,11 +14,30 @@ from support.machines.paths import REPOSITORY
 
 PAGE = REPOSITORY / "docs" / "adding.md"
 BLOCK = re.compile(r"`([\w./]+)`:\n\n```(?:python|yaml|csv)\n(.*?)```\n", re.DOTALL)
+CHANGE = re.compile(r"```diff\n(.*?)```\n", re.DOTALL)
 
 
 def files():
     """The content of each file that the page has, by its path."""
     return dict(BLOCK.findall(PAGE.read_text()))
+
+
+def changes():
+    """The changes of files of ours that the page has, as patches; by the heading they are under."""
+    sections = re.split(r"^## (.+)\n", PAGE.read_text(), flags=re.MULTILINE)[1:]
+    found = zip(sections[::2], map(CHANGE.search, sections[1::2]), strict=True)
+    return {heading: match[1] for heading, match in found if match}
+
+
+def changed_files(patch):
+    """The files that a change is of."""
+    return re.findall(r"^\+\+\+ b/(.+)$", patch, re.MULTILINE)
+
+
+def change(folder, patch):
+    subprocess.run(
+        ["git", "apply", "--unidiff-zero", "-"], cwd=folder, input=patch, text=True, check=True
+    )
 
 
 def write(folder):
@@ -49,3 +71,21 @@ def write_sources(folder):
         header=",".join(["label", *(f"x{i}" for i in range(64))]),
         comments="",
     )
+
+
+def start(project, *command):
+    """Run Python in a copy of the project; returns what it prints."""
+    finished = subprocess.run(
+        [sys.executable, *map(str, command)],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
+
+
+def evaluate(project, code):
+    """What some lines of Python print as JSON with the copy's library."""
+    return json.loads(start(project, "-c", f"import sys; sys.path[0] = 'workflow_scripts'\n{code}"))

@@ -184,7 +184,8 @@ def test_pod_0_is_started_as_the_workflow_starts_the_run_and_the_others_only_tra
     assert json.loads(next(w for w in wanted if w.startswith("--made-from="))[12:]) == (
         staleness.made_from(plan.runs[run_id])
     )
-    trainer = wanted[wanted.index("--") + 1 :]
+    trainer = plan.runs[run_id].command(wanted[wanted.index("--") + 1 :])
+    assert "--strategy" in trainer
     assert shlex.split(others) == [
         "exec",
         "envs/train/.venv/bin/python",

@@ -26,6 +26,13 @@ def test_a_real_number_may_be_its_least():
         flag_types.real(0)("-0.1")
 
 
+def test_a_real_number_may_be_its_most():
+    assert flag_types.real(0, most=1)("1") == 1
+    expected = "expected a number of at least 0 and at most 1, found '1.1'"
+    with pytest.raises(argparse.ArgumentTypeError, match=expected):
+        flag_types.real(0, most=1)("1.1")
+
+
 @pytest.mark.parametrize("text", ["1.5", "10.0", "nan", "", "-1", "0", "9" * 23, "²", "ten"])
 def test_a_whole_number_is_one_that_a_table_can_hold(text):
     with pytest.raises(argparse.ArgumentTypeError, match="expected a whole number of at least 1"):

@@ -16,6 +16,7 @@ import yaml
 from dlbench.common import files, plugins
 from support.machines.paths import REPOSITORY
 from support.project import adding_page
+from support.project.adding_page import evaluate, start
 from support.results import made_tables
 
 NAMES = {
@@ -40,23 +41,6 @@ def project(tmp_path_factory):
     shutil.copy(REPOSITORY / "config.yaml", folder)
     adding_page.write(folder)
     return folder
-
-
-def start(project, *command):
-    finished = subprocess.run(
-        [sys.executable, *map(str, command)],
-        cwd=project,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert finished.returncode == 0, finished.stderr
-    return finished.stdout
-
-
-def evaluate(project, code):
-    """What some lines of Python print as JSON with the copy's library."""
-    return json.loads(start(project, "-c", f"import sys; sys.path[0] = 'workflow_scripts'\n{code}"))
 
 
 def test_the_page_has_a_file_for_each_thing_and_each_is_new():

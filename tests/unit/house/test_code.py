@@ -95,6 +95,8 @@ DESCRIBED = {
     "what a trace says": ("dlbench/log/operations.py", *CODE),
     "words of mistakes": ("dlbench/common/phrases.py", *CODE),
     "bounds of flags": ("dlbench/common/flag_types.py", *CODE),
+    "a field": ("dlbench/run_fields/learning.py", *CODE),
+    "how fields are declared": ("dlbench/run_fields/declaring.py", *CODE),
     "checks of a log's fields": ("dlbench/log/event_fields.py", *CODE),
     "a room": ("dlbench/trainer/__init__.py", '"""', '"""Here: '),
     "image layouts": ("dlbench/images/oci.py", *CODE),

@@ -10,6 +10,7 @@ import pytest
 import tomllib
 import yaml
 
+from dlbench.run_fields import fields
 from dlbench.study import runs
 from dlbench.trainer import flags
 
@@ -42,15 +43,9 @@ def test_the_flags_of_the_trainer_are_the_fields_of_a_run():
             assert flags.parse(None, LENET)[0].environment == field.default
         elif name in by_name and field.default is not dataclasses.MISSING:
             assert by_name[name].default == field.default, name
-    assert tuple(by_name["mode"].choices) == runs.MODES
-    assert tuple(by_name["precision"].choices) == runs.PRECISIONS
-    assert tuple(by_name["optimizer"].choices) == runs.OPTIMIZERS
-    assert tuple(by_name["cache"].choices) == runs.CACHES
-    assert tuple(by_name["input"].choices) == runs.INPUTS
-    assert tuple(by_name["page_cache"].choices) == runs.PAGE_CACHES
-    assert tuple(by_name["evaluate"].choices) == runs.EVALUATIONS
-    assert tuple(by_name["learning_rate_scaling"].choices) == runs.LEARNING_RATE_SCALINGS
-    assert tuple(by_name["learning_rate_decay"].choices) == runs.LEARNING_RATE_DECAYS
+    for name, declared in fields.DECLARED.items():
+        if declared.choices:
+            assert by_name[name].choices == declared.choices, name
 
 
 @pytest.mark.parametrize(

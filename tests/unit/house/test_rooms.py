@@ -20,7 +20,8 @@ MOST_FILES, MOST_LINES = 20, 400
 FRAMEWORKS = {"tensorflow", "keras", "jax", "torch"}
 # Rooms and files that a Python which has the standard library and NumPy alone must import.
 ALONE = (
-    *("common", "log", "machine", "baselines", "launchers", "schedulers", "starting", "records"),
+    *("common", "log", "machine", "run_fields", "baselines", "launchers", "schedulers"),
+    *("starting", "records"),
     *("study/runs.py", "study/other_trainers.py", "study/repeats.py", "images"),
     *("study/trainer_environments.py", "study/contradictions.py"),
 )

@@ -102,7 +102,8 @@ def test_the_command_of_a_run_survives_the_shell(plan):
     (run_id,) = (id for id in plan.runs if id.startswith("lenet5-digits-b16") and "-r2-" in id)
     words = run_command.start_run_arguments(plan, run_id, attempt=1)
     separator = words.index("--")
-    flags, trainer = words[:separator], words[separator + 1 :]
+    flags = words[:separator]
+    trainer = plan.runs[run_id].command(words[separator + 1 :])
     assert '--spec={"batch_per_device": 16, "dataset": "digits"' in flags[0]
     assert "--attempt=1" in flags
     assert trainer[:2] == ["envs/train/.venv/bin/python", "workflow_scripts/train.py"]

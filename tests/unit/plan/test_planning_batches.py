@@ -6,7 +6,7 @@ from dlbench import Error
 from dlbench.cluster import jobs, submitting
 from dlbench.plan import planning, run_command
 from dlbench.starting import find_batch
-from dlbench.study import trainer_environments
+from dlbench.study import runs, trainer_environments
 from support.studies.found_batches import write_found
 from support.studies.planned_runs import STUDY
 from support.studies.site_facts import SITE
@@ -52,7 +52,8 @@ def test_a_search_is_started_with_the_words_of_a_run_and_neither_calibrates_nor_
     assert not [word for word in words if "calibrations" in word or "checkpoint" in word]
     run = plan.searches[search_id][0].attempt(16)
     changed = find_batch.of_batch(words, run, "b16/train.jsonl", 2)
-    assert changed[changed.index("--batch-per-device") + 1] == "16"
+    specs = [word for word in changed if word.startswith("--spec=")]
+    assert all('"batch_per_device": 16' in spec for spec in specs) and runs.FLAGS in changed
     assert changed[changed.index("--log") + 1] == "b16/train.jsonl"
 
 

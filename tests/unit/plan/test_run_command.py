@@ -40,4 +40,5 @@ def test_runs_with_a_power_limit_are_told_how_the_site_sets_it(tmp_path, monkeyp
     for run in plan.runs.values():
         words = run_command.start_run_arguments(plan, run.id)
         assert (f"--power-limit-command={sets}" in words) == (run.power_limit_w == 250)
+        words = run.command(words)
         assert (words[words.index("--power-limit-w") + 1] == "250") if run.power_limit_w else True

@@ -12,6 +12,7 @@ import pytest
 
 from dlbench.log import event_log
 from dlbench.starting import start_command, start_unreachable
+from dlbench.study.runs import Run
 from support.machines.node_names import NAME
 from support.machines.node_names import node as node
 from support.machines.processes import alive
@@ -62,6 +63,14 @@ def test_a_trainer_that_writes_its_end_is_believed(tmp_path):
     assert record(tmp_path)["made_from"] == {"code": "abc"}
     isolated = start_command.ISOLATED
     assert next(event_log.read(log))["command"][: len(isolated) + 1] == [*isolated, sys.executable]
+
+
+def test_the_trainer_gets_the_flags_of_the_run_where_its_command_says_so(tmp_path):
+    line = [*command(tmp_path, "import sys; print(sys.argv[1:])"), "{flags}", "--data", "a b"]
+    assert subprocess.run(line, capture_output=True, check=False).returncode == 0
+    expected = [*Run(**SPEC).flags(), "--data", "a b"]
+    assert str(expected) in (tmp_path / "messages").read_text()
+    assert next(event_log.read(tmp_path / "train.jsonl"))["command"][-len(expected) :] == expected
 
 
 @pytest.mark.parametrize("asked", ["auto", "host"])

@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from dlbench import Error
-from dlbench.study.runs import DEFAULTS, FIELDS, Run, is_sentinel, labels, shuffled
+from dlbench.study.runs import DEFAULTS, FIELDS, FLAGS, Run, is_sentinel, labels, shuffled
 
 LENET = Run(model="lenet5", dataset="digits", batch_per_device=64, steps=100)
 
@@ -123,3 +123,11 @@ def test_a_run_is_its_own_combination_unless_it_repeats_one():
     assert dataclasses.replace(run, repeat=2).combination == run
     assert dataclasses.replace(run, sentinel=1).combination == run
     assert dataclasses.replace(run, profile=True).combination == run
+
+
+def test_the_flags_of_a_run_stand_in_a_command_where_it_says_so():
+    words = ["python", "train.py", FLAGS, "--log", "x"]
+    assert LENET.command(words) == ["python", "train.py", *LENET.flags(), "--log", "x"]
+    assert LENET.command(["train", "a b"]) == ["train", "a b"]
+    other = dataclasses.replace(LENET, trainer="mine")
+    assert other.command(words) == words

@@ -91,6 +91,15 @@ def test_a_field_that_a_framework_lacks_is_named_in_a_study_and_by_hand(framewor
     assert engine.unsupported(run(framework=framework)) is None
 
 
+def test_a_field_that_is_declared_as_that_of_others_needs_no_word_of_the_framework(monkeypatch):
+    declared = engine.DECLARED["recompute"]._replace(frameworks=("jax", "pytorch"))
+    monkeypatch.setitem(engine.DECLARED, "recompute", declared)
+    reason = "recompute is a field of framework jax and pytorch: leave it out"
+    assert engine.unsupported(run(recompute=True)) == reason
+    assert engine.unsupported(run(framework="jax", recompute=True)) is None
+    assert engine.unsupported(run()) is None
+
+
 def test_a_strategy_of_its_own_framework_is_in_its_place():
     assert engine.misplaced(RUN) is None
     assert engine.misplaced(run(framework="jax", strategy="sharded")) is None

@@ -2,7 +2,8 @@
 
 import pytest
 
-from dlbench.study import runs, trainer_environments
+from dlbench.run_fields.fields import DECLARED
+from dlbench.study import trainer_environments
 from dlbench.study.runs import Run
 from dlbench.trainer import engine
 from dlbench.trainer.reading import inputs
@@ -18,10 +19,7 @@ def reason(**fields):
 
 
 def test_the_readers_of_a_config_are_those_of_the_frameworks():
-    assert list(runs.INPUTS) == [inputs.AUTO, *inputs.names()]
-    assert tuple(inputs.FIELDS) == runs.READING
-    assert {name: runs.DEFAULTS[name] for name in runs.READING} == inputs.FIELDS
-    assert runs.PAGE_CACHES == inputs.PAGE_CACHES
+    assert list(DECLARED["input"].choices) == [inputs.AUTO, *inputs.names()]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +83,7 @@ def test_without_a_model_there_is_nothing_but_reading(fields, words):
 
 @pytest.mark.parametrize("fields", [{}, {"framework": "jax"}, TORCH | {"input_workers": 2}, GRAIN])
 def test_any_reader_can_be_measured_alone(fields):
-    assert inputs.ALONE in runs.MODES
+    assert inputs.ALONE in DECLARED["mode"].choices
     assert reason(mode=inputs.ALONE, **fields) is None
 
 

@@ -13,7 +13,7 @@ from dlbench.analysis import base_flags, equivalence, run_lengths
 from dlbench.analysis.drift import Drift, Sides
 from dlbench.log import event_fields
 from dlbench.study import config
-from dlbench.study.runs import CONDITION, DEFAULTS, READING
+from dlbench.study.runs import CONDITION, DEFAULTS, SAME_SPEED
 from dlbench.tables.cells import Row
 
 # Fields of a run that are compared, and their figures.
@@ -28,24 +28,6 @@ TOPICS = {
     "dataset": "real_vs_synthetic",
 }
 SYNTHETIC = "synthetic"
-# How real items are read, and what changes numbers but not the work of a step.
-NOT_OF_DATA = (
-    "augment",
-    "cache",
-    *READING,
-    "evaluate",
-    "learning_rate",
-    "learning_rate_scaling",
-    "learning_rate_batch",
-    "learning_rate_warmup_steps",
-    "learning_rate_decay",
-    "weight_decay",
-    "steps",
-    "warmup_steps",
-    "epochs",
-    "seed",
-)
-
 # Runs of a condition, those of its base, and how they compare.
 Contrast = tuple[list[Row], list[Row], equivalence.Comparison, Sides]
 
@@ -78,7 +60,7 @@ def by_field(
 def _pairs(name, rows):
     """Yield (runs of a condition, runs of its base), which are equal in all but a field."""
     free = {name, *config.COMPANIONS.get(name, ())}
-    free |= set(NOT_OF_DATA) if name == "dataset" else set()
+    free |= set(CONDITION) - set(SAME_SPEED) if name == "dataset" else set()
     alike = [field for field in (*CONDITION, *base_flags.FACTS) if field not in free]
     groups = {}
     for row in rows:

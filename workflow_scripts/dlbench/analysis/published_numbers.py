@@ -16,7 +16,7 @@ import pyarrow as pa
 from dlbench import Error
 from dlbench.analysis import base_flags
 from dlbench.common import phrases
-from dlbench.study.runs import MODES, PRECISIONS
+from dlbench.run_fields.fields import DECLARED
 from dlbench.tables import table_columns
 from dlbench.tables.cells import Row
 
@@ -32,8 +32,8 @@ COLUMNS = ("point", *SETTINGS, *ABOUT, "note")
 OPTIONAL = "item_shape"  # a column that files of earlier versions do not have
 ALLOWED = {
     "device_kind": ("cpu", "gpu"),
-    "precision": PRECISIONS,
-    "mode": MODES,
+    "precision": DECLARED["precision"].choices,
+    "mode": DECLARED["mode"].choices,
     # From the best: as the source prints it, computed from what it prints or from its logs,
     # measured in a picture.
     "quality": ("printed", "derived", "read_off"),

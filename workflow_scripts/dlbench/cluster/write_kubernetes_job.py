@@ -126,7 +126,7 @@ def manifests(settings: dict[str, Any], run_id: str, place: Place) -> list[dict[
         trainer = words[first:]
         launcher = plugins.load("launchers", run.launcher)
         # All paths are relative to the workflow's folder, where the pods start.
-        others = launcher.command(run, trainer, None)
+        others = launcher.command(run, run.command(trainer), None)
     job = jobs.job_of_run(run, plan.study.site, plan.device_kind, plan.study.time_limit_s)
     return [
         _service(run, place),

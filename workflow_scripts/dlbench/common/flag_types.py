@@ -23,8 +23,10 @@ def whole(least: int, most: int = 10**18 - 1) -> Callable[[str], int]:
     return number
 
 
-def real(least: float | None = None, above: float | None = None) -> Callable[[str], float]:
-    """A function that reads a finite number, of at least `least` or above `above`."""
+def real(
+    least: float | None = None, above: float | None = None, most: float | None = None
+) -> Callable[[str], float]:
+    """A function that reads a finite number, of at least `least` or above `above`, up to `most`."""
 
     def number(text: str) -> float:
         try:
@@ -32,8 +34,9 @@ def real(least: float | None = None, above: float | None = None) -> Callable[[st
         except ValueError:
             value = math.nan
         low = (least is not None and value < least) or (above is not None and value <= above)
-        if low or not math.isfinite(value):
+        if low or not math.isfinite(value) or (most is not None and value > most):
             bound = f"above {above:g}" if above is not None else f"of at least {least:g}"
+            bound += f" and at most {most:g}" if most is not None else ""
             raise argparse.ArgumentTypeError(f"expected a number {bound}, found {text!r}")
         return value
 

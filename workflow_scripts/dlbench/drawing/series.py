@@ -17,14 +17,15 @@ import pandas as pd
 from dlbench.analysis import estimates
 from dlbench.common import phrases
 from dlbench.log.event_fields import ENDED_WELL
+from dlbench.run_fields.fields import DECLARED
 from dlbench.study import item_names, wording
 from dlbench.study.runs import READING
 from dlbench.tables import timing_sources
 
 LONGEST = 64  # characters of a setting in a name; an importer may bring any text
 MOST_SERIES, MOST_PANELS = 40, 24  # of a figure; further ones are counted in words
-# What makes a condition, in the order of its name.
-SETTINGS = (
+# What makes a condition, in the order of its name; fields that are not placed here come last.
+_PLACED = (
     "model",
     "dataset",
     "item_shape",
@@ -64,6 +65,7 @@ SETTINGS = (
     "steps",
     "seed",
 )
+SETTINGS = (*_PLACED, *(n for n in DECLARED if DECLARED[n].is_axis and n not in _PLACED))
 # Settings that may change from point to point of a series.
 ALONG = {
     "devices": ("devices", "nodes", "launcher", "global_batch"),

@@ -17,12 +17,7 @@ from dlbench import Error
 from dlbench.common import phrases
 from dlbench.tables import table_columns
 
-# Columns that nobody can give: they follow from the log, or name it.
-OWN = (
-    *("run_id", "source", "notes", "log_sha256", "parser_version", "timing_source"),
-    "contradicts",
-)
-NAMES = [name for name in table_columns.RUNS.names if name not in OWN]
+NAMES = table_columns.GIVEN
 
 
 def parse_fields(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from dlbench import Error
 from dlbench.imports.log_file import LogFile
 from dlbench.records import run_record
-from dlbench.study.runs import Run, is_of_statistics
+from dlbench.study.runs import is_of_statistics
 from dlbench.tables import parquet_files, run_columns, runs_table
 
 SUFFIXES = (".parquet", ".csv", ".json")
@@ -59,7 +59,7 @@ def record_row(record: dict[str, Any]) -> dict[str, Any]:
     origin.site = {"name": origin.site.get("name")}
     devices = " ".join(map(str, provenance.get("devices") or ())).lower()
     kind = next((kind for kind in ("gpu", "cpu") if kind in devices), None)
-    return run_rows.row(Run(**record["spec"]), record, origin, kind)
+    return run_rows.row(record, origin, kind)
 
 
 def _tables(folder, log_sha256):

@@ -14,7 +14,7 @@ from dlbench.plan.plan import Plan
 from dlbench.records import enough, run_record, staleness
 from dlbench.starting import start_command
 from dlbench.study import other_trainers, trainer_environments
-from dlbench.study.runs import Run
+from dlbench.study.runs import FLAGS, Run
 from dlbench.trainer import engine
 
 CALIBRATIONS = "results/calibrations"  # what devices attain, a file for each kind
@@ -154,7 +154,9 @@ def _quoted(arguments):
 
 
 def _trainer(plan, run, tries=False):
-    """The command that trains a run; start_run.py puts its launcher and runtime before it."""
+    """The command that trains a run; start_run.py puts its launcher and runtime before it, and the
+    flags of the run, which it has as JSON, where FLAGS stands.
+    """
     data = f"results/data/{run.dataset}" if staleness.has_data(run) else ""
     if run.is_external:
         image = trainer_image.settings(run.environment, plan.study.images)
@@ -167,8 +169,7 @@ def _trainer(plan, run, tries=False):
         str(trainer_environments.trainer_python(run.environment)),
         str(own_code.here("workflow_scripts/train.py")),
     ]
-    trainer += run.flags()
-    trainer += ["--log", f"results/runs/{run.id}/train.jsonl", "--device", plan.device_kind]
+    trainer += [FLAGS, "--log", f"results/runs/{run.id}/train.jsonl", "--device", plan.device_kind]
     trainer += ["--sample-every-s", str(plan.study.sample_every_s)]
     trainer += ["--packages", str(fingerprints.PACKAGES)]
     if plan.study.calibrate and not tries:

@@ -24,6 +24,14 @@ EXECUTED = {key: folder for key, folder in PLUGIN_FOLDERS.items() if key != "dat
 MEASURING = ("gpu_readings.py",)
 ONLY_SAYING = frozenset(
     [path for path in (plugins.LIBRARY / "machine").glob("*.py") if path.name not in MEASURING]
+    # They declare; defaults, which ids of runs rest on, never change.
+    + list((plugins.LIBRARY / "run_fields").glob("*.py"))
+    # Of each framework: measures the machine, or traces steps, after the run; counts.
+    + [
+        path
+        for name in ("calibrating.py", "profiling.py", "flops.py")
+        for path in (plugins.LIBRARY / "trainer").glob(f"*/{name}")
+    ]
     + [
         plugins.LIBRARY / name
         for name in (
@@ -33,19 +41,11 @@ ONLY_SAYING = frozenset(
             "log/event_fields.py",  # refuses damaged logs
             "log/operations.py",  # counts what was done after the run
             "trainer/calibration.py",  # measures the machine, after the run
-            "trainer/jax/calibrating.py",
-            "trainer/jax/profiling.py",
-            "trainer/pytorch/calibrating.py",
-            "trainer/pytorch/profiling.py",
-            "trainer/tensorflow/calibrating.py",
-            "trainer/tensorflow/profiling.py",
             "trainer/profiling.py",  # traces further steps, after the run
             "trainer/containment.py",  # refuses, and tells where a run is
             "trainer/description.py",
             "trainer/device_memory.py",  # counts
-            "trainer/keras/flops.py",  # counts
             "trainer/model_flops.py",
-            "trainer/pytorch/flops.py",
             "trainer/reading/inputs.py",  # refuses what does not fit
             "trainer/sequences.py",  # refuses what does not fit
         )

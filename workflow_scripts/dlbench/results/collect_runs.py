@@ -62,7 +62,7 @@ def collect(
             coverage += _imported_coverage(imported, entry["name"])
         sentinel_runs = list(sentinels.finished(study, recipes, results))
         repeated = [
-            run_rows.row(run, record, study, device_kind, results) for run, record in sentinel_runs
+            run_rows.row(record, study, device_kind, results) for _, record in sentinel_runs
         ]
         if study.sentinels_are_repeats:
             rows += _repeats_of_bases(repeated, results, append_evals)
@@ -118,7 +118,7 @@ def _own_runs(study, device_kind, recipes, results, append_evals):
         except run_record.RecordError as error:
             damaged[run.id] = str(error)
             continue
-        row = run_rows.row(run, record, study, device_kind, results)
+        row = run_rows.row(record, study, device_kind, results)
         rows.append(row)
         if not run.probe:
             _append_own_evals(row, results, append_evals)

@@ -101,7 +101,7 @@ def _rows(study):
             record = run_record.read(run_record.folder(run.id) / "run.json")
         except run_record.RecordError:
             continue  # it went while it was looked at
-        yield run_rows.row(run, record, study, devices.kind)
+        yield run_rows.row(record, study, devices.kind)
 
 
 def _count(number, words):

@@ -47,7 +47,6 @@ def _found(run, study):
 
 
 def row(
-    run: Run,
     record: dict[str, Any],
     study: Any,
     device_kind: str | None,
@@ -55,12 +54,18 @@ def row(
 ) -> Row:
     """The row of a run in the runs table, without the columns that need other runs.
 
+    Its settings are those of the record, whatever a config says of them by now.
+
     Args:
         study: a Study, or an object with its `name`, `site`, `must_reach` and `with_found_batch`,
             which is None where that is not known.
         device_kind: cpu or gpu; None if unknown.
         results: the folder of the run's results.
+
+    Raises:
+        TypeError: the record is of no run: a field is unknown or missing.
     """
+    run = Run(**record["spec"])
     provenance, summary = record["provenance"], dict(record["summary"])
     for name in ("copies_images_per_second", "account_s", "operations"):  # they have no column
         summary.pop(name, None)

@@ -32,9 +32,9 @@ from dlbench.study.runs import Run
 RESERVE = 0.1  # of what there is
 PARTS = 16  # the batch is found to a sixteenth of itself
 MEBIBYTE = 2**20
-# Flags of start_run.py and of the trainer that are of one batch.
+# Flags of start_run.py, and one of the trainer, that are of one batch.
 SPEC, LABEL, POSITION = "--spec=", "--label=", "--position="
-BATCH, LOG = "--batch-per-device", "--log"
+LOG = "--log"
 TOO_LARGE = ("oom", "timeout")
 # What tells the memory of a device, the best first: what an allocator keeps in reserve it gives up.
 OF_DEVICE = (*memory.OF_DEVICES, "peak_used_bytes_per_device")
@@ -269,8 +269,6 @@ def of_batch(words: Sequence[str], run: Run, log: Path, number: int) -> list[str
             word = f"{LABEL}{run.label()}"
         elif word.startswith(POSITION):
             word = f"{POSITION}try {number}"
-        elif last == BATCH:
-            word = str(run.batch_per_device)
         elif last == LOG:
             word = str(log)
         changed.append(word)

@@ -169,7 +169,7 @@ def _command(
         Error: it cannot be started so.
     """
     trainer = options.command[1:] if options.command[:1] == ["--"] else options.command
-    how = start_command.build(run, trainer, form, options.device, options.bind)
+    how = start_command.build(run, run.command(trainer), form, options.device, options.bind)
     if options.external:
         how = _through_us(run, how, options, form)
     return how, start_command.network(run, options.network)

@@ -1,7 +1,7 @@
 """`batch_per_device: max` in a block: for which combinations the largest batch is found, and where.
 
-- A search stands for all combinations that take the same memory: they agree in all fields but those
-  of NOT_MEMORY, and evaluate or do not. So repeats, and rates of learning, have one batch.
+- A search stands for all combinations that take the same memory: they agree in all fields that
+  change it, and evaluate or do not. So repeats, and rates of learning, have one batch.
 - What was found lies in results/batches/{search}/found.json, with the tries beside it, and stays
   until somebody forgets it (forget_runs.py): code that changes trains runs again, with the batch
   that they have.
@@ -17,6 +17,7 @@ from typing import Any
 from dlbench import launchers
 from dlbench.common import files, options, plugins
 from dlbench.log import event_log
+from dlbench.run_fields.fields import DECLARED
 from dlbench.study import matrix
 from dlbench.study.config_schema import ConfigError
 from dlbench.study.runs import Run
@@ -24,12 +25,6 @@ from dlbench.trainer.reading import inputs
 
 MAX = "max"
 FOLDER, FOUND = Path("results/batches"), "found.json"
-NOT_MEMORY = (
-    *("batch_per_device", "repeat", "sentinel", "seed", "steps", "warmup_steps", "epochs"),
-    *("steps_per_sync", "learning_rate", "learning_rate_scaling", "learning_rate_batch"),
-    *("learning_rate_decay", "learning_rate_warmup_steps", "evaluate", "runtime_options"),
-    *("node", "page_cache", "power_limit_w"),
-)
 STEPS, WARMUP_STEPS = 3, 1  # of a try: the second step has all that a later one has
 NOT_YET = "its largest batch is not found yet; the next start, or `snakemake batches`, finds it"
 
@@ -60,7 +55,7 @@ class Search:
     @functools.cached_property
     def id(self) -> str:
         run = self.run
-        values = {k: v for k, v in run.values().items() if k not in NOT_MEMORY}
+        values = {k: v for k, v in run.values().items() if DECLARED[k].changes_memory}
         digest = files.json_digest(values | {"evaluate": run.evaluate})[:10]
         layout = f"{run.nodes}x{run.devices_per_node}"
         return "-".join(["max", run.model, run.dataset, run.strategy, layout, digest])
@@ -141,7 +136,7 @@ class Batches:
 def of(run: Run) -> Search:
     """The search for the largest batch of a run, whose own batch does not matter."""
     evaluates = run.evaluate == "yes" or bool(run.evaluate == "auto" and run.epochs)
-    same = {k: v for k, v in run.values().items() if k not in NOT_MEMORY}
+    same = {k: v for k, v in run.values().items() if DECLARED[k].changes_memory}
     return Search(
         Run(
             **same,

@@ -13,10 +13,12 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 from dlbench.common import plugins
-from dlbench.study.runs import DEFAULTS, READING, STORED, SYNTHETIC, Run
+from dlbench.run_fields.fields import DECLARED
+from dlbench.study.runs import DEFAULTS, READING, Run
 from dlbench.trainer import engine
 from dlbench.trainer.reading import inputs
 
+STORED, SYNTHETIC = DECLARED["probe"].choices  # whose items are
 STEPS = 30  # at most, measured; a run of fewer has as many as it has
 WINDOW_STEPS = 10  # that a device does in a row where none is waited for
 # What is left out, each beside all before it; the first is the run as it is.

@@ -18,89 +18,33 @@ from typing import Any
 
 from dlbench import Error
 from dlbench.common import files
+from dlbench.run_fields import declaring
+from dlbench.run_fields.fields import DECLARED, DEFAULTS, FIELDS, RunFields
 from dlbench.study import wording
 
-MODES = ("train", "forward", "forward_backward", "input")
-PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
-EVALUATIONS = ("auto", "yes", "no")
-LEARNING_RATE_SCALINGS = ("none", "linear", "sqrt")
-CACHES = ("auto", "memory", "none")
-INPUTS = ("auto", "dlbench", "grain", "tf.data", "torch")
-PAGE_CACHES = ("as_found", "cold", "warm")
-# How items are read, where there are any.
-READING = ("input", "input_workers", "prefetch", "page_cache")
-PROBES = STORED, SYNTHETIC = ("stored", "synthetic")  # whose items are
-LEARNING_RATE_DECAYS = ("none", "cosine")
-OPTIMIZERS = ("sgd", "momentum", "rmsprop", "adam", "adamw")
+# Which fields are about reading stored items.
+READING = tuple(name for name, field in DECLARED.items() if field.part == declaring.READING)
 # The fields that name a file, and the folder it lies in.
-PLUGIN_FOLDERS = {
-    "model": "models",
-    "dataset": "datasets",
-    "strategy": "strategies",
-    "launcher": "launchers",
-    "runtime": "runtimes",
-}
+PLUGIN_FOLDERS = {name: field.folder for name, field in DECLARED.items() if field.folder}
+# What repeats agree in, also those of a later session.
+CONDITION = tuple(name for name, field in DECLARED.items() if field.of_condition)
+# Fields in which a run and the one on synthetic items agree. They may differ in how long they are,
+# how real items are read, and what changes numbers but not the work of a step.
+SAME_SPEED = tuple(name for name, field in DECLARED.items() if field.changes_speed)
+FLAGS = "{flags}"  # in a command: the flags of the run that it trains
+_REALS = tuple(name for name, field in FIELDS.items() if field.type is float)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
-    """One combination. The fields are the flags of `train.py` and the keys of a matrix block.
+class Run(RunFields):
+    """One combination. Its fields are declared in dlbench/run_fields/; they are the flags of
+    `train.py` and the keys of a matrix block.
 
     A run with a `sentinel` is none of a matrix: it repeats a finished run in a later session. Its
     number counts the sessions that have sentinels, from 1 (dlbench/plan/sentinels.py). A `probe` is
     of no statistics: it is a short run that tells what a step of others is made of
     (dlbench/study/probes.py). A `node` is the name of the only one on which it may be trained.
     """
-
-    model: str
-    dataset: str
-    batch_per_device: int
-    sequence_length: int | None = None
-    framework: str = "tensorflow"
-    precision: str = "float32"
-    xla: bool = False
-    compile: bool = False
-    deterministic: bool = False
-    recompute: bool = False
-    profile: bool = False
-    mode: str = "train"
-    steps: int | None = None
-    warmup_steps: int = 10
-    steps_per_sync: int | None = None
-    epochs: int | None = None
-    evaluate: str = "auto"
-    optimizer: str = "sgd"
-    weight_decay: float = 0.0
-    clip_norm: float = 0.0
-    accumulate_steps: int = 1
-    learning_rate: float = 0.01
-    learning_rate_scaling: str = "none"
-    learning_rate_batch: int = 256
-    learning_rate_warmup_steps: int = 0
-    learning_rate_decay: str = "none"
-    augment: bool = True
-    cache: str = "auto"
-    input: str = "auto"
-    input_workers: int | None = None
-    prefetch: int | None = None
-    page_cache: str = "as_found"
-    seed: int = 1
-    nodes: int = 1
-    node: str | None = None
-    devices_per_node: int = 1
-    threads_per_device: int = 1
-    power_limit_w: int | None = None
-    strategy: str = "single"
-    strategy_options: str = ""
-    launcher: str = "none"
-    runtime: str = "bare"
-    runtime_options: str = ""
-    copies_per_node: int = 1
-    environment: str = "train"
-    trainer: str = "dlbench"
-    repeat: int = 1
-    sentinel: int = 0
-    probe: str = ""
 
     @classmethod
     def from_json(cls, text: str) -> "Run":
@@ -132,7 +76,7 @@ class Run:
 
     def __post_init__(self):
         # 1 and 1.0 are one learning rate and must give one id.
-        for name in ("learning_rate", "weight_decay", "clip_norm"):
+        for name in _REALS:
             object.__setattr__(self, name, float(getattr(self, name)))
         # The class has the defaults. Of ten thousand runs, each keeps what differs from them alone.
         own = {name: v for name, v in vars(self).items() if v != FIELDS[name].default}
@@ -196,6 +140,15 @@ class Run:
             )
         )
 
+    def command(self, words: Iterable[str]) -> list[str]:
+        """A command in which the flags of this run stand where it says FLAGS.
+
+        Those of other programs stay as they are.
+        """
+        if self.is_external:
+            return list(words)
+        return [part for word in words for part in (self.flags() if word == FLAGS else [word])]
+
     def label(self, also: Iterable[str] = ()) -> str:
         """One line for people, as in `lenet5 digits batch 64, mirrored on 2 devices, repeat 1`.
 
@@ -236,16 +189,6 @@ def _fits(name, value):
     if isinstance(value, bool) or wanted is bool:
         return isinstance(value, bool) and wanted is bool
     return isinstance(value, int | float if wanted is float else wanted)
-
-
-FIELDS = {field.name: field for field in dataclasses.fields(Run)}
-# What repeats agree in, also those of a later session.
-CONDITION = tuple(name for name in FIELDS if name not in ("repeat", "sentinel", "probe", "profile"))
-DEFAULTS = {
-    name: field.default
-    for name, field in FIELDS.items()
-    if field.default is not dataclasses.MISSING
-}
 
 
 SENTINEL_ID = re.compile(r"(?P<begin>.+)-s(?P<sentinel>\d+)-r(?P<repeat>\d+)-[0-9a-f]{10}")
@@ -293,14 +236,3 @@ def shuffled(
     for number, block in blocks.items():
         random.Random(f"{seed}/{number}").shuffle(block)
     return [run for number in sorted(blocks) for run in blocks[number]]
-
-
-# Fields in which a run and the one on synthetic items may differ: how long they are, how real
-# items are read, and what changes numbers but not the work of a step.
-NOT_THE_SPEED = (
-    *("dataset", "repeat", "sentinel", "probe", "seed", "steps", "warmup_steps", "epochs"),
-    *("evaluate", "augment", "profile", "cache", "learning_rate", "learning_rate_scaling"),
-    *READING,
-    *("learning_rate_batch", "learning_rate_warmup_steps", "learning_rate_decay", "weight_decay"),
-)
-SAME_SPEED = tuple(name for name in FIELDS if name not in NOT_THE_SPEED)

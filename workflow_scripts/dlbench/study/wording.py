@@ -3,52 +3,31 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from dlbench.run_fields.fields import DECLARED
 from dlbench.trainer import engine
 
-# How a field is named with its value; others are `name value`.
-WORDS = {
-    "model": "{}",
-    "dataset": "{}",
-    "batch_per_device": "batch {}",
-    "strategy": "{}",
-    "strategy_options": "{}",
-    "launcher": "{}",
-    "runtime": "{}",
-    "runtime_options": "{}",
-    "mode": "{}",
-    "precision": "{}",
-    "nodes": "{} nodes",
-    "devices_per_node": "{} devices",
-    "copies_per_node": "{} at once",
-    "steps": "{} steps",
-    "epochs": "{} epochs",
-    "optimizer": "{}",
-    "xla": "XLA {}",
-    "compile": "torch.compile {}",
-    "recompute": "recomputing {}",
-    "sequence_length": "{} tokens",
+# How a fact of a run is named with its value, beside its fields.
+FACTS = {
     "item_shape": "items of {}",
     "site": "{}",
     "device_model": "{}",
     "timing_source": "{}",
-    "framework": "{}",
     "framework_version": "version {}",
     "devices": "{} devices",
     "global_batch": "batch {} in all",
-    "threads_per_device": "{} threads a device",
-    "power_limit_w": "limit {} W",
-    "learning_rate": "rate {}",
-    "learning_rate_scaling": "{} scaling of the rate",
-    "learning_rate_decay": "{} decay of the rate",
-    "clip_norm": "gradients up to {}",
-    "accumulate_steps": "in {} parts",
-    "input": "input {}",
-    "input_workers": "{} input workers",
-    "prefetch": "{} batches ahead",
-    "page_cache": "page cache {}",
 }
 # Fields that are on or off, by the name of what they switch on.
-SWITCHES = {"xla": "XLA", "compile": "torch.compile", "recompute": "recomputing"}
+SWITCHES = {name: field.switch for name, field in DECLARED.items() if field.switch}
+LABELS = {name: field.label for name, field in DECLARED.items() if field.label}
+# The same of fields and facts, in the order in which a name has them; others are `name value`.
+_FIRST = (
+    *("model", "dataset", "batch_per_device", "strategy", "strategy_options", "launcher"),
+    *("runtime", "runtime_options", "mode", "precision", "nodes", "devices_per_node"),
+    *("copies_per_node", "steps", "epochs", "optimizer", *SWITCHES, "sequence_length"),
+    *("item_shape", "site", "device_model", "timing_source", "framework"),
+)
+_KNOWN = FACTS | LABELS | {name: f"{word} {{}}" for name, word in SWITCHES.items()}
+WORDS = {name: _KNOWN[name] for name in dict.fromkeys((*_FIRST, *FACTS, *LABELS))}
 ALWAYS = ("model", "dataset", "batch_per_device")
 # Fields that a name has whenever combinations differ in them.
 NAMED = (*ALWAYS, "strategy", "runtime", "precision", "nodes", "devices_per_node")

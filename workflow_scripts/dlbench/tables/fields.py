@@ -1,6 +1,14 @@
-"""Fields of tables, with their units and what they mean in their metadata."""
+"""Fields of tables, with their units and what they mean in their metadata.
+
+Columns that are fields of a run follow from the declarations in dlbench/run_fields/.
+"""
+
+from collections.abc import Iterable
 
 import pyarrow as pa
+
+from dlbench.run_fields.declaring import kind_of
+from dlbench.run_fields.fields import DECLARED, FIELDS
 
 TEXT = pa.string()
 NAME = pa.dictionary(pa.int32(), pa.string())  # a text of which there are few
@@ -26,3 +34,31 @@ def with_interval(name: str, unit: str, note: str) -> list[pa.Field]:
         field(f"{name}_ci95_low", REAL, unit, "Student's or Welch's t on logarithms"),
         field(f"{name}_ci95_high", REAL, unit),
     ]
+
+
+def of_run(*names: str, noted: bool = False) -> list[pa.Field]:
+    """Columns of fields of a run.
+
+    Args:
+        noted: with what they mean, as in the table of runs; other tables refer to that.
+    """
+    return [_of_run(name, noted) for name in names]
+
+
+def with_all(columns: Iterable[pa.Field], names: Iterable[str], noted: bool = False) -> pa.Schema:
+    """Columns, and those of fields of a run that are not among them, behind the last that is.
+
+    So a table has a field that is declared anew, and its other columns stay where they are.
+    """
+    columns = list(columns)
+    there = [column.name for column in columns]
+    further = of_run(*(name for name in names if name not in there), noted=noted)
+    end = max(place for place, name in enumerate(there) if name in FIELDS) + 1
+    return pa.schema([*columns[:end], *further, *columns[end:]])
+
+
+def _of_run(name, noted):
+    declared = DECLARED[name]
+    kinds = {str: NAME, bool: pa.bool_(), float: REAL, int: COUNT}
+    type_ = pa.int32() if declared.bits == 32 else kinds[kind_of(FIELDS[name])]
+    return field(name, type_, declared.unit, declared.note if noted else "")

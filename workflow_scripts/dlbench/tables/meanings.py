@@ -45,7 +45,6 @@ MEANINGS = {
     "device_kind": "cpu or gpu",
     "device_model": "name of the processor or GPU",
     "devices": "nodes times devices_per_node",
-    "repeat": "from 1; runs that differ only in it (and in the seed) are one combination",
     "global_batch": "items of a step over all devices",
     "container_start": "what started the container: directive (Snakemake) or command",
     "status": "ok, unstable, oom, timeout, failed or skipped",

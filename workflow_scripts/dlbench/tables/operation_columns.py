@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from dlbench.tables.fields import COUNT, NAME, REAL, TEXT, field, fields
+from dlbench.tables.fields import COUNT, NAME, REAL, TEXT, field, fields, of_run
 
 OPERATIONS = pa.schema(
     [
@@ -16,7 +16,7 @@ OPERATIONS = pa.schema(
     ]
 )
 PROFILE = (
-    field("profile", pa.bool_()),
+    *of_run("profile"),
     field("profiled_steps", COUNT, "steps", "traced after the measured ones"),
     field("trace_file", TEXT, note="in results/runs/{run_id}/; none: nothing was traced"),
     field("trace_unknown", TEXT, note="why there is no trace though one was asked for"),

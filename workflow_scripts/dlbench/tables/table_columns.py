@@ -6,9 +6,22 @@ the columns of a run's.
 
 import pyarrow as pa
 
+from dlbench.run_fields.fields import FIELDS
+from dlbench.study.runs import CONDITION
 from dlbench.tables.account_columns import ACCOUNTS
 from dlbench.tables.explanation_columns import EXPLANATIONS
-from dlbench.tables.fields import COUNT, NAME, REAL, TEXT, TIME, field, fields, with_interval
+from dlbench.tables.fields import (
+    COUNT,
+    NAME,
+    REAL,
+    TEXT,
+    TIME,
+    field,
+    fields,
+    of_run,
+    with_all,
+    with_interval,
+)
 from dlbench.tables.machine_columns import DRIFT, NODES
 from dlbench.tables.operation_columns import OPERATIONS, PROFILE
 from dlbench.tables.run_columns import EVALS
@@ -16,49 +29,23 @@ from dlbench.tables.try_columns import TRIES
 from dlbench.tables.work_columns import ENERGY, MEMORY, RATES, WORK
 
 _FLAGS = ("xla", "compile", "deterministic", "recompute", "augment")
-_AHEAD = ("input_workers", "prefetch")
-_LIMIT = field("power_limit_w", COUNT, "W", "asked for, of each GPU; none: as it was found")
-# How a step's gradients become an update.
-_UPDATE = (
-    field("weight_decay", REAL),
-    field("clip_norm", REAL),
-    field("accumulate_steps", COUNT),
-)
-RUNS = pa.schema(
+_LEARNING_RATE = ("learning_rate", "learning_rate_batch", "learning_rate_warmup_steps")
+_UPDATE = ("weight_decay", "clip_norm", "accumulate_steps")
+# In the order of earlier releases. A field of a run that none of these tables places comes behind
+# those that they do.
+RUNS = with_all(
     [
         field("run_id", TEXT),
-        *fields(
-            NAME,
-            "study",
-            "site",
-            "framework",
-            "framework_version",
-            "model",
-            "dataset",
-            "precision",
-            "mode",
-            "strategy",
-            "launcher",
-            "runtime",
-            "runtime_options",
-            "node",
-            "container_start",
-            "environment",
-            "trainer",
-            "optimizer",
-            "learning_rate_scaling",
-            "learning_rate_decay",
-            "strategy_options",
-            "evaluate",
-            "cache",
-            "input",
-            "page_cache",
-            "device_kind",
-            "device_model",
-            "status",
-            "timing_source",
-            "quality",
-        ),
+        *fields(NAME, "study", "site"),
+        *of_run("framework"),
+        field("framework_version", NAME),
+        *of_run("model", "dataset", "precision", "mode", "strategy", "launcher", "runtime"),
+        *of_run("runtime_options", "node"),
+        field("container_start", NAME),
+        *of_run("environment", "trainer", "optimizer", "learning_rate_scaling"),
+        *of_run("learning_rate_decay", "strategy_options", "evaluate", "cache", "input"),
+        *of_run("page_cache"),
+        *fields(NAME, "device_kind", "device_model", "status", "timing_source", "quality"),
         field("item_shape", NAME),
         field("attention", NAME, note="the call and its kernel; none: the model has none"),
         field("item", NAME, note="image, or sequence of tokens; none: unknown"),
@@ -70,30 +57,18 @@ RUNS = pa.schema(
             note="of an imported run: what was converted or left out; how a run's nodes differ",
         ),
         field("learning_gate", TEXT, note="reached, or by how much missed; none: no gate"),
-        *fields(pa.bool_(), *_FLAGS),
+        *of_run(*_FLAGS),
         *PROFILE,
-        field("nodes", pa.int32()),
-        field("devices_per_node", pa.int32()),
+        *of_run("nodes", "devices_per_node"),
         field("devices", pa.int32()),
-        field("threads_per_device", pa.int32()),
-        _LIMIT,
-        field("copies_per_node", pa.int32(), note="trained at once; all numbers are of one copy"),
-        *fields(pa.int32(), *_AHEAD),
-        field("repeat", pa.int32()),
-        field("seed", COUNT),
-        field("batch_per_device", COUNT, "items"),
+        *of_run("threads_per_device", "power_limit_w", "copies_per_node", noted=True),
+        *of_run("input_workers", "prefetch", "repeat", "seed", "batch_per_device"),
         field("batch_found", pa.bool_(), note="that batch is the largest that fits (max)"),
         field("global_batch", COUNT, "items"),
-        field("sequence_length", COUNT, "tokens", "asked for; item_shape has what it was"),
-        field("learning_rate", REAL, note="before scaling"),
-        field("learning_rate_batch", COUNT, "items", "for which it is meant where it is scaled"),
-        field("learning_rate_warmup_steps", COUNT, "steps"),
-        *_UPDATE,
-        field("steps", COUNT, "steps", "asked for, after the warm-up"),
-        field("warmup_steps", COUNT, "steps", "asked for"),
-        field("steps_per_sync", COUNT, "steps", "asked for, of a window; none: as many as needed"),
+        *of_run("sequence_length", *_LEARNING_RATE, *_UPDATE, noted=True),
+        *of_run("steps", "warmup_steps", "steps_per_sync", noted=True),
         field("window_steps", COUNT, "steps", "timed and waited for as one; 1: each by itself"),
-        field("epochs", pa.int32(), "epochs", "asked for instead of steps"),
+        *of_run("epochs", noted=True),
         field("parameters", COUNT),
         *WORK,
         field("steps_measured", COUNT, "steps", "after the warm-up"),
@@ -199,8 +174,16 @@ RUNS = pa.schema(
         ),
         field("log_sha256", TEXT),
         field("parser_version", pa.int32()),
-    ]
+    ],
+    (name for name in FIELDS if name not in ("sentinel", "probe")),
+    noted=True,
 )
+# Columns that nobody can give of an imported run: they follow from the log, or name it.
+_OF_A_LOG = (
+    *("run_id", "source", "notes", "log_sha256", "parser_version", "timing_source"),
+    "contradicts",
+)
+GIVEN = [name for name in RUNS.names if name not in _OF_A_LOG]
 
 SENTINELS = RUNS.insert(
     RUNS.get_field_index("repeat") + 1,
@@ -208,56 +191,31 @@ SENTINELS = RUNS.insert(
 )
 # What the runs of a group, or of a series, have in common, besides the framework.
 _COMBINATION = (
-    "model",
-    "dataset",
-    "precision",
-    "mode",
-    "strategy",
-    "strategy_options",
-    "launcher",
-    "runtime",
-    "runtime_options",
-    "node",
-    "environment",
-    "trainer",
-    "optimizer",
-    "learning_rate_scaling",
-    "learning_rate_decay",
-    "evaluate",
-    "cache",
-    "input",
-    "page_cache",
-    "device_kind",
+    *("model", "dataset", "precision", "mode", "strategy", "strategy_options", "launcher"),
+    *("runtime", "runtime_options", "node", "environment", "trainer", "optimizer"),
+    *("learning_rate_scaling", "learning_rate_decay", "evaluate", "cache", "input", "page_cache"),
 )
-_COUNTS = ("threads_per_device", "copies_per_node", *_AHEAD, "epochs")
-_LEARNING_RATE = (
-    field("learning_rate", REAL),
-    field("learning_rate_batch", COUNT, "items"),
-    field("learning_rate_warmup_steps", COUNT, "steps"),
-    *_UPDATE,
-)
+_COUNTS = ("threads_per_device", "copies_per_node", "input_workers", "prefetch", "epochs")
+_PLACED = (*_COUNTS, "power_limit_w")
 _across_sessions = [
     field("measured_apart", pa.bool_(), note="no session has runs of both sides"),
     *with_interval("drift", "1", "between their sessions, for which it is corrected; else none"),
 ]
-COMPARISONS = pa.schema(
+COMPARISONS = with_all(
     [
         *fields(NAME, "study", "field"),
         field("condition", NAME, note="value of the field, with the options that go with it"),
         field("base", NAME, note="the condition it is compared with: b; the other one is a"),
         # What a group of runs has in common, and of the compared field the value of a.
-        *fields(NAME, "site", "timing_source", "framework", *_COMBINATION),
-        *fields(pa.bool_(), *_FLAGS),
-        *fields(pa.int32(), "nodes", "devices_per_node", "devices", *_COUNTS),
-        _LIMIT,
-        field("seed", COUNT),
-        field("batch_per_device", COUNT, "items"),
+        *fields(NAME, "site", "timing_source"),
+        *of_run("framework", *_COMBINATION),
+        field("device_kind", NAME),
+        *of_run(*_FLAGS, "nodes", "devices_per_node"),
+        field("devices", pa.int32()),
+        *of_run(*_PLACED, "seed", "batch_per_device"),
         field("global_batch", COUNT, "items"),
-        field("sequence_length", COUNT, "tokens"),
-        field("steps", COUNT, "steps"),
-        field("warmup_steps", COUNT, "steps"),
-        field("steps_per_sync", COUNT, "steps"),
-        *_LEARNING_RATE,
+        *of_run("sequence_length", "steps", "warmup_steps", "steps_per_sync"),
+        *of_run(*_LEARNING_RATE, *_UPDATE),
         field("ratio", REAL, "1", "of the geometric means of images_per_second, a over b"),
         field("ci90_low", REAL, "1", "Welch's interval on logarithms, of this comparison alone"),
         field("ci90_high", REAL, "1"),
@@ -288,25 +246,26 @@ COMPARISONS = pa.schema(
             )
             for side in "ab"
         ),
-    ]
+    ],
+    CONDITION,
 )
-SPEEDUPS = pa.schema(
+# In which the points of a series differ, or that its runs need not share.
+_ONE_EACH = ("devices_per_node", "warmup_steps", "seed")
+SPEEDUPS = with_all(
     [
         field("study", NAME),
         field("scaling", NAME, note="weak: batch per device fixed; strong: global batch; or none"),
         # What a series has in common; names of its first runs where these differ.
-        *fields(NAME, "site", "framework", "framework_version", *_COMBINATION),
-        *fields(NAME, "device_model", "timing_source", "item_shape"),
-        *fields(pa.bool_(), *_FLAGS),
-        *fields(pa.int32(), *_COUNTS),
-        _LIMIT,
-        field("steps", COUNT, "steps"),
-        field("steps_per_sync", COUNT, "steps"),
-        *_LEARNING_RATE,
-        *fields(pa.int32(), "devices", "nodes"),
-        field("batch_per_device", COUNT, "items"),
+        field("site", NAME),
+        *of_run("framework"),
+        field("framework_version", NAME),
+        *of_run(*_COMBINATION),
+        *fields(NAME, "device_kind", "device_model", "timing_source", "item_shape"),
+        *of_run(*_FLAGS, *_PLACED, "steps", "steps_per_sync", *_LEARNING_RATE, *_UPDATE),
+        field("devices", pa.int32()),
+        *of_run("nodes", "batch_per_device"),
         field("global_batch", COUNT, "items"),
-        field("sequence_length", COUNT, "tokens"),
+        *of_run("sequence_length"),
         field("runs", COUNT, "runs", "repeats that ended well"),
         field("unstable_runs", COUNT, "runs", "of them, those that are not to be relied on"),
         *with_interval("images_per_second", "items/s", "geometric mean over runs"),
@@ -325,7 +284,8 @@ SPEEDUPS = pa.schema(
         *with_interval("usl_beta", "1", "coherency, of the series"),
         field("fit", TEXT, note="fitted, or why no law is fitted to the series"),
         field("note", TEXT, note="what is missing in this row, and why"),
-    ]
+    ],
+    (name for name in CONDITION if name not in _ONE_EACH),
 )
 COVERAGE = pa.schema(
     [

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from dlbench.tables.fields import COUNT, NAME, REAL, TEXT, field, fields
+from dlbench.tables.fields import COUNT, NAME, REAL, TEXT, field, fields, of_run
 from dlbench.tables.work_columns import MEMORY
 
 _HELD = [column for column in MEMORY if column.name != "device_memory_unknown"]
@@ -10,12 +10,10 @@ TRIES = pa.schema(
     [
         *fields(NAME, "study", "site"),
         field("search", NAME, note="name of the search and of its folder in results/batches/"),
-        *fields(NAME, "framework", "model", "dataset", "precision", "mode", "strategy"),
-        *fields(NAME, "strategy_options", "runtime", "environment", "optimizer"),
-        *fields(pa.bool_(), "xla", "compile", "recompute"),
-        *fields(pa.int32(), "nodes", "devices_per_node", "copies_per_node"),
-        field("sequence_length", COUNT, "tokens"),
-        field("accumulate_steps", COUNT),
+        *of_run("framework", "model", "dataset", "precision", "mode", "strategy"),
+        *of_run("strategy_options", "runtime", "environment", "optimizer"),
+        *of_run("xla", "compile", "recompute", "nodes", "devices_per_node", "copies_per_node"),
+        *of_run("sequence_length", "accumulate_steps"),
         field("batch_per_device", COUNT, "items", "of this try"),
         field("fits", pa.bool_(), note="it ended well and left a tenth of the memory free"),
         field("status", NAME, note="of the try: ok, unstable, oom, timeout or failed"),

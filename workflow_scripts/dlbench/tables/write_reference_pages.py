@@ -1,13 +1,18 @@
-"""The pages of docs/ that list everything: each key of a config, each column of each table.
+"""The pages of docs/ that list everything: each key of a config, each column of each table; and the
+schema of the config.
 
+- config.schema.json: what it has of the fields of a run is from their declarations in
+  dlbench/run_fields/, and the names of columns from dlbench/tables/table_columns.py; all else in it
+  is written by hand.
 - config.md: from config.schema.json; defaults are those of config.yaml, and for fields of a run
-  those of dlbench/study/runs.py.
+  those of their declarations.
 - tables.md: from dlbench/tables/table_columns.py and run_columns.py, with units; columns that say
-  no more there than their name are described in dlbench/tables/meanings.py, fields of a run as the
-  schema of the config does.
+  no more there than their name are described in dlbench/tables/meanings.py, fields of a run by
+  their declarations.
 - workflow_scripts/README.md: the map, from dlbench/tables/house_map.py.
 """
 
+import copy
 import json
 import re
 from pathlib import Path
@@ -15,12 +20,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from dlbench.common.files import written_whole
-from dlbench.study import config, config_schema, yaml_files
+from dlbench.run_fields.fields import DECLARED, DEFAULTS
+from dlbench.study import config, config_axes, config_schema, yaml_files
 from dlbench.study.config_schema import schema
-from dlbench.study.runs import DEFAULTS
 from dlbench.tables import baseline_columns, house_map, run_columns, table_columns
 from dlbench.tables.meanings import MEANINGS, TABLES
 
+SCHEMA = "workflow_scripts/dlbench/study/config.schema.json"
 DEFAULT_STUDY = Path(__file__).parents[3] / "config.yaml"
 MADE_BY = "Made by `workflow_scripts/write_reference_pages.py` from"
 OWN_DEFAULTS = {
@@ -73,10 +79,20 @@ def write(folder: Path) -> None:
 def pages() -> dict[str, str]:
     """Texts of the pages by their paths in a checkout."""
     return {
+        SCHEMA: schema_text(),
         "docs/config.md": config_page(),
         "docs/tables.md": tables_page(),
         "workflow_scripts/README.md": house_map.map_page(),
     }
+
+
+def schema_text() -> str:
+    """The schema of a config as JSON."""
+    top = copy.deepcopy(schema())
+    top["$defs"]["axes"]["properties"] = config_axes.axes()
+    imports = top["properties"]["imports"]["items"]["properties"]
+    imports["fields"]["propertyNames"]["enum"] = table_columns.GIVEN
+    return json.dumps(top, indent=2, ensure_ascii=False) + "\n"
 
 
 def config_page() -> str:
@@ -86,7 +102,7 @@ def config_page() -> str:
     sections = [CONFIG_HEAD, _section("Keys", "", plain, defaults)]
     for name, part in top["properties"].items():
         sections += _sections(name, part, defaults.get(name))
-    axes = top["$defs"]["axes"]["properties"]
+    axes = config_axes.axes()
     sections.append(f"{AXES_HEAD}\n{_table(axes, DEFAULTS | OWN_DEFAULTS, of_axis=True)}\n")
     return "\n".join(sections)
 
@@ -219,12 +235,12 @@ def _row(table, column):
 
 def meaning(table: str, column: pa.Field) -> str:
     """What a column of a table means; "" if nothing says it."""
-    axes = schema()["$defs"]["axes"]["properties"]
+    declared = DECLARED.get(column.name)
     return (
         _noted(column, b"description")
         or MEANINGS.get(f"{table}.{column.name}")
         or MEANINGS.get(column.name)
-        or axes.get(column.name, {}).get("description", "")
+        or (declared.meaning if declared else "")
     )
 
 

@@ -8,7 +8,8 @@ A framework is a folder beside this file whose `engine.py` defines
     MODELS: the folder of its models, where it shares them with others, as in `keras/models`
     BY_DESIGN: what it does in its own way, a clause for caveats of comparisons
     INPUTS: the readers of items that it has, the one that `input: auto` takes first
-    LACKS: the fields of a run that it does not have, each with the reason
+    LACKS: the fields of a run that it does not have, each with the reason; those that are declared
+        as fields of other frameworks (dlbench/run_fields/) may be left out
 and whose folders `losses`, `strategies` and, unless shared, `models` have the framework's own.
 """
 
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dlbench import Error
 from dlbench.common import plugins, terminal
+from dlbench.run_fields.fields import DECLARED, DEFAULTS
 from dlbench.trainer import device_memory
 from dlbench.trainer.model_flops import ModelFlops
 from dlbench.trainer.strategy import BaseStrategy, Spec
@@ -279,8 +281,13 @@ def unsupported(run: Spec) -> str | None:
 
     The framework has no use for a field that the run sets, or lacks its strategy.
     """
-    lacked = _constants(run.framework).get("LACKS", {}).items()
-    return next((reason for name, reason in lacked if getattr(run, name)), misplaced(run))
+    lacked = dict(_constants(run.framework).get("LACKS", {}))
+    for name, field in DECLARED.items():
+        if field.frameworks and run.framework not in field.frameworks:
+            others = " and ".join(field.frameworks)
+            lacked.setdefault(name, f"{name} is a field of framework {others}: leave it out")
+    asked = (why for name, why in lacked.items() if getattr(run, name) != DEFAULTS[name])
+    return next(asked, misplaced(run))
 
 
 def _constants(framework):

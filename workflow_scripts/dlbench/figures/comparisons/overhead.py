@@ -10,10 +10,9 @@ from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea
 from dlbench.analysis import base_flags, comparisons, equivalence
 from dlbench.analysis.frames import Tables
 from dlbench.common import phrases
-from dlbench.drawing import styles
+from dlbench.drawing import series, styles
 from dlbench.study import wording
 from dlbench.study.config import COMPANIONS
-from dlbench.study.runs import READING
 
 CATEGORY = "Comparisons"
 CAPTION = """
@@ -47,34 +46,11 @@ ZONE = "#e3f4ee"
 PHASES = {"start": styles.COLOURS[0], "import": styles.COLOURS[4], "first_batch": styles.COLOURS[1]}
 PHASE_WORDS = {"start": "container start", "import": "imports", "first_batch": "first step"}
 # What names a row, where rows of a panel differ in it; the rest goes to the heading.
-SETTINGS = (
-    "site",
-    "timing_source",
-    "strategy",
-    "strategy_options",
-    "runtime",
-    "runtime_options",
-    "framework",
-    "environment",
-    "mode",
-    "devices",
-    "batch_per_device",
-    "sequence_length",
-    "precision",
-    "xla",
-    "compile",
-    "recompute",
-    "copies_per_node",
-    "threads_per_device",
-    "power_limit_w",
-    "optimizer",
-    "accumulate_steps",
-    *READING,
-    "learning_rate",
-    "steps",
-    "epochs",
-    "launcher",
-    "seed",
+SETTINGS = tuple(
+    "sequence_length" if name == "item_shape" else name
+    for name in series.SETTINGS
+    if name
+    not in ("model", "dataset", "device_model", "framework_version", "nodes", "global_batch")
 )
 IN_HEADING = (
     *("site", "strategy", "runtime", "devices", "batch_per_device", "sequence_length"),

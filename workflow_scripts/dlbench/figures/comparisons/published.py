@@ -10,6 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from dlbench.analysis.frames import Tables
 from dlbench.drawing import row_charts, series, styles
+from dlbench.run_fields.fields import DEFAULTS
 from dlbench.study import item_names
 
 CATEGORY = "Comparisons"
@@ -173,7 +174,7 @@ def _merged(lines):
 
 def _title(rows):
     row = rows.iloc[0]
-    framework = row["framework"] if row["framework"] != "tensorflow" else None
+    framework = row["framework"] if row["framework"] != DEFAULTS["framework"] else None
     return " \u00b7 ".join(w for w in (framework, row["model"], row["dataset"]) if not pd.isna(w))
 
 

@@ -4,22 +4,14 @@ A framework names its readers in its `engine.py` (INPUTS).
 """
 
 from dlbench.common import plugins
+from dlbench.run_fields.declaring import MODEL, READING
+from dlbench.run_fields.fields import DECLARED, DEFAULTS
 from dlbench.trainer import engine
 from dlbench.trainer.strategy import BaseStrategy, Spec
 
 AUTO = "auto"
 ALONE = "input"  # the mode of runs that read items, and do nothing with them
-PAGE_CACHES = AS_FOUND, COLD, WARM = ("as_found", "cold", "warm")
-MOST_WORKERS, MOST_AHEAD = 1000, 1000
-# What a run says of reading, with the value that says nothing.
-FIELDS = {
-    "input": AUTO,
-    "input_workers": None,
-    "prefetch": None,
-    "page_cache": AS_FOUND,
-}
-
-
+PAGE_CACHES = AS_FOUND, COLD, WARM = DECLARED["page_cache"].choices
 # What a reader needs beside its framework: extras of environments, named as their packages.
 PACKAGES = {"grain": ("grain",)}
 # Readers whose workers make whole batches, each at least one ahead.
@@ -41,17 +33,6 @@ def packages(run: Spec) -> tuple[str, ...]:
     return PACKAGES.get(run.input, ())
 
 
-# Fields that say what a model does, which runs of mode `input` do not have.
-OF_A_MODEL = {
-    "xla": False,
-    "compile": False,
-    "recompute": False,
-    "accumulate_steps": 1,
-    "clip_norm": 0.0,
-    "profile": False,
-}
-
-
 def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
     """Why a run cannot have its items read as it says, or None.
 
@@ -60,7 +41,7 @@ def unsupported(run: Spec, strategy: type[BaseStrategy]) -> str | None:
     """
     if run.mode == ALONE and (reason := _not_alone(run, strategy)):
         return reason
-    asked = [name for name, silent in FIELDS.items() if getattr(run, name) != silent]
+    asked = _asked(run, READING)
     if asked and plugins.constants("datasets", run.dataset)["SYNTHETIC"]:
         return f"{asked[0]} is about reading, and dataset {run.dataset} has nothing to read"
     there = engine.inputs(run.framework)
@@ -99,7 +80,13 @@ def _not_alone(run, strategy):
             f"mode input does not go with strategy {run.strategy}, whose processes read when the "
             "first one tells them: choose another strategy"
         )
-    asked = [name for name, silent in OF_A_MODEL.items() if getattr(run, name) != silent]
+    asked = _asked(run, MODEL)
     if asked:
         return f"{asked[0]} is about a model, and mode input has none: leave it out"
     return None
+
+
+def _asked(run, part):
+    """The fields about a part of the work of which a run says something."""
+    names = [name for name, field in DECLARED.items() if field.part == part]
+    return [name for name in names if getattr(run, name) != DEFAULTS[name]]

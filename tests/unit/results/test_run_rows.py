@@ -1,0 +1,40 @@
+"""run_rows: the row of a run in the table of runs is what its record says."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from dlbench.results import run_rows
+from dlbench.run_fields.fields import FIELDS
+from dlbench.tables import table_columns
+from support.runs import parsed_runs
+
+STUDY = SimpleNamespace(name="s", site={"name": "here"}, must_reach={}, with_found_batch=None)
+
+
+def record_of(folder, **fields):
+    folder.mkdir()
+    parsed_runs.write(folder, [0.5] * 4)
+    record = parsed_runs.parsed(folder)
+    return record | {"spec": record["spec"] | fields}
+
+
+def test_settings_of_a_row_are_those_of_the_record(tmp_path):
+    row = run_rows.row(record_of(tmp_path / "run"), STUDY, "cpu", tmp_path)
+    known = [name for name in FIELDS if name in table_columns.RUNS.names]
+    assert len(known) > 40
+    assert [row[name] for name in known] == [getattr(parsed_runs.RUN, name) for name in known]
+    assert (row["run_id"], row["devices"], row["global_batch"]) == (parsed_runs.RUN.id, 1, 32)
+    assert (row["study"], row["site"], row["device_kind"]) == ("s", "here", "cpu")
+
+
+def test_what_other_settings_make_of_a_run_follows_from_its_record(tmp_path):
+    two = record_of(tmp_path / "run", devices_per_node=2, seed=7)
+    row = run_rows.row(two, STUDY, "cpu", tmp_path)
+    assert (row["devices"], row["global_batch"], row["seed"]) == (2, 64, 7)
+    assert row["run_id"] != parsed_runs.RUN.id
+
+
+def test_a_record_of_no_run_is_refused(tmp_path):
+    with pytest.raises(TypeError, match="colour"):
+        run_rows.row(record_of(tmp_path / "run", colour="red"), STUDY, "cpu", tmp_path)

@@ -1,0 +1,122 @@
+"""Fields of a run: on which devices, started by what, in which software."""
+
+from dataclasses import dataclass
+
+from dlbench.run_fields.declaring import declared
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class Place:
+    """On which devices, started by what, in which software."""
+
+    nodes: int = declared(
+        1,
+        "Number of nodes.",
+        least=1,
+        most=100_000,
+        bits=32,
+        label="{} nodes",
+    )
+    node: str | None = declared(
+        None,
+        "Name of the node on which the run is to be trained, or a list as Slurm writes it, "
+        "n[1-8]; of runs on one node. Schedulers are asked for it; elsewhere the run is "
+        "skipped (docs/clusters.md).",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._,\[\]-]*$",
+        changes_memory=False,
+        is_axis=False,
+        only_recorded=True,
+    )
+    devices_per_node: int = declared(
+        1,
+        "Devices used on each node.",
+        least=1,
+        most=10_000,
+        bits=32,
+        label="{} devices",
+        is_axis=False,
+    )
+    threads_per_device: int = declared(
+        1,
+        "Cores that make up one device, where devices are CPUs; the run is pinned to them.",
+        least=1,
+        most=100_000,
+        bits=32,
+        label="{} threads a device",
+    )
+    power_limit_w: int | None = declared(
+        None,
+        "Watts that each GPU of the run may take: set before the trainer starts, restored "
+        "once it has ended; needs root, or site.power_limit_command. Without the key limits "
+        "are left as they are.",
+        least=1,
+        most=100_000,
+        unit="W",
+        note="asked for, of each GPU; none: as it was found",
+        label="limit {} W",
+        changes_memory=False,
+        only_recorded=True,
+    )
+    strategy: str = declared(
+        "single",
+        "Name of a file in the folder strategies/ of the framework, as in "
+        "workflow_scripts/dlbench/trainer/tensorflow/strategies/: how the work is spread over"
+        " devices.",
+        folder="strategies",
+        label="{}",
+    )
+    strategy_options: str = declared(
+        "",
+        "Settings of the strategy, as in {cycle_time_ms: 1, compression: fp16}; the file of "
+        "the strategy lists them.",
+        is_mapping=True,
+        label="{}",
+    )
+    launcher: str = declared(
+        "none",
+        "Name of a file in workflow_scripts/dlbench/launchers/: what starts the processes. "
+        "Left out, the strategy's own.",
+        folder="launchers",
+        label="{}",
+    )
+    runtime: str = declared(
+        "bare",
+        "Name of a file in workflow_scripts/dlbench/images/runtimes/: bare metal or a "
+        "container runtime.",
+        folder="runtimes",
+        label="{}",
+    )
+    runtime_options: str = declared(
+        "",
+        "Settings of the runtime, as in {execmode: S1} for udocker or {start: command} for "
+        "apptainer; the file of the runtime lists them.",
+        is_mapping=True,
+        label="{}",
+        changes_memory=False,
+        only_recorded=True,
+    )
+    copies_per_node: int = declared(
+        1,
+        "Copies of the run that are trained at once on the node, each on devices of its own: "
+        "job packing. What is measured is the throughput of one copy. For strategies of one "
+        "process on one node; not together with checkpoint_every_min.",
+        least=1,
+        most=10_000,
+        note="trained at once; all numbers are of one copy",
+        bits=32,
+        label="{} at once",
+    )
+    environment: str = declared(
+        "train",
+        "What the trainer's packages come from: on bare metal a folder in envs/, in "
+        "containers the image of that name (`images`), which is built from that folder unless"
+        " the config says otherwise. Left out, the framework's own; where no Python of the "
+        "machine fits that, one that stands in for it (docs/frameworks.md).",
+        pattern=r"^[A-Za-z0-9_.-]+$",
+        only_recorded=True,
+    )
+    trainer: str = declared(
+        "dlbench",
+        "What trains: dlbench, our own, or a name under trainers.",
+        is_axis=False,
+    )

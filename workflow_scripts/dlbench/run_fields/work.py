@@ -1,0 +1,153 @@
+"""Fields of a run: what is computed, and for how long."""
+
+from dataclasses import dataclass
+
+from dlbench.run_fields.declaring import MODEL, REQUIRED, declared
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class Work:
+    """What is computed, and for how long."""
+
+    model: str = declared(
+        REQUIRED,
+        "Name of a file below workflow_scripts/dlbench/trainer/keras/models/.",
+        folder="models",
+        label="{}",
+    )
+    dataset: str = declared(
+        REQUIRED,
+        "Name of a file in workflow_scripts/dlbench/data/datasets/.",
+        folder="datasets",
+        label="{}",
+        changes_speed=False,
+    )
+    batch_per_device: int = declared(
+        REQUIRED,
+        "Items per device and step; max: as many as fit into memory, found before the first "
+        "run (docs/training.md).",
+        least=1,
+        or_max=True,
+        unit="items",
+        label="batch {}",
+        changes_memory=False,
+    )
+    sequence_length: int | None = declared(
+        None,
+        "Tokens of an item of text, at most the positions of the model. Not given: the length"
+        " that the model was designed for.",
+        least=1,
+        unit="tokens",
+        note="asked for; item_shape has what it was",
+        label="{} tokens",
+        is_axis=False,
+    )
+    framework: str = declared(
+        "tensorflow",
+        "The framework that trains; other ones than tensorflow, jax and pytorch need a "
+        "trainer of their own.",
+        label="{}",
+    )
+    precision: str = declared(
+        "float32",
+        "What the layers compute in; variables are float32 in each. float16 scales its loss; "
+        "tf32 is float32 with the short products of NVIDIA's GPUs, which float32 itself does "
+        "without.",
+        choices=("float32", "tf32", "bfloat16", "float16"),
+        label="{}",
+    )
+    xla: bool = declared(
+        False,
+        "Whether forward and backward pass are compiled by XLA; the exchange of gradients and"
+        " the update are outside of it.",
+        switch="XLA",
+        part=MODEL,
+    )
+    compile: bool = declared(
+        False,
+        "Whether forward and backward pass are compiled by torch.compile; a field of "
+        "framework pytorch.",
+        frameworks=("pytorch",),
+        switch="torch.compile",
+        part=MODEL,
+    )
+    deterministic: bool = declared(
+        False,
+        "Use only operations that give the same bits each time; slower.",
+    )
+    recompute: bool = declared(
+        False,
+        "Whether each block of a transformer computes its activations again in the backward "
+        "pass, which saves memory.",
+        switch="recomputing",
+        part=MODEL,
+    )
+    profile: bool = declared(
+        False,
+        "Trace a few further steps after the measured ones and keep that as trace.json.gz "
+        "beside the log (docs/training.md); the table operations has what took most.",
+        part=MODEL,
+        changes_speed=False,
+        of_condition=False,
+        is_axis=False,
+    )
+    mode: str = declared(
+        "train",
+        "train updates the weights; forward only evaluates the model; forward_backward also "
+        "takes gradients; input reads items, without a model.",
+        choices=("train", "forward", "forward_backward", "input"),
+        label="{}",
+    )
+    steps: int | None = declared(
+        None,
+        "Measured steps, after the warm-up. Give either steps or epochs.",
+        least=1,
+        unit="steps",
+        note="asked for, after the warm-up",
+        label="{} steps",
+        changes_memory=False,
+        changes_speed=False,
+    )
+    warmup_steps: int = declared(
+        10,
+        "Steps before the measured ones; recorded and marked, not counted.",
+        least=0,
+        unit="steps",
+        note="asked for",
+        changes_memory=False,
+        changes_speed=False,
+        is_axis=False,
+    )
+    steps_per_sync: int | None = declared(
+        None,
+        "Steps of a window, which is timed as one and waited for once (docs/methodology.md). "
+        "Not given: 1 on CPUs; on GPUs as many as keep the wait under 1 % of the time, found "
+        "in the warm-up, or 10 where it is too short for that.",
+        least=1,
+        most=1_000,
+        unit="steps",
+        note="asked for, of a window; none: as many as needed",
+        changes_memory=False,
+        is_axis=False,
+    )
+    epochs: int | None = declared(
+        None,
+        "Passes over the training data, with an evaluation on held-out data after each. The "
+        "first is the warm-up where there are several.",
+        least=1,
+        unit="epochs",
+        note="asked for instead of steps",
+        bits=32,
+        label="{} epochs",
+        changes_memory=False,
+        changes_speed=False,
+    )
+    evaluate: str = declared(
+        "auto",
+        "Score held-out items before training, after each epoch and at the end; auto does "
+        "where epochs are given.",
+        choices=("auto", "yes", "no"),
+        changes_memory=False,
+        changes_speed=False,
+        is_axis=False,
+    )

@@ -1,0 +1,63 @@
+"""The keys of a matrix block that are fields of a run, as the config's schema has them.
+
+They follow from the declarations in dlbench/run_fields/. write_reference_pages.py puts them into
+config.schema.json.
+"""
+
+from typing import Any
+
+from dlbench.run_fields.declaring import LARGEST, Declaration, kind_of
+from dlbench.run_fields.fields import DECLARED, FIELDS
+
+# Instead of batch_per_device, for which it is dealt out over the devices.
+GLOBAL_BATCH = (
+    "Items per step over all devices, for strong scaling, instead of batch_per_device: that "
+    "becomes global_batch / devices."
+)
+TYPES = {str: "string", bool: "boolean", int: "integer", float: "number"}
+OPTION = {"type": ["string", "number", "boolean"]}
+
+
+def axes() -> dict[str, Any]:
+    """{key: its JSON schema}, in the order of the declarations."""
+    parts = {}
+    for name, field in DECLARED.items():
+        if field.in_config:
+            parts[name] = _axis(kind_of(FIELDS[name]), field)
+        if name == "batch_per_device":
+            parts["global_batch"] = _axis(int, field._replace(meaning=GLOBAL_BATCH, or_max=False))
+    return parts
+
+
+def _axis(kind, field):
+    """One value or a list of several."""
+    one = _value(kind, field)
+    types = one["type"] if isinstance(one["type"], list) else [one["type"]]
+    rules = {rule: allowed for rule, allowed in one.items() if rule != "type"}
+    if field.choices:  # of a list its items are checked
+        rules = {"if": {"type": "string"}, "then": rules}
+    return {
+        "description": field.meaning,
+        "type": [*types, "array"],
+        **rules,
+        "items": one,
+        "minItems": 1,
+        "uniqueItems": True,
+    }
+
+
+def _value(kind, field: Declaration):
+    if field.is_mapping:
+        return {"type": "object", "minProperties": 1, "additionalProperties": OPTION}
+    if field.choices:
+        return {"type": "string", "enum": list(field.choices)}
+    if kind is str:
+        return {"type": "string", "pattern": field.pattern}
+    if kind is bool:
+        return {"type": "boolean"}
+    bounds = {"minimum": field.least, "exclusiveMinimum": field.above}
+    bounds["maximum"] = LARGEST[kind] if field.most is None else field.most
+    number = {rule: bound for rule, bound in bounds.items() if bound is not None}
+    if field.or_max:
+        return {"type": [TYPES[kind], "string"], **number, "pattern": "^max$"}
+    return {"type": TYPES[kind], **number}
