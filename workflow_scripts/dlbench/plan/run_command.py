@@ -170,7 +170,7 @@ def _trainer(plan, run, tries=False):
     trainer += run.flags()
     trainer += ["--log", f"results/runs/{run.id}/train.jsonl", "--device", plan.device_kind]
     if (binding := plan.study.site.get("binding", "auto")) != "auto":
-        trainer += ["--binding", binding]
+        trainer += ["--site-binding", binding]
     trainer += ["--share-gpus"] * bool(plan.study.site.get("share_gpus"))
     trainer += ["--sample-every-s", str(plan.study.sample_every_s)]
     trainer += ["--packages", str(fingerprints.PACKAGES)]

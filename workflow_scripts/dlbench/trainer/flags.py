@@ -13,7 +13,7 @@ PLACES = (
     "log",
     "data",
     "device",
-    "binding",
+    "site_binding",
     "share_gpus",
     "image_id",
     "model_folder",
@@ -251,7 +251,7 @@ def _add_places(where: argparse._ArgumentGroup) -> None:
     where.add_argument("--data", help="folder of the converted dataset, unless it is synthetic")
     where.add_argument("--device", default="cpu", choices=["cpu", "gpu"])
     where.add_argument(
-        "--binding",
+        "--site-binding",
         default=binding.AUTO,
         choices=binding.MODES,
         help="of processes to cores; auto: near their GPUs; cores: by their numbers alone",
