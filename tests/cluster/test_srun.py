@@ -114,6 +114,34 @@ def test_a_node_that_does_not_know_itself_is_named_where_jax_would_listen(
     assert end["before_first_step"] and "has no address behind its own name" in end["message"]
 
 
+@pytest.mark.parametrize(
+    ("asked", "shown", "numbers"),
+    [
+        ({"SLURM_GPUS_PER_TASK": "1"}, ["0", "1"], ["gpu:0", "gpu:0"]),
+        ({"SLURM_GRES": "gpu:2"}, ["0,1", "0,1"], ["gpu:0", "gpu:1"]),
+        ({"SLURM_GPUS_PER_TASK": "1", "SLURM_GPU_BIND": "none"}, [None] * 2, ["gpu:0", "gpu:1"]),
+    ],
+    ids=["one for each task", "those of the job", "all of the node"],
+)
+def test_each_rank_has_a_gpu_and_cores_of_its_own_whichever_gpus_slurm_shows_it(
+    asked, shown, numbers, slurm, tmp_path
+):
+    log = tmp_path / "train.jsonl"
+    run = Run(**{**QUICK, "devices_per_node": 2}, strategy="ddp", **PYTORCH)
+    program = "tests/support/trainers/ranks_on_gpus.py"
+    variables = slurm.variables | asked | {"DLBENCH_TEST_CORES": "8"}
+    finished = train(run, log, variables, program=program, more=["--device=gpu"])
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    paths = event_log.rank_paths(log)
+    said = [events(path, "machine")[0]["variables"] for path in paths]
+    assert [variables.get("CUDA_VISIBLE_DEVICES") for variables in said] == shown
+    starts = [events(path, "run_start")[0] for path in paths]
+    assert len({start["binding"]["gpus"][0]["uuid"] for start in starts}) == 2
+    assert [start["devices"] for start in starts] == [[number] for number in numbers]
+    assert [len(start["cores"]) for start in starts] == [4, 4]
+    assert not set(starts[0]["cores"]) & set(starts[1]["cores"])
+
+
 def test_a_task_that_dies_ends_the_others(slurm, tmp_path):
     log = tmp_path / "train.jsonl"
     run = Run(
@@ -131,12 +159,14 @@ def test_a_task_that_dies_ends_the_others(slurm, tmp_path):
     assert all(not alive(events(p, "run_start")[0]["pid"]) for p in event_log.rank_paths(log))
 
 
-def train(run, log, variables, wrapped=None, before=()):
+def train(
+    run, log, variables, wrapped=None, before=(), program="workflow_scripts/train.py", more=()
+):
     variables = {**variables, "SLURM_MEM_PER_CPU": "1500"}
     python = trainer_environments.trainer_python(run.environment)
     if not (REPOSITORY / python).exists():
         pytest.skip(f"{python} is not there; workflow_scripts/make_environment.py makes it")
-    trainer = [str(python), "workflow_scripts/train.py", *run.flags(), "--log", str(log)]
+    trainer = [str(python), program, *run.flags(), "--log", str(log), *more]
     trainer = [*before, *trainer]
     if wrapped:
         words = " ".join(trainer)

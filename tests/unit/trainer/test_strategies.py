@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dlbench import Error
 from dlbench.common import options, plugins
 from dlbench.study.runs import Run
-from dlbench.trainer import engine, strategy
+from dlbench.trainer import binding, engine
 
 RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
 NAMES = plugins.names("tensorflow/strategies")
@@ -136,11 +136,11 @@ def test_threads_that_a_library_started_before_are_kept_to_the_cores_too():
     thread = threading.Thread(target=ended.wait)
     thread.start()
     try:
-        strategy.keep_to_cores([min(allowed)])
+        binding.keep_to_cores([min(allowed)])
         assert os.sched_getaffinity(thread.native_id) == {min(allowed)}
         assert os.sched_getaffinity(0) == {min(allowed)}
     finally:
-        strategy.keep_to_cores(allowed)
+        binding.keep_to_cores(allowed)
         ended.set()
         thread.join()
 

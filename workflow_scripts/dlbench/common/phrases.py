@@ -41,6 +41,21 @@ def duration(seconds: float) -> str:
     return f"{seconds / {'h': 3600, 'min': 60, 's': 1}[unit]:.3g} {unit}"
 
 
+def ranges(numbers: Iterable[int]) -> str:
+    """Whole numbers in the form of the kernel's lists.
+
+    >>> ranges([0, 1, 2, 8, 10, 11])
+    '0-2,8,10-11'
+    """
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
 def without_numbers(reason: str) -> str:
     """A reason with each number as 0: equal for reasons that `merge` can show as one."""
     return NUMBER.sub("0", reason)

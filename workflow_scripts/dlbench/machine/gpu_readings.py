@@ -75,6 +75,17 @@ def visible_gpus(
     return tuple(selectors[first : first + count])
 
 
+def shown(environ: Mapping[str, str] = os.environ) -> int | None:
+    """How many GPUs the variables of CUDA and ROCm name; None: none of them is set.
+
+    >>> shown({"ROCR_VISIBLE_DEVICES": "0,1", "HIP_VISIBLE_DEVICES": "1"}), shown({})
+    (1, None)
+    """
+    names = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+    lists = (environ[name].split(",") for name in names if name in environ)
+    return min((sum(map(bool, one)) for one in lists), default=None)
+
+
 def throttle_reasons(mask: int) -> list[str]:
     """Names of the bits of NVML's clocks event reasons, the lowest bit first.
 

@@ -8,12 +8,13 @@ that the limit is not known.
 import math
 import os
 import resource
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from dlbench.machine.hardware import Files, expand
 
+THREADS = "DLBENCH_THREADS"  # variable that trainer/binding.py sets
 UNLIMITED = "unlimited"
 UNSEEN = "no control group is seen from here"
 OF_GROUPS = ("group_cpus", "cpu_time_cores", "memory_bytes")
@@ -58,6 +59,14 @@ def usable_cores(files: Files | None = None) -> tuple[int, float | None]:
     if isinstance(quota, float | int) and quota < cores:
         return max(1, math.floor(quota)), quota
     return cores, None
+
+
+def usable_threads(environ: Mapping[str, str] = os.environ) -> int:
+    """How many threads or workers are worth starting: the share of a process bound to a GPU's.
+
+    Else the CPUs that this process may use.
+    """
+    return int(environ.get(THREADS, 0)) or len(os.sched_getaffinity(0))
 
 
 def throttle_files(files: Files) -> list[str]:

@@ -170,6 +170,9 @@ def _trainer(plan, run, tries=False):
         str(own_code.here("workflow_scripts/train.py")),
     ]
     trainer += [FLAGS, "--log", f"results/runs/{run.id}/train.jsonl", "--device", plan.device_kind]
+    if (binding := plan.study.site.get("binding", "auto")) != "auto":
+        trainer += ["--site-binding", binding]
+    trainer += ["--share-gpus"] * bool(plan.study.site.get("share_gpus"))
     trainer += ["--sample-every-s", str(plan.study.sample_every_s)]
     trainer += ["--packages", str(fingerprints.PACKAGES)]
     if plan.study.calibrate and not tries:

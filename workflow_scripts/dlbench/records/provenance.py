@@ -8,6 +8,7 @@ from typing import Any
 
 from dlbench.machine import fingerprints
 from dlbench.machine.limits import OF_GROUPS
+from dlbench.records import bindings
 
 LAUNCHED = (
     "command",
@@ -54,6 +55,7 @@ def from_logs(logs: Sequence[Any]) -> dict[str, Any]:
         "containment": [log.begin.get("containment") for log in logs],
         "imported": imported and {key: imported[key] for key in ("kind", "notes")},
         **{key: start.get(key) for key in STARTED},
+        "bindings": bindings.from_starts([log.start for log in logs]),
         "hosts": list(dict.fromkeys(log.start["host"] for log in logs if "host" in log.start)),
         "resumed": [{key: event.get(key) for key in RESUMED} for event in logs[0].resumes],
         **_machines(logs),

@@ -23,7 +23,8 @@ FEW = 3  # runs of a combination, below which there is no verdict
 FACTS = ("site", "kind of device", "device", "processor", "memory", "GPU driver", CUDA, "host",
          "operating system", "kernel", "platform", "interconnect", "network", "storage",
          "framework", "python version", "tensorflow version", "jax version", "jaxlib version",
-         "keras version", "numpy version", "environment", "runtime", "image", "modules", "data",
+         "keras version", "numpy version", "environment", "runtime", "image", "modules",
+         "cores and GPUs", "data",
          "timing source", "source", "dlbench at commit")  # fmt: skip
 METHOD = [
     ("Run", "One training of one combination. The run is the unit of all statistics, never the "

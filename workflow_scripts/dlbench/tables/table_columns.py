@@ -54,7 +54,8 @@ RUNS = with_all(
         field(
             "notes",
             TEXT,
-            note="of an imported run: what was converted or left out; how a run's nodes differ",
+            note="of an imported run: what was converted or left out; how a run's nodes differ; "
+            "which ranks had cores far from their GPUs",
         ),
         field("learning_gate", TEXT, note="reached, or by how much missed; none: no gate"),
         *of_run(*_FLAGS),

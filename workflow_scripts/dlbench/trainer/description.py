@@ -19,6 +19,7 @@ def describe(engine: Engine) -> dict[str, Any]:
         "devices": strategy.devices,
         "device_model": engine.gpu_name() if engine.gpus_seen else _cpu_name(),
         "cores": strategy.cores,
+        "binding": strategy.binding.described() if strategy.binding else None,
         "host": host_name.host(),
         "pid": os.getpid(),
         "load_average": os.getloadavg(),

@@ -8,7 +8,7 @@ import argparse
 from dlbench.common import flag_types, plugins
 from dlbench.run_fields.declaring import LARGEST, kind_of
 from dlbench.run_fields.fields import DECLARED, DEFAULTS, FIELDS
-from dlbench.trainer import calibration, engine
+from dlbench.trainer import binding, calibration, engine
 
 OTHERS = "trainer"  # the field that names another program
 LENGTHS = ("steps", "epochs")  # one of them is given
@@ -16,6 +16,8 @@ PLACES = (
     "log",
     "data",
     "device",
+    "site_binding",
+    "share_gpus",
     "image_id",
     "model_folder",
     "checkpoint",
@@ -94,6 +96,15 @@ def _add_places(where: argparse._ArgumentGroup) -> None:
     where.add_argument("--log", required=True, help="event log; must not hold a run already")
     where.add_argument("--data", help="folder of the converted dataset, unless it is synthetic")
     where.add_argument("--device", default="cpu", choices=["cpu", "gpu"])
+    where.add_argument(
+        "--site-binding",
+        default=binding.AUTO,
+        choices=binding.MODES,
+        help="of processes to cores; auto: near their GPUs; cores: by their numbers alone",
+    )
+    where.add_argument(
+        "--share-gpus", action="store_true", help="let several processes compute on one GPU"
+    )
     where.add_argument("--image-id", help="what the marker says of the image that this is in")
     where.add_argument("--model-folder", help="folder with a file of your own for --model")
     where.add_argument(

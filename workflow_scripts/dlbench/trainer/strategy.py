@@ -4,16 +4,16 @@ A framework's own base class adds how its devices are set up and how a step is s
 The workflow reads what a class says about itself; instances live in the trainer.
 """
 
-import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dlbench import Error
 from dlbench.common import options
 from dlbench.machine import gpu_readings
+from dlbench.trainer import binding
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,7 +26,8 @@ class BaseStrategy:
 
     Attributes:
         devices: names of the devices of this process.
-        cores: numbers of the cores to which it is pinned; None if its devices are GPUs.
+        cores: numbers of the cores to which it is bound; None if it is not.
+        binding: of a process whose devices are GPUs; None if they are CPUs.
     """
 
     packages: tuple[str, ...] = ()  # needed beside the framework in the trainer's environment
@@ -79,7 +80,10 @@ class BaseStrategy:
         if self.size == 1:
             _see_alone(spec)
         self.cores: list[int] | None = None
-        if device == "cpu":
+        self.binding: binding.Binding | None = None
+        if device == "gpu":
+            self.binding = self._bind(spec)
+        elif binding.mode() != binding.NONE:
             self.cores = self._pin(spec.threads_per_device)
         self.devices: list[str] = self._configure(device, spec.threads_per_device)
 
@@ -114,8 +118,50 @@ class BaseStrategy:
         """NVML's selectors of the GPUs of this process, which are sampled."""
         if not self.on_gpus:
             return ()
-        first = self.local_rank * self.devices_per_process
-        return gpu_readings.visible_gpus(first, self.devices_per_process)
+        return gpu_readings.visible_gpus(self._first_gpu(), self.devices_per_process)
+
+    def own_gpus(self, seen: Sequence[Any]) -> list[Any]:
+        """Those of this process among the GPUs that its framework sees.
+
+        Raises:
+            Error: there are fewer.
+        """
+        if self.binding and self.binding.first is None and len(seen) == self.devices_per_process:
+            return list(seen)  # it is shown its own alone, as far as is known
+        first = self._first_gpu()
+        mine = list(seen[first : first + self.devices_per_process])
+        if len(mine) < self.devices_per_process:
+            raise Error(
+                f"rank {self.rank} needs {self.devices_per_process} GPU(s) from number {first} on; "
+                f"its framework sees {len(seen)} in all "
+                f"(CUDA_VISIBLE_DEVICES={os.environ.get('CUDA_VISIBLE_DEVICES', 'unset')}): is it "
+                "a build for GPUs, and does the machine have a driver that fits?"
+            )
+        return mine
+
+    def _first_gpu(self):
+        """The number of this process's first GPU among those that it sees."""
+        if self.binding and self.binding.first is not None:
+            return self.binding.first
+        if gpu_readings.shown(os.environ) == self.devices_per_process:
+            return 0  # its own alone
+        return self.local_rank * self.devices_per_process
+
+    def _bind(self, spec: Spec) -> binding.Binding | None:
+        """Choose the GPUs of this process and keep it to cores near them."""
+        copies = spec.copies_per_node
+        bound = binding.bind(
+            binding.Request(
+                binding.mode(),
+                int(os.environ.get("DLBENCH_COPY", 0)) if copies > 1 else self.local_rank,
+                self.processes_per_node(spec) * copies,
+                self.devices_per_process,
+                binding.shares_gpus(),
+            ),
+            self.folder,
+        )
+        self.cores = None if bound.mode == binding.NONE else list(bound.cpus)
+        return bound
 
     def _pin(self, threads_per_device: int) -> list[int]:
         """Keep this process to the cores that make up its CPU devices.
@@ -131,7 +177,7 @@ class BaseStrategy:
                 f"rank {self.rank} needs {wanted} cores; {len(cores)} are left to all processes "
                 "of this node: fewer devices or threads_per_device, or a wider CPU mask"
             )
-        keep_to_cores(own)
+        binding.keep_to_cores(own)
         return own
 
     def _configure(self, device: str, threads_per_device: int) -> list[str]:
@@ -147,18 +193,6 @@ def _see_alone(spec):
             f"torchrun started {started} processes, and strategy {spec.strategy} has one: start "
             "the trainer without it, or choose strategy ddp or fsdp of framework pytorch"
         )
-
-
-def keep_to_cores(cores: Iterable[int]) -> None:
-    """Keep this process to the cores with these numbers: all its threads, and those they start.
-
-    The system call binds one thread. Those that a library started before it, as Horovod does,
-    would go on to compute on the cores of other processes.
-    """
-    cores = set(cores)
-    for thread in os.listdir("/proc/self/task"):
-        with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
-            os.sched_setaffinity(int(thread), cores)
 
 
 def digest(arrays: "Iterable[np.ndarray]") -> str:

@@ -17,6 +17,7 @@ from dlbench.common import plugins, terminal
 from dlbench.log import event_log
 from dlbench.machine import redaction
 from dlbench.trainer import (
+    binding,
     calibration,
     checkpoints,
     containment,
@@ -47,6 +48,9 @@ def main(description: str | None) -> None:
     process = _Process(spec, where, signals)
     # CUDA's order of devices must be that of NVML, which samples them.
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    os.environ[binding.MODE] = where.site_binding
+    if where.share_gpus:
+        os.environ[binding.SHARES_GPUS] = "1"
     stopped = False
     try:
         end = process.train(begun)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
+from dlbench.machine import limits
 from dlbench.trainer.reading.stored import Batch, Stored, obey
 
 
@@ -24,7 +25,7 @@ class Loaded(Stored):
         self, batch: int, seed: int, rank: int = 0, size: int = 1, first_step: int = 0
     ) -> Iterator[Batch]:
         """As dlbench/trainer/reading/stored.py; `prefetch` is of each worker (2 if not given)."""
-        workers = self.workers or len(os.sched_getaffinity(0))
+        workers = self.workers or limits.usable_threads()
         loader = DataLoader(
             _Batches(self, (batch, seed, rank, size, first_step)),
             batch_size=None,  # they are batches already

@@ -23,6 +23,7 @@ from types import ModuleType
 import numpy as np
 
 from dlbench import Error
+from dlbench.machine import limits
 from dlbench.trainer.reading import records
 from dlbench.trainer.reading.converted import POSITIONS
 from dlbench.trainer.reading.stored import Batch, Stored, ignore_signals, positions_of
@@ -45,7 +46,7 @@ class Grained(Stored):
         grain = _grain()
         source = _Batches(self, (batch, seed, rank, size, first_step))
         workers = grain.MultiprocessingOptions(
-            num_workers=self.workers or len(os.sched_getaffinity(0)),
+            num_workers=self.workers or limits.usable_threads(),
             per_worker_buffer_size=self.prefetch or 1,
         )
         # A worker makes one batch after the other; how far ahead, its buffer says.

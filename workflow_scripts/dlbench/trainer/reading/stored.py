@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from dlbench.common import orphans
+from dlbench.machine import limits
 from dlbench.trainer.reading import pictures, random_numbers, records
 from dlbench.trainer.reading.converted import (
     SHARDS_AT_ONCE,
@@ -239,7 +240,7 @@ class Stored(Converted):
 
     def _begin(self, encoded, seed, positions):
         """Start decoding images, a part in each worker."""
-        count = self.workers or len(os.sched_getaffinity(0))
+        count = self.workers or limits.usable_threads()
         if self._processes is None:
             self._processes = ProcessPoolExecutor(
                 count,

@@ -13,10 +13,9 @@
 - Images are handed over as uint8; the step scales them.
 """
 
-import os
-
 import tensorflow as tf
 
+from dlbench.machine import limits
 from dlbench.trainer.reading.converted import (
     CENTRAL_SHARE,
     CROP_AREA,
@@ -82,7 +81,7 @@ class Data(Converted):
         if self.encoded:
             decoded = records.map(
                 lambda record: self._central(*self._parsed_one(record)),
-                num_parallel_calls=len(os.sched_getaffinity(0)),
+                num_parallel_calls=limits.usable_threads(),
             )
             batches = decoded.batch(batch)
         else:

@@ -91,12 +91,9 @@ class Base(BaseStrategy):
                 "jax[cuda12] or jax[cuda13], and the machine a driver that fits"
             ) from error
         self.gpus_seen = len(seen) if device == "gpu" else 0
-        self.local = seen[: self.devices_per_process]
-        if len(self.local) < self.devices_per_process:
-            raise Error(
-                f"rank {self.rank} needs {self.devices_per_process} devices; JAX sees {len(seen)} "
-                f"(CUDA_VISIBLE_DEVICES={os.environ.get('CUDA_VISIBLE_DEVICES', 'unset')})"
-            )
+        # Of several processes each has told JAX which GPUs are its own: it sees no others.
+        alone = device == "gpu" and self.size == 1
+        self.local = self.own_gpus(seen) if alone else seen[: self.devices_per_process]
         jax.config.update("jax_default_device", self.local[0])
         return [str(one) for one in self.local]
 

@@ -139,8 +139,6 @@ class Strategy(Base):
             return
         import jax
 
-        first = self.local_rank * self.devices_per_process
-        mine = list(range(first, first + self.devices_per_process))
         if not self.on_gpus:
             jax.config.update("jax_cpu_collectives_implementation", "gloo")
         if self.rank == 0:
@@ -153,7 +151,7 @@ class Strategy(Base):
                 self._coordinator,
                 self.size,
                 self.rank,
-                local_device_ids=mine if self.on_gpus else None,
+                local_device_ids=self._gpu_numbers() if self.on_gpus else None,
                 cluster_detection_method="deactivate",
                 shutdown_timeout_seconds=PATIENCE_S,
             )
@@ -162,6 +160,11 @@ class Strategy(Base):
                 f"rank {self.rank} of {self.size} did not meet the others at {self._coordinator}: "
                 f"{terminal.message(str(error), 300)}"
             ) from error
+
+    def _gpu_numbers(self):
+        """Of this process's GPUs among those that it sees; how many these are NVML says alone."""
+        first = self._first_gpu()
+        return list(range(first, first + self.devices_per_process))
 
     def _placed(self, values, sharding, shape=None):
         import jax

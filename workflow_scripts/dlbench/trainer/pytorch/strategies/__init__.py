@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dlbench import Error
+from dlbench.machine import limits
 from dlbench.trainer.strategy import BaseStrategy, Spec, digest
 
 # Of glibc's malloc.h, with the largest values that it takes.
@@ -91,15 +91,10 @@ class Base(BaseStrategy):
 
         if device == "gpu":
             self.gpus_seen = torch.cuda.device_count()
-            if self.local_rank >= self.gpus_seen:
-                raise Error(
-                    f"rank {self.rank} needs GPU {self.local_rank} of this node; PyTorch "
-                    f"{torch.__version__} sees {self.gpus_seen} (CUDA_VISIBLE_DEVICES="
-                    f"{os.environ.get('CUDA_VISIBLE_DEVICES', 'unset')}): is it a build for GPUs, "
-                    "and does the machine have a driver that fits?"
-                )
-            self.device = torch.device("cuda", self.local_rank)
+            (number,) = self.own_gpus(range(self.gpus_seen))
+            self.device = torch.device("cuda", number)
             torch.cuda.set_device(self.device)
+            torch.set_num_threads(limits.usable_threads())
         else:
             self.gpus_seen = 0
             self.device = torch.device("cpu")
@@ -108,7 +103,7 @@ class Base(BaseStrategy):
             if torch.get_num_interop_threads() > 1:  # it can be set once a process
                 torch.set_num_interop_threads(1)
         self._connect()
-        return [f"{self.device.type}:{self.local_rank}"]
+        return [str(self.device) if self.on_gpus else f"cpu:{self.local_rank}"]
 
     def _connect(self):
         """Find the other processes."""

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from dlbench import Error
+from dlbench.machine import limits
 from dlbench.trainer.strategy import BaseStrategy, Spec, digest
 
 Tensor = Any  # TensorFlow's own, as are variables: it is not imported yet
@@ -151,15 +151,8 @@ class Base(BaseStrategy):
                 host, [tf.config.LogicalDeviceConfiguration()] * self.devices_per_process
             )
         else:
-            gpus = tf.config.list_physical_devices("GPU")
-            first = self.local_rank * self.devices_per_process
-            mine = gpus[first : first + self.devices_per_process]
-            if len(mine) < self.devices_per_process:
-                raise Error(
-                    f"rank {self.rank} needs {self.devices_per_process} GPUs from number {first} "
-                    f"on; TensorFlow sees {len(gpus)} in all (CUDA_VISIBLE_DEVICES="
-                    f"{os.environ.get('CUDA_VISIBLE_DEVICES', 'unset')})"
-                )
+            tf.config.threading.set_intra_op_parallelism_threads(limits.usable_threads())
+            mine = self.own_gpus(tf.config.list_physical_devices("GPU"))
             tf.config.set_visible_devices(mine, "GPU")
             for gpu in mine:
                 tf.config.experimental.set_memory_growth(gpu, True)

@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from dlbench import Error
+from dlbench.machine import limits
 from dlbench.trainer import cluster
 from dlbench.trainer.strategy import Spec
 from dlbench.trainer.tensorflow.cluster_resolver import resolver
@@ -170,6 +170,9 @@ class Strategy(Base):
             return super()._pin(threads_per_device)
         return sorted(os.sched_getaffinity(0))
 
+    def _bind(self, spec):
+        return super()._bind(spec) if self._cluster.job == "worker" else None
+
     def _configure(self, device, threads_per_device):
         tf = _tf()
         tf.config.experimental.enable_tensor_float_32_execution(self._tf32)
@@ -178,19 +181,17 @@ class Strategy(Base):
             tf.config.set_visible_devices([], "GPU")
         if job == "chief":
             return self._connected(device)
+        if job == "worker" and device == "gpu":
+            threads_per_device = limits.usable_threads()
         threads = tf.compat.v1.ConfigProto(
             intra_op_parallelism_threads=threads_per_device,
             # With one, a worker hangs in its first step.
             inter_op_parallelism_threads=2,
         )
         if job == "worker" and device == "gpu":
-            gpus = tf.config.list_physical_devices("GPU")
-            if self.local_rank >= len(gpus):
-                raise Error(
-                    f"worker {self._cluster.task} needs GPU number {self.local_rank}; TensorFlow "
-                    f"sees {len(gpus)}"
-                )
-            threads.gpu_options.visible_device_list = str(self.local_rank)
+            seen = len(tf.config.list_physical_devices("GPU"))
+            (number,) = self.own_gpus(range(seen))
+            threads.gpu_options.visible_device_list = str(number)
             threads.gpu_options.allow_growth = True
         self._server = tf.distribute.Server(
             tf.train.ClusterSpec(self._cluster.addresses), job, self._cluster.task, "grpc", threads

@@ -1,0 +1,37 @@
+"""gpu_places: which GPUs a process sees; whole nodes are in tests/unit/trainer/test_binding.py."""
+
+import sys
+
+import pytest
+
+from dlbench.machine import gpu_places
+from support.machines import topologies
+
+
+@pytest.fixture
+def nvml(monkeypatch):
+    stand_in = topologies.NVML([("GPU-aaaa1111-0000", "00000000:1B:00.0")])
+    monkeypatch.setitem(sys.modules, "pynvml", stand_in)
+    return stand_in
+
+
+def test_a_number_that_the_node_lacks_ends_the_list_as_it_does_for_cuda(nvml, tree):
+    seen = gpu_places.visible(tree({}), {"CUDA_VISIBLE_DEVICES": "0,3,0"})
+    assert [gpu.uuid for gpu in seen] == ["GPU-aaaa1111-0000"]
+
+
+def test_an_empty_variable_hides_all(nvml, tree):
+    assert gpu_places.visible(tree({}), {"CUDA_VISIBLE_DEVICES": ""}) == ()
+
+
+def test_where_sys_is_not_there_the_place_is_not_known(nvml, tree):
+    (gpu,) = gpu_places.visible(tree({}), {})
+    assert (gpu.pci, gpu.numa_node, gpu.cpus) == ("0000:1b:00.0", None, ())
+
+
+def test_a_driver_that_does_not_start_says_nothing(nvml, tree, monkeypatch):
+    def fail():
+        raise nvml.NVMLError("Driver Not Loaded")
+
+    monkeypatch.setattr(nvml, "nvmlInit", fail)
+    assert gpu_places.visible(tree({}), {}) is None

@@ -1,0 +1,316 @@
+"""binding: the GPUs and cores of each process of a node, on topologies that were written as data.
+
+What is expected was worked out by hand from the pictures of the nodes, not by the program.
+"""
+
+import sys
+import time
+
+import pytest
+
+from dlbench import Error
+from dlbench.machine import core_division, gpu_places
+from dlbench.machine.hardware import Files
+from dlbench.trainer import binding
+from dlbench.trainer.binding import Request
+from support.machines import topologies
+from support.machines.topologies import H100_UUIDS, expanded
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A function that gives the root of a node's files; hundreds of them, so each node once."""
+    roots = {}
+
+    def write(files):
+        key = frozenset(files.items())
+        if key not in roots:
+            roots[key] = tmp_path_factory.mktemp("node")
+            topologies.write(roots[key], files)
+        return Files(roots[key])
+
+    return write
+
+
+@pytest.fixture
+def node(written, monkeypatch):
+    """A function that makes this a node and gives the Binding of each process.
+
+    Its arguments: the node; the variables of each process; the CPUs that each may use.
+    """
+
+    def make(made, environs, masks=None, mode="auto", each=1, quota=None, shared=False):
+        files, nvml = made
+        monkeypatch.setitem(sys.modules, "pynvml", nvml)  # None: there is no such package
+        count, root = len(environs), written(files)
+        online = expanded(files["sys/devices/system/cpu/online"])
+        visible = [gpu_places.visible(root, environ) for environ in environs]
+        topology = core_division.read(root)
+        return [
+            binding.decide(
+                Request(mode, index, count, each, shared),
+                masks or [online] * count,
+                visible,
+                topology,
+                quota,
+            )
+            for index in range(count)
+        ]
+
+    return make
+
+
+def cpus(bound):
+    return [sorted(one.cpus) for one in bound]
+
+
+def ranges(*texts):
+    return [sorted(expanded(text)) for text in texts]
+
+
+def alone(number):
+    return {"CUDA_VISIBLE_DEVICES": str(number)}
+
+
+# The division of cores, topology by topology.
+
+
+def test_eight_h100_on_eight_numa_nodes_have_one_each(node):
+    bound = node(topologies.h100_x8(), [{}] * 8)
+    assert cpus(bound) == ranges(
+        *("0-13,112-125", "14-27,126-139", "28-41,140-153", "42-55,154-167"),
+        *("56-69,168-181", "70-83,182-195", "84-97,196-209", "98-111,210-223"),
+    )
+    assert [one.numa_nodes for one in bound] == [(n,) for n in range(8)]
+    assert sum(one.threads for one in bound) == 224  # as many workers as hardware threads
+    assert [one.first for one in bound] == list(range(8))
+    assert [one.gpus[0].pci for one in bound][:2] == ["0000:1b:00.0", "0000:43:00.0"]
+    assert bound[3].described() == {
+        "mode": "auto",
+        "threads": 28,
+        "numa_nodes": [3],
+        "gpus": [{"uuid": H100_UUIDS[3], "pci": "0000:61:00.0", "numa_node": 3}],
+        "far_cpus": 0,
+        "left_over_cpus": 0,
+    }
+
+
+def test_four_gh200_have_the_cores_of_their_own_grace(node):
+    bound = node(topologies.gh200_x4(), [{}] * 4)
+    assert cpus(bound) == ranges("0-71", "72-143", "144-215", "216-287")
+    assert [one.gpus[0].pci for one in bound] == [f"000{n}9:01:00.0"[-12:] for n in range(4)]
+
+
+def test_two_a100_on_one_socket_have_half_of_its_cores_with_both_threads(node):
+    bound = node(topologies.a100_x2_on_one_socket(), [{}] * 2)
+    assert cpus(bound) == ranges("0-15,32-47", "16-31,48-63")
+
+
+def test_two_a100_at_one_of_two_sockets_share_its_cores_and_then_those_of_the_other(node):
+    bound = node(topologies.a100_x2_on_one_socket(sockets=2), [{}] * 2)
+    assert cpus(bound) == ranges("0-15,64-79,32-47,96-111", "16-31,80-95,48-63,112-127")
+    assert [one.described()["far_cpus"] for one in bound] == [32, 32]
+
+
+def test_mig_slices_share_the_cores_near_their_board_and_one_core_is_left_over(node):
+    slices = [{"CUDA_VISIBLE_DEVICES": f"MIG-{n}{n}{n}{n}-0000"} for n in range(3)]
+    bound = node(topologies.mig_slices(), slices)
+    # Sixteen cores make five each: of the eight near ones two each, then the two that are left.
+    assert cpus(bound) == ranges("8,9,14,15,0", "10,11,1-3", "12,13,4-6")
+    assert bound[0].left_over == (7,)
+    assert [one.gpus[0].uuid for one in bound] == [f"MIG-{n}{n}{n}{n}-0000" for n in range(3)]
+
+
+def test_eight_mi300x_have_a_quarter_of_their_socket_each(node):
+    bound = node(topologies.mi300x_x8(), [{}] * 8)
+    assert cpus(bound)[0] == ranges("0-23,192-215")[0]
+    assert cpus(bound)[3:5] == ranges("72-95,264-287", "96-119,288-311")
+    assert cpus(bound)[7] == ranges("168-191,360-383")[0]
+    assert bound[1].gpus[0].uuid == "GPU-000000000000ab01"
+
+
+def test_in_a_group_with_half_of_the_cores_the_other_gpus_have_far_cores(node):
+    mask = expanded("0-55,112-167")  # the first socket
+    bound = node(topologies.h100_x8(), [{}] * 8, [mask] * 8)
+    assert cpus(bound)[:4] == ranges(
+        "0-6,112-118", "14-20,126-132", "28-34,140-146", "42-48,154-160"
+    )
+    assert cpus(bound)[4:] == ranges(
+        "7-13,119-125", "21-27,133-139", "35-41,147-153", "49-55,161-167"
+    )
+    assert [one.described()["far_cpus"] for one in bound] == [0] * 4 + [14] * 4
+
+
+def test_one_gpu_visible_for_each_task_is_as_good_as_all(node):
+    every, own = (
+        node(topologies.h100_x8(), environs)
+        for environs in ([{}] * 8, [alone(number) for number in range(8)])
+    )
+    assert cpus(every) == cpus(own)
+    assert [one.gpus for one in every] == [one.gpus for one in own]
+    assert [one.first for one in own] == [0] * 8
+
+
+@pytest.mark.parametrize("order", [(1, 0), (3, 2)])
+def test_the_gpu_that_a_task_sees_decides_and_not_its_rank(node, order):
+    bound = node(topologies.h100_x8(), [alone(number) for number in order])
+    assert [one.gpus[0].uuid for one in bound] == [H100_UUIDS[number] for number in order]
+    assert all(
+        set(expanded(topologies.H100_NUMA[n])) <= set(one.cpus)
+        for n, one in zip(order, bound, strict=True)
+    )
+
+
+def test_gpus_of_no_known_numa_node_have_blocks_by_number_and_nothing_is_called_far(node):
+    bound = node(topologies.no_numa_known(), [{}] * 4)
+    assert cpus(bound) == ranges("0-7", "8-15", "16-23", "24-31")
+    assert bound[0].described()["far_cpus"] is None
+
+
+def test_what_nvml_says_is_near_is_taken_where_the_firmware_says_nothing(node):
+    affinity = {0: [0xFFFF << 16], 1: [0xFFFF << 16], 2: [0xFFFF], 3: [0xFFFF]}
+    bound = node(topologies.no_numa_known(affinity), [{}] * 4)
+    assert cpus(bound) == ranges("16-23", "24-31", "0-7", "8-15")
+
+
+def test_cores_that_do_not_divide_are_left_over(node):
+    bound = node(topologies.no_numa_known(), [{}] * 3)
+    assert [len(one.cpus) for one in bound] == [10, 10, 10]
+    assert bound[0].left_over == (30, 31)
+
+
+def test_a_process_that_drives_all_gpus_has_all_cores(node):
+    (bound,) = node(topologies.h100_x8(), [{}], each=8)
+    assert bound.cpus == tuple(range(224)) and bound.left_over == ()
+    assert bound.described()["far_cpus"] == 0
+
+
+def test_what_a_scheduler_has_bound_before_stays(node):
+    masks = [expanded("0-3"), expanded("8-11")]
+    bound = node(topologies.no_numa_known(), [{}] * 2, masks)
+    assert cpus(bound) == masks
+
+
+def test_a_quota_limits_the_workers_and_not_the_cores(node):
+    bound = node(topologies.no_numa_known(), [{}] * 4, quota=9.5)
+    assert [one.threads for one in bound] == [2] * 4
+    assert cpus(bound) == ranges("0-7", "8-15", "16-23", "24-31")
+
+
+def test_without_binding_each_starts_as_many_workers_as_a_share_has(node):
+    bound = node(topologies.h100_x8(), [{}] * 8, mode="none")
+    assert [one.threads for one in bound] == [28] * 8
+    assert all(len(one.cpus) == 224 for one in bound)
+
+
+def test_by_numbers_alone_shares_follow_one_another_wherever_the_gpus_are(node):
+    bound = node(topologies.h100_x8(), [alone(7), alone(0)], mode="cores")
+    assert cpus(bound) == ranges("0-55,112-167", "56-111,168-223")
+    assert bound[0].described()["far_cpus"] == 112
+
+
+def test_more_processes_than_cores_share_the_threads_of_a_core(node):
+    bound = node(topologies.a100_x2_on_one_socket(), [{}] * 2, [expanded("4,36")] * 2)
+    assert cpus(bound) == [[4], [36]]
+
+
+def test_a_division_takes_a_small_part_of_a_start(written, monkeypatch):
+    files, nvml = topologies.h100_x8()
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+
+    def once():
+        begin = time.process_time()
+        root = written(files)
+        visible = [gpu_places.visible(root, {})] * 8
+        masks = [list(range(224))] * 8
+        binding.decide(Request("auto", 5, 8, 1), masks, visible, core_division.read(root))
+        return time.process_time() - begin
+
+    assert min(once() for _ in range(3)) < 0.05
+
+
+# Which GPUs.
+
+
+def test_uuids_may_be_cut_short_and_tasks_that_see_two_take_their_own(node):
+    pairs = [f"{H100_UUIDS[0][:12]},1", f"{H100_UUIDS[0][:12]},1", "2,3", "2,3"]
+    bound = node(topologies.h100_x8(), [{"CUDA_VISIBLE_DEVICES": pair} for pair in pairs])
+    assert [one.gpus[0].uuid for one in bound] == H100_UUIDS[:4]
+    assert [one.first for one in bound] == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("environ", "numbers"),
+    [
+        ({"ROCR_VISIBLE_DEVICES": "4,5"}, [4, 5]),
+        ({"ROCR_VISIBLE_DEVICES": "GPU-000000000000ab06,2"}, [6, 2]),
+        ({"ROCR_VISIBLE_DEVICES": "4,5", "HIP_VISIBLE_DEVICES": "1"}, [5]),
+        ({"HIP_VISIBLE_DEVICES": "3,1"}, [3, 1]),
+        ({"CUDA_VISIBLE_DEVICES": "3"}, [3]),
+        ({"HIP_VISIBLE_DEVICES": "0,-1,2"}, [0]),
+    ],
+)
+def test_rocms_variables_leave_the_gpus_that_they_name(environ, numbers, written, monkeypatch):
+    files, nvml = topologies.mi300x_x8()
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    seen = gpu_places.visible(written(files), environ)
+    assert [one.uuid for one in seen] == [f"GPU-000000000000ab{n:02x}" for n in numbers]
+
+
+def test_without_nvml_or_rocm_nobody_knows_and_cores_are_divided_all_the_same(node):
+    files = topologies.cpus(["0-7"], topologies.alone)
+    bound = node((files, None), [{}] * 2)
+    assert cpus(bound) == ranges("0-3", "4-7")
+    assert bound[1].first is None and bound[1].described()["gpus"] == []
+
+
+# What is refused.
+
+
+def refused(node, *arguments, **more):
+    with pytest.raises(Error) as error:
+        node(*arguments, **more)
+    return str(error.value)
+
+
+def test_fewer_cores_than_processes_are_refused(node):
+    message = refused(node, topologies.h100_x8(), [{}] * 8, [[0, 1, 2]] * 8)
+    assert "8 processes" in message and "3 CPU(s)" in message and "binding: none" in message
+    quota = refused(node, topologies.h100_x8(), [{}] * 8, quota=4.0)
+    assert "4 CPUs, by the quota of a control group" in quota
+
+
+def test_fewer_cores_than_processes_may_share_them_where_asked_to(node):
+    bound = node(topologies.h100_x8(), [{}] * 8, [[0, 1, 2]] * 8, mode="none")
+    assert [one.threads for one in bound] == [1] * 8
+
+
+def test_a_gpu_asked_for_twice_is_refused_unless_it_is_to_be_shared(node):
+    same = refused(node, topologies.h100_x8(), [alone(2)] * 2)
+    assert "2 local ranks that see the same need 2 GPUs" in same and H100_UUIDS[2] in same
+    listed = [{"CUDA_VISIBLE_DEVICES": "1,2"}, {"CUDA_VISIBLE_DEVICES": "1"}]
+    twice = refused(node, topologies.h100_x8(), listed)
+    assert f"local ranks 0 and 1 would both compute on {H100_UUIDS[1]}" in twice
+    for environs in ([alone(2)] * 2, listed):
+        bound = node(topologies.h100_x8(), environs, shared=True)
+        assert bound[0].gpus == bound[1].gpus
+
+
+def test_a_uuid_that_is_not_there_is_named_with_those_that_are(node):
+    environ = {"CUDA_VISIBLE_DEVICES": "GPU-dead0000-0000"}
+    message = refused(node, topologies.a100_x2_on_one_socket(), [environ])
+    assert "GPU-dead0000-0000 is not on this node" in message
+    assert "GPU-a1000000-0000, GPU-a1000001-0000" in message
+    rocr = {"ROCR_VISIBLE_DEVICES": "GPU-00000000dead0000"}
+    assert "is not on this node" in refused(node, topologies.mi300x_x8(), [rocr])
+
+
+def test_mig_devices_beside_whole_gpus_are_refused(node):
+    environ = {"CUDA_VISIBLE_DEVICES": "GPU-a1000000-0000,MIG-1111-0000"}
+    message = refused(node, topologies.mig_slices(), [environ])
+    assert "MIG devices beside whole GPUs" in message
+
+
+def test_fewer_gpus_than_a_process_drives_are_refused(node):
+    message = refused(node, topologies.a100_x2_on_one_socket(), [{}], each=4)
+    assert "local rank 0 need 4 GPU(s) and see 2" in message

@@ -1,0 +1,60 @@
+"""local_ranks: what the processes of a node tell one another, by real processes."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from dlbench import Error
+from dlbench.common import own_code
+from dlbench.trainer import local_ranks
+
+PROGRAM = """
+import json, pathlib, sys, time
+from dlbench.trainer import local_ranks
+folder, index, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+time.sleep(0.2 * (count - index))
+print(json.dumps(local_ranks.exchange(pathlib.Path(folder), index, count, {"cpus": [index]})))
+"""
+
+
+def start(folder, index, count):
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, folder, str(index), str(count)],
+        stdout=subprocess.PIPE,
+        env={"PYTHONPATH": str(own_code.here("workflow_scripts"))},
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_each_learns_what_all_say_in_their_order(count, tmp_path):
+    processes = [start(tmp_path, index, count) for index in range(count)]
+    said = [json.loads(process.communicate(timeout=60)[0]) for process in processes]
+    assert said == [[{"cpus": [index]} for index in range(count)]] * count
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_an_earlier_start_left_is_not_taken_for_fresh(tmp_path):
+    for index in (0, 1):
+        old = {"number": f"old{index}", "seen": {str(1 - index): "old"}, "facts": {"cpus": [99]}}
+        path = tmp_path / f".local-rank-{index}-{local_ranks._node()}.json"
+        path.write_text(json.dumps(old))
+    first = start(tmp_path, 0, 2)
+    time.sleep(1)
+    second = start(tmp_path, 1, 2)
+    for process in (first, second):
+        assert json.loads(process.communicate(timeout=60)[0]) == [{"cpus": [0]}, {"cpus": [1]}]
+
+
+def test_who_does_not_come_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(local_ranks, "PATIENCE_S", 0.1)
+    with pytest.raises(Error, match=r"local rank 1 waited 0.1 s for local rank 0 and 2 of 3"):
+        local_ranks.exchange(tmp_path, 1, 3, {})
+
+
+def test_one_alone_writes_nothing(tmp_path):
+    assert local_ranks.exchange(tmp_path / "absent", 0, 1, "me") == ["me"]
+    assert not (tmp_path / "absent").exists()

@@ -1,0 +1,157 @@
+"""The cores of a node divided among the processes of a run on it: equal shares, near cores first.
+
+- A share is a number of whole physical cores: hardware threads of one core stay together.
+- All shares are equally large, since a step is as fast as the slowest process. What does not divide
+  is left over.
+- Processes that are near the same cores get blocks of these that follow one another, so that each
+  has caches of its own. Who lacks cores then gets the nearest that are left.
+- Where nothing is known of distances, blocks follow one another in the order of the numbers.
+- Nobody gets a CPU outside of its own mask. A quota of CPU time narrows no share: other groups that
+  have one, too, would be bound to the same cores. It says how many CPUs are worth using.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dlbench import Error
+from dlbench.machine.hardware import CPU, NODES, Files, expand
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The CPUs of a node.
+
+    Attributes:
+        cores: numbers of the hardware threads of each physical core.
+        numa_cpus: numbers of the CPUs of each NUMA node that has some.
+        distances: from NUMA node to NUMA node, as the firmware states them; 10 is a node itself.
+    """
+
+    cores: tuple[tuple[int, ...], ...]
+    numa_cpus: dict[int, frozenset[int]] = field(default_factory=dict)
+    distances: dict[int, dict[int, int]] = field(default_factory=dict)
+
+    def numa_nodes(self, cpus: Sequence[int]) -> list[int]:
+        """The NUMA nodes that have some of these CPUs."""
+        return sorted(node for node, those in self.numa_cpus.items() if those & set(cpus))
+
+
+@dataclass(frozen=True)
+class Place:
+    """What is known of one process: which CPUs it may use, and what is near its GPUs.
+
+    Attributes:
+        near: CPUs that are near one of them; empty: not known.
+        numa_nodes: to which they are attached.
+    """
+
+    cpus: frozenset[int]
+    near: frozenset[int] = frozenset()
+    numa_nodes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Division:
+    """CPUs of each process, in their order, and those that nobody has."""
+
+    shares: tuple[tuple[int, ...], ...]
+    left_over: tuple[int, ...]
+
+
+def read(files: Files) -> Topology:
+    """The topology that the kernel states; each CPU is a core where it states none."""
+    online = expand(files.text(f"{CPU}/online"))
+    cores = files.ask(
+        "cores",
+        lambda: {
+            tuple(expand(files.text(f"{CPU}/cpu{number}/topology/thread_siblings_list")))
+            for number in online
+        },
+    )
+    numa_cpus, distances = {}, {}
+    for place in files.paths(f"{NODES}/node[0-9]*"):
+        node = int(place.rpartition("node")[2])
+        cpus = files.read("numa", f"{place}/cpulist", expand)
+        row = files.read("numa", f"{place}/distance", lambda text: list(map(int, text.split())))
+        if cpus:
+            numa_cpus[node], distances[node] = frozenset(cpus), row or []
+    # A row of distances has an entry for each node, those without CPUs included.
+    numbers = [int(place.rpartition("node")[2]) for place in files.paths(f"{NODES}/node[0-9]*")]
+    return Topology(
+        tuple(sorted(cores or {(number,) for number in online})),
+        numa_cpus,
+        {node: dict(zip(numbers, row, strict=False)) for node, row in distances.items()},
+    )
+
+
+def divide(topology: Topology, places: Sequence[Place], quota: float | None = None) -> Division:
+    """A share of the node's cores for each process.
+
+    Args:
+        places: of the processes of a run on this node, in their order.
+        quota: CPUs whose time a control group may use; None: no limit.
+
+    Raises:
+        Error: there are fewer CPUs than processes.
+    """
+    usable = frozenset().union(*(place.cpus for place in places))
+    _check_enough(len(usable), len(places), quota)
+    cores = [tuple(cpu for cpu in core if cpu in usable) for core in topology.cores]
+    cores = [core for core in cores if core]
+    known = {cpu for core in cores for cpu in core}
+    cores += [(cpu,) for cpu in sorted(usable - known)]
+    if len(cores) < len(places):  # some have to share the hardware threads of a core
+        cores = [(cpu,) for cpu in sorted(usable)]
+    each = len(cores) // len(places)
+    taken: list[list[tuple[int, ...]]] = [[] for _ in places]
+    left = sorted(cores)
+    _deal_near(places, taken, left, each)
+    _deal_rest(topology, places, taken, left, each)
+    shares = tuple(tuple(sorted(cpu for core in mine for cpu in core)) for mine in taken)
+    return Division(shares, tuple(sorted(cpu for core in left for cpu in core)))
+
+
+def _check_enough(cpus: int, processes: int, quota: float | None) -> None:
+    if cpus < processes:
+        offered = f"{cpus} CPU(s)"
+    elif quota is not None and quota < processes:
+        offered = f"the time of {quota:g} CPUs, by the quota of a control group,"
+    else:
+        return
+    raise Error(
+        f"{processes} processes of this run are on this node and may use {offered} in all, fewer "
+        "than one for each: ask the scheduler for more cores (a CPU mask or a control group may "
+        "hide the others), start fewer processes, or have them share by site.binding: none"
+    )
+
+
+def _deal_near(places, taken, left, each):
+    """Blocks of near cores for those who are near the same ones, as many for each."""
+    for near in dict.fromkeys(place.near for place in places if place.near):
+        group = [number for number, place in enumerate(places) if place.near == near]
+        common = near.intersection(*(places[number].cpus for number in group))
+        there = [core for core in left if common.issuperset(core)]
+        block = min(each, len(there) // len(group))
+        for index, number in enumerate(group):
+            taken[number] = there[index * block : (index + 1) * block]
+        for core in there[: block * len(group)]:
+            left.remove(core)
+
+
+def _deal_rest(topology, places, taken, left, each):
+    """The nearest of what is left, for each who has fewer cores than the others."""
+    node_of = {cpu: node for node, cpus in topology.numa_cpus.items() for cpu in cpus}
+
+    def distance(place, core):
+        if not place.near or place.near.issuperset(core):
+            return 0
+        rows = (topology.distances.get(node, {}) for node in place.numa_nodes)
+        return min((row.get(node_of.get(core[0]), math.inf) for row in rows), default=math.inf)
+
+    for place, mine in zip(places, taken, strict=True):
+        allowed = [core for core in left if place.cpus.issuperset(core)]
+        allowed.sort(key=lambda core, place=place: (distance(place, core), core))
+        for core in allowed[: each - len(mine)]:
+            mine.append(core)
+            left.remove(core)

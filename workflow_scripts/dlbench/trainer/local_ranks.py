@@ -1,0 +1,89 @@
+"""The processes of a run on one node tell one another what each sees, before a framework starts.
+
+A node's processes may have other CPU masks and other GPUs, and no framework tells them of those
+before it has taken its own. So each keeps a file beside the log, which the others read: that works
+under all launchers and across containers. A file that an earlier start left is told from a fresh
+one by the numbers that its writer has seen of the others: a process goes on once each of them has
+seen its number of this start. The files go once all have read them.
+"""
+
+import atexit
+import contextlib
+import json
+import os
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+from dlbench import Error
+from dlbench.machine import host_name
+
+POLL_S = 0.005
+PATIENCE_S = 600.0  # for the last one: on a full node containers start slowly
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def exchange(folder: Path, index: int, count: int, facts: Any) -> list[Any]:
+    """What each process of this run on this node says, in their order.
+
+    Args:
+        folder: of the run's log, which they share.
+        index: of this process among the `count` on this node.
+        facts: what this one says, plain values.
+
+    Raises:
+        Error: one did not come in time.
+    """
+    if count == 1:
+        return [facts]
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f".local-rank-{number}-{_node()}.json" for number in range(count)]
+    number, seen, written = uuid.uuid4().hex, dict[str, str](), None
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        if written != seen:
+            _write(paths[index], {"number": number, "seen": seen, "facts": facts})
+            written = dict(seen)
+        others = {n: _read(path) for n, path in enumerate(paths) if n != index}
+        seen = {str(n): other["number"] for n, other in others.items() if other}
+        absent = [
+            n for n, other in others.items() if not other or other["seen"].get(str(index)) != number
+        ]
+        if not absent and written == seen:
+            _write(paths[index], {"number": number, "seen": seen, "facts": facts, "done": True})
+            atexit.register(_remove, paths)
+            return [facts if n == index else others[n]["facts"] for n in range(count)]
+        if time.monotonic() > deadline:
+            raise Error(
+                f"local rank {index} waited {PATIENCE_S:g} s for local rank "
+                f"{' and '.join(map(str, absent))} of {count} on {host_name.host()}, in vain: are "
+                "the ranks of a node numbered as the run's devices_per_node says, and do all see "
+                f"the folder {folder}?"
+            )
+        time.sleep(POLL_S)
+
+
+def _remove(paths: list[Path]) -> None:
+    """Remove all files, if no process still waits for one."""
+    if all(content and content.get("done") for content in map(_read, paths)):
+        for path in paths:
+            path.unlink(missing_ok=True)
+
+
+def _node() -> str:
+    """What no other node has, and all containers of one: ranks of several nodes share a folder."""
+    boot = BOOT_ID.read_text().strip()[:8] if BOOT_ID.exists() else "unknown"
+    return f"{host_name.short(host_name.host())}-{boot}"
+
+
+def _write(path, content):
+    unready = path.with_suffix(".new")
+    unready.write_text(json.dumps(content), encoding="utf-8")
+    os.replace(unready, path)
+
+
+def _read(path):
+    with contextlib.suppress(OSError, ValueError):
+        return json.loads(path.read_text(encoding="utf-8"))
+    return None
