@@ -79,7 +79,10 @@ PROCESSES = tuple(
     for name in ("checkpoints", "copies", "parallel_training", "supervised_training")
 )
 # Those of tests/frameworks that are about PyTorch alone: about half of its time.
-PYTORCH = tuple(f"tests/frameworks/test_{name}.py" for name in ("fsdp", "pytorch", "torch_models"))
+PYTORCH = tuple(
+    f"tests/frameworks/test_{name}.py"
+    for name in ("fsdp", "host_to_device", "pytorch", "torch_models")
+)
 
 
 # Of tests/unit, what finds most of what an older Python may break, in a fifth of the time: what the

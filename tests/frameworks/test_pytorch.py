@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import signal
+import socket
 import subprocess
 
 import pytest
@@ -240,3 +241,48 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / 20)
     command = [torch, "-c", code]
     said = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert float(said.stdout) < 100  # pages; a thousand if freed memory goes back to the system
+
+
+RANKS = ("RANK", "LOCAL_RANK")
+LATE = """
+import sys, time
+sys.path.insert(0, "workflow_scripts")
+from dlbench.trainer import cluster, engine, flags
+from dlbench.trainer.pytorch import processes
+processes.MEETING_TIMEOUT_S = float(sys.argv[1])
+cluster.EXCHANGE_TIMEOUT_S = float(sys.argv[2]) or cluster.EXCHANGE_TIMEOUT_S
+spec = flags.parse(None, [*sys.argv[3:], "--log", "none"])[0]
+strategy = engine.strategy_of(spec)(spec, "cpu")
+time.sleep(3 * strategy.rank)
+print("all there", strategy.gather([strategy.rank]).ravel().tolist(), strategy.settings())
+strategy.leave()
+"""
+
+
+def ranks_of(torch, meeting_s, exchange_s, ranks=(0, 1)):
+    """What two ranks say of which the second comes to an exchange 3 s after the first."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+    words = list(map(str, [torch, "-c", LATE, meeting_s, exchange_s]))
+    words += dataclasses.replace(RUN, **TORCHRUN).flags()
+    known = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    how = {"cwd": REPOSITORY, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    started = [
+        subprocess.Popen(words, env=os.environ | known | dict.fromkeys(RANKS, str(rank)), **how)
+        for rank in ranks
+    ]
+    return [process.communicate(timeout=120)[0] for process in started]
+
+
+def test_a_rank_waits_for_another_as_long_as_a_run_may_take(torch):
+    said = ranks_of(torch, 60, 0)
+    assert ["all there [0.0, 1.0]" in one for one in said] == [True, True], said
+    assert "'timeout_s': 604800" in said[0]
+
+
+def test_the_time_after_which_an_exchange_ends_is_that_of_the_process_group(torch):
+    assert "Timed out waiting 1000ms" in ranks_of(torch, 60, 1)[0]
+
+
+def test_a_rank_that_finds_no_other_says_so_after_the_time_for_meeting(torch):
+    assert "rank 0 of 2 did not meet the others at 127.0.0.1:" in ranks_of(torch, 1, 0, [0])[0]

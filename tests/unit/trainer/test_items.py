@@ -30,6 +30,9 @@ class Strategy:
     def spread(self, values):
         return "on devices", values.tolist()
 
+    def on_devices(self, batches):
+        return (tuple(map(self.spread, batch)) for batch in batches)
+
 
 def halved(inputs):
     return inputs.astype(np.float32) / 2

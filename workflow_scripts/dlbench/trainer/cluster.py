@@ -25,6 +25,10 @@ PORTS_PER_JOB = 64
 # Below 32 768, from which Linux gives ports to connections: one of those may be taken at any time.
 # 199 is prime, so that numbers of jobs which are next to each other have other ports.
 PORTS = range(20_000, 20_000 + 199 * PORTS_PER_JOB)
+# For which a process waits for another one in an exchange. Whether a run hangs is for hang_limit_s
+# to say: NCCL under PyTorch would end one after 10 min, Gloo under Horovod after 30 s, as long as
+# another rank compiles, evaluates or writes a checkpoint, too.
+EXCHANGE_TIMEOUT_S = 7 * 24 * 3600
 
 
 # Variable with the addresses of nodes that are not reached by their names, as JSON.

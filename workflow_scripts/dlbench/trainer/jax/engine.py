@@ -1,5 +1,6 @@
 """The engine of JAX with Keras 3: what trains one run in one process."""
 
+import collections
 import contextlib
 import functools
 import importlib.metadata
@@ -30,6 +31,8 @@ PACKAGES = ("jax", "keras")
 INPUTS = ("dlbench", "grain")
 OUT_OF_MEMORY = ("XlaRuntimeError: RESOURCE_EXHAUSTED", "JaxRuntimeError: RESOURCE_EXHAUSTED")
 BY_DESIGN = "compiles each step as a whole, and decodes JPEGs in processes"
+# JAX would start steps for a whole window of them, each with its batch in the memory of the device.
+STEPS_AHEAD = 2  # on GPUs, of the one that they compute
 LACKS = {
     "xla": "framework jax compiles every step with XLA: xla true says nothing; leave it out",
     "compile": "compile is a field of framework pytorch; jax compiles every step: leave it out",
@@ -46,6 +49,7 @@ class Engine(ArrayEngine):
         # Ranks have different seeds: if the broadcast of the weights failed, ranks would differ.
         keras.utils.set_random_seed(engine.seed(spec) + 1000 * strategy.rank)
         set_precision(spec, strategy)
+        self._started: collections.deque[jax.Array] = collections.deque()  # losses of steps
         super().__init__(spec, strategy, plugins.load(MODELS, spec.model), data_folder)
 
     def build(self) -> None:
@@ -146,6 +150,10 @@ class Engine(ArrayEngine):
 
     def _begin_step(self, inputs: Any, targets: Any) -> Any:
         self._state, loss, _ = self._step(self._state, inputs, targets)
+        if self.gpus_seen:
+            self._started.append(loss)
+            if len(self._started) > STEPS_AHEAD:
+                self._started.popleft().block_until_ready()
         return loss
 
     def _wait(self, losses: list[Any]) -> list[float]:

@@ -4,8 +4,11 @@ They communicate over gloo on CPUs, over NCCL on GPUs. A process learns its rank
     from torchrun         by RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
     from mpirun           by Open MPI's variables, on one node, or with MASTER_ADDR on several
     from other launchers  as under other frameworks: see dlbench/trainer/cluster.py
+They wait MEETING_TIMEOUT_S to find one another, and for each other's part of an exchange as long as
+a run may take. On GPUs the group is bound to the device of its process, and connects at once.
 """
 
+import datetime
 import gc
 import os
 import zlib
@@ -21,6 +24,7 @@ from dlbench.trainer.pytorch.strategies import Base
 from dlbench.trainer.strategy import Spec
 
 LOOPBACK = "127.0.0.1"
+MEETING_TIMEOUT_S = 600
 TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 OPEN_MPI = tuple(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "LOCAL_RANK", "SIZE"))
 
@@ -70,7 +74,8 @@ class Joined(Base):
         distributed.destroy_process_group()
 
     def settings(self) -> dict[str, Any]:
-        return {"backend": self._backend(), **self.options}
+        timeout_s = cluster.EXCHANGE_TIMEOUT_S
+        return {"backend": self._backend(), "timeout_s": timeout_s, **self.options}
 
     def gather(self, values: Any) -> np.ndarray:
         import torch
@@ -90,12 +95,23 @@ class Joined(Base):
         # torchrun listens there itself.
         if self.rank == 0 and "TORCHELASTIC_RUN_ID" not in os.environ:
             cluster.see_port_free(self._address)
+        meeting, exchange = (
+            datetime.timedelta(seconds=seconds)
+            for seconds in (MEETING_TIMEOUT_S, cluster.EXCHANGE_TIMEOUT_S)
+        )
         try:
+            found = distributed.rendezvous(
+                f"tcp://{self._address}", self.rank, self.size, timeout=meeting
+            )
+            store, *_ = next(found)
+            store.set_timeout(exchange)
             distributed.init_process_group(
                 self._backend(),
-                init_method=f"tcp://{self._address}",
+                store=store,
                 rank=self.rank,
                 world_size=self.size,
+                timeout=exchange,
+                device_id=self.device if self.on_gpus else None,
             )
         except RuntimeError as error:
             raise cluster.Unreachable(

@@ -24,6 +24,12 @@ class Strategy(Protocol):
     def spread(self, values: np.ndarray) -> Any:
         """The framework's array on the devices of this process, from the items of all of them."""
 
+    def on_devices(self, batches: Iterator[Batch]) -> Iterator[Arrays]:
+        """Batches on the devices of this process; each is copied while the step before computes.
+
+        What uses a batch has been launched when the next one is asked for.
+        """
+
 
 def find(
     wanted: Wanted, data_folder: str | None, reader: type[Stored] = Stored
@@ -82,9 +88,7 @@ class Items(Source):
 
     def batches(self, first_step: int) -> Iterator[Arrays]:
         """The batches of this process after so many steps, on its devices; they have no end."""
-        strategy = self._strategy
-        for inputs, targets in self.on_host(first_step):
-            yield strategy.spread(inputs), strategy.spread(targets)
+        return self._strategy.on_devices(self.on_host(first_step))
 
     def on_host(self, first_step: int) -> Iterator[Batch]:
         strategy = self._strategy

@@ -8,7 +8,7 @@ imported inside the methods.
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,10 @@ class Base(BaseStrategy):
         import jax
 
         return jax.device_put(values, self.local[0])
+
+    def on_devices(self, batches: Iterator[tuple[np.ndarray, ...]]) -> Iterator[tuple[Array, ...]]:
+        """Batches on the devices; JAX copies beside what they compute, and waits for no copy."""
+        return (tuple(map(self.spread, batch)) for batch in batches)
 
     def over_devices(self, function: Function) -> Function:
         """A function of a batch, changed so that each device computes its part of the batch."""

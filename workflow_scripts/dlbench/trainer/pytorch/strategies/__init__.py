@@ -8,8 +8,7 @@ is imported inside the methods.
 import contextlib
 import ctypes
 import os
-import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from dlbench.trainer.strategy import BaseStrategy, Spec, digest
 KEEPING = {"M_MMAP_THRESHOLD": (-3, 32 << 20), "M_TRIM_THRESHOLD": (-1, (1 << 31) - 1)}
 Tensor = Any  # PyTorch's own, as are modules: it is not imported yet
 Module = Any
+Batch = tuple[np.ndarray, ...]  # in the memory of the host: inputs and targets
 
 
 class Base(BaseStrategy):
@@ -68,18 +68,17 @@ class Base(BaseStrategy):
 
         Images keep their layout in memory, which is PyTorch's channels_last.
         """
-        import torch
+        from dlbench.trainer.pytorch import building, host_to_device
 
-        from dlbench.trainer.pytorch.building import channels_first
+        return building.channels_first(host_to_device.tensor_of(values).to(self.device))
 
-        with warnings.catch_warnings():  # nothing writes to it
-            warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-            tensor = torch.from_numpy(values)
-        if tensor.ndim < 4 and not tensor.is_floating_point():
-            tensor = tensor.long()
-        if self.on_gpus:  # the copy runs beside what the GPU computes
-            tensor = tensor.pin_memory().to(self.device, non_blocking=True)
-        return channels_first(tensor)
+    def on_devices(self, batches: Iterator[Batch]) -> Iterator[tuple[Tensor, ...]]:
+        """Batches on the device of this process; GPUs copy them beside what they compute."""
+        if not self.on_gpus:
+            return (tuple(map(self.spread, batch)) for batch in batches)
+        from dlbench.trainer.pytorch import host_to_device
+
+        return host_to_device.ahead(batches, self.device)
 
     def weights_sha256(self, weights: Sequence[Tensor]) -> list[str]:
         """One digest of all weights for each device of this process."""

@@ -69,7 +69,13 @@ class Base(BaseStrategy):
         Args:
             make: function (rank, size) -> tf.data.Dataset with the batches of one process.
         """
-        return iter(make(self.rank, self.size))
+        batches = make(self.rank, self.size)
+        if not self.on_gpus:
+            return iter(batches)
+        import tensorflow as tf
+
+        # Its documentation: what is distributed so is prefetched to the device.
+        return distributed(tf.distribute.OneDeviceStrategy(self.devices[0]), batches)
 
     def constants(self, make: Callable[[], Items]) -> Items | Iterator[Items]:
         """`make()` once per device: a tuple of tensors that lie there, or an iterator."""
@@ -163,3 +169,17 @@ class Base(BaseStrategy):
         import tensorflow as tf
 
         return [d.name for d in tf.config.list_logical_devices(device.upper())]
+
+
+def distributed(strategy: Any, batches: Any) -> Iterator[Items]:
+    """An iterator over batches whose parts tf.distribute copies to its devices ahead of a step.
+
+    Args:
+        strategy: of tf.distribute, on the devices of this process.
+        batches: a tf.data.Dataset with those of this process.
+    """
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    return iter(strategy.experimental_distribute_dataset(batches.with_options(options)))

@@ -28,12 +28,9 @@ from typing import Any
 import numpy as np
 
 from dlbench import Error
+from dlbench.trainer import cluster
 from dlbench.trainer.strategy import Spec
 from dlbench.trainer.tensorflow.strategies import Base, Tensor, Variable
-
-# Whether a run hangs is for hang_limit_s to say. Gloo would end one after 30 s in which a rank
-# waits for another, as it does for one that compiles longer, writes a checkpoint or evaluates.
-GLOO_TIMEOUT_S = 24 * 3600
 
 
 class Strategy(Base):
@@ -57,7 +54,7 @@ class Strategy(Base):
             raise Error(
                 "strategy horovod needs a launcher (horovodrun, mpirun or srun), found none"
             )
-        os.environ.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", str(GLOO_TIMEOUT_S))
+        os.environ.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", str(cluster.EXCHANGE_TIMEOUT_S))
         os.environ["HOROVOD_CYCLE_TIME"] = str(self.options["cycle_time_ms"])
         os.environ["HOROVOD_FUSION_THRESHOLD"] = str(self.options["fusion_threshold_mib"] << 20)
         if self.options["timeline"]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dlbench.trainer.strategy import Spec
-from dlbench.trainer.tensorflow.strategies import Base, Items, Tensor, Variable
+from dlbench.trainer.tensorflow.strategies import Base, Items, Tensor, Variable, distributed
 
 
 class Strategy(Base):
@@ -48,12 +48,7 @@ class Strategy(Base):
         return self._mirrored.reduce("MEAN", value, axis=None)
 
     def iterator(self, make: Callable[[int | Tensor, int], Any]) -> Iterator[Items]:
-        import tensorflow as tf
-
-        options = tf.data.Options()
-        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-        batches = make(self.rank, self.size).with_options(options)
-        return iter(self._mirrored.experimental_distribute_dataset(batches))
+        return distributed(self._mirrored, make(self.rank, self.size))
 
     def constants(self, make: Callable[[], Items]) -> Items | Iterator[Items]:
         parts = zip(*(self._on_each_device(make)), strict=True)

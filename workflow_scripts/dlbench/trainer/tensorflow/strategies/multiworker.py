@@ -13,7 +13,7 @@ Options:
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -23,7 +23,7 @@ from dlbench import Error
 from dlbench.trainer import cluster
 from dlbench.trainer.strategy import Spec
 from dlbench.trainer.tensorflow.cluster_resolver import resolver
-from dlbench.trainer.tensorflow.strategies import Base, Tensor, Variable
+from dlbench.trainer.tensorflow.strategies import Base, Items, Tensor, Variable
 
 
 class Strategy(Base):
@@ -65,6 +65,14 @@ class Strategy(Base):
 
     def run(self, function: Callable[..., Tensor], arguments: tuple[Tensor, ...]) -> Tensor:
         return self._workers.run(function, args=arguments)
+
+    def iterator(self, make: Callable[[int | Tensor, int], Any]) -> Iterator[Items]:
+        if not self.on_gpus:
+            return super().iterator(make)
+        # Prefetched to the device, as what tf.distribute distributes is.
+        return iter(
+            self._workers.distribute_datasets_from_function(lambda _: make(self.rank, self.size))
+        )
 
     def gather(self, values: Any) -> np.ndarray:
         return np.asarray(self._gathered(np.asarray([values], np.float64)))
