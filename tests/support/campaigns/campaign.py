@@ -129,9 +129,12 @@ class Campaign:
             wildcard = re.search(r"^    wildcards: \w+=(.*)$", block, re.MULTILINE)
             rule = block.partition(":")[0]
             jobs.setdefault(rule, set()).add(wildcard[1] if wildcard else "")
-        for rule in ("all", "start_session", "end_session"):  # of each start that has work
-            jobs.pop(rule, None)
-        return {rule: sorted(values) for rule, values in jobs.items()}
+        of_each_start = ("all", "start_session", "end_session")  # that has work
+        return {
+            rule: sorted(values)
+            for rule, values in jobs.items()
+            if rule.removeprefix("dlbench_") not in of_each_start
+        }
 
     def ids(self):
         return sorted(path.name for path in (self.folder / "results/runs").iterdir())
