@@ -14,7 +14,7 @@ from support.campaigns.campaign import Campaign
 from support.campaigns.scratch import Scratch
 
 BENCH = ("--resources", "bench=1")
-ONE_JOB_AT_A_TIME = ("--cores", "1", "--workflow-profile", "none", *BENCH)
+ONE_JOB_AT_A_TIME = (*BENCH, "--cores", "1", "--workflow-profile", "none")
 HOOKS = """
 shell.prefix("said=ours; ")
 
@@ -111,7 +111,7 @@ def test_a_rule_of_ours_may_be_changed_and_the_plan_is_said_once(scratch):
         "rule everything:",
         "use rule train from dlbench as dlbench_train with:\n    threads: 2\n\n\nrule everything:",
     )
-    (run_id,) = scratch.scheduled("--cores", "2", *BENCH)["dlbench_train"]
+    (run_id,) = scratch.scheduled(*BENCH, "--cores", "2")["dlbench_train"]
     assert run_id.startswith("lenet5-synthetic-b8")
     assert scratch.said.count("1 run to train: not trained yet") == 1
     assert re.search(r"rule dlbench_train:(\n    .*)*\n    threads: 2", scratch.said)
@@ -129,10 +129,10 @@ def test_the_module_alone_has_our_names_and_our_default_target(scratch):
 
 def test_what_a_module_cannot_be_given_is_said(scratch):
     scratch.study(figurs=[])
-    said = scratch.snakemake("-n", *BENCH).stdout
+    said = scratch.snakemake(*BENCH, "-n").stdout
     assert "The config cannot be used" in said and "did you mean 'figures'?" in said
     scratch.edit('config["dlbench"]', 'config["dlbench"]\n    prefix:\n        "bench"')
-    finished = scratch.snakemake("-n", *BENCH)
+    finished = scratch.snakemake(*BENCH, "-n")
     assert finished.returncode != 0
     assert "leave prefix and replace_prefix out of the module" in finished.stdout
 
