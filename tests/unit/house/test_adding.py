@@ -240,7 +240,7 @@ profile = profiles.read("profiles/oursite")
 print(json.dumps([profile.executor, profile.defaults]))
 """
     executor, defaults = evaluate(project, code)
-    assert executor == "slurm"
+    assert executor == "cluster-generic"
     assert defaults == {
         "slurm_partition": "gpu",
         "slurm_account": "myproject",
@@ -250,8 +250,9 @@ print(json.dumps([profile.executor, profile.defaults]))
     content = yaml.safe_load((project / "profiles/oursite/config.yaml").read_text())
     ours = yaml.safe_load((REPOSITORY / "profiles/slurm/config.yaml").read_text())
     assert set(content) <= set(ours)
-    for key in ("resources", "set-resource-scopes"):
+    for key in content.keys() - {"default-resources", "jobs", "jobscript"}:
         assert content[key] == ours[key]
+    assert (project / "profiles/oursite" / content["jobscript"]).is_file()
 
 
 def test_the_study_has_its_runs_and_its_published_numbers(project):

@@ -81,6 +81,7 @@ def plan_of_start(settings: dict[str, Any], is_start: bool) -> plan.Plan:
     if key not in _of_this_start:
         choose = sentinels.choose if is_start else sentinels.chosen_of_session
         made = make_plan(settings, choose)
+        _check_secrets(made)
         session = sessions.new() if is_start else None
         _of_this_start[key] = dataclasses.replace(made, new_session=session)
     return _of_this_start[key]
@@ -93,10 +94,18 @@ def plan_found_batches(settings: dict[str, Any], before: plan.Plan) -> None:
         before: the Plan of a start, which has the searches.
     """
     after = make_plan(settings, sentinels.choose)
+    _check_secrets(after)
     after = dataclasses.replace(after, new_session=before.new_session)
     # In place: whoever reads the Snakefile has this one.
     vars(before).clear()
     vars(before).update(vars(after))
+
+
+def _check_secrets(made):
+    """Check that commands have what the config that is kept hides."""
+    for run in made.to_train:
+        if run.is_external:
+            other_trainers.check_secrets(run)
 
 
 def make_plan(
@@ -142,8 +151,6 @@ def make_plan(
     to_train = [runs[run_id] for run_id in pending if run_id not in skipped]
     tried = [search.run for search, why_not in searches.values() if not why_not]
     for run in [*to_train, *tried]:
-        if run.is_external:
-            other_trainers.check_secrets(run)
         if start_command.contained(run):
             trainer_image.check_source(run.environment, study)
     read = {run.dataset for run in [*to_train, *tried] if staleness.has_data(run)}
