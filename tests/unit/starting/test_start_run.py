@@ -24,21 +24,9 @@ SLEEPS = "import time; time.sleep(60)"
 
 
 def command(folder, python, *flags):
-    return [
-        sys.executable,
-        PROGRAM,
-        "--log",
-        folder / "train.jsonl",
-        "--messages",
-        folder / "messages",
-        f"--spec={json.dumps(SPEC)}",
-        "--position=1/2",
-        *flags,
-        "--",
-        sys.executable,
-        "-c",
-        python,
-    ]
+    own = ["--log", folder / "train.jsonl", "--messages", folder / "messages", "--position=1/2"]
+    own += [f"--spec={json.dumps(SPEC)}", *flags]
+    return [sys.executable, PROGRAM, *own, "--", sys.executable, "-c", python]
 
 
 def start(folder, python, *flags):
@@ -68,9 +56,7 @@ def test_a_trainer_that_writes_its_end_is_believed(tmp_path):
 def test_the_trainer_gets_the_flags_of_the_run_where_its_command_says_so(tmp_path):
     line = [*command(tmp_path, "import sys; print(sys.argv[1:])"), "{flags}", "--data", "a b"]
     assert subprocess.run(line, capture_output=True, check=False).returncode == 0
-    expected = [*Run(**SPEC).flags(), "--data", "a b"]
-    assert str(expected) in (tmp_path / "messages").read_text()
-    assert next(event_log.read(tmp_path / "train.jsonl"))["command"][-len(expected) :] == expected
+    assert str([*Run(**SPEC).flags(), "--data", "a b"]) in (tmp_path / "messages").read_text()
 
 
 @pytest.mark.parametrize("asked", ["auto", "host"])
