@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from dlbench import Error
 from dlbench.common import options, plugins
+from dlbench.machine import binding
 from dlbench.study.runs import Run
-from dlbench.trainer import binding, engine
+from dlbench.trainer import engine
 
 RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
 NAMES = plugins.names("tensorflow/strategies")

@@ -6,7 +6,8 @@ A test compares them with the fields of study/runs.py, which the trainer does no
 import argparse
 
 from dlbench.common import flag_types, plugins
-from dlbench.trainer import binding, calibration, engine, profiling, schedule
+from dlbench.machine import binding
+from dlbench.trainer import calibration, engine, profiling, schedule
 from dlbench.trainer.reading import inputs
 
 PLACES = (
