@@ -35,3 +35,11 @@ def test_a_driver_that_does_not_start_says_nothing(nvml, tree, monkeypatch):
 
     monkeypatch.setattr(nvml, "nvmlInit", fail)
     assert gpu_places.visible(tree({}), {}) is None
+
+
+def test_a_gpu_that_is_lost_ends_no_run(nvml, tree, monkeypatch):
+    def fail(handle):
+        raise nvml.NVMLError("GPU is lost")
+
+    monkeypatch.setattr(nvml, "nvmlDeviceGetUUID", fail)
+    assert gpu_places.visible(tree({}), {}) is None
