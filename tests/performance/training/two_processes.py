@@ -24,7 +24,7 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from dlbench.common import plugins
-from dlbench.trainer.binding import keep_to_cores
+from dlbench.machine.binding import keep_to_cores
 
 from .. import bench
 from ..bench import launched

@@ -16,8 +16,9 @@ sys.path[:0] = [str(TESTS), str(TESTS.parent / "workflow_scripts")]
 
 import torch.utils.data  # noqa: E402
 
+from dlbench.machine import binding  # noqa: E402
 from dlbench.machine.hardware import Files  # noqa: E402
-from dlbench.trainer import binding, train  # noqa: E402
+from dlbench.trainer import train  # noqa: E402
 from dlbench.trainer.pytorch import strategies  # noqa: E402
 from support.machines import topologies  # noqa: E402
 

@@ -48,6 +48,8 @@ BEHIND_LENET = {
     "dlbench/images/runtimes/bare.py",
     "dlbench/launchers/none.py",
     "dlbench/log/event_log.py",
+    "dlbench/machine/binding.py",
+    "dlbench/machine/core_division.py",
     "dlbench/machine/gpu_readings.py",
     "dlbench/trainer/checkpoints.py",
     "dlbench/trainer/copies.py",
@@ -140,7 +142,7 @@ def short(files):
 def test_the_files_behind_a_run_are_these_and_few():
     files = short(staleness.training_code(LENET))
     assert files == BEHIND_LENET
-    assert len(files) <= 31
+    assert len(files) <= 33
 
 
 def test_what_drops_or_reads_files_before_a_run_is_behind_runs_that_ask_for_it():

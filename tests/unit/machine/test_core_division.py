@@ -67,6 +67,12 @@ def test_a_kernel_without_topology_has_a_core_for_each_cpu(tree):
     assert division.shares == ((0, 1), (2, 3))
 
 
+def test_where_there_is_no_sys_each_cpu_is_a_core(tree):
+    topology = core_division.read(tree({}))
+    division = core_division.divide(topology, [Place(frozenset({4, 5, 6}))] * 2)
+    assert (division.shares, division.left_over) == (((4,), (5,)), (6,))
+
+
 @pytest.mark.parametrize(
     ("masks", "shares"), [(("01", "23"), ((0, 1), (2, 3))), (("0", "123"), ((0,), (1, 2)))]
 )

@@ -1,4 +1,4 @@
-"""gpu_places: which GPUs a process sees; whole nodes are in tests/unit/trainer/test_binding.py."""
+"""gpu_places: which GPUs a process sees; whole nodes are in test_binding.py."""
 
 import sys
 
@@ -34,4 +34,12 @@ def test_a_driver_that_does_not_start_says_nothing(nvml, tree, monkeypatch):
         raise nvml.NVMLError("Driver Not Loaded")
 
     monkeypatch.setattr(nvml, "nvmlInit", fail)
+    assert gpu_places.visible(tree({}), {}) is None
+
+
+def test_a_gpu_that_is_lost_ends_no_run(nvml, tree, monkeypatch):
+    def fail(handle):
+        raise nvml.NVMLError("GPU is lost")
+
+    monkeypatch.setattr(nvml, "nvmlDeviceGetUUID", fail)
     assert gpu_places.visible(tree({}), {}) is None

@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import os
+import sys
 import threading
 
 import pytest
@@ -11,8 +12,10 @@ from hypothesis import strategies as st
 
 from dlbench import Error
 from dlbench.common import options, plugins
+from dlbench.machine import binding, limits, local_ranks
 from dlbench.study.runs import Run
-from dlbench.trainer import binding, engine
+from dlbench.trainer import engine, strategy
+from support.machines import topologies
 
 RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=8, steps=5)
 NAMES = plugins.names("tensorflow/strategies")
@@ -287,3 +290,98 @@ def test_several_options_are_read_from_one_text():
         "update": "averaged",
         "servers": 2,
     }
+
+
+# The GPUs and cores of a process whose devices are GPUs.
+
+
+class OnGpus(strategy.BaseStrategy):
+    """One process whose framework sees as many GPUs as `seen` says."""
+
+    seen = 4
+
+    def _configure(self, device, threads_per_device):
+        return [f"gpu:{number}" for number in self.own_gpus(range(self.seen))]
+
+
+@pytest.fixture
+def on_gpus(tmp_path, monkeypatch):
+    """A function that gives a strategy on the GPUs of a node, with the variables of a process."""
+    for name in ("CUDA_VISIBLE_DEVICES", binding.THREADS, limits.THREADS):
+        monkeypatch.delenv(name, raising=False)
+    allowed = os.sched_getaffinity(0)
+
+    def make(nvml, kind=OnGpus, **environ):
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setitem(sys.modules, "pynvml", nvml)
+        return kind(RUN, "gpu", tmp_path)
+
+    yield make
+    for name in (binding.THREADS, limits.THREADS):
+        os.environ.pop(name, None)
+    binding.keep_to_cores(allowed)
+
+
+def test_threads_and_workers_of_a_process_on_gpus_follow_its_cores(on_gpus):
+    made = on_gpus(topologies.h100_x8()[1])
+    allowed = sorted(os.sched_getaffinity(0))
+    assert made.devices == ["gpu:0"] and made.cores == allowed
+    assert limits.usable_threads() == int(os.environ["OMP_NUM_THREADS"]) <= len(allowed)
+    assert made.gpus() == (0,)
+
+
+def test_threads_that_the_user_chose_stay_and_torchruns_one_does_not(on_gpus):
+    on_gpus(topologies.h100_x8()[1], OMP_NUM_THREADS="3")
+    assert os.environ["OMP_NUM_THREADS"] == "3"
+    on_gpus(topologies.h100_x8()[1], OMP_NUM_THREADS="1", TORCHELASTIC_RUN_ID="none")
+    assert os.environ["OMP_NUM_THREADS"] == str(limits.usable_threads())
+
+
+def test_a_process_keeps_its_own_of_several_mig_devices_and_sees_no_other(on_gpus):
+    made = on_gpus(topologies.mig_slices()[1], CUDA_VISIBLE_DEVICES="MIG-1111-0000,MIG-2222-0000")
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "MIG-1111-0000"
+    assert made.devices == ["gpu:0"] and made.gpus() == ("MIG-1111-0000",)
+
+
+def test_without_binding_cores_stay_as_they_are(on_gpus):
+    made = on_gpus(topologies.h100_x8()[1], **{binding.MODE: "none"})
+    assert made.cores is None and made.binding.mode == "none"
+
+
+class Second(OnGpus):
+    """The second process of a node with two."""
+
+    @staticmethod
+    def processes_per_node(run):
+        return 2
+
+    def join(self, spec):
+        self.rank = self.local_rank = 1
+        self.size = 2
+
+
+@pytest.mark.parametrize(("shown", "seen", "number"), [("0", 1, 0), (None, 1, 0), (None, 2, 1)])
+def test_where_no_driver_tells_the_number_of_gpus_seen_does(
+    on_gpus, shown, seen, number, monkeypatch
+):
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("two processes need two cores")
+    both = [{"cpus": sorted(os.sched_getaffinity(0)), "gpus": None}] * 2
+    monkeypatch.setattr(local_ranks, "exchange", lambda *_: both)
+
+    class One(Second):
+        pass
+
+    One.seen = seen
+    made = on_gpus(None, One, **({"CUDA_VISIBLE_DEVICES": shown} if shown else {}))
+    assert made.devices == [f"gpu:{number}"]
+
+
+def test_a_framework_that_sees_fewer_gpus_is_told_of(on_gpus):
+    OnGpus.seen = 0
+    try:
+        with pytest.raises(Error, match=r"rank 0 needs 1 GPU.* its framework sees 0 in all"):
+            on_gpus(topologies.h100_x8()[1])
+    finally:
+        OnGpus.seen = 4

@@ -61,7 +61,7 @@ class Division:
 
 def read(files: Files) -> Topology:
     """The topology that the kernel states; each CPU is a core where it states none."""
-    online = expand(files.text(f"{CPU}/online"))
+    online = files.read("cores", f"{CPU}/online", expand) or []
     cores = files.ask(
         "cores",
         lambda: {

@@ -56,8 +56,13 @@ def visible(
     """
     files = files or Files()
     with _nvml() as nvml:
-        if nvml and nvml.nvmlDeviceGetCount():
-            return tuple(_nvidia(nvml, files, environ))
+        try:
+            if nvml and nvml.nvmlDeviceGetCount():
+                return tuple(_nvidia(nvml, files, environ))
+        except Error:
+            raise
+        except Exception:  # a GPU is lost, a call is missing: the framework says more
+            return None
     amd = _amd(files)
     return tuple(_of_rocm(amd, environ)) if amd else None
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from dlbench.machine.hardware import Files, expand
 
-THREADS = "DLBENCH_THREADS"  # variable that trainer/binding.py sets
+THREADS = "DLBENCH_THREADS"  # variable that machine/binding.py sets
 UNLIMITED = "unlimited"
 UNSEEN = "no control group is seen from here"
 OF_GROUPS = ("group_cpus", "cpu_time_cores", "memory_bytes")

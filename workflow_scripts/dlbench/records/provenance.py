@@ -6,9 +6,8 @@ Needs the standard library only: a record is written where the run was trained.
 from collections.abc import Sequence
 from typing import Any
 
-from dlbench.machine import fingerprints
+from dlbench.machine import bound_ranks, fingerprints
 from dlbench.machine.limits import OF_GROUPS
-from dlbench.records import bindings
 
 LAUNCHED = (
     "command",
@@ -55,7 +54,7 @@ def from_logs(logs: Sequence[Any]) -> dict[str, Any]:
         "containment": [log.begin.get("containment") for log in logs],
         "imported": imported and {key: imported[key] for key in ("kind", "notes")},
         **{key: start.get(key) for key in STARTED},
-        "bindings": bindings.from_starts([log.start for log in logs]),
+        "bindings": bound_ranks.from_starts([log.start for log in logs]),
         "hosts": list(dict.fromkeys(log.start["host"] for log in logs if "host" in log.start)),
         "resumed": [{key: event.get(key) for key in RESUMED} for event in logs[0].resumes],
         **_machines(logs),

@@ -20,8 +20,9 @@ from dlbench.trainer import engine
 from dlbench.trainer.reading import inputs
 
 EXECUTED = {key: folder for key, folder in PLUGIN_FOLDERS.items() if key != "dataset"}
-# Of room machine/, this file measures: which GPUs a process uses and what they do. Others describe.
-MEASURING = ("gpu_readings.py",)
+# Of room machine/, these decide which GPUs and cores a process uses, or what is measured of them.
+# Others describe.
+MEASURING = ("gpu_readings.py", "binding.py", "core_division.py")
 ONLY_SAYING = frozenset(
     [path for path in (plugins.LIBRARY / "machine").glob("*.py") if path.name not in MEASURING]
     # They declare; defaults, which ids of runs rest on, never change.

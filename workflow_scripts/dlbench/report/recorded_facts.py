@@ -4,8 +4,9 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
+from dlbench.machine import bound_ranks
 from dlbench.machine.hardware import installed_gib
-from dlbench.records import bindings, run_record
+from dlbench.records import run_record
 from dlbench.report import sentences
 
 
@@ -22,7 +23,7 @@ def of_record(folder: Path) -> dict[str, Any]:
             "interconnect": site.get("interconnect"),
             "storage": site.get("storage"),
             "modules": ", ".join(known.get("modules") or []),
-            "cores and GPUs": bindings.described(known.get("bindings") or ()),
+            "cores and GPUs": bound_ranks.described(known.get("bindings") or ()),
             **{f"{name} version": version for name, version in versions.items()},
         }
     return {}

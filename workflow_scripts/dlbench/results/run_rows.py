@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 
 from dlbench.analysis import run_tables
 from dlbench.log import event_fields
-from dlbench.machine import fingerprints
-from dlbench.records import bindings, run_record
+from dlbench.machine import bound_ranks, fingerprints
+from dlbench.records import run_record
 from dlbench.results import derived, peak_use
 from dlbench.study import contradictions, learning_gates
 from dlbench.study.runs import FIELDS, Run
@@ -76,7 +76,7 @@ def row(
     notes = [
         *(provenance.get("imported") or {}).get("notes", []),
         fingerprints.unlike_nodes(provenance),
-        bindings.caveat(provenance.get("bindings") or ()),
+        bound_ranks.caveat(provenance.get("bindings") or ()),
     ]
     known = {name: getattr(run, name) for name in _KNOWN} | {
         "run_id": run.id,

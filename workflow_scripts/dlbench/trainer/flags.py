@@ -6,9 +6,10 @@ Those of the fields follow from their declarations (dlbench/run_fields/).
 import argparse
 
 from dlbench.common import flag_types, plugins
+from dlbench.machine import binding
 from dlbench.run_fields.declaring import LARGEST, kind_of
 from dlbench.run_fields.fields import DECLARED, DEFAULTS, FIELDS
-from dlbench.trainer import binding, calibration, engine
+from dlbench.trainer import calibration, engine
 
 OTHERS = "trainer"  # the field that names another program
 LENGTHS = ("steps", "epochs")  # one of them is given

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlbench import Error
 from dlbench.common import options
-from dlbench.machine import gpu_readings
-from dlbench.trainer import binding
+from dlbench.machine import binding, gpu_readings
 
 if TYPE_CHECKING:
     import numpy as np

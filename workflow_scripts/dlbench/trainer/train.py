@@ -15,9 +15,8 @@ from typing import Any
 from dlbench import Error
 from dlbench.common import plugins, terminal
 from dlbench.log import event_log
-from dlbench.machine import redaction
+from dlbench.machine import binding, redaction
 from dlbench.trainer import (
-    binding,
     calibration,
     checkpoints,
     containment,

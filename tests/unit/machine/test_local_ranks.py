@@ -9,11 +9,11 @@ import pytest
 
 from dlbench import Error
 from dlbench.common import own_code
-from dlbench.trainer import local_ranks
+from dlbench.machine import local_ranks
 
 PROGRAM = """
 import json, pathlib, sys, time
-from dlbench.trainer import local_ranks
+from dlbench.machine import local_ranks
 folder, index, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 time.sleep(0.2 * (count - index))
 print(json.dumps(local_ranks.exchange(pathlib.Path(folder), index, count, {"cpus": [index]})))

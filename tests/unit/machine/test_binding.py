@@ -9,10 +9,9 @@ import time
 import pytest
 
 from dlbench import Error
-from dlbench.machine import core_division, gpu_places
+from dlbench.machine import binding, core_division, gpu_places
+from dlbench.machine.binding import Request
 from dlbench.machine.hardware import Files
-from dlbench.trainer import binding
-from dlbench.trainer.binding import Request
 from support.machines import topologies
 from support.machines.topologies import H100_UUIDS, expanded
 

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from dlbench import Error
-from dlbench.machine import core_division, gpu_places, limits
+from dlbench.machine import core_division, gpu_places, limits, local_ranks
 from dlbench.machine.gpu_places import GpuPlace
 from dlbench.machine.hardware import Files
-from dlbench.trainer import local_ranks
 
 AUTO, NONE, CORES = MODES = ("auto", "none", "cores")
 THREADS = "OMP_NUM_THREADS"
