@@ -8,6 +8,7 @@ import pytest
 
 from dlbench.study.runs import Run
 from support.machines.paths import REPOSITORY
+from support.trainers import ranks
 from support.trainers.framework_runs import (
     ON_DIGITS,
     PYTORCH,
@@ -123,12 +124,21 @@ class Tied(nn.Module):  # an output layer that has the weights of the embedding
     def forward(self, x):
         return self.out(self.body(x))
 
+class Small(nn.Module):  # a block of a transformer, as small as it may be
+    def __init__(self):
+        super().__init__()
+        self.norm, self.out = nn.LayerNorm(2), nn.Linear(2, 2)
+    def forward(self, x):
+        return self.out(self.norm(x))
+
 class Body(nn.Module):
     def __init__(self):
         super().__init__()
         self.words = nn.Embedding(50, 8)
         self.rows = nn.ParameterList([nn.Parameter(nn.Linear(50, 8).weight.detach())])
         self.blocks = nn.ModuleDict({"a": nn.Linear(20, 20), "b": nn.Linear(2, 2)})
+        self.small = nn.ModuleList(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)) for _ in "ab")
+        self.layers = nn.ModuleList(Small() for _ in "ab")
     def forward(self, x):
         return x
 
@@ -138,7 +148,95 @@ print([names[unit] for unit in _units(model, 100)])
 """
 
 
-def test_what_others_may_use_and_what_is_never_called_are_no_units(torch):
+def test_blocks_and_large_layers_are_units_unless_others_may_use_them(torch):
     program = [torch, "-c", UNITS]
     found = subprocess.run(program, cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "['body.blocks.a']"
+    assert found.stdout.strip() == ("['body.blocks.a', 'body.layers.0', 'body.layers.1']")
+
+
+# One rank: traces a step and prints what its collectives gather and reduce, and what is stated.
+EXCHANGED = """
+import json, pathlib, sys, tempfile
+sys.path.insert(0, "workflow_scripts")
+import torch
+from dlbench.common import plugins
+from dlbench.trainer import engine, flags
+
+BYTES = {"float": 4, "c10::BFloat16": 2, "c10::Half": 2, "unsigned char": 1}
+spec = flags.parse(None, [*sys.argv[1:], "--log", "none"])[0]
+strategy = engine.strategy_of(spec)(spec, "cpu")
+made = plugins.load("pytorch", "engine").Engine(spec, strategy, None)
+made.build()
+made.begin(0)
+made.window(1, 2, 2)
+with torch.profiler.profile(record_shapes=True) as profiler:
+    made.step(3, 3)
+with tempfile.TemporaryDirectory() as folder:
+    path = pathlib.Path(folder, "trace.json")
+    profiler.export_chrome_trace(str(path))
+    traced = json.loads(path.read_text())["traceEvents"]
+
+def total(call, place):  # of the argument that is as large as all ranks' parts
+    seen = 0
+    for event in traced:
+        if event.get("name") == call:
+            shape, kind = (event["args"][of][place] for of in ("Input Dims", "Input type"))
+            seen += torch.Size(shape).numel() * BYTES[kind]
+    return seen
+
+print(
+    "exchanged",
+    total("c10d::_allgather_base_", 0),
+    total("c10d::_reduce_scatter_base_", 1),
+    strategy.settings()["gathered_bytes_per_step"],
+    strategy.settings()["reduced_bytes_per_step"],
+)
+del made
+strategy.leave()
+"""
+
+
+@pytest.mark.parametrize(
+    ("precision", "fields"),
+    [
+        ("float32", {"model": "gpt_tiny"}),
+        ("bfloat16", {"model": "gpt_tiny"}),
+        ("float16", {"model": "gpt_tiny"}),
+        ("bfloat16", {"model": "gpt_tiny", "recompute": True, "accumulate_steps": 2}),
+        ("bfloat16", {"model": "gpt_tiny", "strategy_options": "reshard_after_forward=False"}),
+        ("bfloat16", {"model": "gpt_tiny", "mode": "forward"}),
+        ("float32", {"model": "resnet20", "strategy_options": "unit_parameters=10000"}),
+        ("bfloat16", {"model": "resnet20", "strategy_options": "unit_parameters=10000"}),
+    ],
+)
+def test_the_bytes_that_are_stated_are_those_of_the_collectives_in_a_trace(
+    torch, precision, fields
+):
+    how = {**PYTORCH.fields, **FSDP, "launcher": "torchrun", "dataset": "synthetic"}
+    run = Run(**{**how, "batch_per_device": 2, "steps": 3, "precision": precision, **fields})
+    for said in ranks.said(torch, EXCHANGED, run.flags()):
+        traced = said.partition("exchanged ")[2].split()
+        assert traced[:2] == traced[2:], said
+        assert int(traced[0]) > 0, said
+
+
+def test_weights_that_are_gathered_in_bfloat16_train_as_those_that_are_whole(torch, tmp_path):
+    found = []
+    for strategy in ("ddp", "fsdp"):
+        log = tmp_path / strategy / "train.jsonl"
+        fields = {**FSDP, "strategy": strategy, "model": "resnet20", "precision": "bfloat16"}
+        PYTORCH.trained(log, torch, **fields, batch_per_device=4, steps=5)
+        found.append(mean_losses(log))
+    assert found[1] == pytest.approx(found[0], rel=1e-3)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "rmsprop", "momentum"])
+def test_each_optimizer_updates_parts_of_weights_as_whole_ones(torch, tmp_path, optimizer):
+    found = []
+    for strategy in ("ddp", "fsdp"):
+        log = tmp_path / strategy / "train.jsonl"
+        fields = {**FSDP, "strategy": strategy, "model": "gpt_tiny", "optimizer": optimizer}
+        fields |= {"weight_decay": 0.1} if optimizer == "adamw" else {}
+        PYTORCH.trained(log, torch, **fields, batch_per_device=2, steps=5, warmup_steps=0)
+        found.append(mean_losses(log))
+    assert found[1] == pytest.approx(found[0], rel=1e-4)

@@ -26,6 +26,19 @@ def test_a_device_is_one_core_and_float32_is_float32(jax, tmp_path):
     assert machine["software"]["jax_build"]["matmul_precision"] == "float32"
 
 
+@pytest.mark.parametrize("said", [None, "false"])
+def test_memory_is_allocated_as_jax_does_unless_the_user_says_otherwise(
+    jax, tmp_path, monkeypatch, said
+):
+    name = "XLA_PYTHON_CLIENT_PREALLOCATE"
+    monkeypatch.delenv(name, raising=False)
+    if said:
+        monkeypatch.setenv(name, said)
+    log = tmp_path / "train.jsonl"
+    JAX.trained(log, jax, steps=1)
+    assert events(log, "run_start")[0]["strategy_settings"].get(name) == said
+
+
 def test_two_devices_of_one_process_train_as_one_with_their_batch(jax, digits, tmp_path):
     logs = {name: tmp_path / name / "train.jsonl" for name in ("one", "two")}
     JAX.trained(logs["one"], jax, digits, epochs=1, **{**ON_DIGITS, "batch_per_device": 64})

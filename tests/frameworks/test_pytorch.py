@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import signal
-import socket
 import subprocess
 
 import pytest
@@ -12,6 +11,7 @@ from dlbench.common import plugins
 from dlbench.log import event_log
 from dlbench.study.runs import Run
 from support.machines.paths import REPOSITORY
+from support.trainers import ranks
 from support.trainers.framework_runs import (
     ON_DIGITS,
     PYTORCH,
@@ -243,7 +243,6 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / 20)
     assert float(said.stdout) < 100  # pages; a thousand if freed memory goes back to the system
 
 
-RANKS = ("RANK", "LOCAL_RANK")
 LATE = """
 import sys, time
 sys.path.insert(0, "workflow_scripts")
@@ -259,19 +258,10 @@ strategy.leave()
 """
 
 
-def ranks_of(torch, meeting_s, exchange_s, ranks=(0, 1)):
+def ranks_of(torch, meeting_s, exchange_s, started=(0, 1)):
     """What two ranks say of which the second comes to an exchange 3 s after the first."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = str(server.getsockname()[1])
-    words = list(map(str, [torch, "-c", LATE, meeting_s, exchange_s]))
-    words += dataclasses.replace(RUN, **TORCHRUN).flags()
-    known = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    how = {"cwd": REPOSITORY, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    started = [
-        subprocess.Popen(words, env=os.environ | known | dict.fromkeys(RANKS, str(rank)), **how)
-        for rank in ranks
-    ]
-    return [process.communicate(timeout=120)[0] for process in started]
+    words = [meeting_s, exchange_s, *dataclasses.replace(RUN, **TORCHRUN).flags()]
+    return ranks.said(torch, LATE, words, started)
 
 
 def test_a_rank_waits_for_another_as_long_as_a_run_may_take(torch):

@@ -49,6 +49,12 @@ def test_weak_scaling_is_that_of_a_step_that_computes_and_then_exchanges():
     assert second.efficiency == pytest.approx(0.8)
 
 
+def test_weights_that_are_divided_take_an_all_reduce_of_half_of_what_is_gathered_and_reduced():
+    divided = {"gathered_bytes_per_step": 3 * BYTES, "reduced_bytes_per_step": BYTES}
+    found = expected_scaling.expected(series(ALONE, run(2, 700.0, **divided)), baselines(2))
+    assert found[1].all_reduce_s == pytest.approx(2 * 0.025)
+
+
 def test_strong_scaling_computes_less_on_each_of_more_devices():
     rows = [run(2, 500.0), run(4, 900.0, batch_per_device=25)]
     found = expected_scaling.expected(series(*rows, kind="strong"), baselines(2, 4))

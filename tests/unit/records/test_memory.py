@@ -39,6 +39,12 @@ def test_the_peak_is_that_of_the_device_that_took_most_over_all_ranks(tmp_path):
     assert (summary["peak_memory_bytes"], summary["device_memory_unknown"]) == (100, None)
 
 
+def test_what_a_framework_takes_of_a_gpu_at_most_is_the_limit(tmp_path):
+    write(tmp_path, [0.5] * 3, 0, **counted([5], device_memory_limit_bytes=60 * GIB))
+    described(tmp_path, hardware=GPUS)
+    assert parsed(tmp_path)["summary"]["memory_limit_bytes"] == 60 * GIB
+
+
 def test_one_rank_that_does_not_count_leaves_the_peak_unknown_with_its_reason(tmp_path):
     write(tmp_path, [0.5] * 3, 0, **counted([5], [8]))
     write(tmp_path, [0.5] * 3, 1, **counted(None, device_memory_unknown="no allocator"))

@@ -238,6 +238,20 @@ def test_each_copy_sees_gpus_of_its_own(tmp_path, monkeypatch, visible, each, fo
     assert os.environ.get("CUDA_VISIBLE_DEVICES") == visible
 
 
+WRITES_PREALLOCATION = "write(me, os.environ.get('XLA_PYTHON_CLIENT_PREALLOCATE', 'unset'))"
+
+
+@pytest.mark.parametrize(("visible", "found"), [("0,1", "unset"), ("0,0", "false")])
+def test_jax_takes_the_memory_of_a_gpu_ahead_unless_copies_share_it(
+    tmp_path, monkeypatch, visible, found
+):
+    monkeypatch.delenv("XLA_PYTHON_CLIENT_PREALLOCATE", raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    command = copy(tmp_path, WRITES_PREALLOCATION)
+    assert start_processes.run_copies(2, command, gpus_each=1) == 0
+    assert written(tmp_path) == [found, found]
+
+
 @pytest.mark.parametrize(
     ("visible", "message"),
     [

@@ -37,12 +37,13 @@ def test_an_error_of_the_framework_is_the_reason_and_ends_no_run():
 def test_the_fields_of_run_end_are_read_again(tmp_path):
     log = event_log.EventLog(tmp_path / "train.jsonl")
     end = {"status": "failed", "message": "", "t_utc": event_log.utc_now()}
-    log.write("run_end", **end, **device_memory.fields(Peak([5, 7], None, "why")))
+    log.write("run_end", **end, **device_memory.fields(Peak([5, 7], None, "why", 9)))
     log.close()
     (found,) = event_log.read(tmp_path / "train.jsonl")
     assert found["peak_allocated_bytes_per_device"] == [5, 7]
     assert found["peak_reserved_bytes_per_device"] is None
     assert found["device_memory_unknown"] == "why"
+    assert found["device_memory_limit_bytes"] == 9
 
 
 @pytest.mark.parametrize("wrong", [5, [-1], ["5"], [0.5]])

@@ -2,6 +2,10 @@
 
 - The step on n devices takes what one device computes and an all-reduce of the model's gradients
   among n devices, at the time that was measured for so many bytes: nothing overlaps.
+- Where weights are divided among the devices, the run says how many bytes of them are gathered in a
+  step and how many of gradients are reduced and scattered. Each device sends half as much for
+  either as for an all-reduce of so many bytes (NVIDIA/nccl-tests, doc/PERFORMANCE.md), so that an
+  all-reduce of half of both takes as long.
 - What one device computes is the step of the base, less an all-reduce where the base has several
   devices. In strong scaling it is in proportion to the items of a device.
 - Between two sizes the logarithm of the time is linear in that of the bytes; above the largest the
@@ -52,12 +56,9 @@ def expected(series: Series, baselines: Sequence[Row]) -> list[Expected]:
     base = series.base
     if base is None or not series.points:
         return []
-    size_bytes = gradient_bytes(series.row)
-    if size_bytes is None:
-        return []
     first = base.runs[0]
     rate = base.throughput.value
-    waits_s = exchange_s(first, size_bytes, baselines) if base.devices > 1 else 0.0
+    waits_s = exchange_s(first, baselines) if base.devices > 1 else 0.0
     if waits_s is None or is_absent(first.get("global_batch")):
         return []
     compute_s = first["global_batch"] / rate - waits_s
@@ -66,17 +67,17 @@ def expected(series: Series, baselines: Sequence[Row]) -> list[Expected]:
     found = [Expected(base.devices, rate, 1.0, compute_s, waits_s)]
     for point in series.points:
         if point.devices > base.devices:
-            one = _at(point, series, compute_s, size_bytes, baselines)
+            one = _at(point, series, compute_s, baselines)
             found += [one] if one else []
     return found if len(found) > 1 else []
 
 
 def _at(
-    point: Point, series: Series, compute_s: float, size_bytes: int, baselines: Sequence[Row]
+    point: Point, series: Series, compute_s: float, baselines: Sequence[Row]
 ) -> Expected | None:
     base = series.base
     run = point.runs[0]
-    waits_s = exchange_s(run, size_bytes, baselines)
+    waits_s = exchange_s(run, baselines)
     if base is None or waits_s is None or is_absent(run.get("global_batch")):
         return None
     items_of_base = base.runs[0]["global_batch"] / base.devices
@@ -87,25 +88,34 @@ def _at(
     return Expected(point.devices, rate, efficiency, own_s, waits_s)
 
 
-def gradient_bytes(run: Row) -> int | None:
-    """The bytes of the gradients of a run's model; None if not known.
+def all_reduced_bytes(run: Row) -> int | None:
+    """The bytes of an all-reduce that takes as long as the exchange of a step; None if not known.
+
+    >>> all_reduced_bytes({"parameters": 1000})
+    4000
+    >>> all_reduced_bytes({"gathered_bytes_per_step": 3000, "reduced_bytes_per_step": 4000})
+    3500
 
     Args:
         run: a row of the table of runs.
     """
+    gathered, reduced = run.get("gathered_bytes_per_step"), run.get("reduced_bytes_per_step")
+    if gathered is not None and reduced is not None and not is_absent(gathered + reduced):
+        return int(gathered + reduced) // 2
     parameters = run.get("parameters")
     return None if is_absent(parameters) or not parameters else GRADIENT_BYTES * int(parameters)
 
 
-def exchange_s(
-    run: Row, size_bytes: int, baselines: Sequence[Row], column: str = "time_s"
-) -> float | None:
-    """Seconds of an all-reduce of so many bytes among the devices of a run; None if not measured.
+def exchange_s(run: Row, baselines: Sequence[Row], column: str = "time_s") -> float | None:
+    """Seconds of the exchange of a step among the devices of a run; None if not measured.
 
     Args:
         run: a row of the table of runs.
         column: of the baselines: time_s, the median over rounds, or time_low_s or time_high_s.
     """
+    size_bytes = all_reduced_bytes(run)
+    if size_bytes is None:
+        return None
     alike = [row for row in baselines if row["measure"] == MEASURE and _is_alike(row, run)]
     times_s = {row["size_bytes"]: row[column] for row in alike if not is_absent(row.get(column))}
     return interpolated_s(times_s, size_bytes) if times_s else None

@@ -219,27 +219,25 @@ def _batch(run):
 
 def _all_reduce(series, point, baselines):
     run, base = point.runs[0], series.base.runs[0]
-    size_bytes = expected_scaling.gradient_bytes(run)
-    time = _attained(run, size_bytes, baselines)
+    time = _attained(run, baselines)
     items = _batch(base), _batch(run)
     if time is None:
         return None
     of_base = Estimate(0.0, 0.0, 0.0, 0)
     if series.base.devices > 1:
-        of_base = _attained(base, size_bytes, baselines)
+        of_base = _attained(base, baselines)
     loss = None
     if of_base and None not in items:
         step_s = run["global_batch"] / point.throughput.value
         factor = items[1] / items[0]
         pairs = (time.value, of_base.value), (time.low, of_base.high), (time.high, of_base.low)
         loss = Estimate(*((own - factor * other) / step_s for own, other in pairs), len(point.runs))
+    size_bytes = expected_scaling.all_reduced_bytes(run)
     return AllReduce(all_reduce.bus_bytes(size_bytes, point.devices), time, loss)
 
 
-def _attained(run, size_bytes, baselines):
-    """Seconds of an all-reduce with its shortest and longest round; None if not measured."""
+def _attained(run, baselines):
+    """Seconds of the exchange of a step by its shortest and longest round; None: not measured."""
     names = ("time_s", "time_low_s", "time_high_s")
-    if size_bytes is None:
-        return None
-    found = [expected_scaling.exchange_s(run, size_bytes, baselines, name) for name in names]
+    found = [expected_scaling.exchange_s(run, baselines, name) for name in names]
     return None if None in found else Estimate(*found, len(baselines))

@@ -221,7 +221,7 @@ EVENTS = {
         "peak_memory_bytes?": COUNT, "hung?": FLAG, "time_limit_s?": SECONDS,
         "before_first_step?": FLAG,
         "peak_allocated_bytes_per_device?": COUNTS, "peak_reserved_bytes_per_device?": COUNTS,
-        "device_memory_unknown?": TEXT,
+        "device_memory_unknown?": TEXT, "device_memory_limit_bytes?": COUNT,
     },
 }  # fmt: skip
 ROWS = ("step", "eval", "sample")

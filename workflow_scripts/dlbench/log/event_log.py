@@ -33,7 +33,8 @@ dates in UTC):
     run_end     status, message, weights_sha256, cpu_time_s, peak_memory_bytes; energy_j,
                 host_energy_j and their quality (dlbench/machine/energy.py);
                 peak_allocated_bytes_per_device, peak_reserved_bytes_per_device (lists),
-                device_memory_unknown: by the framework's count (dlbench/trainer/device_memory.py);
+                device_memory_unknown, device_memory_limit_bytes: by the framework's count
+                (dlbench/trainer/device_memory.py);
                 t_s: the end of the work, before the trainer shuts down;
                 hung, time_limit_s of a timeout, if the supervisor wrote it;
                 before_first_step: it failed for a reason that may pass, and measured nothing

@@ -7,7 +7,8 @@ All peaks are of whole runs, start-up, warm-up and evaluations included.
   the samples (one a second, say), by whomever: the framework's libraries and other processes, too.
 - Of a process: its resident set, by the kernel, which misses no moment.
 - Of the dataset, where the run asks for `page_cache`: the share in memory before it was opened.
-- There was: the memory of a GPU; on CPUs that of the node, or less where a control group has less.
+- There was: the memory of a GPU, or what the framework takes of it at most, as JAX does; on CPUs
+  that of the node, or less where a control group has less.
 """
 
 from typing import Any
@@ -56,7 +57,7 @@ def _of_nvml(samples):
 
 def _limit(log):
     """Bytes that a process may use: of its smallest GPU, else of the node and its group."""
-    limits = []
+    limits = [(log.end or {}).get("device_memory_limit_bytes")]
     for machine in log.machines:
         of_gpus = [kind.get("memory_bytes") for kind in _gpus(machine["hardware"])]
         of_node = (machine["present"], machine["limits"], log.launch.get("limits") or {})

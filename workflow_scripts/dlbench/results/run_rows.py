@@ -17,6 +17,7 @@ from dlbench.tables import table_columns
 from dlbench.tables.cells import Row
 
 _KNOWN = tuple(name for name in FIELDS if name in table_columns.RUNS.names)
+_EXCHANGED = ("gathered_bytes_per_step", "reduced_bytes_per_step")
 
 
 def _time_to_accuracy(run, record, study, results):
@@ -100,6 +101,7 @@ def row(
         "data_sha256": provenance["data_sha256"],
         "item_shape": derived.shape_words(provenance.get("item_shape")),
         "attention": provenance.get("attention"),
+        **{name: (provenance.get("strategy_settings") or {}).get(name) for name in _EXCHANGED},
         **fingerprints.columns(provenance),
         "git_commit": provenance["git_commit"],
         "git_dirty": provenance["git_dirty"],

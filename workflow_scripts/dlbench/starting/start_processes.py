@@ -77,6 +77,9 @@ def run_copies(count: int, command: list[str], cores_each: int = 0, gpus_each: i
         gpus = _shares(_visible_gpus(count * gpus_each), count, gpus_each, "GPU")
         for options, own in zip(how.values(), gpus, strict=True):
             options["env"]["CUDA_VISIBLE_DEVICES"] = ",".join(own)
+            if len({name for each in gpus for name in each}) < count * gpus_each:
+                # They share GPUs: JAX would take 3/4 of the memory of one for the first copy.
+                options["env"].setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     # How much later the last one ends is what is measured.
     return supervise(how, command, math.inf)
 

@@ -71,6 +71,13 @@ RUNS = with_all(
         field("window_steps", COUNT, "steps", "timed and waited for as one; 1: each by itself"),
         *of_run("epochs", noted=True),
         field("parameters", COUNT),
+        field(
+            "gathered_bytes_per_step",
+            COUNT,
+            "bytes",
+            "of weights that are divided among devices; none: each device has all",
+        ),
+        field("reduced_bytes_per_step", COUNT, "bytes", "of the gradients of such weights"),
         *WORK,
         field("steps_measured", COUNT, "steps", "after the warm-up"),
         field("burn_in_steps", COUNT, "steps", "left out of all summaries"),

@@ -100,7 +100,12 @@ MEMORY = (
         "of a GPU, in use by whomever, the most that NVML said at the samples",
     ),
     field("peak_memory_bytes", COUNT, "B", "resident set of the largest process, in the whole run"),
-    field("memory_limit_bytes", COUNT, "B", "of a GPU; on CPUs of the node or its control group"),
+    field(
+        "memory_limit_bytes",
+        COUNT,
+        "B",
+        "of a GPU, or what JAX takes of it; on CPUs of the node or its group",
+    ),
     field("device_memory_unknown", TEXT, note="why the framework's count is not known"),
 )
 

@@ -22,11 +22,13 @@ class Peak(NamedTuple):
     Attributes:
         allocated, reserved: None where the framework does not count that of all its devices.
         unknown: why some of it is not known; None if all is.
+        limit: bytes that the framework takes of a device at most; None where it does not say so.
     """
 
     allocated: list[int] | None
     reserved: list[int] | None
     unknown: str | None
+    limit: int | None = None
 
 
 NOT_COUNTED = Peak(None, None, "the framework does not count it")
@@ -58,6 +60,7 @@ def fields(peak: Peak) -> dict[str, Any]:
         "peak_allocated_bytes_per_device": peak.allocated,
         "peak_reserved_bytes_per_device": peak.reserved,
         "device_memory_unknown": peak.unknown,
+        "device_memory_limit_bytes": peak.limit,
     }
 
 

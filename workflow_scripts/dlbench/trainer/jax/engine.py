@@ -101,7 +101,11 @@ class Engine(ArrayEngine):
             counted = device.memory_stats() or {}  # None of a CPU
             return counted.get("peak_bytes_in_use"), counted.get("peak_pool_bytes")
 
-        return device_memory.ask(self.strategy.local, read)
+        peak = device_memory.ask(self.strategy.local, read)
+        if peak.allocated is None:
+            return peak
+        limits = [(one.memory_stats() or {}).get("bytes_limit") for one in self.strategy.local]
+        return peak._replace(limit=min(filter(None, limits), default=None))
 
     def kept(self) -> Kept:
         common, own = building.named_variables(self._model, self._optimizer)

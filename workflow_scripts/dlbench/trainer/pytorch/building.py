@@ -45,27 +45,32 @@ def named_weights(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def make_optimizer(
-    spec: Spec, parameters: Iterable[nn.Parameter], fused: bool | None
+    spec: Spec, parameters: Iterable[nn.Parameter], divided: bool = False
 ) -> torch.optim.Optimizer:
-    """The optimizer of a run.
+    """The optimizer of a run: one call updates all weights, where PyTorch has such a kernel.
 
     Args:
-        fused: whether one call updates all weights, where PyTorch has such an implementation. It
-            has none for weights that are divided among devices.
+        divided: whether the weights are divided among devices. Of those PyTorch has such kernels
+            for Adam and AdamW; with the others each operation takes all weights.
     """
-    weights, fused = list(parameters), fused or None  # None: as PyTorch thinks best
+    weights = list(parameters)
+    fused, foreach = (None, True) if divided else (True, None)  # None: as PyTorch thinks best
     decaying = [weight for weight in weights if updates.decays(weight.ndim)]
     others = [weight for weight in weights if not updates.decays(weight.ndim)]
     return {
-        "sgd": lambda: torch.optim.SGD(weights, spec.learning_rate, fused=fused),
+        "sgd": lambda: torch.optim.SGD(weights, spec.learning_rate, fused=fused, foreach=foreach),
         "momentum": lambda: torch.optim.SGD(
-            weights, spec.learning_rate, momentum=MOMENTUM, fused=fused
+            weights, spec.learning_rate, momentum=MOMENTUM, fused=fused, foreach=foreach
         ),
         "rmsprop": lambda: torch.optim.RMSprop(
-            weights, spec.learning_rate, alpha=RMSPROP_DECAY, eps=updates.EPSILON
+            weights,
+            spec.learning_rate,
+            alpha=RMSPROP_DECAY,
+            eps=updates.EPSILON,
+            foreach=foreach,
         ),
         "adam": lambda: torch.optim.Adam(
-            weights, spec.learning_rate, betas=updates.BETAS, eps=updates.EPSILON, fused=fused
+            weights, spec.learning_rate, betas=updates.BETAS, eps=updates.EPSILON, fused=True
         ),
         "adamw": lambda: torch.optim.AdamW(
             [{"params": decaying}, {"params": others, "weight_decay": 0.0}],
@@ -73,7 +78,7 @@ def make_optimizer(
             betas=updates.BETAS,
             eps=updates.EPSILON,
             weight_decay=spec.weight_decay,
-            fused=fused,
+            fused=True,
         ),
     }[spec.optimizer]()
 

@@ -2,8 +2,9 @@
 
 - `compile: true` compiles forward and backward pass by torch.compile, but neither the update nor
   the exchange of gradients.
-- With bfloat16 and float16, torch.autocast chooses which operations compute in them; weights stay
-  float32. With float16, torch.amp.GradScaler scales the loss, from the same first scale as Keras.
+- With bfloat16 and float16, torch.autocast chooses which operations compute in them, unless the
+  strategy casts weights and inputs itself; weights stay float32. With float16,
+  torch.amp.GradScaler scales the loss, from the same first scale as Keras.
 - If a batch is computed in parts, gradients are exchanged after the last part.
 """
 
@@ -73,11 +74,11 @@ class Step:
         self._strategy, self._device = strategy, strategy.device
         self._parts, self._clip_norm = spec.accumulate_steps, spec.clip_norm
         self.model, self._losses = model, losses
-        self._numbers = AUTOCAST.get(spec.precision)
+        self._numbers = AUTOCAST.get(spec.precision) if strategy.autocasts else None
         learns = spec.mode != "forward"
         model.train(learns)
         self._optimizer = building.make_optimizer(
-            spec, model.parameters(), fused=strategy.has_whole_weights
+            spec, model.parameters(), divided=not strategy.has_whole_weights
         )
         self._scaler = _scaler(spec, strategy.device) if learns else None
         if spec.mode == "train":

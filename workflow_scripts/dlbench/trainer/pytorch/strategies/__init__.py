@@ -32,9 +32,12 @@ class Base(BaseStrategy):
         device: of this process, a torch.device.
         gpus_seen: how many GPUs PyTorch sees; 0 if the devices are CPUs.
         has_whole_weights: whether each device has all weights, as others have them.
+        autocasts: whether autocast chooses what is computed in bfloat16 or float16; otherwise
+            the model as `over_devices` returns it computes in the precision of the run.
     """
 
     has_whole_weights = True
+    autocasts = True
 
     def __init__(self, spec: Spec, device: str, folder: str | Path = "."):
         # Read when PyTorch is imported. With its caches, compile times would be too short.

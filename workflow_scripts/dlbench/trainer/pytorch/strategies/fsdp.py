@@ -2,9 +2,14 @@
 
 - torch.distributed.fsdp.fully_shard; the design is that of Y. Zhao et al. (2023), PyTorch FSDP:
   experiences on scaling fully sharded data parallel, VLDB 16(12), arXiv:2304.11277.
-- A layer or block of at least `unit_parameters` is gathered by itself; the remaining weights are
-  gathered together, among them those of embeddings and those that layers share, since another layer
-  may use them, too. Each device gets the means of the gradients of its own part, and updates that.
+- Each block of a transformer is gathered by itself, and so is any other layer or block of at least
+  `unit_parameters`; the remaining weights are gathered together, among them those of embeddings and
+  those that layers share, since another layer may use them, too. Each device gets the means of the
+  gradients of its own part, and updates that.
+- In bfloat16 and float16 weights are gathered in this format, layers compute in it, and gradients
+  are reduced in float32 (MixedPrecisionPolicy, without autocast); each device's part of the weights
+  is float32. Weights of batch normalisation are gathered by themselves, in float32, as its kernels
+  take them. What is gathered and reduced in a step is stated, see exchanged_bytes.
 - Weights are channels first, the only layout that fully_shard takes; items are channels last.
 - Every forward pass gathers, so all devices take part in an evaluation, which rank 0 logs.
 - In a checkpoint each rank keeps its own part. The digest of the weights is that of all of them,
@@ -12,30 +17,63 @@
 - Moving statistics are as under ddp.
 
 Options:
-    unit_parameters        the fewest parameters of a layer or block that is gathered by itself
+    unit_parameters        the fewest parameters of a layer that is gathered by itself, and of a
+                           block that is none of a transformer
     reshard_after_forward  false: gathered weights stay until the backward pass
 """
 
 import collections
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from dlbench import Error
 from dlbench.trainer.pytorch.processes import Joined
 from dlbench.trainer.pytorch.strategies import Module, Tensor
-from dlbench.trainer.strategy import digest
+from dlbench.trainer.strategy import Spec, digest
+
+FLOAT32_BYTES = 4
+
+
+class Unit(NamedTuple):
+    """What is gathered and reduced at once.
+
+    Attributes:
+        shapes: of its weights.
+        number_bytes: of a weight as it is gathered.
+        stays: whether it stays from the forward to the backward pass, once it is gathered.
+    """
+
+    shapes: Sequence[Sequence[int]]
+    number_bytes: int
+    stays: bool
 
 
 class Strategy(Joined):
     OPTIONS = {"unit_parameters": 100_000, "reshard_after_forward": True}
     has_whole_weights = False
+    autocasts = False
     evaluates_together = True
+
+    def __init__(self, spec: Spec, device: str, folder: str | Path = "."):
+        self._spec = spec
+        self._units: list[Unit] = []
+        super().__init__(spec, device, folder)
+
+    def settings(self) -> dict[str, Any]:
+        parts, mode = self._spec.accumulate_steps, self._spec.mode
+        gathered, reduced = exchanged_bytes(self._units, self.size, parts, mode)
+        stated = {"gathered_bytes_per_step": gathered, "reduced_bytes_per_step": reduced}
+        return {**super().settings(), **stated}
 
     def over_devices(self, model: Module) -> Module:
         import torch
         from torch import distributed
-        from torch.distributed.fsdp import FSDPModule, fully_shard
+        from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+
+        from dlbench.trainer.pytorch.step import AUTOCAST
 
         _check_axes(model)
         with torch.no_grad():
@@ -43,11 +81,18 @@ class Strategy(Joined):
                 distributed.broadcast(tensor, 0)
         model.to(memory_format=torch.contiguous_format)
         mesh = distributed.init_device_mesh(self.device.type, (self.size,))
-        for unit in _units(model, self.options["unit_parameters"]):
-            fully_shard(
-                unit, mesh=mesh, reshard_after_forward=self.options["reshard_after_forward"]
-            )
-        fully_shard(model, mesh=mesh)
+        numbers = AUTOCAST.get(self._spec.precision)
+        policy = MixedPrecisionPolicy(numbers, reduce_dtype=numbers and torch.float32)
+        reshard = self.options["reshard_after_forward"]
+        inner: list[tuple[Any, MixedPrecisionPolicy]] = [
+            (unit, policy) for unit in _units(model, self.options["unit_parameters"])
+        ]
+        if numbers and (normalising := list(_normalising(model))):
+            inner.insert(0, (normalising, MixedPrecisionPolicy()))
+        self._units = list(_described([*inner, (model, policy)], reshard))
+        for unit, own in inner:
+            fully_shard(unit, mesh=mesh, reshard_after_forward=reshard, mp_policy=own)
+        fully_shard(model, mesh=mesh, mp_policy=policy)
         for module in model.modules():
             if isinstance(module, FSDPModule) and not self.on_gpus:
                 module.set_force_sum_reduction_for_comms(True)  # gloo has no mean
@@ -66,6 +111,52 @@ class Strategy(Joined):
         return [digest(weight.detach().cpu().numpy() for weight in whole)]
 
 
+def exchanged_bytes(
+    units: Iterable[Unit], ranks: int, parts: int = 1, mode: str = "train"
+) -> tuple[int, int]:
+    """The bytes of the weights that are gathered in a step, and of the gradients that are reduced.
+
+    - A weight is cut along its first axis; the last parts are filled up to the length of the first.
+    - A unit is gathered before its forward pass, and before its backward pass unless it stays. The
+      whole of it arrives at each rank, which sends (ranks - 1) / ranks as many bytes.
+    - Gradients are reduced once, in float32, after the last part of the batch.
+
+    Args:
+        parts: in which a batch is computed, one after the other.
+        mode: of the run. Of mode `forward` what stays is gathered before the first step alone.
+
+    >>> unit = Unit(shapes=[(3, 5), (4,)], number_bytes=2, stays=False)
+    >>> exchanged_bytes([unit], ranks=2)  # 4 x 5 and 4 numbers, twice
+    (96, 96)
+    """
+    gathered = reduced = 0
+    for shapes, number_bytes, stays in units:
+        numbers = sum(
+            ranks * math.ceil(first / ranks) * math.prod(others) for first, *others in shapes
+        )
+        if mode == "forward":
+            gathered += 0 if stays else parts * numbers * number_bytes
+        else:
+            gathered += parts * numbers * number_bytes * (1 if stays else 2)
+            reduced += numbers * FLOAT32_BYTES
+    return gathered, reduced
+
+
+def _described(modules: Sequence[tuple[Any, Any]], reshard: bool) -> Iterator[Unit]:
+    """The Unit of each (module or list of modules, policy), the whole model last; none is divided.
+
+    A weight is in the first unit of which it is a part.
+    """
+    known: set[int] = set()
+    for module, policy in modules:
+        parts = module if isinstance(module, list) else [module]
+        own = {id(w): w for part in parts for w in part.parameters() if id(w) not in known}
+        known |= own.keys()
+        number_bytes = policy.param_dtype.itemsize if policy.param_dtype else FLOAT32_BYTES
+        stays = not reshard or module is modules[-1][0]
+        yield Unit([tuple(weight.shape) for weight in own.values()], number_bytes, stays)
+
+
 def _check_axes(model: Module) -> None:
     """Check that each weight has an axis along which it can be divided."""
     scalars = [name for name, weight in model.named_parameters() if not weight.ndim]
@@ -76,24 +167,39 @@ def _check_axes(model: Module) -> None:
         )
 
 
+def _normalising(model: Module) -> Iterator[Module]:
+    """The layers of batch normalisation that have weights."""
+    from torch.nn.modules.batchnorm import _BatchNorm
+
+    for module in model.modules():
+        if isinstance(module, _BatchNorm) and any(True for _ in module.parameters()):
+            yield module
+
+
 def _units(model: Module, least: int) -> list[Module]:
-    """The modules that are gathered by themselves: those with at least so many parameters.
+    """The modules that are gathered by themselves: blocks, and those with so many parameters.
 
     Each is called, and nothing outside of it uses its weights.
     """
     from torch import nn
 
-    everywhere = _uses(model)
+    from dlbench.trainer.pytorch import blocks
+
+    everywhere, all_blocks = _uses(model), set(blocks.of_model(model))
 
     def units(module):
         for child in module.children():
-            if sum(weight.numel() for weight in child.parameters()) < least:
+            large = sum(weight.numel() for weight in child.parameters()) >= least
+            has_blocks = any(part in all_blocks for part in child.modules())
+            if not (large or has_blocks):
                 continue
             is_list = isinstance(child, nn.Sequential | nn.ModuleList | nn.ModuleDict)
             is_called = type(child).forward is not nn.Module.forward
             has_embedding = any(isinstance(part, nn.Embedding) for part in child.modules())
             shares = any(everywhere[weight] > count for weight, count in _uses(child).items())
-            if is_called and not (is_list or has_embedding or shares):
+            # What has blocks is gathered block by block.
+            is_whole = child in all_blocks or not has_blocks
+            if is_called and is_whole and not (is_list or has_embedding or shares):
                 yield child
             else:
                 yield from units(child)

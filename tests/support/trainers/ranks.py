@@ -1,0 +1,28 @@
+"""Two processes of a program that find one another by torchrun's variables, without torchrun."""
+
+import os
+import socket
+import subprocess
+
+from support.machines.paths import REPOSITORY
+
+
+def said(python, program, words, ranks=(0, 1)):
+    """What each of two ranks prints; those that are not started are missing.
+
+    Args:
+        program: in Python's words.
+        words: of its command line.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+    command = list(map(str, [python, "-c", program, *words]))
+    known = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    how = {"cwd": REPOSITORY, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    started = [
+        subprocess.Popen(
+            command, env=os.environ | known | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, **how
+        )
+        for rank in ranks
+    ]
+    return [process.communicate(timeout=120)[0] for process in started]
