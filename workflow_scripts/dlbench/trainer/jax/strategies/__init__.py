@@ -87,21 +87,27 @@ class Base(BaseStrategy):
             seen = jax.local_devices(backend=device)
         except RuntimeError as error:
             raise Error(
-                f"JAX finds no GPU ({str(error).splitlines()[0]}): its environment needs "
-                "jax[cuda12] or jax[cuda13], and the machine a driver that fits"
+                f"JAX finds no GPU (CUDA_VISIBLE_DEVICES={_visible()}; "
+                f"{str(error).splitlines()[0]}): its environment needs jax[cuda12] or "
+                "jax[cuda13], the machine a driver that fits, and CUDA_VISIBLE_DEVICES must name "
+                "GPUs that are there; why a plugin of JAX failed, JAX says before this"
             ) from error
         self.gpus_seen = len(seen) if device == "gpu" else 0
         self.local = seen[: self.devices_per_process]
         if len(self.local) < self.devices_per_process:
             raise Error(
                 f"rank {self.rank} needs {self.devices_per_process} devices; JAX sees {len(seen)} "
-                f"(CUDA_VISIBLE_DEVICES={os.environ.get('CUDA_VISIBLE_DEVICES', 'unset')})"
+                f"(CUDA_VISIBLE_DEVICES={_visible()})"
             )
         jax.config.update("jax_default_device", self.local[0])
         return [str(one) for one in self.local]
 
     def _connect(self):
         """Find the other processes, before JAX looks for devices."""
+
+
+def _visible():
+    return os.environ.get("CUDA_VISIBLE_DEVICES", "unset")
 
 
 def _xla_flags(spec, device):
