@@ -86,8 +86,9 @@ class Base(BaseStrategy):
         try:
             seen = jax.local_devices(backend=device)
         except RuntimeError as error:
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES", "unset")
             raise Error(
-                f"JAX finds no GPU (CUDA_VISIBLE_DEVICES={_visible()}; "
+                f"JAX finds no GPU (CUDA_VISIBLE_DEVICES={visible}; "
                 f"{str(error).splitlines()[0]}): its environment needs jax[cuda12] or "
                 "jax[cuda13], the machine a driver that fits, and CUDA_VISIBLE_DEVICES must name "
                 "GPUs that are there; why a plugin of JAX failed, JAX says before this"
@@ -97,17 +98,13 @@ class Base(BaseStrategy):
         if len(self.local) < self.devices_per_process:
             raise Error(
                 f"rank {self.rank} needs {self.devices_per_process} devices; JAX sees {len(seen)} "
-                f"(CUDA_VISIBLE_DEVICES={_visible()})"
+                f"(CUDA_VISIBLE_DEVICES={os.environ.get('CUDA_VISIBLE_DEVICES', 'unset')})"
             )
         jax.config.update("jax_default_device", self.local[0])
         return [str(one) for one in self.local]
 
     def _connect(self):
         """Find the other processes, before JAX looks for devices."""
-
-
-def _visible():
-    return os.environ.get("CUDA_VISIBLE_DEVICES", "unset")
 
 
 def _xla_flags(spec, device):
