@@ -27,7 +27,7 @@ from .device import Device
 PASSED, FAILED, NOT_POSSIBLE = STATUSES = ("passed", "failed", "not possible")
 ALONE, BESIDE, LAST = "alone", "beside", "last"
 MOST_LETTERS = 400  # of a message
-GRACE_S = 10.0  # beyond its limit, for a check that ends by itself what it started
+SLOWER = 5  # limits of checks on CPUs, which may have others to compute for
 
 
 _UUID = re.compile(r"GPU-(?!0{8})[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -44,7 +44,7 @@ class Check(NamedTuple):
         name: in files and on the command line.
         title: what holds if it passes.
         run: called with a Report and the Device, and with a framework if it is of one.
-        limit_s: after which it has failed.
+        limit_s: after which it has failed on a GPU; on CPUs it has SLOWER times as long.
         when: ALONE, since it measures; BESIDE others, after those; or LAST, alone and long.
         framework: of which it is; "": of none.
     """
@@ -155,13 +155,14 @@ def run(one: Check, device: Device, options: tuple[str, ...] = ()) -> dict[str, 
                 stderr=said,
                 start_new_session=True,
             )
-            late = _ended_late(process, one.limit_s)
+            limit_s = one.limit_s * (1 if device.is_gpu else SLOWER)
+            late = _ended_late(process, limit_s)
             said.seek(max(0, said.seek(0, os.SEEK_END) - 4000))
             tail = said.read().decode(errors="replace")
         found = read_json(path) or {"status": FAILED, "numbers": [], "notes": [], "faults": []}
     if late:
         found["status"] = FAILED
-        found["faults"].append(f"not done after {one.limit_s:g} s, and ended")
+        found["faults"].append(f"not done after {limit_s:g} s, and ended")
     elif process.returncode and not found["faults"]:
         found["status"] = FAILED
         found["faults"].append(f"exit code {process.returncode}: {_message(tail)}")
@@ -182,7 +183,7 @@ def not_begun(one: Check, minutes: float) -> dict[str, Any]:
 def _ended_late(process, limit_s):
     """Wait for a process, and end all of its session. Returns whether it had to be ended."""
     try:
-        process.wait(limit_s + GRACE_S)
+        process.wait(limit_s)
         late = False
     except subprocess.TimeoutExpired:
         late = True

@@ -108,14 +108,13 @@ def test_single_gpus_are_not_named_and_numbers_are_such_as_json_has(tmp_path, mo
     assert found["numbers"][0]["value"] == "inf"
 
 
-def test_a_check_that_does_not_end_is_ended_with_all_that_it_started(monkeypatch):
+def test_a_check_that_does_not_end_is_ended_with_all_that_it_started():
     """That of the facts gets no time at all."""
-    monkeypatch.setattr(suite, "GRACE_S", 0.0)
     begin = time.monotonic()
     found = suite.run(CHECKS["facts"]._replace(limit_s=0.01), CPU)
     assert time.monotonic() - begin < 10
     assert found["status"] == FAILED
-    assert found["faults"] == ["not done after 0.01 s, and ended"]
+    assert found["faults"] == ["not done after 0.05 s, and ended"]
 
 
 def test_a_process_that_dies_has_failed_with_what_it_said():
@@ -134,7 +133,7 @@ def test_the_page_says_machine_verdicts_and_numbers():
     for words in (
         "1 x Some GPU, driver 580 (CUDA 13.0)",
         "8 cores of Some CPU, 64 GiB",
-        "0 passed, 1 **failed**",
+        "0 passed, 1 failed, 0 not possible",
         "| tried | **failed** | 1.5 | 2026-11-26 | it holds |",
         "- fault: was not so",
         "- rate: 2.5 GB/s",

@@ -126,7 +126,7 @@ def far(ones, others):
 
 @check(
     "a batch that does not fit ends as out of memory, in words",
-    120,
+    60,
     when=ALONE,
     frameworks=frameworks(),
 )
