@@ -1,5 +1,7 @@
 """Checks of which GPUs a run uses, of several of them, and of what it says when it cannot."""
 
+from support.trainers import framework_runs
+
 from .. import trained
 from ..suite import ALONE, NotPossible, check, frameworks
 from ..trained import train
@@ -88,7 +90,7 @@ def _expect_refused(report, run, name):
 
 
 @check(
-    "several GPUs, or one rank with the library that joins them, train as one device does",
+    "several GPUs end with equal weights; one rank with the library that joins them is as without",
     300,
     frameworks=frameworks(),
 )
@@ -99,7 +101,7 @@ def collectives(report, device, framework):
     report.number("devices", count)
     if count == 1 and device.is_gpu:
         report.note("one GPU here: exchanges between several were not seen")
-    alone = train(device, framework, trained.new_log(), **own, batch_per_device=32 * count)
+    alone = train(device, framework, trained.new_log(), **own)
     report.expect(alone.code == 0, f"one device: {alone.why()}")
     for how in STRATEGIES[framework]:
         name = " by ".join(how.values())
@@ -112,6 +114,10 @@ def collectives(report, device, framework):
         libraries = run.event("machine").get("libraries") or {}
         nccl = [f"{path} {number}" for path, number in libraries.items() if "nccl" in path]
         report.number(f"{name}: NCCL", ", ".join(nccl) or None)
+        digests = framework_runs.digests(run.log)
+        report.expect(len(set(digests)) == 1, f"{name}: devices end with other weights")
+        if count > 1:  # their items are others than one device's
+            continue
         furthest = far(run.losses, alone.losses)
         report.number(f"{name}: losses, furthest from one device", furthest)
         report.expect(furthest < 1e-2, f"{name}: losses differ from one device's by {furthest:g}")
