@@ -113,7 +113,7 @@ SUITES = (
     Suite("processes", PROCESSES, python=TRAINER),
     Suite("pytorch", PYTORCH),
     Suite("trainer", ("tests/trainer", *without(PROCESSES)), python=TRAINER),
-    Suite("performance", ("tests/performance",)),
+    Suite("performance", ("tests/performance", "tests/gpu")),
 )
 
 

@@ -1,4 +1,4 @@
-"""Steps of our trainer beside those of others in one process, on one core, in turns.
+"""Steps of our trainer beside those of others in one process, on one core or one GPU, in turns.
 
 A case is (model, batch, steps of one half of a pair).
 """
@@ -37,6 +37,9 @@ def parser(description: str, pairs: int = 9) -> argparse.ArgumentParser:
     made = plain_parser(description)
     made.add_argument("--pairs", type=int, default=pairs)
     made.add_argument("--case", type=case, action="append", help="as in resnet50:8:3")
+    made.add_argument("--device", default="cpu", choices=["cpu", "gpu"])
+    made.add_argument("--precision", default="float32", help="of both sides")
+    made.add_argument("--steps-alone", action="store_true", help="nothing but steps as they are")
     return made
 
 
@@ -46,28 +49,39 @@ def case(text: str) -> Case:
     return model, int(batch), int(steps)
 
 
-def keep_to_one_core() -> None:
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
+def keep_to_one_core(args: argparse.Namespace) -> None:
+    """Keep this process to one core, unless its device is a GPU."""
+    if args.device == "cpu":
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
+
+
+def how(args: argparse.Namespace) -> list[str]:
+    """The flags of the trainer that say the device and the precision of all cases."""
+    return ["--device", args.device, "--precision", args.precision]
 
 
 def spec_of(case: Case, *further: str) -> Spec:
     """The run of a case on synthetic items, without a warm-up, as train.py makes it of flags."""
+    return _parsed(case, further)[0]
+
+
+def _parsed(case, further):
     model, batch, steps = case
     words = f"--model {model} --dataset synthetic --batch-per-device {batch} --steps {steps}"
     words += " --warmup-steps 0 --log unused"
-    return flags.parse(None, [*words.split(), *further])[0]
+    return flags.parse(None, [*words.split(), *further])
 
 
 @functools.cache
-def single(framework: str) -> BaseStrategy:
+def single(framework: str, device: str = "cpu") -> BaseStrategy:
     """The strategy of one device; a framework is set up once a process."""
     spec = spec_of(("lenet5", 1, 1), "--framework", framework)
-    return engine.strategy_of(spec)(spec, "cpu")
+    return engine.strategy_of(spec)(spec, device)
 
 
-def our_engine(spec: Spec) -> Engine:
+def our_engine(spec: Spec, device: str = "cpu") -> Engine:
     """The trainer's engine of a run, ready for its first step."""
-    strategy = single(spec.framework)  # first: it says how the framework is to be imported
+    strategy = single(spec.framework, device)  # first: it says how to import the framework
     made = plugins.load(spec.framework, "engine").Engine(spec, strategy, None)
     made.build()
     made.begin(0)
@@ -116,8 +130,8 @@ def beside_shortest(
             the run's steps on it and waits for the last.
     """
     for case in cases:
-        spec = spec_of(case, "--framework", framework, *further)
-        made = our_engine(spec)
+        spec, where = _parsed(case, ("--framework", framework, *further))
+        made = our_engine(spec, where.device)
         with tempfile.TemporaryDirectory() as folder:
             ours = our_loop(spec, made, Path(folder) / "train.jsonl")
             measured = paired(ours, shortest(spec, made._batch), pairs)

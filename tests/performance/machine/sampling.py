@@ -7,7 +7,7 @@ Prints, from interleaved rounds in one run, each over its share of the samples:
 - microseconds of CPU per sample back to back, written to a log, and the ratio to psutil;
 - the same in the background thread, that wakes up for each sample as in training,
   and the per cent of a core at 1 Hz (target: under 1).
-Process and node only: what NVML takes for a GPU needs one.
+Process and node only: what NVML takes for a GPU is a check of tests/gpu.
 """
 
 import tempfile

@@ -8,8 +8,8 @@ waits for the last step only. The batch is an argument, as in any training: of a
 constant of the program XLA computes parts beforehand (392 operations instead of 461 with LeNet-5).
 
 Prints, for each model, the ratios of images per second (ours over theirs) over the pairs, on one
-core; the target is 0.97. Last, the CPU time of importing all of our trainer over that of importing
-JAX and Keras; the target is 1.5.
+core or one GPU; the target is 0.97. Last, the CPU time of importing all of our trainer over that of
+importing JAX and Keras; the target is 1.5.
 """
 
 import functools
@@ -27,9 +27,10 @@ CASES = (("lenet5", 64, 40), ("resnet20", 32, 2), ("gpt_tiny", 8, 3), ("vit_tiny
 def main():
     args = steps.parser(__doc__, PAIRS).parse_args()
     figures = bench.Figures(args.json)
-    steps.keep_to_one_core()
-    steps.beside_shortest(figures, "jax", args.case or CASES, Bare, args.pairs)
-    steps.beside_imports(figures, "jax", "JAX and Keras", args.pairs)
+    steps.keep_to_one_core(args)
+    steps.beside_shortest(figures, "jax", args.case or CASES, Bare, args.pairs, *steps.how(args))
+    if not args.steps_alone:
+        steps.beside_imports(figures, "jax", "JAX and Keras", args.pairs)
 
 
 class Bare:

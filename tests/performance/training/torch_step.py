@@ -4,10 +4,10 @@
     envs/pytorch/.venv/bin/python -m tests.performance.training.torch_step
 
 The shortest one is a module, torch.optim.SGD and cross-entropy in a loop of four lines, channels
-last; it waits for the last step only. Both are run in turns, as they are and compiled. Prints, for
-each model, the ratios of images per second (ours over theirs) over the pairs, on one core; the
-target is 0.97. Last, the CPU time of importing all of our trainer over that of importing PyTorch;
-the target is 1.5.
+last, under autocast where the precision asks for it; it waits for the last step only. Both are run
+in turns, as they are and compiled. Prints, for each model, the ratios of images per second (ours
+over theirs) over the pairs, on one core or one GPU; the target is 0.97. Last, the CPU time of
+importing all of our trainer over that of importing PyTorch; the target is 1.5.
 """
 
 import functools
@@ -28,19 +28,21 @@ def main():
     parser.add_argument("--compiled-case", type=steps.case, action="append", help=which)
     args = parser.parse_args()
     figures = bench.Figures(args.json)
-    steps.keep_to_one_core()
+    steps.keep_to_one_core(args)
     cases = args.case or CASES
-    for compiled, of_these in ((False, cases), (True, args.compiled_case or cases)):
+    rounds = ((False, cases), (True, args.compiled_case or cases))
+    for compiled, of_these in rounds[:1] if args.steps_alone else rounds:
         steps.beside_shortest(
             figures,
             "pytorch",
             of_these,
             functools.partial(Bare, compiled),
             args.pairs,
-            *("--compile", str(compiled)),
+            *("--compile", str(compiled), *steps.how(args)),
             how=", compiled" if compiled else "",
         )
-    steps.beside_imports(figures, "pytorch", "PyTorch", args.pairs)
+    if not args.steps_alone:
+        steps.beside_imports(figures, "pytorch", "PyTorch", args.pairs)
 
 
 class Bare:
@@ -50,9 +52,14 @@ class Bare:
         import torch
 
         self.batch, self.steps = batch, spec.steps
+        device, numbers = batch[0].device.type, getattr(torch, spec.precision, None)
+        halves = numbers in (torch.bfloat16, torch.float16)
+        self.autocast = functools.partial(torch.autocast, device, numbers, enabled=halves)
         module = plugins.load("pytorch/models", spec.model).build()
-        self.module = module.to(memory_format=torch.channels_last)
-        self.optimizer = torch.optim.SGD(module.parameters(), spec.learning_rate)
+        self.module = module.to(device, memory_format=torch.channels_last)
+        self.optimizer = torch.optim.SGD(
+            module.parameters(), spec.learning_rate, fused=device == "cuda" or None
+        )
         if compiled:
             self.module = torch.compile(module)
 
@@ -62,7 +69,8 @@ class Bare:
         items, labels = self.batch
         for _ in range(self.steps):
             self.optimizer.zero_grad()
-            logits = self.module(items).flatten(0, -2)  # of all places of a text
+            with self.autocast():
+                logits = self.module(items).flatten(0, -2)  # of all places of a text
             loss = functional.cross_entropy(logits, labels.flatten())
             loss.backward()
             self.optimizer.step()

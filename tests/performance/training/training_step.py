@@ -32,7 +32,7 @@ TRANSFORMERS = ("gpt_tiny", "vit_tiny")
 def main():
     args = step_pairs.parser(__doc__).parse_args()
     figures = bench.Figures(args.json)
-    step_pairs.keep_to_one_core()
+    step_pairs.keep_to_one_core(args)
     with tempfile.TemporaryDirectory() as folder:
         for model, batch, steps in args.case or CASES:
             peers = OF_TRANSFORMERS if model in TRANSFORMERS else PEERS

@@ -94,9 +94,12 @@ class Base(BaseStrategy):
         try:
             seen = jax.local_devices(backend=device)
         except RuntimeError as error:
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES", "unset")
             raise Error(
-                f"JAX finds no GPU ({str(error).splitlines()[0]}): its environment needs "
-                "jax[cuda12] or jax[cuda13], and the machine a driver that fits"
+                f"JAX finds no GPU (CUDA_VISIBLE_DEVICES={visible}; "
+                f"{str(error).splitlines()[0]}): its environment needs jax[cuda12] or "
+                "jax[cuda13], the machine a driver that fits, and CUDA_VISIBLE_DEVICES must name "
+                "GPUs that are there; why a plugin of JAX failed, JAX says before this"
             ) from error
         self.gpus_seen = len(seen) if device == "gpu" else 0
         # Of several processes each has told JAX which GPUs are its own: it sees no others.

@@ -1,0 +1,14 @@
+"""What GPUs show: checks that run on a machine with a GPU, and as far as that goes on CPUs.
+
+    python -m tests.gpu [--file results/gpu_checks.json] [CHECK ...]
+
+needs Python 3.11 or newer with PyTorch, or JAX and Keras, or TensorFlow, and no network; what a
+framework that is not installed would show is `not possible`. Importing this puts the library and
+tests/, for tests/support, on the path.
+"""
+
+import sys
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[2]
+sys.path[1:1] = [str(REPOSITORY / "tests"), str(REPOSITORY / "workflow_scripts")]

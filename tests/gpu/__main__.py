@@ -1,0 +1,102 @@
+"""Run the checks and write their results as JSON, and as a page beside it.
+
+    python -m tests.gpu [--file results/gpu_checks.json] [CHECK ...]
+
+Each check runs in a process of its own and has a time limit; one that fails does not end the
+others. Those that measure run alone, first. Results replace those that the file has of the same
+checks on the same machine. Exit code 1: one of them failed.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from dlbench.common.files import read_json
+
+from . import REPOSITORY, checks, device, page, suite
+from .suite import ALONE, BESIDE, CHECKS, FAILED, LAST
+
+BESIDE_CORES, MOST_BESIDE = 2, 8  # cores for each check that may run beside others; most of these
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.gpu",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="CHECK", help=", ".join(CHECKS))
+    parser.add_argument("--file", type=Path, default=REPOSITORY / "results/gpu_checks.json")
+    parser.add_argument("--device", default="auto", choices=["auto", "cpu", "gpu"])
+    parser.add_argument("--minutes", type=float, default=8.0, help="after which none is begun")
+    parser.add_argument(
+        "--set-power-limit", action="store_true", help="lower the limit of a GPU, and restore it"
+    )
+    parser.add_argument("--here", type=Path, metavar="FILE", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    unknown = [name for name in args.names if name not in CHECKS]
+    if unknown:
+        parser.error(f"no check {unknown[0]}: they are {', '.join(CHECKS)}")
+    checks.machine.MAY_SET_POWER_LIMIT = args.set_power_limit
+    there = device.find(args.device)
+    if args.here:
+        suite.run_here(args.names[0], there, args.here)
+        return
+    options = ("--set-power-limit",) if args.set_power_limit else ()
+    results = run(args.names or list(CHECKS), there, args.minutes, args.file, options)
+    print(f"{args.file} and {args.file.with_suffix('.md')} are written")
+    failed = [name for name, one in results.items() if one["status"] == FAILED]
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+def run(names, there, minutes, file, options=()):
+    """Run checks, and write the results anew whenever one has ended."""
+    begin, end = time.monotonic(), time.monotonic() + 60 * minutes
+    results = {"commit": _commit(), "machine": device.machine(there), "checks": {}}
+    before = read_json(file) or {}
+    kept = before["checks"] if before.get("machine") == results["machine"] else {}
+    done = {}
+
+    def one(name):
+        if time.monotonic() < end:
+            done[name] = suite.run(CHECKS[name], there, options)
+        else:
+            done[name] = kept.get(name) or suite.not_begun(CHECKS[name], minutes)
+        print(f"{name}: {done[name]['status']} ({done[name]['seconds']} s)", flush=True)
+
+    def keep():
+        found = kept | done
+        results["checks"] = {name: found[name] for name in CHECKS if name in found}
+        page.write(results, file)
+
+    for name in (name for name in names if CHECKS[name].when == ALONE):
+        one(name)
+        keep()
+    workers = max(1, min(MOST_BESIDE, len(os.sched_getaffinity(0)) // BESIDE_CORES))
+    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+        beside = [pool.submit(one, name) for name in names if CHECKS[name].when == BESIDE]
+        for future in concurrent.futures.as_completed(beside):
+            future.result()
+            keep()
+    for name in (name for name in names if CHECKS[name].when == LAST):
+        one(name)
+        keep()
+    print(f"{time.monotonic() - begin:.0f} s in all", flush=True)
+    return {name: done[name] for name in names}
+
+
+def _commit():
+    """The commit that is checked out; of a copy without its history what COMMIT says."""
+    done = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or os.environ.get("COMMIT", "unknown")
+
+
+if __name__ == "__main__":
+    main()

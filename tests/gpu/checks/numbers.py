@@ -1,0 +1,148 @@
+"""Checks of what is computed: precisions, windows, compilation, checkpoints, profiles."""
+
+import math
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from dlbench.log.operations import MOST
+from dlbench.study.runs import PRECISIONS
+from dlbench.trainer.checkpoints import STOPPED_EXIT_CODE
+from support.trainers.training_runs import TRAIN
+
+from .. import trained
+from ..suite import check, frameworks
+from ..trained import train
+from .devices import far
+
+# How far the losses of ten steps may be from those in float32 on the same device.
+FAR = {"tf32": 2e-2, "bfloat16": 1e-1, "float16": 5e-2, "a CPU": 1e-2}
+AT_ONCE = 3  # runs of one check that do not measure
+ATTENTION = ("flash", "fmha", "cudnn", "attention", "softmax")
+
+
+def _image_model(device):
+    return "resnet20" if device.is_gpu else "lenet5"
+
+
+@check(
+    "all precisions train, with losses near those of float32 and of a CPU",
+    300,
+    frameworks=frameworks(),
+)
+def precisions(report, device, framework):
+    own = {"model": _image_model(device), "steps": 10, "warmup_steps": 0}
+    hows = {name: (device, {"precision": name}) for name in PRECISIONS}
+    if device.is_gpu:
+        hows["a CPU"] = device._replace(kind="cpu"), {}
+
+    def one(how):
+        return train(how[0], framework, trained.new_log(), **own, **how[1])
+
+    with trained.variables(**trained.shared_memory()), ThreadPoolExecutor(AT_ONCE) as pool:
+        runs = dict(zip(hows, pool.map(one, hows.values()), strict=True))
+    if not device.is_gpu:
+        run = runs.pop("tf32")
+        report.expect(run.code != 0 and "CPU" in run.said, "tf32 is not refused on a CPU")
+        report.number("tf32: refused with", " ".join(run.said.split())[:200])
+    for name, run in runs.items():
+        report.expect(run.code == 0, f"{name}: {run.why()}")
+        report.expect(all(map(math.isfinite, run.losses)), f"{name}: a loss is no number")
+    first = runs.pop("float32").losses
+    for name, run in runs.items():
+        apart = far(run.losses, first)
+        report.number(f"{name}: losses, furthest from float32", apart)
+        report.expect(apart < FAR[name], f"{name}: {apart:g} from float32")
+        report.expect(run.losses != first, f"{name}: the losses are those of float32, bit by bit")
+
+
+@check(
+    "windows of steps have the losses of single ones; deterministic runs repeat bit by bit",
+    240,
+    frameworks=frameworks(),
+)
+def windows(report, device, framework):
+    own = {"model": "lenet5", "steps": 20, "warmup_steps": 1, "deterministic": True}
+    found = {}
+    for name, length in {"1": 1, "10": 10, "again": 10}.items():
+        with trained.variables(**trained.shared_memory()):
+            run = train(device, framework, trained.new_log(), steps_per_sync=length, **own)
+        if report.expect(run.code == 0, f"{name}: {run.why()}"):
+            found[name] = run.losses, run.event("run_end")["weights_sha256"]
+    report.expect(found.get("10") == found.get("again"), "two deterministic runs differ")
+    report.expect(found.get("1") == found.get("10"), "windows of 10 steps and of 1 differ")
+
+
+@check(
+    "a run that is stopped writes a checkpoint, and goes on from it bit by bit",
+    240,
+    frameworks=frameworks(),
+)
+def checkpoint(report, device, framework):
+    own = {"model": "lenet5", "steps": 600 if device.is_gpu else 100, "warmup_steps": 0}
+    own |= {"optimizer": "momentum", "steps_per_sync": 1, "precision": "float16"}
+    own |= {"deterministic": True}
+    with trained.variables(**trained.shared_memory()):
+        whole = train(device, framework, trained.new_log(), **own)
+        log = trained.new_log()
+        flags = ["--checkpoint", str(log.parent / "checkpoint")]
+        code = _stopped(device, trained.run_of(framework, **own), log, flags)
+        report.number("exit code once stopped", code)
+        report.expect(code == STOPPED_EXIT_CODE, f"exit code {code}, not {STOPPED_EXIT_CODE}")
+        rest = train(device, framework, log, flags=flags, **own)
+    report.expect(whole.code == 0, f"whole: {whole.why()}")
+    if not report.expect(rest.code == 0, f"resumed: {rest.why()}"):
+        return
+    report.number("resumed after step", rest.event("resume").get("step"))
+    report.expect(rest.losses == whole.losses, f"losses differ by {far(rest.losses, whole.losses)}")
+    digests = [run.event("run_end").get("weights_sha256") for run in (rest, whole)]
+    report.expect(digests[0] == digests[1], "weights at the end differ")
+
+
+def _stopped(device, run, log, flags):
+    """The exit code of a run that gets SIGTERM once it has taken some steps."""
+    words = [sys.executable, TRAIN, *run.flags(), "--log", log, "--device", device.kind, *flags]
+    process = subprocess.Popen([str(word) for word in words], stderr=subprocess.DEVNULL)
+    while process.poll() is None:
+        if log.is_file() and '"step": 20,' in log.read_text():
+            process.send_signal(signal.SIGTERM)
+            break
+        time.sleep(0.005)
+    return process.wait(120)
+
+
+@check(
+    "a profile has the kernels of a step, and the attention that the log names",
+    300,
+    frameworks=frameworks(),
+)
+def profile(report, device, framework):
+    own = {"model": "gpt_tiny", "batch_per_device": 4, "steps": 4, "profile": True}
+    if device.is_gpu:
+        own |= {"model": "gpt2_small", "precision": "bfloat16"}
+    with trained.variables(**trained.shared_memory(0.25)):
+        run = train(device, framework, trained.new_log(), **own)
+    if not report.expect(run.code == 0, run.why()):
+        return
+    found = run.event("profile")
+    operations = found.get("operations", [])
+    if not report.expect(operations, f"no operations: {found.get('unknown')}"):
+        return
+    where = {operation["place"] for operation in operations}
+    report.number("place", ", ".join(where))
+    wanted = "device" if device.is_gpu else "host"
+    report.expect(where == {wanted}, f"operations of the {where}, not of the {wanted}")
+    for operation in operations[:8]:
+        report.number(operation["operation"][:90], operation["share"])
+    report.expect(len(operations) <= MOST, "too many operations")
+    report.number("attention by the log", run.event("run_start").get("attention"))
+    of_attention = [
+        operation["operation"][:90]
+        for operation in operations
+        if any(word in operation["operation"].lower() for word in ATTENTION)
+    ]
+    report.number("kernels of attention, by their names", "; ".join(of_attention) or "none")
+    spent_s = sum(o["spent_s"] / o["share"] for o in operations[:1])
+    report.number("busy, of a step", spent_s / found["steps"] / run.step_s())

@@ -1,0 +1,60 @@
+"""The page of the results, Markdown, from what the suite wrote as JSON."""
+
+from pathlib import Path
+from typing import Any
+
+from dlbench.common.files import write_json
+
+from .suite import FAILED, NOT_POSSIBLE, PASSED, as_text
+
+HEAD = """# Checks on GPUs
+
+What a machine showed when it ran `python -m tests.gpu`, which writes this page and the JSON beside
+it. [gpus.md](gpus.md) says what follows from it.
+
+"""
+MARKS = {PASSED: "passed", FAILED: "**failed**", NOT_POSSIBLE: "not possible"}
+
+
+def write(results: dict[str, Any], file: Path) -> None:
+    """Keep results in a file of JSON, and write their page beside it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_json(file, results)
+    file.with_suffix(".md").write_text(page(results), encoding="utf-8")
+
+
+def page(results: dict[str, Any]) -> str:
+    """The page as Markdown."""
+    checks = results["checks"]
+    lines = [HEAD + _machine(results), ""]
+    counted = [f"{sum(c['status'] == s for c in checks.values())} {s}" for s in MARKS]
+    lines += [f"{', '.join(counted)}.", ""]
+    lines += ["| Check | | Seconds | Date | What holds |", "| --- | --- | --- | --- | --- |"]
+    for name, one in checks.items():
+        cells = (name, MARKS[one["status"]], one["seconds"], one["date"][:10], one["title"])
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    for name, one in checks.items():
+        lines += ["", f"## {name}", "", *_details(one)]
+    return "\n".join(lines) + "\n"
+
+
+def _machine(results):
+    machine = results["machine"]
+    gpus = ", ".join(machine["gpus"]) or "no GPU"
+    if machine["driver"]:
+        gpus += f", driver {machine['driver']} (CUDA {machine['cuda_driver']})"
+    cores = f"{machine['cores']} cores of {machine['cpu']}{', virtual' * machine['virtual']}"
+    versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
+    of = [gpus, f"{cores}, {machine['memory_gib']} GiB", versions, f"commit {results['commit']}"]
+    return "\n".join(f"- {words}" for words in of)
+
+
+def _details(one):
+    lines = [f"{MARKS[one['status']]}: {one['title']}", ""]
+    lines += [f"- fault: {text}" for text in one["faults"]]
+    lines += [f"- {text}" for text in one["notes"]]
+    lines += [
+        f"- {number['name']}: {as_text(number['value'])} {number['unit']}".rstrip()
+        for number in one["numbers"]
+    ]
+    return lines

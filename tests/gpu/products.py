@@ -1,0 +1,35 @@
+"""What the first device attains in each precision, as JSON: matrix products, copies.
+
+    python -m tests.gpu.products FRAMEWORK DEVICE PRECISION ...
+
+A process of its own, which leaves the memory of the device to those that are measured after it.
+"""
+
+import json
+import sys
+
+from dlbench.baselines import measure_baselines
+from dlbench.common import plugins
+from dlbench.trainer import calibration
+from tests.performance.bench import steps
+
+LASTING_S = 1.5
+
+
+def main():
+    framework, device, *precisions = sys.argv[1:]
+    strategy = steps.single(framework, device)
+    engine = plugins.load(framework, "engine").Engine
+    found = {}
+    for precision in precisions:
+        words = ("--framework", framework, "--precision", precision)
+        made = engine(steps.spec_of(("lenet5", 1, 1), *words), strategy, None)
+        kernels = made.kernels()
+        attained = calibration.measured(kernels, lasting_s=LASTING_S)
+        copies = list(measure_baselines.host_copies(kernels, made.gpus_seen))
+        found[precision] = attained | {"from_host_gb_per_s": copies[-1].get("value")}
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

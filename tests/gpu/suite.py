@@ -1,0 +1,209 @@
+"""What a check is, what it reports, and how each runs in a process of its own with a time limit."""
+
+import contextlib
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dlbench.common import terminal
+from dlbench.common.files import read_json, write_json
+from dlbench.log import event_log
+from dlbench.machine import redaction
+from dlbench.trainer import engine
+
+from . import REPOSITORY
+from .device import Device
+
+PASSED, FAILED, NOT_POSSIBLE = STATUSES = ("passed", "failed", "not possible")
+ALONE, BESIDE, LAST = "alone", "beside", "last"
+MOST_LETTERS = 400  # of a message
+SLOWER = 5  # limits of checks on CPUs, which may have others to compute for
+
+
+_UUID = re.compile(r"GPU-(?!0{8})[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class NotPossible(Exception):
+    """This machine cannot show it; the message says why."""
+
+
+class Check(NamedTuple):
+    """Something that a GPU shows.
+
+    Attributes:
+        name: in files and on the command line.
+        title: what holds if it passes.
+        run: called with a Report and the Device, and with a framework if it is of one.
+        limit_s: after which it has failed on a GPU; on CPUs it has SLOWER times as long.
+        when: ALONE, since it measures; BESIDE others, after those; or LAST, alone and long.
+        framework: of which it is; "": of none.
+    """
+
+    name: str
+    title: str
+    run: Callable[..., None]
+    limit_s: float
+    when: str
+    framework: str
+
+
+CHECKS: dict[str, Check] = {}
+
+
+def check(
+    title: str, limit_s: float, when: str = BESIDE, frameworks: tuple[str, ...] = ("",)
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add a function to CHECKS, once for each framework."""
+
+    def add(function):
+        for framework in frameworks:
+            name = "-".join(filter(None, (function.__name__, framework)))
+            CHECKS[name] = Check(name, title, function, limit_s, when, framework)
+        return function
+
+    return add
+
+
+class Report:
+    """What a check finds; kept in a file at once, so that a check that is ended loses nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.content: dict[str, Any] = {"status": FAILED, "numbers": [], "notes": [], "faults": []}
+        self._keep()
+
+    def number(self, name: str, value: float | str | None, unit: str = "") -> None:
+        """Keep a number, or a word, by its name."""
+        if isinstance(value, float):  # JSON has no infinity
+            value = float(f"{value:.5g}") if math.isfinite(value) else str(value)
+        elif isinstance(value, str):
+            value = _message(value)
+        self.content["numbers"].append({"name": name, "value": value, "unit": unit})
+        self._keep()
+
+    def note(self, text: str) -> None:
+        """Keep what a reader should know."""
+        self.content["notes"].append(_message(text))
+        self._keep()
+
+    def expect(self, holds: Any, otherwise: str) -> bool:
+        """Keep a fault unless something holds; the check goes on. Returns whether it holds."""
+        if not holds:
+            self.content["faults"].append(_message(otherwise))
+            self._keep()
+        return bool(holds)
+
+    def end(self, status: str) -> None:
+        """Say how the check ended."""
+        self.content["status"] = FAILED if self.content["faults"] else status
+        self._keep()
+
+    def _keep(self):
+        write_json(self._path, self.content)
+
+
+def run_here(name: str, device: Device, path: Path) -> None:
+    """Run a check in this process and write its report."""
+    one, report = CHECKS[name], Report(path)
+    try:
+        if one.framework:
+            missing = device.missing(one.framework)
+            if missing:
+                raise NotPossible(f"{' and '.join(missing)} not installed in {sys.executable}")
+        one.run(report, device, *filter(None, (one.framework,)))
+    except NotPossible as reason:
+        report.note(str(reason))
+        report.end(NOT_POSSIBLE)
+    except Exception as error:  # of any library: the report has it
+        traceback.print_exc()
+        report.expect(False, f"{type(error).__name__}: {error}")
+        report.end(FAILED)
+    else:
+        report.end(PASSED)
+
+
+def run(one: Check, device: Device, options: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Run a check in a process of its own.
+
+    Args:
+        options: of __main__.py, for its process.
+
+    Returns:
+        Its report, with `seconds` and the `title`. Whatever it started has ended with it.
+    """
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        path = Path(folder) / "report.json"
+        words = [sys.executable, "-m", "tests.gpu", "--device", device.kind, *options]
+        with open(Path(folder) / "said", "w+b") as said:
+            process = subprocess.Popen(
+                [*words, "--here", str(path), one.name],
+                cwd=REPOSITORY,
+                env=os.environ | {"TMPDIR": folder, "PYTHONUNBUFFERED": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                start_new_session=True,
+            )
+            limit_s = one.limit_s * (1 if device.is_gpu else SLOWER)
+            late = _ended_late(process, limit_s)
+            said.seek(max(0, said.seek(0, os.SEEK_END) - 4000))
+            tail = said.read().decode(errors="replace")
+        found = read_json(path) or {"status": FAILED, "numbers": [], "notes": [], "faults": []}
+    if late:
+        found["status"] = FAILED
+        found["faults"].append(f"not done after {limit_s:g} s, and ended")
+    elif process.returncode and not found["faults"]:
+        found["status"] = FAILED
+        found["faults"].append(f"exit code {process.returncode}: {_message(tail)}")
+    if found["status"] == FAILED:
+        print(f"--- {one.name} said:\n{tail}\n---", flush=True)
+    seconds = round(time.monotonic() - begin, 1)
+    date = event_log.utc_now()[:19] + "Z"
+    return {"title": one.title, "date": date, "seconds": seconds, **found}
+
+
+def not_begun(one: Check, minutes: float) -> dict[str, Any]:
+    """The report of a check for which there was no time."""
+    why = f"not begun: {minutes:g} minutes had passed"
+    nothing: dict[str, Any] = {"numbers": [], "notes": [why], "faults": []}
+    return {"title": one.title, "date": "", "seconds": 0.0, "status": NOT_POSSIBLE, **nothing}
+
+
+def _ended_late(process, limit_s):
+    """Wait for a process, and end all of its session. Returns whether it had to be ended."""
+    try:
+        process.wait(limit_s)
+        late = False
+    except subprocess.TimeoutExpired:
+        late = True
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return late
+
+
+def _message(text):
+    """A text for the results: one line, without secrets and without the names of single GPUs."""
+    plain = _UUID.sub("GPU-(uuid)", redaction.redact(" ".join(text.split())))
+    return terminal.message(plain, MOST_LETTERS)
+
+
+def frameworks() -> tuple[str, ...]:
+    """All that there are, installed or not."""
+    return tuple(engine.names())
+
+
+def as_text(value: Any) -> str:
+    """A value of a report, for people."""
+    return value if isinstance(value, str) else json.dumps(value)
