@@ -46,7 +46,7 @@ def report_plan():
 
 def train_forced_runs():
     """Have runs trained again that the command line names, or that it has with all else."""
-    is_all = STARTED.forces_all or rules.train.rule.name in STARTED.forced
+    is_all = STARTED.forces_all or STARTED.forces_rule(rules.train)
     PLAN.train_again(
         run_id
         for run_id in (PLAN.runs if is_all or STARTED.forced else ())

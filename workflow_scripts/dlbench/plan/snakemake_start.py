@@ -1,7 +1,9 @@
 """What is read of Snakemake beyond its documented interface, all of it here, and nothing changed.
 
 Each entry of READ says why it is read and what is lost in a version of Snakemake that has it no
-more: then it counts as the value given, and one line on stderr says what is lost.
+more: then it counts as the value given, and one line on stderr says what is lost. The same is true
+of OF_RULES, which are read of `rules.NAME`. Without those of NEEDED nothing can start:
+rules/config.smk asks by them where our own files lie.
 """
 
 import functools
@@ -101,6 +103,15 @@ READ = {
     ),
 }
 
+OF_RULES = {
+    "rule.name": "which rule --forcerun names, where a module gives rules other names",
+    "rule.resources": "the queue that a profile names is checked before jobs are submitted",
+}
+NEEDED = {
+    "workflow.current_basedir": "the folder of our rules, also where they come from a repository",
+    "snakemake.sourcecache": "what kind of place that is: a folder, a clone, or a host of them",
+}
+
 
 class SnakemakeStart:
     """A start of Snakemake, as its `workflow` tells.
@@ -155,13 +166,20 @@ class SnakemakeStart:
         methods = self._read("deployment_settings.deployment_method") or ()
         return "conda" in {str(method) for method in methods}
 
+    def forces_rule(self, rule: Any) -> bool:
+        """Whether --forcerun names a rule.
+
+        Args:
+            rule: as `rules.train`.
+        """
+        return getattr(getattr(rule, "rule", None), "name", None) in self.forced
+
     @staticmethod
     def resource(rule: Any, name: str) -> Any:
         """The value of a resource that a profile gives a rule, or None.
 
         Args:
-            rule: as `rules.train`. Its resources are no documented part of it; without them the
-                queue of a profile is not known, and that of the scheduler's default is checked.
+            rule: as `rules.train`.
         """
         resources = getattr(getattr(rule, "rule", None), "resources", {})
         return getattr(resources.get(name), "raw", None)

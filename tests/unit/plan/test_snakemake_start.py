@@ -1,0 +1,88 @@
+"""snakemake_start: what is read of Snakemake, and what comes of it where a version lacks it."""
+
+import re
+import subprocess
+import sys
+import types
+
+import pytest
+
+from dlbench.plan.snakemake_start import NEEDED, OF_RULES, READ, SnakemakeStart
+from support.machines.paths import REPOSITORY
+
+# Reads each attribute as late as functions of rules do, and names those that are not there.
+SNAKEFILE = """
+import functools
+
+def missing(wildcards):
+    for name in {names}:
+        try:
+            functools.reduce(getattr, name.split("."), workflow)
+        except AttributeError as error:
+            print("missing:", error)
+    for name in {of_rules}:
+        functools.reduce(getattr, name.split("."), rules.a)
+    print("looked")
+    return []
+
+rule a:
+    input: missing
+    output: "x"
+    resources: bench=1
+    shell: "touch x"
+"""
+
+
+def test_the_installed_snakemake_has_every_attribute_that_is_read(tmp_path):
+    of_others = {"executor_settings.submit_cmd"}  # of cluster-generic
+    text = SNAKEFILE.format(names=sorted(READ.keys() - of_others), of_rules=sorted(OF_RULES))
+    (tmp_path / "Snakefile").write_text(text)
+    finished = subprocess.run(
+        [sys.executable, "-m", "snakemake", "--cores", "1", "--resources", "bench=1"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=True,
+    )
+    assert "looked" in finished.stdout and "missing:" not in finished.stdout
+
+
+def test_rules_read_nothing_else_of_it():
+    files = [REPOSITORY / "Snakefile", *sorted((REPOSITORY / "rules").glob("*.smk"))]
+    text = "\n".join(path.read_text() for path in files)
+    found = set(re.findall(r"\bworkflow\.[a-z_]+(?!\S*py)", text)) - {"workflow.yaml"}
+    assert found <= NEEDED.keys(), found
+    modules = set(re.findall(r"^(?:from|import) (snakemake[\w.]*)", text, re.MULTILINE))
+    assert modules == {"snakemake.utils", "snakemake.sourcecache"}
+    assert not re.findall(r"\brules\.\w+\.rule\b", text)
+    library = REPOSITORY / "workflow_scripts"
+    imports = re.compile(r"^\s*(?:from|import) snakemake\b", re.MULTILINE)
+    assert not [path for path in library.rglob("*.py") if imports.search(path.read_text())]
+
+
+@pytest.mark.parametrize("name", READ)
+def test_where_a_version_lacks_one_a_line_says_what_is_lost(name, capsys):
+    start = SnakemakeStart(types.SimpleNamespace())
+    assert start._read(name) == READ[name].default
+    assert READ[name].lost in capsys.readouterr().err
+
+
+def test_a_start_of_a_version_that_lacks_all_of_them_is_one_that_runs_here(capsys):
+    start = SnakemakeStart(types.SimpleNamespace())
+    assert start.is_main and not start.is_dry_run and not start.is_module and start.limits_bench
+    assert start.executor is None and not start.submits and not start.forces_all
+    assert start.forced == frozenset() and not start.uses_conda and start.configfiles == []
+    assert start.resource(types.SimpleNamespace(), "slurm_partition") is None
+    assert len(capsys.readouterr().err.splitlines()) >= 8
+
+
+def test_what_is_forced_is_known_by_rules_and_files():
+    settings = types.SimpleNamespace(
+        forceall=False, forcerun={"train"}, forcetargets=True, targets={"x"}
+    )
+    mode = types.SimpleNamespace(name="DEFAULT")
+    start = SnakemakeStart(types.SimpleNamespace(exec_mode=mode, dag_settings=settings))
+    assert start.forced == {"train", "x"} and not start.forces_all
+    rule = types.SimpleNamespace(rule=types.SimpleNamespace(name="train"))
+    assert start.forces_rule(rule) and not start.forces_rule(types.SimpleNamespace())
