@@ -70,3 +70,14 @@ def test_ranks_that_all_see_one_gpu_are_refused_in_words(python, digits, tmp_pat
     assert done.returncode != 0
     end = events(log, "run_end")[0]
     assert "2 local ranks that see the same need 2 GPUs (1 for each) and see 1" in end["message"]
+
+
+def test_a_run_may_say_itself_how_it_is_bound(python, digits, tmp_path):
+    log = tmp_path / "train.jsonl"
+    done = train(python("pytorch"), log, digits, 2, {"DLBENCH_TEST_CORES": "4"}, binding="none")
+    assert done.returncode == 0, done.stderr
+    for path in event_log.rank_paths(log):
+        start = events(path, "run_start")[0]
+        assert (start["spec"]["binding"], start["binding"]["mode"]) == ("none", "none")
+        assert start["cores"] is None and start["binding"]["threads"] == 2
+    assert re.findall(r"workers: (\d+)", done.stderr) == ["2", "2"]

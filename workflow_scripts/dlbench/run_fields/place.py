@@ -44,6 +44,15 @@ class Place:
         bits=32,
         label="{} threads a device",
     )
+    binding: str = declared(
+        "",
+        "Which cores each process of a run on GPUs is bound to, to measure what that makes of a "
+        "run (docs/training.md); without the key as site.binding says.",
+        choices=("auto", "none", "cores"),
+        note="asked for, of processes to cores; empty: that of the site",
+        label="binding {}",
+        changes_memory=False,
+    )
     power_limit_w: int | None = declared(
         None,
         "Watts that each GPU of the run may take: set before the trainer starts, restored "

@@ -47,7 +47,7 @@ def main(description: str | None) -> None:
     process = _Process(spec, where, signals)
     # CUDA's order of devices must be that of NVML, which samples them.
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-    os.environ[binding.MODE] = where.site_binding
+    os.environ[binding.MODE] = spec.binding or where.site_binding
     if where.share_gpus:
         os.environ[binding.SHARES_GPUS] = "1"
     stopped = False
