@@ -22,7 +22,7 @@ from dlbench.plan import records_list, sentinels
 from dlbench.plan.session_files import SessionFiles, unfinished_session
 from dlbench.records import enough, run_record, sessions, staleness
 from dlbench.records.judgement import State
-from dlbench.starting import recorded, start_command
+from dlbench.starting import start_command
 from dlbench.study import batch_searches, config, trainer_environments
 from dlbench.study.runs import DEFAULTS, Run
 
@@ -101,21 +101,6 @@ class Plan:
     def labels(self) -> dict[str, str]:
         """{run id: label}, each another."""
         return self.study.labels | {run.id: run.label() for run in self.sentinels.runs}
-
-    def start_session(self, session: dict[str, str]) -> None:
-        """Start a session, and keep what its runs take for granted.
-
-        Args:
-            session: as sessions.new returns it.
-
-        Raises:
-            Error: it cannot be written.
-        """
-        self.put_logs_aside()
-        recorded.forget_standing()
-        trainer_environments.keep_choices(self.with_tries)
-        self.keep_code()
-        sessions.start(session, [run.values() for run in self.sentinels.runs])
 
     @functools.cached_property
     def session_files(self) -> SessionFiles:
