@@ -25,7 +25,7 @@ rule fetch_dataset:
     resources:
         bench=1,
     params:
-        fetching=lambda w: PLAN.fetching(w.dataset),
+        fetching=lambda w, output: PLAN.fetching(w.dataset),
         folder=lambda w: f"results/data/{w.dataset}/source",
     shell:
         program("fetch_dataset.py") + " {wildcards.dataset:q}"
@@ -48,10 +48,10 @@ rule convert_dataset:
     resources:
         bench=1,
     params:
-        check=STUDY.data["check"],
+        check=lambda w, output: STUDY.data["check"],
         source=lambda w: f"results/data/{w.dataset}/source",
         folder=lambda w: f"results/data/{w.dataset}",
-        recipe=lambda w: PLAN.recipe(w.dataset),
+        recipe=lambda w, output: PLAN.recipe(w.dataset),
     shell:
         program("convert_dataset.py") + " {wildcards.dataset:q}"
         " --source {params.source:q} --output {params.folder:q}"
@@ -73,8 +73,8 @@ rule adopt_dataset:
     resources:
         bench=1,
     params:
-        folder=lambda w: str(PLAN.adopted[w.dataset].folder),
-        digest=lambda w: PLAN.adopted[w.dataset].digest,
+        folder=lambda w, output: str(PLAN.adopted[w.dataset].folder),
+        digest=lambda w, output: PLAN.adopted[w.dataset].digest,
     shell:
         program("adopt_dataset.py") + " {wildcards.dataset:q} {params.folder:q}"
         " --output {output:q} 2>&1 | tee {log:q}"

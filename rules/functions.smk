@@ -165,7 +165,7 @@ def environments_and_images(wildcards):
     return PLAN.environments
 
 
-def start_run_arguments(wildcards):
+def start_run_arguments(wildcards, output):
     """What follows start_run.py and its files, quoted for the shell."""
     return run_command.StartRunArguments(PLAN, wildcards.run_id)
 

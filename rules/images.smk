@@ -57,8 +57,8 @@ rule make_image:
     resources:
         bench=1,
     params:
-        settings=lambda w: PLAN.image(w.image),
-        study=STUDY.name,
+        settings=lambda w, output: PLAN.image(w.image),
+        study=lambda w, output: STUDY.name,
     shell:
         program("make_image.py") + " {wildcards.image:q} --keep-failure"
         " --settings {params.settings:q} --study {params.study:q}"
@@ -83,7 +83,7 @@ rule prepare_image:
     resources:
         bench=1,
     params:
-        how=lambda w: prepare_image_arguments(w.image, w.form),
+        how=lambda w, output: prepare_image_arguments(w.image, w.form),
     shell:
         program("prepare_image.py") + " {input.image:q} --keep-failure"
         " {params.how} --output {output:q} 2>&1 | tee {log:q}"

@@ -29,10 +29,12 @@ rule start_session:
     conda:
         "../envs/workflow.yaml"
     params:
-        session=json.dumps(PLAN.new_session),
-        scheduler=lambda w: f"--scheduler {scheduler()}" if scheduler() else "",
-        sentinels=lambda w: json.dumps([run.values() for run in PLAN.sentinels.runs]),
-        config=lambda w: PLAN.config_file(keep=not STARTED.is_dry_run),
+        session=lambda w, output: json.dumps(PLAN.new_session),
+        scheduler=lambda w, output: f"--scheduler {scheduler()}" if scheduler() else "",
+        sentinels=lambda w, output: json.dumps(
+            [run.values() for run in PLAN.sentinels.runs]
+        ),
+        config=lambda w, output: PLAN.config_file(keep=not STARTED.is_dry_run),
     shell:
         program("start_session.py") + " {params.session:q}"
         " --sentinels {params.sentinels:q} --config-json {params.config:q} {params.scheduler}"
@@ -81,6 +83,6 @@ rule list_remade:
     conda:
         "../envs/workflow.yaml"
     params:
-        content=json.dumps({"paths": sorted(PLAN.remade)}),
+        content=lambda w, output: json.dumps({"paths": sorted(PLAN.remade)}),
     shell:
         START + "printf '%s\\n' {params.content:q} >{output:q} 2>{log:q}"

@@ -119,7 +119,7 @@ rule read_run:
     conda:
         "../envs/workflow.yaml"
     params:
-        spec=lambda w: PLAN.spec(w.run_id),
+        spec=lambda w, output: PLAN.spec(w.run_id),
     shell:
         program("parse_run.py") + " results/runs/{wildcards.run_id:q}/train.jsonl"
         " --spec {params.spec:q} --put-aside 2>&1 | tee {log:q} >&2"
