@@ -8,7 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from dlbench.log.operations import MOST
-from dlbench.study.runs import PRECISIONS
+from dlbench.run_fields.fields import DECLARED
 from dlbench.trainer.checkpoints import STOPPED_EXIT_CODE
 from support.trainers.training_runs import TRAIN
 
@@ -34,7 +34,7 @@ def _image_model(device):
 )
 def precisions(report, device, framework):
     own = {"model": _image_model(device), "steps": 10, "warmup_steps": 0}
-    hows = {name: (device, {"precision": name}) for name in PRECISIONS}
+    hows = {name: (device, {"precision": name}) for name in DECLARED["precision"].choices}
     if device.is_gpu:
         hows["a CPU"] = device._replace(kind="cpu"), {}
 
