@@ -86,7 +86,7 @@ def _flag(name):
         return {**how, "type": _boolean, "metavar": "True|False"}
     if kind is int:
         most = LARGEST[int] if declared.most is None else declared.most
-        return {**how, "type": flag_types.whole(declared.least, most), "metavar": "N"}
+        return {**how, "type": flag_types.whole(declared.least or 0, most), "metavar": "N"}
     if kind is float:
         bounds = declared.least, declared.above, declared.most
         return {**how, "type": flag_types.real(*bounds), "metavar": "X"}

@@ -1,0 +1,31 @@
+"""flags: whatever a run is, its trainer takes it."""
+
+import dataclasses
+
+import pytest
+
+from dlbench.run_fields.declaring import kind_of
+from dlbench.run_fields.fields import DECLARED, FIELDS
+from dlbench.study.runs import Run
+from dlbench.trainer import flags
+
+RUN = Run(model="lenet5", dataset="synthetic", batch_per_device=4, warmup_steps=1, steps=3)
+
+
+def parsed(run):
+    return flags.parser().parse_args([*run.flags(), "--log", "train.jsonl"])
+
+
+def test_the_second_repeat_and_a_sentinel_are_runs_like_others():
+    run = dataclasses.replace(RUN, repeat=2, sentinel=3)
+    found = parsed(run)
+    assert (found.repeat, found.sentinel) == (2, 3)
+
+
+NUMBERS = [name for name in FIELDS if kind_of(FIELDS[name]) is int and name != "epochs"]
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_every_whole_number_of_a_run_is_taken(name):
+    value = max(DECLARED[name].least or 0, 1)
+    assert getattr(parsed(dataclasses.replace(RUN, **{name: value})), name) == value
