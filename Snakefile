@@ -6,7 +6,7 @@ and tensorboard, no part of all.
 
 from snakemake.utils import min_version
 
-min_version("9.27")
+min_version("9.17")
 
 
 include: "rules/config.smk"
