@@ -11,6 +11,7 @@ twice in it is found here, what is no YAML in it was named by Snakemake.
 import os
 import shutil
 import sys
+from importlib import metadata
 from pathlib import Path
 
 from snakemake.sourcecache import HostingProviderFile, LocalGitFile, LocalSourceFile
@@ -59,10 +60,12 @@ if not own_code.at_home() and (missing := own_code.missing_packages()):
     )
 
 from dlbench import Error
-from dlbench.plan.snakemake_start import SnakemakeStart
+from dlbench.plan.snakemake_start import SnakemakeStart, untested
 from dlbench.study import config_files
 
 STARTED = SnakemakeStart(workflow)
+if STARTED.is_main and (newer := untested(metadata.version("snakemake"))):
+    print(newer, file=sys.stderr)
 CONFIG_FILES = config_files.files(STARTED.is_module)
 
 if STARTED.prefixes("results/"):

@@ -7,8 +7,11 @@ rules/config.smk asks by them where our own files lie.
 """
 
 import functools
+import re
 import sys
 from typing import Any, NamedTuple
+
+NEWEST = (9, 27)  # with which dlbench was tested; the oldest is in the Snakefile
 
 
 class Attribute(NamedTuple):
@@ -111,6 +114,23 @@ NEEDED = {
     "workflow.current_basedir": "the folder of our rules, also where they come from a repository",
     "snakemake.sourcecache": "what kind of place that is: a folder, a clone, or a host of them",
 }
+
+
+def untested(version: str) -> str:
+    """A line that says that a version of Snakemake is newer than those tested; "" if it is not.
+
+    >>> untested("9.27.3")
+    ''
+    >>> untested("10.0.1")
+    'dlbench: Snakemake 10.0.1 is newer than 9.27, the newest with which it was tested'
+    """
+    numbers = [int(part) for part in re.findall(r"\d+", version)[:2]]
+    if tuple(numbers) <= NEWEST:
+        return ""
+    newest = ".".join(map(str, NEWEST))
+    return (
+        f"dlbench: Snakemake {version} is newer than {newest}, the newest with which it was tested"
+    )
 
 
 class SnakemakeStart:
