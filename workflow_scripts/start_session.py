@@ -9,6 +9,7 @@ import argparse
 import json
 
 from dlbench.campaign import start_session
+from dlbench.cluster import cluster_job
 from dlbench.common.command_line import run_program
 from dlbench.plan import planning, sentinels
 from dlbench.study import config
@@ -23,9 +24,12 @@ def main():
     )
     parser.add_argument("--scheduler", help="the one that gets the jobs, if any")
     args = parser.parse_args()
+    # Before it is planned: they may end runs.
+    if args.scheduler and (cancelled := cluster_job.cancel_left(args.scheduler)):
+        print(f"cancelled jobs that an earlier start left behind: {', '.join(cancelled)}")
     chosen = sentinels.of_values(args.sentinels)
     plan = planning.make_plan(config.merged(args.config_json), lambda *_: chosen)
-    start_session.start(plan, args.session, args.scheduler)
+    start_session.start(plan, args.session)
 
 
 if __name__ == "__main__":
