@@ -51,8 +51,10 @@ except KeyboardInterrupt:
     sys.exit("interrupted: nothing was started")
 STUDY = PLAN.study
 JOBS = submitting.Submitting(PLAN)
-# Where our profiles find the program that submits jobs.
+# For the program by which our profiles submit jobs: where it is, and of which start they are.
 os.environ.update(DLBENCH_HOME=str(own_code.HOME), DLBENCH_PYTHON=sys.executable)
+if PLAN.new_session:
+    os.environ.update(DLBENCH_START=PLAN.new_session["id"])
 # For the container directive, whose arguments are the same for all rules.
 os.environ.update(PLAN.directive_environment)
 if not (STARTED.submits and STARTED.is_main):

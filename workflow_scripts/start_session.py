@@ -25,7 +25,8 @@ def main():
     parser.add_argument("--scheduler", help="the one that gets the jobs, if any")
     args = parser.parse_args()
     # Before it is planned: they may end runs.
-    if args.scheduler and (cancelled := cluster_job.cancel_left(args.scheduler)):
+    this = args.session["id"]
+    if args.scheduler and (cancelled := cluster_job.cancel_left(args.scheduler, without=this)):
         print(f"cancelled jobs that an earlier start left behind: {', '.join(cancelled)}")
     chosen = sentinels.of_values(args.sentinels)
     plan = planning.make_plan(config.merged(args.config_json), lambda *_: chosen)

@@ -1,4 +1,4 @@
-"""What PBS and LSF are asked for through Snakemake's plugins, by the profiles that are shipped.
+"""What PBS and LSF are asked for by the profiles that are shipped.
 
 Programs of their names take the place of the schedulers, which do not run here: they note what
 they are given and run the job on this machine.
@@ -31,7 +31,7 @@ rule train:
     output:
         "out.txt",
     resources:
-        **jobs.resources(JOB, "lsf"),
+        **jobs.resources(JOB),
     shell:
         "{command}"
 """
@@ -52,9 +52,7 @@ esac
 BSUB = """#!/bin/sh
 printf '%s\\n' "$@" >{folder}/asked
 for script; do :; done
-echo RUN >{folder}/state
-(sh -c "$script" && echo DONE >{folder}/state || echo EXIT >{folder}/state) \\
-    >{folder}/log 2>&1 </dev/null &
+(LSB_JOBID=7; export LSB_JOBID; exec sh "$script") >{folder}/log 2>&1 </dev/null &
 echo "Job <7> is submitted to default queue <normal>."
 """
 
@@ -90,7 +88,8 @@ def snakemake(place, profile, command="echo done >{output}"):
             "1",
         ],
         cwd=place,
-        env=environment() | {"PATH": path},
+        env=environment()
+        | {"PATH": path, "DLBENCH_HOME": str(place), "DLBENCH_PYTHON": sys.executable},
         text=True,
         check=False,
         timeout=200,
@@ -123,7 +122,7 @@ def test_pbs_is_asked_for_what_a_run_needs_and_the_job_says_how_it_ended(place):
         "-o",
         "results/logs/cluster/",
         "-N",
-        "smk.train",
+        "dlbench.train",
         "-l",
         "select=2:ncpus=16:mpiprocs=4:mem=64000mb:ngpus=4",
         "-l",
@@ -133,6 +132,7 @@ def test_pbs_is_asked_for_what_a_run_needs_and_the_job_says_how_it_ended(place):
         "-m",
         "fast",
     ]
+    (place / "out.txt").unlink()
     failed = snakemake(place, "pbs", command="exit 3 # {output}")
     assert failed.returncode != 0, failed.stdout
     assert "returned non-zero exit status 3" in (place / "log").read_text()
@@ -141,19 +141,12 @@ def test_pbs_is_asked_for_what_a_run_needs_and_the_job_says_how_it_ended(place):
 
 def test_lsf_is_asked_for_what_a_run_needs(place):
     program(place, "bsub", BSUB.format(folder=place))
-    program(place, "bjobs", f'#!/bin/sh\necho "7 $(cat {place}/state)"\n')
-    shown = f"header\n  LSB_SHAREDIR = {place}/share\n  LSF_CONFDIR = {place}/conf"
-    program(place, "badmin", f"#!/bin/sh\ncat <<'END'\n{shown}\nEND\n")
-    program(place, "lsclusters", "#!/bin/sh\necho CLUSTER_NAME STATUS\necho here ok\n")
-    program(place, "bhist", "#!/bin/sh\necho 'Project <mine>'\n")
-    parameters = place / "conf/lsbatch/here/configdir/lsb.params"
-    parameters.parent.mkdir(parents=True)
-    parameters.write_text("Begin Parameters\nDEFAULT_QUEUE = normal\nEnd Parameters\n")
+    program(place, "bjobs", "#!/bin/sh\necho '7|RUN|-|-'\n")
     finished = snakemake(place, "lsf")
     assert finished.returncode == 0, finished.stdout + (place / "log").read_text()
-    words = asked(place)
-    assert words[words.index("-P") : words.index("-cwd")] == shlex.split(
-        "-P mine -q normal -W 90 -n 32 -R rusage[mem=4000] -R span[ptile=16] "
-        "-m fast -x -gpu num=4/host"
+    *words, shell, script = asked(place)
+    assert shell == "sh" and Path(script).name.startswith("snakejob.train.")
+    assert words == shlex.split(
+        "-J dlbench.train -o results/logs/cluster/%J.log -W 90 -rn -n 32 -R span[ptile=16] "
+        "-R rusage[mem=4000] -gpu num=4/host -x -m fast"
     )
-    assert words[words.index("-cwd") + 1] == str(place)

@@ -206,6 +206,18 @@ def test_jobs_that_are_left_are_cancelled_and_those_that_have_ended_are_not(fold
     assert cluster_job.cancel_left("sge") == []
 
 
+def test_jobs_of_this_start_are_left_alone(folder, program, monkeypatch):
+    program("qsub", script="#!/bin/sh\necho $NUMBER\n")
+    resources = RESOURCES | {"pe": "smp"}
+    script = job_script(folder, {"rule": "theirs", "threads": 1, "resources": resources})
+    for number, start_id in (("7", "earlier"), ("8", "this")):
+        monkeypatch.setenv("NUMBER", number)
+        monkeypatch.setenv(cluster_job.START, start_id)
+        assert cluster_job.submit("sge", script) == number
+    assert cluster_job.cancel_left("sge", without="this") == ["7"]
+    assert cluster_job.watched() == ["8"]
+
+
 def test_a_cancelled_job_that_does_not_end_is_named(folder, program):
     (cluster_job.MEMORY / "7").touch()
     program("qstat", ALIVE)

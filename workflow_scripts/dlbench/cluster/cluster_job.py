@@ -11,9 +11,9 @@ states of jobs.
   that was killed. So jobs that are left are cancelled where a start ends in failure, and before
   the next one trains anything.
 
-.snakemake/cluster_jobs has: ID for a job that is watched, with the id of its run, ID.end with its
-exit code, ID.lost with the time since when the scheduler does not know it, and the last answer of
-the scheduler.
+.snakemake/cluster_jobs has: ID for a job that is watched, with the id of its run and that of the
+start's session, one a line; ID.end with its exit code; ID.lost with the time since when the
+scheduler does not know it; and the last answer of the scheduler.
 """
 
 import contextlib
@@ -35,6 +35,7 @@ MEMORY = WATCHED
 LOGS = Path("results/logs/cluster")
 LOST_S = 60.0
 GOOD_FOR_S = 5.0
+START = "DLBENCH_START"  # the variable with the id of the session of a start
 CANCEL_PATIENCE_S = 180.0  # supervisors may write a last checkpoint
 # What is of the job in which Snakemake itself runs, if any, and would be taken for options.
 OF_OUR_JOB = re.compile(r"SLURM_(?!CONF$|MPI_TYPE$|CLUSTERS$)|PBS_(?!DEFAULT$)")
@@ -59,7 +60,8 @@ def submit(scheduler: str, script: str | Path) -> str:
     except Error as error:
         refusals.keep(_run_ids(script), scheduler, str(error))
         raise
-    (MEMORY / job_id).write_text(_properties(script).get("wildcards", {}).get("run_id", ""))
+    run_id = _properties(script).get("wildcards", {}).get("run_id", "")
+    (MEMORY / job_id).write_text(f"{run_id}\n{os.environ.get(START, '')}\n")
     return job_id
 
 
@@ -83,11 +85,14 @@ def status(scheduler: str, job_id: str) -> str:
     return state
 
 
-def cancel_left(scheduler: str, patience_s: float = CANCEL_PATIENCE_S) -> list[str]:
+def cancel_left(
+    scheduler: str, patience_s: float = CANCEL_PATIENCE_S, without: str | None = None
+) -> list[str]:
     """Cancel the jobs that are watched and have not ended, and wait for their end.
 
     Args:
         patience_s: the longest wait.
+        without: a start, by the id of its session, whose jobs are left alone.
 
     Returns:
         The ids of the jobs.
@@ -95,7 +100,8 @@ def cancel_left(scheduler: str, patience_s: float = CANCEL_PATIENCE_S) -> list[s
     Raises:
         Error: they do not end.
     """
-    left = [job_id for job_id in watched() if _exit_code(job_id) is None]
+    old = [job_id for job_id in watched() if without is None or _start_of(job_id) != without]
+    left = [job_id for job_id in old if _exit_code(job_id) is None]
     if left:
         _cancel(scheduler, left)
     deadline = time.monotonic() + patience_s
@@ -105,9 +111,16 @@ def cancel_left(scheduler: str, patience_s: float = CANCEL_PATIENCE_S) -> list[s
                 f"jobs of an earlier start were cancelled and do not end: {', '.join(running)}"
             )
         time.sleep(1)
-    for job_id in watched():
+    for job_id in old:
         _forget(job_id)
     return left
+
+
+def _start_of(job_id):
+    """The id of the session in whose start a job was submitted; "" if unknown."""
+    with contextlib.suppress(OSError, IndexError):
+        return (MEMORY / job_id).read_text().split("\n")[1]
+    return ""
 
 
 def _running(scheduler, job_ids):

@@ -298,5 +298,5 @@ def watched_runs(folder: Path) -> dict[str, str]:
     runs = {}
     for path in paths:
         with contextlib.suppress(OSError):  # it has ended meanwhile
-            runs[path.name] = path.read_text().strip()
+            runs[path.name] = path.read_text().partition("\n")[0].strip()
     return runs
