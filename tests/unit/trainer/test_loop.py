@@ -58,6 +58,7 @@ class Engine(engine.Engine):
             settings=dict,
             gpus=tuple,
             joins_steps=True,
+            binding=None,
         )
 
     def build(self):
