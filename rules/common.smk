@@ -63,9 +63,7 @@ if not (STARTED.submits and STARTED.is_main):
     os.environ.update(STUDY.commands.variables)
 # Above that of every run: what runs need is made before the first of them is timed.
 PREPARATION = 10**9
-# Also in a job that runs share.
-IS_SHARED = STUDY.site["job"]["bundle_min"] > 0
-if (STARTED.is_main or IS_SHARED) and not STARTED.limits_bench:
+if STARTED.is_main and not STARTED.limits_bench:
     sys.exit(
         "dlbench: nothing keeps runs from being timed beside one another: start Snakemake with "
         "--resources bench=1, or with --workflow-profile profiles/default, which says so"

@@ -10,8 +10,10 @@ import os
 import sys
 from pathlib import Path
 
+from dlbench import schedulers
 from dlbench.starting import neighbours
 
+TURN = schedulers.take_turn()  # before others are watched, which the run before would be
 WATCH = neighbours.Watch()  # what others use while the rest is imported is the first look at them
 
 from dlbench.common import flag_types  # noqa: E402

@@ -2,5 +2,4 @@
 # properties = {properties}
 # How the job ended, for workflow_scripts/cluster_job.py; nothing is written where it is killed.
 trap 'echo $? >.snakemake/cluster_jobs/$PBS_JOBID.end' EXIT
-export SNAKEMAKE_PROFILE="$DLBENCH_HOME/profiles/job"
 {exec_job}

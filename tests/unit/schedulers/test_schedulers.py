@@ -1,5 +1,9 @@
 """What schedulers say, read from what their programs print."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from dlbench import Error, schedulers
@@ -108,3 +112,22 @@ def test_accounting_is_asked_for_jobs_only_that_the_queue_has_forgotten(program)
         "7": "running",
         "8": "interrupted",
     }
+
+
+def test_runs_of_one_job_take_turns_and_those_of_others_do_not_wait(tmp_path, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    program = "import sys; from dlbench import schedulers\nprint('asks', flush=True)\n"
+    program += f"schedulers.take_turn({str(tmp_path)!r}); print('has it', flush=True)"
+    command = [sys.executable, "-c", program]
+    with schedulers.take_turn(str(tmp_path)):
+        other = subprocess.run(
+            command, env=os.environ | {"SLURM_JOB_ID": "8"}, check=True, capture_output=True
+        )
+        assert b"has it" in other.stdout
+        waiting = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert waiting.stdout.readline() == "asks\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.wait(0.5)
+    assert waiting.wait(10) == 0 and waiting.stdout.read() == "has it\n"
+    monkeypatch.delenv("SLURM_JOB_ID")
+    assert schedulers.take_turn(str(tmp_path)) is None

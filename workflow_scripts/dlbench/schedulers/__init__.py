@@ -35,15 +35,17 @@ and may define:
 """
 
 import contextlib
+import fcntl
 import math
 import os
 import subprocess
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from dlbench import Error
 from dlbench.common import plugins
@@ -232,6 +234,28 @@ def job(environ: Mapping[str, str] = os.environ) -> tuple[str, str] | None:
     for name, variable in sorted(variables.items(), key=lambda item: -len(item[1])):
         if environ.get(variable):
             return name, environ[variable]
+    return None
+
+
+def take_turn(folder: str | None = None) -> IO[str] | None:
+    """Wait until no other run of the job around this process is at work on this node.
+
+    Snakemake starts the runs that share a job side by side, as many as there are cores.
+
+    Args:
+        folder: of the node; not given: that for temporary files.
+
+    Returns:
+        What holds the turn until it is closed, or this process ends; None outside of jobs, or where
+        nothing can be locked.
+    """
+    if not (around := job()):
+        return None
+    name = f"dlbench-{os.getuid()}-{'-'.join(around)}.turn"
+    with contextlib.suppress(OSError):
+        turn = open(os.path.join(folder or tempfile.gettempdir(), name), "w")  # noqa: SIM115
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        return turn
     return None
 
 
