@@ -259,7 +259,7 @@ def test_secrets_of_configs_and_of_what_was_printed_are_hidden_and_counted(tmp_p
     for run in study.runs:
         run_record.forget(run.id)
     with pytest.raises(Error, match=r"trainers\.theirs\.command: \(hidden\) stands where a secret"):
-        planning.make_plan(merged())
+        planning.plan_of_start(merged(), is_start=True)
 
 
 def test_images_go_along_only_where_asked_for(tmp_path, monkeypatch):

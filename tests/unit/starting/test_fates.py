@@ -70,7 +70,7 @@ def test_the_scheduler_is_asked_once_for_all_jobs_and_not_at_all_without_any(stu
         interrupted(run, job=JOB | {"id": job_id})
     numbers(study)
     questions = of_jobs(asked)
-    assert [line.split()[0] for line in questions] == ["sacct", "squeue"]
+    assert [line.split()[0] for line in questions] == ["squeue", "sacct"]
     assert all(line.endswith("--jobs 17,18") for line in questions)
 
 

@@ -18,8 +18,7 @@ FACTS = ("site", "device_model", "framework_version", "timing_source", "item_sha
 FINGERPRINTS = ("hardware_sha256", "software_sha256")
 FOUND_OUT = ("item_shape", *FINGERPRINTS)  # may be unknown of a run, which is no difference
 # A speedup compares like with like: these must agree between a point and its base, and the
-# batch per device (weak scaling) or the global batch (strong). Other fields of a run agree in all
-# of a series and in both sides of a comparison, but for the one that is compared.
+# batch per device (weak scaling) or the global batch (strong).
 BASE_KEYS = (
     "model",
     "dataset",
@@ -35,6 +34,7 @@ BASE_KEYS = (
     "runtime",
     "runtime_options",
     "copies_per_node",
+    "power_limit_w",
     "framework_version",
     "environment",
     "device_model",
