@@ -36,7 +36,7 @@ rule start_session:
         ),
         config=lambda w, output: PLAN.config_file(keep=not STARTED.is_dry_run),
     shell:
-        program("start_session.py") + " {params.session:q}"
+        program("start_session.py") + " {params.session:q} --output {output:q}"
         " --sentinels {params.sentinels:q} --config-json {params.config:q} {params.scheduler}"
         " 2>&1 | tee {log:q} >&2"
 

@@ -7,17 +7,23 @@ replaced are put aside; and the choice of environments and digests of the execut
 
 import argparse
 import json
+import shutil
+from pathlib import Path
 
 from dlbench.campaign import start_session
 from dlbench.cluster import cluster_job
 from dlbench.common.command_line import run_program
 from dlbench.plan import planning, sentinels
+from dlbench.records import sessions
 from dlbench.study import config
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("session", type=json.loads, help="id, started_at and host, as JSON")
+    parser.add_argument(
+        "--output", required=True, type=Path, help="its file, also where storage has its own copy"
+    )
     parser.add_argument("--config-json", required=True, metavar="FILE", help="the merged config")
     parser.add_argument(
         "--sentinels", type=json.loads, default=[], help="values of the runs it repeats, as JSON"
@@ -31,6 +37,9 @@ def main():
     chosen = sentinels.of_values(args.sentinels)
     plan = planning.make_plan(config.merged(args.config_json), lambda *_: chosen)
     start_session.start(plan, args.session)
+    if not args.output.exists():
+        args.output.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(sessions.file(this), args.output)
 
 
 if __name__ == "__main__":
