@@ -39,6 +39,10 @@ include: "rules/archive.smk"
 include: "rules/tensorboard.smk"
 
 
+onstart:
+    trainer_environments.keep_choices(PLAN.with_tries)
+
+
 # Within a job, where Snakemake is started again, these do nothing.
 onsuccess:
     if STARTED.is_main:

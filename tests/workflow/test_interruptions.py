@@ -167,7 +167,7 @@ def test_results_that_cannot_be_written_are_said_and_not_harmed(campaign, disk):
 
 def test_a_second_workflow_in_the_same_folder_is_refused_and_harms_nothing(campaign):
     matrix = yaml.safe_load((campaign.folder / "config.yaml").read_text())["matrix"]
-    campaign.configure(figures=FIGURES, matrix=[*matrix, LONG | {"steps": 5000}])
+    campaign.configure(figures=FIGURES, matrix=[*matrix, LONG | {"steps": 20000}])
     before = kept(campaign)
     with started(campaign) as workflow:
         (log,) = wait_for(lambda: logs_begun(campaign, before), "training")

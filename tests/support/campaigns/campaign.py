@@ -125,7 +125,7 @@ class Campaign:
         """What a dry run would do: rules mapped to the sorted values of their wildcards."""
         output = self.said = self.succeed("-n", "--quiet", "progress", *arguments)
         jobs = {}
-        for block in re.split(r"^(?:local)?rule ", output, flags=re.MULTILINE)[1:]:
+        for block in re.split(r"^(?:(?:local)?rule|checkpoint) ", output, flags=re.MULTILINE)[1:]:
             wildcard = re.search(r"^    wildcards: \w+=(.*)$", block, re.MULTILINE)
             rule = block.partition(":")[0]
             jobs.setdefault(rule, set()).add(wildcard[1] if wildcard else "")
