@@ -122,7 +122,9 @@ def test_before_the_search_a_dry_run_and_the_status_name_it_and_tables_wait_for_
     )  # fmt: skip
     (one,) = json.loads(status.stdout)["largest_batches"]
     assert (one["search"], one["state"], one["tries"]) == (search, "to find", 0)
-    assert campaign.scheduled("results/tables/runs.parquet")["find_batch"] == [search]
+    assert campaign.scheduled("--cores", "1", "results/tables/runs.parquet")["find_batch"] == [
+        search
+    ]
 
 
 def test_the_archive_knows_the_batch_and_makes_the_same_tables_again(searched, tmp_path):
