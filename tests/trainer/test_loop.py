@@ -189,7 +189,7 @@ def test_a_loss_that_is_not_a_number_ends_the_run_as_failed(tmp_path):
 
 def test_more_items_than_memory_holds_end_the_run_as_oom(tmp_path):
     log = tmp_path / "train.jsonl"
-    finished = train(log, batch_per_device=10**10, steps=1)
+    finished = train(log, batch_per_device=10**9, steps=1)
     assert finished.returncode != 0
     (end,) = events(log, "run_end")
     assert end["status"] == "oom"
