@@ -218,7 +218,7 @@ except Exception as error:
 def test_a_gpu_that_there_is_not_is_said(torch, tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     said = PYTORCH.refused(tmp_path / "train.jsonl", torch, ["--device", "gpu"])
-    assert "rank 0 needs GPU 0 of this node; PyTorch 2" in said
+    assert "rank 0 needs 1 GPU(s) from number 0 on; its framework sees 0 in all" in said
 
 
 def test_a_step_takes_no_memory_anew_from_the_system(torch):
