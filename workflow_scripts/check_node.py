@@ -45,13 +45,13 @@ def main():
     seen_after_s = time.time() - began
     report = {"host": platform.node(), "token": request and request["token"]}
     if request:
-        rounds = [meet(folder, f"{me}.{number}") for number in range(ROUNDS)]
+        rounds = [measure_round_trip(folder, f"{me}.{number}") for number in range(ROUNDS)]
         report.update(look(request), request_seen_after_s=seen_after_s, rounds=rounds)
         report["others"] = find_others(folder, me, request)
     write(os.path.join(folder, f"report.{me}.json"), report)
 
 
-def meet(folder, name):
+def measure_round_trip(folder, name):
     """Greet, and wait for the answer; None without one.
 
     Returns:

@@ -113,13 +113,13 @@ def open_bag(path: str | Path, limit_bytes: float = DEFAULT_LIMIT_BYTES) -> Iter
     """
     path = Path(path)
     size = path.stat().st_size
-    _see_directory(path, size)
+    _check_directory(path, size)
     try:
         archive = zipfile.ZipFile(path)
     except DAMAGE as error:
         raise Refused(f"{path}: no whole zip file ({error})") from error
     with archive:
-        _see_harmless(archive.infolist(), path)
+        _check_entries(archive.infolist(), path)
         entries = [e for e in archive.infolist() if not e.filename.endswith("/") or e.file_size]
         _see_sizes(entries, size, limit_bytes, path)
         tops = {entry.filename.partition("/")[0] for entry in entries}
@@ -227,7 +227,7 @@ def _problems(bag):
     return lines
 
 
-def _see_directory(path, size):
+def _check_directory(path, size):
     """Refuse a directory of entries that would fill the memory; zipfile reads it whole."""
     with open(path, "rb") as file:
         file.seek(max(0, size - 66_000))
@@ -243,7 +243,7 @@ def _see_directory(path, size):
         raise Refused(f"{path}: its directory has {length} bytes; expected {MOST_DIRECTORY_BYTES}")
 
 
-def _see_harmless(entries, path):
+def _check_entries(entries, path):
     for entry in entries:
         name = entry.filename
         if reason := _unsafe(name.removesuffix("/")):
