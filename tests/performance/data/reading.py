@@ -1,11 +1,14 @@
-"""Reading photographs at 224x224, beside the rate at which libjpeg-turbo decodes them whole.
+"""Reading photographs at 224x224, beside the rates at which decoders decode them whole.
 
     uv run python workflow_scripts/make_environment.py envs/train --group test
     envs/train/.venv/bin/python -m tests.performance.data.reading
 
 Prints images per CPU-second of the training pipeline (fused decode and crop,
-resize, flip, uint8 batches of 64) over those of simplejpeg's full decode, in
-interleaved rounds. The target is 0.90.
+resize, flip, uint8 batches of 64) over those of whole decodes alone, in
+interleaved rounds: by TensorFlow's operation, which the pipeline's is a variant
+of, and by simplejpeg, the fastest decoder known to us. The target: what the
+pipeline does around decoding costs no more than the crop saves, so at least
+TensorFlow's rate.
 """
 
 import os
@@ -38,12 +41,21 @@ def main():
         # An end, so that nothing is read ahead while the other side is measured.
         batches = batches.take(args.images // BATCH)
         ours(batches)
-        calls = {"ours": lambda: ours(batches), "theirs": lambda: theirs(photographs)}
+        tensorflow = tf.function(
+            lambda content: tf.io.decode_jpeg(content, channels=3),
+            input_signature=[tf.TensorSpec([], tf.string)],
+        )
+        calls = {
+            "ours": lambda: ours(batches),
+            "tensorflow": lambda: whole(tensorflow, photographs),
+            "simplejpeg": lambda: whole(simplejpeg.decode_jpeg, photographs),
+        }
         rates = bench.in_turns(args.rounds, calls)
     figures = bench.Figures(args.json)
     figures.add("images read and cropped", rates["ours"], "a CPU-second")
-    ratios = bench.ratios(rates["ours"], rates["theirs"])
-    figures.add("the same over full decodes of simplejpeg", ratios, at_least=0.9)
+    for decoder, least in (("TensorFlow", 1.0), ("simplejpeg", None)):
+        ratios = bench.ratios(rates["ours"], rates[decoder.lower()])
+        figures.add(f"the same over whole decodes by {decoder}", ratios, at_least=least)
 
 
 def photograph(number):
@@ -70,10 +82,10 @@ def ours(batches):
     return images / (cpu_s() - before)
 
 
-def theirs(photographs):
+def whole(decode, photographs):
     before = cpu_s()
     for content in photographs:
-        simplejpeg.decode_jpeg(content)
+        decode(content)
     return len(photographs) / (cpu_s() - before)
 
 

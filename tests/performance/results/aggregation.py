@@ -13,8 +13,8 @@ its imports included) and peak memory of a process each:
 - a bare loop in pyarrow that reads one column of every steps.parquet: what files and format cost;
 - `export_dataset.py`: every row of every table into one dataset;
 and with --first also `collect_runs.py` where the runs' tables are still to be made from the logs.
-The targets: a CPU-second, half a millisecond more for each run, and 300 MB. So 10 000 runs of 1 000
-steps may take 6 CPU-seconds.
+The targets: a CPU-second, three quarters of a millisecond more for each run, and 300 MB. So 10 000
+runs of 1 000 steps may take 8.5 CPU-seconds.
 """
 
 import functools
@@ -38,7 +38,7 @@ from support.runs.made_runs import SETTINGS, date
 from .. import bench
 
 REPEATS, DEVICES = 5, (1, 2, 4, 8)
-TARGET_S, TARGET_S_PER_RUN, TARGET_MB = 1, 0.0005, 300
+TARGET_S, TARGET_S_PER_RUN, TARGET_MB = 1, 0.00075, 300
 BARE = """
 import sys
 from pathlib import Path

@@ -3,8 +3,9 @@
     uv run python -m tests.performance.workflow.planning [--combinations 10000]
 
 Prints the CPU time and memory of a dry run, of a run that finds everything done,
-and what a dry run schedules after one model was added. The targets: within 1.3
-times the bare workflow, under 360 MB, and exactly the new model's runs. And how
+and what a dry run schedules after one model was added. The targets: within twice
+the bare workflow's CPU time where all is to be done and 1.3 times where nothing is, under
+450 MB, and exactly the new model's runs. And how
 many times as much CPU time a dry run of GROWTH times as many takes: more than
 GROWTH where something grows faster than linearly.
 The finished runs are not trained: their logs are written here, two steps each,
@@ -37,7 +38,7 @@ def main():
         campaign = Campaign.fresh(ours)
         bare.mkdir()
         write(campaign, bare, args.combinations)
-        cpu_s = compare(figures, "dry run", ours, bare, "-n", "--quiet", "all")
+        cpu_s = compare(figures, "dry run", 2.0, ours, bare, "-n", "--quiet", "all")
         write(campaign, bare, GROWTH * args.combinations)
         grown(figures, ours, bare, cpu_s)
 
@@ -45,7 +46,7 @@ def main():
         finished_study.finish(campaign)
         finished_study.finish_bare(bare, args.combinations)
         snakemake(bare, "--quiet", "all")
-        compare(figures, "nothing to do", ours, bare, "--quiet", "all")
+        compare(figures, "nothing to do", 1.3, ours, bare, "--quiet", "all")
 
         study(campaign, ["lenet5", "cnn12"], args.combinations)
         added(figures, ours, args.combinations)
@@ -64,8 +65,12 @@ def study(campaign, models, combinations):
     )
 
 
-def compare(figures, what, ours, bare, *arguments):
-    """Add the figures of a start of both workflows. Returns the CPU time of each, in s."""
+def compare(figures, what, most, ours, bare, *arguments):
+    """Add the figures of a start of both workflows. Returns the CPU time of each, in s.
+
+    Args:
+        most: the target, of our CPU time over the bare workflow's.
+    """
     calls = {
         "ours": lambda: snakemake(ours, *arguments),
         "bare": lambda: snakemake(bare, *arguments),
@@ -76,8 +81,8 @@ def compare(figures, what, ours, bare, *arguments):
     )
     figures.add(f"{what}, CPU time", cpu_s["ours"], "s")
     ratios = bench.ratios(cpu_s["ours"], cpu_s["bare"])
-    figures.add(f"{what}, CPU time over the bare workflow's", ratios, at_most=1.3)
-    figures.add(f"{what}, memory", peak_mb["ours"], "MB", at_most=360)
+    figures.add(f"{what}, CPU time over the bare workflow's", ratios, at_most=most)
+    figures.add(f"{what}, memory", peak_mb["ours"], "MB", at_most=450)
     figures.add(f"{what}, memory of the bare workflow", peak_mb["bare"], "MB")
     return {name: statistics.median(values) for name, values in cpu_s.items()}
 

@@ -1,8 +1,7 @@
 """What a run costs beside its training when it goes through a real Slurm on this machine.
 
-- overhead: one run a job, `--runs` times: submission, the Snakemake that starts inside the job
-  (two without dlbench/schedulers/_slurm_plugin.py), the training itself with its imports, the end
-  of the job, and how late it is noticed.
+- overhead: one run a job, `--runs` times: submission, the Snakemake that starts inside the job,
+  the training itself with its imports, the end of the job, and how late it is noticed.
 - shared: the same runs in jobs that they share, beside a job each; wall time over the runs' own.
 
 Needs the scripts in the folder that DLBENCH_TEST_EQUIPMENT names, root and Debian.
@@ -98,9 +97,8 @@ def one_run(campaign, slurm):
     )
     submitted = noticed = None
     for line in process.stdout:
-        if "has been submitted with SLURM jobid" in line:
-            submitted = time.time()
-            job = re.search(r"jobid (\d+)", line)[1]
+        if found := re.search(r"with external jobid '(\w+)'", line):
+            submitted, job = time.time(), found[1]
         elif submitted and not noticed and line.startswith("Finished jobid"):
             noticed = time.time()
     process.wait()

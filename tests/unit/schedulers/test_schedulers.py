@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -116,7 +117,8 @@ def test_accounting_is_asked_for_jobs_only_that_the_queue_has_forgotten(program)
 
 def test_runs_of_one_job_take_turns_and_those_of_others_do_not_wait(tmp_path, monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    program = "import sys; from dlbench import schedulers\nprint('asks', flush=True)\n"
+    monkeypatch.setenv("PYTHONPATH", str(Path(schedulers.__file__).parents[2]))
+    program = "from dlbench import schedulers\nprint('asks', flush=True)\n"
     program += f"schedulers.take_turn({str(tmp_path)!r}); print('has it', flush=True)"
     command = [sys.executable, "-c", program]
     with schedulers.take_turn(str(tmp_path)):
