@@ -13,21 +13,12 @@ import subprocess
 import sys
 
 MARKER = "/etc/dlbench-image.json"
-# Modules, and the packages that may bring them.
-PACKAGES = {
-    "tensorflow": ("tensorflow", "tensorflow-cpu", "tensorflow-intel", "tensorflow-rocm"),
-    "jax": ("jax",),
-    "torch": ("torch",),
-    "keras": ("keras",),
-    "numpy": ("numpy",),
-    "psutil": ("psutil",),
-    "horovod": ("horovod",),
-    "grain": ("grain",),
-}
 
 
 def main():
-    argparse.ArgumentParser(description=__doc__).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("module", nargs="*", help="whose version is asked for")
+    modules = parser.parse_args().module
     mpirun = shutil.which("mpirun")
     print(
         json.dumps(
@@ -37,7 +28,7 @@ def main():
                 "python_version": platform.python_version(),
                 "architecture": platform.machine(),
                 "libc": " ".join(platform.libc_ver()),
-                "packages": {name: _version(name) for name in PACKAGES},
+                "packages": {name: _version(name) for name in modules},
                 "mpirun": mpirun,
                 "mpi": _mpi(mpirun),
             }
@@ -62,11 +53,14 @@ def _version(module):
         from importlib import metadata
     except ImportError:
         return "unknown"
-    for package in PACKAGES[module]:
-        try:
-            return metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
+    try:
+        return metadata.version(module)
+    except metadata.PackageNotFoundError:
+        pass
+    # A package of another name may bring it, as tensorflow-cpu brings tensorflow.
+    for package in metadata.distributions():
+        if module in (package.read_text("top_level.txt") or "").split():
+            return package.version
     return "unknown"
 
 

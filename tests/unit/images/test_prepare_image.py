@@ -1,10 +1,12 @@
 """image_forms: images looked at from inside, and what is refused."""
 
-import ast
 import json
 import os
+import shlex
 import shutil
+import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,6 @@ from dlbench.images import prepare_image, trainer_image
 from dlbench.plan import site_devices, skipping
 from dlbench.study.runs import Run
 from dlbench.trainer import engine
-from dlbench.trainer.reading import inputs
 from support.images.image_files import archive, digest, make, program, root_folder, runnable_root
 from support.machines.paths import REPOSITORY
 
@@ -219,16 +220,29 @@ def test_an_image_of_pytorch_needs_no_keras():
         trainer_image.check_packages(images_run(), form)
 
 
-def test_images_are_asked_for_every_framework():
-    listed = plugins.parse_file(REPOSITORY / "workflow_scripts" / "describe_image.py").body
-    (packages,) = (
-        ast.literal_eval(node.value)
-        for node in listed
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "PACKAGES"
-    )
-    needed = {package for name in engine.names() for package in engine.packages(name)}
-    needed.update(*inputs.PACKAGES.values())
-    assert needed <= set(packages)
+def test_images_are_asked_for_what_any_framework_needs(monkeypatch):
+    monkeypatch.setattr(engine, "names", lambda: ["tensorflow", "pytorch"])
+    ch_run()
+    program("fake-python", f'echo "$@" >{Path.cwd()}/asked; echo {shlex.quote(json.dumps(INSIDE))}')
+    prepare("fake-python")
+    asked = Path("asked").read_text().split()[1:]
+    assert asked == ["grain", "horovod", "keras", "numpy", "psutil", "tensorflow", "torch"]
+
+
+def test_a_module_has_the_version_of_the_package_that_brings_it():
+    described = json.loads(
+        subprocess.run(
+            [sys.executable, REPOSITORY / "workflow_scripts/describe_image.py",
+             "numpy", "yaml", "json", "no_such_module"],
+            check=True, capture_output=True, text=True,
+        ).stdout
+    )  # fmt: skip
+    assert described["packages"] == {
+        "numpy": metadata.version("numpy"),
+        "yaml": metadata.version("PyYAML"),
+        "json": "unknown",
+        "no_such_module": None,
+    }
 
 
 def images_run(**changes):

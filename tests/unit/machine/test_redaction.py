@@ -16,10 +16,15 @@ from dlbench import Error
 from dlbench.imports import train_external
 from dlbench.machine import redaction
 from dlbench.study.runs import Run
+from dlbench.trainer import engine
 
 PROGRAM = Path(__file__).parents[3] / "workflow_scripts" / "start_run.py"
 PLANTED = "pl4nted-s3cret"
 SPEC = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps": 3}
+
+
+def recorded(environ):
+    return redaction.recorded_variables(environ, engine.variables())
 
 
 @pytest.mark.parametrize(
@@ -37,9 +42,7 @@ SPEC = {"model": "lenet5", "dataset": "synthetic", "batch_per_device": 8, "steps
     ],
 )
 def test_variables_that_are_not_allowed_or_secret_by_name_are_not_recorded(name, value):
-    assert redaction.recorded_variables({name: value, "OMP_NUM_THREADS": "4"}) == {
-        "OMP_NUM_THREADS": "4"
-    }
+    assert recorded({name: value, "OMP_NUM_THREADS": "4"}) == {"OMP_NUM_THREADS": "4"}
 
 
 @pytest.mark.parametrize(
@@ -60,7 +63,7 @@ def test_variables_that_are_not_allowed_or_secret_by_name_are_not_recorded(name,
     ],
 )
 def test_a_secret_in_an_allowed_variable_is_hidden(value):
-    (found,) = redaction.recorded_variables({"XLA_FLAGS": value}).values()
+    (found,) = recorded({"XLA_FLAGS": value}).values()
     assert redaction.HIDDEN in found
     for secret in (PLANTED, "a1B2", "ABCDEFGH", "c2lnbmF0dXJl"):
         assert secret not in found
@@ -79,13 +82,14 @@ def test_a_secret_in_an_allowed_variable_is_hidden(value):
     ],
 )
 def test_settings_are_kept_to_the_letter(value):
-    assert redaction.recorded_variables({"XLA_FLAGS": value}) == {"XLA_FLAGS": value}
+    assert recorded({"XLA_FLAGS": value}) == {"XLA_FLAGS": value}
 
 
 def test_the_page_names_every_variable_that_is_recorded():
     page = (PROGRAM.parents[1] / "docs" / "provenance.md").read_text()
     listed = page.split("not on the list:")[1].split("\n- ")[0]
-    assert sorted(re.findall(r"`([^`]+)`", listed)) == sorted(redaction.ALLOWED)
+    every = {*redaction.ALLOWED, *engine.variables().recorded}
+    assert sorted(re.findall(r"`([^`]+)`", listed)) == sorted(every)
 
 
 def test_a_command_keeps_all_words_but_secrets():

@@ -12,21 +12,13 @@ from collections.abc import Collection, Sequence
 from dlbench.analysis import base_flags, equivalence, run_lengths
 from dlbench.analysis.drift import Drift, Sides
 from dlbench.log import event_fields
+from dlbench.run_fields.fields import DECLARED
 from dlbench.study import config
 from dlbench.study.runs import CONDITION, DEFAULTS, SAME_SPEED
 from dlbench.tables.cells import Row
 
 # Fields of a run that are compared, and their figures.
-TOPICS = {
-    "batch_per_device": "batch_size",
-    "strategy": "scaling",
-    "precision": "batch_size",
-    "xla": "scaling",
-    "compile": "scaling",
-    "runtime": "overhead",
-    "environment": "overhead",
-    "dataset": "real_vs_synthetic",
-}
+FIGURES = {name: field.contrast for name, field in DECLARED.items() if field.contrast}
 SYNTHETIC = "synthetic"
 # Runs of a condition, those of its base, and how they compare.
 Contrast = tuple[list[Row], list[Row], equivalence.Comparison, Sides]
@@ -48,7 +40,7 @@ def by_field(
         for row in runs
         if row["status"] in event_fields.ENDED_WELL and (row.get("images_per_second") or 0) > 0
     ]
-    pairs = [(name, *pair) for name in TOPICS if name not in asked for pair in _pairs(name, done)]
+    pairs = [(name, *pair) for name in FIGURES if name not in asked for pair in _pairs(name, done)]
     sides = [drift.compare(a, b) for _, a, b in pairs]
     judged = equivalence.adjust([equivalence.judge(s.difference, margin) for s in sides])
     contrasts: dict[str, list[Contrast]] = {}

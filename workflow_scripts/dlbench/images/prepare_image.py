@@ -14,6 +14,7 @@ from dlbench.common.files import make_empty_folder, write_json
 from dlbench.images.runtimes import KEPT_OUT, Container
 from dlbench.images.trainer_image import MARKER, Image
 from dlbench.trainer import engine
+from dlbench.trainer.reading import inputs
 
 DESCRIBE = "workflow_scripts/describe_image.py"
 # What our trainer needs, with the lowest version, beside one of the frameworks.
@@ -65,9 +66,8 @@ def prepare(
         environment=image.environment,
         name=f"describe-{image.name}",
     )
-    inside = _describe(
-        module.command(container, [python, str(own_code.here(DESCRIBE))]), where, runtime
-    )
+    describe = [python, str(own_code.here(DESCRIBE)), *_modules()]
+    inside = _describe(module.command(container, describe), where, runtime)
     _check(inside, image, where)
     if not any_packages:
         _check_packages(inside, where)
@@ -85,6 +85,16 @@ def prepare(
             **{key: value for key, value in inside.items() if key != "marker"},
         },
     )
+
+
+def _modules():
+    """What any framework, strategy or reader of ours imports, and what the trainer itself does."""
+    modules = {"numpy", "psutil"}.union(*inputs.PACKAGES.values())
+    for framework in engine.names():
+        kind = engine.kind(framework, "strategies")
+        strategies = (plugins.load(kind, name).Strategy for name in plugins.names(kind))
+        modules.update(engine.packages(framework), *(one.packages for one in strategies))
+    return sorted(modules)
 
 
 def _describe(command, where, runtime):

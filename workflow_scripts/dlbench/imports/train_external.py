@@ -24,6 +24,7 @@ from dlbench.log import event_log
 from dlbench.machine import facts, redaction
 from dlbench.study import contradictions, other_trainers
 from dlbench.study.runs import FIELDS, Run
+from dlbench.trainer import engine
 
 POLL_S, SHOW_EVERY_S = 0.2, 5.0
 LAST_BYTES = 4096
@@ -56,7 +57,7 @@ def train(
     folder = log.parent / other_trainers.FOLDER
     _make_empty(folder)
     events = event_log.EventLog(log)
-    machine = facts.gather(gpus)
+    machine = facts.gather(gpus, variables=engine.variables())
     if image_id:
         # This process is outside the image and shares only the kernel with the program.
         machine["software"] |= {"os": None, "glibc": None}

@@ -26,6 +26,7 @@ def gather(
     framework: dict[str, Any] | None = None,
     packages: str | Path | None = None,
     root: str | Path = "/",
+    variables: redaction.Variables = redaction.NO_MORE,
 ) -> dict[str, Any]:
     """The fields of the event.
 
@@ -35,6 +36,7 @@ def gather(
             trains, with another Python.
         packages: folder in which the list of installed packages is kept; None: nowhere.
         root: of the file system whose /proc and /sys are read.
+        variables: those of frameworks that are recorded.
     """
     began = time.perf_counter()
     files = hardware.Files(root)
@@ -49,7 +51,7 @@ def gather(
         "software": software.system(files) | (framework or {}) | {"packages_sha256": sha256},
         "limits": limits.read(files),
         "libraries": files.ask("libraries", lambda: _libraries(files)),
-        "variables": redaction.recorded_variables(),
+        "variables": redaction.recorded_variables(more=variables),
         "present": {
             **hardware.present_facts(files),
             "cpus": sorted(os.sched_getaffinity(0)),

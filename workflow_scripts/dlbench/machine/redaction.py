@@ -1,6 +1,7 @@
 """Commands and the environment as they are recorded: without secrets.
 
-- Variables are recorded by an allow-list of those that change the speed of training.
+- Variables are recorded by an allow-list of those that change the speed of training; those of a
+  framework are listed in its `engine.py` (trainer/engine.py).
 - Never recorded, also inside values and commands: a value whose name says that it is a secret,
   the user in a URL, and keys of well-known services.
 - A command of the config that has a secret in it is handed on with a number in the secret's place;
@@ -14,7 +15,7 @@ import os
 import re
 import string
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from dlbench import Error
 
@@ -22,18 +23,14 @@ HIDDEN = "(hidden)"
 VARIABLE = "DLBENCH_SECRETS"  # what the numbers stand for, a JSON list
 Hide = Callable[[str], str]
 ALLOWED = (
-    *("OMP_*", "GOMP_*", "KMP_*", "MKL_*", "OPENBLAS_*", "BLIS_*", "TF_*", "KERAS_BACKEND"),
-    *("JAX_*", "XLA_*", "TORCH_*", "TORCHINDUCTOR_*", "PYTORCH_*", "DNNL_*", "ONEDNN_*", "GLOO_*"),
+    *("OMP_*", "GOMP_*", "KMP_*", "MKL_*", "OPENBLAS_*", "BLIS_*", "DNNL_*", "ONEDNN_*", "GLOO_*"),
     *("CUDA_*", "CUDNN_*", "CUBLAS_*", "NVIDIA_*", "NCCL_*", "NVSHMEM_*"),
     *("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HOROVOD_*", "OMPI_MCA_*", "PMIX_MCA_*"),
     *("MPICH_*", "I_MPI_*", "UCX_*", "FI_*", "PSM2_*", "MALLOC_*", "TCMALLOC_*"),
     *("LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "DLBENCH_COPY"),
 )
-# Addresses of the processes of one run, Open MPI's key of a job, and variables of Terraform.
-LEFT_OUT = (
-    *("TF_CONFIG", "JAX_COORDINATOR_*", "HOROVOD_GLOO_RENDEZVOUS_*", "OMPI_MCA_orte_*"),
-    *("TF_CLI_*", "TF_VAR_*", "TF_DATA_DIR"),
-)
+# Addresses of the processes of one run, and Open MPI's key of a job.
+LEFT_OUT = ("HOROVOD_GLOO_RENDEZVOUS_*", "OMPI_MCA_orte_*")
 # Each process has its own: they are recorded but not compared between repeats.
 OWN = (
     *("*_VISIBLE_DEVICES", "HOROVOD_*RANK", "HOROVOD_*SIZE", "HOROVOD_HOSTNAME", "DLBENCH_COPY"),
@@ -86,6 +83,21 @@ _KEYS = re.compile(
 )
 # Of a command of the config, for a value of the run; its closing brace may be stripped.
 _FIELD = re.compile(r"\{[a-z_]+\}?")
+
+
+class Variables(NamedTuple):
+    """Patterns of names of variables, as of a shell.
+
+    Attributes:
+        recorded: those that change the speed of training.
+        left_out: of these, those that are not recorded.
+    """
+
+    recorded: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+NO_MORE = Variables()
 
 
 def is_secret(name: str) -> bool:
@@ -242,8 +254,13 @@ def restored(command: Iterable[str], environ: Mapping[str, str]) -> list[str]:
     return [restore(word, len(secrets)) for word in command]
 
 
-def recorded_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def recorded_variables(
+    environ: Mapping[str, str] = os.environ, more: Variables = NO_MORE
+) -> dict[str, str]:
     """The variables of an environment that are recorded.
+
+    Args:
+        more: the Variables of frameworks.
 
     >>> recorded_variables({"OMP_NUM_THREADS": "2", "HOME": "/home/me", "TF_API_TOKEN": "x"})
     {'OMP_NUM_THREADS': '2'}
@@ -251,7 +268,9 @@ def recorded_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str
     return {
         name: redact(environ[name])
         for name in sorted(environ)
-        if _matches(name, ALLOWED) and not _matches(name, LEFT_OUT) and not is_secret(name)
+        if _matches(name, (*ALLOWED, *more.recorded))
+        and not _matches(name, (*LEFT_OUT, *more.left_out))
+        and not is_secret(name)
     }
 
 

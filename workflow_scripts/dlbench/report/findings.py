@@ -325,7 +325,7 @@ def _of_contrasts(name, pairs):
     over = {**sides.columns, "base_flags": flags}
     text += "".join(f" {words}" for words in finding_words.over_sessions(over))
     number, interval = finding_words.ratio(first.ratio, first.ci95_low, first.ci95_high)
-    figure = contrasts.TOPICS[name]
+    figure = contrasts.FIGURES[name]
     return Finding(
         headline=headline,
         text=text,

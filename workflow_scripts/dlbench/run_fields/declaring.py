@@ -32,6 +32,8 @@ class Declaration(NamedTuple):
         changes_speed: whether the work of a step may depend on it.
         of_condition: whether runs that differ in it are no repeats of one another.
         is_axis: whether it tells apart the series and rows of figures.
+        contrast: the figure in which findings show what it changes, where runs that are alike in
+            all else are compared; "" for fields that findings do not compare.
         only_recorded: whether the trainer writes it into its log and uses it for nothing.
         in_config: whether it is a key of a matrix block.
     """
@@ -56,6 +58,7 @@ class Declaration(NamedTuple):
     changes_speed: bool = True
     of_condition: bool = True
     is_axis: bool = True
+    contrast: str = ""
     only_recorded: bool = False
     in_config: bool = True
 

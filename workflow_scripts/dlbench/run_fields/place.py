@@ -73,6 +73,7 @@ class Place:
         " devices.",
         folder="strategies",
         label="{}",
+        contrast="scaling",
     )
     strategy_options: str = declared(
         "",
@@ -94,6 +95,7 @@ class Place:
         "container runtime.",
         folder="runtimes",
         label="{}",
+        contrast="overhead",
     )
     runtime_options: str = declared(
         "",
@@ -123,6 +125,7 @@ class Place:
         "machine fits that, one that stands in for it (docs/frameworks.md).",
         pattern=r"^[A-Za-z0-9_.-]+$",
         only_recorded=True,
+        contrast="overhead",
     )
     trainer: str = declared(
         "dlbench",

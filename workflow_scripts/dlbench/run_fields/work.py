@@ -21,6 +21,7 @@ class Work:
         folder="datasets",
         label="{}",
         changes_speed=False,
+        contrast="real_vs_synthetic",
     )
     batch_per_device: int = declared(
         REQUIRED,
@@ -31,6 +32,7 @@ class Work:
         unit="items",
         label="batch {}",
         changes_memory=False,
+        contrast="batch_size",
     )
     sequence_length: int | None = declared(
         None,
@@ -55,6 +57,7 @@ class Work:
         "without.",
         choices=("float32", "tf32", "bfloat16", "float16"),
         label="{}",
+        contrast="batch_size",
     )
     xla: bool = declared(
         False,
@@ -62,6 +65,7 @@ class Work:
         " the update are outside of it.",
         switch="XLA",
         part=MODEL,
+        contrast="scaling",
     )
     compile: bool = declared(
         False,
@@ -70,6 +74,7 @@ class Work:
         frameworks=("pytorch",),
         switch="torch.compile",
         part=MODEL,
+        contrast="scaling",
     )
     deterministic: bool = declared(
         False,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dlbench.machine import device_peaks, facts, hardware, host_name
+from dlbench.trainer import engine as frameworks
 from dlbench.trainer.engine import Engine
 from dlbench.trainer.strategy import Spec
 
@@ -46,7 +47,9 @@ def gather(engine: Engine, packages: str | None = None) -> dict[str, Any]:
         "numpy": np.__version__,
         **engine.build_facts(),
     }
-    return facts.gather(engine.strategy.gpus(), software, packages)
+    return facts.gather(
+        engine.strategy.gpus(), software, packages, variables=frameworks.variables()
+    )
 
 
 def uncharted(spec: Spec, engine: Engine) -> dict[str, Any] | None:

@@ -4,6 +4,8 @@ A framework is a folder beside this file whose `engine.py` defines
     Engine(spec, strategy, data_folder): trains one run in one process, as described below
     ENVIRONMENT: the folder in envs/ of runs that name none
     PACKAGES: names that Python must be able to import
+    VARIABLES: patterns of variables of the environment that change its speed and are recorded
+    LEFT_OUT_VARIABLES: patterns of those among them that are not, as addresses of processes
     OUT_OF_MEMORY: how errors that say that memory is full begin, as `Name: message`
     MODELS: the folder of its models, where it shares them with others, as in `keras/models`
     BY_DESIGN: what it does in its own way, a clause for caveats of comparisons
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from dlbench import Error
 from dlbench.common import plugins, terminal
+from dlbench.machine.redaction import Variables
 from dlbench.run_fields.fields import DECLARED, DEFAULTS
 from dlbench.trainer import device_memory
 from dlbench.trainer.model_flops import ModelFlops
@@ -264,6 +267,15 @@ def environment(framework: str) -> str:
 def packages(framework: str) -> tuple[str, ...]:
     """What Python must be able to import for a framework, itself first."""
     return _constants(framework)["PACKAGES"]
+
+
+def variables() -> Variables:
+    """The variables of all frameworks that are recorded."""
+    lists = [
+        [pattern for framework in names() for pattern in _constants(framework).get(name, ())]
+        for name in ("VARIABLES", "LEFT_OUT_VARIABLES")
+    ]
+    return Variables(*(tuple(dict.fromkeys(patterns)) for patterns in lists))
 
 
 def inputs(framework: str) -> tuple[str, ...]:

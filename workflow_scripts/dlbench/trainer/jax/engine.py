@@ -28,6 +28,8 @@ from dlbench.trainer.strategy import Spec
 MODELS = "keras/models"
 ENVIRONMENT = "jax"
 PACKAGES = ("jax", "keras")
+VARIABLES = ("JAX_*", "XLA_*", "KERAS_BACKEND")
+LEFT_OUT_VARIABLES = ("JAX_COORDINATOR_*",)
 INPUTS = ("dlbench", "grain")
 OUT_OF_MEMORY = ("XlaRuntimeError: RESOURCE_EXHAUSTED", "JaxRuntimeError: RESOURCE_EXHAUSTED")
 BY_DESIGN = "compiles each step as a whole, and decodes JPEGs in processes"

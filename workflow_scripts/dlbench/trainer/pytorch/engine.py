@@ -24,6 +24,7 @@ from dlbench.trainer.strategy import Spec
 
 ENVIRONMENT = "pytorch"
 PACKAGES = ("torch",)
+VARIABLES = ("TORCH_*", "TORCHINDUCTOR_*", "PYTORCH_*")
 INPUTS = ("dlbench", "torch", "grain")
 OUT_OF_MEMORY = (
     "OutOfMemoryError: ",

@@ -25,6 +25,8 @@ from dlbench.trainer.tensorflow.strategies import Base
 MODELS = "keras/models"
 ENVIRONMENT = "train"
 PACKAGES = ("tensorflow", "keras")
+VARIABLES = ("TF_*", "XLA_*", "KERAS_BACKEND")
+LEFT_OUT_VARIABLES = ("TF_CONFIG", "TF_CLI_*", "TF_VAR_*", "TF_DATA_DIR")  # the last: Terraform's
 INPUTS = ("tf.data",)
 OUT_OF_MEMORY = ("ResourceExhaustedError",)
 LACKS = {"compile": "compile is a field of framework pytorch; tensorflow has xla: leave it out"}
