@@ -37,9 +37,12 @@ class Program:
 
 
 OF_PLANNING = (
-    "What a dry run has beyond the bare workflow's since nothing of Snakemake is replaced any more "
-    "(2026-11-26): it looks up the age of each output in a task of its own, evaluates each "
-    "resource of a run anew, and keeps the file of the session as an input of each run."
+    "Profiles of dry runs of 8000 runs, 2026-11-26: ours takes 33.0 s under cProfile, the bare "
+    "workflow 18.6. Of the 14.4 s more, Snakemake spends 3.2 on the signatures of functions, which "
+    "it reads anew for each function of each job (136 000 times, 40 000 in the bare workflow), and "
+    "2.8 on resources and on which job makes an input; 2.6 are ours to read the config and to make "
+    "the plan, and 2.0 to write the command lines of runs. Before functions of Snakemake were left "
+    "as they are this took as long as the bare workflow."
 )
 OF_READING = (
     "On 2026-11-22 this page had 0.93 of simplejpeg's rate: the pipeline had decoded ahead while "

@@ -1,5 +1,8 @@
 """Reports of made tables, and what stands in them."""
 
+from types import SimpleNamespace
+
+from dlbench.analysis import scaling_series, speedups
 from dlbench.common import plugins
 from dlbench.report import build_report
 from dlbench.tables import parquet_files, table_columns
@@ -26,3 +29,10 @@ def column(found, name, of="runs"):
 
 def covered(run_id, status, reason=""):
     return {"run_id": run_id, "combination": f"run {run_id}", "status": status, "reason": reason}
+
+
+def speedups_of(runs):
+    """The rows of the table of speedups of some runs, as its file has them."""
+    study = SimpleNamespace(name="made", equivalence_margin=scaling_series.MARGIN)
+    schema = table_columns.STUDY_TABLES["speedups"]
+    return parquet_files.table(speedups.rows(study, runs), schema).to_pylist()

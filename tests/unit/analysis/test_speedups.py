@@ -9,56 +9,13 @@ from scipy import stats
 from dlbench.analysis import base_flags, estimates, scaling_series, speedups
 from dlbench.figures.scaling import scaling
 from dlbench.tables import parquet_files, table_columns
-
-ROW = {
-    "run_id": "r",
-    "model": "lenet5",
-    "dataset": "synthetic",
-    "data_sha256": None,
-    "seed": 1,
-    "steps_measured": 50,
-    "precision": "float32",
-    "xla": False,
-    "compile": False,
-    "mode": "train",
-    "strategy": "mirrored",
-    "strategy_options": "",
-    "launcher": "none",
-    "runtime": "bare",
-    "runtime_options": "",
-    "copies_per_node": 1,
-    "framework_version": "2",
-    "environment": "train",
-    "device_model": "CPU",
-    "device_kind": "cpu",
-    "site": "here",
-    "status": "ok",
-    "epochs": float("nan"),
-    "images_per_second": 100.0,
-    "nodes": 1,
-}
+from support.results.made_reports import speedups_of
+from support.results.made_scaling import runs
 
 
 class Named:
     name = "test"
     equivalence_margin = 0.01
-
-
-def runs(*cases, repeats=2):
-    """(devices, batch per device, changes) as rows of the runs table, some repeats each."""
-    return [
-        {
-            **ROW,
-            "devices": devices,
-            "batch_per_device": batch,
-            "global_batch": devices * batch,
-            "images_per_second": 100.0 * devices + repeat,
-            "repeat": repeat,
-            **changes,
-        }
-        for devices, batch, changes in cases
-        for repeat in range(repeats)
-    ]
 
 
 def found(rows, kind):
@@ -338,9 +295,8 @@ def test_speedups_agree_with_scipys_welch_interval():
     ids=["both", "xla", "no base", "failed"],
 )
 def test_every_table_gives_a_figure(rows, tmp_path):
-    none = pd.DataFrame({"margin": []})
-    frames = {"runs": pd.DataFrame(rows), "sentinels": none, "baselines": none}
-    frames |= {"margin": scaling_series.MARGIN}
+    frames = {"runs": pd.DataFrame(rows), "baselines": pd.DataFrame()}
+    frames["speedups"] = pd.DataFrame(speedups_of(rows))
     scaling.draw(type("Tables", (), frames), tmp_path / "scaling")
     assert (tmp_path / "scaling.png").stat().st_size > 1000
     assert "scaling" in scaling.CAPTION

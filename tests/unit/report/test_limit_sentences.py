@@ -14,12 +14,17 @@ BASE, OWN = runs(40.0), runs(50.0, scatter=0.01, **TWO)
 BEGIN = "2 CPU devices: efficiency 0.80 (0.78 to 0.82) relative to single; "
 
 
+def sentences(rows, explained, baselines):
+    speedups = made_reports.speedups_of(rows)
+    return limit_sentences.sentences(rows, explained, baselines, speedups)
+
+
 def said(parts=PARTS, of_base=OF_BASE, own=OWN, baselines=(), **changes):
     """(the sentence of the series or None, Sentences)."""
     explained = made_explanations.rows(own[0]["run_id"], parts, **changes) if parts else []
     if of_base:
         explained += made_explanations.rows(BASE[0]["run_id"], of_base)
-    found = limit_sentences.sentences([*BASE, *own], [], explained, baselines)
+    found = sentences([*BASE, *own], explained, baselines)
     series = [one for one in found.known if one.place.endswith("scaling")]
     return (series[0] if series else None), found
 
@@ -114,7 +119,7 @@ def test_without_probes_the_all_reduce_of_the_baselines_is_set_beside_the_loss(t
 def test_a_series_that_nothing_explains_is_counted_and_one_run_is_not():
     sentence, found = said(None, None)
     assert (sentence, found.unexplained) == (None, 1)
-    found = limit_sentences.sentences([BASE[0], OWN[0]], [], [], [])
+    found = sentences([BASE[0], OWN[0]], [], [])
     assert (found.known, found.unexplained) == ([], 0)
 
 
@@ -135,7 +140,7 @@ def test_fewer_items_at_once_are_named_in_strong_scaling_only():
     ) + made_explanations.rows(
         base[0]["run_id"], {"computation": 40.0}, halves_ms={explanations.COMPUTATION: 0.2}
     )
-    found = limit_sentences.sentences([*base, *own], [], explained, [])
+    found = sentences([*base, *own], explained, [])
     (strong,) = (one for one in found.known if one.place.endswith("strong scaling"))
     assert "lost: 0.12 computing fewer items at once, 0.08 exposed exchange" in strong.words
 

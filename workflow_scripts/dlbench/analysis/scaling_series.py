@@ -12,8 +12,10 @@ The figure of scaling and the table of speedups (speedups.py) are both made from
 """
 
 import math
+import urllib.parse
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dlbench.analysis import base_flags, drift, estimates
 from dlbench.log.event_fields import ENDED_WELL
@@ -142,17 +144,94 @@ def all_series(
     return [*scaled, *(_series(None, group, lenders, known) for group in rest if group)]
 
 
-def planned_series(
-    rows: Sequence[Row], sentinels: Sequence[Row] = (), margin: float = MARGIN
-) -> list[Tried]:
+def run_names(runs: Iterable[Row], study: str) -> str:
+    """The names of the runs of a point, as the table of speedups of a study has them.
+
+    >>> run_names([{"study": "a", "run_id": "1"}, {"study": "b c", "run_id": "1"}], "a")
+    '1 b%20c/1'
+    """
+    return " ".join(_run_name(run, study) for run in runs)
+
+
+def _run_name(run, study):
+    """A run's id; where it is of another study, an import, with that before it."""
+    place = "" if run.get("study") in (None, study) else f"{run['study']}/"
+    return urllib.parse.quote(f"{place}{run['run_id']}")
+
+
+def known_series(points: Sequence[Row], rows: Iterable[Row]) -> list[Series]:
+    """The Series that a table of speedups is of.
+
+    Args:
+        points: rows of the table of speedups.
+        rows: rows of the table of runs; series with others are left out.
+    """
+    study = points[0]["study"] if points else None
+    runs = {_run_name(row, study): _plain(row) for row in rows}
+    series: dict[tuple[Any, ...], list[Row]] = {}
+    for point in map(_plain, points):
+        if not point["run_ids"]:  # of a table of before
+            continue
+        kind, ids = point["scaling"], point["run_ids"].split(" ")
+        # Runs on one number of devices are a series for each of these.
+        one_count = None if kind else point["devices"], point["base_run_ids"]
+        key = (kind, *_key(point, FIXED[kind or "weak"]), *one_count)
+        if runs.keys() >= {*ids, *(point["base_run_ids"] or ids[0]).split(" ")}:
+            series.setdefault(key, []).append(point)
+    return [_known(points, runs) for points in series.values()]
+
+
+def _known(points, runs):
+    """The Series of some rows of the table of speedups."""
+    own = {
+        point["run_ids"]: [runs[name] for name in point["run_ids"].split(" ")] for point in points
+    }
+    first, base = points[0], None
+    if first["base_run_ids"]:
+        lent = [runs[name] for name in first["base_run_ids"].split(" ")]
+        base = Base(
+            first["base_devices"],
+            first["base_nodes"],
+            own.get(first["base_run_ids"], lent),
+            borrowed=first["base_run_ids"] not in own,
+        )
+    return Series(
+        first["scaling"], [_known_point(p, own[p["run_ids"]], base) for p in points], base
+    )
+
+
+def _known_point(point, runs, base):
+    """The Point of a row of the table of speedups."""
+    both = min(len(runs), len(base.runs)) if base else 0
+    return Point(
+        point["devices"],
+        point["nodes"],
+        runs,
+        _estimate(point, "images_per_second", len(runs)),
+        _estimate(point, "speedup", both),
+        _estimate(point, "efficiency", both),
+        tuple(filter(None, (point["base_mismatch"] or "").split(", "))),
+    )
+
+
+def _estimate(row, name, runs):
+    """The Estimate in some columns of a table; None where there is none."""
+    if row[name] is None:
+        return None
+    low, high = (row[f"{name}_ci95_{end}"] for end in ("low", "high"))
+    ends = (math.nan if end is None else end for end in (low, high))
+    return estimates.Estimate(row[name], *ends, runs)
+
+
+def planned_series(rows: Sequence[Row], well: Sequence[Series]) -> list[Tried]:
     """The series that there would be if all runs had ended well.
 
     Args:
-        rows, sentinels, margin: as of `all_series`.
+        rows: as of `all_series`.
+        well: the Series of those of them that did.
     """
     rows = [row for row in map(_plain, rows) if _is_done(row) or _has_failed(row)]
     lenders = {kind: _lenders(filter(_is_done, rows), kind) for kind in FIXED}
-    well = all_series(rows, sentinels, margin)
     series_by_key = {(s.kind, _key(s.row, FIXED[s.kind])): s for s in well if s.kind}
     return [
         Tried(

@@ -1,5 +1,7 @@
 """The table of speedups: a row for each point of each series of runs (scaling_series.py).
 
+Series are made once, for this table; figures, report and rerun_bases read them from it.
+
 Laws of scaling (laws.py) are fitted to what speedups are made of: throughputs corrected for the
 drift between the sessions of a point and its base, which must be shown to be equivalent to none.
 """
@@ -7,7 +9,7 @@ drift between the sessions of a point and its base, which must be shown to be eq
 from collections.abc import Sequence
 
 from dlbench.analysis import base_flags, estimates, laws
-from dlbench.analysis.scaling_series import ONE_COUNT, SERIES, all_series, rates
+from dlbench.analysis.scaling_series import ONE_COUNT, SERIES, all_series, rates, run_names
 from dlbench.study import item_names
 from dlbench.study.config import Study
 from dlbench.tables.cells import Row
@@ -42,6 +44,7 @@ def _rows(study, series, law):
             "base_devices": base.devices,
             "base_nodes": base.nodes,
             "base_runs": len(base.runs),
+            "base_run_ids": run_names(base.runs, study.name),
             **_rates("base_", base.throughput, series.row),
         }
     for point in series.points:
@@ -52,6 +55,7 @@ def _rows(study, series, law):
             "batch_per_device": point.runs[0]["batch_per_device"],
             "global_batch": point.runs[0]["global_batch"],
             "runs": len(point.runs),
+            "run_ids": run_names(point.runs, study.name),
             "unstable_runs": sum(run["status"] == "unstable" for run in point.runs),
             **_rates("", point.throughput, series.row),
             **_estimate("speedup", point.speedup),

@@ -341,7 +341,7 @@ class Plan:
 
     def runs_after(self, run_id: str) -> int:
         """How many runs and sentinels are to be done after one."""
-        return sum(one in self.pending for one in [*self.runs][self._positions[run_id] + 1 :])
+        return self._pending_after[run_id]
 
     def train_again(self, run_ids: Iterable[str]) -> None:
         """Have runs trained though their records stand, as the command line asks for."""
@@ -349,6 +349,14 @@ class Plan:
         pending = asked | self.pending
         self.pending.clear()
         self.pending.update((run_id, pending[run_id]) for run_id in self.runs if run_id in pending)
+
+    @functools.cached_property
+    def _pending_after(self):
+        counts, after = {}, 0
+        for run_id in reversed(self.runs):
+            counts[run_id] = after
+            after += run_id in self.pending
+        return counts
 
     @functools.cached_property
     def _pending_positions(self):

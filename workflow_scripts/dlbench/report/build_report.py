@@ -176,10 +176,9 @@ def read(
         further=everything[MOST_FINDINGS:],
         limits=limit_sentences.sentences(
             runs,
-            rows["sentinels"],
             _rows_of(folder, "explanations"),
             _rows_of(folder, "baselines"),
-            findings.margin_of(rows["comparisons"]),
+            rows["speedups"],
         ),
         failures=_reasons(coverage, event_log.FAILED),
         left_out=_reasons(coverage, ("skipped", "excluded")),

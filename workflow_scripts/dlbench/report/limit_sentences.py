@@ -61,21 +61,19 @@ class Sentences:
 
 def sentences(
     runs: Sequence[Row],
-    sentinels: Sequence[Row],
     explained: Sequence[Row],
     baselines: Sequence[Row],
-    margin: float = scaling_series.MARGIN,
+    speedups: Sequence[Row],
 ) -> Sentences:
     """The Sentences of a study.
 
     Args:
-        runs, sentinels, explained, baselines: rows of the tables of runs, sentinels, explanations
-            and baselines.
-        margin: of equivalence, in which drift between sessions is none.
+        runs, explained, baselines, speedups: rows of the tables of runs, explanations, baselines
+            and speedups.
     """
     own = [row for row in runs if row.get("timing_source") != timing_sources.PUBLISHED]
-    own, sentinels = findings.of_sites(own, sentinels)
-    series = [one for one in scaling_series.all_series(own, sentinels, margin) if one.kind]
+    (own,) = findings.of_sites(own)
+    series = [one for one in scaling_series.known_series(speedups, own) if one.kind]
     found = limits.of_series(series, explained, baselines)
     found.sort(key=lambda one: (not one.is_shown, -one.loss.value))
     rows = [one.series.row for one in found]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlbench import Error
-from dlbench.analysis import base_flags, comparisons, contrasts, scaling_series
+from dlbench.analysis import base_flags, comparisons, contrasts
 from dlbench.analysis.drift import Drift
 from dlbench.common import phrases
 from dlbench.records import costs
@@ -63,9 +63,9 @@ def choose(study: Study, only: Sequence[str] = (), folder: Path | str = TABLES) 
     Raises:
         Error: a table is missing, or no comparison that was measured apart has such a text.
     """
-    rows, sentinels = (_rows(folder, name) for name in ("runs", "sentinels"))
+    rows, sentinels, speedups = (_rows(folder, name) for name in ("runs", "sentinels", "speedups"))
     by_id = {row["run_id"]: row for row in rows}
-    links = _links(study, rows, sentinels)
+    links = _links(study, rows, sentinels, speedups)
     apart = [link for link in links if link.apart and _is_meant(study, link, only)]
     if only and not apart:
         raise Error(
@@ -82,39 +82,48 @@ def _rows(folder, name):
     return parquet_files.read(path, table_columns.STUDY_TABLES[name]).to_pylist()
 
 
-def _links(study, rows, sentinels):
+def _links(study, rows, sentinels, speedups):
     """All comparisons of a study's own runs, each pair of sides once."""
-    own = {run.id for run in study.runs}
     margin = study.equivalence_margin
     drift = Drift(rows, sentinels, margin)
     asked = {entry["field"] for entry in study.compare}
-    sides = [
-        (a, b, drift.compare(a, b), True) for *_, a, b in comparisons.pairs(study, rows) if a and b
+    links = [
+        _link(a, b, drift.compare(a, b), True)
+        for *_, a, b in comparisons.pairs(study, rows)
+        if a and b
     ]
-    sides += [
-        (point.runs, series.base.runs, point.sides, True)
-        for series in scaling_series.all_series(rows, sentinels, margin)
-        if series.base
-        for point in series.points
-        if point.runs is not series.base.runs
+    links += [
+        Link(
+            _of_study(row["run_ids"].split(" ")),
+            _of_study(row["base_run_ids"].split(" ")),
+            base_flags.APART in row["base_mismatch"].split(", "),
+            asked=True,
+        )
+        for row in speedups
+        if row["base_run_ids"] not in (None, row["run_ids"])
     ]
-    sides += [
-        (a, b, compared, False)
+    links += [
+        _link(a, b, compared, False)
         for pairs in contrasts.by_field(rows, asked, margin, sentinels).values()
         for a, b, _, compared in pairs
     ]
+    own = {run.id for run in study.runs}
     links_by_ids: dict[tuple[frozenset, frozenset], Link] = {}
-    for a, b, compared, is_asked in sides:
-        runs, base = _of_study(a), _of_study(b)
-        if runs and base and runs | base <= own:
-            apart = base_flags.APART in compared.flags
-            links_by_ids.setdefault((runs, base), Link(runs, base, apart, is_asked))
+    for link in links:
+        if link.runs and link.base and link.runs | link.base <= own:
+            links_by_ids.setdefault((link.runs, link.base), link)
     return list(links_by_ids.values())
 
 
-def _of_study(side):
+def _link(a, b, compared, asked):
+    """The Link of two sides that are rows of the table of runs."""
+    runs, base = (_of_study(row["run_id"] for row in side) for side in (a, b))
+    return Link(runs, base, base_flags.APART in compared.flags, asked)
+
+
+def _of_study(run_ids):
     """Ids of a side's runs, without sentinels, which are never trained again."""
-    return frozenset(row["run_id"] for row in side if not is_sentinel(row["run_id"]))
+    return frozenset(run_id for run_id in run_ids if not is_sentinel(run_id))
 
 
 def _closed(again, links):

@@ -43,10 +43,9 @@ def draw(tables: Tables, stem: Path | str) -> None:
     runs = tables.runs
     # A publication that states no mode is about training.
     runs = runs[(runs["mode"].isna() | (runs["mode"] == "train")) & runs["epochs"].isna()]
-    sentinels = tables.sentinels.to_dict("records")
-    panels = _panels(
-        scaling_series.planned_series(runs.to_dict("records"), sentinels, tables.margin)
-    )
+    rows = runs.to_dict("records")
+    well = scaling_series.known_series(tables.speedups.to_dict("records"), rows)
+    panels = _panels(scaling_series.planned_series(rows, well))
     if not panels:
         styles.draw_words(stem, "no series on more than one device")
         return
