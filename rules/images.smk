@@ -65,8 +65,11 @@ rule make_image:
         " --output {output:q} 2>&1 | tee {log:q}"
 
 
-rule prepare_image:
-    """Bring an image to the form that a runtime takes, and look at it from inside."""
+checkpoint prepare_image:
+    """Bring an image to the form that a runtime takes, and look at it from inside.
+
+    Whether Snakemake enters it for a run depends on what was found, so that it is a checkpoint.
+    """
     input:
         image="results/images/{image}/image.json",
         remade=remade("results/images/{image}/{form}.json"),

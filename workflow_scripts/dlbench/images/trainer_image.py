@@ -12,7 +12,6 @@ results/images/{name}/ has image.json, and {form}.json and {form}/ for each runt
 
 import contextlib
 import hashlib
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -224,22 +223,12 @@ def form_path(run: Run) -> str:
     return f"{IMAGES}/{run.environment}/{form_name(run)}.json"
 
 
-def directive_image(run: Run) -> "Enterable":
-    """The image for Snakemake's container directive, known before it is made."""
-    place = Path(form_path(run)).with_suffix("")
-    return Enterable(plugins.load("runtimes", run.runtime).directive_image(place))
-
-
-class Enterable(str):
-    """Path of an image for the container directive; false if it could not be made.
-
-    Snakemake asks for its truth again when the job begins: it then enters no image, and
-    start_run.py reports why.
-    """
-
-    def __bool__(self) -> bool:
-        # Not by Path, which since Python 3.13 asks for the truth of what it is made of.
-        return not failure(f"{os.path.dirname(self)}.json")
+def directive_image(run: Run) -> str | None:
+    """The image for Snakemake's container directive; None where it could not be made."""
+    form = Path(form_path(run))
+    if failure(form):
+        return None
+    return plugins.load("runtimes", run.runtime).directive_image(form.with_suffix(""))
 
 
 @contextlib.contextmanager

@@ -267,19 +267,26 @@ class Plan:
         """The config's entry of an image, as JSON."""
         return json.dumps(self.study.images.get(name, {}), sort_keys=True)
 
-    def directive_image(self, run_id: str) -> Any:
-        """The image that Snakemake's container directive enters, or None.
+    def is_by_directive(self, run_id: str) -> bool:
+        """Whether a run is to be done, and Snakemake's container directive enters its image."""
+        is_to_train = run_id in self.pending and run_id not in self.skipped
+        return is_to_train and start_command.by_directive(self.run(run_id))
 
-        That of a run that is to be done: its form is there by the time the run starts.
-        """
+    def form(self, run_id: str) -> dict[str, str]:
+        """The image of a run and the form that it takes, as wildcards of prepare_image."""
         run = self.run(run_id)
-        if (
-            run.id in self.skipped
-            or run.id not in self.pending
-            or not start_command.by_directive(run)
-        ):
-            return None
-        return trainer_image.directive_image(run)
+        return {"image": run.environment, "form": trainer_image.form_name(run)}
+
+    def directive_image(self, run_id: str) -> str | None:
+        """The image that Snakemake's container directive enters for a run, or None.
+
+        None also where it could not be made: start_run.py records why.
+        """
+        return (
+            trainer_image.directive_image(self.run(run_id))
+            if self.is_by_directive(run_id)
+            else None
+        )
 
     @functools.cached_property
     def by_directive(self) -> list[Run]:
