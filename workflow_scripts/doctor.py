@@ -12,7 +12,7 @@ import json
 import sys
 
 from dlbench import Error
-from dlbench.campaign import doctor
+from dlbench.campaign import doctor, snakemake_files
 from dlbench.common.command_line import add_configfile
 from dlbench.study import config
 
@@ -41,6 +41,8 @@ def main():
             print(f"{outcome}: {problem.line()} {failure}".strip())
         for problem in problems:
             print(problem.line())
+        if snakemake_files.are_in_database():
+            print(snakemake_files.NOT_READ, file=sys.stderr)
         print(f"{len(problems)} finding(s)" if problems else "healthy", file=sys.stderr)
     sys.exit(1 if problems else 0)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dlbench.campaign import doctor, doctor_surroundings
+from dlbench.campaign import doctor, snakemake_files
 from dlbench.records import run_record
 from support.runs.ended_runs import ONE
 from support.runs.healthy_folder import here as here
@@ -40,16 +40,16 @@ def test_parts_of_files_are_moved_aside_once_their_writer_is_gone(here):
 
 
 def test_the_lock_of_a_workflow_that_is_gone_is_taken_away(here):
-    doctor_surroundings.LOCKS.mkdir(parents=True)
-    (doctor_surroundings.LOCKS / "0.input.lock").write_text("results/runs/x/run.json\n")
+    snakemake_files.LOCKS.mkdir(parents=True)
+    (snakemake_files.LOCKS / "0.input.lock").write_text("results/runs/x/run.json\n")
     finding = only()
     assert finding.kind == "lock" and "snakemake --unlock" in finding.repair
     mended()
 
 
 def test_nothing_is_repaired_under_a_workflow_at_work(here):
-    doctor_surroundings.LOCKS.mkdir(parents=True)
-    (doctor_surroundings.LOCKS / "0.input.lock").write_text("x\n")
+    snakemake_files.LOCKS.mkdir(parents=True)
+    (snakemake_files.LOCKS / "0.input.lock").write_text("x\n")
     Path("snakemake").write_text("import time; print('on', flush=True); time.sleep(60)")
     command = [sys.executable, "snakemake"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as workflow:
@@ -64,11 +64,9 @@ def test_nothing_is_repaired_under_a_workflow_at_work(here):
 
 
 def test_marks_of_half_written_files_are_taken_from_runs_that_stand(here):
-    doctor_surroundings.INCOMPLETE.mkdir(parents=True)
+    snakemake_files.INCOMPLETE.mkdir(parents=True)
     name = f"results/runs/{ONE.id}/run.json"
-    (doctor_surroundings.INCOMPLETE / base64.urlsafe_b64encode(name.encode()).decode()).write_text(
-        "{}"
-    )
+    (snakemake_files.INCOMPLETE / base64.urlsafe_b64encode(name.encode()).decode()).write_text("{}")
     assert only().where == name
     mended()
 
@@ -156,3 +154,10 @@ def test_a_disk_that_is_full_or_read_only_is_said(here, options, what):
     finally:
         subprocess.run(["umount", "results"], check=True)
     assert finding.kind == "disk" and what in finding.what
+
+
+def test_locks_in_snakemakes_database_are_said_not_to_be_looked_at(here):
+    assert snakemake_files.NOT_READ not in program().stderr
+    snakemake_files.DATABASE.parent.mkdir(exist_ok=True)
+    snakemake_files.DATABASE.touch()
+    assert snakemake_files.NOT_READ in program().stderr

@@ -1,6 +1,7 @@
 """forgetting: which results are forgotten, and the programs that forget and try again."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -153,10 +154,20 @@ def test_a_dry_run_only_says_what_would_be_tried_again(failed):
     assert forgotten(failed) == []
 
 
-def test_nothing_is_forgotten_while_snakemake_is_at_work(failed):
+def test_nothing_is_forgotten_while_the_folder_is_locked(failed):
     Path(".snakemake/locks").mkdir(parents=True)
     Path(".snakemake/locks/0.input.lock").touch()
     finished = start("retry_runs.py")
     assert finished.returncode == 1
-    assert "Snakemake is at work in this folder, or was killed" in finished.stderr
+    assert "this folder is locked, and no Snakemake is at work in it" in finished.stderr
+    assert forgotten(failed) == []
+
+
+def test_nothing_is_forgotten_while_snakemake_is_at_work_wherever_its_locks_are(failed):
+    command = [sys.executable, "-c", "input()", "snakemake"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as at_work:
+        finished = start("retry_runs.py")
+        at_work.communicate("\n")
+    assert finished.returncode == 1
+    assert f"Snakemake is at work in this folder (process {at_work.pid})" in finished.stderr
     assert forgotten(failed) == []

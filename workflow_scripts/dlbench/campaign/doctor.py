@@ -13,7 +13,13 @@ import os
 from pathlib import Path
 
 from dlbench import Error
-from dlbench.campaign import doctor_batches, doctor_runs, doctor_surroundings, doctor_tables
+from dlbench.campaign import (
+    doctor_batches,
+    doctor_runs,
+    doctor_surroundings,
+    doctor_tables,
+    snakemake_files,
+)
 from dlbench.campaign.doctor_problem import Problem
 from dlbench.records import run_record
 from dlbench.study.config import Study
@@ -51,7 +57,7 @@ def mend(problems: list[Problem]) -> list[tuple[Problem, str]]:
     Raises:
         Error: a workflow is at work here, whose files would be moved under it.
     """
-    if pids := doctor_surroundings.workflows():
+    if pids := snakemake_files.workflows():
         raise Error(
             f"a workflow is at work here (process {', '.join(map(str, pids))}): nothing is "
             "repaired under it; try again when it has ended"

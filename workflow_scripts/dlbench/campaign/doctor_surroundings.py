@@ -4,7 +4,6 @@ Processes are known of this machine only. On a file system that other machines s
 be at work elsewhere, so nothing is repaired that it may use: the Problem says what to do.
 """
 
-import base64
 import contextlib
 import functools
 import os
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import psutil
 
+from dlbench.campaign import snakemake_files
 from dlbench.campaign.doctor_problem import ASIDE, Problem, put_aside
 from dlbench.common import files as common_files
 from dlbench.data import verify_dataset
@@ -25,7 +25,6 @@ from dlbench.records import run_record
 LEAST_FREE_BYTES = 1 << 30
 LEAST_FREE_FILES = 1000
 OLD_S = 3600.0  # a temporary folder that was not touched for so long has no owner
-LOCKS, INCOMPLETE = Path(".snakemake/locks"), Path(".snakemake/incomplete")
 SHARED = re.compile(r"nfs|lustre|gpfs|beegfs|ceph|cifs|smb|afs|9p|fuse|pvfs|glusterfs|panfs|wekafs")
 PART = re.compile(r"\..+\.(\d+)\.part")  # of files.written_whole
 TRAINERS = ("start_run.py", "train.py", "train_external.py", "start_processes.py")
@@ -35,32 +34,13 @@ def problems(content: bool = False) -> Iterator[Problem]:
     """Yield the Problems around the runs; `content` as in `doctor.examine`."""
     yield from _disk(run_record.RESULTS)
     yield from _permissions(run_record.RESULTS)
-    at_work = workflows()
-    if not at_work:
+    if not snakemake_files.workflows():
         yield from _locks()
         yield from _markers()
         yield from _orphans()
     yield from _parts(run_record.RESULTS)
     yield from _data(content)
     yield from _images()
-
-
-def workflows(folder: str | Path = ".") -> list[int]:
-    """Process ids of Snakemake at work in a folder, on this machine."""
-    here = os.path.realpath(folder)
-    return [pid for pid, words, cwd, _ in _processes() if cwd == here and _is_snakemake(words)]
-
-
-def _is_snakemake(words):
-    return any(Path(word).name == "snakemake" for word in words[:4])
-
-
-def _processes():
-    """(pid, command, folder, parent) of each process whose folder this user may see."""
-    for process in psutil.process_iter(("cmdline", "cwd", "ppid")):
-        command, folder, parent = (process.info[name] for name in ("cmdline", "cwd", "ppid"))
-        if folder:  # None of processes of others
-            yield process.pid, command or [], folder, parent
 
 
 def _disk(results):
@@ -151,7 +131,7 @@ def _shared(path):
 
 def _locks():
     """Snakemake's lock of a workflow that is gone."""
-    locks = sorted(LOCKS.glob("*.lock"))
+    locks = snakemake_files.locks()
     if not locks:
         return
     shared = _shared(".")
@@ -162,7 +142,7 @@ def _locks():
     )
     yield Problem(
         "lock",
-        str(LOCKS),
+        str(snakemake_files.LOCKS),
         "locked, and no workflow is at work on this machine",
         "the next start is refused",
         advice,
@@ -177,8 +157,7 @@ def _all_aside(paths):
 
 def _markers():
     """Files that Snakemake takes for half written, though their run's record stands."""
-    for marker in sorted(path for path in INCOMPLETE.rglob("*") if path.is_file()):
-        name = _marked(marker)
+    for marker, name in snakemake_files.marks():
         path = Path(name or "")
         if not name or not path.exists():
             continue
@@ -198,18 +177,10 @@ def _markers():
         )
 
 
-def _marked(marker):
-    """The path that the name of one of Snakemake's markers stands for, None where it is none."""
-    parts = [part.removeprefix("@") for part in marker.relative_to(INCOMPLETE).parts]
-    with contextlib.suppress(ValueError, UnicodeDecodeError):
-        return base64.b64decode("".join(parts), altchars=b"-_", validate=True).decode()
-    return None
-
-
 def _orphans():
     """Trainers of this folder whose workflow is gone."""
     here = os.path.realpath(".")
-    processes = {pid: (words, cwd, parent) for pid, words, cwd, parent in _processes()}
+    processes = {pid: others for pid, *others in snakemake_files.processes()}
     for pid, (words, cwd, parent) in sorted(processes.items()):
         program = next((Path(w).name for w in words[:4] if Path(w).name in TRAINERS), None)
         if cwd != here or not program:

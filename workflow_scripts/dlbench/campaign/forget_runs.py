@@ -7,17 +7,15 @@ if it found no batch.
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from pathlib import Path
 
 from dlbench import Error
+from dlbench.campaign import snakemake_files
 from dlbench.common import phrases
 from dlbench.log.event_fields import STATUSES
 from dlbench.log.event_log import FAILED
 from dlbench.records import run_record
 from dlbench.study import batch_searches
 from dlbench.study.config import Study
-
-LOCKS = Path(".snakemake/locks")
 
 
 def add_choice(parser: ArgumentParser) -> None:
@@ -80,10 +78,16 @@ def refuse_if_at_work() -> None:
 
     Another Snakemake would not start beside it, and the runs would be forgotten already.
     """
-    if any(LOCKS.glob("*.lock")):
+    if pids := snakemake_files.workflows():
         raise Error(
-            "Snakemake is at work in this folder, or was killed: nothing is forgotten. Try again "
-            "when it is done; after a kill, run snakemake --unlock first"
+            f"Snakemake is at work in this folder (process {', '.join(map(str, pids))}): nothing "
+            "is forgotten; try again when it has ended"
+        )
+    if snakemake_files.locks():
+        raise Error(
+            "this folder is locked, and no Snakemake is at work in it on this machine: nothing is "
+            "forgotten. If none is on another machine either, it was killed: run snakemake "
+            "--unlock, then try again"
         )
 
 

@@ -1,0 +1,63 @@
+"""What Snakemake keeps in .snakemake that is read here, and which Snakemake works in a folder.
+
+Snakemake has no command that prints its locks and its marks of half-written files. By default both
+are files. With `--persistence-backend db` they are in a database, which is not read: then there
+are none here, and `are_in_database` says so.
+"""
+
+import base64
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+LOCKS, INCOMPLETE = Path(".snakemake/locks"), Path(".snakemake/incomplete")
+DATABASE = Path(".snakemake/metadata.db")
+NOT_READ = (
+    "not looked at: Snakemake's locks and marks of half-written files are in its database "
+    "(--persistence-backend db)"
+)
+
+
+def are_in_database() -> bool:
+    """Whether locks and marks may be in Snakemake's database instead of files."""
+    return DATABASE.is_file()
+
+
+def locks() -> list[Path]:
+    """The files by which Snakemake has locked the current folder."""
+    return sorted(LOCKS.glob("*.lock"))
+
+
+def marks() -> Iterator[tuple[Path, str | None]]:
+    """Yield (mark, the file that it says is half written; None where it names none)."""
+    for mark in sorted(path for path in INCOMPLETE.rglob("*") if path.is_file()):
+        yield mark, _marked(mark)
+
+
+def _marked(mark):
+    # Its path is that of the file in base 64, cut into folders that begin with @.
+    parts = [part.removeprefix("@") for part in mark.relative_to(INCOMPLETE).parts]
+    with contextlib.suppress(ValueError, UnicodeDecodeError):
+        return base64.b64decode("".join(parts), altchars=b"-_", validate=True).decode()
+    return None
+
+
+def workflows(folder: str | Path = ".") -> list[int]:
+    """Process ids of Snakemake at work in a folder, on this machine."""
+    here = os.path.realpath(folder)
+    return [pid for pid, words, cwd, _ in processes() if cwd == here and _is_snakemake(words)]
+
+
+def processes() -> Iterator[tuple[int, list[str], str, int]]:
+    """Yield (pid, command, folder, parent) of each process whose folder this user may see."""
+    for process in psutil.process_iter(("cmdline", "cwd", "ppid")):
+        command, folder, parent = (process.info[name] for name in ("cmdline", "cwd", "ppid"))
+        if folder:  # None of processes of others
+            yield process.pid, command or [], folder, parent
+
+
+def _is_snakemake(command):
+    return any(Path(word).name == "snakemake" for word in command[:4])
