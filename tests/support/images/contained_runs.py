@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 from dlbench.common import plugins
-from dlbench.images import trainer_image
+from dlbench.images.image import Image
 from dlbench.images.runtimes import Container
 
 NAMES = [n for n in plugins.names("runtimes") if plugins.load("runtimes", n).CONTAINED]
@@ -43,9 +43,7 @@ def container(name="apptainer", **changes):
 
 def image(kind="oci", marked=True, name="train"):
     path = {"oci": "results/images/train/oci", "sif": "/big/x.sif", "folder": "/big/root"}[kind]
-    return trainer_image.Image(
-        name, kind, Path(path), "sha256:" + "0123456789ab" * 5, "id", marked, {}
-    )
+    return Image(name, kind, Path(path), "sha256:" + "0123456789ab" * 5, "id", marked, {})
 
 
 def arguments(command, tmp_path, monkeypatch, **variables):

@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import graphlib
 import re
 import sys
 from pathlib import Path
@@ -124,6 +125,16 @@ def test_a_private_file_is_imported_in_its_own_room_only(file):
         private = next(i for i, p in enumerate(parts) if i and p.startswith("_"))
         if LIBRARY.joinpath(*parts[1 : private + 1]).with_suffix(".py").is_file():
             assert parts[1] == room(file), name
+
+
+def test_no_files_import_one_another_in_a_circle_not_even_for_types():
+    modules = {file.removesuffix(".py").removesuffix("/__init__"): file for file in FILES}
+    names = {f"dlbench.{module.replace('/', '.')}": file for module, file in modules.items()}
+    graph = {}
+    for file in FILES:
+        theirs = {names.get(name) or names.get(name.rpartition(".")[0]) for name in imported(file)}
+        graph[file] = theirs - {None, file}
+    graphlib.TopologicalSorter(graph).prepare()  # raises CycleError, which names them
 
 
 @pytest.mark.parametrize("name", ROOMS)

@@ -12,6 +12,7 @@ import pytest
 from dlbench import Error
 from dlbench.common import tools
 from dlbench.images import oci, trainer_image
+from dlbench.images.image import Image
 from dlbench.images.runtimes import BUILD, _engines, marking
 from support.images.contained_runs import CHOSEN, NAMES, PLACE, arguments, image, load
 from support.images.image_files import LAYER, Blobs
@@ -203,7 +204,7 @@ def root(tmp_path, monkeypatch):
 
 def form_of(root, name):
     """What a runtime makes of an unmarked root folder, but for what its own program does."""
-    given = trainer_image.Image("train", "folder", root, "sha256:" + "0" * 64, "x", False, {})
+    given = Image("train", "folder", root, "sha256:" + "0" * 64, "x", False, {})
     commands = load(name).prepare(given, PLACE, CHOSEN.get(name, {}))
     for command in commands:
         if command[0] in ("sh", "tar", "chmod"):
@@ -265,7 +266,7 @@ def test_udocker_is_given_a_layout_without_our_layer(root):
         Path("oci", path).write_bytes(content)
     layers = oci.read_image("oci")[1]["layers"]
     oci.add_file("oci", trainer_image.MARKER, b"{}")
-    given = trainer_image.Image("train", "oci", Path("oci"), "sha256:0", "x", True, {})
+    given = Image("train", "oci", Path("oci"), "sha256:0", "x", True, {})
     tools.run(load("udocker").prepare(given, PLACE, {"execmode": "P1"})[0])
     Path("given").mkdir()
     tools.run(["tar", "--extract", f"--file={PLACE}/image.tar", "--directory=given"])

@@ -12,8 +12,9 @@ from dlbench import Error
 from dlbench.common import files, own_code, tools
 from dlbench.common.files import make_empty_folder, sha256, write_json
 from dlbench.images import digests, oci, trainer_image
+from dlbench.images.image import MARKER
 from dlbench.images.runtimes import APPTAINER, TAG, apptainer
-from dlbench.images.trainer_image import MARKER, REGISTRY
+from dlbench.images.trainer_image import REGISTRY
 from dlbench.study.trainer_environments import ENVIRONMENTS
 
 ENGINES = ("buildah", "podman", "docker")

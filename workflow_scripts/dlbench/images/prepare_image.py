@@ -11,8 +11,8 @@ from typing import Any
 from dlbench import Error
 from dlbench.common import options, own_code, plugins, tools
 from dlbench.common.files import make_empty_folder, write_json
+from dlbench.images.image import MARKER, Image
 from dlbench.images.runtimes import KEPT_OUT, Container
-from dlbench.images.trainer_image import MARKER, Image
 from dlbench.trainer import engine
 from dlbench.trainer.reading import inputs
 

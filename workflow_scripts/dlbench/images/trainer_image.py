@@ -14,7 +14,6 @@ import contextlib
 import hashlib
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,8 @@ from dlbench import Error
 from dlbench.common import files as common_files
 from dlbench.common import options, own_code, plugins, tools
 from dlbench.common.files import sha256, write_json
-from dlbench.images import digests, runtimes
+from dlbench.images import digests
+from dlbench.images.image import IMAGES, MARKER, Image
 from dlbench.machine import redaction
 from dlbench.study import trainer_environments
 from dlbench.study.runs import Run
@@ -32,7 +32,6 @@ from dlbench.trainer.reading import inputs
 if TYPE_CHECKING:  # it needs more than the standard library
     from dlbench.study.config import Study
 
-IMAGES = Path("results/images")
 DEFAULTS: dict[str, Any] = {
     "source": None,
     "digest": None,
@@ -42,39 +41,12 @@ DEFAULTS: dict[str, Any] = {
     "build_binds": [],
 }
 REGISTRY = "docker://"
-MARKER = runtimes.MARKER
 # A root folder has one of these, an image layout none.
 OF_A_ROOT = ("bin", "etc", "usr")
 
 
 class Unusable(Error):
     """An image that a run cannot use here: it could not be made, or it lacks a package."""
-
-
-@dataclass(frozen=True)
-class Image:
-    """An image on this machine.
-
-    Attributes:
-        kind: oci (a layout), sif or folder.
-        image_id: in the marker.
-        marked: whether the image carries the marker already; otherwise its forms get it.
-        environment: variables that the image sets (make_image.VARIABLES).
-    """
-
-    name: str
-    kind: str
-    path: Path
-    digest: str
-    image_id: str
-    marked: bool
-    environment: dict[str, str]
-
-    @property
-    def marker(self) -> Path:
-        """The folder with the marker file, at its path in the image."""
-        # Absolute, for tar takes a relative folder as relative to the one before it.
-        return (IMAGES / self.name / "marker").absolute()
 
 
 def settings(name: str, images: Mapping[str, Any]) -> dict[str, Any]:

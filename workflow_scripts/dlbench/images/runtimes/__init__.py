@@ -9,7 +9,7 @@ and, if it does:
     version(): the command that prints its version.
     form(options): the name of the form of an image that it takes; runs may share a form.
     prepare(image, place, options, gpus): commands that make this form of an Image
-        (dlbench/images/trainer_image.py) in the folder `place`.
+        (dlbench/images/image.py) in the folder `place`.
     prepared(image, place, options): the name or path of the form, for Container.image.
     command(container, program): the command that runs `program`, a list, in a Container.
     cleanup(container): the command that ends leftover processes of a Container, or None.
@@ -22,19 +22,15 @@ import os
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dlbench import Error
 from dlbench.common import own_code, tools
-from dlbench.trainer.containment import IMAGE_MARKER
-
-if TYPE_CHECKING:
-    from dlbench.images.trainer_image import Image
+from dlbench.images.image import MARKER, Image
 
 APPTAINER = ("apptainer", "singularity")  # the same program under either name
 # A cache in the home folder would be one more copy of layers that lie here already.
 BUILD = ("build", "--force", "--disable-cache")
-MARKER = str(IMAGE_MARKER.relative_to("/"))
 TAG = "image"  # of the one image in an OCI layout
 BEFORE = "before.json"  # the index of that layout without the layer that holds our marker
 # Prefixes of variables of launchers, schedulers and libraries for the processes that they start,
@@ -104,7 +100,7 @@ def handing_on(before: list[str], after: list[str]) -> list[str]:
     return ["sh", "-c", script]
 
 
-def unpacked(image: "Image", root: str) -> list[list[str]]:
+def unpacked(image: Image, root: str) -> list[list[str]]:
     """Commands that unpack an image into the folder `root`, owned by the user."""
     if image.kind == "folder":
         script = f'mkdir "$2" && {READ} --create . | tar --directory="$2" --extract'
@@ -117,14 +113,14 @@ def unpacked(image: "Image", root: str) -> list[list[str]]:
     return [podman_pull(image, name), ["ch-convert", "-i", "podman", "-o", "dir", name, root]]
 
 
-def marking(image: "Image", root: str) -> list[str]:
+def marking(image: Image, root: str) -> list[str]:
     """The command that writes our marker into the unpacked image in `root`."""
     put = f'mkdir -p "$1/etc" && chmod u+rwx "$1/etc" && rm -rf "$1/{MARKER}"'
     script = f'{NO_LINK}; {put} && cp "$2/{MARKER}" "$1/etc"'
     return ["sh", "-c", script, "sh", root, str(image.marker)]
 
 
-def packed(image: "Image", place: str) -> tuple[str, list[list[str]]]:
+def packed(image: Image, place: str) -> tuple[str, list[list[str]]]:
     """(path of an archive of an image in the folder `place`, commands that make it).
 
     The archive has the layout, or the files of the image and our marker.
@@ -144,7 +140,7 @@ def packed(image: "Image", place: str) -> tuple[str, list[list[str]]]:
     return archive, [*commands, ["sh", "-c", script, "sh", root, archive, str(image.marker)]]
 
 
-def podman_pull(image: "Image", name: str) -> list[str]:
+def podman_pull(image: Image, name: str) -> list[str]:
     """The command that brings an image's layout to podman's store under a name."""
     script = 'podman tag "$(podman pull --quiet "$1")" "$2"'
     return ["sh", "-c", script, "sh", f"oci:{image.path}", name]

@@ -1,23 +1,19 @@
 """Commands that podman and Docker share: an image in a store, containers that must be removed."""
 
-from typing import TYPE_CHECKING
-
+from dlbench.images.image import Image
 from dlbench.images.runtimes import Container, handing_on, packed
-
-if TYPE_CHECKING:
-    from dlbench.images.trainer_image import Image
 
 LABEL = "dlbench.run"
 # A loaded image has a name of its own or none: `Loaded image: x` or `Loaded image ID: sha256:...`.
 NAMED = 'loaded=$("$1" load --input "$2") && "$1" tag "${loaded##* }" "$3"'
 
 
-def name(image: "Image") -> str:
+def name(image: Image) -> str:
     """The name of an image in the engine's store, which depends on its digest."""
     return f"localhost/dlbench/{image.name.lower()}:{image.digest.removeprefix('sha256:')[:12]}"
 
 
-def load(engine: str, image: "Image", place: str) -> list[list[str]]:
+def load(engine: str, image: Image, place: str) -> list[list[str]]:
     """Commands that bring an image to the store under its `name`."""
     archive, commands = packed(image, place)
     clear = ["rm", "-rf", archive, f"{place}/root"]

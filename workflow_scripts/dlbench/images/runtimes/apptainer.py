@@ -16,14 +16,12 @@ import os
 import platform
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dlbench import Error
 from dlbench.common import tools
+from dlbench.images.image import Image
 from dlbench.images.runtimes import APPTAINER, BUILD, Container, marking, unpacked
-
-if TYPE_CHECKING:
-    from dlbench.images.trainer_image import Image
 
 CONTAINED = True
 HANDS_ON_LIBRARIES = False
@@ -47,7 +45,7 @@ def form(options: dict[str, Any]) -> str:
 
 
 def prepare(
-    image: "Image", place: str, options: dict[str, Any], gpus: bool = False
+    image: Image, place: str, options: dict[str, Any], gpus: bool = False
 ) -> list[list[str]]:
     """Commands that make its form of an image in the folder `place`."""
     sif = directive_image(place)
@@ -69,7 +67,7 @@ def prepare(
     ]
 
 
-def prepared(image: "Image", place: str, options: dict[str, Any]) -> str:
+def prepared(image: Image, place: str, options: dict[str, Any]) -> str:
     """The name or path of the form, for Container.image."""
     return directive_image(place)
 

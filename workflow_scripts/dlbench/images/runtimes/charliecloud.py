@@ -3,12 +3,10 @@
 It has no read-only binds: `:ro` is ignored.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dlbench.images.image import Image
 from dlbench.images.runtimes import Container, marking, unpacked, with_mount_points
-
-if TYPE_CHECKING:
-    from dlbench.images.trainer_image import Image
 
 CONTAINED = True
 HANDS_ON_LIBRARIES = True
@@ -27,7 +25,7 @@ def form(options: dict[str, Any]) -> str:
 
 
 def prepare(
-    image: "Image", place: str, options: dict[str, Any], gpus: bool = False
+    image: Image, place: str, options: dict[str, Any], gpus: bool = False
 ) -> list[list[str]]:
     """Commands that make its form of an image in the folder `place`."""
     root = prepared(image, place, options)
@@ -36,7 +34,7 @@ def prepare(
     return [*unpacked(image, root), ["chmod", "--recursive", "u+rwX", root], *marker, *nvidia]
 
 
-def prepared(image: "Image", place: str, options: dict[str, Any]) -> str:
+def prepared(image: Image, place: str, options: dict[str, Any]) -> str:
     """The name or path of the form, for Container.image."""
     return f"{place}/root"
 

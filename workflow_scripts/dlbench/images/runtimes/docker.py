@@ -5,12 +5,10 @@
 """
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dlbench.images.image import Image
 from dlbench.images.runtimes import Container, _engines
-
-if TYPE_CHECKING:
-    from dlbench.images.trainer_image import Image
 
 CONTAINED = True
 HANDS_ON_LIBRARIES = False
@@ -29,13 +27,13 @@ def form(options: dict[str, Any]) -> str:
 
 
 def prepare(
-    image: "Image", place: str, options: dict[str, Any], gpus: bool = False
+    image: Image, place: str, options: dict[str, Any], gpus: bool = False
 ) -> list[list[str]]:
     """Commands that make its form of an image in the folder `place`."""
     return _engines.load("docker", image, place)
 
 
-def prepared(image: "Image", place: str, options: dict[str, Any]) -> str:
+def prepared(image: Image, place: str, options: dict[str, Any]) -> str:
     """The name or path of the form, for Container.image."""
     return _engines.name(image)
 

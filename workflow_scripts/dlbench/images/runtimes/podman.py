@@ -6,12 +6,10 @@
 """
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dlbench.images.image import Image
 from dlbench.images.runtimes import Container, _engines, podman_pull
-
-if TYPE_CHECKING:
-    from dlbench.images.trainer_image import Image
 
 CONTAINED = True
 HANDS_ON_LIBRARIES = False
@@ -30,7 +28,7 @@ def form(options: dict[str, Any]) -> str:
 
 
 def prepare(
-    image: "Image", place: str, options: dict[str, Any], gpus: bool = False
+    image: Image, place: str, options: dict[str, Any], gpus: bool = False
 ) -> list[list[str]]:
     """Commands that make its form of an image in the folder `place`."""
     if image.kind != "oci":
@@ -38,7 +36,7 @@ def prepare(
     return [podman_pull(image, _engines.name(image))]
 
 
-def prepared(image: "Image", place: str, options: dict[str, Any]) -> str:
+def prepared(image: Image, place: str, options: dict[str, Any]) -> str:
     """The name or path of the form, for Container.image."""
     return _engines.name(image)
 

@@ -14,12 +14,10 @@ Options:
 import os
 import pwd
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dlbench.images.image import Image
 from dlbench.images.runtimes import BEFORE, TAG, Container, marking, packed, with_mount_points
-
-if TYPE_CHECKING:
-    from dlbench.images.trainer_image import Image
 
 CONTAINED = True
 HANDS_ON_LIBRARIES = True
@@ -42,7 +40,7 @@ def form(options: dict[str, Any]) -> str:
 
 
 def prepare(
-    image: "Image", place: str, options: dict[str, Any], gpus: bool = False
+    image: Image, place: str, options: dict[str, Any], gpus: bool = False
 ) -> list[list[str]]:
     """Commands that make its form of an image in the folder `place`."""
     start = _udocker(place)
@@ -68,7 +66,7 @@ def prepare(
     return [*commands, *container, setup, *nvidia, rest]
 
 
-def prepared(image: "Image", place: str, options: dict[str, Any]) -> str:
+def prepared(image: Image, place: str, options: dict[str, Any]) -> str:
     """The name or path of the form, for Container.image."""
     return str(Path(place).absolute())
 
